@@ -1,0 +1,133 @@
+"""What sources and sinks are: replayable splits in, two-phase committables out."""
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+import pyarrow as pa
+
+from laminar_core.checkpoint.types import CheckpointId, Generation
+from laminar_core.operators.base import JsonObject, PendingSnapshot, Snapshot, SubtaskContext
+
+
+class SourceReader(Protocol):
+    """Reads one subtask's splits, in order. Its position is part of the checkpoint."""
+
+    def poll(self) -> pa.RecordBatch | None:
+        """Next batch, or None when nothing is available right now.
+
+        Raises:
+            DataError: a split cannot be read.
+        """
+        ...
+
+    @property
+    def finished(self) -> bool:
+        """All splits are read to their end; False for ever in an unbounded source."""
+        ...
+
+    def position(self) -> pa.Table:
+        """The splits with the offset of the next row: what ``open`` takes to resume here."""
+        ...
+
+    def close(self) -> None:
+        """Let go of files and connections."""
+        ...
+
+
+class Source(Protocol):
+    """A replayable input. A *split* is what one subtask reads alone; a table row describes it."""
+
+    def describe(self) -> JsonObject:
+        """What decides whether an old position still fits."""
+        ...
+
+    def schema(self) -> pa.Schema:
+        """Schema of the batches.
+
+        Raises:
+            ConfigurationError: there is nothing to read, or it does not have one schema.
+        """
+        ...
+
+    def discover(self) -> pa.Table:
+        """All splits of a fresh start, one row each, in reading order, offsets at the beginning.
+
+        Called in the driver, once: the result is pinned in every checkpoint.
+        """
+        ...
+
+    def check(self, splits: pa.Table) -> None:
+        """Verify in the driver, before a restore, that the rest of these splits is still there.
+
+        Raises:
+            IncompatibleStateError: a file is gone or is another one than when it was pinned.
+        """
+        ...
+
+    def open(self, splits: pa.Table) -> SourceReader:
+        """Start reading at the offsets in ``splits``; called in a worker."""
+        ...
+
+
+class SinkWriter(Protocol):
+    """One subtask of a sink: stages rows, pre-commits them at the barrier."""
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Stage rows of the running checkpoint interval."""
+        ...
+
+    def snapshot(self, checkpoint_id: CheckpointId) -> PendingSnapshot:
+        """Pre-commit: what was written since the last snapshot becomes committables."""
+        ...
+
+    def restore(self, snapshots: Sequence[Snapshot]) -> None:
+        """Start from these snapshots; committables in them are the committer's business."""
+        ...
+
+    def collected(self) -> Iterable[pa.RecordBatch]:
+        """Rows to hand to the driver when the job has ended; empty for most sinks."""
+        ...
+
+    def close(self) -> None:
+        """Let go of what is staged and not pre-committed."""
+        ...
+
+
+class Committer(Protocol):
+    """Makes pre-committed output visible. One, in the driver, in checkpoint order."""
+
+    def commit(self, checkpoint_id: CheckpointId, committables: Sequence[JsonObject]) -> None:
+        """Publish exactly these; idempotent, because it is repeated after a crash.
+
+        Raises:
+            StorageUnavailable: try again; a decided commit is never rolled back.
+        """
+        ...
+
+    def discard_uncommitted(self, generation: Generation) -> None:
+        """Delete what generations before ``generation`` staged and nobody may commit any more."""
+        ...
+
+
+class Sink(Protocol):
+    """Where rows go."""
+
+    def describe(self) -> JsonObject:
+        """What decides whether pre-committed output still fits."""
+        ...
+
+    def check(self, schema: pa.Schema) -> None:
+        """Verify in the driver that rows of ``schema`` can be written.
+
+        Raises:
+            ConfigurationError: a type or the target is not usable.
+        """
+        ...
+
+    def open(self, context: SubtaskContext, schema: pa.Schema) -> SinkWriter:
+        """Start writing; called in a worker."""
+        ...
+
+    def committer(self) -> Committer | None:
+        """The committer, or None if the rows are part of the state (nothing to make visible)."""
+        ...

@@ -1,0 +1,133 @@
+"""Every exception Laminar raises: one class per reaction, one append-only code per cause.
+
+The class says what the caller does about it; the code says precisely what happened and is safe to
+match on, because codes are only ever added.
+
+    LaminarError
+    ├── ConfigurationError       you asked for something that cannot be: change the call
+    │   └── IncompatibleStateError   the pipeline does not fit the checkpoint: change either
+    ├── DataError                a row or file the pipeline cannot use: fix the data or the pipeline
+    ├── StorageUnavailable       the store did not answer: retry inside the deadline
+    ├── CorruptCheckpointError   a stored object is damaged: fall back to an older checkpoint
+    ├── CheckpointDeclined       this checkpoint is lost, the job goes on
+    ├── FencedError              a newer generation owns the job: exit quietly
+    ├── JobFailedError           the restart strategy gave up
+    └── ProtocolError            a bug of ours: crash
+"""
+
+from enum import StrEnum
+
+
+class ErrorCode(StrEnum):
+    """Precise causes. Append-only: released codes keep their meaning for ever."""
+
+    # Configuration
+    INVALID_OPTION = "invalid-option"
+    INVALID_PIPELINE = "invalid-pipeline"
+    NO_SUCH_PATH = "no-such-path"
+    WRONG_SCHEMA = "wrong-schema"
+    UNSUPPORTED_TYPE = "unsupported-type"
+    UNSUPPORTED_PARALLELISM = "unsupported-parallelism"
+    NOT_ENOUGH_SLOTS = "not-enough-slots"
+    NO_JAVA = "no-java"
+    JOB_OWNED = "job-owned-by-live-driver"
+    NO_SUCH_CHECKPOINT = "no-such-checkpoint"
+    STORE_NOT_WRITABLE = "store-not-writable"
+    STORE_IGNORES_CONDITIONS = "store-ignores-conditions"
+
+    # Pipeline against checkpoint
+    OPERATORS_CHANGED = "operators-changed"
+    SOURCE_CHANGED = "source-changed"
+    NO_RESTORABLE_CHECKPOINT = "no-restorable-checkpoint"
+
+    # Data
+    UNREADABLE_FILE = "unreadable-file"
+    NULL_EVENT_TIME = "null-event-time"
+    NULL_KEY = "null-key"
+    ARITHMETIC_OVERFLOW = "arithmetic-overflow"
+    TOO_MANY_ROWS = "too-many-rows"
+
+    # Storage
+    STORE_FULL = "store-full"
+    STORE_READ_ONLY = "store-read-only"
+    STORE_IO = "store-io"
+    OBJECT_EXISTS = "object-exists"
+
+    # Corruption
+    MANIFEST_UNREADABLE = "manifest-unreadable"
+    OBJECT_MISSING = "object-missing"
+    LENGTH_DIFFERS = "length-differs"
+    DIGEST_DIFFERS = "digest-differs"
+    STATE_UNREADABLE = "state-unreadable"
+
+    # Checkpoint and job
+    SNAPSHOT_FAILED = "snapshot-failed"
+    FENCED = "fenced"
+    RESTARTS_EXHAUSTED = "restarts-exhausted"
+    WORKER_LOST = "worker-lost"
+    WORKER_FAILED = "worker-failed"
+    DUPLICATE_BARRIER = "duplicate-barrier"
+    OUT_OF_ORDER = "out-of-order"
+    ILLEGAL_EVENT = "illegal-event"
+
+
+class LaminarError(Exception):
+    """Base of all. ``str(error)`` is one line that says what happened and what to do."""
+
+    exit_code = 1
+
+    def __init__(self, code: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+    def __reduce__(self) -> tuple[type["LaminarError"], tuple[ErrorCode, str]]:
+        """Keep the code when Spark carries the exception from a worker to the driver."""
+        return type(self), (self.code, str(self))
+
+
+class ConfigurationError(LaminarError):
+    """The request cannot be carried out as it stands; nothing was started."""
+
+    exit_code = 2
+
+
+class IncompatibleStateError(ConfigurationError):
+    """The pipeline and the checkpoint do not fit; nothing was started or deleted."""
+
+
+class DataError(LaminarError):
+    """Input that the pipeline cannot use. A restart would meet the same rows again."""
+
+    exit_code = 3
+
+
+class StorageUnavailable(LaminarError):  # noqa: N818 - a condition of the store, not a fault of the caller
+    """The store failed or refused. Retry inside the deadline, then give up the checkpoint."""
+
+    exit_code = 4
+
+
+class CorruptCheckpointError(LaminarError):
+    """A stored object is missing, damaged or unreadable. Fall back to an older checkpoint."""
+
+    exit_code = 5
+
+
+class CheckpointDeclined(LaminarError):  # noqa: N818 - an outcome that the job survives
+    """This checkpoint is lost; the next one may succeed."""
+
+
+class FencedError(LaminarError):
+    """A newer generation owns the job. Exit without writing anything."""
+
+    exit_code = 6
+
+
+class JobFailedError(LaminarError):
+    """The job failed and the restart strategy allows no further attempt."""
+
+
+class ProtocolError(LaminarError):
+    """An event that the protocol forbids: a bug in Laminar. Crash, and keep the evidence."""
+
+    exit_code = 70

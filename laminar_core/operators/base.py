@@ -1,0 +1,98 @@
+"""What an operator is: batch in, batch out, and a snapshot in two phases.
+
+An operator exists twice. Its *spec* is part of the plan: a small immutable value that travels from
+the driver to the workers, knows its identity and describes itself for the fingerprint. Its
+*subtask* is the running instance in one worker; it owns state, and one thread calls it.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import pyarrow as pa
+
+from laminar_core.checkpoint.types import CheckpointId, Generation, Watermark
+
+JsonValue = None | bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"]
+JsonObject = dict[str, JsonValue]
+
+
+@dataclass(frozen=True, slots=True)
+class SubtaskContext:
+    """Where a subtask runs: index in [0, parallelism), and the generation that owns the job."""
+
+    operator_id: str
+    subtask_index: int
+    parallelism: int
+    max_parallelism: int
+    generation: Generation
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One operator subtask's part of a checkpoint.
+
+    ``table`` becomes ``state_{subtask}.arrow``; None means this subtask holds no rows, which is
+    recorded as such. ``properties`` are small facts kept in the manifest itself. ``committables``
+    are handles of pre-committed output: the sink's committer gets them once the checkpoint is
+    complete (PROTOCOL section 7).
+    """
+
+    table: pa.Table | None = None
+    properties: JsonObject = field(default_factory=dict)
+    committables: tuple[JsonObject, ...] = ()
+
+
+PendingSnapshot = Callable[[], Snapshot]
+"""The asynchronous phase of a snapshot. Runs once, in a background thread, on immutable data."""
+
+
+class OperatorSubtask(Protocol):
+    """The running instance. Never called concurrently; never blocks."""
+
+    def process(self, batch: pa.RecordBatch) -> Iterable[pa.RecordBatch | Watermark]:
+        """Take one batch; yield what follows from it, in order."""
+        ...
+
+    def on_watermark(self, watermark_us: int) -> Iterable[pa.RecordBatch]:
+        """Event time advanced. Yield what it completes; the caller then passes the watermark on.
+
+        At the end of the input this is called with ``WATERMARK_END_US``.
+        """
+        ...
+
+    def snapshot(self, checkpoint_id: CheckpointId) -> PendingSnapshot:
+        """Synchronous phase: pin the state as it is now, return the rest as a function.
+
+        Rows processed after this call are not in the snapshot.
+        """
+        ...
+
+    def restore(self, snapshots: Sequence[Snapshot]) -> None:
+        """Start from these snapshots; called at most once, before any batch."""
+        ...
+
+
+class OperatorSpec(Protocol):
+    """The plan's view of an operator: immutable, and cheap to send to every worker."""
+
+    @property
+    def operator_id(self) -> str:
+        """Stable identity of the state: letters, digits, ``-`` and ``_``."""
+        ...
+
+    def describe(self) -> JsonObject:
+        """What decides whether old state still fits; equal descriptions are compatible."""
+        ...
+
+    def output_schema(self, input_schema: pa.Schema) -> pa.Schema:
+        """Schema after this operator.
+
+        Raises:
+            ConfigurationError: the input lacks a column or has a type that is not supported.
+        """
+        ...
+
+    def open(self, context: SubtaskContext, input_schema: pa.Schema) -> OperatorSubtask:
+        """Create the running instance in a worker."""
+        ...

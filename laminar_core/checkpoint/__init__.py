@@ -1,0 +1,1 @@
+"""The protocol, pure: events in, effects or decisions out. Standard library only."""

@@ -1,0 +1,534 @@
+"""One subtask at the cut: align its input channels, or switch to unaligned.
+
+The machine is told what happens on the subtask's input channels and answers with effects, to be
+carried out in order and without letting a record, watermark or timer in between (PROTOCOL
+section 2). It never sees the data: the runtime asks ``disposition`` before it takes a batch from
+a channel and ``records_arrivals`` before it enqueues one.
+
+There is one path. A checkpoint starts aligned, a timeout switches it to unaligned, and an
+unaligned barrier is a timeout of zero (Flink, AbstractAlternatingAlignedBarrierHandlerState).
+
+A barrier is seen twice: it *arrives* when it enters the input queue, maybe behind data, and it is
+*reached* when everything before it has been processed. Alignment counts barriers that were
+reached; the recording of a channel ends when its barrier arrives. Closing it only when the
+barrier is reached would save post-cut rows twice (ERRATA, table of document 000).
+
+Invariants, checked by ``tests/checkpoint/test_alignment_model.py``:
+
+I1  A checkpoint id is cut at most once, and ids of cuts strictly increase.
+I2  At a cut, every record sent before its channel's barrier is either processed or captured
+    (queued ahead of the barrier, or recorded until the barrier arrives), never both.
+I3  No record behind a barrier that was reached is processed before the cut (``HOLD``).
+I4  Nothing waits for ever: a channel that ends counts as its barrier, and an abort, a cancel
+    marker or a newer barrier releases every channel.
+
+Source: PROTOCOL sections 1 to 6; FLIP-76; FLIP-147; Carbone et al. 2015.
+"""
+
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+
+from laminar_core.checkpoint.types import (
+    AlignmentMode,
+    ChannelId,
+    CheckpointBarrier,
+    CheckpointId,
+)
+from laminar_core.errors import ErrorCode, ProtocolError
+
+ABORT_NOTICES_MAX = 64
+"""Abort notices remembered for barriers not seen yet; the oldest are forgotten first."""
+
+NOTHING_SEEN = CheckpointId(0)
+
+
+# --- events -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class BarrierArrived:
+    """A barrier entered the channel's input queue; data may be queued ahead of it."""
+
+    channel: ChannelId
+    barrier: CheckpointBarrier
+
+
+@dataclass(frozen=True, slots=True)
+class BarrierReached:
+    """Everything ahead of the barrier has been processed."""
+
+    channel: ChannelId
+    barrier: CheckpointBarrier
+
+
+@dataclass(frozen=True, slots=True)
+class EndArrived:
+    """The end of the channel entered its input queue."""
+
+    channel: ChannelId
+
+
+@dataclass(frozen=True, slots=True)
+class EndReached:
+    """Everything on the channel has been processed."""
+
+    channel: ChannelId
+
+
+@dataclass(frozen=True, slots=True)
+class CancelReceived:
+    """Upstream gave the checkpoint up and will not send its barrier on this channel."""
+
+    channel: ChannelId
+    checkpoint_id: CheckpointId
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointTriggered:
+    """The coordinator asks subtasks without running inputs for a snapshot."""
+
+    barrier: CheckpointBarrier
+
+
+@dataclass(frozen=True, slots=True)
+class AlignmentTimedOut:
+    """The checkpoint's alignment budget is spent."""
+
+    checkpoint_id: CheckpointId
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointAborted:
+    """The coordinator gave the checkpoint up."""
+
+    checkpoint_id: CheckpointId
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotFailed:
+    """This subtask could not write its part."""
+
+    checkpoint_id: CheckpointId
+    reason: str
+
+
+Event = (
+    BarrierArrived
+    | BarrierReached
+    | EndArrived
+    | EndReached
+    | CancelReceived
+    | CheckpointTriggered
+    | AlignmentTimedOut
+    | CheckpointAborted
+    | SnapshotFailed
+)
+
+
+# --- effects ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class StartAlignmentTimer:
+    """Send ``AlignmentTimedOut`` once the barrier's budget is spent, unless stopped before."""
+
+    barrier: CheckpointBarrier
+
+
+@dataclass(frozen=True, slots=True)
+class StopAlignmentTimer:
+    """The timer of this checkpoint is no longer needed."""
+
+    checkpoint_id: CheckpointId
+
+
+@dataclass(frozen=True, slots=True)
+class TakeSnapshot:
+    """The cut: send the barrier on, then snapshot; nothing may come in between.
+
+    An aligned barrier goes to the tail of every output queue, an unaligned one to the head.
+    """
+
+    barrier: CheckpointBarrier
+    mode: AlignmentMode
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureChannel:
+    """Copy what is queued ahead of the channel's barrier; if ``recording``, also what arrives."""
+
+    checkpoint_id: CheckpointId
+    channel: ChannelId
+    recording: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SealChannelState:
+    """The channel's barrier arrived: its recording is complete."""
+
+    checkpoint_id: CheckpointId
+    channel: ChannelId
+
+
+@dataclass(frozen=True, slots=True)
+class SealInputs:
+    """No input channel is open any more: acknowledge as soon as all parts are durable."""
+
+    checkpoint_id: CheckpointId
+
+
+@dataclass(frozen=True, slots=True)
+class DiscardCheckpoint:
+    """Drop captures and snapshots of this checkpoint; a write under way may be abandoned."""
+
+    checkpoint_id: CheckpointId
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardCancel:
+    """Send a cancel marker on every output, so that nobody waits for our barrier."""
+
+    checkpoint_id: CheckpointId
+
+
+@dataclass(frozen=True, slots=True)
+class DeclineCheckpoint:
+    """Tell the coordinator that this subtask has no part for it."""
+
+    checkpoint_id: CheckpointId
+    reason: str
+
+
+Effect = (
+    StartAlignmentTimer
+    | StopAlignmentTimer
+    | TakeSnapshot
+    | CaptureChannel
+    | SealChannelState
+    | SealInputs
+    | DiscardCheckpoint
+    | ForwardCancel
+    | DeclineCheckpoint
+)
+
+
+# --- states -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """What outlives a single checkpoint."""
+
+    open: frozenset[ChannelId]
+    """Channels whose end has not been reached."""
+    ending: frozenset[ChannelId] = frozenset()
+    """Open channels whose end is queued."""
+    newest_id: CheckpointId = NOTHING_SEEN
+    """Highest checkpoint started, cut or cancelled here; lower ones are stale."""
+    abort_notices: frozenset[CheckpointId] = frozenset()
+    """Aborted before their barrier came."""
+    triggered: CheckpointBarrier | None = None
+    """Newest trigger; binding once no input runs any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """No checkpoint is pending here."""
+
+    gate: Gate
+
+
+@dataclass(frozen=True, slots=True)
+class Aligning:
+    """Waiting until the barrier has been reached on every channel of ``target``."""
+
+    gate: Gate
+    barrier: CheckpointBarrier
+    target: frozenset[ChannelId]
+    aligned: frozenset[ChannelId] = frozenset()
+    arrived: frozenset[ChannelId] = frozenset()
+    """Barrier queued, not reached: if the checkpoint turns unaligned, nothing more to record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """The cut is made; the channels in ``pending`` are recorded until their barrier arrives."""
+
+    gate: Gate
+    barrier: CheckpointBarrier
+    pending: frozenset[ChannelId]
+
+
+State = Idle | Aligning | Recording
+Step = tuple[State, tuple[Effect, ...]]
+
+
+def initial(channels: frozenset[ChannelId], newest_id: CheckpointId = NOTHING_SEEN) -> State:
+    """State of a subtask that starts with these channels; ids up to ``newest_id`` are stale."""
+    return Idle(Gate(open=channels, newest_id=newest_id))
+
+
+class Disposition(Enum):
+    """May the runtime take the next batch or watermark of a channel?"""
+
+    PROCESS = auto()
+    HOLD = auto()
+
+
+def disposition(state: State, channel: ChannelId) -> Disposition:
+    """Say whether a channel is blocked. Held data stays in its queue: nothing can get lost."""
+    if isinstance(state, Aligning) and channel in state.aligned:
+        return Disposition.HOLD
+    return Disposition.PROCESS
+
+
+def records_arrivals(state: State, channel: ChannelId) -> bool:
+    """Say whether what arrives on the channel now belongs to the pending checkpoint."""
+    return isinstance(state, Recording) and channel in state.pending
+
+
+def step(state: State, event: Event) -> Step:
+    """Advance by one event. Pure: same arguments, same result, no I/O.
+
+    Raises:
+        ProtocolError: the event cannot happen on a FIFO channel; the state is intact.
+    """
+    match event:
+        case BarrierArrived(channel, barrier):
+            return _on_arrival(state, channel, barrier)
+        case BarrierReached(channel, barrier):
+            return _on_reached(state, channel, barrier)
+        case EndArrived(channel):
+            return _on_end_arrival(state, channel)
+        case EndReached(channel):
+            return _on_end_reached(state, channel)
+        case CancelReceived(_, checkpoint_id):
+            return _on_cancel(state, checkpoint_id)
+        case CheckpointTriggered(barrier):
+            return _on_trigger(state, barrier)
+        case AlignmentTimedOut(checkpoint_id):
+            if isinstance(state, Aligning) and state.barrier.checkpoint_id == checkpoint_id:
+                return _switch_to_unaligned(state)
+            return state, ()
+        case CheckpointAborted(checkpoint_id):
+            return _on_abort_notice(state, checkpoint_id)
+        case SnapshotFailed(checkpoint_id, reason):
+            return _on_failure(state, checkpoint_id, reason)
+
+
+# --- barriers -----------------------------------------------------------------------------------
+
+
+def _on_arrival(state: State, channel: ChannelId, barrier: CheckpointBarrier) -> Step:
+    if isinstance(state, Recording) and state.barrier.checkpoint_id == barrier.checkpoint_id:
+        return _seal(state, channel)
+    if barrier.alignment_timeout_ms is None and not barrier.unaligned:
+        return state, ()  # Can never overtake, so only reaching it counts.
+    state, effects = _admit(state, barrier)
+    if not isinstance(state, Aligning) or not _is_for(state, barrier):
+        return state, effects
+    state = replace(state, arrived=state.arrived | {channel})
+    if not barrier.unaligned:
+        return state, effects
+    after, more = _switch_to_unaligned(state)
+    return after, effects + more
+
+
+def _on_reached(state: State, channel: ChannelId, barrier: CheckpointBarrier) -> Step:
+    state, effects = _admit(state, barrier)
+    if not isinstance(state, Aligning) or not _is_for(state, barrier):
+        return state, effects  # Stale, or the cut is already made.
+    if channel in state.aligned:
+        raise ProtocolError(
+            ErrorCode.DUPLICATE_BARRIER,
+            f"barrier {barrier.checkpoint_id} came twice on channel {channel}",
+        )
+    state = replace(state, aligned=state.aligned | {channel})
+    after, more = _switch_to_unaligned(state) if barrier.unaligned else _complete_if_aligned(state)
+    return after, effects + more
+
+
+def _is_for(state: Aligning, barrier: CheckpointBarrier) -> bool:
+    return state.barrier.checkpoint_id == barrier.checkpoint_id
+
+
+def _admit(state: State, barrier: CheckpointBarrier) -> Step:
+    """Start the barrier's checkpoint if it is newer than everything seen (PROTOCOL section 5)."""
+    checkpoint_id = barrier.checkpoint_id
+    if checkpoint_id <= state.gate.newest_id:
+        return state, ()
+    idle, effects = _give_up(state, "subsumed by a newer checkpoint")
+    gate = _seen(idle.gate, checkpoint_id)
+    if checkpoint_id in idle.gate.abort_notices:
+        return Idle(gate), (*effects, ForwardCancel(checkpoint_id))
+    aligning = Aligning(gate, barrier, target=gate.open)
+    if barrier.alignment_timeout_ms is None or barrier.unaligned:
+        return aligning, effects
+    return aligning, (*effects, StartAlignmentTimer(barrier))
+
+
+def _seen(gate: Gate, checkpoint_id: CheckpointId) -> Gate:
+    later = frozenset(n for n in gate.abort_notices if n > checkpoint_id)
+    return replace(gate, newest_id=max(gate.newest_id, checkpoint_id), abort_notices=later)
+
+
+def _complete_if_aligned(state: Aligning) -> Step:
+    if state.target - state.aligned:
+        return state, ()
+    checkpoint_id = state.barrier.checkpoint_id
+    return Idle(state.gate), (
+        *_stop_timer(state.barrier),
+        TakeSnapshot(state.barrier, "aligned"),
+        SealInputs(checkpoint_id),
+    )
+
+
+def _stop_timer(barrier: CheckpointBarrier) -> tuple[Effect, ...]:
+    timed = barrier.alignment_timeout_ms is not None and not barrier.unaligned
+    return (StopAlignmentTimer(barrier.checkpoint_id),) if timed else ()
+
+
+def _switch_to_unaligned(state: Aligning) -> Step:
+    """Cut now. Aligned channels have nothing before the cut left, so they are not captured."""
+    barrier = replace(state.barrier, unaligned=True)
+    checkpoint_id = barrier.checkpoint_id
+    waiting = state.target - state.aligned
+    complete = waiting & (state.arrived | state.gate.ending)
+    pending = waiting - complete
+    effects: tuple[Effect, ...] = (
+        *_stop_timer(state.barrier),
+        TakeSnapshot(barrier, "unaligned"),
+        *(CaptureChannel(checkpoint_id, c, recording=c in pending) for c in sorted(waiting)),
+    )
+    if pending:
+        return Recording(state.gate, barrier, pending), effects
+    return Idle(state.gate), (*effects, SealInputs(checkpoint_id))
+
+
+def _seal(state: Recording, channel: ChannelId) -> Step:
+    if channel not in state.pending:
+        raise ProtocolError(
+            ErrorCode.DUPLICATE_BARRIER,
+            f"barrier {state.barrier.checkpoint_id} came twice on channel {channel}",
+        )
+    checkpoint_id = state.barrier.checkpoint_id
+    sealed = SealChannelState(checkpoint_id, channel)
+    pending = state.pending - {channel}
+    if pending:
+        return replace(state, pending=pending), (sealed,)
+    return Idle(state.gate), (sealed, SealInputs(checkpoint_id))
+
+
+# --- end of input (PROTOCOL section 6, FLIP-147) ------------------------------------------------
+
+
+def _on_end_arrival(state: State, channel: ChannelId) -> Step:
+    state = _with_gate(state, replace(state.gate, ending=state.gate.ending | {channel}))
+    if records_arrivals(state, channel):
+        assert isinstance(state, Recording)
+        return _seal(state, channel)
+    return state, ()
+
+
+def _on_end_reached(state: State, channel: ChannelId) -> Step:
+    gate = state.gate
+    if channel not in gate.open:
+        raise ProtocolError(ErrorCode.ILLEGAL_EVENT, f"channel {channel} ended twice")
+    gate = replace(gate, open=gate.open - {channel}, ending=gate.ending - {channel})
+    state = _with_gate(state, gate)
+    if isinstance(state, Aligning):
+        return _complete_if_aligned(replace(state, aligned=state.aligned | {channel}))
+    return _cut_if_triggered(state)
+
+
+def _on_trigger(state: State, barrier: CheckpointBarrier) -> Step:
+    gate = state.gate
+    if gate.triggered is None or barrier.checkpoint_id > gate.triggered.checkpoint_id:
+        state = _with_gate(state, replace(gate, triggered=barrier))
+    return _cut_if_triggered(state)
+
+
+def _cut_if_triggered(state: State) -> Step:
+    """Without running inputs no barrier will come: the trigger itself is the barrier."""
+    barrier = state.gate.triggered
+    if barrier is None or state.gate.open or not isinstance(state, Idle):
+        return state, ()
+    if barrier.checkpoint_id <= state.gate.newest_id:
+        return state, ()
+    gate = _seen(state.gate, barrier.checkpoint_id)
+    if barrier.checkpoint_id in state.gate.abort_notices:
+        return Idle(gate), (ForwardCancel(barrier.checkpoint_id),)
+    mode: AlignmentMode = "unaligned" if barrier.unaligned else "aligned"
+    return Idle(gate), (TakeSnapshot(barrier, mode), SealInputs(barrier.checkpoint_id))
+
+
+def _with_gate(state: State, gate: Gate) -> State:
+    return replace(state, gate=gate)
+
+
+# --- giving up (PROTOCOL section 5) -------------------------------------------------------------
+
+
+def _on_cancel(state: State, checkpoint_id: CheckpointId) -> Step:
+    if not isinstance(state, Idle) and state.barrier.checkpoint_id == checkpoint_id:
+        idle, effects = _drop(state)
+        return idle, (*effects, ForwardCancel(checkpoint_id))
+    if checkpoint_id <= state.gate.newest_id:
+        return state, ()
+    idle, effects = _give_up(state, "subsumed by a newer checkpoint")
+    return Idle(_seen(idle.gate, checkpoint_id)), (*effects, ForwardCancel(checkpoint_id))
+
+
+def _on_abort_notice(state: State, checkpoint_id: CheckpointId) -> Step:
+    if not isinstance(state, Idle) and state.barrier.checkpoint_id == checkpoint_id:
+        idle, effects = _drop(state)
+        return idle, (*effects, ForwardCancel(checkpoint_id))
+    if checkpoint_id <= state.gate.newest_id:
+        return state, (DiscardCheckpoint(checkpoint_id),)  # Cut here; the upload may still run.
+    notices = sorted({*state.gate.abort_notices, checkpoint_id})[-ABORT_NOTICES_MAX:]
+    return _with_gate(state, replace(state.gate, abort_notices=frozenset(notices))), ()
+
+
+def _on_failure(state: State, checkpoint_id: CheckpointId, reason: str) -> Step:
+    effects: tuple[Effect, ...] = (
+        DeclineCheckpoint(checkpoint_id, reason),
+        ForwardCancel(checkpoint_id),
+    )
+    if not isinstance(state, Idle) and state.barrier.checkpoint_id == checkpoint_id:
+        state, dropped = _drop(state)
+        return state, (*dropped, *effects)
+    return state, (DiscardCheckpoint(checkpoint_id), *effects)
+
+
+def _give_up(state: State, reason: str) -> tuple[Idle, tuple[Effect, ...]]:
+    """Drop what is pending, if anything, and tell both sides."""
+    if isinstance(state, Idle):
+        return state, ()
+    checkpoint_id = state.barrier.checkpoint_id
+    idle, effects = _drop(state)
+    return idle, (
+        *effects,
+        DeclineCheckpoint(checkpoint_id, reason),
+        ForwardCancel(checkpoint_id),
+    )
+
+
+def _drop(state: Aligning | Recording) -> tuple[Idle, tuple[Effect, ...]]:
+    timer = _stop_timer(state.barrier) if isinstance(state, Aligning) else ()
+    return Idle(state.gate), (*timer, DiscardCheckpoint(state.barrier.checkpoint_id))
+
+
+class BarrierAligner:
+    """The machine with its state: what a subtask holds."""
+
+    def __init__(self, channels: frozenset[ChannelId], newest_id: CheckpointId) -> None:
+        self.state: State = initial(channels, newest_id)
+
+    def on(self, event: Event) -> tuple[Effect, ...]:
+        """Take one event; the caller carries the effects out, in order."""
+        self.state, effects = step(self.state, event)
+        return effects
+
+    def holds(self, channel: ChannelId) -> bool:
+        """Say whether the channel must not be read now."""
+        return disposition(self.state, channel) is Disposition.HOLD

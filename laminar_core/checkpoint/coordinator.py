@@ -1,0 +1,571 @@
+"""One job's checkpoints: trigger, collect acknowledgements, complete, decline, expire, subsume.
+
+The life of a checkpoint:
+
+    queued -> reserving -> collecting -> publishing -> completed
+                  |            |             |
+                  +------------+-------------+-> declined | expired | subsumed | aborted
+
+Nothing is injected before its id is reserved in the store (create-only, so no two generations
+share an id), nothing is announced as complete before its manifest is durable, and nothing is
+committed before it is announced. Those are the orders in which the effects below come out.
+
+Invariants, checked by ``tests/checkpoint/test_coordinator_model.py``:
+
+I1  Ids strictly increase and are never used twice, also when a reservation is lost.
+I2  A checkpoint completes only if every expected subtask acknowledged it, in this generation.
+I3  Every reserved checkpoint ends in exactly one outcome, and every request is answered once.
+I4  Periodic checkpoints keep the pause and the concurrency limit; savepoints overtake the queue.
+
+Time is an argument, in milliseconds of one clock that never goes back.
+
+Source: PROTOCOL sections 5, 6 and 12; Flink's CheckpointCoordinator, CheckpointFailureManager
+(what counts as a failure) and CheckpointRequestDecider (order of the queue).
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Literal, NamedTuple
+
+from laminar_core.checkpoint.types import CheckpointBarrier, CheckpointId, CheckpointKind
+from laminar_core.errors import ConfigurationError, ErrorCode
+
+
+class SubtaskId(NamedTuple):
+    """One subtask of one vertex of the plan."""
+
+    vertex_id: str
+    subtask_index: int
+
+
+class Outcome(StrEnum):
+    """The only ways a checkpoint can end."""
+
+    COMPLETED = "completed"
+    DECLINED = "declined"
+    EXPIRED = "expired"
+    SUBSUMED = "subsumed"
+    ABORTED = "aborted"
+
+
+_PRIORITY = {
+    CheckpointKind.STOP: 0,
+    CheckpointKind.FINAL: 0,
+    CheckpointKind.SAVEPOINT: 1,
+    CheckpointKind.MANUAL: 2,
+    CheckpointKind.PERIODIC: 3,
+}
+_NEVER_UNALIGNED = {CheckpointKind.SAVEPOINT, CheckpointKind.STOP, CheckpointKind.FINAL}
+_ENDS_THE_JOB = {CheckpointKind.STOP, CheckpointKind.FINAL}
+
+RETRY_PAUSE_MS = 200
+"""Before a failed stop or final checkpoint is tried again."""
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorConfig:
+    """When checkpoints are taken, and when they are given up. All times in milliseconds."""
+
+    interval_ms: int | None
+    """None: only on request and at the end."""
+    min_pause_ms: int = 0
+    """Between the end of one checkpoint and the trigger of the next periodic one."""
+    timeout_ms: int = 600_000
+    """From trigger to durable manifest; then the checkpoint expires."""
+    max_concurrent: int = 1
+    tolerable_failures: int | None = 3
+    """Consecutive failures the job survives; one more fails it. None: any number."""
+    alignment_timeout_ms: int | None = None
+    """None: always aligned. 0: unaligned from the start."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot work.
+
+        Raises:
+            ConfigurationError: a value is out of range, or unaligned checkpoints would overlap.
+        """
+        for name, low in (("interval_ms", 1), ("min_pause_ms", 0), ("timeout_ms", 1),
+                          ("max_concurrent", 1), ("tolerable_failures", 0),
+                          ("alignment_timeout_ms", 0)):  # fmt: skip
+            value = getattr(self, name)
+            if value is not None and value < low:
+                raise ConfigurationError(
+                    ErrorCode.INVALID_OPTION, f"{name} must be at least {low}, not {value}"
+                )
+        if self.alignment_timeout_ms is not None and self.max_concurrent > 1:
+            raise ConfigurationError(
+                ErrorCode.INVALID_OPTION,
+                "checkpoints that may turn unaligned cannot overlap: set max_concurrent to 1, "
+                "or alignment_timeout_ms to None",
+            )
+
+
+# --- events; every one may carry the time -------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time passed. Due whenever ``next_wakeup_ms`` says so; more often is harmless."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointRequested:
+    """Somebody asks for a checkpoint; ``request_id`` names who gets the answer."""
+
+    kind: CheckpointKind
+    request_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class IdReserved:
+    """The trigger record is durable: the id is ours."""
+
+    checkpoint_id: CheckpointId
+
+
+@dataclass(frozen=True, slots=True)
+class IdTaken:
+    """Another generation owns this id."""
+
+    checkpoint_id: CheckpointId
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """These subtasks' parts are durable."""
+
+    checkpoint_id: CheckpointId
+    subtasks: frozenset[SubtaskId]
+
+
+@dataclass(frozen=True, slots=True)
+class Declined:
+    """A subtask has no part for this checkpoint. Subsumed ones do not count as failures."""
+
+    checkpoint_id: CheckpointId
+    reason: str
+    counts: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """The manifest is durable, and no newer generation had been claimed by then."""
+
+    checkpoint_id: CheckpointId
+
+
+@dataclass(frozen=True, slots=True)
+class StoreFailed:
+    """Reserving or publishing did not succeed inside its deadline."""
+
+    checkpoint_id: CheckpointId
+    reason: str
+
+
+Event = (
+    Tick
+    | CheckpointRequested
+    | IdReserved
+    | IdTaken
+    | Acknowledged
+    | Declined
+    | Published
+    | StoreFailed
+)
+
+
+# --- effects ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ReserveId:
+    """Create the trigger record; answer ``IdReserved``, ``IdTaken`` or ``StoreFailed``."""
+
+    checkpoint_id: CheckpointId
+    kind: CheckpointKind
+    triggered_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class InjectBarrier:
+    """Send the trigger to every worker. Must follow the durable reservation."""
+
+    barrier: CheckpointBarrier
+
+
+@dataclass(frozen=True, slots=True)
+class PublishManifest:
+    """Write the manifest; answer ``Published`` or ``StoreFailed``."""
+
+    checkpoint_id: CheckpointId
+
+
+@dataclass(frozen=True, slots=True)
+class CommitCheckpoint:
+    """The checkpoint is decided: commit its output, retrying for ever, then tell the workers."""
+
+    checkpoint_id: CheckpointId
+    kind: CheckpointKind
+
+
+@dataclass(frozen=True, slots=True)
+class AbortCheckpoint:
+    """Tell every worker to give this checkpoint up."""
+
+    checkpoint_id: CheckpointId
+
+
+@dataclass(frozen=True, slots=True)
+class RecordOutcome:
+    """Write the history entry."""
+
+    checkpoint_id: CheckpointId
+    kind: CheckpointKind
+    outcome: Outcome
+    reason: str
+    triggered_ms: int
+    ended_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class DiscardParts:
+    """A late acknowledgement named these parts; nobody will ever use them."""
+
+    checkpoint_id: CheckpointId
+    subtasks: frozenset[SubtaskId]
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerRequest:
+    """Tell whoever asked how it ended."""
+
+    request_id: str
+    checkpoint_id: CheckpointId | None
+    outcome: Outcome
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class FailJob:
+    """More consecutive failures than tolerated."""
+
+    reason: str
+
+
+Effect = (
+    ReserveId
+    | InjectBarrier
+    | PublishManifest
+    | CommitCheckpoint
+    | AbortCheckpoint
+    | RecordOutcome
+    | DiscardParts
+    | AnswerRequest
+    | FailJob
+)
+
+
+# --- state --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A checkpoint that waits for its turn."""
+
+    kind: CheckpointKind
+    request_ids: tuple[str, ...] = ()
+    not_before_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A checkpoint under way."""
+
+    checkpoint_id: CheckpointId
+    kind: CheckpointKind
+    request_ids: tuple[str, ...]
+    triggered_ms: int
+    phase: Literal["reserving", "collecting", "publishing"] = "reserving"
+    acknowledged: frozenset[SubtaskId] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorState:
+    """Everything the coordinator knows; ``expected`` is fixed for the generation."""
+
+    config: CoordinatorConfig
+    expected: frozenset[SubtaskId]
+    next_id: CheckpointId
+    next_periodic_ms: int | None
+    pending: tuple[Pending, ...] = ()
+    queue: tuple[Request, ...] = ()
+    last_completed_id: CheckpointId | None = None
+    last_ended_ms: int | None = None
+    consecutive_failures: int = 0
+    ending: bool = False
+    """A stop or final checkpoint was asked for: nothing periodic any more."""
+
+
+Step = tuple[CoordinatorState, tuple[Effect, ...]]
+
+
+def initial(
+    config: CoordinatorConfig,
+    expected: Iterable[SubtaskId],
+    highest_id: CheckpointId,
+    now_ms: int,
+) -> CoordinatorState:
+    """Start above every id ever seen; the first periodic checkpoint comes one interval later."""
+    due = None if config.interval_ms is None else now_ms + config.interval_ms
+    return CoordinatorState(
+        config, frozenset(expected), CheckpointId(highest_id + 1), next_periodic_ms=due
+    )
+
+
+def step(state: CoordinatorState, event: Event, now_ms: int) -> Step:
+    """Advance by one event at ``now_ms``. Pure: same arguments, same result, no I/O.
+
+    Events of checkpoints that are over change nothing, except that late parts are discarded.
+    """
+    match event:
+        case Tick():
+            state, effects = _expire(state, now_ms)
+        case CheckpointRequested(kind, request_id):
+            state, effects = _enqueue(state, kind, request_id), ()
+        case IdReserved(checkpoint_id):
+            state, effects = _on_reserved(state, checkpoint_id, now_ms)
+        case IdTaken(checkpoint_id):
+            state, effects = _on_id_taken(state, checkpoint_id), ()
+        case Acknowledged(checkpoint_id, subtasks):
+            state, effects = _on_acknowledged(state, checkpoint_id, subtasks)
+        case Declined(checkpoint_id, reason, counts):
+            outcome = Outcome.DECLINED if counts else Outcome.SUBSUMED
+            state, effects = _on_declined(state, checkpoint_id, outcome, reason, now_ms)
+        case Published(checkpoint_id):
+            state, effects = _on_published(state, checkpoint_id, now_ms)
+        case StoreFailed(checkpoint_id, reason):
+            state, effects = _on_store_failed(state, checkpoint_id, reason, now_ms)
+    state, started = _start_next(state, now_ms)
+    return state, (*effects, *started)
+
+
+def next_wakeup_ms(state: CoordinatorState) -> int | None:
+    """When the next ``Tick`` is due, or None while only an event can change anything."""
+    times = [p.triggered_ms + state.config.timeout_ms for p in state.pending]
+    if len(state.pending) < state.config.max_concurrent:
+        due = _periodic_due_ms(state)
+        times += [] if due is None else [due]
+        times += [r.not_before_ms for r in state.queue]
+    return min(times, default=None)
+
+
+# --- queue and trigger --------------------------------------------------------------------------
+
+
+def _enqueue(state: CoordinatorState, kind: CheckpointKind, request_id: str) -> CoordinatorState:
+    ending = state.ending or kind in _ENDS_THE_JOB
+    for index, waiting in enumerate(state.queue):
+        if waiting.kind is kind:  # One checkpoint answers everybody who waits for this kind.
+            merged = replace(waiting, request_ids=(*waiting.request_ids, request_id))
+            queue = (*state.queue[:index], merged, *state.queue[index + 1 :])
+            return replace(state, queue=queue, ending=ending)
+    queue = (*state.queue, Request(kind, (request_id,)))
+    ordered = tuple(sorted(queue, key=lambda r: _PRIORITY[r.kind]))
+    return replace(state, queue=ordered, ending=ending)
+
+
+def _periodic_due_ms(state: CoordinatorState) -> int | None:
+    if state.next_periodic_ms is None or state.ending:
+        return None
+    if state.last_ended_ms is None:
+        return state.next_periodic_ms
+    return max(state.next_periodic_ms, state.last_ended_ms + state.config.min_pause_ms)
+
+
+def _start_next(state: CoordinatorState, now_ms: int) -> Step:
+    """Trigger what is due, as long as the concurrency limit allows it."""
+    effects: tuple[Effect, ...] = ()
+    while len(state.pending) < state.config.max_concurrent:
+        due = _periodic_due_ms(state)
+        request = next((r for r in state.queue if r.not_before_ms <= now_ms), None)
+        if request is not None:
+            rest = tuple(r for r in state.queue if r is not request)
+            state = replace(state, queue=rest)
+        elif due is not None and due <= now_ms:
+            assert state.config.interval_ms is not None
+            request = Request(CheckpointKind.PERIODIC)
+            state = replace(state, next_periodic_ms=now_ms + state.config.interval_ms)
+        else:
+            break
+        state, reserve = _reserve(state, request, now_ms)
+        effects = (*effects, reserve)
+    return state, effects
+
+
+def _reserve(
+    state: CoordinatorState, request: Request, now_ms: int
+) -> tuple[CoordinatorState, ReserveId]:
+    pending = Pending(state.next_id, request.kind, request.request_ids, now_ms)
+    state = replace(
+        state,
+        next_id=CheckpointId(state.next_id + 1),
+        pending=(*state.pending, pending),
+    )
+    return state, ReserveId(pending.checkpoint_id, pending.kind, now_ms)
+
+
+def _on_id_taken(state: CoordinatorState, checkpoint_id: CheckpointId) -> CoordinatorState:
+    pending = _find(state, checkpoint_id)
+    if pending is None:
+        return state
+    again = Request(pending.kind, pending.request_ids)  # Never reuse an id: queue for the next.
+    return replace(_without(state, pending), queue=(again, *state.queue))
+
+
+def _on_reserved(state: CoordinatorState, checkpoint_id: CheckpointId, now_ms: int) -> Step:
+    pending = _find(state, checkpoint_id)
+    if pending is None or pending.phase != "reserving":
+        return state, ()
+    unaligned_allowed = pending.kind not in _NEVER_UNALIGNED
+    timeout_ms = state.config.alignment_timeout_ms if unaligned_allowed else None
+    barrier = CheckpointBarrier(
+        checkpoint_id, pending.kind, now_ms, timeout_ms, unaligned=timeout_ms == 0
+    )
+    return _with(state, replace(pending, phase="collecting")), (InjectBarrier(barrier),)
+
+
+# --- how it ends --------------------------------------------------------------------------------
+
+
+def _on_acknowledged(
+    state: CoordinatorState, checkpoint_id: CheckpointId, subtasks: frozenset[SubtaskId]
+) -> Step:
+    pending = _find(state, checkpoint_id)
+    if pending is None:
+        over = state.last_completed_id
+        if over is not None and checkpoint_id == over:
+            return state, ()  # The same answer twice; its parts are in the manifest.
+        return state, (DiscardParts(checkpoint_id, subtasks),)
+    if pending.phase != "collecting":
+        return state, ()
+    acknowledged = pending.acknowledged | (subtasks & state.expected)
+    if acknowledged < state.expected:
+        return _with(state, replace(pending, acknowledged=acknowledged)), ()
+    complete = replace(pending, acknowledged=acknowledged, phase="publishing")
+    return _with(state, complete), (PublishManifest(checkpoint_id),)
+
+
+def _on_published(state: CoordinatorState, checkpoint_id: CheckpointId, now_ms: int) -> Step:
+    pending = _find(state, checkpoint_id)
+    if pending is None:
+        return state, ()  # The generation is over; whoever restores this one commits it.
+    effects: tuple[Effect, ...] = ()
+    for subsumed in state.pending:
+        if subsumed.checkpoint_id < checkpoint_id and subsumed.kind is not CheckpointKind.SAVEPOINT:
+            reason = f"checkpoint {checkpoint_id} completed first"
+            state, ended = _end(state, subsumed, Outcome.SUBSUMED, reason, now_ms)
+            effects = (*effects, *ended)
+    state, ended = _end(state, pending, Outcome.COMPLETED, "", now_ms)
+    state = replace(state, last_completed_id=checkpoint_id, consecutive_failures=0)
+    if pending.kind is CheckpointKind.SAVEPOINT:
+        return state, (*effects, *ended)  # It belongs to the user and commits nothing.
+    return state, (*effects, CommitCheckpoint(checkpoint_id, pending.kind), *ended)
+
+
+def _expire(state: CoordinatorState, now_ms: int) -> Step:
+    effects: tuple[Effect, ...] = ()
+    for pending in state.pending:
+        if pending.phase == "publishing":
+            continue  # Its manifest may be durable already; only the store can say.
+        if now_ms - pending.triggered_ms >= state.config.timeout_ms:
+            reason = f"not complete after {state.config.timeout_ms} ms"
+            state, ended = _end(state, pending, Outcome.EXPIRED, reason, now_ms)
+            effects = (*effects, *ended)
+    return state, effects
+
+
+def abort_all(state: CoordinatorState, reason: str, now_ms: int) -> Step:
+    """End everything that is pending or queued: the generation is over."""
+    effects: tuple[Effect, ...] = ()
+    for pending in state.pending:
+        state, ended = _end(state, pending, Outcome.ABORTED, reason, now_ms)
+        effects = (*effects, *ended)
+    for request in state.queue:
+        effects = (*effects, *_answers(request.request_ids, None, Outcome.ABORTED, reason))
+    return replace(state, queue=(), next_periodic_ms=None), effects
+
+
+def _on_declined(
+    state: CoordinatorState,
+    checkpoint_id: CheckpointId,
+    outcome: Outcome,
+    reason: str,
+    now_ms: int,
+) -> Step:
+    pending = _find(state, checkpoint_id)
+    if pending is None or pending.phase == "publishing":
+        return state, ()  # Over, or every part is durable already.
+    return _end(state, pending, outcome, reason, now_ms)
+
+
+def _on_store_failed(
+    state: CoordinatorState, checkpoint_id: CheckpointId, reason: str, now_ms: int
+) -> Step:
+    pending = _find(state, checkpoint_id)
+    if pending is None:
+        return state, ()
+    return _end(state, pending, Outcome.DECLINED, reason, now_ms)
+
+
+def _end(
+    state: CoordinatorState, pending: Pending, outcome: Outcome, reason: str, now_ms: int
+) -> Step:
+    """Take it out of the pending ones, write its history, answer, and count a failure."""
+    state = replace(_without(state, pending), last_ended_ms=now_ms)
+    checkpoint_id = pending.checkpoint_id
+    record = RecordOutcome(
+        checkpoint_id, pending.kind, outcome, reason, pending.triggered_ms, now_ms
+    )
+    answers = _answers(pending.request_ids, checkpoint_id, outcome, reason)
+    if outcome is Outcome.COMPLETED:
+        return state, (record, *answers)
+    if pending.kind in _ENDS_THE_JOB and outcome is not Outcome.ABORTED:
+        # The job cannot end without it: try again, and keep whoever asked waiting.
+        not_before = now_ms + max(state.config.min_pause_ms, RETRY_PAUSE_MS)
+        again = Request(pending.kind, pending.request_ids, not_before)
+        state, answers = replace(state, queue=(again, *state.queue)), ()
+    effects = (AbortCheckpoint(checkpoint_id), record, *answers)
+    if outcome not in (Outcome.DECLINED, Outcome.EXPIRED):
+        return state, effects
+    state = replace(state, consecutive_failures=state.consecutive_failures + 1)
+    tolerable = state.config.tolerable_failures
+    if tolerable is not None and state.consecutive_failures > tolerable:
+        why = f"{state.consecutive_failures} checkpoints failed in a row, the last one: {reason}"
+        return state, (*effects, FailJob(why))
+    return state, effects
+
+
+def _answers(
+    request_ids: tuple[str, ...],
+    checkpoint_id: CheckpointId | None,
+    outcome: Outcome,
+    reason: str,
+) -> tuple[Effect, ...]:
+    return tuple(AnswerRequest(r, checkpoint_id, outcome, reason) for r in request_ids)
+
+
+def _find(state: CoordinatorState, checkpoint_id: CheckpointId) -> Pending | None:
+    return next((p for p in state.pending if p.checkpoint_id == checkpoint_id), None)
+
+
+def _with(state: CoordinatorState, changed: Pending) -> CoordinatorState:
+    pending = tuple(
+        changed if p.checkpoint_id == changed.checkpoint_id else p for p in state.pending
+    )
+    return replace(state, pending=pending)
+
+
+def _without(state: CoordinatorState, gone: Pending) -> CoordinatorState:
+    pending = tuple(p for p in state.pending if p.checkpoint_id != gone.checkpoint_id)
+    return replace(state, pending=pending)

@@ -1,0 +1,234 @@
+"""Traces of the coordinator machine. Times are milliseconds; the expected set is {a, b}."""
+
+from dataclasses import replace
+
+import pytest
+
+from laminar_core.checkpoint.coordinator import (
+    RETRY_PAUSE_MS,
+    AbortCheckpoint,
+    Acknowledged,
+    AnswerRequest,
+    CheckpointRequested,
+    CommitCheckpoint,
+    CoordinatorConfig,
+    Declined,
+    DiscardParts,
+    Effect,
+    Event,
+    FailJob,
+    IdReserved,
+    IdTaken,
+    InjectBarrier,
+    Published,
+    PublishManifest,
+    RecordOutcome,
+    ReserveId,
+    StoreFailed,
+    SubtaskId,
+    Tick,
+    abort_all,
+    initial,
+    next_wakeup_ms,
+    step,
+)
+from laminar_core.checkpoint.types import CheckpointId, CheckpointKind
+from laminar_core.errors import ConfigurationError
+
+A, B = SubtaskId("a", 0), SubtaskId("b", 0)
+EVERY_100 = CoordinatorConfig(interval_ms=100, timeout_ms=1000)
+ON_REQUEST = CoordinatorConfig(interval_ms=None, timeout_ms=1000)
+KINDS = {"m": "manual", "s": "savepoint", "q": "stop", "z": "final"}
+
+
+def parse(word: str) -> Event:
+    """``r1`` reserved, ``k1`` taken, ``a1``/``b1`` acks, ``d1`` declined, ``u1`` subsumed below,
+    ``p1`` published, ``f1`` store failed, ``?m`` request of a kind, ``.`` tick."""
+    if word == ".":
+        return Tick()
+    if word[0] == "?":
+        return CheckpointRequested(CheckpointKind(KINDS[word[1]]), word[1:])
+    n = CheckpointId(int(word[1:]))
+    return {
+        "r": IdReserved(n),
+        "k": IdTaken(n),
+        "a": Acknowledged(n, frozenset({A})),
+        "b": Acknowledged(n, frozenset({B})),
+        "d": Declined(n, "disk"),
+        "u": Declined(n, "subsumed", counts=False),
+        "p": Published(n),
+        "f": StoreFailed(n, "disk"),
+    }[word[0]]
+
+
+def show(effect: Effect) -> str:
+    match effect:
+        case ReserveId(n, kind, _):
+            return f"reserve{n}:{kind.value}"
+        case InjectBarrier(barrier):
+            unaligned = barrier.unaligned
+            return f"{'INJECT' if unaligned else 'inject'}{barrier.checkpoint_id}"
+        case PublishManifest(n):
+            return f"publish{n}"
+        case CommitCheckpoint(n, _):
+            return f"commit{n}"
+        case AbortCheckpoint(n):
+            return f"abort{n}"
+        case RecordOutcome(n, _, outcome, _, _, _):
+            return f"{outcome.value}{n}"
+        case DiscardParts(n, subtasks):
+            return f"discard{n}:{''.join(sorted(s.vertex_id for s in subtasks))}"
+        case AnswerRequest(request_id, n, outcome, _):
+            return f"answer-{request_id}:{outcome.value}{n or ''}"
+        case FailJob(_):
+            return "FAIL"
+
+
+def trace(script: str, config: CoordinatorConfig = EVERY_100) -> str:
+    """Run words like ``100.`` (tick at 100) or ``105r1``."""
+    state = initial(config, {A, B}, CheckpointId(0), now_ms=0)
+    happened: list[str] = []
+    for word in script.split():
+        digits = len(word) - len(word.lstrip("0123456789"))
+        state, effects = step(state, parse(word[digits:]), int(word[:digits]))
+        happened += [show(effect) for effect in effects]
+    return " ".join(happened)
+
+
+WHOLE = "100. 101r1 110a1 120b1 130p1"
+COMPLETED = "reserve1:periodic inject1 publish1 commit1 completed1"
+
+
+@pytest.mark.parametrize(
+    ("script", "happened"),
+    [
+        (WHOLE, COMPLETED),
+        ("99.", ""),
+        # One at a time: the next waits for the end of the first, then comes at once.
+        ("100. 101r1 250.", "reserve1:periodic inject1"),
+        (WHOLE + " 199. 200.", COMPLETED + " reserve2:periodic"),
+        # The same acknowledgement twice, and one for a checkpoint that is over.
+        ("100. 101r1 110a1 111a1 120b1", "reserve1:periodic inject1 publish1"),
+        (WHOLE + " 140a1", COMPLETED),
+        (
+            "100. 101r1 110d1 120a1",
+            "reserve1:periodic inject1 abort1 declined1 discard1:a",
+        ),
+        # A second decline of the same checkpoint counts nothing.
+        ("100. 101r1 110d1 111d1", "reserve1:periodic inject1 abort1 declined1"),
+        # It expires while collecting, but not once its manifest is on the way.
+        ("100. 101r1 1099. 1100.", "reserve1:periodic inject1 abort1 expired1 reserve2:periodic"),
+        ("100. 101r1 110a1 120b1 1100.", "reserve1:periodic inject1 publish1"),
+        ("100. 101r1 110a1 120b1 125d1 130p1", COMPLETED),
+        ("100. 101r1 110a1 120b1 130f1", "reserve1:periodic inject1 publish1 abort1 declined1"),
+        ("100. 101f1", "reserve1:periodic abort1 declined1"),
+        # An id of another generation is skipped, not reused.
+        ("100. 101k1 102r2", "reserve1:periodic reserve2:periodic inject2"),
+        ("100. 101r1 110p9 110a9", "reserve1:periodic inject1 discard9:a"),
+    ],
+)
+def test_periodic(script: str, happened: str) -> None:
+    assert trace(script) == happened
+
+
+@pytest.mark.parametrize(
+    ("script", "happened"),
+    [
+        ("5?m", "reserve1:manual"),
+        (
+            "5?m 6r1 7a1 8b1 9p1",
+            "reserve1:manual inject1 publish1 commit1 completed1 answer-m:completed1",
+        ),
+        # Whoever waits for the same kind gets the same checkpoint; savepoints overtake.
+        (
+            "5?m 6?m 7?m 8?s 9f1",
+            "reserve1:manual abort1 declined1 answer-m:declined1 reserve2:savepoint",
+        ),
+        # A stop that fails is tried again, and the answer waits.
+        ("5?q 6f1 7.", "reserve1:stop abort1 declined1"),
+        (f"5?q 6f1 {6 + RETRY_PAUSE_MS}.", "reserve1:stop abort1 declined1 reserve2:stop"),
+    ],
+)
+def test_requested(script: str, happened: str) -> None:
+    assert trace(script, ON_REQUEST) == happened
+
+
+def test_the_minimum_pause_binds_periodic_checkpoints_only() -> None:
+    config = replace(EVERY_100, min_pause_ms=500)
+    assert trace(WHOLE + " 629.", config) == COMPLETED
+    assert trace(WHOLE + " 630.", config) == COMPLETED + " reserve2:periodic"
+    assert trace(WHOLE + " 200?m", config) == COMPLETED + " reserve2:manual"
+
+
+def test_nothing_periodic_starts_once_the_job_ends() -> None:
+    script = "10?z 11r1 12a1 13b1 14p1 500."
+    assert trace(script).endswith("completed1 answer-z:completed1")
+
+
+def test_aligned_checkpoints_may_overlap_and_the_newer_subsumes_the_older() -> None:
+    config = replace(EVERY_100, max_concurrent=2)
+    script = "100. 101r1 200. 201r2 300. 310a2 311b2 312p2"
+    assert trace(script, config) == (
+        "reserve1:periodic inject1 reserve2:periodic inject2 publish2 "
+        "abort1 subsumed1 commit2 completed2 reserve3:periodic"
+    )
+
+
+def test_a_savepoint_is_not_subsumed_by_a_periodic_checkpoint() -> None:
+    config = replace(EVERY_100, max_concurrent=2)
+    script = "50?s 51r1 100. 101r2 110a2 111b2 112p2 120a1 121b1"
+    assert "subsumed" not in trace(script, config)
+    assert trace(script, config).endswith("publish1")
+
+
+def test_failures_in_a_row_fail_the_job_and_a_success_resets_the_count() -> None:
+    config = replace(EVERY_100, tolerable_failures=1)
+    assert "FAIL" not in trace(
+        "100. 101r1 102d1 200. 201r2 202a2 203b2 204p2 300. 301r3 302d3", config
+    )
+    assert trace("100. 101r1 102d1 200. 201r2 202d2", config).endswith("declined2 FAIL")
+
+
+def test_a_subsumed_checkpoint_is_no_failure() -> None:
+    config = replace(EVERY_100, tolerable_failures=0)
+    assert trace("100. 101r1 102u1", config) == "reserve1:periodic inject1 abort1 subsumed1"
+
+
+def test_unaligned_from_the_start_and_savepoints_never() -> None:
+    config = replace(ON_REQUEST, alignment_timeout_ms=0)
+    assert trace("1?m 2r1", config) == "reserve1:manual INJECT1"
+    assert trace("1?s 2r1", config) == "reserve1:savepoint inject1"
+
+
+def test_the_end_of_a_generation_aborts_everything_and_answers_everybody() -> None:
+    state = initial(ON_REQUEST, {A, B}, CheckpointId(4), now_ms=0)
+    for event in (parse("?s"), parse("?m")):
+        state, _ = step(state, event, 1)
+    state, effects = abort_all(state, "worker lost", 2)
+    assert [show(e) for e in effects] == [
+        "abort5",
+        "aborted5",
+        "answer-s:aborted5",
+        "answer-m:aborted",
+    ]
+    assert (state.pending, state.queue, next_wakeup_ms(state)) == ((), (), None)
+
+
+def test_the_next_wakeup_is_what_comes_first() -> None:
+    state = initial(EVERY_100, {A, B}, CheckpointId(0), now_ms=0)
+    assert next_wakeup_ms(state) == 100
+    state, _ = step(state, Tick(), 100)
+    assert next_wakeup_ms(state) == 1100
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"interval_ms": 0}, "interval_ms"),
+        ({"interval_ms": 1, "max_concurrent": 0}, "max_concurrent"),
+        ({"interval_ms": 1, "max_concurrent": 2, "alignment_timeout_ms": 5}, "overlap"),
+    ],
+)
+def test_impossible_options_are_refused_by_name(options, named) -> None:
+    with pytest.raises(ConfigurationError, match=named):
+        CoordinatorConfig(**options)

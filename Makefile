@@ -1,0 +1,49 @@
+# Everything a developer does. Each target does the set-up it needs first; a second time that is free.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+SOURCES := laminar_core jobs resources sensors orchestration tests benchmarks
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check bench lock ui clean
+
+help:  ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(READY)  ## build .venv from the lock files (PYTHON=python3.12 names another Python)
+
+# A virtual environment cannot be moved: one that was made elsewhere is made again.
+ifneq ($(file <$(READY)),$(CURDIR))
+.PHONY: $(READY)
+endif
+$(READY): requirements.lock requirements-jvm.lock pyproject.toml scripts/setup
+	@scripts/setup "$(PYTHON)"
+
+demo: $(READY)  ## payments per merchant, killed three times, compared with a Spark batch query
+	@$(BIN)/python -m orchestration.demo
+
+test: $(READY)  ## the whole test suite
+	@$(BIN)/python -m pytest
+
+check: $(READY)  ## formatting, lint, types, import contracts, house rules
+	@$(BIN)/ruff check $(SOURCES)
+	@$(BIN)/ruff format --check $(SOURCES)
+	@$(BIN)/pyright
+	@$(BIN)/lint-imports
+	@$(BIN)/python -m pytest -q tests/test_tidy.py
+
+bench: $(READY)  ## all benchmarks, as JSON
+	@$(BIN)/laminar bench --json
+
+ui: $(READY)  ## Dagster's UI and daemon on http://localhost:3000
+	@$(BIN)/dagster dev
+
+lock: $(READY)  ## resolve the dependencies of pyproject.toml anew
+	@$(BIN)/uv pip compile pyproject.toml --extra dev $(LOCK_OPTIONS) --output-file requirements.lock
+	@$(BIN)/python -c "$(PRINT_JVM_EXTRA)" | $(BIN)/uv pip compile - $(LOCK_OPTIONS) --output-file requirements-jvm.lock
+
+LOCK_OPTIONS := --quiet --upgrade --generate-hashes --no-emit-index-url --no-header --python-version 3.11
+PRINT_JVM_EXTRA := import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']['jvm'], sep='\n')
+
+clean:  ## remove what was built, not the virtual environment
+	rm -rf build .pytest_cache .ruff_cache .hypothesis .import_linter_cache spark-warehouse metastore_db derby.log

@@ -15,6 +15,7 @@ class WatermarkGate:
     def __init__(self, channels: Iterable[ChannelId]) -> None:
         self._watermarks: dict[ChannelId, int | None] = dict.fromkeys(channels)
         self._idle: set[ChannelId] = set()
+        self._ended: set[ChannelId] = set()
         self._combined: int | None = None
 
     @property
@@ -54,12 +55,19 @@ class WatermarkGate:
 
     def end(self, channel: ChannelId) -> int | None:
         """The channel is finished: it holds nothing back any more."""
+        self._ended.add(channel)
         return self.advance(channel, WATERMARK_END_US)
 
+    @property
+    def ended(self) -> bool:
+        """Every channel is finished."""
+        return len(self._ended) == len(self._watermarks)
+
     def _risen(self) -> int | None:
-        active = [w for c, w in self._watermarks.items() if c not in self._idle]
+        silent = set() if self.ended else self._idle | self._ended
+        active = [w for c, w in self._watermarks.items() if c not in silent]
         if not active or any(w is None for w in active):
-            return None
+            return None  # Whoever is only idle may still come back with old rows.
         combined = min(w for w in active if w is not None)
         if self._combined is not None and combined <= self._combined:
             return None

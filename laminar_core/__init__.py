@@ -1,0 +1,1 @@
+"""Laminar: stateful streaming pipelines that run inside Spark jobs."""

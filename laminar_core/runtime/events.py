@@ -1,0 +1,132 @@
+"""What a running job tells whoever started it: one record per fact, JSON on demand.
+
+``time_ms`` is the driver's wall clock in milliseconds since 1970. The field ``event`` names the
+record; ``laminar run --json`` prints one per line.
+"""
+
+from collections.abc import Callable
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from laminar_core.checkpoint.types import CheckpointKind
+
+
+class _Event(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    time_ms: int
+
+
+class RejectedCheckpoint(BaseModel):
+    """A newer checkpoint that was not restored, and why."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    checkpoint_id: int
+    reason: str
+
+
+class GenerationStarted(_Event):
+    """The job is claimed and what it continues from is chosen."""
+
+    event: Literal["generation-started"] = "generation-started"
+    generation: int
+    parallelism: int
+    restored_checkpoint_id: int | None
+    rejected: tuple[RejectedCheckpoint, ...] = ()
+    rows_total: int | None
+    """Rows of all sources, over the whole job; None if one is unbounded."""
+
+
+class WorkersRunning(_Event):
+    """All workers are connected and begin."""
+
+    event: Literal["workers-running"] = "workers-running"
+    generation: int
+    pids: tuple[int, ...]
+    hosts: tuple[str, ...]
+
+
+class DataFlowing(_Event):
+    """The first rows of this generation have been processed."""
+
+    event: Literal["data-flowing"] = "data-flowing"
+    generation: int
+
+
+class ProgressMade(_Event):
+    """Totals over the whole job; they go back when a generation restores."""
+
+    event: Literal["progress"] = "progress"
+    rows_in: int
+    rows_out: int
+    rows_late: int
+    rows_total: int | None
+    rows_per_s: float
+    watermark_us: int | None
+
+
+class CheckpointCompleted(_Event):
+    """The manifest is durable."""
+
+    event: Literal["checkpoint-completed"] = "checkpoint-completed"
+    checkpoint_id: int
+    generation: int
+    kind: CheckpointKind
+    mode: str
+    duration_ms: float
+    alignment_ms: float
+    sync_ms: float
+    async_ms: float
+    size_bytes: int
+
+
+class CheckpointFailed(_Event):
+    """The attempt ended otherwise; the job goes on."""
+
+    event: Literal["checkpoint-failed"] = "checkpoint-failed"
+    checkpoint_id: int
+    generation: int
+    kind: CheckpointKind
+    outcome: str
+    reason: str
+
+
+class GenerationFailed(_Event):
+    """This execution is over; ``restart_in_ms`` is None if it was the last."""
+
+    event: Literal["generation-failed"] = "generation-failed"
+    generation: int
+    code: str
+    reason: str
+    restart_in_ms: float | None
+
+
+class Finished(_Event):
+    """The job is over and everything is committed."""
+
+    event: Literal["finished"] = "finished"
+    outcome: Literal["finished", "stopped"]
+    rows_in: int
+    rows_out: int
+    rows_late: int
+    checkpoints: int
+    """Completed by this run, over all its generations."""
+
+
+JobEvent = (
+    GenerationStarted
+    | WorkersRunning
+    | DataFlowing
+    | ProgressMade
+    | CheckpointCompleted
+    | CheckpointFailed
+    | GenerationFailed
+    | Finished
+)
+JobListener = Callable[[JobEvent], None]
+
+
+def ignore(event: JobEvent) -> None:
+    """Listen to nothing."""
+    del event

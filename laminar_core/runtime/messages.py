@@ -1,0 +1,165 @@
+"""What workers and the coordinator tell each other: small JSON records, checked on both ends.
+
+Every message carries the generation of its sender; a receiver drops those of another one.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from laminar_core.checkpoint.types import CheckpointBarrier, CheckpointId, CheckpointKind
+from laminar_core.state.manifest import AlignmentEntry, SubtaskEntry
+
+
+class _Message(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    generation: int
+    worker: int = -1
+    """Index of the worker that sends; -1 is the coordinator."""
+
+
+# --- worker to coordinator ----------------------------------------------------------------------
+
+
+class Register(_Message):
+    """The worker's data socket is bound; it waits for its peers."""
+
+    type: Literal["register"] = "register"
+    pid: int
+    host: str
+    endpoint: str
+    public_key: str
+
+
+class Progress(_Message):
+    """Sign of life. Row counts are totals of the job's history, not of this generation."""
+
+    type: Literal["progress"] = "progress"
+    rows_in: int
+    rows_out: int
+    rows_late: int
+    rows_since_start: int
+    """Rows read by this worker in this generation."""
+    watermark_us: int | None
+    drained: bool
+    """Every input has ended here and everything is flushed."""
+
+
+class SnapshotAck(_Message):
+    """All parts of this worker are durable."""
+
+    type: Literal["snapshot-ack"] = "snapshot-ack"
+    checkpoint_id: int
+    entries: tuple[SubtaskEntry, ...]
+    alignment: tuple[AlignmentEntry, ...]
+
+
+class SnapshotDecline(_Message):
+    """This worker has no part for the checkpoint."""
+
+    type: Literal["snapshot-decline"] = "snapshot-decline"
+    checkpoint_id: int
+    reason: str
+    counts: bool
+
+
+class WorkerFailed(_Message):
+    """The worker cannot go on; it exits after this."""
+
+    type: Literal["worker-failed"] = "worker-failed"
+    code: str
+    reason: str
+    restart_helps: bool
+
+
+# --- coordinator to worker ----------------------------------------------------------------------
+
+
+class Peer(BaseModel):
+    """Where a worker receives data."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    endpoint: str
+    public_key: str
+
+
+class Peers(_Message):
+    """Everybody has registered: connect, and begin."""
+
+    type: Literal["peers"] = "peers"
+    peers: tuple[Peer, ...]
+
+
+class Trigger(_Message):
+    """Take a snapshot: sources cut now, the others when the barrier comes."""
+
+    type: Literal["trigger"] = "trigger"
+    checkpoint_id: int
+    kind: CheckpointKind
+    created_ms: int
+    alignment_timeout_ms: int | None
+    unaligned: bool
+
+    def barrier(self) -> CheckpointBarrier:
+        """The barrier to inject."""
+        return CheckpointBarrier(
+            CheckpointId(self.checkpoint_id),
+            self.kind,
+            self.created_ms,
+            self.alignment_timeout_ms,
+            self.unaligned,
+        )
+
+
+class Abort(_Message):
+    """The checkpoint is given up."""
+
+    type: Literal["abort"] = "abort"
+    checkpoint_id: int
+
+
+class Completed(_Message):
+    """The checkpoint is complete and its output committed."""
+
+    type: Literal["completed"] = "completed"
+    checkpoint_id: int
+
+
+class Ping(_Message):
+    """The coordinator lives."""
+
+    type: Literal["ping"] = "ping"
+
+
+class Finish(_Message):
+    """The last checkpoint is committed: hand over what was collected, and exit."""
+
+    type: Literal["finish"] = "finish"
+
+
+class Cancel(_Message):
+    """The generation is over: exit at once."""
+
+    type: Literal["cancel"] = "cancel"
+
+
+ToCoordinator = Register | Progress | SnapshotAck | SnapshotDecline | WorkerFailed
+ToWorker = Peers | Trigger | Abort | Completed | Ping | Finish | Cancel
+_TO_COORDINATOR = TypeAdapter[ToCoordinator](Annotated[ToCoordinator, Field(discriminator="type")])
+_TO_WORKER = TypeAdapter[ToWorker](Annotated[ToWorker, Field(discriminator="type")])
+
+
+def encode(message: ToCoordinator | ToWorker) -> bytes:
+    """JSON in UTF-8."""
+    return message.model_dump_json().encode()
+
+
+def decode_to_coordinator(data: bytes) -> ToCoordinator:
+    """Read a worker's message."""
+    return _TO_COORDINATOR.validate_json(data)
+
+
+def decode_to_worker(data: bytes) -> ToWorker:
+    """Read the coordinator's message."""
+    return _TO_WORKER.validate_json(data)

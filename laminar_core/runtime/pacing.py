@@ -1,0 +1,86 @@
+"""A source's reader as the runtime sees it: paced, counted, and idle after a while."""
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from laminar_core.checkpoint.types import CheckpointId
+from laminar_core.connectors.base import SourceReader
+from laminar_core.operators.base import PendingSnapshot, Snapshot
+from laminar_core.runtime.clock import Clock
+
+
+def rows_before(splits: pa.Table) -> int:
+    """Rows that these positions have behind them, over all splits."""
+    return int(splits.column("next_row").to_numpy().sum())
+
+
+def rows_in_all(splits: pa.Table) -> int | None:
+    """Rows of all splits together, or None if one is unbounded."""
+    counts = splits.column("row_count")
+    return None if counts.null_count else int(counts.to_numpy().sum())
+
+
+class PacedSource:
+    """Reads no faster than ``rows_per_second`` (of this subtask), measured from the start."""
+
+    def __init__(
+        self,
+        reader: SourceReader,
+        clock: Clock,
+        rows_per_second: float | None,
+        idle_timeout_ms: float | None,
+    ) -> None:
+        self.reader = reader
+        self.rows_before = rows_before(reader.position())
+        self.rows_since_start = 0
+        self._clock = clock
+        self._rows_per_second = rows_per_second
+        self._idle_timeout_ms = idle_timeout_ms
+        self._started_ms: float | None = None
+        self._last_row_ms = clock.monotonic_ms()
+        self._idle = False
+
+    def poll(self) -> pa.RecordBatch | None:
+        """The next batch, or None: nothing there, or too early."""
+        if self.wait_ms() > 0:
+            return None
+        batch = self.reader.poll()
+        if batch is None:
+            return None
+        self.rows_since_start += batch.num_rows
+        self._last_row_ms = self._clock.monotonic_ms()
+        self._idle = False
+        return batch
+
+    def wait_ms(self) -> float:
+        """Time until the pace allows another batch; 0 if it does now."""
+        if self._rows_per_second is None:
+            return 0.0
+        now_ms = self._clock.monotonic_ms()
+        if self._started_ms is None:
+            self._started_ms = now_ms
+        due_ms = self._started_ms + 1000 * self.rows_since_start / self._rows_per_second
+        return max(due_ms - now_ms, 0.0)
+
+    @property
+    def finished(self) -> bool:
+        """Everything has been read."""
+        return self.reader.finished
+
+    def became_idle(self) -> bool:
+        """True once, when no row came for the idle timeout."""
+        if self._idle or self._idle_timeout_ms is None:
+            return False
+        self._idle = self._clock.monotonic_ms() - self._last_row_ms >= self._idle_timeout_ms
+        return self._idle
+
+    def snapshot(self, checkpoint_id: CheckpointId) -> PendingSnapshot:
+        """The position now."""
+        del checkpoint_id
+        position = self.reader.position()
+        return lambda: Snapshot(table=position)
+
+    def restore(self, snapshots: Sequence[Snapshot]) -> None:
+        """A reader is opened at its position; there is nothing left to restore."""
+        assert not snapshots

@@ -1,0 +1,162 @@
+"""What runs: operators chained into vertices, vertices joined by edges.
+
+Worker *i* hosts subtask *i* of every vertex. Inside a vertex operators call each other directly;
+an edge is a set of channels, one FIFO per pair of sender and receiver subtask.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from laminar_core.connectors.base import Sink, Source
+from laminar_core.errors import ConfigurationError, ErrorCode
+from laminar_core.operators.base import JsonObject, OperatorSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Keyed:
+    """Rows with equal keys meet in one subtask: the owner of their key group."""
+
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Forward:
+    """Subtask i sends to subtask i only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rebalance:
+    """Whole batches, round robin over all subtasks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Broadcast:
+    """Every batch to every subtask."""
+
+
+Partitioning = Keyed | Forward | Rebalance | Broadcast
+
+
+@dataclass(frozen=True, slots=True)
+class SourceNode:
+    """Where a vertex gets its rows from, if not from edges."""
+
+    operator_id: str
+    source: Source
+    rows_per_second: float | None = None
+    """Pace over all subtasks together; None reads as fast as downstream takes it."""
+    idle_timeout_ms: int | None = None
+    """Without rows for so long, the subtask no longer holds event time back; None: always does."""
+
+
+@dataclass(frozen=True, slots=True)
+class SinkNode:
+    """Where a vertex puts its rows, if not on edges."""
+
+    operator_id: str
+    sink: Sink
+
+
+@dataclass(frozen=True, slots=True)
+class Vertex:
+    """A chain: source or input edges, then operators, then sink or output edges."""
+
+    vertex_id: str
+    input_schema: pa.Schema
+    source: SourceNode | None = None
+    operators: tuple[OperatorSpec, ...] = ()
+    sink: SinkNode | None = None
+
+    def operator_ids(self) -> Iterator[str]:
+        """Everything in the chain that has a part in a checkpoint, in order."""
+        if self.source is not None:
+            yield self.source.operator_id
+        for operator in self.operators:
+            yield operator.operator_id
+        if self.sink is not None:
+            yield self.sink.operator_id
+
+    def schemas(self) -> list[pa.Schema]:
+        """Input schema of every operator, then the schema that leaves the chain."""
+        schemas = [self.input_schema]
+        for operator in self.operators:
+            schemas.append(operator.output_schema(schemas[-1]))
+        return schemas
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """Connects two vertices. ``edge_id`` is dense from 0 and stable for a given pipeline."""
+
+    edge_id: int
+    upstream: str
+    downstream: str
+    partitioning: Partitioning
+    schema: pa.Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The whole pipeline, vertices in topological order."""
+
+    vertices: tuple[Vertex, ...]
+    edges: tuple[Edge, ...]
+    max_parallelism: int = 128
+
+    def inputs_of(self, vertex_id: str) -> list[Edge]:
+        """Edges into the vertex, by id."""
+        return [e for e in self.edges if e.downstream == vertex_id]
+
+    def outputs_of(self, vertex_id: str) -> list[Edge]:
+        """Edges out of the vertex, by id."""
+        return [e for e in self.edges if e.upstream == vertex_id]
+
+    def sources(self) -> list[SourceNode]:
+        """All sources."""
+        return [v.source for v in self.vertices if v.source is not None]
+
+    def sinks(self) -> list[SinkNode]:
+        """All sinks."""
+        return [v.sink for v in self.vertices if v.sink is not None]
+
+    def operator_ids(self) -> list[str]:
+        """Ids of everything that has a part in a checkpoint."""
+        return [o for v in self.vertices for o in v.operator_ids()]
+
+    def descriptions(self) -> dict[str, JsonObject]:
+        """What decides whether old state fits: per operator, its description."""
+        described: dict[str, JsonObject] = {}
+        for vertex in self.vertices:
+            if vertex.source is not None:
+                described[vertex.source.operator_id] = vertex.source.source.describe()
+            for operator in vertex.operators:
+                described[operator.operator_id] = operator.describe()
+            if vertex.sink is not None:
+                described[vertex.sink.operator_id] = vertex.sink.sink.describe()
+        return described
+
+    def check(self) -> None:
+        """Refuse a plan that cannot run.
+
+        Raises:
+            ConfigurationError: an id is used twice, or there is no source or no sink.
+        """
+        ids = self.operator_ids()
+        if repeated := sorted({o for o in ids if ids.count(o) > 1}):
+            raise ConfigurationError(
+                ErrorCode.INVALID_PIPELINE,
+                f"operator names must be unique, {', '.join(repeated)} is used twice: "
+                "give one of them another name",
+            )
+        if not self.sources() or not self.sinks():
+            raise ConfigurationError(
+                ErrorCode.INVALID_PIPELINE, "a pipeline needs at least one source and one sink"
+            )
+        for vertex in self.vertices:
+            if vertex.sink is None and not self.outputs_of(vertex.vertex_id):
+                raise ConfigurationError(
+                    ErrorCode.INVALID_PIPELINE,
+                    f"nothing consumes {vertex.vertex_id}: end it in a sink",
+                )

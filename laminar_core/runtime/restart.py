@@ -1,0 +1,104 @@
+"""When a failed job is started again: pure decisions over the times of its failures.
+
+Source: Flink's restart strategies (fixed delay, exponential delay, failure rate). Times in
+milliseconds of a clock that never goes back.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from laminar_core.errors import ConfigurationError, ErrorCode
+
+
+class RestartStrategy(Protocol):
+    """Decides from all failures so far, the newest last."""
+
+    def delay_ms(self, failures_ms: Sequence[float]) -> float | None:
+        """Time to wait before the next attempt, or None to give up."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class NoRestart:
+    """The first failure is the last."""
+
+    def delay_ms(self, failures_ms: Sequence[float]) -> float | None:
+        """Give up."""
+        del failures_ms
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class FixedDelay:
+    """The same pause each time, up to ``attempts`` restarts."""
+
+    attempts: int
+    pause_ms: float = 0
+
+    def __post_init__(self) -> None:
+        _at_least("attempts", self.attempts, 0)
+        _at_least("pause_ms", self.pause_ms, 0)
+
+    def delay_ms(self, failures_ms: Sequence[float]) -> float | None:
+        """The pause, or None after ``attempts`` restarts."""
+        return self.pause_ms if len(failures_ms) <= self.attempts else None
+
+
+@dataclass(frozen=True, slots=True)
+class ExponentialDelay:
+    """A pause that grows with every failure and falls back once the job ran well for a while."""
+
+    initial_ms: float = 50
+    maximum_ms: float = 30_000
+    multiplier: float = 2.0
+    reset_after_ms: float = 60_000
+    """A failure so long after the one before starts the series anew."""
+    attempts: int | None = 10
+    """Restarts within one series; None for any number."""
+
+    def __post_init__(self) -> None:
+        _at_least("initial_ms", self.initial_ms, 0)
+        _at_least("maximum_ms", self.maximum_ms, self.initial_ms)
+        _at_least("multiplier", self.multiplier, 1)
+        _at_least("reset_after_ms", self.reset_after_ms, 0)
+        _at_least("attempts", self.attempts or 0, 0)
+
+    def delay_ms(self, failures_ms: Sequence[float]) -> float | None:
+        """``initial * multiplier ** (failures in the series - 1)``, at most ``maximum_ms``."""
+        series = 1
+        for earlier, later in zip(failures_ms[-2::-1], failures_ms[:0:-1], strict=False):
+            if later - earlier >= self.reset_after_ms:
+                break
+            series += 1
+        if self.attempts is not None and series > self.attempts:
+            return None
+        exponent = min(series - 1, 64)  # Beyond that the maximum has long been reached.
+        return min(self.initial_ms * self.multiplier**exponent, self.maximum_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class FailureRate:
+    """Restart as long as no more than ``failures_max`` happen within ``interval_ms``."""
+
+    failures_max: int
+    interval_ms: float
+    pause_ms: float = 0
+
+    def __post_init__(self) -> None:
+        _at_least("failures_max", self.failures_max, 0)
+        _at_least("interval_ms", self.interval_ms, 1)
+        _at_least("pause_ms", self.pause_ms, 0)
+
+    def delay_ms(self, failures_ms: Sequence[float]) -> float | None:
+        """The pause, or None if the last interval saw too many."""
+        newest = failures_ms[-1]
+        recent = sum(newest - at < self.interval_ms for at in failures_ms)
+        return self.pause_ms if recent <= self.failures_max else None
+
+
+def _at_least(name: str, value: float, low: float) -> None:
+    if value < low:
+        raise ConfigurationError(
+            ErrorCode.INVALID_OPTION, f"{name} must be at least {low:g}, not {value:g}"
+        )

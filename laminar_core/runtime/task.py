@@ -1,0 +1,318 @@
+"""One subtask of a vertex: takes elements from its inputs, one at a time, and does what follows.
+
+The protocol is decided by ``BarrierAligner``; this module carries its effects out. ``work`` does
+one unit and returns, so that the worker's loop is never held up for longer than one batch.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+from laminar_core.checkpoint.alignment import (
+    BarrierAligner,
+    BarrierArrived,
+    BarrierReached,
+    CancelReceived,
+    CaptureChannel,
+    CheckpointAborted,
+    CheckpointTriggered,
+    DeclineCheckpoint,
+    DiscardCheckpoint,
+    Effect,
+    EndArrived,
+    EndReached,
+    Event,
+    ForwardCancel,
+    SealChannelState,
+    SealInputs,
+    SnapshotFailed,
+    StartAlignmentTimer,
+    StopAlignmentTimer,
+    TakeSnapshot,
+)
+from laminar_core.checkpoint.types import (
+    WATERMARK_END_US,
+    Batch,
+    CancelMarker,
+    ChannelId,
+    CheckpointBarrier,
+    CheckpointId,
+    CheckpointKind,
+    EndOfInput,
+    Idle,
+    Watermark,
+)
+from laminar_core.checkpoint.watermarks import WatermarkGate
+from laminar_core.errors import ErrorCode, ProtocolError
+from laminar_core.operators.base import OperatorSubtask, PendingSnapshot
+from laminar_core.runtime.chain import Chain
+from laminar_core.runtime.channels import InputChannel
+from laminar_core.runtime.clock import Clock
+from laminar_core.runtime.outputs import EdgeOutput
+from laminar_core.runtime.pacing import PacedSource
+from laminar_core.runtime.sinks import CommittingSink
+from laminar_core.runtime.wire import ArrowElement
+from laminar_core.state.manifest import AlignmentEntry, ChannelEntry
+
+
+@dataclass(frozen=True, slots=True)
+class PendingPart:
+    """One operator's part of a cut: the asynchronous phase is still to be run."""
+
+    operator_id: str
+    pending: PendingSnapshot
+    sync_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """What a task hands over at the cut, for the background."""
+
+    checkpoint_id: CheckpointId
+    vertex_id: str
+    parts: tuple[PendingPart, ...]
+    alignment: AlignmentEntry
+
+
+class TaskListener(Protocol):
+    """What a task tells its worker."""
+
+    def on_cut(self, cut: Cut) -> None:
+        """A snapshot was taken; finish and acknowledge it."""
+        ...
+
+    def on_discard(self, checkpoint_id: CheckpointId) -> None:
+        """This checkpoint will not complete here."""
+        ...
+
+    def on_decline(self, checkpoint_id: CheckpointId, reason: str, *, counts: bool) -> None:
+        """Tell the coordinator."""
+        ...
+
+
+class Snapshottable(Protocol):
+    """Anything in a chain with a part in the checkpoint."""
+
+    def snapshot(self, checkpoint_id: CheckpointId) -> PendingSnapshot:
+        """Synchronous phase of a snapshot."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TaskParts:
+    """What a task is made of. Exactly one of ``source`` and ``inputs`` feeds it."""
+
+    vertex_id: str
+    subtask_index: int
+    source: PacedSource | None
+    inputs: Sequence[InputChannel]
+    operators: Sequence[tuple[str, OperatorSubtask]]
+    source_id: str | None
+    sink: CommittingSink | None
+    sink_id: str | None
+    outputs: Sequence[EdgeOutput]
+    gate: WatermarkGate
+    newest_id: CheckpointId
+
+
+class Task:
+    """The running subtask. One thread calls it."""
+
+    def __init__(self, parts: TaskParts, listener: TaskListener, clock: Clock) -> None:
+        self.parts = parts
+        self.finished = False
+        """Its input has ended and everything was flushed; it still takes part in checkpoints."""
+        self._listener = listener
+        self._clock = clock
+        self._chain = Chain([o for _, o in parts.operators], self._emit, self._emit_watermark)
+        self._aligner = BarrierAligner(
+            frozenset(i.channel for i in parts.inputs), newest_id=parts.newest_id
+        )
+        self._by_channel = {i.channel: i for i in parts.inputs}
+        self._turn = 0
+        self._stopped = False
+        self._first_barrier_ms: float | None = None
+
+    # --- the unit of work -----------------------------------------------------------------------
+
+    def work(self) -> bool:
+        """Do one unit if there is one and the outputs have room; say whether anything happened."""
+        if self.finished or not all(output.has_room for output in self.parts.outputs):
+            return False
+        if self.parts.source is not None:
+            return self._work_as_source(self.parts.source)
+        return self._work_on_input()
+
+    def flush(self) -> bool:
+        """Send what credit allows, and give credit back for what was taken."""
+        for channel in self.parts.inputs:
+            channel.give_back()
+        return sum(output.flush() for output in self.parts.outputs) > 0
+
+    def _work_as_source(self, source: PacedSource) -> bool:
+        if self._stopped:
+            return False
+        batch = source.poll()
+        if batch is not None:
+            self._chain.process(batch)
+            return True
+        if source.finished:
+            self._end()
+            return True
+        if source.became_idle():
+            self._broadcast(Idle())
+        return False
+
+    def _work_on_input(self) -> bool:
+        inputs = self.parts.inputs
+        for step in range(len(inputs)):
+            channel = inputs[(self._turn + step) % len(inputs)]
+            if len(channel) and not self._aligner.holds(channel.channel):
+                self._turn = (self._turn + step + 1) % len(inputs)
+                self._take(channel.channel, channel.take())
+                return True
+        return False
+
+    def _take(self, channel: ChannelId, element: ArrowElement) -> None:
+        match element:
+            case Batch(batch):
+                self.parts.gate.mark_active(channel)
+                self._chain.process(batch)
+            case Watermark(time_us):
+                self._advance(self.parts.gate.advance(channel, time_us))
+            case Idle():
+                self._advance(self.parts.gate.mark_idle(channel))
+            case CheckpointBarrier():
+                self._on(BarrierReached(channel, element))
+            case CancelMarker(checkpoint_id):
+                self._on(CancelReceived(channel, checkpoint_id))
+            case EndOfInput():
+                self._on(EndReached(channel))
+                self._advance(self.parts.gate.end(channel))
+                if self.parts.gate.ended:
+                    self._finish()
+
+    def _advance(self, watermark_us: int | None) -> None:
+        if watermark_us is not None:
+            self._chain.advance(watermark_us)
+
+    def _end(self) -> None:
+        self._chain.advance(WATERMARK_END_US)
+        self._finish()
+
+    def _finish(self) -> None:
+        self.finished = True
+        self._broadcast(EndOfInput())
+
+    def _emit(self, batch: pa.RecordBatch) -> None:
+        if self.parts.sink is not None:
+            self.parts.sink.write(batch)
+        for output in self.parts.outputs:
+            output.send(batch)
+
+    def _emit_watermark(self, watermark_us: int) -> None:
+        self._broadcast(Watermark(watermark_us))
+
+    def _broadcast(self, element: ArrowElement) -> None:
+        for output in self.parts.outputs:
+            output.broadcast(element)
+
+    # --- the protocol ---------------------------------------------------------------------------
+
+    def arrived(self, channel: ChannelId, element: ArrowElement) -> None:
+        """An element entered an input queue."""
+        self._by_channel[channel].arrive(element)
+        if isinstance(element, CheckpointBarrier):
+            if self._first_barrier_ms is None:
+                self._first_barrier_ms = self._clock.monotonic_ms()
+            self._on(BarrierArrived(channel, element))
+        elif isinstance(element, EndOfInput):
+            self._on(EndArrived(channel))
+
+    def trigger(self, barrier: CheckpointBarrier) -> None:
+        """The coordinator asks for a snapshot; sources cut now."""
+        self._on(CheckpointTriggered(barrier))
+
+    def abort(self, checkpoint_id: CheckpointId) -> None:
+        """The coordinator gave the checkpoint up."""
+        self._on(CheckpointAborted(checkpoint_id))
+
+    def snapshot_failed(self, checkpoint_id: CheckpointId, reason: str) -> None:
+        """The background could not write a part."""
+        self._on(SnapshotFailed(checkpoint_id, reason))
+
+    def committed(self, checkpoint_id: CheckpointId) -> None:
+        """The checkpoint is complete and its output visible."""
+        if self.parts.sink is not None:
+            self.parts.sink.committed(checkpoint_id)
+
+    def _on(self, event: Event) -> None:
+        for effect in self._aligner.on(event):
+            self._carry_out(effect)
+
+    def _carry_out(self, effect: Effect) -> None:
+        match effect:
+            case TakeSnapshot(barrier, mode):
+                assert mode == "aligned", "unaligned barriers are not injected by this runtime"
+                self._cut(barrier)
+            case DiscardCheckpoint(checkpoint_id):
+                self._first_barrier_ms = None
+                self._listener.on_discard(checkpoint_id)
+            case ForwardCancel(checkpoint_id):
+                self._broadcast(CancelMarker(checkpoint_id))
+            case DeclineCheckpoint(checkpoint_id, reason):
+                counts = not reason.startswith("subsumed")
+                self._listener.on_decline(checkpoint_id, reason, counts=counts)
+            case SealInputs() | StopAlignmentTimer():
+                pass  # Aligned: the inputs are sealed and no timer runs.
+            case StartAlignmentTimer() | CaptureChannel() | SealChannelState():
+                raise ProtocolError(
+                    ErrorCode.ILLEGAL_EVENT, f"{effect} in a runtime that only aligns"
+                )
+
+    def _cut(self, barrier: CheckpointBarrier) -> None:
+        """Barrier out, then the synchronous phase; no record comes in between."""
+        now_ms = self._clock.monotonic_ms()
+        waited_ms = 0.0 if self._first_barrier_ms is None else now_ms - self._first_barrier_ms
+        self._first_barrier_ms = None
+        self._stopped = self._stopped or barrier.kind is CheckpointKind.STOP
+        self._broadcast(barrier)
+        alignment = self._alignment_entry(barrier, waited_ms)
+        parts = tuple(
+            self._snapshot(operator_id, part, barrier.checkpoint_id)
+            for operator_id, part in self._snapshottable()
+        )
+        self._listener.on_cut(Cut(barrier.checkpoint_id, self.parts.vertex_id, parts, alignment))
+
+    def _snapshottable(self) -> list[tuple[str, Snapshottable]]:
+        found: list[tuple[str, Snapshottable]] = list(self.parts.operators)
+        if self.parts.source is not None and self.parts.source_id is not None:
+            found.insert(0, (self.parts.source_id, self.parts.source))
+        if self.parts.sink is not None and self.parts.sink_id is not None:
+            found.append((self.parts.sink_id, self.parts.sink))
+        return found
+
+    def _snapshot(
+        self, operator_id: str, part: Snapshottable, checkpoint_id: CheckpointId
+    ) -> PendingPart:
+        started_ms = self._clock.monotonic_ms()
+        pending = part.snapshot(checkpoint_id)
+        return PendingPart(operator_id, pending, self._clock.monotonic_ms() - started_ms)
+
+    def _alignment_entry(self, barrier: CheckpointBarrier, waited_ms: float) -> AlignmentEntry:
+        gate = self.parts.gate
+        delay_ms = self._clock.now_ms() - barrier.created_ms - waited_ms
+        return AlignmentEntry(
+            vertex_id=self.parts.vertex_id,
+            subtask_index=self.parts.subtask_index,
+            mode="aligned",
+            start_delay_ms=max(delay_ms, 0.0),
+            alignment_ms=waited_ms,
+            watermark_us=gate.combined_us,
+            channels=tuple(
+                ChannelEntry(input_id=c, watermark_us=w, idle=idle)
+                for c, w, idle in gate.channels()
+            ),
+        )

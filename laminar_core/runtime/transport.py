@@ -1,0 +1,308 @@
+"""Sockets between workers, and between a worker and the coordinator.
+
+On one host they are unix sockets in a private directory (mode 0700). Between hosts they are TCP
+with CURVE: authenticated and encrypted, and Spark's own settings do not cover them. The driver
+makes one client key for the workers of a generation and hands it to them with the task, so a
+process of another generation cannot even connect. Plain TCP exists for networks that are secured
+otherwise, only when asked for.
+"""
+
+import math
+import os
+import socket
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+import zmq
+from zmq.auth.thread import ThreadAuthenticator
+from zmq.utils import z85
+
+from laminar_core.runtime.messages import Peer
+from laminar_core.runtime.wire import Buffer
+
+TransportKind = Literal["ipc", "curve", "tcp"]
+
+LINGER_MS = 1000
+"""How long a closing socket tries to get its last messages out."""
+
+RECEIVE_FRAMES_MAX = 256
+"""Frames taken from the socket in one go, before the worker works again."""
+
+SOCKET_DIRECTORY_LENGTH_MAX = 60
+"""Longest temporary directory under which the paths of unix sockets stay short enough."""
+
+_UNLIMITED = 0  # Channel credit bounds what is under way; the sockets must never refuse.
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorAddress:
+    """How a worker reaches its coordinator. Travels inside Spark's task, so it is not logged."""
+
+    kind: TransportKind
+    endpoint: str
+    directory: str = ""
+    """Private directory of the unix sockets; ``ipc`` only."""
+    server_key: str = ""
+    worker_public_key: str = ""
+    worker_secret_key: str = field(default="", repr=False)
+
+
+class WorkerTransport(Protocol):
+    """What a worker's loop needs; the simulator has its own."""
+
+    endpoint: str
+    public_key: str
+
+    def connect_peers(self, peers: Iterable[Peer]) -> None:
+        """Make ``send`` possible."""
+        ...
+
+    def send(self, peer: int, header: bytes, payload: Buffer) -> None:
+        """Send one frame; FIFO per peer, never blocks."""
+        ...
+
+    def receive(self) -> Iterator[tuple[Buffer, Buffer]]:
+        """Frames that have arrived, a bounded number."""
+        ...
+
+    def send_control(self, message: bytes) -> None:
+        """Send to the coordinator."""
+        ...
+
+    def receive_control(self) -> Iterator[bytes]:
+        """Messages of the coordinator that have arrived."""
+        ...
+
+    def wait(self, timeout_ms: float) -> None:
+        """Until something arrives, somebody calls ``wake``, or the time is over."""
+        ...
+
+    def wake(self) -> None:
+        """End the wait; from any thread."""
+        ...
+
+    def close(self) -> None:
+        """Get the last messages out, within ``LINGER_MS``."""
+        ...
+
+
+class CoordinatorTransport:
+    """The coordinator's socket: one ROUTER, workers identify themselves by their index."""
+
+    def __init__(self, kind: TransportKind, host: str) -> None:
+        self._context = zmq.Context()
+        self._socket = self._context.socket(zmq.ROUTER)
+        _configure(self._socket)
+        self._auth: ThreadAuthenticator | None = None
+        self._directory: tempfile.TemporaryDirectory[str] | None = None
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self.address = self._bind(kind, host)
+
+    def _bind(self, kind: TransportKind, host: str) -> CoordinatorAddress:
+        if kind == "ipc":
+            self._directory = tempfile.TemporaryDirectory(prefix="laminar-", dir=_socket_root())
+            endpoint = f"ipc://{self._directory.name}/coordinator"
+            self._socket.bind(endpoint)
+            return CoordinatorAddress(kind, endpoint, self._directory.name)
+        if kind == "tcp":
+            return CoordinatorAddress(kind, _bind_tcp(self._socket, host))
+        server_public, server_secret = zmq.curve_keypair()
+        worker_public, worker_secret = zmq.curve_keypair()
+        self._auth = _serve_curve(self._context, self._socket, server_secret, worker_public)
+        endpoint = _bind_tcp(self._socket, host)
+        return CoordinatorAddress(
+            kind,
+            endpoint,
+            server_key=server_public.decode(),
+            worker_public_key=worker_public.decode(),
+            worker_secret_key=worker_secret.decode(),
+        )
+
+    def send(self, worker: int, message: bytes) -> None:
+        """Send to one worker; silently dropped if it is gone."""
+        self._socket.send_multipart([_identity(worker), message])
+
+    def receive(self) -> Iterator[bytes]:
+        """Messages that have arrived."""
+        while True:
+            try:
+                _, message = self._socket.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            yield message
+
+    def wait(self, timeout_ms: float) -> None:
+        """Until a message arrives, somebody calls ``wake``, or the time is over."""
+        _wait([self._socket], self._wake, timeout_ms)
+
+    def wake(self) -> None:
+        """End the wait; from any thread."""
+        os.eventfd_write(self._wake, 1)
+
+    def close(self) -> None:
+        """Get the last messages out, then remove the private directory."""
+        _close(self._context, [self._socket], self._auth, self._wake)
+        if self._directory is not None:
+            self._directory.cleanup()
+
+
+class ZmqWorkerTransport:
+    """A worker's sockets: DEALER to the coordinator, PULL for data, one PUSH per peer."""
+
+    def __init__(self, address: CoordinatorAddress, worker: int, host: str) -> None:
+        self._address = address
+        self._worker = worker
+        self._context = zmq.Context()
+        self._auth: ThreadAuthenticator | None = None
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._peers: dict[int, zmq.Socket[bytes]] = {}
+        self._data = self._context.socket(zmq.PULL)
+        _configure(self._data)
+        self.public_key = ""
+        self.endpoint = self._bind_data(host)
+        self._control = self._context.socket(zmq.DEALER)
+        _configure(self._control)
+        self._control.setsockopt(zmq.IDENTITY, _identity(worker))
+        self._secure_client(self._control, address.server_key)
+        self._control.connect(address.endpoint)
+
+    def _bind_data(self, host: str) -> str:
+        if self._address.kind == "ipc":
+            endpoint = f"ipc://{self._address.directory}/worker-{self._worker}"
+            self._data.bind(endpoint)
+            return endpoint
+        if self._address.kind == "curve":
+            public, secret = zmq.curve_keypair()
+            self.public_key = public.decode()
+            allowed = self._address.worker_public_key.encode()
+            self._auth = _serve_curve(self._context, self._data, secret, allowed)
+        return _bind_tcp(self._data, host)
+
+    def _secure_client(self, client: "zmq.Socket[bytes]", server_key: str) -> None:
+        if self._address.kind == "curve":
+            client.curve_serverkey = server_key.encode()
+            client.curve_publickey = self._address.worker_public_key.encode()
+            client.curve_secretkey = self._address.worker_secret_key.encode()
+
+    def connect_peers(self, peers: Iterable[Peer]) -> None:
+        """Open one PUSH socket to every other worker."""
+        for index, peer in enumerate(peers):
+            if index != self._worker:
+                push = self._context.socket(zmq.PUSH)
+                _configure(push)
+                self._secure_client(push, peer.public_key)
+                push.connect(peer.endpoint)
+                self._peers[index] = push
+
+    def send(self, peer: int, header: bytes, payload: Buffer) -> None:
+        """Large payloads are handed over without a copy."""
+        self._peers[peer].send_multipart([header, payload], copy=False)
+
+    def receive(self) -> Iterator[tuple[Buffer, Buffer]]:
+        """At most ``RECEIVE_FRAMES_MAX`` frames, without copying them."""
+        for _ in range(RECEIVE_FRAMES_MAX):
+            try:
+                header, payload = self._data.recv_multipart(zmq.NOBLOCK, copy=False)
+            except zmq.Again:
+                return
+            yield header.buffer, payload.buffer
+
+    def send_control(self, message: bytes) -> None:
+        """Queue a message to the coordinator."""
+        self._control.send(message)
+
+    def receive_control(self) -> Iterator[bytes]:
+        """Everything the coordinator has sent so far."""
+        while True:
+            try:
+                yield self._control.recv(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+
+    def wait(self, timeout_ms: float) -> None:
+        """Block on all sockets and the wake-up."""
+        _wait([self._control, self._data], self._wake, timeout_ms)
+
+    def wake(self) -> None:
+        """End the wait; from any thread."""
+        os.eventfd_write(self._wake, 1)
+
+    def close(self) -> None:
+        """Close everything; data to peers is dropped, the last control messages go out."""
+        for push in self._peers.values():
+            push.close(linger=0)
+        _close(self._context, [self._data, self._control], self._auth, self._wake)
+
+
+def _identity(worker: int) -> bytes:
+    return f"worker-{worker}".encode()
+
+
+def _configure(zmq_socket: "zmq.Socket[bytes]") -> None:
+    zmq_socket.setsockopt(zmq.SNDHWM, _UNLIMITED)
+    zmq_socket.setsockopt(zmq.RCVHWM, _UNLIMITED)
+    zmq_socket.setsockopt(zmq.LINGER, LINGER_MS)
+
+
+def _bind_tcp(zmq_socket: "zmq.Socket[bytes]", host: str) -> str:
+    """Bind to this host's own address only, on a free port."""
+    address = socket.gethostbyname(host)
+    port = zmq_socket.bind_to_random_port(f"tcp://{address}")
+    return f"tcp://{address}:{port}"
+
+
+def _serve_curve(
+    context: "zmq.Context[zmq.Socket[bytes]]",
+    server: "zmq.Socket[bytes]",
+    secret: bytes,
+    allowed_public: bytes,
+) -> ThreadAuthenticator:
+    """Accept exactly one client key; the authenticator has to run before the socket binds."""
+    auth = ThreadAuthenticator(context)
+    auth.start()
+    auth.configure_curve_callback(domain="*", credentials_provider=_OneKey(allowed_public))
+    server.curve_server = True
+    server.curve_secretkey = secret
+    return auth
+
+
+class _OneKey:
+    def __init__(self, allowed_public: bytes) -> None:
+        self._allowed = z85.decode(allowed_public)
+
+    def callback(self, domain: str, key: bytes) -> bool:
+        """Called by the authenticator with the client's raw public key."""
+        del domain
+        return key == self._allowed
+
+
+def _wait(sockets: "list[zmq.Socket[bytes]]", wake: int, timeout_ms: float) -> None:
+    poller = zmq.Poller()
+    for zmq_socket in sockets:
+        poller.register(zmq_socket, zmq.POLLIN)
+    poller.register(wake, zmq.POLLIN)
+    ready = dict(poller.poll(max(math.ceil(timeout_ms), 0)))
+    if wake in ready:
+        os.eventfd_read(wake)
+
+
+def _close(
+    context: "zmq.Context[zmq.Socket[bytes]]",
+    sockets: "list[zmq.Socket[bytes]]",
+    auth: ThreadAuthenticator | None,
+    wake: int,
+) -> None:
+    for zmq_socket in sockets:
+        zmq_socket.close()
+    if auth is not None:
+        auth.stop()
+    context.term()
+    os.close(wake)
+
+
+def _socket_root() -> str | None:
+    """A short directory: the path of a unix socket may have 107 bytes at most."""
+    short_enough = len(tempfile.gettempdir()) <= SOCKET_DIRECTORY_LENGTH_MAX
+    return None if short_enough else "/tmp"  # noqa: S108 - a private directory is made inside

@@ -1,0 +1,278 @@
+"""Builds one worker's tasks and joins them: channels, state, and who gets an incoming frame."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from laminar_core.checkpoint.types import ChannelId
+from laminar_core.checkpoint.watermarks import WatermarkGate
+from laminar_core.errors import ErrorCode, ProtocolError
+from laminar_core.operators.base import OperatorSubtask
+from laminar_core.runtime.channels import InputChannel, OutputChannel
+from laminar_core.runtime.clock import Clock
+from laminar_core.runtime.deployment import Deployment, RestoredState
+from laminar_core.runtime.outputs import EdgeOutput, receivers_of, senders_of, splitter
+from laminar_core.runtime.pacing import PacedSource
+from laminar_core.runtime.plan import Edge, SinkNode, SourceNode, Vertex
+from laminar_core.runtime.sinks import CommittingSink
+from laminar_core.runtime.task import Task, TaskListener, TaskParts
+from laminar_core.runtime.transport import WorkerTransport
+from laminar_core.runtime.wire import (
+    ArrowElement,
+    Buffer,
+    ElementCodec,
+    FrameKind,
+    Header,
+    decode_header,
+)
+
+ChannelKey = tuple[int, int]
+"""(edge id, index of the subtask at the other end)."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowCounts:
+    """Rows of one worker, over the whole history of the job but for ``rows_since_start``."""
+
+    rows_in: int
+    rows_out: int
+    rows_late: int
+    rows_since_start: int
+
+
+@dataclass(slots=True)
+class Wiring:
+    """The tasks of one worker, and the tables that incoming frames are looked up in."""
+
+    subtask_index: int
+    generation: int
+    tasks: list[Task] = field(default_factory=list)
+    inputs: dict[ChannelKey, tuple[Task, InputChannel]] = field(default_factory=dict)
+    outputs: dict[ChannelKey, OutputChannel] = field(default_factory=dict)
+    codecs: dict[int, ElementCodec] = field(default_factory=dict)
+
+    def on_frame(self, header_bytes: Buffer, payload: Buffer) -> None:
+        """Put an incoming frame where it belongs.
+
+        Raises:
+            ProtocolError: the transport delivered something that nobody here may have sent.
+        """
+        header = decode_header(header_bytes)
+        if header.generation != self.generation:
+            raise ProtocolError(
+                ErrorCode.ILLEGAL_EVENT, f"a frame of generation {header.generation} came in"
+            )
+        if header.kind is FrameKind.CREDIT:
+            self.outputs[header.edge_id, header.receiver].credits += header.sequence
+            return
+        task, channel = self.inputs[header.edge_id, header.sender]
+        channel.check_sequence(header.sequence)
+        task.arrived(channel.channel, self.codecs[header.edge_id].decode(header.kind, payload))
+
+    def counts(self) -> RowCounts:
+        """What the sources read, the sinks wrote and the operators dropped as late."""
+        sources = [t.parts.source for t in self.tasks if t.parts.source is not None]
+        sinks = [t.parts.sink for t in self.tasks if t.parts.sink is not None]
+        operators = [operator for t in self.tasks for _, operator in t.parts.operators]
+        since_start = sum(s.rows_since_start for s in sources)
+        return RowCounts(
+            rows_in=since_start + sum(s.rows_before for s in sources),
+            rows_out=sum(s.rows_written for s in sinks),
+            rows_late=sum(getattr(o, "late_row_count", 0) for o in operators),
+            rows_since_start=since_start,
+        )
+
+    def watermark_us(self) -> int | None:
+        """Event time of the vertices with inputs: the slowest, once all know it."""
+        gates = [t.parts.gate.combined_us for t in self.tasks if t.parts.inputs]
+        known = [w for w in gates if w is not None]
+        return min(known) if known and len(known) == len(gates) else None
+
+
+class _Builder:
+    def __init__(
+        self,
+        deployment: Deployment,
+        restored: RestoredState,
+        transport: WorkerTransport,
+        listener: TaskListener,
+        clock: Clock,
+        wiring: Wiring,
+    ) -> None:
+        self.deployment = deployment
+        self.restored = restored
+        self.transport = transport
+        self.listener = listener
+        self.clock = clock
+        self.wiring = wiring
+        self.me = wiring.subtask_index
+
+    def build(self) -> None:
+        """From the sinks up, so that a local receiver exists before its sender."""
+        for edge in self.deployment.plan.edges:
+            self.wiring.codecs[edge.edge_id] = ElementCodec(edge.schema)
+        for vertex in reversed(self.deployment.plan.vertices):
+            task = Task(self._parts(vertex), self.listener, self.clock)
+            self.wiring.tasks.insert(0, task)
+            for edge, sender, channel in self._numbered_inputs(vertex):
+                found = next(i for i in task.parts.inputs if i.channel == channel)
+                self.wiring.inputs[edge.edge_id, sender] = (task, found)
+
+    def _parts(self, vertex: Vertex) -> TaskParts:
+        inputs = [
+            InputChannel(channel, self._grant(edge, sender))
+            for edge, sender, channel in self._numbered_inputs(vertex)
+        ]
+        gate = WatermarkGate(i.channel for i in inputs)
+        entry = self.restored.alignment(vertex.vertex_id)
+        if entry is not None:
+            channels = [(ChannelId(c.input_id), c.watermark_us, c.idle) for c in entry.channels]
+            gate.restore(channels, entry.watermark_us)
+        return TaskParts(
+            vertex_id=vertex.vertex_id,
+            subtask_index=self.me,
+            source=None if vertex.source is None else self._source(vertex.source),
+            inputs=inputs,
+            operators=self._operators(vertex),
+            source_id=None if vertex.source is None else vertex.source.operator_id,
+            sink=None if vertex.sink is None else self._sink(vertex, vertex.sink),
+            sink_id=None if vertex.sink is None else vertex.sink.operator_id,
+            outputs=[
+                self._output(edge) for edge in self.deployment.plan.outputs_of(vertex.vertex_id)
+            ],
+            gate=gate,
+            newest_id=self.deployment.newest_id,
+        )
+
+    def _numbered_inputs(self, vertex: Vertex) -> list[tuple[Edge, int, ChannelId]]:
+        """(edge, sender, channel), channels dense from 0 in the order of edges and senders."""
+        found: list[tuple[Edge, int, ChannelId]] = []
+        for edge in self.deployment.plan.inputs_of(vertex.vertex_id):
+            for sender in senders_of(edge, self.me, self.deployment.parallelism):
+                found.append((edge, sender, ChannelId(len(found))))
+        return found
+
+    # --- the inside of a vertex -----------------------------------------------------------------
+
+    def _source(self, node: SourceNode) -> PacedSource:
+        pace = node.rows_per_second
+        return PacedSource(
+            node.source.open(self.restored.splits(node.operator_id)),
+            self.clock,
+            None if pace is None else pace / self.deployment.parallelism,
+            node.idle_timeout_ms,
+        )
+
+    def _operators(self, vertex: Vertex) -> Sequence[tuple[str, OperatorSubtask]]:
+        opened: list[tuple[str, OperatorSubtask]] = []
+        for spec, schema in zip(vertex.operators, vertex.schemas(), strict=False):
+            subtask = spec.open(self.deployment.context(spec.operator_id, self.me), schema)
+            if snapshots := self.restored.snapshots(spec.operator_id):
+                subtask.restore(snapshots)
+            opened.append((spec.operator_id, subtask))
+        return opened
+
+    def _sink(self, vertex: Vertex, node: SinkNode) -> CommittingSink:
+        context = self.deployment.context(node.operator_id, self.me)
+        sink = CommittingSink(node.sink.open(context, vertex.schemas()[-1]))
+        if snapshots := self.restored.snapshots(node.operator_id):
+            sink.restore(snapshots)
+        return sink
+
+    # --- channels -------------------------------------------------------------------------------
+
+    def _output(self, edge: Edge) -> EdgeOutput:
+        parallelism = self.deployment.parallelism
+        channels: dict[int, OutputChannel] = {}
+        for receiver in receivers_of(edge, self.me, parallelism):
+            channel = OutputChannel(
+                self._local(edge) if receiver == self.me else self._remote(edge, receiver)
+            )
+            channels[receiver] = self.wiring.outputs[edge.edge_id, receiver] = channel
+        split = splitter(edge, self.me, parallelism, self.deployment.plan.max_parallelism)
+        return EdgeOutput(split, channels)
+
+    def _local(self, edge: Edge) -> "_LocalDelivery":
+        task, channel = self.wiring.inputs[edge.edge_id, self.me]
+        return _LocalDelivery(task, channel.channel)
+
+    def _remote(self, edge: Edge, receiver: int) -> "_RemoteDelivery":
+        codec = self.wiring.codecs[edge.edge_id]
+        header = Header(self.wiring.generation, edge.edge_id, self.me, receiver, FrameKind.BATCH, 0)
+        return _RemoteDelivery(self.transport, codec, header)
+
+    def _grant(self, edge: Edge, sender: int) -> "_Grant":
+        header = Header(self.wiring.generation, edge.edge_id, sender, self.me, FrameKind.CREDIT, 0)
+        return _Grant(self.wiring, self.transport, header)
+
+
+class _LocalDelivery:
+    """Both ends live in this worker."""
+
+    def __init__(self, task: Task, channel: ChannelId) -> None:
+        self._task = task
+        self._channel = channel
+
+    def __call__(self, element: ArrowElement) -> None:
+        self._task.arrived(self._channel, element)
+
+
+class _RemoteDelivery:
+    """The receiver lives in another worker; frames are numbered."""
+
+    def __init__(self, transport: WorkerTransport, codec: ElementCodec, header: Header) -> None:
+        self._transport = transport
+        self._codec = codec
+        self._header = header
+        self._sequence = 0
+
+    def __call__(self, element: ArrowElement) -> None:
+        kind, payload = self._codec.encode(element)
+        first = self._header
+        header = Header(
+            first.generation, first.edge_id, first.sender, first.receiver, kind, self._sequence
+        )
+        self._sequence += 1
+        self._transport.send(first.receiver, header.encode(), payload)
+
+
+class _Grant:
+    """Gives credit back to the sender, wherever it is."""
+
+    def __init__(self, wiring: Wiring, transport: WorkerTransport, header: Header) -> None:
+        self._wiring = wiring
+        self._transport = transport
+        self._header = header
+
+    def __call__(self, batches: int) -> None:
+        first = self._header
+        if first.sender == self._wiring.subtask_index:
+            self._wiring.outputs[first.edge_id, first.receiver].credits += batches
+            return
+        header = Header(
+            first.generation,
+            first.edge_id,
+            first.sender,
+            first.receiver,
+            FrameKind.CREDIT,
+            batches,
+        )
+        self._transport.send(first.sender, header.encode(), b"")
+
+
+def wire(
+    deployment: Deployment,
+    restored: RestoredState,
+    transport: WorkerTransport,
+    listener: TaskListener,
+    clock: Clock,
+    subtask_index: int,
+) -> Wiring:
+    """Build the tasks of one worker and restore their state.
+
+    Raises:
+        CorruptCheckpointError: a state file is not what the manifest says.
+        DataError: a source cannot be opened.
+    """
+    wiring = Wiring(subtask_index, deployment.generation)
+    _Builder(deployment, restored, transport, listener, clock, wiring).build()
+    return wiring

@@ -1,0 +1,299 @@
+"""A worker: one long-lived Spark task that hosts a subtask of every vertex.
+
+One loop, never blocked: take what arrived, do one unit of work per task, send what credit allows.
+It keeps receiving while it cannot send; otherwise workers that wait for each other in a ring would
+wait for ever.
+"""
+
+from collections.abc import Iterator
+from concurrent.futures import Executor
+from enum import Enum, auto
+
+import pyarrow as pa
+
+from laminar_core.checkpoint.types import CheckpointId
+from laminar_core.errors import (
+    ConfigurationError,
+    CorruptCheckpointError,
+    DataError,
+    ErrorCode,
+    FencedError,
+    LaminarError,
+    ProtocolError,
+)
+from laminar_core.runtime.clock import Clock
+from laminar_core.runtime.deployment import Deployment, RestoredState
+from laminar_core.runtime.messages import (
+    Abort,
+    Cancel,
+    Completed,
+    Finish,
+    Peers,
+    Ping,
+    Progress,
+    Register,
+    SnapshotAck,
+    SnapshotDecline,
+    ToCoordinator,
+    ToWorker,
+    Trigger,
+    WorkerFailed,
+    decode_to_worker,
+    encode,
+)
+from laminar_core.runtime.snapshots import (
+    NotFinished,
+    NotWritten,
+    SnapshotWriter,
+    WorkerPart,
+    Written,
+)
+from laminar_core.runtime.task import Cut
+from laminar_core.runtime.transport import WorkerTransport
+from laminar_core.runtime.wiring import Wiring, wire
+from laminar_core.storage.checkpoint_store import CheckpointStore
+
+PROGRESS_INTERVAL_MS = 200
+WAIT_MAX_MS = 20
+"""Longest sleep of an idle worker; arrivals and finished snapshots end it early."""
+
+COORDINATOR_SILENCE_MAX_MS = 15_000
+"""Without a word from the coordinator for so long, the driver is dead and so is this generation."""
+
+_RESTART_WOULD_MEET_IT_AGAIN = (ConfigurationError, DataError, ProtocolError)
+
+
+class Phase(Enum):
+    """Where a worker is in its life."""
+
+    REGISTERING = auto()
+    RUNNING = auto()
+    FINISHED = auto()
+    CANCELLED = auto()
+
+
+class Worker:
+    """The loop and what it listens to. ``run_once`` is one turn; the simulator calls it itself."""
+
+    def __init__(
+        self,
+        deployment: Deployment,
+        subtask_index: int,
+        transport: WorkerTransport,
+        store: CheckpointStore,
+        executor: Executor,
+        clock: Clock,
+    ) -> None:
+        self.phase = Phase.REGISTERING
+        self._deployment = deployment
+        self._me = subtask_index
+        self._transport = transport
+        self._clock = clock
+        self._snapshots = SnapshotWriter(store, subtask_index, executor, clock, transport.wake)
+        self._parts: dict[CheckpointId, WorkerPart] = {}
+        self._next_progress_ms = 0.0
+        self._heard_ms = clock.monotonic_ms()
+        self._data_flowed = False
+        restored = RestoredState(deployment, subtask_index, store)
+        self.wiring: Wiring = wire(deployment, restored, transport, self, clock, subtask_index)
+
+    # --- life -----------------------------------------------------------------------------------
+
+    def register(self, pid: int, host: str) -> None:
+        """Tell the coordinator where this worker receives data."""
+        self._send(
+            Register(
+                generation=self._deployment.generation,
+                worker=self._me,
+                pid=pid,
+                host=host,
+                endpoint=self._transport.endpoint,
+                public_key=self._transport.public_key,
+            )
+        )
+
+    def run(self) -> Iterator[pa.RecordBatch]:
+        """Work until the coordinator ends it; then yield what the sinks collected."""
+        while self.phase in (Phase.REGISTERING, Phase.RUNNING):
+            if not self.run_once():
+                self._transport.wait(self._wait_ms())
+        if self.phase is Phase.FINISHED:
+            for task in self.wiring.tasks:
+                if task.parts.sink is not None:
+                    yield from task.parts.sink.writer.collected()
+
+    def run_once(self) -> bool:
+        """One turn of the loop; say whether anything happened."""
+        busy = self._receive_control()
+        if self.phase is Phase.RUNNING:
+            busy |= self._receive_data()
+            for task in self.wiring.tasks:
+                busy |= task.work()
+                busy |= task.flush()
+            busy |= self._take_results()
+        self._report_progress()
+        return busy
+
+    def close(self) -> None:
+        """Let go of files and of what is staged and not pre-committed."""
+        for task in self.wiring.tasks:
+            if task.parts.source is not None:
+                task.parts.source.reader.close()
+            if task.parts.sink is not None:
+                task.parts.sink.writer.close()
+
+    def failed(self, error: Exception) -> None:
+        """Tell the coordinator why this worker ends."""
+        code = error.code if isinstance(error, LaminarError) else ErrorCode.WORKER_FAILED
+        said = str(error) if isinstance(error, LaminarError) else f"{type(error).__name__}: {error}"
+        helps = not isinstance(error, _RESTART_WOULD_MEET_IT_AGAIN)
+        self._send(
+            WorkerFailed(
+                generation=self._deployment.generation,
+                worker=self._me,
+                code=code,
+                reason=said,
+                restart_helps=helps or isinstance(error, CorruptCheckpointError),
+            )
+        )
+
+    def _wait_ms(self) -> float:
+        waits = [t.parts.source.wait_ms() for t in self.wiring.tasks if t.parts.source is not None]
+        return min([w for w in waits if w > 0], default=WAIT_MAX_MS) if waits else WAIT_MAX_MS
+
+    # --- the coordinator ------------------------------------------------------------------------
+
+    def _receive_control(self) -> bool:
+        heard = False
+        for data in self._transport.receive_control():
+            heard = True
+            self._on_message(decode_to_worker(data))
+        now_ms = self._clock.monotonic_ms()
+        if heard:
+            self._heard_ms = now_ms
+        elif now_ms - self._heard_ms > COORDINATOR_SILENCE_MAX_MS:
+            raise FencedError(
+                ErrorCode.FENCED,
+                f"no word from the coordinator for {COORDINATOR_SILENCE_MAX_MS} ms, "
+                f"generation {self._deployment.generation} ends",
+            )
+        return heard
+
+    def _on_message(self, message: ToWorker) -> None:
+        if message.generation != self._deployment.generation:
+            return
+        match message:
+            case Peers():
+                self._transport.connect_peers(message.peers)
+                self.phase = Phase.RUNNING
+            case Trigger():
+                for task in self.wiring.tasks:
+                    task.trigger(message.barrier())
+            case Abort():
+                for task in self.wiring.tasks:
+                    task.abort(CheckpointId(message.checkpoint_id))
+                self.on_discard(CheckpointId(message.checkpoint_id))
+            case Completed():
+                for task in self.wiring.tasks:
+                    task.committed(CheckpointId(message.checkpoint_id))
+            case Ping():
+                pass
+            case Finish():
+                self.phase = Phase.FINISHED
+            case Cancel():
+                self.phase = Phase.CANCELLED
+
+    def _report_progress(self) -> None:
+        counts = self.wiring.counts()
+        first_rows = counts.rows_since_start > 0 and not self._data_flowed
+        now_ms = self._clock.monotonic_ms()
+        if now_ms < self._next_progress_ms and not first_rows:
+            return
+        self._data_flowed = self._data_flowed or first_rows
+        self._next_progress_ms = now_ms + PROGRESS_INTERVAL_MS
+        self._send(
+            Progress(
+                generation=self._deployment.generation,
+                worker=self._me,
+                rows_in=counts.rows_in,
+                rows_out=counts.rows_out,
+                rows_late=counts.rows_late,
+                rows_since_start=counts.rows_since_start,
+                watermark_us=self.wiring.watermark_us(),
+                drained=all(task.finished for task in self.wiring.tasks),
+            )
+        )
+
+    def _send(self, message: ToCoordinator) -> None:
+        self._transport.send_control(encode(message))
+
+    # --- data -----------------------------------------------------------------------------------
+
+    def _receive_data(self) -> bool:
+        received = False
+        for header, payload in self._transport.receive():
+            received = True
+            self.wiring.on_frame(header, payload)
+        return received
+
+    # --- checkpoints: what the tasks tell -------------------------------------------------------
+
+    def on_cut(self, cut: Cut) -> None:
+        """Finish the snapshot in the background."""
+        part = self._part(cut.checkpoint_id)
+        part.alignment.append(cut.alignment)
+        self._snapshots.submit(cut)
+
+    def on_discard(self, checkpoint_id: CheckpointId) -> None:
+        """Forget what is known of it."""
+        self._snapshots.discard(checkpoint_id)
+        self._parts.pop(checkpoint_id, None)
+
+    def on_decline(self, checkpoint_id: CheckpointId, reason: str, *, counts: bool) -> None:
+        """Pass it on."""
+        self._send(
+            SnapshotDecline(
+                generation=self._deployment.generation,
+                worker=self._me,
+                checkpoint_id=checkpoint_id,
+                reason=reason,
+                counts=counts,
+            )
+        )
+
+    def _part(self, checkpoint_id: CheckpointId) -> WorkerPart:
+        vertices = {t.parts.vertex_id for t in self.wiring.tasks}
+        return self._parts.setdefault(checkpoint_id, WorkerPart(missing=vertices))
+
+    def _take_results(self) -> bool:
+        results = self._snapshots.results()
+        for result in results:
+            match result:
+                case Written(cut, _):
+                    self._on_written(result, cut)
+                case NotWritten(cut, reason):
+                    task = next(t for t in self.wiring.tasks if t.parts.vertex_id == cut.vertex_id)
+                    if cut.checkpoint_id in self._parts:
+                        task.snapshot_failed(cut.checkpoint_id, reason)
+                case NotFinished(error):
+                    raise error
+        return bool(results)
+
+    def _on_written(self, written: Written, cut: Cut) -> None:
+        part = self._parts.get(cut.checkpoint_id)
+        if part is None:
+            return  # Given up meanwhile; retention removes what was written.
+        part.missing.discard(cut.vertex_id)
+        part.entries.extend(written.entries)
+        if part.missing:
+            return
+        del self._parts[cut.checkpoint_id]
+        self._send(
+            SnapshotAck(
+                generation=self._deployment.generation,
+                worker=self._me,
+                checkpoint_id=cut.checkpoint_id,
+                entries=tuple(part.entries),
+                alignment=tuple(part.alignment),
+            )
+        )

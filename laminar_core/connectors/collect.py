@@ -1,0 +1,90 @@
+"""A sink for small results: rows are state until the job ends, then Spark's own output."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from laminar_core.checkpoint.types import CheckpointId
+from laminar_core.connectors.plain import plain_schema
+from laminar_core.errors import ConfigurationError, DataError, ErrorCode
+from laminar_core.operators.base import JsonObject, PendingSnapshot, Snapshot, SubtaskContext
+
+
+@dataclass(frozen=True, slots=True)
+class CollectSink:
+    """Rows handed to the driver at the end of a bounded job, exactly once.
+
+    Every checkpoint holds all rows so far, so each subtask takes at most ``max_rows``.
+    """
+
+    max_rows: int = 1_000_000
+
+    def __post_init__(self) -> None:
+        if self.max_rows < 1:
+            raise ConfigurationError(
+                ErrorCode.INVALID_OPTION, f"max_rows must be at least 1, not {self.max_rows}"
+            )
+
+    def describe(self) -> JsonObject:
+        """Nothing that the collected rows depend on."""
+        return {"connector": "collect"}
+
+    def check(self, schema: pa.Schema) -> None:
+        """Every Arrow type can be state."""
+
+    def open(self, context: SubtaskContext, schema: pa.Schema) -> "CollectSinkWriter":
+        """Start collecting rows of ``schema``."""
+        del context
+        return CollectSinkWriter(self.max_rows, plain_schema(schema))
+
+    def committer(self) -> None:
+        """None: the rows are part of the state."""
+        return
+
+
+class CollectSinkWriter:
+    """The rows of one subtask, in memory and in every checkpoint."""
+
+    def __init__(self, max_rows: int, schema: pa.Schema) -> None:
+        self._max_rows = max_rows
+        self._schema = schema
+        self._batches: list[pa.RecordBatch] = []
+        self._row_count = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Keep rows.
+
+        Raises:
+            DataError: there are more than ``max_rows``.
+        """
+        if self._row_count + batch.num_rows > self._max_rows:
+            raise DataError(
+                ErrorCode.TOO_MANY_ROWS,
+                f"CollectSink takes at most {self._max_rows:,} rows per subtask: aggregate "
+                f"further, raise max_rows, or write to a ParquetSink",
+            )
+        if batch.num_rows:
+            self._row_count += batch.num_rows
+            self._batches.append(batch.cast(self._schema))
+
+    def snapshot(self, checkpoint_id: CheckpointId) -> PendingSnapshot:
+        """All rows so far."""
+        del checkpoint_id
+        batches = tuple(self._batches)
+        schema = self._schema
+        return lambda: Snapshot(pa.Table.from_batches(batches, schema) if batches else None)
+
+    def restore(self, snapshots: Sequence[Snapshot]) -> None:
+        """Start with the rows of these snapshots."""
+        for snapshot in snapshots:
+            for batch in snapshot.table.to_batches() if snapshot.table is not None else ():
+                self.write(batch)
+
+    def collected(self) -> Iterable[pa.RecordBatch]:
+        """All rows."""
+        return tuple(self._batches)
+
+    def close(self) -> None:
+        """Let go of the rows."""
+        self._batches = []

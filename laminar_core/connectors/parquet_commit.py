@@ -1,0 +1,339 @@
+"""The driver's half of the Parquet sink: staged files become visible, all of a checkpoint or none.
+
+    {path}/_staging/{generation}-{subtask}-{sequence}.parquet      written, not visible
+    {path}/part-{checkpoint}-{subtask}-{sequence}-g{generation}.parquet      visible
+    {path}/_laminar/commits/{checkpoint}.json      the files of one committed checkpoint
+
+I1. A file gets its final name by one rename, after it was synced: nobody sees a part of a file.
+I2. The commit manifest is created after all its files have their final names: who reads by the
+    manifests (``committed_files``) sees all of a checkpoint or nothing of it.
+I3. Every name holds the generation, so no restart writes a name a second time.
+I4. A file is listed by one manifest, also if several checkpoints offered it.
+Checked by ``tests/connectors/test_parquet_commit.py``; the reasons are in ADR-0009.
+"""
+
+import errno
+import json
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from laminar_core.checkpoint.types import CheckpointId, Generation
+from laminar_core.errors import (
+    ConfigurationError,
+    CorruptCheckpointError,
+    ErrorCode,
+    StorageUnavailable,
+)
+from laminar_core.operators.base import JsonObject
+
+_STAGED = re.compile(r"(?P<generation>\d{10})-\d{5}-\d{6,}\.parquet")
+_FINAL = re.compile(r"part-(?P<checkpoint>\d{10})-\d{5}-\d{6,}-g\d+\.parquet")
+_MANIFEST = re.compile(r"(?P<checkpoint>\d{10})\.json")
+_FORMAT_VERSION = 1
+_REACTIONS = {
+    errno.ENOSPC: (ErrorCode.STORE_FULL, "free some space"),
+    errno.EDQUOT: (ErrorCode.STORE_FULL, "raise the quota"),
+    errno.EROFS: (ErrorCode.STORE_READ_ONLY, "mount it writable"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class OutputDirectory:
+    """Every name below the directory of a sink, built in one place."""
+
+    path: Path
+
+    @property
+    def staging(self) -> Path:
+        """Where writers put files that are not committed."""
+        return self.path / "_staging"
+
+    @property
+    def commits(self) -> Path:
+        """Where the commit manifests are."""
+        return self.path / "_laminar" / "commits"
+
+    def manifest(self, checkpoint_id: int) -> Path:
+        """The commit manifest of a checkpoint."""
+        return self.commits / f"{checkpoint_id:010d}.json"
+
+    def create(self) -> None:
+        """Create the directories, unless they are there."""
+        self.staging.mkdir(parents=True, exist_ok=True)
+        self.commits.mkdir(parents=True, exist_ok=True)
+
+    def committed_ids(self) -> list[int]:
+        """Checkpoints that have a manifest, oldest first; empty if the directory is not there."""
+        matches = (_MANIFEST.fullmatch(name) for name in _names(self.commits))
+        return sorted(int(match["checkpoint"]) for match in matches if match)
+
+
+@dataclass(frozen=True, slots=True)
+class StagedOutput:
+    """One committable: a synced file in the staging directory and the name it is to get.
+
+    ``checkpoint_id`` is the first checkpoint that contains the rows. A later one commits them if
+    that one was given up.
+    """
+
+    checkpoint_id: int
+    staged: str
+    final: str
+    row_count: int
+    size_bytes: int
+
+    def to_json(self) -> JsonObject:
+        """The form in which it travels in a checkpoint."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, committable: JsonObject) -> "StagedOutput":
+        """Read a committable.
+
+        Raises:
+            CorruptCheckpointError: it is not one that a writer of this sink produced.
+        """
+        numbers = [committable.get(key) for key in ("checkpoint_id", "row_count", "size_bytes")]
+        staged, final = str(committable.get("staged")), str(committable.get("final"))
+        checkpoint_id, row_count, size_bytes = (n if isinstance(n, int) else -1 for n in numbers)
+        # Names come out of storage and are joined to a path: nothing but the exact form will do.
+        is_sound = _STAGED.fullmatch(staged) and _FINAL.fullmatch(final)
+        if not is_sound or min(checkpoint_id, row_count, size_bytes) < 0:
+            raise CorruptCheckpointError(
+                ErrorCode.MANIFEST_UNREADABLE,
+                f"not a committable of a Parquet sink: {json.dumps(committable)}",
+            )
+        return cls(checkpoint_id, staged, final, row_count, size_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedFile:
+    """One line of a commit manifest."""
+
+    name: str
+    row_count: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetCommitter:
+    """Publishes staged files; one, in the driver, called in checkpoint order."""
+
+    directory: OutputDirectory
+
+    def commit(self, checkpoint_id: CheckpointId, committables: Sequence[JsonObject]) -> None:
+        """Give the files their final names, then create the manifest. Idempotent.
+
+        Raises:
+            StorageUnavailable: try again, the decision stands.
+            CorruptCheckpointError: a file is gone or not the one that was staged.
+            ConfigurationError: the directory holds output of another run.
+        """
+        outputs = [StagedOutput.from_json(committable) for committable in committables]
+        with storage_errors(self.directory.path):
+            ours = [output for output in outputs if not self._is_in_older(output, checkpoint_id)]
+            if ours and not self._is_recorded(checkpoint_id, ours):
+                for output in ours:
+                    self._publish(output)
+                sync_directory(self.directory.path)
+                sync_directory(self.directory.staging)
+                self._record(checkpoint_id, ours)
+
+    def discard_uncommitted(self, generation: Generation) -> None:
+        """Delete what older generations staged. Commit again what is decided before this."""
+        with storage_errors(self.directory.staging):
+            for name in _names(self.directory.staging):
+                match = _STAGED.fullmatch(name)
+                if match and int(match["generation"]) < generation:
+                    (self.directory.staging / name).unlink(missing_ok=True)
+
+    def last_committed(self) -> CheckpointId | None:
+        """The newest checkpoint that has output here, None if there is none.
+
+        A job that starts from nothing, or from an older checkpoint, would repeat that output.
+        """
+        with storage_errors(self.directory.commits):
+            return CheckpointId(max(self.directory.committed_ids(), default=0)) or None
+
+    def withdraw_after(self, checkpoint_id: CheckpointId) -> None:
+        """Take back the rows behind ``checkpoint_id``, which the job is going to produce again.
+
+        Needed when recovery fell back behind a checkpoint that was already committed. Manifests go
+        first, newest first, so a reader by manifest sees the output of some checkpoint throughout.
+        """
+        with storage_errors(self.directory.path):
+            for withdrawn_id in reversed(self.directory.committed_ids()):
+                if withdrawn_id > checkpoint_id:
+                    self.directory.manifest(withdrawn_id).unlink(missing_ok=True)
+                    sync_directory(self.directory.commits)
+            for name in _names(self.directory.path):
+                match = _FINAL.fullmatch(name)
+                if match and int(match["checkpoint"]) > checkpoint_id:
+                    (self.directory.path / name).unlink(missing_ok=True)
+
+    def _is_in_older(self, output: StagedOutput, checkpoint_id: int) -> bool:
+        """A checkpoint between the one that staged the file and this one has committed it."""
+        return any(
+            output.final == file.name
+            for older_id in range(output.checkpoint_id, checkpoint_id)
+            if self.directory.manifest(older_id).exists()
+            for file in read_manifest(self.directory.manifest(older_id))
+        )
+
+    def _is_recorded(self, checkpoint_id: int, outputs: Sequence[StagedOutput]) -> bool:
+        manifest = self.directory.manifest(checkpoint_id)
+        if not manifest.exists():
+            return False
+        if {file.name for file in read_manifest(manifest)} != {output.final for output in outputs}:
+            raise _of_another_run(self.directory.path, checkpoint_id)
+        return True
+
+    def _publish(self, output: StagedOutput) -> None:
+        staged = self.directory.staging / output.staged
+        final = self.directory.path / output.final
+        if staged.exists():
+            _check_size(staged, output)
+            if final.exists():
+                raise _of_another_run(self.directory.path, output.checkpoint_id)
+            staged.rename(final)
+        elif final.exists():
+            _check_size(final, output)
+        else:
+            raise CorruptCheckpointError(
+                ErrorCode.OBJECT_MISSING,
+                f"{staged} and {final} are both gone: {output.row_count} rows of checkpoint "
+                f"{output.checkpoint_id} cannot be committed; recover from an older checkpoint",
+            )
+
+    def _record(self, checkpoint_id: int, outputs: Sequence[StagedOutput]) -> None:
+        files = [
+            asdict(CommittedFile(output.final, output.row_count, output.size_bytes))
+            for output in outputs
+        ]
+        content = {
+            "format_version": _FORMAT_VERSION,
+            "checkpoint_id": checkpoint_id,
+            "row_count": sum(output.row_count for output in outputs),
+            "files": files,
+        }
+        manifest = self.directory.manifest(checkpoint_id)
+        temporary = manifest.with_suffix(".tmp")
+        with temporary.open("w") as file:
+            json.dump(content, file, indent=1)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.rename(manifest)
+        sync_directory(manifest.parent)
+
+
+def committed_files(path: str | os.PathLike[str]) -> list[Path]:
+    """Files of all committed checkpoints in the directory of a sink, oldest checkpoint first.
+
+    Raises:
+        ConfigurationError: no sink has written to ``path``.
+        CorruptCheckpointError: a commit manifest is unreadable, or a file it lists is gone.
+    """
+    directory = OutputDirectory(Path(path))
+    if not directory.commits.is_dir():
+        raise ConfigurationError(
+            ErrorCode.NO_SUCH_PATH, f"{path} is not the output directory of a Parquet sink"
+        )
+    with storage_errors(directory.path):
+        manifests = [
+            directory.manifest(checkpoint_id) for checkpoint_id in directory.committed_ids()
+        ]
+        files = [directory.path / f.name for manifest in manifests for f in read_manifest(manifest)]
+    if missing := [file.name for file in files if not file.exists()]:
+        raise CorruptCheckpointError(
+            ErrorCode.OBJECT_MISSING, f"{path} lacks {missing[0]}, which was committed: restore it"
+        )
+    return files
+
+
+def read_committed(path: str | os.PathLike[str]) -> pa.Table:
+    """Rows of all committed checkpoints; a table without columns if nothing is committed yet.
+
+    Raises:
+        ConfigurationError: no sink has written to ``path``.
+        CorruptCheckpointError: a manifest or a file is gone or unreadable.
+    """
+    files = committed_files(path)
+    try:
+        tables = [pq.ParquetFile(file).read() for file in files]
+    except (OSError, pa.ArrowException) as error:
+        raise CorruptCheckpointError(
+            ErrorCode.OBJECT_MISSING, f"cannot read the committed output in {path}: {error}"
+        ) from error
+    return pa.concat_tables(tables) if tables else pa.table({})
+
+
+def read_manifest(manifest: Path) -> list[CommittedFile]:
+    """Files that a commit manifest lists.
+
+    Raises:
+        CorruptCheckpointError: it is not a commit manifest.
+    """
+    try:
+        content = json.loads(manifest.read_bytes())
+        version = content["format_version"]
+        files = [CommittedFile(**file) for file in content["files"]]
+    except (ValueError, KeyError, TypeError) as error:
+        raise _unreadable(manifest, str(error)) from error
+    if version != _FORMAT_VERSION:
+        raise _unreadable(manifest, f"its format version is {version}, not {_FORMAT_VERSION}")
+    return files
+
+
+@contextmanager
+def storage_errors(path: Path) -> Iterator[None]:
+    """Turn failures of the file system into StorageUnavailable, by cause."""
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        number = (error.errno or 0) if isinstance(error, OSError) else 0
+        code, advice = _REACTIONS.get(number, (ErrorCode.STORE_IO, "is it there and writable?"))
+        raise StorageUnavailable(code, f"{path} failed: {error}; {advice}") from error
+
+
+def sync_directory(path: Path) -> None:
+    """Make the names in ``path`` durable, not only the files behind them."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _names(path: Path) -> list[str]:
+    return [entry.name for entry in path.iterdir()] if path.is_dir() else []
+
+
+def _unreadable(manifest: Path, why: str) -> CorruptCheckpointError:
+    return CorruptCheckpointError(
+        ErrorCode.MANIFEST_UNREADABLE, f"{manifest} is not a readable commit manifest: {why}"
+    )
+
+
+def _check_size(file: Path, output: StagedOutput) -> None:
+    size_bytes = file.stat().st_size
+    if size_bytes != output.size_bytes:
+        raise CorruptCheckpointError(
+            ErrorCode.LENGTH_DIFFERS,
+            f"{file} has {size_bytes} bytes, {output.size_bytes} were staged: it was damaged; "
+            f"recover from an older checkpoint",
+        )
+
+
+def _of_another_run(path: Path, checkpoint_id: int) -> ConfigurationError:
+    return ConfigurationError(
+        ErrorCode.INVALID_OPTION,
+        f"{path} already holds checkpoint {checkpoint_id} of another run: "
+        f"give this one a directory of its own, or delete that one",
+    )

@@ -1,0 +1,229 @@
+"""Which Parquet files there are, what their footers say, and whether they are still the same.
+
+A *pin* is one row group as a plain dictionary: path, ``file_size_bytes``, ``file_row_groups``,
+``row_group`` and ``row_count``.
+"""
+
+import glob
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from laminar_core.errors import ConfigurationError, DataError, ErrorCode
+
+ENCODED_STRING = pa.dictionary(pa.int32(), pa.string())
+"""The type in which string columns are emitted."""
+
+_FOOTER_READERS = 8
+_PLAIN_STRING_BYTES_MIN = 4
+"""Plain encoding spends a four-byte length on every string, so less per value is a dictionary."""
+
+
+def declared_schema(
+    footer: pq.FileMetaData, columns: Sequence[str] | None, path: Path
+) -> pa.Schema:
+    """Schema that batches of this file have: the chosen columns, strings dictionary-encoded.
+
+    Raises:
+        ConfigurationError: a column is missing or its name is ambiguous.
+    """
+    stored = footer.schema.to_arrow_schema()
+    names = list(stored.names if columns is None else columns)
+    for name in names:
+        count = stored.names.count(name)
+        if count == 0 or names.count(name) > 1 or count > 1:
+            problem = "has no column" if count == 0 else "has more than one column"
+            raise ConfigurationError(
+                ErrorCode.WRONG_SCHEMA,
+                f"{path} {problem} {name!r}; its columns are {', '.join(stored.names)}",
+            )
+    return pa.schema([(name, _emitted_type(stored.field(name).type)) for name in names])
+
+
+def _emitted_type(stored: pa.DataType) -> pa.DataType:
+    values = stored.value_type if pa.types.is_dictionary(stored) else stored
+    is_text = pa.types.is_string(values) or pa.types.is_large_string(values)
+    return ENCODED_STRING if is_text or pa.types.is_string_view(values) else stored
+
+
+def dictionary_columns(footer: pq.FileMetaData, schema: pa.Schema) -> list[str]:
+    """Columns that are worth reading as dictionaries.
+
+    Arrow lets the dictionary of a chunk that fell back to plain encoding grow with every batch,
+    which is quadratic; such columns are read plain and encoded batch by batch (four times faster).
+    """
+    text = {field.name for field in schema if field.type == ENCODED_STRING}
+    values, size_bytes = dict.fromkeys(text, 0), dict.fromkeys(text, 0)
+    for row_group in range(footer.num_row_groups):
+        for index in range(footer.num_columns):
+            chunk = footer.row_group(row_group).column(index)
+            if chunk.path_in_schema in text:
+                values[chunk.path_in_schema] += chunk.num_values
+                size_bytes[chunk.path_in_schema] += chunk.total_uncompressed_size
+    return [name for name in text if size_bytes[name] < _PLAIN_STRING_BYTES_MIN * values[name]]
+
+
+def list_files(path: str) -> list[Path]:
+    """Files at ``path``, sorted by name.
+
+    Raises:
+        ConfigurationError: there is none.
+    """
+    matches = [Path(path)] if Path(path).exists() else _match(path)
+    with _unreadable_at_discovery(path):
+        files = sorted({file for match in matches for file in _expand(match)})
+    if files:
+        return files
+    if Path(path).is_dir():
+        raise ConfigurationError(
+            ErrorCode.NO_SUCH_PATH, f"no *.parquet file in {path}: is it the right directory?"
+        )
+    raise ConfigurationError(ErrorCode.NO_SUCH_PATH, f"no such file, directory or pattern: {path}")
+
+
+def _match(pattern: str) -> list[Path]:
+    """Paths that match, unless a part that the pattern left open is a hidden name."""
+    named = list(takewhile(lambda part: not glob.has_magic(part), Path(pattern).parts))
+    paths = map(Path, glob.glob(pattern, recursive=True))  # noqa: PTH207 - the pattern is absolute
+    return [path for path in paths if not any(map(_is_hidden, path.parts[len(named) :]))]
+
+
+def _expand(path: Path) -> Iterator[Path]:
+    if path.is_file():
+        yield path
+        return
+    for folder, folders, names in os.walk(path, onerror=_reraise):
+        folders[:] = [name for name in folders if not _is_hidden(name)]
+        for name in names:
+            if name.endswith(".parquet") and not _is_hidden(name):
+                yield Path(folder, name)
+
+
+def _reraise(error: OSError) -> None:
+    raise error
+
+
+def _is_hidden(name: str) -> bool:
+    return name.startswith(("_", "."))
+
+
+def read_footers(files: list[Path]) -> list[pq.FileMetaData]:
+    """Footers of ``files``, several at a time: on a network mount each one is a round trip.
+
+    Raises:
+        ConfigurationError: a footer cannot be read.
+    """
+    with ThreadPoolExecutor(_FOOTER_READERS) as pool:
+        return list(pool.map(read_footer, files))
+
+
+def read_footer(file: Path) -> pq.FileMetaData:
+    """Footer of ``file``, before anything is started.
+
+    Raises:
+        ConfigurationError: it cannot be read.
+    """
+    with _unreadable_at_discovery(file):
+        return pq.read_metadata(file)
+
+
+def pins(file: Path, footer: pq.FileMetaData) -> Iterator[dict[str, Any]]:
+    """Pins of the row groups of ``file`` that have rows, in order."""
+    size_bytes = file.stat().st_size
+    for row_group in range(footer.num_row_groups):
+        row_count = footer.row_group(row_group).num_rows
+        if row_count:
+            yield {
+                "path": str(file),
+                "file_size_bytes": size_bytes,
+                "file_row_groups": footer.num_row_groups,
+                "row_group": row_group,
+                "row_count": row_count,
+            }
+
+
+def verified_footer(path: Path, pinned: list[dict[str, Any]]) -> pq.FileMetaData:
+    """Footer of a pinned file.
+
+    Raises:
+        DataError: the file is gone, broken or not the one that was pinned.
+    """
+    with unreadable(path):
+        size_bytes = path.stat().st_size
+        if size_bytes != pinned[0]["file_size_bytes"]:
+            raise _changed(path, f"{size_bytes} bytes instead of {pinned[0]['file_size_bytes']}")
+        footer = pq.read_metadata(path)
+    if footer.num_row_groups != pinned[0]["file_row_groups"]:
+        raise _changed(path, f"{footer.num_row_groups} row groups")
+    for split in pinned:
+        row_count = footer.row_group(split["row_group"]).num_rows
+        if row_count != split["row_count"]:
+            raise _changed(path, f"{row_count} rows in row group {split['row_group']}")
+    return footer
+
+
+def _changed(path: Path, what: str) -> DataError:
+    return DataError(
+        ErrorCode.UNREADABLE_FILE, f"{path} was replaced since it was pinned: it now has {what}"
+    )
+
+
+def check_same_schema(first: Path, wanted: pa.Schema, file: Path, found: pa.Schema) -> None:
+    """Compare ``found``, the schema of ``file``, with ``wanted``, the schema of ``first``.
+
+    Raises:
+        ConfigurationError: they differ; the message names the first difference.
+    """
+    if found != wanted:
+        raise ConfigurationError(
+            ErrorCode.WRONG_SCHEMA,
+            f"{file} has {difference(wanted, found)} than {first}: move it elsewhere, "
+            f"or choose columns that all files share with columns=[...]",
+        )
+
+
+def difference(wanted: pa.Schema, found: pa.Schema) -> str:
+    """How ``found`` differs, to be followed by "than"."""
+    if missing := [name for name in wanted.names if name not in found.names]:
+        return f"fewer columns (no {', '.join(missing)})"
+    if extra := [name for name in found.names if name not in wanted.names]:
+        return f"more columns (also {', '.join(extra)})"
+    for field in wanted:
+        if (other := found.field(field.name).type) != field.type:
+            return f"another type of {field.name!r} ({other} instead of {field.type})"
+    return "another order of columns"
+
+
+@contextmanager
+def unreadable(path: Path | str, part: str = "") -> Iterator[None]:
+    """Turn failures to read ``part`` of ``path`` into a DataError that names both."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise DataError(ErrorCode.UNREADABLE_FILE, f"{path} is gone") from error
+    except (OSError, pa.ArrowException) as error:
+        raise DataError(
+            ErrorCode.UNREADABLE_FILE, f"cannot read {part}{path}: {_one_line(error)}"
+        ) from error
+
+
+@contextmanager
+def _unreadable_at_discovery(path: Path | str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        raise ConfigurationError(
+            ErrorCode.UNREADABLE_FILE,
+            f"cannot read {path}: {_one_line(error)}; repair it, or move it elsewhere",
+        ) from error
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

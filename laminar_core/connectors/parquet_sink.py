@@ -1,0 +1,316 @@
+"""Parquet files as transactional output: staged while a checkpoint runs, visible once it completed.
+
+A writer encodes rows as soon as a row group is full, on the data path: that costs about ten
+milliseconds, holds memory to one row group per file, and is the backpressure of the sink. What is
+left - the last row group, the footer, ``fsync`` - is done in the background at the barrier.
+
+The writer offers every file again in each following snapshot until the committer has taken it out
+of the staging directory. So rows of a checkpoint that was declined, expired or subsumed are
+committed by the next one that completes, and a savepoint, which commits nothing, loses nothing.
+"""
+
+import os
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Literal, get_args
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from laminar_core.checkpoint.types import CheckpointId
+from laminar_core.connectors.parquet_commit import (
+    OutputDirectory,
+    ParquetCommitter,
+    StagedOutput,
+    storage_errors,
+    sync_directory,
+)
+from laminar_core.connectors.plain import plain_schema
+from laminar_core.errors import ConfigurationError, ErrorCode, StorageUnavailable
+from laminar_core.operators.base import JsonObject, PendingSnapshot, Snapshot, SubtaskContext
+
+Compression = Literal["zstd", "lz4", "snappy", "none"]
+
+_ROW_GROUP_ROWS = 131_072
+_ROW_GROUP_BYTES = 32 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetSink:
+    """Rows into Parquet files in the directory ``path``, which all workers must share.
+
+    A directory belongs to one sink of one job. Its ``part-*.parquet`` files are whole at any
+    moment; ``committed_files`` lists those of completed checkpoints. Output is exactly-once.
+
+    >>> sink = ParquetSink("output/payments_per_merchant")  # doctest: +SKIP
+    """
+
+    path: str | os.PathLike[str]
+    compression: Compression = "zstd"
+    target_file_rows: int = 5_000_000
+
+    def __post_init__(self) -> None:
+        text = os.fspath(self.path)
+        if "://" in text:
+            raise _invalid(f"{text!r} is a URL: give a path of a local or mounted file system")
+        if self.compression not in get_args(Compression):
+            choices = ", ".join(get_args(Compression))
+            raise _invalid(f"compression must be one of {choices}, not {self.compression!r}")
+        if self.target_file_rows < 1:
+            raise _invalid(f"target_file_rows must be at least 1, not {self.target_file_rows}")
+        # Workers may run in another directory than the driver.
+        object.__setattr__(self, "path", str(Path(text).absolute()))
+
+    @property
+    def directory(self) -> OutputDirectory:
+        """The names below ``path``."""
+        return OutputDirectory(Path(self.path))
+
+    def describe(self) -> JsonObject:
+        """Where the rows go; how they are packed may change between runs."""
+        return {"connector": "parquet", "path": str(self.path)}
+
+    def check(self, schema: pa.Schema) -> None:
+        """Verify the types, then create the directories.
+
+        Raises:
+            ConfigurationError: Parquet has no such type, or the directory cannot be created or
+                holds files that no Laminar sink wrote.
+        """
+        for field in plain_schema(schema):
+            _check_type(field)
+        path = self.directory.path
+        try:
+            if not self.directory.commits.is_dir() and _has_foreign_files(path):
+                raise _invalid(
+                    f"{path} holds files that Laminar did not write: give an empty directory"
+                )
+            self.directory.create()
+        except OSError as error:
+            raise ConfigurationError(
+                ErrorCode.STORE_NOT_WRITABLE,
+                f"cannot write to the directory {path}: {error.strerror}; give another path",
+            ) from error
+
+    def open(self, context: SubtaskContext, schema: pa.Schema) -> "ParquetSinkWriter":
+        """Start writing rows of ``schema``."""
+        return ParquetSinkWriter(self, context, plain_schema(schema))
+
+    def committer(self) -> ParquetCommitter:
+        """The one that makes staged files visible."""
+        return ParquetCommitter(self.directory)
+
+
+class ParquetSinkWriter:
+    """Stages the rows of one subtask. One thread writes; snapshots finish in others."""
+
+    def __init__(self, sink: ParquetSink, context: SubtaskContext, schema: pa.Schema) -> None:
+        self._sink = sink
+        self._context = context
+        self._schema = schema
+        self._sequence = 0
+        self._current: _StagedFile | None = None
+        self._full: list[_StagedFile] = []
+        self._offered: list[_StagedFile] = []
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Stage rows of the running checkpoint interval.
+
+        Raises:
+            StorageUnavailable: the staging directory refused a row group.
+        """
+        if batch.num_rows == 0:
+            return
+        if self._current is None:
+            self._current = self._next_file()
+        self._current.append(batch)
+        if self._current.row_count >= self._sink.target_file_rows:
+            self._current.end()
+            self._full.append(self._current)
+            self._current = None
+
+    def snapshot(self, checkpoint_id: CheckpointId) -> PendingSnapshot:
+        """Detach the files of this interval. What is returned syncs and offers them.
+
+        The function returned raises StorageUnavailable if a file cannot be made durable, and then
+        so do all later ones: no checkpoint may complete without those rows, the job must restart.
+        """
+        for file in self._take_staged():
+            file.name_for(checkpoint_id)
+            self._offered.append(file)
+        self._offered = [file for file in self._offered if not file.committed]
+        offered = tuple(self._offered)
+        return lambda: self._offer(offered)
+
+    def restore(self, snapshots: Sequence[Snapshot]) -> None:
+        """Nothing to do: what earlier generations staged is the committer's business."""
+
+    def collected(self) -> Iterable[pa.RecordBatch]:
+        """No rows: they are in the files."""
+        return ()
+
+    def close(self) -> None:
+        """Delete what is staged and in no snapshot."""
+        for file in self._take_staged():
+            file.abandon()
+
+    def _take_staged(self) -> list["_StagedFile"]:
+        staged = [*self._full, *([self._current] if self._current else [])]
+        self._full, self._current = [], None
+        return staged
+
+    def _next_file(self) -> "_StagedFile":
+        context = self._context
+        identity = (context.generation, context.subtask_index, self._sequence)
+        self._sequence += 1
+        return _StagedFile(self._sink, identity, self._schema)
+
+    def _offer(self, files: Sequence["_StagedFile"]) -> Snapshot:
+        outputs = [output for file in files if (output := file.finish())]
+        if outputs:
+            staging = self._sink.directory.staging
+            with storage_errors(staging):
+                sync_directory(staging)
+        return Snapshot(committables=tuple(output.to_json() for output in outputs))
+
+
+class _StagedFile:
+    """One file in the staging directory, from its first row until it is committed."""
+
+    def __init__(
+        self, sink: ParquetSink, identity: tuple[int, int, int], schema: pa.Schema
+    ) -> None:
+        generation, subtask, sequence = identity
+        self.row_count = 0
+        self.committed = False
+        self._identity = identity
+        self._name = f"{generation:010d}-{subtask:05d}-{sequence:06d}.parquet"
+        self._path = sink.directory.staging / self._name
+        self._compression = sink.compression
+        self._schema = schema
+        self._rows: list[pa.RecordBatch] = []
+        self._rows_count = self._rows_bytes = 0
+        self._file: BinaryIO | None = None
+        self._writer: pq.ParquetWriter | None = None
+        self._checkpoint_id = 0
+        self._output: StagedOutput | None = None
+        self._failure: StorageUnavailable | None = None
+        self._lock = threading.Lock()
+
+    def append(self, batch: pa.RecordBatch) -> None:
+        """Take rows; encode them once they fill a row group."""
+        self._rows.append(batch)
+        self._rows_count += batch.num_rows
+        self._rows_bytes += batch.nbytes
+        self.row_count += batch.num_rows
+        if self._rows_count >= _ROW_GROUP_ROWS or self._rows_bytes >= _ROW_GROUP_BYTES:
+            with self._write_or_fail():
+                self._encode()
+
+    def end(self) -> None:
+        """No rows follow: write the footer, which frees what the encoder holds."""
+        with self._write_or_fail():
+            self._end()
+
+    def name_for(self, checkpoint_id: int) -> None:
+        """Decide the checkpoint whose rows these are."""
+        self._checkpoint_id = checkpoint_id
+
+    def finish(self) -> StagedOutput | None:
+        """Make the file durable, once; None if it was committed meanwhile.
+
+        Raises:
+            StorageUnavailable: it could not be made durable, now or the first time.
+        """
+        with self._lock:
+            if self._output is None:
+                with self._write_or_fail():
+                    self._output = self._sync()
+            elif self.committed or not self._path.exists():
+                self.committed = True
+                return None
+            return self._output
+
+    def abandon(self) -> None:
+        """Delete the file; its rows are in no snapshot."""
+        self._rows = []
+        with suppress(OSError, pa.ArrowException):
+            if self._writer is not None:
+                self._writer.close()
+            if self._file is not None:
+                self._file.close()
+                self._path.unlink(missing_ok=True)
+
+    @contextmanager
+    def _write_or_fail(self) -> Iterator[None]:
+        """A file that failed once has lost rows: it must not be offered as if it were whole."""
+        if self._failure is not None:
+            raise self._failure
+        try:
+            with storage_errors(self._path):
+                yield
+        except StorageUnavailable as error:
+            self._failure = error
+            raise
+
+    def _encode(self) -> None:
+        if self._writer is None:
+            self._file = self._create()
+            self._writer = pq.ParquetWriter(
+                self._file, self._schema, compression=self._compression, write_page_checksum=True
+            )
+        rows, self._rows, self._rows_count, self._rows_bytes = self._rows, [], 0, 0
+        if rows:
+            self._writer.write_table(pa.Table.from_batches(rows).cast(self._schema))
+
+    def _create(self) -> BinaryIO:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            return self._path.open("xb")
+        except FileExistsError as error:
+            raise _invalid(
+                f"{self._path} exists: two sinks write to one directory; give each its own"
+            ) from error
+
+    def _end(self) -> None:
+        self._encode()
+        assert self._writer is not None
+        self._writer.close()
+
+    def _sync(self) -> StagedOutput:
+        self._end()
+        assert self._file is not None
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        size_bytes = self._file.tell()
+        self._file.close()
+        generation, subtask, sequence = self._identity
+        return StagedOutput(
+            checkpoint_id=self._checkpoint_id,
+            staged=self._name,
+            final=f"part-{self._checkpoint_id:010d}-{subtask:05d}-{sequence:06d}-g{generation}.parquet",
+            row_count=self.row_count,
+            size_bytes=size_bytes,
+        )
+
+
+def _check_type(field: pa.Field) -> None:
+    """Write no rows of this type: Parquet itself knows best what it can hold."""
+    try:
+        pq.write_table(pa.schema([field]).empty_table(), pa.BufferOutputStream())
+    except pa.ArrowException as error:
+        raise ConfigurationError(
+            ErrorCode.UNSUPPORTED_TYPE,
+            f"Parquet cannot hold column {field.name!r} of type {field.type}: cast or drop it",
+        ) from error
+
+
+def _has_foreign_files(path: Path) -> bool:
+    return path.exists() and any(not entry.name.startswith(".") for entry in path.iterdir())
+
+
+def _invalid(message: str) -> ConfigurationError:
+    return ConfigurationError(ErrorCode.INVALID_OPTION, message)

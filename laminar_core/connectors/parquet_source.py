@@ -1,0 +1,259 @@
+"""Parquet files as a replayable input: a split is a row group, its offset the next row.
+
+The list of files is taken once, at a fresh start, and pinned in every checkpoint. Files that appear
+later are not read, and a pinned file may go once it is read to its end.
+
+String columns come out dictionary-encoded (``dictionary<int32, string>``), because that is how
+Parquet keeps them and because grouping by a dictionary is cheap. Where a file gave up its
+dictionary (too many distinct values), each batch gets a small one of its own, so the schema never
+depends on the data.
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from laminar_core.connectors.parquet_files import (
+    ENCODED_STRING,
+    check_same_schema,
+    declared_schema,
+    dictionary_columns,
+    difference,
+    list_files,
+    pins,
+    read_footer,
+    read_footers,
+    unreadable,
+    verified_footer,
+)
+from laminar_core.errors import ConfigurationError, DataError, ErrorCode, IncompatibleStateError
+from laminar_core.operators.base import JsonObject, JsonValue
+
+SPLITS_SCHEMA = pa.schema(
+    [
+        ("split_id", pa.int64()),
+        ("path", pa.string()),
+        ("file_size_bytes", pa.int64()),
+        ("file_row_groups", pa.int64()),
+        ("row_group", pa.int64()),
+        ("row_count", pa.int64()),
+        ("next_row", pa.int64()),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetSource:
+    """Rows of the Parquet files at ``path``: one file, a directory or a glob pattern.
+
+    A directory is searched recursively for ``*.parquet``; names that begin with ``_`` or ``.`` are
+    skipped, as Spark does. Values in directory names (``day=1``) are not turned into columns.
+
+    >>> ParquetSource("data/payments", columns=["merchant", "amount_cents", "paid_at"])
+    ... # doctest: +SKIP
+    """
+
+    path: str | os.PathLike[str]
+    columns: Sequence[str] | None = None
+    batch_rows: int = 131_072
+
+    def __post_init__(self) -> None:
+        text = os.fspath(self.path)
+        if "://" in text:
+            raise _invalid(f"{text!r} is a URL: give a path of a local or mounted file system")
+        if isinstance(self.columns, str) or (self.columns is not None and not self.columns):
+            raise _invalid("columns must be a list of at least one name, or None for all")
+        if self.batch_rows < 1:
+            raise _invalid(f"batch_rows must be at least 1, not {self.batch_rows}")
+        # Workers may run in another directory than the driver.
+        object.__setattr__(self, "path", str(Path(text).absolute()))
+
+    def describe(self) -> JsonObject:
+        """Where the rows come from and which columns are read; not how large the batches are."""
+        columns: list[JsonValue] | None = None if self.columns is None else list(self.columns)
+        return {"connector": "parquet", "path": str(self.path), "columns": columns}
+
+    def schema(self) -> pa.Schema:
+        """Schema of the batches, from the first file.
+
+        Raises:
+            ConfigurationError: nothing is there, or the first file cannot be read.
+        """
+        first = list_files(str(self.path))[0]
+        return declared_schema(read_footer(first), self.columns, first)
+
+    def discover(self) -> pa.Table:
+        """All row groups, by file name and position; every footer is read and compared.
+
+        Shapes: ``SPLITS_SCHEMA``, one row per row group that has rows.
+
+        Raises:
+            ConfigurationError: nothing is there, a footer is broken, or the schemas differ.
+        """
+        files = list_files(str(self.path))
+        footers = read_footers(files)
+        schema = declared_schema(footers[0], self.columns, files[0])
+        for file, footer in zip(files, footers, strict=True):
+            check_same_schema(files[0], schema, file, declared_schema(footer, self.columns, file))
+        pinned = [pin for pair in zip(files, footers, strict=True) for pin in pins(*pair)]
+        rows = [{"split_id": at, "next_row": 0, **pin} for at, pin in enumerate(pinned)]
+        return pa.Table.from_pylist(rows, schema=SPLITS_SCHEMA)
+
+    def check(self, splits: pa.Table) -> None:
+        """Verify that every pinned file with rows left is the one that was pinned.
+
+        Raises:
+            IncompatibleStateError: a file is gone, or has another size, other row groups or other
+                columns than when it was pinned.
+        """
+        unread = [pin for pin in splits.to_pylist() if pin["next_row"] < pin["row_count"]]
+        unread.sort(key=itemgetter("path"))
+        for path, pinned in groupby(unread, key=itemgetter("path")):
+            self._check_file(Path(path), list(pinned))
+
+    def _check_file(self, path: Path, pinned: list[dict[str, Any]]) -> None:
+        try:
+            footer = verified_footer(path, pinned)
+            schema = declared_schema(footer, self.columns, path)
+        except (DataError, ConfigurationError) as error:
+            raise IncompatibleStateError(
+                ErrorCode.SOURCE_CHANGED,
+                f"{error}; the checkpoint still has rows of this file to read: "
+                f"bring the file back as it was, or start without this checkpoint",
+            ) from error
+        if schema != (now := self.schema()):
+            raise IncompatibleStateError(
+                ErrorCode.SOURCE_CHANGED,
+                f"{path} holds {difference(now, schema)} than the files at {self.path} now: "
+                f"remove the files that do not belong to it",
+            )
+
+    def open(self, splits: pa.Table) -> "ParquetReader":
+        """Read ``splits`` in the order given, each from its ``next_row``."""
+        return ParquetReader(splits, self.columns, self.batch_rows)
+
+
+class ParquetReader:
+    """Reads row groups one after the other, with at most one file open."""
+
+    def __init__(self, splits: pa.Table, columns: Sequence[str] | None, batch_rows: int) -> None:
+        self._splits = splits
+        self._columns = columns
+        self._batch_rows = batch_rows
+        self._pinned: list[dict[str, Any]] = splits.to_pylist()
+        self._next_row = splits["next_row"].to_numpy().copy()
+        self._row_count = splits["row_count"].to_numpy()
+        self._current = 0
+        self._file: _OpenFile | None = None
+        self._batches: Iterator[pa.RecordBatch] | None = None
+        self._pass_finished_splits()
+
+    @property
+    def finished(self) -> bool:
+        """All splits are read to their end."""
+        return self._current == len(self._pinned)
+
+    def poll(self) -> pa.RecordBatch | None:
+        """Next batch, never of two row groups; None once finished.
+
+        Raises:
+            DataError: the file is damaged, gone or not the one that was pinned.
+        """
+        if self.finished:
+            return None
+        split = self._pinned[self._current]
+        with unreadable(split["path"], f"row group {split['row_group']} of "):
+            if self._batches is None:
+                self._batches = self._open_split(split)
+            batch = next(self._batches, None)
+        if batch is None:
+            raise DataError(
+                ErrorCode.UNREADABLE_FILE,
+                f"{split['path']}: row group {split['row_group']} ends after "
+                f"{self._next_row[self._current]} of {split['row_count']} rows: restore the file",
+            )
+        self._next_row[self._current] += batch.num_rows
+        self._pass_finished_splits()
+        return batch
+
+    def position(self) -> pa.Table:
+        """The splits with ``next_row`` behind everything that ``poll`` returned."""
+        index = self._splits.schema.get_field_index("next_row")
+        return self._splits.set_column(index, "next_row", pa.array(self._next_row.copy()))
+
+    def close(self) -> None:
+        """Close the file that is open, if any."""
+        self._batches = None
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _pass_finished_splits(self) -> None:
+        before = self._current
+        while not self.finished and self._next_row[self._current] >= self._row_count[self._current]:
+            self._current += 1
+        if self._current > before:
+            self._batches = None
+        if self.finished or self._pinned[self._current]["path"] != self._pinned[before]["path"]:
+            self.close()
+
+    def _open_split(self, split: dict[str, Any]) -> Iterator[pa.RecordBatch]:
+        if self._file is None:
+            self._file = _OpenFile(Path(split["path"]), split, self._columns)
+        batches = self._file.batches(split["row_group"], self._batch_rows)
+        return _skip_rows(batches, int(self._next_row[self._current]))
+
+
+class _OpenFile:
+    """One Parquet file, verified against its pin and opened the fastest way for its columns."""
+
+    def __init__(self, path: Path, pinned: dict[str, Any], columns: Sequence[str] | None) -> None:
+        footer = verified_footer(path, [pinned])
+        self._schema = declared_schema(footer, columns, path)
+        self._file = pq.ParquetFile(
+            path,
+            metadata=footer,
+            read_dictionary=dictionary_columns(footer, self._schema),
+            page_checksum_verification=True,
+        )
+
+    def batches(self, row_group: int, batch_rows: int) -> Iterator[pa.RecordBatch]:
+        """Batches of one row group, in the declared schema."""
+        for batch in self._file.iter_batches(
+            batch_rows, row_groups=[row_group], columns=self._schema.names, use_threads=False
+        ):
+            arrays = [_as_type(batch.column(field.name), field.type) for field in self._schema]
+            yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def close(self) -> None:
+        """Let go of the file handle."""
+        self._file.close()
+
+
+def _as_type(column: pa.Array, wanted: pa.DataType) -> pa.Array:
+    if column.type == wanted:
+        return column
+    if wanted == ENCODED_STRING:
+        return column.cast(pa.string()).dictionary_encode()
+    return column.cast(wanted)
+
+
+def _skip_rows(batches: Iterable[pa.RecordBatch], count: int) -> Iterator[pa.RecordBatch]:
+    """Drop the first ``count`` rows; Parquet cannot seek inside a row group."""
+    for batch in batches:
+        if count >= batch.num_rows:
+            count -= batch.num_rows
+        else:
+            yield batch.slice(count)
+            count = 0
+
+
+def _invalid(message: str) -> ConfigurationError:
+    return ConfigurationError(ErrorCode.INVALID_OPTION, message)

@@ -1,0 +1,165 @@
+"""Which files are found, what their columns are called and typed, and what is refused."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from laminar_core.connectors.parquet_files import (
+    ENCODED_STRING,
+    check_same_schema,
+    declared_schema,
+    dictionary_columns,
+    list_files,
+    pins,
+    read_footers,
+    unreadable,
+)
+from laminar_core.errors import ConfigurationError, DataError, ErrorCode
+
+
+def write(path: Path, table: pa.Table | None = None, **options) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(table if table is not None else pa.table({"n": [1, 2, 3]}), path, **options)
+    return path
+
+
+def footer(path):
+    return pq.read_metadata(path)
+
+
+@pytest.fixture
+def tree(tmp_path):
+    for name in ["b.parquet", "a.parquet", "day=1/c.parquet", "notes.txt"]:
+        write(tmp_path / name)
+    for name in ["_d.parquet", ".e.parquet", "_staging/f.parquet", "day=1/.tmp/g.parquet"]:
+        write(tmp_path / name)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        ("", ["a.parquet", "b.parquet", "day=1/c.parquet"]),
+        ("b.parquet", ["b.parquet"]),
+        ("notes.txt", ["notes.txt"]),
+        ("_d.parquet", ["_d.parquet"]),
+        ("*.parquet", ["a.parquet", "b.parquet"]),
+        ("[ab].parquet", ["a.parquet", "b.parquet"]),
+        ("day=*", ["day=1/c.parquet"]),
+        ("**/*.parquet", ["a.parquet", "b.parquet", "day=1/c.parquet"]),
+    ],
+)
+def test_files_are_found_by_name_and_sorted(tree, pattern, found):
+    assert list_files(str(tree / pattern)) == [tree / name for name in found]
+
+
+@pytest.mark.parametrize("missing", ["nope", "nope/*.parquet", "empty"])
+def test_nothing_there_is_said_in_one_line(tmp_path, missing):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ConfigurationError, match=r"^no .*" + missing.replace("*", r"\*")) as caught:
+        list_files(str(tmp_path / missing))
+    assert caught.value.code is ErrorCode.NO_SUCH_PATH
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_whose_name_looks_like_a_pattern_is_a_file(tmp_path):
+    file = write(tmp_path / "part[1].parquet")
+    assert list_files(str(file)) == [file]
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"PAR1", b"not parquet at all", b"PAR1\0\0\0\0\xff\xff\xff\x7fPAR1"]
+)
+def test_a_broken_footer_is_refused_by_name(tmp_path, content):
+    good, bad = write(tmp_path / "a.parquet"), tmp_path / "b.parquet"
+    bad.write_bytes(content)
+    with pytest.raises(ConfigurationError, match=r"cannot read .*b\.parquet") as caught:
+        read_footers([good, bad])
+    assert caught.value.code is ErrorCode.UNREADABLE_FILE
+    assert "\n" not in str(caught.value)
+
+
+def test_row_groups_without_rows_are_not_pinned(tmp_path):
+    file = tmp_path / "a.parquet"
+    with pq.ParquetWriter(file, pa.schema([("n", pa.int64())])) as writer:
+        for numbers in ([1, 2], [], [3]):
+            writer.write_table(pa.table({"n": pa.array(numbers, pa.int64())}))
+    found = [(pin["row_group"], pin["row_count"]) for pin in pins(file, footer(file))]
+    assert [count for _, count in found] == [2, 1]
+    assert footer(file).row_group(found[1][0]).num_rows == 1
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string())],
+    ids=str,
+)
+def test_every_kind_of_string_is_declared_as_a_dictionary(tmp_path, stored):
+    values = (
+        pa.array(["x", "y"]).cast(stored) if stored != pa.string_view() else pa.array(["x"], stored)
+    )
+    file = write(tmp_path / "a.parquet", pa.table({"s": values}))
+    assert declared_schema(footer(file), None, file) == pa.schema([("s", ENCODED_STRING)])
+
+
+def test_other_types_are_declared_as_stored_and_nullability_does_not_matter(tmp_path):
+    types = [pa.int64(), pa.timestamp("us", tz="UTC"), pa.binary(), pa.list_(pa.string())]
+    schema = pa.schema([pa.field(str(at), kind, nullable=False) for at, kind in enumerate(types)])
+    file = write(tmp_path / "a.parquet", schema.empty_table())
+    declared = declared_schema(footer(file), None, file)
+    assert [kind for kind in declared.types if not pa.types.is_list(kind)] == types[:3]
+    assert all(field.nullable for field in declared)
+
+
+def test_columns_come_in_the_order_asked_for(tmp_path):
+    file = write(tmp_path / "a.parquet", pa.table({"a": [1], "b": [1.5], "c": ["x"]}))
+    assert declared_schema(footer(file), ["c", "a"], file).names == ["c", "a"]
+
+
+@pytest.mark.parametrize("columns", [["a", "nope"], ["a", "a"]], ids=str)
+def test_an_impossible_choice_of_columns_names_file_and_column(tmp_path, columns):
+    file = write(tmp_path / "a.parquet", pa.table({"a": [1], "b": [1.5]}))
+    with pytest.raises(
+        ConfigurationError, match=rf"a\.parquet .* '{columns[1]}'; .* a, b"
+    ) as caught:
+        declared_schema(footer(file), columns, file)
+    assert caught.value.code is ErrorCode.WRONG_SCHEMA
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        ({"a": pa.int64()}, r"fewer columns \(no b\)"),
+        ({"a": pa.int64(), "b": pa.float64(), "c": pa.int8()}, r"more columns \(also c\)"),
+        ({"a": pa.int64(), "b": pa.int32()}, r"another type of 'b' \(int32 instead of double\)"),
+        ({"b": pa.float64(), "a": pa.int64()}, "another order of columns"),
+    ],
+    ids=["fewer", "more", "type", "order"],
+)
+def test_the_first_difference_of_two_schemas_is_named(found, said):
+    wanted = pa.schema([("a", pa.int64()), ("b", pa.float64())])
+    with pytest.raises(ConfigurationError, match=f"^new.parquet has {said} than old.parquet"):
+        check_same_schema(Path("old.parquet"), wanted, Path("new.parquet"), pa.schema(found))
+    check_same_schema(Path("old.parquet"), wanted, Path("new.parquet"), wanted)
+
+
+def test_only_columns_that_parquet_keeps_as_dictionaries_are_read_as_such(tmp_path):
+    few = pa.array([f"merchant-{n % 10}" for n in range(20_000)])
+    many = pa.array([f"payment-{n:012d}" for n in range(20_000)])
+    table = pa.table({"few": few, "many": many, "n": pa.array(range(20_000))})
+    file = write(tmp_path / "a.parquet", table, dictionary_pagesize_limit=1_000)
+    schema = declared_schema(footer(file), None, file)
+    assert dictionary_columns(footer(file), schema) == ["few"]
+
+
+def test_failures_to_read_name_the_part_and_the_file():
+    with (
+        pytest.raises(
+            DataError, match=r"^cannot read row group 3 of x\.parquet: bad page$"
+        ) as caught,
+        unreadable("x.parquet", "row group 3 of "),
+    ):
+        raise pa.ArrowInvalid("bad\n page")
+    assert caught.value.code is ErrorCode.UNREADABLE_FILE

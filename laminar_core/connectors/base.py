@@ -104,6 +104,14 @@ class Committer(Protocol):
         """
         ...
 
+    def last_committed(self) -> CheckpointId | None:
+        """The newest checkpoint with visible output; None if there is none."""
+        ...
+
+    def withdraw_after(self, checkpoint_id: CheckpointId) -> None:
+        """Take back output of later checkpoints: the job is going to produce it again."""
+        ...
+
     def discard_uncommitted(self, generation: Generation) -> None:
         """Delete what generations before ``generation`` staged and nobody may commit any more."""
         ...

@@ -1,0 +1,1 @@
+"""Durable objects: stores, and the checkpoints kept in them."""

@@ -1,0 +1,339 @@
+"""Who may own a job, and which checkpoint it continues from.
+
+Several drivers may believe that they own a job: one hangs, another takes over, the first wakes up
+(a *zombie*). The store is the only thing they share, and creating an object that is absent is the
+only atomic step. These rules keep the story of the job one story, whatever the interleaving.
+
+**Order of steps.** A new generation *g*
+
+1. creates ``generations/{g}.json``, the claim;
+2. closes every older generation that has a claim but no base: it creates that base itself, so that
+   the older one can no longer start;
+3. lists the checkpoints and chooses one;
+4. creates ``{g}.base.json`` with the chosen id, None for a fresh start;
+5. commits again what ``commits_to_redrive`` says, and only then runs.
+
+A publisher of generation *h* creates the manifest, in ascending order of ids, and *then* checks
+that no newer generation is claimed. Only if there is none does it commit. Ids are reserved by
+create-if-absent, so no two generations use one id.
+
+**The timeline rule.** A manifest *m* of generation *h* is on the timeline if and only if every
+generation *g > h* that has a base has ``base(g) >= m``. (A closed base constrains nothing.)
+Whatever is off the timeline is the orphan of a zombie: never restored, never committed.
+
+**Invariants.**
+
+I1  *What a generation sees of older generations is final.* After step 2 of *g* each older base is
+    there or closed, for ever: both are create-only.
+I2  *What may have been committed is seen by every later generation.* If the check of *h* found no
+    claim of *g*, the manifest was created before the claim, and step 3 of *g* is after the claim.
+I3  *The past does not change.* Let *g* choose *b*, and let *m*, of an older generation *h*, be a
+    manifest that *g* did not see: created after the claim of *g*. Then *m* is off the timeline.
+    If *b* is of *h*, then ``b < m``, because *h* publishes in ascending order. If *b* is of an
+    older generation than *h*, then ``b <= base(h) < m``, because *h* reserves ids above all that
+    it saw. Either way ``base(g) < m``. If *b* is of a later generation than *h*, that one did not
+    see *m* either, and put it off the timeline. A fresh start puts off everything older.
+I4  *No two timelines are committed.* A publisher commits after its check, step 5 commits ids
+    ``<= base(g)`` on the timeline. By I2 the former, by I1 and I3 the latter are on the timeline as
+    every later generation sees it, so nothing else ever covers the same input again.
+
+One case is not decided here: a checkpoint that was committed and is damaged afterwards. Falling
+back behind it repeats its output; ``committed_beyond`` names such ids, for the sink to take back.
+
+``tests/checkpoint/test_recovery_model.py`` checks I1 to I4 over interleavings of three generations,
+and that each step left out, or done in another order, breaks them.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from laminar_core.checkpoint.types import CheckpointId, Generation
+
+OwnerSigns = Literal["ended", "gone", "silent", "running", "beating"]
+"""``gone`` and ``running``: its process, seen from the same machine. ``silent`` and ``beating``:
+its heartbeat, watched from another machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Predecessor:
+    """The newest generation, as a driver finds it that wants the job."""
+
+    generation: Generation
+    described: str
+    signs: OwnerSigns
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Try to create the claim of this generation; somebody else may be faster."""
+
+    generation: Generation
+
+
+@dataclass(frozen=True, slots=True)
+class RefuseClaim:
+    """The job has a live owner."""
+
+    reason: str
+
+
+def decide_claim(predecessor: Predecessor | None, *, take_over: bool) -> Claim | RefuseClaim:
+    """Decide whether a driver may claim the job after ``predecessor`` (None: the first ever).
+
+    This is courtesy, not safety: it spares a live job from being fenced by accident. What keeps
+    two owners apart is the claim itself.
+    """
+    if predecessor is None:
+        return Claim(Generation(1))
+    if predecessor.signs in {"running", "beating"} and not take_over:
+        return RefuseClaim(f"it is owned by {predecessor.described}, which is alive")
+    return Claim(Generation(predecessor.generation + 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """What a generation started from; None is a fresh start. Closed ones are not listed."""
+
+    generation: Generation
+    checkpoint_id: CheckpointId | None
+
+
+def on_timeline(checkpoint_id: CheckpointId, generation: Generation, bases: Iterable[Base]) -> bool:
+    """The timeline rule, for the manifest ``checkpoint_id`` that ``generation`` wrote.
+
+    >>> on_timeline(CheckpointId(7), Generation(1), [Base(Generation(2), CheckpointId(6))])
+    False
+    """
+    return all(
+        base.checkpoint_id is not None and base.checkpoint_id >= checkpoint_id
+        for base in bases
+        if base.generation > generation
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """There is no manifest: the checkpoint never completed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """There is a manifest and it cannot be read. The reservation of the id may name its writer."""
+
+    reason: str
+    generation: Generation | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Readable:
+    """The manifest is sound. Whether its files are is another question."""
+
+    generation: Generation
+
+
+ManifestFact = Absent | Unreadable | Readable
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreFacts:
+    """What is known of the store. Starts as listings; grows by the answers to questions.
+
+    ``candidates`` are all ids that have anything stored, in any order. ``newest_commit_by`` is the
+    generation of the newest commit record, None if there is none. ``damage`` has an entry for each
+    checkpoint whose files were all read: what is wrong, or None.
+    """
+
+    candidates: tuple[CheckpointId, ...]
+    bases: tuple[Base, ...]
+    committed: frozenset[CheckpointId] = frozenset()
+    newest_commit_by: Generation | None = None
+    manifests: Mapping[CheckpointId, ManifestFact] = field(
+        default_factory=dict[CheckpointId, ManifestFact]
+    )
+    damage: Mapping[CheckpointId, str | None] = field(
+        default_factory=dict[CheckpointId, str | None]
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ReadManifests:
+    """A question: what does ``manifests`` say about these?"""
+
+    checkpoint_ids: tuple[CheckpointId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyFiles:
+    """A question: what does ``damage`` say about this one? Expensive, so asked late."""
+
+    checkpoint_id: CheckpointId
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A completed checkpoint that is not restored. ``orphan``: it is off the timeline."""
+
+    checkpoint_id: CheckpointId
+    reason: str
+    orphan: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreFrom:
+    """Continue from this checkpoint.
+
+    ``committed_beyond`` lists checkpoints after it whose output is visible already; it will be
+    produced again, so the sink takes it back first. Empty unless something was damaged, or an
+    older checkpoint was asked for.
+    """
+
+    checkpoint_id: CheckpointId
+    rejected: tuple[Rejected, ...] = ()
+    committed_beyond: tuple[CheckpointId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StartFresh:
+    """Start empty: nothing was ever completed, or it was asked for."""
+
+    rejected: tuple[Rejected, ...] = ()
+    committed_beyond: tuple[CheckpointId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """State exists, or existed, and cannot be used. Never start empty in silence."""
+
+    reason: str
+    rejected: tuple[Rejected, ...] = ()
+
+
+Question = ReadManifests | VerifyFiles
+Decision = RestoreFrom | StartFresh | Refuse
+
+
+def decide_restore(
+    facts: RestoreFacts, *, allow_fresh: bool, wanted_id: CheckpointId | None = None
+) -> Decision | Question:
+    """Choose the newest checkpoint that is on the timeline and whole; or ask for a missing fact.
+
+    The caller answers a question by adding the fact, and calls again. With ``wanted_id`` no other
+    checkpoint will do. ``allow_fresh`` permits to start empty although checkpoints existed.
+    """
+    wanted = facts.candidates if wanted_id is None else (wanted_id,)
+    rejected: list[Rejected] = []
+    for checkpoint_id in sorted(wanted, reverse=True):
+        match _judge(facts, checkpoint_id):
+            case ReadManifests() | VerifyFiles() as question:
+                return question
+            case Rejected() as verdict:
+                rejected.append(verdict)
+            case "absent":
+                continue
+            case "usable":
+                beyond = _committed_beyond(facts, checkpoint_id)
+                return RestoreFrom(checkpoint_id, tuple(rejected), beyond)
+    if wanted_id is not None:
+        reason = rejected[0].reason if rejected else "it never completed"
+        return Refuse(f"checkpoint {wanted_id} cannot be restored: {reason}", tuple(rejected))
+    return _without_checkpoint(facts, tuple(rejected), allow_fresh=allow_fresh)
+
+
+def commits_to_redrive(facts: RestoreFacts, restored_id: CheckpointId) -> tuple[CheckpointId, ...]:
+    """Checkpoints whose output must be made visible (again) before the job runs, in this order.
+
+    They are on the timeline, not newer than the restored one, and have no commit record; the
+    commit may have happened all the same, so it is idempotent. ``facts`` are those with which
+    ``decide_restore`` chose ``restored_id``.
+    """
+    redriven: list[CheckpointId] = []
+    for checkpoint_id in _uncommitted(facts, up_to=restored_id):
+        fact = facts.manifests[checkpoint_id]
+        if isinstance(fact, Readable) and on_timeline(checkpoint_id, fact.generation, facts.bases):
+            redriven.append(checkpoint_id)
+    return tuple(redriven)
+
+
+def _judge(
+    facts: RestoreFacts, checkpoint_id: CheckpointId
+) -> Question | Rejected | Literal["absent", "usable"]:
+    fact = facts.manifests.get(checkpoint_id)
+    if fact is None:
+        return ReadManifests((checkpoint_id,))
+    if isinstance(fact, Absent):
+        return "absent"
+    if not _may_be_on_timeline(facts, checkpoint_id, fact.generation):
+        reason = f"a generation after {fact.generation}, its own, continued without it"
+        return Rejected(checkpoint_id, reason, orphan=True)
+    if isinstance(fact, Unreadable):
+        return Rejected(checkpoint_id, fact.reason)
+    return _judge_files(facts, checkpoint_id)
+
+
+def _judge_files(
+    facts: RestoreFacts, checkpoint_id: CheckpointId
+) -> Question | Rejected | Literal["usable"]:
+    if checkpoint_id not in facts.damage:
+        return VerifyFiles(checkpoint_id)
+    if damage := facts.damage[checkpoint_id]:
+        return Rejected(checkpoint_id, damage)
+    return _judge_older_output(facts, checkpoint_id)
+
+
+def _judge_older_output(
+    facts: RestoreFacts, checkpoint_id: CheckpointId
+) -> Question | Rejected | Literal["usable"]:
+    """Output that nobody can commit any more would leave a hole before ``checkpoint_id``."""
+    older = _uncommitted(facts, up_to=checkpoint_id)
+    if unknown := tuple(c for c in older if c not in facts.manifests):
+        return ReadManifests(unknown)
+    # Commits happen in order, so below a committed one nothing is missing.
+    done = max((c for c in facts.committed if c <= checkpoint_id), default=0)
+    for lost in (c for c in older if c > done):
+        fact = facts.manifests[lost]
+        if isinstance(fact, Unreadable) and _may_be_on_timeline(facts, lost, fact.generation):
+            reason = f"the output of checkpoint {lost} is not committed and its manifest unreadable"
+            return Rejected(checkpoint_id, reason)
+    return "usable"
+
+
+def _may_be_on_timeline(
+    facts: RestoreFacts, checkpoint_id: CheckpointId, generation: Generation | None
+) -> bool:
+    return generation is None or on_timeline(checkpoint_id, generation, facts.bases)
+
+
+def _uncommitted(facts: RestoreFacts, *, up_to: CheckpointId) -> Sequence[CheckpointId]:
+    return sorted(c for c in facts.candidates if c <= up_to and c not in facts.committed)
+
+
+def _committed_beyond(facts: RestoreFacts, checkpoint_id: CheckpointId) -> tuple[CheckpointId, ...]:
+    return tuple(sorted(c for c in facts.committed if c > checkpoint_id))
+
+
+def _without_checkpoint(
+    facts: RestoreFacts, rejected: tuple[Rejected, ...], *, allow_fresh: bool
+) -> StartFresh | Refuse:
+    lost = _evidence_of_state(facts, rejected)
+    if lost and not allow_fresh:
+        return Refuse(lost, rejected)
+    return StartFresh(rejected, _committed_beyond(facts, CheckpointId(0)) if lost else ())
+
+
+def _evidence_of_state(facts: RestoreFacts, rejected: tuple[Rejected, ...]) -> str | None:
+    """Say what shows that the current timeline had a checkpoint; None: it never had one."""
+    damaged = [verdict for verdict in rejected if not verdict.orphan]
+    if damaged:
+        newest = damaged[0]
+        return (
+            f"none of {len(damaged)} checkpoints can be restored "
+            f"(newest: {newest.checkpoint_id}, {newest.reason})"
+        )
+    started = max(facts.bases, key=lambda base: base.generation, default=None)
+    if started is not None and started.checkpoint_id is not None:
+        return f"checkpoint {started.checkpoint_id}, which the last run started from, is gone"
+    fresh_since = started.generation if started is not None else 0
+    if facts.newest_commit_by is not None and facts.newest_commit_by >= fresh_since:
+        return f"checkpoint {max(facts.committed)} was committed and is gone"
+    return None

@@ -1,0 +1,85 @@
+"""State as bytes: one Arrow IPC file per operator subtask, readable by anything that reads Arrow.
+
+The file says what it is in its schema metadata (``laminar.format``, ``laminar.version``). It is not
+compressed unless asked for: state is written every second and read almost never.
+"""
+
+import hashlib
+from typing import Literal
+
+import pyarrow as pa
+
+from laminar_core.errors import CorruptCheckpointError, ErrorCode
+
+FORMAT_KEY = b"laminar.format"
+VERSION_KEY = b"laminar.version"
+FORMAT_NAME = b"state"
+FORMAT_VERSION = b"1"
+
+Compression = Literal["lz4", "zstd"]
+
+
+def sha256_hex(data: bytes | memoryview) -> str:
+    """Digest as it stands in manifests: 64 lower-case hex digits.
+
+    >>> sha256_hex(b"")[:8]
+    'e3b0c442'
+    """
+    return hashlib.sha256(data).hexdigest()
+
+
+def encode_table(table: pa.Table, *, compression: Compression | None = None) -> memoryview:
+    """Write ``table`` as an Arrow IPC file; the same table gives the same bytes.
+
+    The result is a view on Arrow's own buffer: large state is not copied once more.
+    """
+    metadata = {
+        **(table.schema.metadata or {}),
+        FORMAT_KEY: FORMAT_NAME,
+        VERSION_KEY: FORMAT_VERSION,
+    }
+    marked = table.replace_schema_metadata(metadata)
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    with pa.ipc.new_file(sink, marked.schema, options=options) as writer:
+        writer.write_table(marked)
+    return memoryview(sink.getvalue()).toreadonly()
+
+
+def decode_table(data: bytes | memoryview) -> pa.Table:
+    """Read what :func:`encode_table` wrote and check every value; shares memory with ``data``.
+
+    Raises:
+        CorruptCheckpointError: not an Arrow file, not of this format, of a newer version, or with
+            values that Arrow's own validation refuses. Fall back to an older checkpoint.
+    """
+    try:
+        with pa.ipc.open_file(pa.py_buffer(data)) as reader:
+            table = reader.read_all()
+        table.validate(full=True)
+    except (pa.ArrowException, OSError) as error:
+        raise _unreadable(
+            f"the state file is no readable Arrow file ({_first_line(error)})"
+        ) from error
+    return _without_format(table)
+
+
+def _without_format(table: pa.Table) -> pa.Table:
+    metadata = dict(table.schema.metadata or {})
+    found = metadata.pop(FORMAT_KEY, b""), metadata.pop(VERSION_KEY, b"")
+    if found[0] != FORMAT_NAME:
+        raise _unreadable("the Arrow file holds no Laminar state")
+    if found[1] != FORMAT_VERSION:
+        raise _unreadable(
+            f"state format {found[1].decode(errors='replace')!r} is not known, this Laminar reads "
+            f"{FORMAT_VERSION.decode()!r}: use the version that wrote it"
+        )
+    return table.replace_schema_metadata(metadata or None)
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).partition("\n")[0]
+
+
+def _unreadable(message: str) -> CorruptCheckpointError:
+    return CorruptCheckpointError(ErrorCode.STATE_UNREADABLE, message)

@@ -1,0 +1,172 @@
+"""Every object name, built in one place; ``docs/formats.md`` shows the whole tree.
+
+Numbers that order objects are padded to ten digits, so that the order of a listing is the order of
+the numbers. Names inside a manifest are relative to the job's folder, so that a job can be copied
+to another root, or renamed, as a whole.
+"""
+
+import re
+from dataclasses import dataclass
+
+from laminar_core.checkpoint.types import CheckpointId, Generation
+from laminar_core.errors import ConfigurationError, ErrorCode
+
+NAME_LENGTH_MAX = 128
+PROBE_FOLDER = "_probe/"
+"""Where a store is tried out; no job can have this name, because a job starts with no ``_``."""
+
+_JOB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+_OPERATOR_ID = re.compile(r"[A-Za-z0-9_-]+")
+_SEGMENT = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
+_NUMBER = re.compile(r"(\d{10})(?:\.json|/)")
+_NUMBER_MAX = 10**10 - 1
+
+
+def check_job_name(name: str) -> str:
+    """Return ``name`` if it can name a job.
+
+    Raises:
+        ConfigurationError: empty, too long, or with a character that file systems and object
+            stores treat differently.
+    """
+    return _check_name("job name", name, _JOB_NAME)
+
+
+def check_operator_id(operator_id: str) -> str:
+    """Return ``operator_id`` if it can name an operator's folder.
+
+    Raises:
+        ConfigurationError: as in :func:`check_job_name`.
+    """
+    return _check_name("operator id", operator_id, _OPERATOR_ID)
+
+
+def check_key(key: str) -> str:
+    """Return ``key`` if it names an object below the root: no ``..``, no hidden or empty part.
+
+    Hidden parts are refused because stores keep their unfinished writes under such names.
+
+    Raises:
+        ConfigurationError: the key could reach outside the root, or is not portable.
+    """
+    if not all(_SEGMENT.fullmatch(part) for part in key.split("/")):
+        raise ConfigurationError(
+            ErrorCode.INVALID_OPTION,
+            f"{key!r} is no object name: join parts of letters, digits, '-', '_' and '.' with '/'",
+        )
+    return key
+
+
+def check_folder(prefix: str) -> str:
+    """Return ``prefix`` if it is empty (the root) or names a folder and ends with ``/``.
+
+    Raises:
+        ConfigurationError: as in :func:`check_key`.
+    """
+    if prefix:
+        check_key(prefix.removesuffix("/") if prefix.endswith("/") else f"{prefix}/")
+    return prefix
+
+
+def number_in(name: str) -> int | None:
+    """Read the number of ``0000000012.json`` or ``0000000012/``; None for any other name."""
+    match = _NUMBER.fullmatch(name)
+    return int(match[1]) if match else None
+
+
+@dataclass(frozen=True, slots=True)
+class JobPaths:
+    """Keys of one job's objects.
+
+    >>> JobPaths("payments").manifest(CheckpointId(12))
+    'payments/checkpoints/0000000012/manifest.json'
+    """
+
+    job: str
+
+    def __post_init__(self) -> None:
+        check_job_name(self.job)
+
+    @property
+    def generations(self) -> str:
+        """Folder of the claims and what belongs to them."""
+        return f"{self.job}/generations/"
+
+    @property
+    def checkpoints(self) -> str:
+        """Folder with one folder per triggered checkpoint."""
+        return f"{self.job}/checkpoints/"
+
+    @property
+    def commits(self) -> str:
+        """Folder of the commit records."""
+        return f"{self.job}/commits/"
+
+    @property
+    def history(self) -> str:
+        """Folder with one record per checkpoint that ended, in whatever way."""
+        return f"{self.job}/history/"
+
+    def claim(self, generation: Generation) -> str:
+        """Key of the claim; create-only, and the newest one owns the job."""
+        return f"{self.generations}{_padded(generation)}.json"
+
+    def base(self, generation: Generation) -> str:
+        """Key of the record of what the generation starts from; create-only."""
+        return f"{self.generations}{_padded(generation)}.base.json"
+
+    def heartbeat(self, generation: Generation) -> str:
+        """Key of the sign of life; overwritten."""
+        return f"{self.generations}{_padded(generation)}.heartbeat.json"
+
+    def end(self, generation: Generation) -> str:
+        """Key of the record that the generation stopped by itself; create-only."""
+        return f"{self.generations}{_padded(generation)}.end.json"
+
+    def trigger(self, checkpoint_id: CheckpointId) -> str:
+        """Key that reserves the id for one generation; create-only."""
+        return f"{self._checkpoint(checkpoint_id)}/trigger.json"
+
+    def manifest(self, checkpoint_id: CheckpointId) -> str:
+        """Key whose creation completes the checkpoint; create-only."""
+        return f"{self._checkpoint(checkpoint_id)}/manifest.json"
+
+    def state(self, checkpoint_id: CheckpointId, operator_id: str, subtask_index: int) -> str:
+        """Key of one operator subtask's rows; create-only."""
+        operator = check_operator_id(operator_id)
+        folder = f"{self._checkpoint(checkpoint_id)}/operators/{operator}"
+        return f"{folder}/state_{subtask_index}.arrow"
+
+    def commit(self, checkpoint_id: CheckpointId) -> str:
+        """Key of the record that the output of this checkpoint is visible; create-only."""
+        return f"{self.commits}{_padded(checkpoint_id)}.json"
+
+    def outcome(self, checkpoint_id: CheckpointId) -> str:
+        """Key of the record of how the checkpoint ended; create-only."""
+        return f"{self.history}{_padded(checkpoint_id)}.json"
+
+    def relative(self, key: str) -> str:
+        """Turn a key of this job into the name that manifests use."""
+        assert key.startswith(f"{self.job}/"), key
+        return key.removeprefix(f"{self.job}/")
+
+    def absolute(self, path: str) -> str:
+        """Turn a name from a manifest into a key."""
+        return f"{self.job}/{path}"
+
+    def _checkpoint(self, checkpoint_id: CheckpointId) -> str:
+        return f"{self.checkpoints}{_padded(checkpoint_id)}"
+
+
+def _padded(number: int) -> str:
+    assert 0 < number <= _NUMBER_MAX, number
+    return f"{number:010}"
+
+
+def _check_name(what: str, name: str, pattern: re.Pattern[str]) -> str:
+    if len(name) > NAME_LENGTH_MAX or not pattern.fullmatch(name):
+        raise ConfigurationError(
+            ErrorCode.INVALID_OPTION,
+            f"{name!r} is no {what}: use 1 to {NAME_LENGTH_MAX} letters, digits, '-' and '_'",
+        )
+    return name

@@ -1,0 +1,348 @@
+"""Checkpoints of one job in an object store: written in parts, completed by one create, verified.
+
+Facts are read here, decisions are taken in ``checkpoint.recovery``, and carried out here. Every
+method can be repeated after StorageUnavailable, which is never swallowed.
+"""
+
+# pyarrow ships no types, which the strict mode of this package would not accept.
+# pyright: standard
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Self
+
+import pyarrow as pa
+
+from laminar_core.checkpoint.recovery import (
+    Absent,
+    Base,
+    Decision,
+    ManifestFact,
+    Readable,
+    ReadManifests,
+    RestoreFacts,
+    RestoreFrom,
+    Unreadable,
+    VerifyFiles,
+    commits_to_redrive,
+    decide_restore,
+    on_timeline,
+)
+from laminar_core.checkpoint.types import CheckpointId, Generation
+from laminar_core.errors import (
+    CheckpointDeclined,
+    ConfigurationError,
+    CorruptCheckpointError,
+    ErrorCode,
+    ProtocolError,
+)
+from laminar_core.state.arrow_codec import decode_table, encode_table, sha256_hex
+from laminar_core.state.manifest import (
+    CheckpointManifest,
+    CommitRecord,
+    FileRef,
+    HistoryRecord,
+    TriggerRecord,
+    parse_manifest,
+)
+from laminar_core.state.paths import number_in
+from laminar_core.storage.generations import GenerationLog
+from laminar_core.storage.object_store import open_object_store
+from laminar_core.storage.records import create_or_confirm, read_record
+from laminar_core.storage.summaries import CheckpointSummary, summarise
+from laminar_core.storage.verification import (
+    PartReport,
+    VerifyReport,
+    read_verified,
+    verify_files,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What a new generation does, and the manifests that it needs for it.
+
+    ``manifest`` is that of the restored checkpoint, None in any other case. ``redrive`` are those
+    whose output is committed (again) before the job runs, in this order.
+    """
+
+    decision: Decision
+    manifest: CheckpointManifest | None = None
+    redrive: tuple[CheckpointManifest, ...] = ()
+
+
+class CheckpointStore(GenerationLog):
+    """Everything durable of one job. Safe to use from several threads."""
+
+    @classmethod
+    def open(cls, uri: str, job: str) -> Self:
+        """Open the job's part of the store at ``uri``; nothing is read or written yet.
+
+        Raises:
+            ConfigurationError: ``uri`` or ``job`` is not usable.
+        """
+        return cls(open_object_store(uri), job)
+
+    # Writing a checkpoint, in this order.
+
+    def record_trigger(self, record: TriggerRecord) -> bool:
+        """Reserve the id for its generation; False: another one has it, take the next id."""
+        key = self.paths.trigger(CheckpointId(record.checkpoint_id))
+        return create_or_confirm(self.objects, key, record.to_bytes())
+
+    def write_state(
+        self, checkpoint_id: CheckpointId, operator_id: str, subtask_index: int, table: pa.Table
+    ) -> FileRef:
+        """Write one subtask's rows, durably. Writing the same rows again changes nothing.
+
+        Raises:
+            CheckpointDeclined: other rows are there; this id cannot be completed any more.
+            StorageUnavailable: the store is full or does not answer.
+        """
+        key = self.paths.state(checkpoint_id, operator_id, subtask_index)
+        data = encode_table(table)
+        if not create_or_confirm(self.objects, key, data):
+            raise CheckpointDeclined(
+                ErrorCode.OBJECT_EXISTS,
+                f"{self.objects.uri}/{key} holds something else: checkpoint {checkpoint_id} is "
+                "given up, the next one starts from clean files",
+            )
+        return FileRef(
+            path=self.paths.relative(key), size_bytes=data.nbytes, sha256=sha256_hex(data)
+        )
+
+    def publish(self, manifest: CheckpointManifest) -> None:
+        """Complete the checkpoint. On return, and only then, its output may be committed.
+
+        Raises:
+            FencedError: a newer generation is claimed. The manifest may be there all the same;
+                whether it counts, and is committed, is for the newer generation to decide.
+            StorageUnavailable: the store did not answer; call again with the same manifest.
+        """
+        generation, checkpoint_id = _ids(manifest)
+        self.check_owner(generation)  # Courtesy: a zombie leaves no orphan if it can be helped.
+        created = create_or_confirm(
+            self.objects, self.paths.manifest(checkpoint_id), manifest.to_bytes()
+        )
+        self.check_owner(generation)  # The fence: after the create, before any commit.
+        if not created:
+            raise ProtocolError(
+                ErrorCode.OBJECT_EXISTS, f"checkpoint {checkpoint_id} was published before"
+            )
+
+    def record_commit(self, record: CommitRecord) -> None:
+        """Write down that the output is visible; a record that is there already stays."""
+        key = self.paths.commit(CheckpointId(record.checkpoint_id))
+        create_or_confirm(self.objects, key, record.to_bytes())
+
+    def record_outcome(self, record: HistoryRecord) -> None:
+        """Write down how the attempt ended; the first word stands."""
+        key = self.paths.outcome(CheckpointId(record.checkpoint_id))
+        create_or_confirm(self.objects, key, record.to_bytes())
+
+    # Reading.
+
+    def attempted_ids(self) -> list[CheckpointId]:
+        """Ids with anything stored under ``checkpoints/``, ascending."""
+        return _numbers(self.objects.children(self.paths.checkpoints))
+
+    def completed_ids(self) -> list[CheckpointId]:
+        """Ids with a manifest, ascending. Whether one is whole, or an orphan, is not looked at."""
+        return [c for c in self.attempted_ids() if self._has_manifest(c)]
+
+    def committed_ids(self) -> list[CheckpointId]:
+        """Ids with a commit record, ascending."""
+        return _numbers(self.objects.children(self.paths.commits))
+
+    def highest_checkpoint_id(self) -> CheckpointId | None:
+        """The highest id ever seen, also of checkpoints that are deleted; None if there is none."""
+        ended = _numbers(self.objects.children(self.paths.history))
+        return max([*self.attempted_ids(), *ended, *self.committed_ids()], default=None)
+
+    def read_trigger(self, checkpoint_id: CheckpointId) -> TriggerRecord | None:
+        """The reservation of the id, None if there is none."""
+        return read_record(self.objects, self.paths.trigger(checkpoint_id), TriggerRecord)
+
+    def read_commit(self, checkpoint_id: CheckpointId) -> CommitRecord | None:
+        """The commit record, None if there is none."""
+        return read_record(self.objects, self.paths.commit(checkpoint_id), CommitRecord)
+
+    def read_outcome(self, checkpoint_id: CheckpointId) -> HistoryRecord | None:
+        """How the attempt ended, None if that is not recorded."""
+        return read_record(self.objects, self.paths.outcome(checkpoint_id), HistoryRecord)
+
+    def history(self) -> list[HistoryRecord]:
+        """Every recorded outcome, by ascending id.
+
+        Raises:
+            CorruptCheckpointError: one of them cannot be read.
+        """
+        ids = _numbers(self.objects.children(self.paths.history))
+        records = (self.read_outcome(checkpoint_id) for checkpoint_id in ids)
+        return [record for record in records if record is not None]
+
+    def read_manifest(self, checkpoint_id: CheckpointId) -> CheckpointManifest:
+        """Read the manifest, whole or not at all.
+
+        Raises:
+            ConfigurationError: there is no such completed checkpoint.
+            CorruptCheckpointError: it cannot be read, or it is that of another checkpoint.
+        """
+        manifest = self.find_manifest(checkpoint_id)
+        if manifest is None:
+            raise ConfigurationError(
+                ErrorCode.NO_SUCH_CHECKPOINT,
+                f"job {self.job} in {self.objects.uri} has no completed checkpoint "
+                f"{checkpoint_id}: see `laminar checkpoints list`",
+            )
+        return manifest
+
+    def find_manifest(self, checkpoint_id: CheckpointId) -> CheckpointManifest | None:
+        """Like ``read_manifest``; None if the checkpoint never completed."""
+        key = self.paths.manifest(checkpoint_id)
+        data = self.objects.get(key)
+        if data is None:
+            return None
+        try:
+            manifest = parse_manifest(data)
+        except CorruptCheckpointError as error:
+            raise CorruptCheckpointError(
+                error.code, f"{self.objects.uri}/{key}: {error}"
+            ) from error
+        if (manifest.job, manifest.checkpoint_id) != (self.job, checkpoint_id):
+            raise CorruptCheckpointError(
+                ErrorCode.MANIFEST_UNREADABLE,
+                f"{self.objects.uri}/{key} is the manifest of checkpoint {manifest.checkpoint_id} "
+                f"of job {manifest.job}: put the right one back",
+            )
+        return manifest
+
+    def read_state(self, ref: FileRef) -> pa.Table:
+        """Read one subtask's rows; nothing is decoded before length and digest are verified.
+
+        Raises:
+            CorruptCheckpointError: missing, or not the bytes that were written.
+        """
+        return decode_table(read_verified(self.objects, self.paths, ref))
+
+    def verify(self, checkpoint_id: CheckpointId) -> VerifyReport:
+        """Read every byte of a checkpoint and compare with its manifest.
+
+        Raises:
+            ConfigurationError: there is no such completed checkpoint.
+        """
+        try:
+            manifest = self.read_manifest(checkpoint_id)
+        except CorruptCheckpointError as error:
+            path = self.paths.relative(self.paths.manifest(checkpoint_id))
+            return VerifyReport(checkpoint_id, (PartReport(path, 0, str(error)),))
+        return verify_files(self.objects, self.paths, manifest)
+
+    def list_summaries(self) -> list[CheckpointSummary]:
+        """One line for each checkpoint that left a trace, by ascending id; reads no state.
+
+        Raises:
+            CorruptCheckpointError: a base cannot be read, so orphans cannot be told.
+        """
+        committed = set(self.committed_ids())
+        ended = _numbers(self.objects.children(self.paths.history))
+        bases = self.bases()
+        return [
+            self._summary_of(checkpoint_id, bases, committed=checkpoint_id in committed)
+            for checkpoint_id in sorted({*self.attempted_ids(), *ended, *committed})
+        ]
+
+    # Restoring.
+
+    def choose_checkpoint(
+        self, *, allow_fresh: bool = False, wanted_id: CheckpointId | None = None
+    ) -> Choice:
+        """Find what the generation that was claimed last continues from; changes nothing.
+
+        Call it after ``claim_generation`` and before ``record_base``: the order is what makes the
+        choice safe. Files are verified from the newest checkpoint on, and no further than needed.
+
+        Raises:
+            CorruptCheckpointError: a base cannot be read, so the timeline is unknown.
+        """
+        facts = self._listed_facts()
+        found: dict[CheckpointId, CheckpointManifest] = {}
+        while True:
+            match decide_restore(facts, allow_fresh=allow_fresh, wanted_id=wanted_id):
+                case ReadManifests(ids):
+                    learned = {c: self._manifest_fact(c, found) for c in ids}
+                    facts = replace(facts, manifests={**facts.manifests, **learned})
+                case VerifyFiles(checkpoint_id):
+                    report = verify_files(self.objects, self.paths, found[checkpoint_id])
+                    damage = {**facts.damage, checkpoint_id: report.problem}
+                    facts = replace(facts, damage=damage)
+                case RestoreFrom(checkpoint_id) as decision:
+                    redrive = commits_to_redrive(facts, checkpoint_id)
+                    return Choice(decision, found[checkpoint_id], tuple(found[c] for c in redrive))
+                case decision:
+                    return Choice(decision)
+
+    def _listed_facts(self) -> RestoreFacts:
+        bases = self.bases()
+        committed = self.committed_ids()
+        return RestoreFacts(
+            candidates=tuple(self.attempted_ids()),
+            bases=bases,
+            committed=frozenset(committed),
+            newest_commit_by=self._committer(committed[-1]) if committed else None,
+        )
+
+    def _committer(self, checkpoint_id: CheckpointId) -> Generation | None:
+        try:
+            record = self.read_commit(checkpoint_id)
+        except CorruptCheckpointError:
+            return self.newest_generation()  # Unknown: better to ask than to start empty.
+        return None if record is None else Generation(record.generation)
+
+    def _manifest_fact(
+        self, checkpoint_id: CheckpointId, found: dict[CheckpointId, CheckpointManifest]
+    ) -> ManifestFact:
+        try:
+            manifest = self.find_manifest(checkpoint_id)
+        except CorruptCheckpointError as error:
+            return Unreadable(str(error), self._reserved_by(checkpoint_id))
+        if manifest is None:
+            return Absent()
+        found[checkpoint_id] = manifest
+        return Readable(Generation(manifest.generation))
+
+    def _reserved_by(self, checkpoint_id: CheckpointId) -> Generation | None:
+        try:
+            trigger = self.read_trigger(checkpoint_id)
+        except CorruptCheckpointError:
+            return None
+        return None if trigger is None else Generation(trigger.generation)
+
+    def _summary_of(
+        self, checkpoint_id: CheckpointId, bases: Sequence[Base], *, committed: bool
+    ) -> CheckpointSummary:
+        try:
+            known = (
+                self.find_manifest(checkpoint_id)
+                or self.read_outcome(checkpoint_id)
+                or self.read_trigger(checkpoint_id)
+            )
+        except CorruptCheckpointError as error:
+            return summarise(checkpoint_id, None, committed=committed, problem=str(error))
+        summary = summarise(checkpoint_id, known, committed=committed)
+        orphan = isinstance(known, CheckpointManifest) and not on_timeline(
+            checkpoint_id, Generation(known.generation), bases
+        )
+        return replace(summary, orphan=orphan)
+
+    def _has_manifest(self, checkpoint_id: CheckpointId) -> bool:
+        return self.objects.size(self.paths.manifest(checkpoint_id)) is not None
+
+
+def _ids(manifest: CheckpointManifest) -> tuple[Generation, CheckpointId]:
+    return Generation(manifest.generation), CheckpointId(manifest.checkpoint_id)
+
+
+def _numbers(names: Iterable[str]) -> list[CheckpointId]:
+    found = (number_in(name) for name in names)
+    return sorted(CheckpointId(number) for number in found if number is not None)

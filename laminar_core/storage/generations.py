@@ -1,0 +1,268 @@
+"""Claims, bases, heartbeats, ends: which execution owns a job. Rules: ``checkpoint.recovery``."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TypeVar
+
+from laminar_core.checkpoint.recovery import (
+    Base,
+    OwnerSigns,
+    Predecessor,
+    RefuseClaim,
+    decide_claim,
+)
+from laminar_core.checkpoint.types import CheckpointId, Generation
+from laminar_core.errors import (
+    ConfigurationError,
+    CorruptCheckpointError,
+    ErrorCode,
+    FencedError,
+    ProtocolError,
+)
+from laminar_core.state.manifest import (
+    GenerationBase,
+    GenerationClaim,
+    GenerationEnd,
+    Heartbeat,
+    Owner,
+    Record,
+)
+from laminar_core.state.paths import JobPaths, number_in
+from laminar_core.storage.object_store import ObjectStore
+from laminar_core.storage.owner import is_running, is_visible
+from laminar_core.storage.records import create_or_confirm, read_record
+
+OBSERVATION_MS = 5_000
+"""How long a heartbeat may stand still before its owner counts as gone."""
+_OBSERVATION_STEP_MS = 250
+
+R = TypeVar("R", bound=Record)
+WaitMs = Callable[[int], None]
+"""Wait that many milliseconds; a real clock's sleep, or a simulated one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claimant:
+    """Who asks for the job, and why. ``owner`` comes from ``this_process`` and is used once."""
+
+    owner: Owner
+    actor: str
+    reason: str
+    code_version: str
+    claimed_at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationSummary:
+    """All that is recorded of one generation; what cannot be read is None and in ``problems``."""
+
+    generation: Generation
+    claim: GenerationClaim | None
+    base: GenerationBase | None
+    heartbeat: Heartbeat | None
+    end: GenerationEnd | None
+    problems: tuple[str, ...] = ()
+
+
+class GenerationLog:
+    """The generations of one job. Safe to use from several threads."""
+
+    def __init__(self, objects: ObjectStore, job: str) -> None:
+        self.objects = objects
+        self.paths = JobPaths(job)
+        self.job = job
+
+    def newest_generation(self) -> Generation | None:
+        """The generation that owns the job; None if it never ran."""
+        return max(self._claimed(), default=None)
+
+    def claim_generation(
+        self, claimant: Claimant, *, wait_ms: WaitMs, take_over: bool = False
+    ) -> Generation:
+        """Become the owner of the job and fence every earlier generation.
+
+        If the owner so far seems to run on another machine, its heartbeat is watched for up to
+        ``OBSERVATION_MS``. ``take_over`` claims the job whether or not the owner is alive. A
+        supervisor that starts the job again ends its own generation first.
+
+        Raises:
+            ConfigurationError: a live driver owns the job, or claimed it at the same moment.
+            StorageUnavailable: the store did not answer, and the claim may have been made: call
+                again with the same claimant.
+        """
+        newest = self.newest_generation()
+        claim = self._readable_claim(newest)
+        if newest is not None and claim is not None and claim.owner == claimant.owner:
+            generation = newest  # Ours already: an earlier call failed half-way.
+        else:
+            predecessor = None
+            if newest is not None:
+                signs = "silent" if take_over else self._signs(newest, claim, wait_ms)
+                predecessor = Predecessor(newest, _describe(newest, claim), signs)
+            decision = decide_claim(predecessor, take_over=take_over)
+            if isinstance(decision, RefuseClaim):
+                raise self._owned(decision.reason)
+            generation = self._create_claim(decision.generation, claimant)
+        self._close_open_bases(generation)
+        return generation
+
+    def check_owner(self, generation: Generation) -> None:
+        """Make sure that no newer generation is claimed.
+
+        Raises:
+            FencedError: there is one; stop, and write nothing any more.
+        """
+        newest = self.newest_generation()
+        if newest is not None and newest > generation:
+            raise FencedError(
+                ErrorCode.FENCED,
+                f"generation {generation} of job {self.job} gave way to generation {newest}: "
+                "this process stops, the newer one goes on",
+            )
+
+    def record_base(self, generation: Generation, checkpoint_id: CheckpointId | None) -> None:
+        """Write down what ``generation`` starts from, before it starts; None is a fresh start.
+
+        Raises:
+            FencedError: a newer generation was faster and closed this one.
+        """
+        record = GenerationBase(generation=generation, base_checkpoint_id=checkpoint_id)
+        if not create_or_confirm(self.objects, self.paths.base(generation), record.to_bytes()):
+            self.check_owner(generation)
+            raise ProtocolError(
+                ErrorCode.ILLEGAL_EVENT, f"generation {generation} started from another checkpoint"
+            )
+
+    def beat(self, generation: Generation, heartbeat: Heartbeat) -> None:
+        """Show that the owner lives: ``sequence`` differs from call to call."""
+        self.objects.put(self.paths.heartbeat(generation), heartbeat.to_bytes())
+
+    def end_generation(self, generation: Generation, outcome: str, reason: str) -> None:
+        """Write down that ``generation`` stopped by itself; the job can be claimed at once."""
+        record = GenerationEnd(generation=generation, outcome=outcome, reason=reason)
+        create_or_confirm(self.objects, self.paths.end(generation), record.to_bytes())
+
+    def bases(self) -> tuple[Base, ...]:
+        """What each generation started from, oldest first; closed ones are left out.
+
+        Raises:
+            CorruptCheckpointError: a base cannot be read, so no timeline can be known.
+        """
+        records = (self.read_base(generation) for generation in self._claimed())
+        return tuple(
+            Base(Generation(r.generation), _id_or_none(r.base_checkpoint_id))
+            for r in records
+            if r is not None and r.closed_by is None
+        )
+
+    def read_base(self, generation: Generation) -> GenerationBase | None:
+        """The base of ``generation``, None if it has not started."""
+        return read_record(self.objects, self.paths.base(generation), GenerationBase)
+
+    def generations(self) -> list[GenerationSummary]:
+        """Every generation, oldest first, for people to look at."""
+        return [self._summary(generation) for generation in self._claimed()]
+
+    def _claimed(self) -> list[Generation]:
+        return _numbers(self.objects.children(self.paths.generations))
+
+    def _create_claim(self, generation: Generation, claimant: Claimant) -> Generation:
+        claim = GenerationClaim(
+            job=self.job,
+            generation=generation,
+            owner=claimant.owner,
+            actor=claimant.actor,
+            reason=claimant.reason,
+            code_version=claimant.code_version,
+            claimed_at_ms=claimant.claimed_at_ms,
+        )
+        if not create_or_confirm(self.objects, self.paths.claim(generation), claim.to_bytes()):
+            winner = _describe(generation, self._readable_claim(generation))
+            raise self._owned(f"{winner}, claimed it at the same moment")
+        return generation
+
+    def _close_open_bases(self, generation: Generation) -> None:
+        """Keep older generations that have not started from starting (step 2, invariant I1)."""
+        names = set(self.objects.children(self.paths.generations))
+        for older in _numbers(names):
+            has_base = self.paths.base(older).removeprefix(self.paths.generations) in names
+            if older < generation and not has_base:
+                closed = GenerationBase(
+                    generation=older, base_checkpoint_id=None, closed_by=generation
+                )
+                create_or_confirm(self.objects, self.paths.base(older), closed.to_bytes())
+
+    def _signs(
+        self, generation: Generation, claim: GenerationClaim | None, wait_ms: WaitMs
+    ) -> OwnerSigns:
+        if self.objects.size(self.paths.end(generation)) is not None:
+            return "ended"
+        if claim is not None and is_visible(claim.owner):
+            return "running" if is_running(claim.owner) else "gone"
+        return self._watch_heartbeat(generation, wait_ms)
+
+    def _watch_heartbeat(self, generation: Generation, wait_ms: WaitMs) -> OwnerSigns:
+        """Watch from afar: clocks of two machines cannot be compared, but change can be seen."""
+        before = self.objects.get(self.paths.heartbeat(generation))
+        for _ in range(OBSERVATION_MS // _OBSERVATION_STEP_MS):
+            wait_ms(_OBSERVATION_STEP_MS)
+            if self.objects.size(self.paths.end(generation)) is not None:
+                return "ended"
+            if self.objects.get(self.paths.heartbeat(generation)) != before:
+                return "beating"
+        return "silent"
+
+    def _readable_claim(self, generation: Generation | None) -> GenerationClaim | None:
+        """The claim, or None if there is none or it is damaged: nothing is known of the owner."""
+        if generation is None:
+            return None
+        try:
+            return read_record(self.objects, self.paths.claim(generation), GenerationClaim)
+        except CorruptCheckpointError:
+            return None
+
+    def _owned(self, reason: str) -> ConfigurationError:
+        return ConfigurationError(
+            ErrorCode.JOB_OWNED,
+            f"job {self.job} cannot be started: {reason}; stop it first, "
+            "or take the job over if that driver must not go on",
+        )
+
+    def _summary(self, generation: Generation) -> GenerationSummary:
+        problems: list[str] = []
+        return GenerationSummary(
+            generation,
+            self._read_noting(problems, self.paths.claim(generation), GenerationClaim),
+            self._read_noting(problems, self.paths.base(generation), GenerationBase),
+            self._read_noting(problems, self.paths.heartbeat(generation), Heartbeat),
+            self._read_noting(problems, self.paths.end(generation), GenerationEnd),
+            tuple(problems),
+        )
+
+    def _read_noting(self, problems: list[str], key: str, record_type: type[R]) -> R | None:
+        try:
+            return read_record(self.objects, key, record_type)
+        except CorruptCheckpointError as error:
+            problems.append(str(error))
+            return None
+
+
+def _describe(generation: Generation, claim: GenerationClaim | None) -> str:
+    if claim is None:
+        return f"generation {generation} (its claim cannot be read)"
+    since = datetime.fromtimestamp(claim.claimed_at_ms / 1000, UTC)
+    host = claim.owner.host_id.partition("/")[0]
+    return (
+        f"generation {generation}, process {claim.owner.pid} of {claim.owner.user} on {host} "
+        f"since {since:%Y-%m-%d %H:%M:%S} UTC"
+    )
+
+
+def _numbers(names: Iterable[str]) -> list[Generation]:
+    found = (number_in(name) for name in names)
+    return sorted(Generation(number) for number in found if number is not None)
+
+
+def _id_or_none(number: int | None) -> CheckpointId | None:
+    return None if number is None else CheckpointId(number)

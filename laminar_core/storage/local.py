@@ -1,0 +1,244 @@
+"""A store in a directory, on one machine or on a file system that all machines share.
+
+Create-if-absent is ``link``: a complete and synced temporary file gets its final name, or does not
+because the name is taken. Overwriting is ``rename``. A crash leaves at most a temporary file, which
+no listing shows. NFS may perform a link, lose the answer, and report that the name exists; the
+link count of the temporary file tells the truth (open(2), "O_EXCL").
+"""
+
+import errno
+import os
+import threading
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, suppress
+from itertools import count
+from pathlib import Path
+
+from laminar_core.errors import ConfigurationError, ErrorCode, LaminarError, StorageUnavailable
+from laminar_core.state.paths import check_folder, check_key
+
+_HIDDEN = "."
+_TEMPORARY_NUMBERS = count(1)
+_VANISHED_RETRIES = 100
+_SYNCED_MAX = 4096
+_NO_OBJECT = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
+_FULL = {errno.ENOSPC, errno.EDQUOT}
+_READ_ONLY = {errno.EROFS, errno.EACCES, errno.EPERM}
+_NO_HARD_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
+
+
+class LocalObjectStore:
+    """Objects as files below ``root``, which is created by the first write.
+
+    Safe to use from several threads and processes. Every write is synced before it is answered:
+    the file, the directory that names it, and once per process the directories above.
+    """
+
+    def __init__(self, root: str | Path) -> None:
+        self._root = Path(root).expanduser().resolve()
+        self.uri = str(self._root)
+        self._synced: set[Path] = set()
+        self._lock = threading.Lock()
+
+    def get(self, key: str) -> bytes | None:
+        """See ``ObjectStore.get``."""
+        path = self._path(key)
+        with _translated("read", path):
+            try:
+                return path.read_bytes()
+            except _NO_OBJECT:
+                return None
+
+    def put(self, key: str, data: bytes | memoryview) -> None:
+        """See ``ObjectStore.put``."""
+        path = self._path(key)
+        with _translated("write", path):
+            temporary = self._write_temporary(path.parent, data)
+            with _removed_on_error(temporary):
+                temporary.replace(path)
+            _sync_if_there(path.parent)
+
+    def put_if_absent(self, key: str, data: bytes | memoryview) -> bool:
+        """See ``ObjectStore.put_if_absent``."""
+        path = self._path(key)
+        with _translated("write", path):
+            created = not path.exists() and self._link_new(path, data)
+            # Also somebody else's object counts only once its name is durable.
+            _sync_if_there(path.parent)
+            return created
+
+    def children(self, folder: str) -> list[str]:
+        """See ``ObjectStore.children``."""
+        top = self._root / check_folder(folder)
+        with _translated("list", top):
+            return sorted(
+                f"{entry.name}/" if entry.is_dir() else entry.name for entry in _visible(top)
+            )
+
+    def list(self, folder: str) -> list[str]:
+        """See ``ObjectStore.list``."""
+        top = self._root / check_folder(folder)
+        with _translated("list", top):
+            return sorted(str(path.relative_to(self._root)) for path in _files_below(top))
+
+    def delete(self, key: str) -> None:
+        """See ``ObjectStore.delete``. Folders that become empty go, too."""
+        path = self._path(key)
+        with _translated("delete", path):
+            try:
+                path.unlink()
+            except _NO_OBJECT:
+                return
+            _sync_if_there(self._remove_empty(path.parent))
+
+    def size(self, key: str) -> int | None:
+        """See ``ObjectStore.size``."""
+        path = self._path(key)
+        with _translated("read", path):
+            try:
+                return path.stat().st_size if path.is_file() else None
+            except _NO_OBJECT:
+                return None
+
+    def _path(self, key: str) -> Path:
+        return self._root / check_key(key)
+
+    def _link_new(self, path: Path, data: bytes | memoryview) -> bool:
+        temporary = self._write_temporary(path.parent, data)
+        try:
+            return _link(temporary, path)
+        finally:
+            with suppress(OSError):
+                temporary.unlink()
+
+    def _write_temporary(self, directory: Path, data: bytes | memoryview) -> Path:
+        temporary = self._create_temporary(directory)
+        with _removed_on_error(temporary), temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        return temporary
+
+    def _create_temporary(self, directory: Path) -> Path:
+        # A directory may be removed, empty, between being made and being used.
+        for _ in range(_VANISHED_RETRIES):
+            # What a dead process with the same id left is stepped over.
+            name = f"{os.uname().nodename}-{os.getpid()}-{next(_TEMPORARY_NUMBERS)}"
+            temporary = directory / f"{_HIDDEN}{name}"
+            with suppress(FileNotFoundError):
+                self._make_directory(directory)
+                with suppress(FileExistsError):
+                    temporary.touch(exist_ok=False)
+                    return temporary
+        raise OSError(errno.EAGAIN, "the directory keeps vanishing", str(directory))
+
+    def _make_directory(self, directory: Path) -> None:
+        """Make ``directory``; afterwards every name from the root down to it is durable."""
+        if directory in self._synced and directory.is_dir():
+            return
+        if directory == self._root:
+            _make_root(directory)
+        else:
+            self._make_directory(directory.parent)
+            directory.mkdir(exist_ok=True)
+            # Whoever made it may have died before this step, hence also if it was there.
+            _sync_directory(directory.parent)
+        with self._lock:
+            if len(self._synced) >= _SYNCED_MAX:
+                self._synced.clear()
+            self._synced.add(directory)
+
+    def _remove_empty(self, directory: Path) -> Path:
+        """Remove empty directories from here up to the root; returns the first that stays."""
+        with suppress(OSError):
+            while directory != self._root:
+                directory.rmdir()
+                with self._lock:
+                    self._synced.discard(directory)
+                directory = directory.parent
+        return directory
+
+
+def _link(temporary: Path, path: Path) -> bool:
+    try:
+        path.hardlink_to(temporary)
+    except OSError as error:
+        if temporary.stat().st_nlink > 1:
+            return True
+        if error.errno == errno.EEXIST:
+            return False
+        if error.errno in _NO_HARD_LINKS:
+            raise ConfigurationError(
+                ErrorCode.STORE_IGNORES_CONDITIONS,
+                f"{path.parent} is on a file system without hard links ({error.strerror}), so two "
+                "drivers could own one job: use a local disk or NFS",
+            ) from error
+        raise
+    return True
+
+
+def _make_root(directory: Path) -> None:
+    if not directory.is_dir():
+        _make_root(directory.parent)
+        directory.mkdir(exist_ok=True)
+        _sync_directory(directory.parent)
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _visible(directory: Path) -> Iterator["os.DirEntry[str]"]:
+    """Entries that are not unfinished writes; none if the directory is not there."""
+    with suppress(FileNotFoundError, NotADirectoryError), os.scandir(directory) as entries:
+        yield from (entry for entry in entries if not entry.name.startswith(_HIDDEN))
+
+
+def _files_below(directory: Path) -> Iterator[Path]:
+    for entry in _visible(directory):
+        if entry.is_dir():
+            yield from _files_below(Path(entry.path))
+        else:
+            yield Path(entry.path)
+
+
+def _sync_if_there(directory: Path) -> None:
+    """Sync, unless somebody deleted what this was about and the empty directory with it."""
+    with suppress(FileNotFoundError):
+        _sync_directory(directory)
+
+
+@contextmanager
+def _removed_on_error(temporary: Path) -> Generator[None]:
+    try:
+        yield
+    except OSError:
+        with suppress(OSError):
+            temporary.unlink()
+        raise
+
+
+@contextmanager
+def _translated(verb: str, path: Path) -> Generator[None]:
+    """Turn what the system says into an error that says what to do."""
+    try:
+        yield
+    except LaminarError:
+        raise
+    except OSError as error:
+        code, advice = _advice(error)
+        raise StorageUnavailable(
+            code, f"cannot {verb} {path}: {error.strerror or error}; {advice}"
+        ) from error
+
+
+def _advice(error: OSError) -> tuple[ErrorCode, str]:
+    if error.errno in _FULL:
+        return ErrorCode.STORE_FULL, "free some space or choose another store"
+    if error.errno in _READ_ONLY:
+        return ErrorCode.STORE_READ_ONLY, "give this user access to it or choose another store"
+    return ErrorCode.STORE_IO, "check the disk or the mount, then start again"

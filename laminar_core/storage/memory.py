@@ -1,0 +1,67 @@
+"""A store in this process's memory: for tests and simulations, same contract as the others."""
+
+import threading
+from typing import ClassVar
+
+from laminar_core.state.paths import check_folder, check_key
+
+
+class MemoryObjectStore:
+    """Objects in a dictionary under one lock. Gone with the process; invisible to workers."""
+
+    _named: ClassVar[dict[str, "MemoryObjectStore"]] = {}
+
+    def __init__(self, name: str = "") -> None:
+        self.uri = f"memory://{name}"
+        self._objects: dict[str, bytes] = {}
+        self._lock = threading.Lock()
+
+    @classmethod
+    def named(cls, name: str) -> "MemoryObjectStore":
+        """Make an empty store that this process can open as ``memory://name``."""
+        cls._named[name] = cls(name)
+        return cls._named[name]
+
+    @classmethod
+    def find(cls, name: str) -> "MemoryObjectStore | None":
+        """The store that ``named`` made, or None; another process finds nothing."""
+        return cls._named.get(name)
+
+    def get(self, key: str) -> bytes | None:
+        """See ``ObjectStore.get``."""
+        with self._lock:
+            return self._objects.get(check_key(key))
+
+    def put(self, key: str, data: bytes | memoryview) -> None:
+        """See ``ObjectStore.put``."""
+        with self._lock:
+            self._objects[check_key(key)] = bytes(data)
+
+    def put_if_absent(self, key: str, data: bytes | memoryview) -> bool:
+        """See ``ObjectStore.put_if_absent``."""
+        with self._lock:
+            if check_key(key) in self._objects:
+                return False
+            self._objects[key] = bytes(data)
+            return True
+
+    def children(self, folder: str) -> list[str]:
+        """See ``ObjectStore.children``."""
+        below = (key.removeprefix(folder).partition("/") for key in self.list(folder))
+        return sorted({name + slash for name, slash, _ in below})
+
+    def list(self, folder: str) -> list[str]:
+        """See ``ObjectStore.list``."""
+        check_folder(folder)
+        with self._lock:
+            return sorted(key for key in self._objects if key.startswith(folder))
+
+    def delete(self, key: str) -> None:
+        """See ``ObjectStore.delete``."""
+        with self._lock:
+            self._objects.pop(check_key(key), None)
+
+    def size(self, key: str) -> int | None:
+        """See ``ObjectStore.size``."""
+        found = self.get(key)
+        return None if found is None else len(found)

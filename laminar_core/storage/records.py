@@ -1,0 +1,43 @@
+"""JSON records in a store: created once, with lost answers resolved."""
+
+from typing import TypeVar
+
+from laminar_core.errors import CorruptCheckpointError, StorageUnavailable
+from laminar_core.state.manifest import Record, parse_record
+from laminar_core.storage.object_store import ObjectStore
+
+R = TypeVar("R", bound=Record)
+
+
+def create_or_confirm(objects: ObjectStore, key: str, data: bytes | memoryview) -> bool:
+    """Create the object; True if it now holds exactly ``data``, whoever wrote it.
+
+    An answer can be lost after the object was made: the call raises, or a retry inside a client
+    finds the client's own object and reports that it exists. So an error is answered by asking
+    once more, and "exists" by reading back: equal bytes are ours. Writers that must be told apart
+    say so in the bytes.
+
+    Raises:
+        StorageUnavailable: the store failed twice; the object may or may not be there.
+    """
+    try:
+        created = objects.put_if_absent(key, data)
+    except StorageUnavailable:
+        created = objects.put_if_absent(key, data)
+    return created or objects.get(key) == data
+
+
+def read_record(objects: ObjectStore, key: str, record_type: type[R]) -> R | None:
+    """Read the record at ``key``; None if there is none.
+
+    Raises:
+        CorruptCheckpointError: there is an object and it is no such record; the message names it.
+        StorageUnavailable: the store did not answer.
+    """
+    data = objects.get(key)
+    if data is None:
+        return None
+    try:
+        return parse_record(record_type, data)
+    except CorruptCheckpointError as error:
+        raise CorruptCheckpointError(error.code, f"{objects.uri}/{key}: {error}") from error

@@ -1,0 +1,71 @@
+"""Reading a checkpoint's files so that damage is found before anything is decoded."""
+
+from dataclasses import dataclass
+
+from laminar_core.checkpoint.types import CheckpointId
+from laminar_core.errors import CorruptCheckpointError, ErrorCode
+from laminar_core.state.arrow_codec import sha256_hex
+from laminar_core.state.manifest import CheckpointManifest, FileRef
+from laminar_core.state.paths import JobPaths
+from laminar_core.storage.object_store import ObjectStore
+
+
+@dataclass(frozen=True, slots=True)
+class PartReport:
+    """One object of a checkpoint; ``problem`` is None if it is whole."""
+
+    path: str
+    size_bytes: int
+    problem: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyReport:
+    """What reading a whole checkpoint found, part by part."""
+
+    checkpoint_id: CheckpointId
+    parts: tuple[PartReport, ...]
+
+    @property
+    def problem(self) -> str | None:
+        """The first problem, or None: the checkpoint can be restored."""
+        return next((part.problem for part in self.parts if part.problem), None)
+
+
+def read_verified(objects: ObjectStore, paths: JobPaths, ref: FileRef) -> bytes:
+    """Read a file and make sure that it is the one that was written.
+
+    Raises:
+        CorruptCheckpointError: missing, or of another length or digest.
+    """
+    key = paths.absolute(ref.path)
+    data = objects.get(key)
+    if data is None:
+        raise CorruptCheckpointError(ErrorCode.OBJECT_MISSING, f"{objects.uri}/{key} is missing")
+    if len(data) != ref.size_bytes:
+        raise CorruptCheckpointError(
+            ErrorCode.LENGTH_DIFFERS,
+            f"{objects.uri}/{key} has {len(data)} bytes instead of {ref.size_bytes}",
+        )
+    if sha256_hex(data) != ref.sha256:
+        raise CorruptCheckpointError(
+            ErrorCode.DIGEST_DIFFERS,
+            f"{objects.uri}/{key} is not what was written (its sha256 differs)",
+        )
+    return data
+
+
+def verify_files(
+    objects: ObjectStore, paths: JobPaths, manifest: CheckpointManifest
+) -> VerifyReport:
+    """Read every byte of every file that ``manifest`` lists."""
+    parts = tuple(_verify_part(objects, paths, ref) for ref in manifest.files())
+    return VerifyReport(CheckpointId(manifest.checkpoint_id), parts)
+
+
+def _verify_part(objects: ObjectStore, paths: JobPaths, ref: FileRef) -> PartReport:
+    try:
+        read_verified(objects, paths, ref)
+    except CorruptCheckpointError as error:
+        return PartReport(ref.path, ref.size_bytes, str(error))
+    return PartReport(ref.path, ref.size_bytes, None)

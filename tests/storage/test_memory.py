@@ -1,0 +1,26 @@
+import pytest
+
+from laminar_core.storage.memory import MemoryObjectStore
+from laminar_core.storage.object_store import open_object_store
+from tests.storage.object_store_contract import ObjectStoreContract
+
+
+@pytest.fixture
+def objects():
+    return MemoryObjectStore()
+
+
+class TestMemoryObjectStore(ObjectStoreContract):
+    def test_a_named_one_is_found_by_its_uri(self):
+        made = MemoryObjectStore.named("found")
+        assert open_object_store(made.uri) is made
+
+    def test_naming_again_starts_empty(self):
+        MemoryObjectStore.named("again").put("a", b"1")
+        assert MemoryObjectStore.named("again").list("") == []
+
+    def test_what_was_given_can_be_changed_afterwards(self, objects):
+        data = bytearray(b"1")
+        objects.put("a", memoryview(data))
+        data[0] = 0
+        assert objects.get("a") == b"1"

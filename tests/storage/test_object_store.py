@@ -1,0 +1,73 @@
+import pytest
+
+from laminar_core.errors import ConfigurationError, ErrorCode, StorageUnavailable
+from laminar_core.storage.memory import MemoryObjectStore
+from laminar_core.storage.object_store import open_object_store, probe
+from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
+
+
+@pytest.mark.parametrize("form", ["{}", "file://{}", "file:{}", "file://localhost{}"])
+def test_a_directory_is_opened_by_path_or_file_uri(tmp_path, form):
+    open_object_store(form.format(tmp_path)).put("a", b"1")
+    assert (tmp_path / "a").read_bytes() == b"1"
+
+
+def test_a_file_uri_is_unquoted_and_a_path_is_not(tmp_path):
+    open_object_store(f"file://{tmp_path}/a%20b").put("x", b"1")
+    open_object_store(f"{tmp_path}/a%20b").put("y", b"1")
+    assert (tmp_path / "a b" / "x").exists()
+    assert (tmp_path / "a%20b" / "y").exists()
+
+
+def test_opening_touches_nothing(tmp_path):
+    open_object_store(str(tmp_path / "later"))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "uri",
+    ["", "s3://bucket/x", "hdfs://host/x", "file://otherhost/x", "file://", "memory://none", "a\0"],
+)
+def test_anything_else_is_refused_with_advice(uri):
+    with pytest.raises(ConfigurationError, match="give a directory") as caught:
+        open_object_store(uri)
+    assert caught.value.code is ErrorCode.INVALID_OPTION
+
+
+class TestProbe:
+    def test_a_store_that_ignores_the_condition_is_refused(self):
+        careless = FaultyStore(
+            MemoryObjectStore(), Fault("put_if_absent", Effect.OVERWRITE, last=100)
+        )
+        with pytest.raises(ConfigurationError, match="4 of 4 writers created") as caught:
+            probe(careless)
+        assert caught.value.code is ErrorCode.STORE_IGNORES_CONDITIONS
+
+    def test_a_store_that_ignores_the_condition_without_a_race_is_refused(self):
+        careless = FaultyStore(
+            MemoryObjectStore(), Fault("put_if_absent", Effect.OVERWRITE, first=5, last=5)
+        )
+        with pytest.raises(ConfigurationError, match="created twice"):
+            probe(careless)
+
+    def test_a_store_that_denies_its_winner_is_refused(self):
+        with pytest.raises(ConfigurationError, match="0 of 4 writers"):
+            probe(FaultyStore(MemoryObjectStore(), Fault("put_if_absent", Effect.DENY)))
+
+    def test_a_read_only_store_is_a_wrong_configuration(self):
+        read_only = FaultyStore(
+            MemoryObjectStore(),
+            Fault("put_if_absent", Effect.FAIL, last=100, code=ErrorCode.STORE_READ_ONLY),
+        )
+        with pytest.raises(ConfigurationError) as caught:
+            probe(read_only)
+        assert caught.value.code is ErrorCode.STORE_NOT_WRITABLE
+
+    @pytest.mark.parametrize("code", [ErrorCode.STORE_FULL, ErrorCode.STORE_IO])
+    def test_a_full_or_failing_store_is_unavailable(self, code):
+        failing = FaultyStore(
+            MemoryObjectStore(), Fault("put_if_absent", Effect.FAIL, last=100, code=code)
+        )
+        with pytest.raises(StorageUnavailable) as caught:
+            probe(failing)
+        assert caught.value.code is code

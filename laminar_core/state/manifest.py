@@ -297,7 +297,8 @@ def parse_manifest(data: bytes) -> CheckpointManifest:
             contradict each other. Fall back to an older checkpoint.
     """
     version = _version_of(data)
-    record_type = _MANIFEST_VERSIONS.get(version) if isinstance(version, int) else None
+    # JSON's true and 1.0 equal 1 in Python, but no Laminar ever wrote them.
+    record_type = _MANIFEST_VERSIONS.get(version) if type(version) is int else None
     if record_type is None:
         raise _unreadable(
             f"manifest format {version!r} is not known, this Laminar reads "

@@ -18,7 +18,7 @@ PROBE_FOLDER = "_probe/"
 _JOB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _OPERATOR_ID = re.compile(r"[A-Za-z0-9_-]+")
 _SEGMENT = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
-_NUMBER = re.compile(r"(\d{10})(?:\.json|/)")
+_NUMBER = re.compile(r"([0-9]{10})(?:\.json|/)")
 _NUMBER_MAX = 10**10 - 1
 
 

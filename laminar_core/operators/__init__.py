@@ -1,0 +1,1 @@
+"""What happens to rows: batch in, batch out."""

@@ -1,0 +1,335 @@
+"""Windowed aggregation in two operators: combine where rows arise, merge where their key lives.
+
+``PartialAggregate`` reduces each batch to one row of accumulators per key and window, before the
+keyed exchange: skewed keys shrink most, so a hot key costs the network no more than a cold one.
+``WindowAggregate`` owns the keys, keeps the state and fires windows as event time passes them.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyarrow.compute import call_function
+
+from laminar_core.checkpoint.types import CheckpointId
+from laminar_core.errors import ErrorCode, IncompatibleStateError, ProtocolError
+from laminar_core.operators.base import (
+    JsonObject,
+    JsonValue,
+    PendingSnapshot,
+    Snapshot,
+    SubtaskContext,
+)
+from laminar_core.operators.columns import require_columns, require_distinct
+from laminar_core.operators.stateless import StatelessSubtask
+from laminar_core.operators.windows import (
+    Window,
+    event_times_us,
+    pane_starts,
+    require_time_column,
+)
+from laminar_core.state.accumulators import (
+    Accumulator,
+    Aggregate,
+    accumulate,
+    accumulator_type,
+    accumulators_of,
+    finish,
+    result_type,
+)
+from laminar_core.state.grouping import plain_column, plain_type
+from laminar_core.state.key_groups import key_group_range
+from laminar_core.state.stable_hash import require_key_type
+from laminar_core.state.window_state import (
+    TIME_TYPE,
+    WINDOW_START,
+    StateLayout,
+    WindowState,
+    rows_of_key_groups,
+    stored_table,
+)
+
+WINDOW_END = "window_end"
+OUTPUT_ROWS_MAX = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class PartialAggregate:
+    """Reduce every batch to one row per key and window; stateless.
+
+    Output: the keys (plain values), ``window_start``, the accumulators, ``count(*)`` among them.
+    """
+
+    operator_id: str
+    keys: tuple[str, ...]
+    time_column: str
+    window: Window
+    aggregates: tuple[Aggregate, ...]
+
+    def describe(self) -> JsonObject:
+        """Keys, time, window and aggregates: what the rows in flight to the merge side mean."""
+        return {
+            "kind": "partial-aggregate",
+            "keys": list(self.keys),
+            "time_column": self.time_column,
+            "window": self.window.describe(),
+            "aggregates": [dict(aggregate.describe()) for aggregate in self.aggregates],
+        }
+
+    @property
+    def accumulators(self) -> tuple[Accumulator, ...]:
+        """The columns of state."""
+        return accumulators_of(self.aggregates)
+
+    def output_schema(self, input_schema: pa.Schema) -> pa.Schema:
+        """Keys, ``window_start``, accumulators.
+
+        Raises:
+            ConfigurationError: a column is missing (WRONG_SCHEMA) or of a type that cannot be a
+                key, an event time or aggregated so (UNSUPPORTED_TYPE).
+        """
+        values = [a.column for a in self.accumulators if a.column is not None]
+        require_columns(input_schema, [*self.keys, self.time_column, *values])
+        require_time_column(input_schema, self.time_column)
+        fields: list[tuple[str, pa.DataType]] = []
+        for key in self.keys:
+            require_key_type(input_schema.field(key).type)
+            fields.append((key, plain_type(input_schema.field(key).type)))
+        fields.append((WINDOW_START, TIME_TYPE))
+        for needs in self.accumulators:
+            over = pa.null() if needs.column is None else input_schema.field(needs.column).type
+            fields.append((needs.name, accumulator_type(needs, over)))
+        require_distinct([name for name, _ in fields], "rename the key column")
+        return pa.schema(fields)
+
+    def open(self, context: SubtaskContext, input_schema: pa.Schema) -> StatelessSubtask:
+        """Create the running instance."""
+        del context
+        self.output_schema(input_schema)
+        return StatelessSubtask(self._combine)
+
+    def _combine(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Reduce one batch.
+
+        Raises:
+            DataError: a row has no usable event time, or an integer sum leaves 64 bits.
+        """
+        starts = pane_starts(self.window, event_times_us(batch, self.time_column))
+        rows = pa.Table.from_batches([batch])
+        keys = {key: rows.column(key) for key in self.keys}
+        first = int(starts[0])
+        in_one_window = bool((starts == first).all())
+        if not in_one_window:  # A constant need not be hashed row by row.
+            keys[WINDOW_START] = pa.chunked_array([pa.array(starts)])
+        partial = accumulate(keys, rows, self.accumulators)
+        columns = {name: plain_column(partial.column(name)) for name in partial.column_names}
+        if in_one_window:
+            columns[WINDOW_START] = pa.chunked_array([pa.repeat(first, partial.num_rows)])
+        columns[WINDOW_START] = columns[WINDOW_START].cast(TIME_TYPE)
+        names = [*self.keys, WINDOW_START, *(needs.name for needs in self.accumulators)]
+        return pa.table({name: columns[name] for name in names}).combine_chunks().to_batches()[0]
+
+
+@dataclass(frozen=True, slots=True)
+class WindowAggregate:
+    """Merge partial results by key; fire each window once, when event time has passed it.
+
+    Input: the output of a ``PartialAggregate`` with the same keys, window and aggregates,
+    exchanged by key. Output: the keys, ``window_start``, ``window_end``, the aggregates.
+
+    A window fires when the watermark reaches its end plus ``allowed_lateness_us``: the allowance
+    delays it, and nothing is ever emitted twice. Rows that come after that are dropped and
+    counted.
+    """
+
+    operator_id: str
+    keys: tuple[str, ...]
+    window: Window
+    aggregates: tuple[Aggregate, ...]
+    allowed_lateness_us: int = 0
+
+    def describe(self) -> JsonObject:
+        """Keys, window, lateness and aggregates: what the state means."""
+        return {
+            "kind": "window-aggregate",
+            "keys": list(self.keys),
+            "window": self.window.describe(),
+            "allowed_lateness_us": self.allowed_lateness_us,
+            "aggregates": [dict(aggregate.describe()) for aggregate in self.aggregates],
+        }
+
+    def output_schema(self, input_schema: pa.Schema) -> pa.Schema:
+        """Keys, ``window_start``, ``window_end`` (timestamp[us, UTC]), results.
+
+        Raises:
+            ConfigurationError: the input is not that of the matching ``PartialAggregate``
+                (WRONG_SCHEMA), or two output columns have one name (INVALID_PIPELINE).
+        """
+        layout = self.layout(input_schema)
+        fields = [(key, layout.schema.field(key).type) for key in self.keys]
+        fields += [(WINDOW_START, TIME_TYPE), (WINDOW_END, TIME_TYPE)]
+        fields += [(a.name, result_type(a, layout.schema)) for a in self.aggregates]
+        require_distinct(
+            [name for name, _ in fields], 'name one of them, as in agg.sum("amount", name="total")'
+        )
+        return pa.schema(fields)
+
+    def layout(self, input_schema: pa.Schema) -> StateLayout:
+        """Columns and windows of the state."""
+        accumulators = accumulators_of(self.aggregates)
+        names = [*self.keys, WINDOW_START, *(needs.name for needs in accumulators)]
+        require_columns(input_schema, names)
+        return StateLayout(
+            keys=self.keys,
+            accumulators=accumulators,
+            schema=pa.schema([input_schema.field(name) for name in names]),
+            size_us=self.window.size_us,
+            slide_us=self.window.slide_us,
+            lateness_us=self.allowed_lateness_us,
+        )
+
+    def open(self, context: SubtaskContext, input_schema: pa.Schema) -> "WindowAggregator":
+        """Create the running instance."""
+        return WindowAggregator(self, context, input_schema)
+
+
+class WindowAggregator:
+    """One subtask: the windows of the keys in its range of key groups."""
+
+    def __init__(
+        self, spec: WindowAggregate, context: SubtaskContext, input_schema: pa.Schema
+    ) -> None:
+        self._spec = spec
+        self._context = context
+        self._layout = spec.layout(input_schema)
+        self._schema = spec.output_schema(input_schema)
+        self._state = WindowState(self._layout)
+        self._key_groups = key_group_range(
+            context.subtask_index, context.max_parallelism, context.parallelism
+        )
+
+    @property
+    def late_row_count(self) -> int:
+        """Input rows dropped so far because their windows had fired."""
+        return self._state.late_row_count
+
+    def process(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Take partial results into the state; yields nothing.
+
+        Raises:
+            DataError: an integer sum leaves 64 bits (ARITHMETIC_OVERFLOW).
+        """
+        self._state.add(pa.Table.from_batches([batch]).select(self._layout.schema.names))
+        return iter(())
+
+    def on_watermark(self, watermark_us: int) -> Iterator[pa.RecordBatch]:
+        """Yield the results of the windows that fire, in the order of windows.
+
+        The state advances at once, the results are computed as they are asked for.
+
+        Raises:
+            DataError: an integer sum leaves 64 bits (ARITHMETIC_OVERFLOW).
+        """
+        fired = self._state.advance(watermark_us)
+        return (batch for merged in fired for batch in self._results(merged))
+
+    def snapshot(self, checkpoint_id: CheckpointId) -> PendingSnapshot:
+        """Pin the state; merging and sorting it is left to the asynchronous phase."""
+        del checkpoint_id
+        pinned = self._state.pin()
+        layout, max_parallelism = self._layout, self._context.max_parallelism
+        properties: JsonObject = {
+            "watermark_us": self._state.watermark_us,
+            "late_row_count": self._state.late_row_count,
+            "key_groups": [self._key_groups.start, self._key_groups.stop],
+            **self._properties(),
+        }
+
+        def finish_snapshot() -> Snapshot:
+            table = stored_table(pinned, layout, max_parallelism) if pinned else None
+            return Snapshot(table=table, properties=properties)
+
+        return finish_snapshot
+
+    def restore(self, snapshots: Sequence[Snapshot]) -> None:
+        """Start from the snapshots of all subtasks whose key groups meet this one's.
+
+        Their number may differ from then to now. The watermark is the least of theirs. Late rows
+        are counted on by the subtask that owns the first key group of the one that counted them.
+
+        Raises:
+            IncompatibleStateError: the state is of another aggregation (OPERATORS_CHANGED).
+        """
+        self._require_compatible(snapshots)
+        ranges = [range(*_integers(s.properties["key_groups"])) for s in snapshots]
+        self._require_covered(ranges)
+        tables = [
+            rows_of_key_groups(snapshot.table, self._key_groups)
+            for snapshot in snapshots
+            if snapshot.table is not None
+        ]
+        self._state.restore(
+            pa.concat_tables([self._layout.schema.empty_table(), *tables]),
+            _least(snapshot.properties["watermark_us"] for snapshot in snapshots),
+            sum(
+                _integers([snapshot.properties["late_row_count"]])[0]
+                for snapshot, owned in zip(snapshots, ranges, strict=True)
+                if owned.start in self._key_groups
+            ),
+        )
+
+    def _properties(self) -> JsonObject:
+        """What a snapshot must agree on with the subtask that restores it."""
+        return {
+            "max_parallelism": self._context.max_parallelism,
+            "allowed_lateness_us": self._spec.allowed_lateness_us,
+            "window": self._spec.window.describe(),
+        }
+
+    def _require_compatible(self, snapshots: Sequence[Snapshot]) -> None:
+        stored_schema = self._layout.stored_schema
+        for snapshot in snapshots:
+            for name, wanted in self._properties().items():
+                if (found := snapshot.properties.get(name)) != wanted:
+                    raise self._incompatible(f"its {name} was {found} and is now {wanted}")
+            if snapshot.table is not None and not snapshot.table.schema.equals(stored_schema):
+                names = ", ".join(snapshot.table.schema.names)
+                raise self._incompatible(f"the columns of its state have changed from {names}")
+
+    def _incompatible(self, reason: str) -> IncompatibleStateError:
+        return IncompatibleStateError(
+            ErrorCode.OPERATORS_CHANGED,
+            f"operator {self._spec.operator_id!r} does not fit the checkpoint: {reason};"
+            " change it back, or give it another name to start it empty",
+        )
+
+    def _require_covered(self, ranges: Sequence[range]) -> None:
+        """Refuse to lose a key group or to count it twice: both would go unnoticed."""
+        restored = [group for owned in ranges for group in owned if group in self._key_groups]
+        if sorted(restored) != list(self._key_groups):
+            raise ProtocolError(
+                ErrorCode.ILLEGAL_EVENT,
+                f"subtask {self._context.subtask_index} of {self._spec.operator_id!r} owns key"
+                f" groups {self._key_groups} and was given {sorted(restored)}",
+            )
+
+    def _results(self, merged: pa.Table) -> Iterator[pa.RecordBatch]:
+        starts = merged.column(WINDOW_START).cast(pa.int64())
+        ends = call_function("add", [starts, pa.scalar(self._layout.size_us)])
+        columns = [merged.column(key) for key in self._spec.keys]
+        columns += [merged.column(WINDOW_START), ends.cast(TIME_TYPE)]
+        columns += [finish(merged, aggregate) for aggregate in self._spec.aggregates]
+        table = pa.Table.from_arrays(columns, schema=self._schema)
+        yield from table.to_batches(max_chunksize=OUTPUT_ROWS_MAX)
+
+
+def _integers(value: JsonValue) -> list[int]:
+    assert isinstance(value, list), value
+    return [item for item in value if isinstance(item, int)]
+
+
+def _least(watermarks: Iterable[JsonValue]) -> int | None:
+    """Combine watermarks: unknown as long as one of them is."""
+    times_us = list(watermarks)
+    known = [time_us for time_us in times_us if isinstance(time_us, int)]
+    return min(known, default=None) if len(known) == len(times_us) else None

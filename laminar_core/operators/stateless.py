@@ -1,0 +1,204 @@
+"""Operators without state: map, filter, select.
+
+Functions get and return whole batches; an empty batch reaches no function. A function is part of
+the pipeline's description by its name and, where Python can find it, its source text. Values it
+closes over are not: a changed constant outside the function is the author's to notice.
+"""
+
+import hashlib
+import inspect
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from laminar_core.checkpoint.types import CheckpointId
+from laminar_core.errors import ConfigurationError, ErrorCode
+from laminar_core.operators.base import (
+    JsonObject,
+    JsonValue,
+    PendingSnapshot,
+    Snapshot,
+    SubtaskContext,
+)
+from laminar_core.operators.columns import require_columns, require_distinct
+
+BatchFunction = Callable[[pa.RecordBatch], pa.RecordBatch]
+_UNKNOWN_FIELD = re.compile(r"FieldRef\.Name\((.*?)\)")  # As pyarrow words its error.
+
+Predicate = pc.Expression | Callable[[pa.RecordBatch], pa.BooleanArray]
+
+
+class StatelessSubtask:
+    """Applies one function to every batch that has rows; has nothing to save."""
+
+    def __init__(self, apply: BatchFunction) -> None:
+        self._apply = apply
+
+    def process(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Yield the function's result, unless it is empty."""
+        if batch.num_rows:
+            result = self._apply(batch)
+            if result.num_rows:
+                yield result
+
+    def on_watermark(self, watermark_us: int) -> Iterable[pa.RecordBatch]:
+        """Nothing waits for event time here."""
+        del watermark_us
+        return ()
+
+    def snapshot(self, checkpoint_id: CheckpointId) -> PendingSnapshot:
+        """Record that there is nothing to record."""
+        del checkpoint_id
+        return Snapshot
+
+    def restore(self, snapshots: Sequence[Snapshot]) -> None:
+        """Nothing was saved."""
+
+
+@dataclass(frozen=True, slots=True)
+class MapBatches:
+    """Replace every batch by ``function(batch)``.
+
+    ``schema`` is what the function returns; without it, the function is called once on an empty
+    batch to find out.
+    """
+
+    operator_id: str
+    function: BatchFunction
+    schema: pa.Schema | None = None
+
+    def describe(self) -> JsonObject:
+        """Name and source of the function."""
+        return {"kind": "map", "function": describe_function(self.function)}
+
+    def output_schema(self, input_schema: pa.Schema) -> pa.Schema:
+        """The declared schema, or that of the function's result.
+
+        Raises:
+            ConfigurationError: the function cannot take an empty batch (INVALID_PIPELINE).
+        """
+        if self.schema is not None:
+            return self.schema
+        empty = pa.RecordBatch.from_pylist([], schema=input_schema)
+        try:
+            return self.function(empty).schema
+        except Exception as error:
+            raise ConfigurationError(
+                ErrorCode.INVALID_PIPELINE,
+                f"map {self.operator_id!r} failed on an empty batch: {type(error).__name__}:"
+                f" {error}; correct it, or declare its schema",
+            ) from error
+
+    def open(self, context: SubtaskContext, input_schema: pa.Schema) -> StatelessSubtask:
+        """Create the running instance."""
+        del context
+        schema = self.output_schema(input_schema)
+
+        def apply(batch: pa.RecordBatch) -> pa.RecordBatch:
+            result = self.function(batch)
+            if not result.schema.equals(schema):
+                raise ConfigurationError(
+                    ErrorCode.WRONG_SCHEMA,
+                    f"map {self.operator_id!r} returned {_one_line(result.schema)}"
+                    f" instead of {_one_line(schema)}",
+                )
+            return result
+
+        return StatelessSubtask(apply)
+
+
+@dataclass(frozen=True, slots=True)
+class FilterRows:
+    """Keep the rows for which ``predicate`` is true; null is not true.
+
+    The predicate is an expression, ``pc.field("amount") > 0``, or a function from a batch to a
+    boolean array of the same length.
+    """
+
+    operator_id: str
+    predicate: Predicate
+
+    def describe(self) -> JsonObject:
+        """The expression as text, or name and source of the function."""
+        if isinstance(self.predicate, pc.Expression):
+            return {"kind": "filter", "expression": str(self.predicate)}
+        return {"kind": "filter", "function": describe_function(self.predicate)}
+
+    def output_schema(self, input_schema: pa.Schema) -> pa.Schema:
+        """The input's.
+
+        Raises:
+            ConfigurationError: the predicate does not fit the input (WRONG_SCHEMA).
+        """
+        empty = pa.RecordBatch.from_pylist([], schema=input_schema)
+        try:
+            self._keep(empty)
+        except Exception as error:
+            if unknown := _UNKNOWN_FIELD.search(str(error)):
+                require_columns(input_schema, [unknown[1]])
+            reason = f"{type(error).__name__}: {error}".splitlines()[0]
+            raise ConfigurationError(
+                ErrorCode.WRONG_SCHEMA,
+                f"filter {self.operator_id!r} does not fit its input: {reason};"
+                f" columns are: {', '.join(input_schema.names) or 'none'}",
+            ) from error
+        return input_schema
+
+    def open(self, context: SubtaskContext, input_schema: pa.Schema) -> StatelessSubtask:
+        """Create the running instance."""
+        del context, input_schema
+        return StatelessSubtask(self._keep)
+
+    def _keep(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        if isinstance(self.predicate, pc.Expression):
+            return batch.filter(self.predicate)
+        return batch.filter(self.predicate(batch))
+
+
+@dataclass(frozen=True, slots=True)
+class SelectColumns:
+    """Keep these columns, in this order."""
+
+    operator_id: str
+    columns: tuple[str, ...]
+
+    def describe(self) -> JsonObject:
+        """The columns."""
+        return {"kind": "select", "columns": list(self.columns)}
+
+    def output_schema(self, input_schema: pa.Schema) -> pa.Schema:
+        """The fields of the columns.
+
+        Raises:
+            ConfigurationError: a column is missing (WRONG_SCHEMA) or named twice
+                (INVALID_PIPELINE).
+        """
+        require_columns(input_schema, self.columns)
+        require_distinct(self.columns, "select each once")
+        return pa.schema([input_schema.field(name) for name in self.columns])
+
+    def open(self, context: SubtaskContext, input_schema: pa.Schema) -> StatelessSubtask:
+        """Create the running instance."""
+        del context, input_schema
+        return StatelessSubtask(lambda batch: batch.select(self.columns))
+
+
+def describe_function(function: Callable[..., object]) -> dict[str, JsonValue]:
+    """Name a function and, where its source text can be had, digest that.
+
+    The text rather than the bytecode, because the same text compiles differently in every release
+    of Python.
+    """
+    name = f"{getattr(function, '__module__', '?')}.{getattr(function, '__qualname__', '?')}"
+    try:
+        source = inspect.getsource(function)
+    except (OSError, TypeError):
+        return {"name": name, "source_sha256": None}
+    return {"name": name, "source_sha256": hashlib.sha256(source.encode()).hexdigest()}
+
+
+def _one_line(schema: pa.Schema) -> str:
+    return "(" + ", ".join(f"{field.name} {field.type}" for field in schema) + ")"

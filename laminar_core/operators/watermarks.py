@@ -1,0 +1,96 @@
+"""Watermarks from the rows themselves: event time with a bounded delay."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from laminar_core.checkpoint.types import CheckpointId, Watermark
+from laminar_core.operators.base import JsonObject, PendingSnapshot, Snapshot, SubtaskContext
+from laminar_core.operators.columns import require_columns
+from laminar_core.operators.windows import known_times_us, require_time_column
+
+
+@dataclass(frozen=True, slots=True)
+class AssignWatermarks:
+    """Follow the largest event time in ``column``, ``max_delay_us`` behind it.
+
+    A row up to ``max_delay_us`` older than the newest one seen is in time. The watermark is
+    exactly ``newest - max_delay_us``, as in Spark. Flink's is one unit less, because there a
+    watermark promises rows *newer* than it and here rows *not older*; windows fire alike.
+    """
+
+    operator_id: str
+    column: str
+    max_delay_us: int
+
+    def describe(self) -> JsonObject:
+        """Column and delay."""
+        return {"kind": "watermark", "column": self.column, "max_delay_us": self.max_delay_us}
+
+    def output_schema(self, input_schema: pa.Schema) -> pa.Schema:
+        """The input's.
+
+        Raises:
+            ConfigurationError: the column is missing (WRONG_SCHEMA) or not a time
+                (UNSUPPORTED_TYPE).
+        """
+        require_columns(input_schema, [self.column])
+        require_time_column(input_schema, self.column)
+        return input_schema
+
+    def open(self, context: SubtaskContext, input_schema: pa.Schema) -> "WatermarkAssigner":
+        """Create the running instance."""
+        del context, input_schema
+        return WatermarkAssigner(self)
+
+
+class WatermarkAssigner:
+    """Remembers the newest event time; a restored one goes on from there, never back."""
+
+    def __init__(self, spec: AssignWatermarks) -> None:
+        self._spec = spec
+        self._newest_us: int | None = None
+        self._emitted_us: int | None = None
+
+    def process(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch | Watermark]:
+        """Yield the batch, then the watermark if it rose. Rows without event time do not count.
+
+        Raises:
+            DataError: an event time so far off that it cannot be right (ARITHMETIC_OVERFLOW).
+        """
+        if batch.num_rows:
+            self._observe(batch)
+            yield batch
+        if self._newest_us is not None:
+            watermark_us = self._newest_us - self._spec.max_delay_us
+            if self._emitted_us is None or watermark_us > self._emitted_us:
+                self._emitted_us = watermark_us
+                yield Watermark(watermark_us)
+
+    def on_watermark(self, watermark_us: int) -> Iterable[pa.RecordBatch]:
+        """Watermarks from upstream pass by."""
+        del watermark_us
+        return ()
+
+    def snapshot(self, checkpoint_id: CheckpointId) -> PendingSnapshot:
+        """Pin the newest event time."""
+        del checkpoint_id
+        snapshot = Snapshot(properties={"newest_us": self._newest_us})
+        return lambda: snapshot
+
+    def restore(self, snapshots: Sequence[Snapshot]) -> None:
+        """Go on from the oldest of the snapshots: no row of any of them may become late."""
+        newest = [snapshot.properties["newest_us"] for snapshot in snapshots]
+        known = [time_us for time_us in newest if isinstance(time_us, int)]
+        self._newest_us = min(known) if known and len(known) == len(newest) else None
+
+    def _observe(self, batch: pa.RecordBatch) -> None:
+        times = batch.column(self._spec.column)
+        if times.null_count:
+            times = times.drop_null()
+        if len(times):
+            newest_us = int(known_times_us(times, self._spec.column).max())
+            self._newest_us = max(
+                newest_us, newest_us if self._newest_us is None else self._newest_us
+            )

@@ -1,0 +1,213 @@
+"""Event-time windows: what users write, and which window a row belongs to.
+
+>>> tumbling("5 minutes")
+TumblingWindow(size_us=300000000, offset_us=0)
+>>> sliding("10 minutes", "5 minutes")
+SlidingWindow(size_us=600000000, slide_us=300000000, offset_us=0)
+
+A window covers [start, start + size): its start is in it, its end is not. Starts are the multiples
+of the slide (for tumbling windows, of the size), shifted by the offset, also before 1970.
+"""
+
+import re
+from dataclasses import dataclass
+from datetime import timedelta
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from laminar_core.errors import ConfigurationError, DataError, ErrorCode
+from laminar_core.operators.base import JsonObject
+
+TimesUs = npt.NDArray[np.int64]
+
+Duration = str | timedelta
+"""``"5 minutes"``, ``"1 hour 30 minutes"`` or a ``timedelta``."""
+
+# Half of the 64-bit range: 146,000 years. What lies beyond is a sentinel or a wrong unit, and
+# arithmetic on it would wrap.
+_TIME_LIMIT_US = 2**62
+
+_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+_UNITS_US = {
+    "microsecond": 1,
+    "millisecond": 1_000,
+    "second": 1_000_000,
+    "minute": 60_000_000,
+    "hour": 3_600_000_000,
+    "day": 86_400_000_000,
+    "week": 604_800_000_000,
+}
+_PART = re.compile(rf"\s*(\d+)\s*({'|'.join(_UNITS_US)})s?(?=\s|$)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class TumblingWindow:
+    """Windows side by side: every row is in exactly one."""
+
+    size_us: int
+    offset_us: int = 0
+
+    @property
+    def slide_us(self) -> int:
+        """Distance between starts."""
+        return self.size_us
+
+    def describe(self) -> JsonObject:
+        """Identity in the fingerprint of a pipeline."""
+        return {"kind": "tumbling", "size_us": self.size_us, "offset_us": self.offset_us}
+
+
+@dataclass(frozen=True, slots=True)
+class SlidingWindow:
+    """Windows that overlap: every row is in ``size / slide`` of them."""
+
+    size_us: int
+    slide_us: int
+    offset_us: int = 0
+
+    def describe(self) -> JsonObject:
+        """Identity in the fingerprint of a pipeline."""
+        return {
+            "kind": "sliding",
+            "size_us": self.size_us,
+            "slide_us": self.slide_us,
+            "offset_us": self.offset_us,
+        }
+
+
+Window = TumblingWindow | SlidingWindow
+
+
+def tumbling(size: Duration, *, offset: Duration | None = None) -> TumblingWindow:
+    """Windows of ``size``, the first of which begins ``offset`` after 1970.
+
+    Raises:
+        ConfigurationError: a duration makes no sense (INVALID_OPTION).
+    """
+    return TumblingWindow(duration_us(size), _offset_us(offset))
+
+
+def sliding(size: Duration, slide: Duration, *, offset: Duration | None = None) -> SlidingWindow:
+    """Windows of ``size`` that begin every ``slide``; ``size`` is a multiple of ``slide``.
+
+    Raises:
+        ConfigurationError: a duration makes no sense, or they do not divide (INVALID_OPTION).
+    """
+    window = SlidingWindow(duration_us(size), duration_us(slide), _offset_us(offset))
+    if window.size_us % window.slide_us:
+        raise ConfigurationError(
+            ErrorCode.INVALID_OPTION,
+            f"the size of a sliding window must be a multiple of its slide: {size} is not a"
+            f" multiple of {slide}",
+        )
+    return window
+
+
+def duration_us(duration: Duration) -> int:
+    """Convert to microseconds.
+
+    >>> duration_us("1 hour 30 minutes")
+    5400000000
+
+    Raises:
+        ConfigurationError: it cannot be read or is not positive (INVALID_OPTION).
+    """
+    if isinstance(duration, timedelta):
+        length_us = duration // timedelta(microseconds=1)
+    else:
+        length_us = _parse_us(duration)
+    if not 0 < length_us <= _TIME_LIMIT_US:
+        raise ConfigurationError(
+            ErrorCode.INVALID_OPTION,
+            f"a duration must be longer than nothing and shorter than eternity, not {duration!r}",
+        )
+    return length_us
+
+
+def pane_starts(window: Window, times_us: TimesUs) -> TimesUs:
+    """Start of the last window that contains each time.
+
+    The earlier windows that contain it start one, two, ... slides before.
+    """
+    # Floor division by a constant is vectorised by numpy; the remainder is not.
+    shifted = times_us - window.offset_us if window.offset_us else times_us
+    starts = shifted // window.slide_us
+    starts *= window.slide_us
+    starts += window.offset_us
+    return starts
+
+
+def windows_per_row(window: Window) -> int:
+    """Count the windows that each row is in."""
+    return window.size_us // window.slide_us
+
+
+def require_time_column(schema: pa.Schema, column: str) -> None:
+    """Accept a timestamp of any unit and zone, or int64 microseconds since 1970.
+
+    Raises:
+        ConfigurationError: the column has another type (UNSUPPORTED_TYPE).
+    """
+    data_type = schema.field(column).type
+    if not (pa.types.is_timestamp(data_type) or pa.types.is_int64(data_type)):
+        raise ConfigurationError(
+            ErrorCode.UNSUPPORTED_TYPE,
+            f"event time must be a timestamp or int64 microseconds, and {column!r} is {data_type}",
+        )
+
+
+def event_times_us(batch: pa.RecordBatch, column: str) -> TimesUs:
+    """Read the event time of every row.
+
+    Raises:
+        DataError: a row has none (NULL_EVENT_TIME), or one so far off that it cannot be right
+            (ARITHMETIC_OVERFLOW).
+    """
+    times = batch.column(column)
+    if times.null_count:
+        raise DataError(
+            ErrorCode.NULL_EVENT_TIME,
+            f"{times.null_count} of {len(times)} rows have no event time in {column!r};"
+            " filter them out before the window",
+        )
+    return known_times_us(times, column)
+
+
+def known_times_us(times: pa.Array, column: str) -> TimesUs:
+    """Convert event times without nulls to microseconds since 1970, rounding down.
+
+    Raises:
+        DataError: one is so far off that it cannot be right (ARITHMETIC_OVERFLOW).
+    """
+    unit = times.type.unit if pa.types.is_timestamp(times.type) else "us"
+    values = times.view(pa.int64()).to_numpy()
+    limit = _TIME_LIMIT_US // _PER_SECOND["us"] * _PER_SECOND[unit]
+    worst = max(int(values.max(initial=0)), int(values.min(initial=0)), key=abs)
+    if abs(worst) > limit:
+        raise DataError(
+            ErrorCode.ARITHMETIC_OVERFLOW,
+            f"event time {worst} ({unit} since 1970) in {column!r} is not a real time;"
+            " check the unit of the column",
+        )
+    if unit == "ns":
+        return values // 1_000
+    return values if unit == "us" else values * (_PER_SECOND["us"] // _PER_SECOND[unit])
+
+
+def _offset_us(offset: Duration | None) -> int:
+    return 0 if offset is None else duration_us(offset)
+
+
+def _parse_us(text: str) -> int:
+    length_us, position = 0, 0
+    while part := _PART.match(text, position):
+        length_us += int(part[1]) * _UNITS_US[part[2].lower()]
+        position = part.end()
+    if text[position:].strip() or not position:
+        raise ConfigurationError(
+            ErrorCode.INVALID_OPTION,
+            f'{text!r} is not a duration; write for example "5 minutes" or "1 hour 30 minutes"',
+        )
+    return length_us

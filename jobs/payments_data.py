@@ -59,14 +59,11 @@ class PaymentsParameters:
 
     def source(self) -> DatagenSource:
         """The payments as generated rows."""
-        start = datetime.fromisoformat(self.start)
-        if start.tzinfo is None:
-            raise _invalid(f"start needs a time zone, such as {self.start}Z")
         fields = {
             "merchant": ZipfKey(self.merchants, self.zipf_exponent, "merchant-"),
             "amount_cents": UniformInt(100, 100_000),
             "paid_at": EventTime(
-                start_us=round(start.timestamp()) * MICROSECONDS,
+                start_us=_seconds_since_1970(self.start) * MICROSECONDS,
                 step_us=MICROSECONDS // self.events_per_second,
                 jitter_us=self.max_disorder_s * MICROSECONDS,
             ),
@@ -184,6 +181,16 @@ def _refuse_foreign(path: Path) -> None:
     is_replaceable = path.is_dir() and ((path / DATASET).exists() or not any(path.iterdir()))
     if path.exists() and not is_replaceable:
         raise _invalid(f"{path} exists and is not a payments data set: give another path")
+
+
+def _seconds_since_1970(start: str) -> int:
+    try:
+        moment = datetime.fromisoformat(start)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise _invalid(f"start must be like 2026-01-01T00:00:00Z, with a time zone, not {start!r}")
+    return round(moment.timestamp())
 
 
 def _invalid(message: str) -> ConfigurationError:

@@ -140,6 +140,7 @@ class ParquetCommitter:
         with storage_errors(self.directory.path):
             ours = [output for output in outputs if not self._is_in_older(output, checkpoint_id)]
             if ours and not self._is_recorded(checkpoint_id, ours):
+                self.directory.create()
                 for output in ours:
                     self._publish(output)
                 sync_directory(self.directory.path)
@@ -181,19 +182,26 @@ class ParquetCommitter:
     def _is_in_older(self, output: StagedOutput, checkpoint_id: int) -> bool:
         """A checkpoint between the one that staged the file and this one has committed it."""
         return any(
-            output.final == file.name
+            self._is_listed(output, older_id)
             for older_id in range(output.checkpoint_id, checkpoint_id)
-            if self.directory.manifest(older_id).exists()
-            for file in read_manifest(self.directory.manifest(older_id))
         )
 
     def _is_recorded(self, checkpoint_id: int, outputs: Sequence[StagedOutput]) -> bool:
-        manifest = self.directory.manifest(checkpoint_id)
-        if not manifest.exists():
+        """This very commit was completed before."""
+        if not self.directory.manifest(checkpoint_id).exists():
             return False
-        if {file.name for file in read_manifest(manifest)} != {output.final for output in outputs}:
+        if not all(self._is_listed(output, checkpoint_id) for output in outputs):
             raise _of_another_run(self.directory.path, checkpoint_id)
+        sync_directory(self.directory.commits)  # The attempt that created it may not have.
         return True
+
+    def _is_listed(self, output: StagedOutput, checkpoint_id: int) -> bool:
+        manifest = self.directory.manifest(checkpoint_id)
+        listed = manifest.exists() and any(f.name == output.final for f in read_manifest(manifest))
+        # A listed file has left the staging directory; one that is still there is a namesake.
+        if listed and (self.directory.staging / output.staged).exists():
+            raise _of_another_run(self.directory.path, checkpoint_id)
+        return listed
 
     def _publish(self, output: StagedOutput) -> None:
         staged = self.directory.staging / output.staged

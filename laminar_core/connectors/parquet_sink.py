@@ -236,12 +236,9 @@ class _StagedFile:
 
     def abandon(self) -> None:
         """Delete the file; its rows are in no snapshot."""
-        self._rows = []
-        with suppress(OSError, pa.ArrowException):
-            if self._writer is not None:
-                self._writer.close()
-            if self._file is not None:
-                self._file.close()
+        self._release()
+        if self._file is not None:
+            with suppress(OSError):
                 self._path.unlink(missing_ok=True)
 
     @contextmanager
@@ -254,7 +251,18 @@ class _StagedFile:
                 yield
         except StorageUnavailable as error:
             self._failure = error
+            self._release()
             raise
+
+    def _release(self) -> None:
+        """Close what is open, whether or not the rest can still be written."""
+        self._rows = []
+        with suppress(OSError, pa.ArrowException):
+            if self._writer is not None:
+                self._writer.close()
+        with suppress(OSError):
+            if self._file is not None:
+                self._file.close()
 
     def _encode(self) -> None:
         if self._writer is None:

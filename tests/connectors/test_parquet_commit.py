@@ -1,0 +1,427 @@
+"""Output of a checkpoint is visible whole or not at all, whenever the job dies (ADR-0009)."""
+
+import errno
+import json
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+
+from laminar_core.connectors.parquet_commit import (
+    StagedOutput,
+    committed_files,
+    read_committed,
+    read_manifest,
+)
+from laminar_core.connectors.parquet_sink import ParquetSink
+from laminar_core.errors import (
+    ConfigurationError,
+    CorruptCheckpointError,
+    ErrorCode,
+    StorageUnavailable,
+)
+from laminar_core.operators.base import SubtaskContext
+
+SCHEMA = pa.schema([("n", pa.int64())])
+INTERVAL = 10
+ROWS = 50
+
+
+def open_writer(sink, generation, subtask=0):
+    return sink.open(SubtaskContext("sink", subtask, 2, 128, generation), SCHEMA)
+
+
+def batch(start, stop):
+    return pa.record_batch({"n": pa.array(range(start, stop), pa.int64())})
+
+
+def stage(sink, start, stop, *, checkpoint_id=1, generation=1, subtask=0):
+    """Committables of rows [start, stop), staged by a writer of its own."""
+    writer = open_writer(sink, generation, subtask)
+    writer.write(batch(start, stop))
+    return writer.snapshot(checkpoint_id)().committables
+
+
+def committed(path):
+    table = read_committed(path)
+    return sorted(table["n"].to_pylist()) if table.num_columns else []
+
+
+def visible(path):
+    """What a reader of the plain directory sees; fails on a partial file."""
+    return sorted(ds.dataset(path, schema=SCHEMA, format="parquet").to_table()["n"].to_pylist())
+
+
+@pytest.fixture
+def sink(tmp_path):
+    sink = ParquetSink(tmp_path / "out")
+    sink.check(SCHEMA)
+    return sink
+
+
+# --- Dying at every step -------------------------------------------------------------------------
+
+
+class Death(BaseException):
+    """The process is gone: nothing catches it."""
+
+
+@dataclass
+class Disk:
+    """The operating system, which dies at its ``deadly``-th call and forgets what is not synced."""
+
+    deadly: int | None = None
+    calls: int = 0
+    synced: set[int] = field(default_factory=set)
+
+    def install(self, monkeypatch):
+        for owner, name in [(Path, "open"), (Path, "rename"), (Path, "unlink"), (os, "fsync")]:
+            monkeypatch.setattr(owner, name, self.watch(name, getattr(owner, name)))
+
+    def watch(self, name, real):
+        def call(*args, **kwargs):
+            self.calls += 1
+            if self.calls == self.deadly:
+                raise Death(name)
+            if name == "fsync":
+                self.synced.add(os.fstat(args[0]).st_ino)
+            return real(*args, **kwargs)
+
+        return call
+
+    def lose_what_is_not_synced(self, folder):
+        for file in folder.rglob("*"):
+            if file.is_file() and file.stat().st_ino not in self.synced:
+                os.truncate(file, file.stat().st_size // 2)
+
+
+@dataclass
+class Job:
+    """A driver and one writer: the checkpoint is ``completed`` before its output is committed."""
+
+    sink: ParquetSink
+    declined: frozenset[int] = frozenset()
+    generation: int = 0
+    completed: tuple[int, int, tuple] = (0, 0, ())
+    next_id: int = 1
+    writers: list = field(default_factory=list)
+
+    def run(self):
+        self.generation += 1
+        checkpoint_id, position, committables = self.completed
+        committer = self.sink.committer()
+        committer.commit(checkpoint_id, committables)
+        committer.withdraw_after(checkpoint_id)
+        committer.discard_uncommitted(self.generation)
+        writer = open_writer(self.sink, self.generation)
+        self.writers.append(writer)
+        while position < ROWS:
+            position = self.run_interval(writer, committer, position)
+
+    def run_interval(self, writer, committer, start):
+        checkpoint_id, self.next_id = self.next_id, self.next_id + 1
+        stop = start + INTERVAL
+        for at in range(start, stop, 5):
+            writer.write(batch(at, at + 5))
+        snapshot = writer.snapshot(checkpoint_id)()
+        if checkpoint_id not in self.declined or stop == ROWS:
+            self.completed = (checkpoint_id, stop, snapshot.committables)
+            committer.commit(checkpoint_id, snapshot.committables)
+        return stop
+
+
+@pytest.mark.parametrize(
+    ("declined", "target_file_rows"), [((), 5), ((1,), 7), ((2, 3), 7), ((4,), 1000)]
+)
+def test_death_at_any_step_leaves_exactly_the_completed_rows(
+    tmp_path, monkeypatch, declined, target_file_rows
+):
+    """Goal: I1 to I4, with unsynced data lost, and with checkpoints that were given up.
+
+    Method: die at the first call to the operating system, then at the second, and so on until a
+    run needs no more calls. After each death look as a reader, recover, and look again.
+    """
+    deadly, survived = 1, False
+    while not survived:
+        sink = ParquetSink(tmp_path / str(deadly), target_file_rows=target_file_rows)
+        sink.check(SCHEMA)
+        job = Job(sink, frozenset(declined))
+        survived = die_and_recover(job, monkeypatch, deadly)
+        deadly += 1
+    assert deadly > 30
+
+
+def die_and_recover(job, monkeypatch, deadly):
+    path, survived = job.sink.directory.path, True
+    with monkeypatch.context() as patch:
+        disk = Disk(deadly)
+        disk.install(patch)
+        try:
+            job.run()
+        except Death:
+            survived = False
+    disk.lose_what_is_not_synced(path)
+    seen = committed(path)
+    assert seen in [list(range(n)) for n in range(0, job.completed[1] + 1, INTERVAL)]
+    assert set(seen) <= set(visible(path)) <= set(range(job.completed[1]))
+    job.run()
+    assert committed(path) == visible(path) == list(range(ROWS))
+    assert list(job.sink.directory.staging.iterdir()) == []
+    for writer in job.writers:  # A zombie that closes late does no harm.
+        writer.close()
+        for file in writer._offered:
+            file.abandon()
+    assert committed(path) == list(range(ROWS))
+    return survived
+
+
+# --- Commit --------------------------------------------------------------------------------------
+
+
+def test_nothing_is_visible_before_the_commit(sink):
+    stage(sink, 0, 5)
+    assert committed(sink.path) == visible(sink.path) == []
+
+
+def test_a_commit_makes_all_subtasks_visible_and_lists_them(sink):
+    outputs = stage(sink, 0, 5) + stage(sink, 5, 7, subtask=1)
+    sink.committer().commit(1, outputs)
+    assert committed(sink.path) == visible(sink.path) == list(range(7))
+    content = json.loads(sink.directory.manifest(1).read_text())
+    assert (content["format_version"], content["checkpoint_id"], content["row_count"]) == (1, 1, 7)
+    assert [file.name for file in committed_files(sink.path)] == [
+        "part-0000000001-00000-000000-g1.parquet",
+        "part-0000000001-00001-000000-g1.parquet",
+    ]
+
+
+def test_a_commit_may_come_any_number_of_times(sink):
+    outputs = stage(sink, 0, 5)
+    for _ in range(3):
+        sink.committer().commit(1, outputs)
+    assert committed(sink.path) == list(range(5))
+
+
+def test_a_checkpoint_without_rows_leaves_nothing_behind(sink):
+    sink.committer().commit(1, ())
+    assert sink.committer().last_committed() is None
+    assert committed_files(sink.path) == []
+    assert read_committed(sink.path) == pa.table({})
+
+
+def test_rows_of_a_declined_checkpoint_are_committed_by_the_next(sink):
+    writer = open_writer(sink, generation=1)
+    writer.write(batch(0, 5))
+    writer.snapshot(1)()
+    writer.write(batch(5, 9))
+    sink.committer().commit(2, writer.snapshot(2)().committables)
+    assert committed(sink.path) == list(range(9))
+    assert len(read_manifest(sink.directory.manifest(2))) == 2
+
+
+def test_a_file_that_two_checkpoints_offer_is_listed_once(sink):
+    """Goal: I4 when checkpoint 2 is taken before the commit of checkpoint 1 has happened."""
+    writer, committer = open_writer(sink, generation=1), sink.committer()
+    writer.write(batch(0, 5))
+    first = writer.snapshot(1)().committables
+    writer.write(batch(5, 9))
+    second = writer.snapshot(2)().committables
+    committer.commit(1, first)
+    committer.commit(2, second)
+    committer.commit(2, second)
+    assert len(second) == 2
+    assert committed(sink.path) == list(range(9))
+    assert sum(len(read_manifest(sink.directory.manifest(at))) for at in (1, 2)) == 2
+
+
+def test_a_restore_of_a_savepoint_keeps_its_rows_and_takes_back_later_ones(sink):
+    """Goal: a savepoint commits nothing, yet its rows are output once it is restored."""
+    writer, committer = open_writer(sink, generation=1), sink.committer()
+    writer.write(batch(0, 5))
+    savepoint = writer.snapshot(1)().committables
+    writer.write(batch(5, 9))
+    committer.commit(2, writer.snapshot(2)().committables)
+    committer.commit(1, savepoint)
+    committer.withdraw_after(1)
+    committer.discard_uncommitted(2)
+    assert committed(sink.path) == visible(sink.path) == list(range(5))
+
+
+@pytest.mark.parametrize("fallback", [0, 1, 2, 3])
+def test_output_behind_the_restored_checkpoint_is_taken_back(sink, fallback):
+    committer = sink.committer()
+    for checkpoint_id in (1, 2, 3):
+        rows = stage(sink, checkpoint_id * 10, checkpoint_id * 10 + 1, checkpoint_id=checkpoint_id,
+                     generation=checkpoint_id)  # fmt: skip
+        committer.commit(checkpoint_id, rows)
+    assert committer.last_committed() == 3
+    for _ in range(2):
+        committer.withdraw_after(fallback)
+        assert committed(sink.path) == [10, 20, 30][:fallback]
+        assert visible(sink.path) == [10, 20, 30][:fallback]
+        assert committer.last_committed() == (fallback or None)
+
+
+def test_discarding_spares_this_generation_and_everything_committed(sink):
+    committer = sink.committer()
+    committer.commit(1, stage(sink, 0, 5))
+    stage(sink, 5, 6, generation=1, subtask=1)
+    stage(sink, 6, 7, generation=2)
+    stage(sink, 7, 8, generation=3)
+    (sink.directory.staging / "somebody's notes.parquet").touch()
+    committer.discard_uncommitted(3)
+    assert sorted(file.name for file in sink.directory.staging.iterdir()) == [
+        "0000000003-00000-000000.parquet",
+        "somebody's notes.parquet",
+    ]
+    assert committed(sink.path) == list(range(5))
+
+
+def test_a_zombie_that_stages_after_its_files_were_discarded_does_no_harm(sink):
+    committer = sink.committer()
+    zombie = open_writer(sink, generation=1)
+    zombie.write(batch(0, 5))
+    offered = zombie.snapshot(1)
+    committer.discard_uncommitted(2)
+    committer.commit(2, stage(sink, 0, 5, checkpoint_id=2, generation=2))
+    offered()
+    zombie.write(batch(5, 9))
+    zombie.snapshot(3)()
+    assert committed(sink.path) == visible(sink.path) == list(range(5))
+    committer.discard_uncommitted(3)
+    assert list(sink.directory.staging.iterdir()) == []
+
+
+# --- Damage --------------------------------------------------------------------------------------
+
+
+def expect(kind, code, said, act, *args):
+    with pytest.raises(kind, match=said) as caught:
+        act(*args)
+    assert caught.value.code is code
+    assert "\n" not in str(caught.value)
+
+
+def test_a_staged_file_that_is_gone_cannot_be_committed(sink):
+    outputs = stage(sink, 0, 5)
+    (sink.directory.staging / outputs[0]["staged"]).unlink()
+    expect(CorruptCheckpointError, ErrorCode.OBJECT_MISSING, "both gone: 5 rows of checkpoint 1",
+           sink.committer().commit, 1, outputs)  # fmt: skip
+    assert committed(sink.path) == []
+
+
+def test_a_staged_file_of_another_length_is_not_committed(sink):
+    outputs = stage(sink, 0, 5)
+    os.truncate(sink.directory.staging / outputs[0]["staged"], 100)
+    expect(CorruptCheckpointError, ErrorCode.LENGTH_DIFFERS, "100 bytes",
+           sink.committer().commit, 1, outputs)  # fmt: skip
+    assert visible(sink.path) == []
+
+
+def test_output_of_another_run_is_never_overwritten(sink):
+    """Goal: a second job, whose ids begin at 1 again, cannot replace what is there."""
+    committer = sink.committer()
+    committer.commit(1, stage(sink, 0, 5))
+    again = stage(sink, 100, 105)
+    for checkpoint_id in (1, 2):
+        expect(ConfigurationError, ErrorCode.INVALID_OPTION, "checkpoint 1 of another run",
+               committer.commit, checkpoint_id, again)  # fmt: skip
+    other = stage(sink, 200, 205, generation=2)
+    expect(ConfigurationError, ErrorCode.INVALID_OPTION, "checkpoint 1 of another run",
+           committer.commit, 1, other)  # fmt: skip
+    assert committed(sink.path) == list(range(5))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"staged": "../../etc/passwd"},
+        {"final": "part-0000000001-00000-000000-g1.parquet/../x"},
+        {"final": None},
+        {"row_count": -1},
+        {"size_bytes": "many"},
+        {"checkpoint_id": None},
+    ],
+    ids=str,
+)
+def test_a_committable_that_no_writer_produced_is_refused(sink, change):
+    (output,) = stage(sink, 0, 5)
+    assert StagedOutput.from_json(output).to_json() == output
+    expect(CorruptCheckpointError, ErrorCode.MANIFEST_UNREADABLE, "not a committable",
+           sink.committer().commit, 1, [output | change])  # fmt: skip
+    assert visible(sink.path) == []
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "{", "[]", "null", '{"format_version": 1}', '{"format_version": 2, "files": []}',
+     '{"format_version": 1, "files": [{"name": "x"}]}'],
+    ids=repr,
+)  # fmt: skip
+def test_an_unreadable_commit_manifest_is_named(sink, content):
+    sink.directory.manifest(7).write_text(content)
+    expect(CorruptCheckpointError, ErrorCode.MANIFEST_UNREADABLE, r"0000000007\.json",
+           committed_files, sink.path)  # fmt: skip
+
+
+def test_a_committed_file_that_is_gone_is_named(sink):
+    sink.committer().commit(1, stage(sink, 0, 5))
+    committed_files(sink.path)[0].unlink()
+    expect(CorruptCheckpointError, ErrorCode.OBJECT_MISSING, r"lacks part-.*\.parquet",
+           read_committed, sink.path)  # fmt: skip
+
+
+def test_a_committed_file_that_is_damaged_is_not_read(sink):
+    sink.committer().commit(1, stage(sink, 0, 5))
+    committed_files(sink.path)[0].write_bytes(b"damaged")
+    with pytest.raises(CorruptCheckpointError):
+        read_committed(sink.path)
+
+
+def test_a_directory_of_something_else_has_no_committed_output(tmp_path):
+    pq.write_table(pa.table({"n": [1]}), tmp_path / "a.parquet")
+    expect(ConfigurationError, ErrorCode.NO_SUCH_PATH, "not the output directory",
+           read_committed, tmp_path)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [
+        (errno.ENOSPC, ErrorCode.STORE_FULL),
+        (errno.EROFS, ErrorCode.STORE_READ_ONLY),
+        (errno.EIO, ErrorCode.STORE_IO),
+    ],
+)
+def test_a_commit_that_the_disk_refuses_is_repeated_until_it_succeeds(
+    sink, monkeypatch, number, code
+):
+    outputs, codes = stage(sink, 0, 5) + stage(sink, 5, 9, subtask=1), []
+    for attempt in range(5):
+        with monkeypatch.context() as patch:
+            fail_call(patch, attempt, OSError(number, os.strerror(number)))
+            with pytest.raises(StorageUnavailable) as caught:
+                sink.committer().commit(1, outputs)
+        codes.append(caught.value.code)
+    sink.committer().commit(1, outputs)
+    assert set(codes) == {code}
+    assert committed(sink.path) == list(range(9))
+
+
+def fail_call(patch, at, error):
+    """Let the ``at``-th rename or sync fail, counted from zero."""
+    calls = iter(range(1_000))
+
+    def watch(real):
+        def call(*args):
+            if next(calls) == at:
+                raise error
+            return real(*args)
+
+        return call
+
+    patch.setattr(Path, "rename", watch(Path.rename))
+    patch.setattr(os, "fsync", watch(os.fsync))

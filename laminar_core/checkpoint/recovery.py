@@ -33,18 +33,18 @@ I3  *The past does not change.* Let *g* choose *b*, and let *m*, of an older gen
     older generation than *h*, then ``b <= base(h) < m``, because *h* reserves ids above all that
     it saw. Either way ``base(g) < m``. If *b* is of a later generation than *h*, that one did not
     see *m* either, and put it off the timeline. A fresh start puts off everything older.
-I4  *No two timelines are committed.* A publisher commits after its check, step 5 commits ids
-    ``<= base(g)`` on the timeline. By I2 the former, by I1 and I3 the latter are on the timeline as
+I4  *No two timelines are committed.* A publisher commits after its check, step 5 commits the chosen
+    checkpoint and ancestors of it. By I2 the former, by I1 and I3 the latter are on the timeline as
     every later generation sees it, so nothing else ever covers the same input again.
 
 One case is not decided here: a checkpoint that was committed and is damaged afterwards. Falling
 back behind it repeats its output; ``committed_beyond`` names such ids, for the sink to take back.
 
-``tests/checkpoint/test_recovery_model.py`` checks I1 to I4 over interleavings of three generations,
+``tests/checkpoint/test_recovery_model.py`` checks I1 to I4 over interleavings of four generations,
 and that each step left out, or done in another order, breaks them.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -130,6 +130,7 @@ class Readable:
     """The manifest is sound. Whether its files are is another question."""
 
     generation: Generation
+    parent_id: CheckpointId | None = None
 
 
 ManifestFact = Absent | Unreadable | Readable
@@ -139,12 +140,12 @@ ManifestFact = Absent | Unreadable | Readable
 class RestoreFacts:
     """What is known of the store. Starts as listings; grows by the answers to questions.
 
-    ``candidates`` are all ids that have anything stored, in any order. ``newest_commit_by`` is the
+    ``candidates`` are all ids that have anything stored. ``newest_commit_by`` is the
     generation of the newest commit record, None if there is none. ``damage`` has an entry for each
     checkpoint whose files were all read: what is wrong, or None.
     """
 
-    candidates: tuple[CheckpointId, ...]
+    candidates: frozenset[CheckpointId]
     bases: tuple[Base, ...]
     committed: frozenset[CheckpointId] = frozenset()
     newest_commit_by: Generation | None = None
@@ -157,10 +158,10 @@ class RestoreFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadManifests:
-    """A question: what does ``manifests`` say about these?"""
+class ReadManifest:
+    """A question: what does ``manifests`` say about this one?"""
 
-    checkpoint_ids: tuple[CheckpointId, ...]
+    checkpoint_id: CheckpointId
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +210,7 @@ class Refuse:
     rejected: tuple[Rejected, ...] = ()
 
 
-Question = ReadManifests | VerifyFiles
+Question = ReadManifest | VerifyFiles
 Decision = RestoreFrom | StartFresh | Refuse
 
 
@@ -221,11 +222,11 @@ def decide_restore(
     The caller answers a question by adding the fact, and calls again. With ``wanted_id`` no other
     checkpoint will do. ``allow_fresh`` permits to start empty although checkpoints existed.
     """
-    wanted = facts.candidates if wanted_id is None else (wanted_id,)
+    wanted = facts.candidates if wanted_id is None else {wanted_id}
     rejected: list[Rejected] = []
     for checkpoint_id in sorted(wanted, reverse=True):
         match _judge(facts, checkpoint_id):
-            case ReadManifests() | VerifyFiles() as question:
+            case ReadManifest() | VerifyFiles() as question:
                 return question
             case Rejected() as verdict:
                 rejected.append(verdict)
@@ -243,16 +244,14 @@ def decide_restore(
 def commits_to_redrive(facts: RestoreFacts, restored_id: CheckpointId) -> tuple[CheckpointId, ...]:
     """Checkpoints whose output must be made visible (again) before the job runs, in this order.
 
-    They are on the timeline, not newer than the restored one, and have no commit record; the
-    commit may have happened all the same, so it is idempotent. ``facts`` are those with which
-    ``decide_restore`` chose ``restored_id``.
+    They are the restored one and its ancestors back to the newest with a commit record. The commit
+    of such a one may have happened all the same, so committing is idempotent. A checkpoint between
+    them that is no ancestor was given up after its manifest was written. ``facts`` are those with
+    which ``decide_restore`` chose ``restored_id``.
     """
-    redriven: list[CheckpointId] = []
-    for checkpoint_id in _uncommitted(facts, up_to=restored_id):
-        fact = facts.manifests[checkpoint_id]
-        if isinstance(fact, Readable) and on_timeline(checkpoint_id, fact.generation, facts.bases):
-            redriven.append(checkpoint_id)
-    return tuple(redriven)
+    lineage = _uncommitted_lineage(facts, restored_id)
+    assert isinstance(lineage, tuple), f"{restored_id} was not chosen: {lineage}"
+    return lineage
 
 
 def _judge(
@@ -260,7 +259,7 @@ def _judge(
 ) -> Question | Rejected | Literal["absent", "usable"]:
     fact = facts.manifests.get(checkpoint_id)
     if fact is None:
-        return ReadManifests((checkpoint_id,))
+        return ReadManifest(checkpoint_id)
     if isinstance(fact, Absent):
         return "absent"
     if not _may_be_on_timeline(facts, checkpoint_id, fact.generation):
@@ -278,34 +277,36 @@ def _judge_files(
         return VerifyFiles(checkpoint_id)
     if damage := facts.damage[checkpoint_id]:
         return Rejected(checkpoint_id, damage)
-    return _judge_older_output(facts, checkpoint_id)
+    lineage = _uncommitted_lineage(facts, checkpoint_id)
+    return "usable" if isinstance(lineage, tuple) else lineage
 
 
-def _judge_older_output(
+def _uncommitted_lineage(
     facts: RestoreFacts, checkpoint_id: CheckpointId
-) -> Question | Rejected | Literal["usable"]:
-    """Output that nobody can commit any more would leave a hole before ``checkpoint_id``."""
-    older = _uncommitted(facts, up_to=checkpoint_id)
-    if unknown := tuple(c for c in older if c not in facts.manifests):
-        return ReadManifests(unknown)
-    # Commits happen in order, so below a committed one nothing is missing.
-    done = max((c for c in facts.committed if c <= checkpoint_id), default=0)
-    for lost in (c for c in older if c > done):
-        fact = facts.manifests[lost]
-        if isinstance(fact, Unreadable) and _may_be_on_timeline(facts, lost, fact.generation):
-            reason = f"the output of checkpoint {lost} is not committed and its manifest unreadable"
-            return Rejected(checkpoint_id, reason)
-    return "usable"
+) -> ReadManifest | tuple[CheckpointId, ...]:
+    """The checkpoint and its uncommitted ancestors, ascending.
+
+    Commits happen in order, so behind a committed ancestor all are. Behind one that is lost the
+    search ends as well: a snapshot carries all output that is not known to be committed, so the
+    descendants have it.
+    """
+    lineage: list[CheckpointId] = []
+    ancestor: CheckpointId | None = checkpoint_id
+    while ancestor is not None and ancestor not in facts.committed:
+        fact = facts.manifests.get(ancestor)
+        if fact is None:
+            return ReadManifest(ancestor)
+        if not isinstance(fact, Readable):
+            break
+        lineage.append(ancestor)
+        ancestor = fact.parent_id
+    return tuple(reversed(lineage))
 
 
 def _may_be_on_timeline(
     facts: RestoreFacts, checkpoint_id: CheckpointId, generation: Generation | None
 ) -> bool:
     return generation is None or on_timeline(checkpoint_id, generation, facts.bases)
-
-
-def _uncommitted(facts: RestoreFacts, *, up_to: CheckpointId) -> Sequence[CheckpointId]:
-    return sorted(c for c in facts.candidates if c <= up_to and c not in facts.committed)
 
 
 def _committed_beyond(facts: RestoreFacts, checkpoint_id: CheckpointId) -> tuple[CheckpointId, ...]:

@@ -19,7 +19,7 @@ from laminar_core.checkpoint.recovery import (
     Decision,
     ManifestFact,
     Readable,
-    ReadManifests,
+    ReadManifest,
     RestoreFacts,
     RestoreFrom,
     Unreadable,
@@ -269,9 +269,9 @@ class CheckpointStore(GenerationLog):
         found: dict[CheckpointId, CheckpointManifest] = {}
         while True:
             match decide_restore(facts, allow_fresh=allow_fresh, wanted_id=wanted_id):
-                case ReadManifests(ids):
-                    learned = {c: self._manifest_fact(c, found) for c in ids}
-                    facts = replace(facts, manifests={**facts.manifests, **learned})
+                case ReadManifest(checkpoint_id):
+                    fact = self._manifest_fact(checkpoint_id, found)
+                    facts = replace(facts, manifests={**facts.manifests, checkpoint_id: fact})
                 case VerifyFiles(checkpoint_id):
                     report = verify_files(self.objects, self.paths, found[checkpoint_id])
                     damage = {**facts.damage, checkpoint_id: report.problem}
@@ -286,7 +286,7 @@ class CheckpointStore(GenerationLog):
         bases = self.bases()
         committed = self.committed_ids()
         return RestoreFacts(
-            candidates=tuple(self.attempted_ids()),
+            candidates=frozenset(self.attempted_ids()),
             bases=bases,
             committed=frozenset(committed),
             newest_commit_by=self._committer(committed[-1]) if committed else None,
@@ -309,7 +309,10 @@ class CheckpointStore(GenerationLog):
         if manifest is None:
             return Absent()
         found[checkpoint_id] = manifest
-        return Readable(Generation(manifest.generation))
+        parent_id = manifest.parent_checkpoint_id
+        return Readable(
+            Generation(manifest.generation), None if parent_id is None else CheckpointId(parent_id)
+        )
 
     def _reserved_by(self, checkpoint_id: CheckpointId) -> Generation | None:
         try:

@@ -38,7 +38,7 @@ OBSERVATION_MS = 5_000
 _OBSERVATION_STEP_MS = 250
 
 R = TypeVar("R", bound=Record)
-WaitMs = Callable[[int], None]
+WaitMs = Callable[[float], None]
 """Wait that many milliseconds; a real clock's sleep, or a simulated one."""
 
 

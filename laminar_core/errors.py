@@ -66,6 +66,7 @@ class ErrorCode(StrEnum):
     RESTARTS_EXHAUSTED = "restarts-exhausted"
     WORKER_LOST = "worker-lost"
     WORKER_FAILED = "worker-failed"
+    CANCELLED = "cancelled"
     DUPLICATE_BARRIER = "duplicate-barrier"
     OUT_OF_ORDER = "out-of-order"
     ILLEGAL_EVENT = "illegal-event"
@@ -131,3 +132,17 @@ class ProtocolError(LaminarError):
     """An event that the protocol forbids: a bug in Laminar. Crash, and keep the evidence."""
 
     exit_code = 70
+
+
+_DATA_CODES = {
+    ErrorCode.UNREADABLE_FILE,
+    ErrorCode.NULL_EVENT_TIME,
+    ErrorCode.NULL_KEY,
+    ErrorCode.ARITHMETIC_OVERFLOW,
+    ErrorCode.TOO_MANY_ROWS,
+}
+
+
+def error_for(code: ErrorCode, message: str) -> LaminarError:
+    """The exception for a failure that a worker reported by its code."""
+    return DataError(code, message) if code in _DATA_CODES else JobFailedError(code, message)

@@ -260,19 +260,17 @@ class _Grant:
 
 
 def wire(
+    wiring: Wiring,
     deployment: Deployment,
     restored: RestoredState,
     transport: WorkerTransport,
     listener: TaskListener,
     clock: Clock,
-    subtask_index: int,
-) -> Wiring:
+) -> None:
     """Build the tasks of one worker and restore their state.
 
     Raises:
         CorruptCheckpointError: a state file is not what the manifest says.
         DataError: a source cannot be opened.
     """
-    wiring = Wiring(subtask_index, deployment.generation)
     _Builder(deployment, restored, transport, listener, clock, wiring).build()
-    return wiring

@@ -94,10 +94,20 @@ class Worker:
         self._next_progress_ms = 0.0
         self._heard_ms = clock.monotonic_ms()
         self._data_flowed = False
-        restored = RestoredState(deployment, subtask_index, store)
-        self.wiring: Wiring = wire(deployment, restored, transport, self, clock, subtask_index)
+        self._store = store
+        self.wiring = Wiring(subtask_index, deployment.generation)
 
     # --- life -----------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Build the tasks and restore their state.
+
+        Raises:
+            CorruptCheckpointError: a state file is not what the manifest says.
+            DataError: a source cannot be opened.
+        """
+        restored = RestoredState(self._deployment, self._me, self._store)
+        wire(self.wiring, self._deployment, restored, self._transport, self, self._clock)
 
     def register(self, pid: int, host: str) -> None:
         """Tell the coordinator where this worker receives data."""
@@ -112,15 +122,16 @@ class Worker:
             )
         )
 
-    def run(self) -> Iterator[pa.RecordBatch]:
-        """Work until the coordinator ends it; then yield what the sinks collected."""
+    def run(self) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """Work until the coordinator ends it; then yield (sink, batch) of what was collected."""
         while self.phase in (Phase.REGISTERING, Phase.RUNNING):
             if not self.run_once():
                 self._transport.wait(self._wait_ms())
         if self.phase is Phase.FINISHED:
             for task in self.wiring.tasks:
-                if task.parts.sink is not None:
-                    yield from task.parts.sink.writer.collected()
+                if task.parts.sink is not None and task.parts.sink_id is not None:
+                    for batch in task.parts.sink.writer.collected():
+                        yield task.parts.sink_id, batch
 
     def run_once(self) -> bool:
         """One turn of the loop; say whether anything happened."""

@@ -124,14 +124,20 @@ ALIGNED = [
 ]
 UNALIGNED = [
     # A channel already aligned is carried over and not captured; the other records until arrival.
-    ("a:T1 t1 a? b? b>T1 b? b:T1", "timer1 stop1 UCUT1 record1b process process+record seal1b sealed1 process"),
+    (
+        "a:T1 t1 a? b? b>T1 b? b:T1",
+        "timer1 stop1 UCUT1 record1b process process+record seal1b sealed1 process",
+    ),
     ("a:T1 b>T1 t1", "timer1 stop1 UCUT1 capture1b sealed1"),
     ("a>U1 b>U1", "UCUT1 capture1a record1b seal1b sealed1"),
     ("a>U1 a:U1 b>U1 b:U1", "UCUT1 capture1a record1b seal1b sealed1"),
     # An unaligned barrier switches a checkpoint that is aligning.
     ("a:T1 b>U1", "timer1 stop1 UCUT1 capture1b sealed1"),
     # The queue is seen once only: the barrier that was overtaken is reached later, and is stale.
-    ("a>U1 b>U1 a:U1 b:U1 a>U2", "UCUT1 capture1a record1b seal1b sealed1 UCUT2 capture2a record2b"),
+    (
+        "a>U1 b>U1 a:U1 b:U1 a>U2",
+        "UCUT1 capture1a record1b seal1b sealed1 UCUT2 capture2a record2b",
+    ),
     # A timeout of a checkpoint that is over, or of another one, does nothing.
     ("a:T1 b:T1 t1", "timer1 stop1 CUT1 sealed1"),
     ("a:T1 t2 a?", "timer1 hold"),

@@ -40,6 +40,16 @@ def test_a_finished_channel_holds_nothing_back_and_all_finished_is_the_end_of_ti
     assert gate.end(A) == WATERMARK_END_US
 
 
+def test_the_end_of_time_waits_for_an_idle_channel() -> None:
+    gate = WatermarkGate([A, B])
+    gate.advance(A, 10)
+    gate.mark_idle(B)
+    assert gate.end(A) is None
+    assert not gate.ended
+    assert gate.end(B) == WATERMARK_END_US
+    assert gate.ended
+
+
 def test_all_idle_changes_nothing() -> None:
     gate = WatermarkGate([A])
     gate.advance(A, 10)

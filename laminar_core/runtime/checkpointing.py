@@ -1,0 +1,395 @@
+"""Carries out what ``checkpoint.coordinator`` decides: reserve, inject, publish, commit, record.
+
+The coordinator's thread calls this; the store is written by a second thread, commits by a third,
+because a commit that has been decided is retried for ever and must not hold up the next
+checkpoint. What comes of them is posted back as events.
+"""
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from laminar_core.checkpoint.coordinator import (
+    AbortCheckpoint,
+    AnswerRequest,
+    CheckpointRequested,
+    CommitCheckpoint,
+    CoordinatorConfig,
+    DiscardParts,
+    Effect,
+    Event,
+    FailJob,
+    IdReserved,
+    IdTaken,
+    InjectBarrier,
+    Published,
+    PublishManifest,
+    RecordOutcome,
+    ReserveId,
+    StoreFailed,
+    SubtaskId,
+    Tick,
+    abort_all,
+    initial,
+    next_wakeup_ms,
+    step,
+)
+from laminar_core.checkpoint.types import CheckpointBarrier, CheckpointId, CheckpointKind
+from laminar_core.connectors.base import Committer
+from laminar_core.errors import ErrorCode, FencedError, LaminarError, StorageUnavailable
+from laminar_core.runtime.events import CheckpointCompleted, CheckpointFailed, JobEvent
+from laminar_core.runtime.messages import Abort, Completed, SnapshotAck, ToWorker, Trigger
+from laminar_core.runtime.publication import (
+    JobIdentity,
+    build_manifest,
+    committables_of,
+    history_record,
+    longest_alignment_ms,
+    longest_phase_ms,
+)
+from laminar_core.state.manifest import CheckpointManifest, CommitRecord, Heartbeat, TriggerRecord
+from laminar_core.storage.checkpoint_store import CheckpointStore
+
+COMMIT_RETRY_MS = (50.0, 5_000.0)
+"""First and longest pause between attempts at a commit that has been decided."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deadlines:
+    """When silence means death. Milliseconds."""
+
+    register_ms: float = 120_000
+    """From the start of the stage until all workers have reported."""
+    worker_silence_ms: float = 30_000
+    """Between two reports of a running worker."""
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorParts:
+    """What a generation's coordinator works with."""
+
+    identity: JobIdentity
+    store: CheckpointStore
+    committers: Mapping[str, Committer]
+    config: CoordinatorConfig
+    highest_id: CheckpointId
+    """Highest id ever seen in the store."""
+    parent_id: CheckpointId | None
+    """The restored checkpoint."""
+    rows_total: int | None
+    deadlines: Deadlines = Deadlines()
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointAnswer:
+    """What became of a requested checkpoint."""
+
+    checkpoint_id: CheckpointId | None
+    outcome: str
+    reason: str
+
+
+class CheckpointHost(Protocol):
+    """What surrounds the driver: the coordinator's thread."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since 1970, never going back."""
+        ...
+
+    def post(self, action: Callable[[], None]) -> None:
+        """Run ``action`` in the coordinator's thread."""
+        ...
+
+    def pause(self, duration_ms: float) -> None:
+        """Wait in a background thread; raises StorageUnavailable once the generation ended."""
+        ...
+
+    def broadcast(self, message: ToWorker) -> None:
+        """Send to every worker."""
+        ...
+
+    def tell(self, event: JobEvent) -> None:
+        """Tell whoever started the job."""
+        ...
+
+    def fail(self, code: ErrorCode, reason: str, *, restart_helps: bool = True) -> None:
+        """End the generation with a failure."""
+        ...
+
+    def fenced(self, error: FencedError) -> None:
+        """End the generation because a newer one is claimed."""
+        ...
+
+    def last_commit_done(self, kind: CheckpointKind) -> None:
+        """The stop or final checkpoint is committed."""
+        ...
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """One checkpoint under way: what its manifest will be made of."""
+
+    trigger: TriggerRecord
+    acks: dict[int, SnapshotAck] = field(default_factory=dict)
+    manifest: CheckpointManifest | None = None
+
+
+class CheckpointDriver:
+    """The machine with its state, and the threads that do the I/O it asks for."""
+
+    def __init__(self, parts: CoordinatorParts, host: CheckpointHost) -> None:
+        self.completed_count = 0
+        self._identity = parts.identity
+        self._store = parts.store
+        self._committers = parts.committers
+        self._parent_id = parts.parent_id
+        self._host = host
+        self._attempts: dict[CheckpointId, _Attempt] = {}
+        self._requests: dict[str, Future[CheckpointAnswer]] = {}
+        self._request_count = 0
+        self._store_thread = ThreadPoolExecutor(1, "laminar-store")
+        self._commit_thread = ThreadPoolExecutor(1, "laminar-commit")
+        expected = {
+            SubtaskId(vertex.vertex_id, index)
+            for vertex in parts.identity.plan.vertices
+            for index in range(parts.identity.parallelism)
+        }
+        self._state = initial(parts.config, expected, parts.highest_id, host.now_ms())
+
+    def request(self, kind: CheckpointKind, answer: "Future[CheckpointAnswer]") -> None:
+        """Ask for a checkpoint; ``answer`` is set when it has ended."""
+        self._request_count += 1
+        request_id = f"request-{self._request_count}"
+        self._requests[request_id] = answer
+        self.dispatch(CheckpointRequested(kind, request_id))
+
+    def keep(self, ack: SnapshotAck) -> None:
+        """Keep the parts for the manifest."""
+        attempt = self._attempts.get(CheckpointId(ack.checkpoint_id))
+        if attempt is not None:
+            attempt.acks[ack.worker] = ack
+
+    def tick(self) -> None:
+        """Time passed."""
+        self.dispatch(Tick())
+
+    def next_wakeup_ms(self) -> int | None:
+        """When ``tick`` is due."""
+        return next_wakeup_ms(self._state)
+
+    def dispatch(self, event: Event) -> None:
+        """Take one event and carry out what follows."""
+        self._state, effects = step(self._state, event, self._host.now_ms())
+        for effect in effects:
+            self._carry_out(effect)
+
+    def abort_all(self, reason: str) -> None:
+        """The generation is over: end everything that is pending."""
+        self._state, effects = abort_all(self._state, reason, self._host.now_ms())
+        for effect in effects:
+            self._carry_out(effect)
+
+    def close(self) -> None:
+        """Finish what the store's thread has to do; a commit is left to the next generation."""
+        self._commit_thread.shutdown(cancel_futures=True)
+        self._store_thread.shutdown()
+
+    def beat(self, heartbeat: Heartbeat) -> None:
+        """Show that the driver lives, and notice if the job was taken over."""
+        self._store_thread.submit(self._beat, heartbeat)
+
+    def _beat(self, heartbeat: Heartbeat) -> None:
+        try:
+            self._store.check_owner(self._identity.generation)
+            self._store.beat(self._identity.generation, heartbeat)
+        except FencedError as error:
+            self._host.fenced(error)
+        except StorageUnavailable:
+            pass  # A missed beat; checkpoints report what is wrong with the store.
+
+    # --- effects --------------------------------------------------------------------------------
+
+    def _carry_out(self, effect: Effect) -> None:
+        match effect:
+            case ReserveId():
+                self._reserve(effect)
+            case InjectBarrier(barrier):
+                self._inject(barrier)
+            case PublishManifest(checkpoint_id):
+                self._publish(checkpoint_id)
+            case CommitCheckpoint(checkpoint_id, kind):
+                self._commit(checkpoint_id, kind)
+            case AbortCheckpoint(checkpoint_id):
+                generation = self._identity.generation
+                self._host.broadcast(Abort(generation=generation, checkpoint_id=checkpoint_id))
+            case RecordOutcome():
+                self._record_outcome(effect)
+            case DiscardParts():
+                pass  # Unreferenced files under an id that never completed: retention's.
+            case AnswerRequest(request_id, checkpoint_id, outcome, reason):
+                answer = self._requests.pop(request_id, None)
+                if answer is not None:
+                    answer.set_result(CheckpointAnswer(checkpoint_id, outcome.value, reason))
+            case FailJob(reason):
+                self._host.fail(ErrorCode.SNAPSHOT_FAILED, reason)
+
+    def _reserve(self, effect: ReserveId) -> None:
+        record = TriggerRecord(
+            checkpoint_id=effect.checkpoint_id,
+            generation=self._identity.generation,
+            kind=effect.kind,
+            triggered_at_ms=effect.triggered_ms,
+        )
+        self._attempts[effect.checkpoint_id] = _Attempt(record)
+
+        def reserve() -> Event:
+            ours = self._store.record_trigger(record)
+            return IdReserved(effect.checkpoint_id) if ours else IdTaken(effect.checkpoint_id)
+
+        self._in_store(effect.checkpoint_id, reserve)
+
+    def _inject(self, barrier: CheckpointBarrier) -> None:
+        self._host.broadcast(
+            Trigger(
+                generation=self._identity.generation,
+                checkpoint_id=barrier.checkpoint_id,
+                kind=barrier.kind,
+                created_ms=barrier.created_ms,
+                alignment_timeout_ms=barrier.alignment_timeout_ms,
+                unaligned=barrier.unaligned,
+            )
+        )
+
+    def _publish(self, checkpoint_id: CheckpointId) -> None:
+        attempt = self._attempts[checkpoint_id]
+        acks = [ack for _, ack in sorted(attempt.acks.items())]
+        now_ms = self._host.now_ms()
+        manifest = build_manifest(self._identity, attempt.trigger, self._parent_id, acks, now_ms)
+
+        def publish() -> Event:
+            self._store.publish(manifest)
+            attempt.manifest = manifest
+            return Published(checkpoint_id)
+
+        self._in_store(checkpoint_id, publish)
+
+    def _in_store(self, checkpoint_id: CheckpointId, action: Callable[[], Event]) -> None:
+        """Run ``action`` in the store's thread; what comes of it is an event."""
+
+        def run() -> None:
+            try:
+                event = action()
+            except FencedError as error:
+                self._host.fenced(error)
+                return
+            except LaminarError as error:
+                event = StoreFailed(checkpoint_id, str(error))
+            self._host.post(lambda: self.dispatch(event))
+
+        self._store_thread.submit(run)
+
+    def _record_outcome(self, effect: RecordOutcome) -> None:
+        attempt = self._attempts.pop(effect.checkpoint_id, None)
+        manifest = None if attempt is None else attempt.manifest
+        generation = self._identity.generation
+        record = history_record(effect, generation, manifest)
+        self._store_thread.submit(self._store.record_outcome, record)
+        if manifest is None:
+            self._host.tell(
+                CheckpointFailed(
+                    time_ms=effect.ended_ms,
+                    checkpoint_id=effect.checkpoint_id,
+                    generation=generation,
+                    kind=effect.kind,
+                    outcome=effect.outcome.value,
+                    reason=effect.reason,
+                )
+            )
+            return
+        self.completed_count += 1
+        self._parent_id = effect.checkpoint_id
+        self._host.tell(
+            CheckpointCompleted(
+                time_ms=effect.ended_ms,
+                checkpoint_id=effect.checkpoint_id,
+                generation=generation,
+                kind=effect.kind,
+                mode=manifest.mode,
+                duration_ms=effect.ended_ms - effect.triggered_ms,
+                alignment_ms=longest_alignment_ms(manifest.alignment),
+                sync_ms=longest_phase_ms(manifest.subtasks, "sync_ms"),
+                async_ms=longest_phase_ms(manifest.subtasks, "async_ms"),
+                size_bytes=manifest.size_bytes,
+            )
+        )
+
+    def _commit(self, checkpoint_id: CheckpointId, kind: CheckpointKind) -> None:
+        manifest = self._attempts[checkpoint_id].manifest
+        assert manifest is not None, "a checkpoint is committed after its manifest is durable"
+        generation = self._identity.generation
+
+        def commit() -> None:
+            try:
+                commit_checkpoint(
+                    self._store, self._committers, manifest, generation, self._host.pause
+                )
+            except LaminarError as error:
+                self._host.fail(error.code, f"commit of checkpoint {checkpoint_id}: {error}")
+                return
+            self._host.post(lambda: self._on_committed(checkpoint_id, kind))
+
+        self._commit_thread.submit(commit)
+
+    def _on_committed(self, checkpoint_id: CheckpointId, kind: CheckpointKind) -> None:
+        generation = self._identity.generation
+        self._host.broadcast(Completed(generation=generation, checkpoint_id=checkpoint_id))
+        if kind in (CheckpointKind.FINAL, CheckpointKind.STOP):
+            self._host.last_commit_done(kind)
+
+
+def commit_checkpoint(
+    store: CheckpointStore,
+    committers: Mapping[str, Committer],
+    manifest: CheckpointManifest,
+    generation: int,
+    pause: Callable[[float], None],
+) -> None:
+    """Make the checkpoint's output visible, and record that; retried until it succeeds.
+
+    ``pause(duration_ms)`` waits between attempts and ends them by raising. Repeating this after a
+    crash is harmless: commits are idempotent. Source: PROTOCOL section 7.
+
+    Raises:
+        CorruptCheckpointError: what was pre-committed is gone; trying again does not help.
+    """
+    pause_ms, longest_ms = COMMIT_RETRY_MS
+    while True:
+        try:
+            _commit_once(store, committers, manifest, generation)
+        except StorageUnavailable:
+            pause(pause_ms)
+            pause_ms = min(2 * pause_ms, longest_ms)
+        else:
+            return
+
+
+def _commit_once(
+    store: CheckpointStore,
+    committers: Mapping[str, Committer],
+    manifest: CheckpointManifest,
+    generation: int,
+) -> None:
+    counts: dict[str, int] = {}
+    for operator_id, committer in committers.items():
+        committables = committables_of(manifest, operator_id)
+        committer.commit(CheckpointId(manifest.checkpoint_id), committables)
+        counts[operator_id] = len(committables)
+    store.record_commit(
+        CommitRecord(
+            checkpoint_id=manifest.checkpoint_id,
+            generation=generation,
+            committed_at_ms=manifest.completed_at_ms,
+            committables=counts,
+        )
+    )

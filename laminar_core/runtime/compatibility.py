@@ -1,0 +1,71 @@
+"""Does the pipeline fit the checkpoint? Decided before anything is started.
+
+State is matched by operator id. An operator that kept nothing in the checkpoint may change freely;
+one that did must describe itself as it did then, because rows and offsets mean what the
+description says. Source: PROTOCOL sections 10 and 11.
+"""
+
+import json
+
+from laminar_core.errors import ErrorCode, IncompatibleStateError
+from laminar_core.operators.base import JsonObject
+from laminar_core.runtime.plan import Plan
+from laminar_core.state.manifest import CheckpointManifest, fingerprint_of
+
+
+def check_compatible(manifest: CheckpointManifest, plan: Plan, parallelism: int) -> None:
+    """Refuse to restore state that the pipeline would misread.
+
+    Raises:
+        IncompatibleStateError: operators were changed, added or removed, or the parallelism is
+            another one. The message names what differs.
+    """
+    _check_parallelism(manifest, plan, parallelism)
+    descriptions = plan.descriptions()
+    kept_state = {
+        entry.operator_id
+        for entry in manifest.subtasks
+        if entry.state is not None or entry.properties or entry.committables
+    }
+    where = f"checkpoint {manifest.checkpoint_id}"
+    if gone := sorted(kept_state - descriptions.keys()):
+        raise _changed(f"{where} has state of {', '.join(gone)}, which the pipeline lacks")
+    if new := sorted(descriptions.keys() - manifest.parallelism.keys()):
+        raise _changed(f"the pipeline has {', '.join(new)}, which {where} knows nothing of")
+    for operator_id in sorted(kept_state):
+        if fingerprint_of(descriptions[operator_id]) != manifest.fingerprint[operator_id]:
+            before = manifest.operators_description[operator_id]
+            difference = _difference(before, descriptions[operator_id])
+            raise _changed(f"{operator_id} is not what it was in {where}: {difference}")
+
+
+def _check_parallelism(manifest: CheckpointManifest, plan: Plan, parallelism: int) -> None:
+    if manifest.max_parallelism != plan.max_parallelism:
+        raise IncompatibleStateError(
+            ErrorCode.UNSUPPORTED_PARALLELISM,
+            f"checkpoint {manifest.checkpoint_id} has {manifest.max_parallelism} key groups, the "
+            f"pipeline {plan.max_parallelism}: set max_parallelism to {manifest.max_parallelism}",
+        )
+    before = max(manifest.parallelism.values())
+    if before != parallelism:
+        raise IncompatibleStateError(
+            ErrorCode.UNSUPPORTED_PARALLELISM,
+            f"checkpoint {manifest.checkpoint_id} was taken with {before} workers and cannot be "
+            f"continued with {parallelism}: run with {before} workers",
+        )
+
+
+def _changed(what: str) -> IncompatibleStateError:
+    return IncompatibleStateError(
+        ErrorCode.OPERATORS_CHANGED,
+        f"{what}; run the pipeline as it was, or start a new job under another name",
+    )
+
+
+def _difference(before: JsonObject, now: JsonObject) -> str:
+    differing = [
+        f"{key} was {json.dumps(before.get(key))}, is {json.dumps(now.get(key))}"
+        for key in sorted({*before, *now})
+        if before.get(key) != now.get(key)
+    ]
+    return "; ".join(differing)

@@ -1,0 +1,49 @@
+"""How a job is run, and how it ended."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import pyarrow as pa
+
+from laminar_core.checkpoint.coordinator import CoordinatorConfig
+from laminar_core.checkpoint.types import CheckpointId
+from laminar_core.runtime.checkpointing import Deadlines
+from laminar_core.runtime.restart import ExponentialDelay, RestartStrategy
+from laminar_core.runtime.transport import TransportKind
+
+
+@dataclass(frozen=True, slots=True)
+class JobOptions:
+    """How a plan is run. ``pipeline.run`` fills this in."""
+
+    job: str
+    store_uri: str
+    parallelism: int
+    checkpoint: CoordinatorConfig
+    restart: RestartStrategy = field(default_factory=ExponentialDelay)
+    transport: TransportKind | Literal["auto"] = "auto"
+    take_over: bool = False
+    """Claim the job although its driver may be alive."""
+    allow_fresh: bool = False
+    """Start empty although checkpoints exist, if none of them can be used."""
+    restore_id: CheckpointId | None = None
+    """Continue from this checkpoint instead of the newest; what came after it is left behind."""
+    actor: str = "laminar"
+    reason: str = "started"
+    deadlines: Deadlines = field(default_factory=Deadlines)
+
+
+@dataclass(frozen=True, slots=True)
+class JobResult:
+    """How the job ended. Row counts are totals over its whole history."""
+
+    outcome: Literal["finished", "stopped"]
+    rows_in: int
+    rows_out: int
+    rows_late: int
+    checkpoints: int
+    """Completed by this run, over all its generations."""
+    generations: int
+    """Executions that this run needed."""
+    collected: dict[str, pa.Table]
+    """What ``CollectSink`` gathered, by sink name."""

@@ -1,0 +1,220 @@
+"""The driver's side of a job: one generation after the other until it has finished."""
+
+import threading
+from contextlib import suppress
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from laminar_core._version import __version__
+from laminar_core.checkpoint.types import CheckpointKind, Generation
+from laminar_core.errors import (
+    ConfigurationError,
+    ErrorCode,
+    FencedError,
+    JobFailedError,
+    StorageUnavailable,
+    error_for,
+)
+from laminar_core.runtime.clock import Clock
+from laminar_core.runtime.coordination import GenerationOutcome
+from laminar_core.runtime.events import Finished, GenerationFailed, JobListener
+from laminar_core.runtime.generation import Execution, GenerationRunner
+from laminar_core.runtime.options import JobOptions, JobResult
+from laminar_core.runtime.plan import Plan
+from laminar_core.state.key_groups import require_parallelism
+from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.storage.generations import Claimant
+from laminar_core.storage.object_store import probe
+from laminar_core.storage.owner import this_process
+
+
+class Supervisor:
+    """Runs a job. ``run`` blocks; ``stop`` and ``cancel`` may be called from other threads."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        plan: Plan,
+        options: JobOptions,
+        clock: Clock,
+        listener: JobListener,
+    ) -> None:
+        self._spark = spark
+        self._plan = plan
+        self._options = options
+        self._clock = clock
+        self._tell = listener
+        self._store = CheckpointStore.open(options.store_uri, options.job)
+        self._runner = GenerationRunner(spark, plan, options, self._store, clock, listener)
+        self._lock = threading.Lock()
+        self._running: Execution | None = None
+        self._stopping = self._cancelled = False
+        self._completed = self._generations = 0
+
+    # --- from other threads ---------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """Take a last checkpoint, commit it and end; returns at once."""
+        with self._lock:
+            self._stopping = True
+            running = self._running
+        if running is not None:
+            running.coordinator.request(CheckpointKind.STOP)
+
+    def cancel(self) -> None:
+        """End now, without a last checkpoint; the job can be continued from the newest one."""
+        with self._lock:
+            self._cancelled = True
+            running = self._running
+        if running is not None:
+            running.coordinator.cancel("cancelled")
+
+    # --- the job --------------------------------------------------------------------------------
+
+    def run(self) -> JobResult:
+        """Run until the job has finished or was stopped.
+
+        Raises:
+            ConfigurationError: it cannot be started as it stands.
+            DataError: input that the pipeline cannot use.
+            FencedError: another driver took the job over.
+            JobFailedError: it failed, and the restart strategy gave up; or it was cancelled.
+        """
+        self._check()
+        failures_ms: list[float] = []
+        while True:
+            generation = self._claim(first=not failures_ms)
+            outcome, collected = self._run_generation(generation, first=not failures_ms)
+            if outcome.kind in ("finished", "stopped"):
+                return self._finish(generation, outcome, collected)
+            if outcome.kind == "fenced":
+                raise FencedError(ErrorCode.FENCED, outcome.reason)
+            failures_ms.append(self._clock.monotonic_ms())
+            self._restart_or_raise(generation, outcome, failures_ms)
+            self._store.check_owner(generation)
+
+    def _check(self) -> None:
+        """Everything that can be refused before the job is claimed."""
+        self._plan.check()
+        require_parallelism(self._options.parallelism, self._plan.max_parallelism)
+        self._check_slots()
+        for vertex in self._plan.vertices:
+            leaving = vertex.schemas()[-1]
+            if vertex.sink is not None:
+                vertex.sink.sink.check(leaving)
+        probe(self._store.objects)
+
+    def _check_slots(self) -> None:
+        """A barrier stage needs all its slots at once; Spark would wait for minutes to say so."""
+        if not str(self._spark.conf.get("spark.master")).startswith("local"):
+            return  # On a cluster slots may still come.
+        slots = self._spark.sparkContext.defaultParallelism
+        if self._options.parallelism > slots:
+            raise ConfigurationError(
+                ErrorCode.NOT_ENOUGH_SLOTS,
+                f"{self._options.parallelism} workers need as many task slots at once and Spark "
+                f"has {slots}: give it more, or run with fewer workers",
+            )
+
+    def _claim(self, *, first: bool) -> Generation:
+        claimant = Claimant(
+            owner=this_process(),
+            actor=self._options.actor,
+            reason=self._options.reason if first else "restarted after a failure",
+            code_version=f"laminar {__version__}",
+            claimed_at_ms=self._clock.now_ms(),
+        )
+        # A later claim of this process takes over from its own generation, which has ended.
+        return self._store.claim_generation(
+            claimant, wait_ms=self._clock.wait_ms, take_over=self._options.take_over or not first
+        )
+
+    def _run_generation(
+        self, generation: Generation, *, first: bool
+    ) -> tuple[GenerationOutcome, dict[str, pa.Table]]:
+        try:
+            execution = self._runner.start(generation, first=first)
+        except StorageUnavailable as error:
+            return GenerationOutcome("failed", error.code, str(error)), {}
+        except FencedError as error:
+            return GenerationOutcome("fenced", error.code, str(error)), {}
+        except Exception as error:
+            self._store.end_generation(generation, "refused", str(error))
+            raise
+        self._generations += 1
+        self._announce(execution)
+        try:
+            return self._runner.watch(execution)
+        finally:
+            with self._lock:
+                self._running = None
+            self._completed += execution.coordinator.completed_count
+
+    def _announce(self, execution: Execution) -> None:
+        """From here on ``stop`` and ``cancel`` reach it; what was asked before is done now."""
+        with self._lock:
+            self._running = execution
+            stopping, cancelled = self._stopping, self._cancelled
+        if cancelled:
+            execution.coordinator.cancel("cancelled")
+        elif stopping:
+            execution.coordinator.request(CheckpointKind.STOP)
+
+    def _finish(
+        self, generation: Generation, outcome: GenerationOutcome, collected: dict[str, pa.Table]
+    ) -> JobResult:
+        assert outcome.kind in ("finished", "stopped")
+        self._store.end_generation(generation, outcome.kind, outcome.reason)
+        counts = outcome.counts
+        result = JobResult(
+            outcome=outcome.kind,
+            rows_in=counts.rows_in,
+            rows_out=counts.rows_out,
+            rows_late=counts.rows_late,
+            checkpoints=self._completed,
+            generations=self._generations,
+            collected=collected,
+        )
+        self._tell(
+            Finished(
+                time_ms=self._clock.now_ms(),
+                outcome=result.outcome,
+                rows_in=result.rows_in,
+                rows_out=result.rows_out,
+                rows_late=result.rows_late,
+                checkpoints=result.checkpoints,
+            )
+        )
+        return result
+
+    def _restart_or_raise(
+        self, generation: Generation, outcome: GenerationOutcome, failures_ms: list[float]
+    ) -> None:
+        code = outcome.code or ErrorCode.WORKER_FAILED
+        delay_ms = None
+        if outcome.restart_helps and not self._cancelled:
+            delay_ms = self._options.restart.delay_ms(failures_ms)
+        self._tell(
+            GenerationFailed(
+                time_ms=self._clock.now_ms(),
+                generation=generation,
+                code=code.value,
+                reason=outcome.reason,
+                restart_in_ms=delay_ms,
+            )
+        )
+        self._end_quietly(generation, outcome.reason)
+        if delay_ms is None:
+            if outcome.restart_helps and not self._cancelled:
+                raise JobFailedError(
+                    ErrorCode.RESTARTS_EXHAUSTED,
+                    f"job {self._options.job} failed {len(failures_ms)} times and is not "
+                    f"restarted again, the last failure: {outcome.reason}",
+                )
+            raise error_for(code, f"job {self._options.job} failed: {outcome.reason}")
+        self._clock.wait_ms(delay_ms)
+
+    def _end_quietly(self, generation: Generation, reason: str) -> None:
+        with suppress(StorageUnavailable):  # It only helps others to see that nobody runs it.
+            self._store.end_generation(generation, "failed", reason)

@@ -1,0 +1,15 @@
+"""The builder that users write their pipelines with, and how a run is configured."""
+
+from laminar_core.pipeline.builder import KeyedStream, Pipeline, Stream, WindowedStream
+from laminar_core.pipeline.config import CheckpointConfig, RunConfig
+from laminar_core.pipeline.job import StreamingJob
+
+__all__ = [
+    "CheckpointConfig",
+    "KeyedStream",
+    "Pipeline",
+    "RunConfig",
+    "Stream",
+    "StreamingJob",
+    "WindowedStream",
+]

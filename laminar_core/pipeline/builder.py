@@ -1,0 +1,301 @@
+"""What users write. A pipeline is built lazily and runs when it is told to.
+
+    p = Pipeline("payments")
+    (
+        p.source("payments", ParquetSource("in/"))
+        .watermark("paid_at", max_delay="1 minute")
+        .key_by("merchant")
+        .window(windows.tumbling("5 minutes"))
+        .aggregate("per-merchant", agg.count(), agg.sum("amount_cents"))
+        .sink("totals", ParquetSink("out/"))
+    )
+    p.run(spark, checkpoint=CheckpointConfig(store="checkpoints/"))
+
+Names given to sources, aggregations and sinks are the identity of their state: a checkpoint finds
+its operator by name, so keep a name as long as its state is to survive.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import SparkSession
+
+from laminar_core.checkpoint.types import CheckpointId
+from laminar_core.connectors.base import Sink, Source
+from laminar_core.errors import ConfigurationError, ErrorCode
+from laminar_core.operators.aggregation import PartialAggregate, WindowAggregate
+from laminar_core.operators.base import OperatorSpec
+from laminar_core.operators.stateless import FilterRows, MapBatches, SelectColumns
+from laminar_core.operators.watermarks import AssignWatermarks
+from laminar_core.operators.windows import Duration, Window, duration_us
+from laminar_core.pipeline.config import CheckpointConfig, RunConfig, duration_ms
+from laminar_core.pipeline.graph import Node, plan_of
+from laminar_core.pipeline.job import StreamingJob
+from laminar_core.runtime.clock import SystemClock
+from laminar_core.runtime.events import JobListener, ignore
+from laminar_core.runtime.options import JobOptions, JobResult
+from laminar_core.runtime.plan import (
+    Broadcast,
+    Forward,
+    Keyed,
+    Partitioning,
+    Plan,
+    Rebalance,
+    SinkNode,
+    SourceNode,
+)
+from laminar_core.runtime.supervisor import Supervisor
+from laminar_core.state.accumulators import Aggregate
+from laminar_core.state.paths import check_job_name, check_operator_id
+
+
+class Pipeline:
+    """A named pipeline under construction."""
+
+    def __init__(self, name: str, *, max_parallelism: int = 128) -> None:
+        check_job_name(name)
+        self.name = name
+        self.max_parallelism = max_parallelism
+        self._nodes: list[Node] = []
+        self._unnamed: Counter[str] = Counter()
+
+    def source(
+        self,
+        name: str,
+        source: Source,
+        *,
+        rows_per_second: float | None = None,
+        idle_timeout: Duration | None = None,
+    ) -> "Stream":
+        """Read from ``source``.
+
+        ``rows_per_second`` paces all workers together. A worker without rows for ``idle_timeout``
+        does not hold event time back until rows come again.
+
+        Raises:
+            ConfigurationError: there is nothing to read.
+        """
+        check_operator_id(name)
+        if rows_per_second is not None and rows_per_second <= 0:
+            raise ConfigurationError(
+                ErrorCode.INVALID_OPTION, f"rows_per_second must be positive, not {rows_per_second}"
+            )
+        idle_ms = None if idle_timeout is None else duration_ms(idle_timeout)
+        node = SourceNode(name, source, rows_per_second, idle_ms)
+        return Stream(self, self.add(Node(source.schema(), source=node)))
+
+    def add(self, node: Node) -> Node:
+        """Take a node into the graph."""
+        self._nodes.append(node)
+        return node
+
+    def name_for(self, kind: str, name: str | None) -> str:
+        """The name given, or ``kind-n`` for the n-th unnamed operator of its kind."""
+        if name is not None:
+            check_operator_id(name)
+            return name
+        self._unnamed[kind] += 1
+        return f"{kind}-{self._unnamed[kind]}"
+
+    def plan(self) -> Plan:
+        """Chain operators into vertices and join these by edges.
+
+        Raises:
+            ConfigurationError: a name is used twice, or something is not consumed.
+        """
+        return plan_of(self._nodes, self.max_parallelism)
+
+    def start(
+        self,
+        spark: SparkSession,
+        *,
+        checkpoint: CheckpointConfig,
+        run: RunConfig | None = None,
+        listener: JobListener = ignore,
+    ) -> "StreamingJob":
+        """Start the job in the background; ``listener`` is told what happens, from any thread."""
+        run = run or RunConfig()
+        options = JobOptions(
+            job=run.job or self.name,
+            store_uri=checkpoint.store,
+            parallelism=run.workers or spark.sparkContext.defaultParallelism,
+            checkpoint=checkpoint.coordinator_config(),
+            restart=run.restart,
+            transport=run.transport,
+            take_over=run.take_over,
+            allow_fresh=run.allow_fresh,
+            restore_id=None if run.restore_id is None else CheckpointId(run.restore_id),
+            actor=run.actor,
+            reason=run.reason,
+            deadlines=run.deadlines,
+        )
+        return StreamingJob(Supervisor(spark, self.plan(), options, SystemClock(), listener))
+
+    def run(
+        self,
+        spark: SparkSession,
+        *,
+        checkpoint: CheckpointConfig,
+        run: RunConfig | None = None,
+        listener: JobListener = ignore,
+    ) -> JobResult:
+        """Run until all inputs have ended, or for ever.
+
+        Raises:
+            LaminarError: see ``Supervisor.run``.
+        """
+        return self.start(spark, checkpoint=checkpoint, run=run, listener=listener).result()
+
+
+class Stream:
+    """Rows on their way; each method adds an operator and returns what leaves it."""
+
+    def __init__(
+        self, pipeline: Pipeline, node: Node, by: Partitioning | None = None, time: str = ""
+    ) -> None:
+        self._pipeline = pipeline
+        self._node = node
+        self._by = by or Forward()
+        self._time = time
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Schema of the rows."""
+        return self._node.schema
+
+    def watermark(
+        self, column: str, *, max_delay: Duration | None = None, name: str | None = None
+    ) -> "Stream":
+        """Take event time from ``column``; rows may be up to ``max_delay`` out of order."""
+        delay_us = 0 if max_delay is None else duration_us(max_delay)
+        name = self._pipeline.name_for("watermark", name)
+        stream = self._then(AssignWatermarks(name, column, delay_us))
+        stream._time = column  # noqa: SLF001 - one of us
+        return stream
+
+    def map(
+        self,
+        function: Callable[[pa.RecordBatch], pa.RecordBatch],
+        *,
+        schema: pa.Schema | None = None,
+        name: str | None = None,
+    ) -> "Stream":
+        """Replace every batch by ``function(batch)``."""
+        return self._then(MapBatches(self._pipeline.name_for("map", name), function, schema))
+
+    def filter(
+        self,
+        predicate: pc.Expression | Callable[[pa.RecordBatch], pa.Array],
+        *,
+        name: str | None = None,
+    ) -> "Stream":
+        """Keep the rows for which the predicate is true."""
+        return self._then(FilterRows(self._pipeline.name_for("filter", name), predicate))
+
+    def select(self, *columns: str, name: str | None = None) -> "Stream":
+        """Keep these columns."""
+        return self._then(SelectColumns(self._pipeline.name_for("select", name), columns))
+
+    def rebalance(self) -> "Stream":
+        """Deal whole batches out to all workers, for a source that is uneven."""
+        return Stream(self._pipeline, self._node, Rebalance(), self._time)
+
+    def broadcast(self) -> "Stream":
+        """Send every row to all workers."""
+        return Stream(self._pipeline, self._node, Broadcast(), self._time)
+
+    def union(self, *others: "Stream", name: str | None = None) -> "Stream":
+        """Rows of several streams with one schema, in no particular order.
+
+        Raises:
+            ConfigurationError: the schemas differ.
+        """
+        for other in others:
+            if not other.schema.equals(self.schema):
+                raise ConfigurationError(
+                    ErrorCode.WRONG_SCHEMA,
+                    f"a union needs one schema, and {other.schema.names} is not {self.schema.names}"
+                    " with the same types: select or map them first",
+                )
+        operator = SelectColumns(self._pipeline.name_for("union", name), tuple(self.schema.names))
+        inputs = tuple((s._node, s._by) for s in (self, *others))  # noqa: SLF001 - one of us
+        node = self._pipeline.add(Node(self.schema, inputs, operator=operator))
+        return Stream(self._pipeline, node, time=self._time)
+
+    def key_by(self, *columns: str) -> "KeyedStream":
+        """Bring rows with equal values in ``columns`` together."""
+        if not columns:
+            raise ConfigurationError(ErrorCode.INVALID_PIPELINE, "key_by needs at least one column")
+        return KeyedStream(self, columns)
+
+    def sink(self, name: str, sink: Sink) -> Pipeline:
+        """Write the rows to ``sink``.
+
+        Raises:
+            ConfigurationError: the sink cannot take rows of this schema.
+        """
+        check_operator_id(name)
+        node = Node(self.schema, ((self._node, self._by),), sink=SinkNode(name, sink))
+        self._pipeline.add(node)
+        return self._pipeline
+
+    def _then(self, operator: OperatorSpec, by: Partitioning | None = None) -> "Stream":
+        schema = operator.output_schema(self.schema)
+        node = Node(schema, ((self._node, by or self._by),), operator=operator)
+        return Stream(self._pipeline, self._pipeline.add(node), time=self._time)
+
+
+class KeyedStream:
+    """Rows grouped by key."""
+
+    def __init__(self, stream: Stream, columns: tuple[str, ...]) -> None:
+        self._stream = stream
+        self._columns = columns
+
+    def window(self, window: Window, *, time: str | None = None) -> "WindowedStream":
+        """Cut event time into windows; ``time`` is by default the watermark's column.
+
+        Raises:
+            ConfigurationError: no event time is known.
+        """
+        column = time or self._stream._time  # noqa: SLF001 - one of us
+        if not column:
+            raise ConfigurationError(
+                ErrorCode.INVALID_PIPELINE,
+                "windows need event time: call watermark(column) before, or pass time=column",
+            )
+        return WindowedStream(self._stream, self._columns, window, column)
+
+
+class WindowedStream:
+    """Rows grouped by key and window."""
+
+    def __init__(self, stream: Stream, columns: tuple[str, ...], window: Window, time: str) -> None:
+        self._stream = stream
+        self._columns = columns
+        self._window = window
+        self._time = time
+
+    def aggregate(
+        self, name: str, *aggregates: Aggregate, allowed_lateness: Duration | None = None
+    ) -> Stream:
+        """One row per key and window, when event time has passed the window's end.
+
+        Each batch is combined where it arises, so that only one row per key and window crosses to
+        the worker that owns the key. Rows that come after their window was emitted are dropped and
+        counted; ``allowed_lateness`` delays the emission.
+        """
+        check_operator_id(name)
+        if not aggregates:
+            raise ConfigurationError(
+                ErrorCode.INVALID_PIPELINE, f"{name} aggregates nothing: add agg.count()"
+            )
+        lateness_us = 0 if allowed_lateness is None else duration_us(allowed_lateness)
+        partial = PartialAggregate(
+            f"{name}-combine", self._columns, self._time, self._window, aggregates
+        )
+        merge = WindowAggregate(name, self._columns, self._window, aggregates, lateness_us)
+        combined = self._stream._then(partial)  # noqa: SLF001 - one of us
+        return combined._then(merge, Keyed(self._columns))  # noqa: SLF001 - one of us

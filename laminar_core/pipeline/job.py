@@ -1,0 +1,44 @@
+"""A job that runs in the background of the driver."""
+
+import threading
+from concurrent.futures import Future
+
+from laminar_core.runtime.options import JobResult
+from laminar_core.runtime.supervisor import Supervisor
+
+
+class StreamingJob:
+    """A job that runs in the background."""
+
+    def __init__(self, supervisor: Supervisor) -> None:
+        self._supervisor = supervisor
+        self._result: Future[JobResult] = Future()
+        self._thread = threading.Thread(target=self._run, name="laminar-supervisor", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._result.set_result(self._supervisor.run())
+        except BaseException as error:  # noqa: BLE001 - it is raised again by ``result``
+            self._result.set_exception(error)
+
+    def stop(self) -> None:
+        """Take a last checkpoint, commit and end; ``result`` tells when it is done."""
+        self._supervisor.stop()
+
+    def cancel(self) -> None:
+        """End at once; the job can be continued from its newest checkpoint."""
+        self._supervisor.cancel()
+
+    def done(self) -> bool:
+        """Has it ended?"""
+        return self._result.done()
+
+    def result(self, timeout_s: float | None = None) -> JobResult:
+        """Wait for the end.
+
+        Raises:
+            LaminarError: why the job could not be started or failed.
+            TimeoutError: it has not ended yet.
+        """
+        return self._result.result(timeout_s)

@@ -103,9 +103,25 @@ class GenerationLog:
             decision = decide_claim(predecessor, take_over=take_over)
             if isinstance(decision, RefuseClaim):
                 raise self._owned(decision.reason)
-            generation = self._create_claim(decision.generation, claimant)
+            generation = decision.generation
+            if not self._create_claim(generation, claimant):
+                winner = _describe(generation, self._readable_claim(generation))
+                raise self._owned(f"{winner}, claimed it at the same moment")
         self._close_open_bases(generation)
         return generation
+
+    def succeed_generation(self, generation: Generation, claimant: Claimant) -> Generation:
+        """Claim the generation right after ``generation``, which is this driver's own and over.
+
+        Raises:
+            FencedError: another driver claimed the job in between; leave it alone.
+            StorageUnavailable: as in ``claim_generation``.
+        """
+        successor = Generation(generation + 1)
+        if not self._create_claim(successor, claimant):
+            self.check_owner(generation)
+        self._close_open_bases(successor)
+        return successor
 
     def check_owner(self, generation: Generation) -> None:
         """Make sure that no newer generation is claimed.
@@ -167,7 +183,7 @@ class GenerationLog:
     def _claimed(self) -> list[Generation]:
         return _numbers(self.objects.children(self.paths.generations))
 
-    def _create_claim(self, generation: Generation, claimant: Claimant) -> Generation:
+    def _create_claim(self, generation: Generation, claimant: Claimant) -> bool:
         claim = GenerationClaim(
             job=self.job,
             generation=generation,
@@ -177,10 +193,7 @@ class GenerationLog:
             code_version=claimant.code_version,
             claimed_at_ms=claimant.claimed_at_ms,
         )
-        if not create_or_confirm(self.objects, self.paths.claim(generation), claim.to_bytes()):
-            winner = _describe(generation, self._readable_claim(generation))
-            raise self._owned(f"{winner}, claimed it at the same moment")
-        return generation
+        return create_or_confirm(self.objects, self.paths.claim(generation), claim.to_bytes())
 
     def _close_open_bases(self, generation: Generation) -> None:
         """Keep older generations that have not started from starting (step 2, invariant I1)."""

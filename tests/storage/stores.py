@@ -1,0 +1,117 @@
+"""Jobs in a store for tests: claimants, checkpoints written step by step, stored damage."""
+
+from dataclasses import replace
+
+import pyarrow as pa
+
+from laminar_core.checkpoint.types import CheckpointId, CheckpointKind, Generation
+from laminar_core.state.manifest import CheckpointManifest, CommitRecord, Owner, TriggerRecord
+from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.storage.generations import Claimant
+from laminar_core.storage.memory import MemoryObjectStore
+from laminar_core.storage.object_store import ObjectStore
+from laminar_core.storage.owner import this_process
+from tests.state.manifests import manifest, rows, subtask
+
+JOB = "payments"
+
+
+def open_job(objects: ObjectStore | None = None) -> CheckpointStore:
+    return CheckpointStore(objects or MemoryObjectStore(), JOB)
+
+
+def claimant(owner: Owner | None = None, actor: str = "test") -> Claimant:
+    return Claimant(owner or this_process(), actor, "to test", "0.1.0", 1_700_000_000_000)
+
+
+def elsewhere(claim_number: int = 1) -> Owner:
+    """A process on another machine."""
+    return Owner(
+        host_id="far/1",
+        boot_id="other",
+        pid=7,
+        pid_start_time=9,
+        claim_number=claim_number,
+        user="u",
+    )
+
+
+def never(_duration_ms: float) -> None:
+    raise AssertionError("nothing to wait for")
+
+
+def claim(store: CheckpointStore, base: int | None = None) -> Generation:
+    """Claim by force, and start from ``base``."""
+    generation = store.claim_generation(claimant(), wait_ms=never, take_over=True)
+    store.record_base(generation, None if base is None else CheckpointId(base))
+    return generation
+
+
+def trigger(checkpoint_id: int, generation: int) -> TriggerRecord:
+    return TriggerRecord(
+        checkpoint_id=checkpoint_id,
+        generation=generation,
+        kind=CheckpointKind.PERIODIC,
+        triggered_at_ms=1,
+    )
+
+
+def write(
+    store: CheckpointStore, checkpoint_id: int, generation: int, table: pa.Table | None = None
+) -> CheckpointManifest:
+    """Reserve the id and write its parts; returns what is to be published."""
+    assert store.record_trigger(trigger(checkpoint_id, generation))
+    states = [
+        store.write_state(CheckpointId(checkpoint_id), "window", index, table or rows(index, 2))
+        for index in (0, 1)
+    ]
+    return manifest(
+        generation=generation,
+        checkpoint_id=checkpoint_id,
+        parent_checkpoint_id=checkpoint_id - 1 or None,
+        subtasks=(
+            subtask("window", 0, states[0]),
+            subtask("window", 1, states[1]),
+            subtask("sink", 0),
+            subtask("sink", 1),
+        ),
+    )
+
+
+def complete(store: CheckpointStore, checkpoint_id: int, generation: int) -> CheckpointManifest:
+    written = write(store, checkpoint_id, generation)
+    store.publish(written)
+    return written
+
+
+def commit(store: CheckpointStore, checkpoint_id: int, generation: int) -> None:
+    store.record_commit(
+        CommitRecord(checkpoint_id=checkpoint_id, generation=generation, committed_at_ms=1)
+    )
+
+
+def damage(store: CheckpointStore, key: str, how: str) -> None:
+    """Harm a stored object: ``missing``, ``torn``, ``rotten`` (one bit), ``longer``."""
+    data = store.objects.get(key)
+    assert data is not None
+    store.objects.delete(key)
+    if how == "torn":
+        store.objects.put(key, data[: len(data) // 2])
+    elif how == "rotten":
+        middle = len(data) // 2
+        store.objects.put(key, data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :])
+    elif how == "longer":
+        store.objects.put(key, data + b"\0")
+
+
+def gone(owner: Owner) -> Owner:
+    """The same process in another life: its pid was reused."""
+    return replace_owner(owner, pid_start_time=owner.pid_start_time + 1)
+
+
+def replace_owner(owner: Owner, **changes: object) -> Owner:
+    return owner.model_copy(update=changes)
+
+
+def replace_claimant(asking: Claimant, owner: Owner) -> Claimant:
+    return replace(asking, owner=owner)

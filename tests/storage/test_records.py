@@ -1,0 +1,58 @@
+import pytest
+
+from laminar_core.errors import CorruptCheckpointError, ErrorCode, StorageUnavailable
+from laminar_core.state.manifest import Heartbeat
+from laminar_core.storage.memory import MemoryObjectStore
+from laminar_core.storage.records import create_or_confirm, read_record
+from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
+
+
+class TestCreateOrConfirm:
+    def test_the_first_writer_has_it_and_another_one_has_not(self):
+        objects = MemoryObjectStore()
+        assert create_or_confirm(objects, "a", b"mine")
+        assert not create_or_confirm(objects, "a", b"theirs")
+        assert objects.get("a") == b"mine"
+
+    def test_writing_the_same_again_is_fine(self):
+        objects = MemoryObjectStore()
+        assert create_or_confirm(objects, "a", b"mine")
+        assert create_or_confirm(objects, "a", memoryview(b"mine"))
+
+    @pytest.mark.parametrize("effect", [Effect.LOSE_ANSWER, Effect.DENY, Effect.FAIL])
+    def test_a_lost_answer_is_resolved(self, effect):
+        objects = FaultyStore(MemoryObjectStore(), Fault("put_if_absent", effect))
+        assert create_or_confirm(objects, "a", b"mine")
+        assert objects.get("a") == b"mine"
+
+    def test_a_lost_answer_does_not_turn_a_loser_into_the_winner(self):
+        inner = MemoryObjectStore()
+        inner.put("a", b"theirs")
+        objects = FaultyStore(inner, Fault("put_if_absent", Effect.LOSE_ANSWER))
+        assert not create_or_confirm(objects, "a", b"mine")
+
+    def test_a_store_that_fails_twice_is_reported(self):
+        objects = FaultyStore(MemoryObjectStore(), Fault("put_if_absent", Effect.FAIL, last=2))
+        with pytest.raises(StorageUnavailable):
+            create_or_confirm(objects, "a", b"mine")
+
+    def test_a_torn_write_is_somebody_elses_object(self):
+        objects = FaultyStore(MemoryObjectStore(), Fault("put_if_absent", Effect.TEAR))
+        assert not create_or_confirm(objects, "a", b"mine")
+
+
+class TestReadRecord:
+    def test_an_absent_record_is_none(self):
+        assert read_record(MemoryObjectStore(), "a", Heartbeat) is None
+
+    def test_a_damaged_one_is_named(self):
+        objects = MemoryObjectStore()
+        objects.put("job/a", b"{")
+        with pytest.raises(CorruptCheckpointError, match="memory:///job/a") as caught:
+            read_record(objects, "job/a", Heartbeat)
+        assert caught.value.code is ErrorCode.MANIFEST_UNREADABLE
+
+    def test_it_comes_back(self):
+        objects, beat = MemoryObjectStore(), Heartbeat(sequence=1, at_ms=2)
+        objects.put("a", beat.to_bytes())
+        assert read_record(objects, "a", Heartbeat) == beat

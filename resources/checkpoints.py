@@ -1,0 +1,20 @@
+"""The checkpoint store as a Dagster resource."""
+
+import dagster as dg
+
+from laminar_core.storage.checkpoint_store import CheckpointStore
+
+
+class CheckpointStoreResource(dg.ConfigurableResource["CheckpointStoreResource"]):
+    """The store that holds the checkpoints of all streams of this deployment."""
+
+    uri: str
+    """A directory that driver, workers and Dagster share."""
+
+    def open(self, job: str) -> CheckpointStore:
+        """Open one job's part of the store; nothing is read or written yet.
+
+        Raises:
+            ConfigurationError: the URI or the name is not usable.
+        """
+        return CheckpointStore.open(self.uri, job)

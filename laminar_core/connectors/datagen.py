@@ -334,8 +334,7 @@ def _alias_table(count: int, exponent: float) -> tuple[Bits, Rows]:
         share[donor] -= 1 - share[needy]
         if share[donor] < 1:
             small.append(large.pop())
-    for slot in small + large:  # Whole but for rounding.
-        share[slot] = 1
+    # What is left is whole but for rounding, and its own alias.
     threshold = (np.array(share) * 2.0**32).astype(np.uint64)
     return threshold, np.array(alias, dtype=np.int64)
 

@@ -1,6 +1,6 @@
 """Parquet files as transactional output: staged while a checkpoint runs, visible once it completed.
 
-A writer encodes rows as soon as a row group is full, on the data path: that costs about ten
+A writer encodes rows as soon as a row group is full, on the data path: that costs about twenty
 milliseconds, holds memory to one row group per file, and is the backpressure of the sink. What is
 left - the last row group, the footer, ``fsync`` - is done in the background at the barrier.
 

@@ -72,11 +72,16 @@ class Death(BaseException):
 
 @dataclass
 class Disk:
-    """The operating system, which dies at its ``deadly``-th call and forgets what is not synced."""
+    """The operating system, which dies at its ``deadly``-th call and forgets what is not synced.
 
-    deadly: int | None = None
+    ``contents`` are the inodes of synced files, ``names`` what each directory held when it was
+    last synced.
+    """
+
+    deadly: int
     calls: int = 0
-    synced: set[int] = field(default_factory=set)
+    contents: set[int] = field(default_factory=set)
+    names: dict[Path, dict[Path, int]] = field(default_factory=dict)
 
     def install(self, monkeypatch):
         for owner, name in [(Path, "open"), (Path, "rename"), (Path, "unlink"), (os, "fsync")]:
@@ -88,15 +93,26 @@ class Disk:
             if self.calls == self.deadly:
                 raise Death(name)
             if name == "fsync":
-                self.synced.add(os.fstat(args[0]).st_ino)
+                self.remember(Path(f"/proc/self/fd/{args[0]}").resolve())
             return real(*args, **kwargs)
 
         return call
 
-    def lose_what_is_not_synced(self, folder):
-        for file in folder.rglob("*"):
-            if file.is_file() and file.stat().st_ino not in self.synced:
+    def remember(self, path):
+        if path.is_dir():
+            self.names[path] = {file: file.stat().st_ino for file in path.iterdir()}
+        else:
+            self.contents.add(path.stat().st_ino)
+
+    def lose_power(self, folder):
+        """Undo renames and creations, and cut contents, that were not synced."""
+        synced = {inode: file for names in self.names.values() for file, inode in names.items()}
+        for file in [file for file in folder.rglob("*") if file.is_file()]:
+            inode = file.stat().st_ino
+            if inode not in self.contents:
                 os.truncate(file, file.stat().st_size // 2)
+            if file not in self.names.get(file.parent, {}):
+                file.rename(synced[inode]) if inode in synced else file.unlink()
 
 
 @dataclass
@@ -164,7 +180,7 @@ def die_and_recover(job, monkeypatch, deadly):
             job.run()
         except Death:
             survived = False
-    disk.lose_what_is_not_synced(path)
+    disk.lose_power(path)
     seen = committed(path)
     assert seen in [list(range(n)) for n in range(0, job.completed[1] + 1, INTERVAL)]
     assert set(seen) <= set(visible(path)) <= set(range(job.completed[1]))
@@ -314,6 +330,24 @@ def test_a_staged_file_that_is_gone_cannot_be_committed(sink):
     assert committed(sink.path) == []
 
 
+def test_a_file_that_was_damaged_between_rename_and_manifest_is_not_listed(sink):
+    (output,) = stage(sink, 0, 5)
+    final = sink.directory.path / output["final"]
+    (sink.directory.staging / output["staged"]).rename(final)
+    os.truncate(final, 100)
+    expect(CorruptCheckpointError, ErrorCode.LENGTH_DIFFERS, "100 bytes",
+           sink.committer().commit, 1, [output])  # fmt: skip
+    assert committed(sink.path) == []
+
+
+def test_a_visible_file_is_never_overwritten(sink):
+    (output,) = stage(sink, 0, 5)
+    (sink.directory.path / output["final"]).write_text("of another run, before its manifest")
+    expect(ConfigurationError, ErrorCode.INVALID_OPTION, "checkpoint 1 of another run",
+           sink.committer().commit, 1, [output])  # fmt: skip
+    assert "before its manifest" in (sink.directory.path / output["final"]).read_text()
+
+
 def test_a_staged_file_of_another_length_is_not_committed(sink):
     outputs = stage(sink, 0, 5)
     os.truncate(sink.directory.staging / outputs[0]["staged"], 100)
@@ -406,6 +440,10 @@ def test_a_commit_that_the_disk_refuses_is_repeated_until_it_succeeds(
             with pytest.raises(StorageUnavailable) as caught:
                 sink.committer().commit(1, outputs)
         codes.append(caught.value.code)
+    with monkeypatch.context() as patch:  # The manifest is there; is it durable?
+        fail_call(patch, 0, OSError(number, os.strerror(number)))
+        with pytest.raises(StorageUnavailable):
+            sink.committer().commit(1, outputs)
     sink.committer().commit(1, outputs)
     assert set(codes) == {code}
     assert committed(sink.path) == list(range(9))

@@ -243,6 +243,15 @@ def test_a_changed_file_is_noticed_before_a_restore_and_while_reading(tmp_path, 
         reader.poll()
 
 
+def test_the_same_row_groups_are_not_enough_to_be_the_same_file(tmp_path):
+    pq.write_table(table(), tmp_path / "a.parquet", compression="snappy")
+    source = ParquetSource(tmp_path)
+    splits = source.discover()
+    pq.write_table(table(), tmp_path / "a.parquet", compression="none")
+    with pytest.raises(IncompatibleStateError, match="bytes instead of"):
+        source.check(splits)
+
+
 def same_size_other_groups(file: Path) -> None:
     """Replace ``file`` by one of equal size with other row groups: 10 = 5 + 5 rows."""
     size_bytes = file.stat().st_size
@@ -254,15 +263,19 @@ def same_size_other_groups(file: Path) -> None:
     file.write_bytes(content[:4] + b"\0" * padding + content[4:])
 
 
-def test_the_same_size_is_not_enough_to_be_the_same_file(tmp_path):
+@pytest.mark.parametrize(
+    ("row_group_size", "said"), [(10, "2 row groups"), (6, "5 rows in row group 0")]
+)
+def test_the_same_size_is_not_enough_to_be_the_same_file(tmp_path, row_group_size, said):
     file = tmp_path / "a.parquet"
     metadata = {"note": "x" * 2_000}
     rows = pa.table({"n": pa.array(range(10), pa.int64())})
-    pq.write_table(rows.replace_schema_metadata(metadata), file)
+    rows = rows.replace_schema_metadata(metadata)
+    pq.write_table(rows, file, row_group_size=row_group_size)
     source = ParquetSource(tmp_path)
     splits = source.discover()
     same_size_other_groups(file)
-    with pytest.raises(IncompatibleStateError, match="2 row groups"):
+    with pytest.raises(IncompatibleStateError, match=said):
         source.check(splits)
 
 

@@ -5,6 +5,7 @@ UI. Rows come back only at the end, one per batch that a sink collected, as Arro
 """
 
 import os
+import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -34,6 +35,7 @@ class WorkerTask:
         """Be one worker until the generation ends."""
         for _ in batches:
             pass  # One empty row per task: the stage needs an input, the worker does not.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's to act on.
         context = BarrierTaskContext.get()
         index = context.partitionId()
         host = context.getTaskInfos()[index].address.rpartition(":")[0]

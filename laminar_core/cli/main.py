@@ -1,0 +1,55 @@
+"""The entry point: groups the commands and turns every error into one line and an exit code."""
+
+import sys
+import traceback
+
+import click
+
+from laminar_core._version import __version__
+from laminar_core.cli.bench import bench
+from laminar_core.cli.checkpoints import checkpoints
+from laminar_core.cli.run import run
+from laminar_core.errors import LaminarError
+
+UNEXPECTED_EXIT_CODE = 70
+INTERRUPTED_EXIT_CODE = 130
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="laminar")
+@click.option("--debug", is_flag=True, help="Show a traceback when something fails.")
+@click.pass_context
+def laminar(context: click.Context, *, debug: bool) -> None:
+    """Stateful streaming pipelines inside Spark jobs, and their checkpoints."""
+    context.obj = {"debug": debug}
+
+
+laminar.add_command(run)
+laminar.add_command(checkpoints)
+laminar.add_command(bench)
+
+
+def main() -> None:
+    """Run the command line and exit."""
+    try:
+        laminar(standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted", err=True)
+        sys.exit(INTERRUPTED_EXIT_CODE)
+    except LaminarError as error:
+        _show_traceback_if_asked()
+        click.echo(f"error: {error}", err=True)
+        sys.exit(error.exit_code)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the user gets one line
+        _show_traceback_if_asked()
+        click.echo(f"error: {type(error).__name__}: {error}".splitlines()[0], err=True)
+        click.echo("this is not expected: run again with `laminar --debug …`", err=True)
+        sys.exit(UNEXPECTED_EXIT_CODE)
+
+
+def _show_traceback_if_asked() -> None:
+    if "--debug" in sys.argv:
+        traceback.print_exc()

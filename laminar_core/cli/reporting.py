@@ -1,0 +1,152 @@
+"""How a run is shown: one JSON object per event, or a bar and a line per fact."""
+
+import json
+from collections.abc import Iterator
+from typing import Protocol, Self
+
+import click
+import pyarrow as pa
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+
+from laminar_core.errors import LaminarError
+from laminar_core.runtime.events import (
+    CheckpointCompleted,
+    CheckpointFailed,
+    DataFlowing,
+    Finished,
+    GenerationFailed,
+    GenerationStarted,
+    JobEvent,
+    ProgressMade,
+    WorkersRunning,
+)
+
+ROWS_SHOWN = 20
+
+
+class Reporter(Protocol):
+    """Shows what a job tells; ``on_event`` is called from several threads."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *error: object) -> None: ...
+
+    def on_event(self, event: JobEvent) -> None:
+        """Show one event."""
+        ...
+
+    def rows(self, sink: str, table: pa.Table) -> None:
+        """Show what a sink collected."""
+        ...
+
+    def failed(self, error: LaminarError) -> None:
+        """Show why the job ended."""
+        ...
+
+
+class JsonReporter:
+    """One object per line on standard output."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        return None
+
+    def on_event(self, event: JobEvent) -> None:
+        """Print the event as it is."""
+        click.echo(event.model_dump_json())
+
+    def rows(self, sink: str, table: pa.Table) -> None:
+        """Print one object per row."""
+        for row in table.to_pylist():
+            click.echo(json.dumps({"event": "row", "sink": sink, "row": row}, default=str))
+
+    def failed(self, error: LaminarError) -> None:
+        """Print code and message."""
+        click.echo(json.dumps({"event": "failed", "code": error.code.value, "message": str(error)}))
+
+
+class TextReporter:
+    """Lines on standard error, with a bar below them on a terminal."""
+
+    def __init__(self, *, show_bar: bool | None) -> None:
+        self._console = Console(stderr=True, highlight=False)
+        self._bar = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.completed:,.0f} rows"),
+            BarColumn(),
+            TextColumn("{task.fields[rate]}"),
+            TimeElapsedColumn(),
+            console=self._console,
+            disable=not (self._console.is_terminal if show_bar is None else show_bar),
+        )
+        self._task: TaskID = self._bar.add_task("rows", total=None, rate="starting")
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._bar.stop()
+
+    def on_event(self, event: JobEvent) -> None:
+        """Move the bar, or print a line."""
+        if isinstance(event, ProgressMade):
+            self._bar.update(
+                self._task,
+                completed=event.rows_in,
+                total=event.rows_total,
+                rate=f"{event.rows_per_s:,.0f} rows/s",
+            )
+            return
+        for line in _lines(event):
+            self._console.print(line)
+
+    def rows(self, sink: str, table: pa.Table) -> None:
+        """Print the first rows on standard output."""
+        click.echo(f"{sink}: {table.num_rows:,} rows")
+        for row in table.slice(0, ROWS_SHOWN).to_pylist():
+            click.echo("  " + ", ".join(f"{name}={value}" for name, value in row.items()))
+        if table.num_rows > ROWS_SHOWN:
+            click.echo(f"  … and {table.num_rows - ROWS_SHOWN:,} more; --json prints all")
+
+    def failed(self, error: LaminarError) -> None:
+        """The command line prints it as it exits."""
+
+
+def _lines(event: JobEvent) -> Iterator[str]:
+    match event:
+        case GenerationStarted():
+            if event.restored_checkpoint_id is None:
+                start = "from the beginning"
+            else:
+                start = f"from checkpoint {event.restored_checkpoint_id}"
+            yield f"generation {event.generation} starts {start}, {event.parallelism} workers"
+            for rejected in event.rejected:
+                yield f"checkpoint {rejected.checkpoint_id} is not used: {rejected.reason}"
+        case CheckpointCompleted():
+            size = f"{event.size_bytes / 1e6:.1f} MB"
+            kind = "" if event.kind == "periodic" else f" ({event.kind.value})"
+            yield (
+                f"checkpoint {event.checkpoint_id}{kind} completed in {event.duration_ms:.0f} ms, "
+                f"{size}, {event.mode}"
+            )
+        case CheckpointFailed():
+            yield f"checkpoint {event.checkpoint_id} {event.outcome}: {event.reason}"
+        case GenerationFailed(restart_in_ms=None):
+            yield f"generation {event.generation} failed: {event.reason}"
+        case GenerationFailed(restart_in_ms=delay_ms):
+            yield (
+                f"generation {event.generation} failed: {event.reason}; "
+                f"starting again in {delay_ms:.0f} ms"
+            )
+        case Finished():
+            late = f", {event.rows_late:,} rows were late" if event.rows_late else ""
+            yield (
+                f"{event.outcome}: {event.rows_in:,} rows in, {event.rows_out:,} rows out, "
+                f"{event.checkpoints} checkpoints{late}"
+            )
+        case WorkersRunning() | DataFlowing() | ProgressMade():
+            pass

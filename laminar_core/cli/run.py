@@ -1,0 +1,173 @@
+"""``laminar run``: one pipeline, one driver, until its input ends or somebody stops it."""
+
+import getpass
+import signal
+from types import FrameType
+from typing import Literal
+
+import click
+
+from laminar_core.cli.options import store_option
+from laminar_core.cli.reporting import JsonReporter, Reporter, TextReporter
+from laminar_core.cli.target import load_pipeline
+from laminar_core.errors import ConfigurationError, ErrorCode, LaminarError
+from laminar_core.pipeline import CheckpointConfig, Pipeline, RunConfig, StreamingJob
+from laminar_core.runtime.restart import ExponentialDelay
+from laminar_core.runtime.session import open_session
+
+
+@click.command()
+@click.argument("target")
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Argument of the pipeline function; repeatable.",
+)
+@store_option
+@click.option("--job", help="Name of the job in the store  [default: the pipeline's].")
+@click.option("--workers", type=click.IntRange(min=1), default=2, show_default=True)
+@click.option("--master", help="Spark master  [default: local[WORKERS]].")
+@click.option(
+    "--conf", "conf", multiple=True, metavar="KEY=VALUE", help="Spark setting; repeatable."
+)
+@click.option("--checkpoint-interval", default="10 seconds", show_default=True)
+@click.option("--checkpoint-timeout", default="10 minutes", show_default=True)
+@click.option("--min-pause", help="Between the end of a checkpoint and the next trigger.")
+@click.option(
+    "--tolerable-failures",
+    type=click.IntRange(min=0),
+    default=3,
+    show_default=True,
+    help="Failed checkpoints in a row that the job survives.",
+)
+@click.option(
+    "--restarts",
+    type=click.IntRange(min=0),
+    default=10,
+    show_default=True,
+    help="Restarts after failures in a row.",
+)
+@click.option(
+    "--restore",
+    "restore_id",
+    type=click.IntRange(min=1),
+    metavar="ID",
+    help="Go back to this checkpoint; what came after it is withdrawn.",
+)
+@click.option("--take-over", is_flag=True, help="Run although the job's driver may be alive.")
+@click.option(
+    "--allow-fresh", is_flag=True, help="Start empty if checkpoints exist and none is usable."
+)
+@click.option(
+    "--transport",
+    type=click.Choice(["auto", "ipc", "curve", "tcp"]),
+    default="auto",
+    show_default=True,
+    help="Between workers; tcp is neither encrypted nor authenticated.",
+)
+@click.option("--reason", default="started", show_default=True, help="Kept in the job's record.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per event.")
+@click.option(
+    "--progress/--no-progress", default=None, help="Progress bar  [default: on a terminal]."
+)
+def run(  # noqa: PLR0913 - one parameter per option
+    *,
+    target: str,
+    settings: tuple[str, ...],
+    store: str,
+    job: str | None,
+    workers: int,
+    master: str | None,
+    conf: tuple[str, ...],
+    checkpoint_interval: str,
+    checkpoint_timeout: str,
+    min_pause: str | None,
+    tolerable_failures: int,
+    restarts: int,
+    restore_id: int | None,
+    take_over: bool,
+    allow_fresh: bool,
+    transport: Literal["auto", "ipc", "curve", "tcp"],
+    reason: str,
+    as_json: bool,
+    progress: bool | None,
+) -> None:
+    """Run the pipeline that TARGET builds.
+
+    TARGET is a file or a module, with :function behind it if the function is not called
+    "pipeline". Ctrl-C or SIGTERM takes a last checkpoint, commits and ends; a second one ends at
+    once.
+    """
+    checkpoint = CheckpointConfig(
+        store=store,
+        interval=checkpoint_interval,
+        min_pause=min_pause,
+        timeout=checkpoint_timeout,
+        tolerable_failures=tolerable_failures,
+    )
+    config = RunConfig(
+        workers=workers,
+        job=job,
+        restart=ExponentialDelay(attempts=restarts),
+        transport=transport,
+        take_over=take_over,
+        allow_fresh=allow_fresh,
+        restore_id=restore_id,
+        actor=getpass.getuser(),
+        reason=reason,
+    )
+    checkpoint.coordinator_config()  # Refuse a bad duration before Spark is started for it.
+    spark_conf = dict(_setting(text) for text in conf)
+    reporter: Reporter = JsonReporter() if as_json else TextReporter(show_bar=progress)
+    with reporter:
+        try:
+            pipeline = load_pipeline(target, settings)
+            _run(pipeline, master or f"local[{workers}]", spark_conf, checkpoint, config, reporter)
+        except LaminarError as error:
+            reporter.failed(error)
+            raise
+
+
+def _run(
+    pipeline: Pipeline,
+    master: str,
+    conf: dict[str, str],
+    checkpoint: CheckpointConfig,
+    config: RunConfig,
+    reporter: Reporter,
+) -> None:
+    pipeline.plan()
+    spark = open_session(master, f"laminar {config.job or pipeline.name}", conf)
+    try:
+        job = pipeline.start(spark, checkpoint=checkpoint, run=config, listener=reporter.on_event)
+        _stop_on_signals(job)  # After the session: Spark installs a handler of its own.
+        result = job.result()
+    finally:
+        spark.stop()
+    for sink, table in result.collected.items():
+        reporter.rows(sink, table)
+
+
+def _stop_on_signals(job: StreamingJob) -> None:
+    """First signal: end with a checkpoint. Second: end now."""
+    received: list[int] = []
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        del frame
+        received.append(number)
+        if len(received) == 1:
+            job.stop()
+        else:
+            job.cancel()
+
+    signal.signal(signal.SIGINT, on_signal)
+    signal.signal(signal.SIGTERM, on_signal)
+
+
+def _setting(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise ConfigurationError(ErrorCode.INVALID_OPTION, f"--conf needs key=value, not {text!r}")
+    return key, value

@@ -43,7 +43,8 @@ def encode_table(table: pa.Table, *, compression: Compression | None = None) -> 
     options = pa.ipc.IpcWriteOptions(compression=compression)
     with pa.ipc.new_file(sink, marked.schema, options=options) as writer:
         writer.write_table(marked)
-    return memoryview(sink.getvalue()).toreadonly()
+    # Arrow's view is of signed bytes, and would differ from equal ``bytes``.
+    return memoryview(sink.getvalue()).cast("B").toreadonly()
 
 
 def decode_table(data: bytes | memoryview) -> pa.Table:

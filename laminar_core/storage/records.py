@@ -24,7 +24,10 @@ def create_or_confirm(objects: ObjectStore, key: str, data: bytes | memoryview) 
         created = objects.put_if_absent(key, data)
     except StorageUnavailable:
         created = objects.put_if_absent(key, data)
-    return created or objects.get(key) == data
+    if created:
+        return True
+    found = objects.get(key)
+    return found is not None and memoryview(found) == memoryview(data).cast("B")
 
 
 def read_record(objects: ObjectStore, key: str, record_type: type[R]) -> R | None:

@@ -75,6 +75,12 @@ def test_compressed_state_is_smaller_and_read_alike(compression):
     assert decode_table(data).equals(table)
 
 
+def test_the_result_equals_its_own_bytes():
+    data = encode_table(rows(-1))
+    assert data == bytes(data)
+    assert len(data) == data.nbytes
+
+
 def test_any_arrow_reader_reads_it_and_sees_what_it_is():
     with pa.ipc.open_file(pa.py_buffer(encode_table(rows(1, 2)))) as reader:
         assert reader.read_all().to_pylist() == rows(1, 2).to_pylist()

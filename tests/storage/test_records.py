@@ -19,6 +19,11 @@ class TestCreateOrConfirm:
         assert create_or_confirm(objects, "a", b"mine")
         assert create_or_confirm(objects, "a", memoryview(b"mine"))
 
+    def test_bytes_are_compared_whatever_the_buffer_calls_them(self):
+        objects, signed = MemoryObjectStore(), memoryview(b"\xff").cast("b")
+        assert create_or_confirm(objects, "a", signed)
+        assert create_or_confirm(objects, "a", signed)
+
     @pytest.mark.parametrize("effect", [Effect.LOSE_ANSWER, Effect.DENY, Effect.FAIL])
     def test_a_lost_answer_is_resolved(self, effect):
         objects = FaultyStore(MemoryObjectStore(), Fault("put_if_absent", effect))

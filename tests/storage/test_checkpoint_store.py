@@ -1,0 +1,440 @@
+import os
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from laminar_core.checkpoint.recovery import Refuse, RestoreFrom, StartFresh
+from laminar_core.checkpoint.types import CheckpointId, CheckpointKind, Generation
+from laminar_core.errors import (
+    CheckpointDeclined,
+    ConfigurationError,
+    CorruptCheckpointError,
+    ErrorCode,
+    FencedError,
+    ProtocolError,
+    StorageUnavailable,
+)
+from laminar_core.state.manifest import HistoryRecord
+from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.storage.local import LocalObjectStore
+from laminar_core.storage.memory import MemoryObjectStore
+from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
+from tests.state.manifests import rows
+from tests.storage.stores import (
+    claim,
+    commit,
+    complete,
+    damage,
+    open_job,
+    trigger,
+    write,
+)
+
+DAMAGE = ["missing", "torn", "longer", "rotten"]
+
+
+def ids(*numbers: int) -> list[CheckpointId]:
+    return [CheckpointId(number) for number in numbers]
+
+
+def outcome(checkpoint_id: int, what: str = "declined") -> HistoryRecord:
+    return HistoryRecord(
+        checkpoint_id=checkpoint_id,
+        generation=1,
+        kind=CheckpointKind.PERIODIC,
+        outcome=what,
+        reason="because",
+        triggered_at_ms=1,
+        ended_at_ms=2,
+        duration_ms=1,
+    )
+
+
+@pytest.fixture
+def store():
+    return open_job()
+
+
+class TestOpen:
+    def test_two_that_open_the_same_see_the_same(self, tmp_path):
+        generation = claim(CheckpointStore.open(str(tmp_path), "payments"))
+        CheckpointStore.open(f"file://{tmp_path}", "payments").check_owner(generation)
+
+    @pytest.mark.parametrize(("uri", "job"), [("s3://bucket", "payments"), ("/tmp", "pay/ments")])
+    def test_a_bad_uri_or_name_is_refused(self, uri, job):
+        with pytest.raises(ConfigurationError):
+            CheckpointStore.open(uri, job)
+
+
+class TestWriting:
+    def test_an_id_belongs_to_the_generation_that_reserved_it_first(self, store):
+        assert store.record_trigger(trigger(1, 1))
+        assert store.record_trigger(trigger(1, 1))
+        assert not store.record_trigger(trigger(1, 2))
+
+    def test_state_comes_back_as_it_was(self, store):
+        ref = store.write_state(CheckpointId(1), "window", 0, rows(1, 2))
+        assert ref.path == "checkpoints/0000000001/operators/window/state_0.arrow"
+        assert store.read_state(ref).equals(rows(1, 2))
+
+    def test_writing_the_same_state_again_changes_nothing(self, store):
+        first = store.write_state(CheckpointId(1), "window", 0, rows(1))
+        assert store.write_state(CheckpointId(1), "window", 0, rows(1)) == first
+
+    def test_other_state_under_the_same_name_costs_the_checkpoint_and_not_the_file(self, store):
+        ref = store.write_state(CheckpointId(1), "window", 0, rows(1))
+        with pytest.raises(CheckpointDeclined) as caught:
+            store.write_state(CheckpointId(1), "window", 0, rows(2))
+        assert caught.value.code is ErrorCode.OBJECT_EXISTS
+        assert store.read_state(ref).equals(rows(1))
+
+    def test_a_torn_write_costs_the_checkpoint(self):
+        fault = Fault("put_if_absent", Effect.TEAR, ".arrow")
+        with pytest.raises(CheckpointDeclined):
+            write(open_job(FaultyStore(MemoryObjectStore(), fault)), 1, 1)
+
+    def test_a_full_store_says_so(self):
+        fault = Fault("put_if_absent", Effect.FAIL, ".arrow", last=2, code=ErrorCode.STORE_FULL)
+        with pytest.raises(StorageUnavailable) as caught:
+            write(open_job(FaultyStore(MemoryObjectStore(), fault)), 1, 1)
+        assert caught.value.code is ErrorCode.STORE_FULL
+
+    def test_a_lost_answer_does_not_matter(self):
+        fault = Fault("put_if_absent", Effect.LOSE_ANSWER, ".arrow", last=1)
+        store = open_job(FaultyStore(MemoryObjectStore(), fault))
+        complete(store, 1, claim(store))
+        assert store.verify(CheckpointId(1)).problem is None
+
+    def test_many_threads_write_one_checkpoint(self, tmp_path):
+        store = open_job(LocalObjectStore(tmp_path))
+
+        def write_one(number: int):
+            return store.write_state(CheckpointId(1), f"op{number % 5}", number, rows(number))
+
+        with ThreadPoolExecutor(8) as pool:
+            refs = list(pool.map(write_one, range(40)))
+        for number, ref in enumerate(refs):
+            assert store.read_state(ref).equals(rows(number))
+
+
+class TestPublish:
+    def test_a_published_checkpoint_is_completed_and_whole(self, store):
+        written = complete(store, 1, claim(store))
+        assert store.completed_ids() == ids(1)
+        assert store.read_manifest(CheckpointId(1)) == written
+        assert store.verify(CheckpointId(1)).problem is None
+
+    def test_without_a_manifest_nothing_is_completed(self, store):
+        write(store, 1, claim(store))
+        assert store.attempted_ids() == ids(1)
+        assert store.completed_ids() == []
+        with pytest.raises(ConfigurationError, match="no completed checkpoint 1") as caught:
+            store.read_manifest(CheckpointId(1))
+        assert caught.value.code is ErrorCode.NO_SUCH_CHECKPOINT
+
+    def test_a_zombie_publishes_nothing(self, store):
+        written = write(store, 1, claim(store))
+        claim(store)
+        with pytest.raises(FencedError):
+            store.publish(written)
+        assert store.completed_ids() == []
+
+    def test_a_zombie_that_was_overtaken_while_publishing_may_not_commit(self):
+        """The claim comes between the first check and the create: only the second check sees it."""
+        inner = MemoryObjectStore()
+        store = open_job(inner)
+        written = write(store, 1, claim(store))
+
+        class Overtaken(FaultyStore):
+            def put_if_absent(self, key, data):
+                claim(open_job(inner))
+                return super().put_if_absent(key, data)
+
+        with pytest.raises(FencedError):
+            open_job(Overtaken(inner)).publish(written)
+        assert store.completed_ids() == ids(1)
+
+    @pytest.mark.parametrize("effect", [Effect.LOSE_ANSWER, Effect.DENY, Effect.FAIL])
+    def test_a_lost_answer_is_resolved(self, effect):
+        fault = Fault("put_if_absent", effect, "manifest.json")
+        store = open_job(FaultyStore(MemoryObjectStore(), fault))
+        complete(store, 1, claim(store))
+        assert store.completed_ids() == ids(1)
+
+    def test_publishing_the_same_again_is_fine(self, store):
+        written = complete(store, 1, claim(store))
+        store.publish(written)
+
+    def test_another_manifest_under_the_same_id_is_a_bug(self, store):
+        written = complete(store, 1, claim(store))
+        with pytest.raises(ProtocolError):
+            store.publish(written.model_copy(update={"code_version": "other"}))
+
+    def test_a_store_that_does_not_answer_leaves_it_open(self):
+        fault = Fault("put_if_absent", Effect.LOSE_ANSWER, "manifest.json", last=2)
+        store = open_job(FaultyStore(MemoryObjectStore(), fault))
+        written = write(store, 1, claim(store))
+        with pytest.raises(StorageUnavailable):
+            store.publish(written)
+        store.publish(written)
+
+
+class TestReading:
+    @pytest.mark.parametrize("how", DAMAGE)
+    def test_damaged_state_is_not_read(self, store, how):
+        ref = complete(store, 1, claim(store)).files()[0]
+        damage(store, store.paths.absolute(ref.path), how)
+        with pytest.raises(CorruptCheckpointError):
+            store.read_state(ref)
+
+    def test_state_that_was_written_wrong_is_not_read(self, store):
+        ref = store.write_state(CheckpointId(1), "window", 0, rows(1))
+        store.objects.put("payments/other", b"no arrow")
+        odd = ref.model_copy(
+            update={
+                "path": "other",
+                "size_bytes": 8,
+                "sha256": "ba31ba7cde37c9a36cf7ab2bd79ee8fe4cab3d1a9cb2de2d12ea4ee6b5a5bfc1",
+            }
+        )
+        with pytest.raises(CorruptCheckpointError):
+            store.read_state(odd)
+
+    @pytest.mark.parametrize("how", ["torn", "longer"])
+    def test_a_damaged_manifest_is_named(self, store, how):
+        complete(store, 1, claim(store))
+        key = store.paths.manifest(CheckpointId(1))
+        damage(store, key, how)
+        with pytest.raises(CorruptCheckpointError, match=key) as caught:
+            store.read_manifest(CheckpointId(1))
+        assert caught.value.code is ErrorCode.MANIFEST_UNREADABLE
+
+    def test_the_manifest_of_another_checkpoint_in_its_place_is_found(self, store):
+        generation = claim(store)
+        complete(store, 1, generation)
+        complete(store, 2, generation)
+        data = store.objects.get(store.paths.manifest(CheckpointId(1)))
+        store.objects.put(store.paths.manifest(CheckpointId(2)), data)
+        with pytest.raises(CorruptCheckpointError, match="manifest of checkpoint 1"):
+            store.read_manifest(CheckpointId(2))
+
+    def test_a_job_can_be_copied_to_another_root(self, store):
+        complete(store, 1, claim(store))
+        copy = MemoryObjectStore()
+        for key in store.objects.list(""):
+            copy.put(key, store.objects.get(key))
+        assert open_job(copy).verify(CheckpointId(1)).problem is None
+
+
+class TestVerify:
+    def test_a_torn_manifest_is_a_report_too(self, store):
+        complete(store, 1, claim(store))
+        damage(store, store.paths.manifest(CheckpointId(1)), "torn")
+        report = store.verify(CheckpointId(1))
+        assert report.problem is not None
+        assert [part.path for part in report.parts] == ["checkpoints/0000000001/manifest.json"]
+
+    def test_a_checkpoint_that_is_not_there_is_a_wrong_request(self, store):
+        with pytest.raises(ConfigurationError):
+            store.verify(CheckpointId(1))
+
+
+class TestIds:
+    def test_the_highest_id_counts_whatever_ever_had_one(self, store):
+        assert store.highest_checkpoint_id() is None
+        store.record_trigger(trigger(3, 1))
+        assert store.highest_checkpoint_id() == 3
+        store.record_outcome(outcome(5))
+        assert store.highest_checkpoint_id() == 5
+        commit(store, 12, 1)
+        assert store.highest_checkpoint_id() == 12
+
+    def test_committed_ids_are_numbers_in_order(self, store):
+        for checkpoint_id in (10, 9, 2):
+            commit(store, checkpoint_id, 1)
+        assert store.committed_ids() == ids(2, 9, 10)
+
+    def test_the_first_record_of_a_commit_stands(self, store):
+        commit(store, 1, 1)
+        commit(store, 1, 2)
+        record = store.read_commit(CheckpointId(1))
+        assert record is not None
+        assert record.generation == 1
+
+    def test_the_first_word_on_an_outcome_stands(self, store):
+        store.record_outcome(outcome(2, "expired"))
+        store.record_outcome(outcome(2, "aborted"))
+        store.record_outcome(outcome(1))
+        assert [(r.checkpoint_id, r.outcome) for r in store.history()] == [
+            (1, "declined"),
+            (2, "expired"),
+        ]
+
+
+class TestSummaries:
+    def test_every_checkpoint_that_left_a_trace_has_a_line(self, store):
+        generation = claim(store)
+        complete(store, 1, generation)
+        commit(store, 1, generation)
+        store.record_trigger(trigger(2, generation))
+        store.record_outcome(outcome(2))
+        store.record_trigger(trigger(3, generation))
+        assert [(s.checkpoint_id, s.outcome, s.committed) for s in store.list_summaries()] == [
+            (1, "completed", True),
+            (2, "declined", False),
+            (3, "pending", False),
+        ]
+
+    def test_orphans_and_damage_are_marked(self, store):
+        generation = claim(store)
+        for checkpoint_id in (1, 2, 3):
+            complete(store, checkpoint_id, generation)
+        claim(store, base=2)
+        damage(store, store.paths.manifest(CheckpointId(1)), "torn")
+        summaries = store.list_summaries()
+        assert [s.orphan for s in summaries] == [False, False, True]
+        assert [s.problem is None for s in summaries] == [False, True, True]
+
+
+class TestChooseCheckpoint:
+    @pytest.fixture
+    def job(self, store):
+        """Three completed checkpoints of generation 1, the first committed."""
+        generation = claim(store)
+        for checkpoint_id in (1, 2, 3):
+            complete(store, checkpoint_id, generation)
+        commit(store, 1, generation)
+        return store
+
+    def test_a_new_job_starts_fresh(self, store):
+        claim(store)
+        choice = store.choose_checkpoint()
+        assert (choice.decision, choice.manifest, choice.redrive) == (StartFresh(), None, ())
+
+    def test_the_newest_is_restored_and_what_is_not_committed_is_redriven(self, job):
+        choice = job.choose_checkpoint()
+        assert choice.decision == RestoreFrom(CheckpointId(3))
+        assert choice.manifest == job.read_manifest(CheckpointId(3))
+        assert [m.checkpoint_id for m in choice.redrive] == [2, 3]
+
+    @pytest.mark.parametrize("how", DAMAGE)
+    @pytest.mark.parametrize("what", ["state", "manifest"])
+    def test_a_damaged_one_is_passed_over_and_reported(self, job, what, how):
+        key = (
+            job.paths.manifest(CheckpointId(3))
+            if what == "manifest"
+            else job.paths.state(CheckpointId(3), "window", 1)
+        )
+        damage(job, key, how)
+        choice = job.choose_checkpoint()
+        assert isinstance(choice.decision, RestoreFrom)
+        if (what, how) == ("manifest", "missing"):  # Then it never completed.
+            assert (choice.decision.checkpoint_id, choice.decision.rejected) == (2, ())
+        else:
+            assert choice.decision.checkpoint_id == 2
+            (rejected,) = choice.decision.rejected
+            assert rejected.checkpoint_id == 3
+            assert key in rejected.reason
+
+    def test_a_rotten_bit_anywhere_in_the_manifest_never_restores_other_state(self, job):
+        key = job.paths.manifest(CheckpointId(3))
+        whole = job.objects.get(key)
+        good = job.read_manifest(CheckpointId(3))
+        for position in range(0, len(whole), 11):
+            data = bytearray(whole)
+            data[position] ^= 1
+            job.objects.put(key, bytes(data))
+            choice = job.choose_checkpoint()
+            assert isinstance(choice.decision, RestoreFrom)
+            if choice.decision.checkpoint_id == 3:
+                assert choice.manifest.files() == good.files()
+
+    def test_if_none_is_whole_it_refuses_and_never_starts_empty_in_silence(self, job):
+        for checkpoint_id in ids(1, 2, 3):
+            damage(job, job.paths.state(checkpoint_id, "window", 0), "rotten")
+        refused = job.choose_checkpoint()
+        assert isinstance(refused.decision, Refuse)
+        assert "none of 3 checkpoints can be restored (newest: 3" in refused.decision.reason
+        assert refused.manifest is None
+        fresh = job.choose_checkpoint(allow_fresh=True)
+        assert isinstance(fresh.decision, StartFresh)
+        assert fresh.decision.committed_beyond == (1,)
+
+    def test_if_everything_is_gone_but_the_commits_it_refuses(self, job):
+        for key in job.objects.list(job.paths.checkpoints):
+            job.objects.delete(key)
+        assert isinstance(job.choose_checkpoint().decision, Refuse)
+
+    def test_an_unreadable_commit_record_is_evidence_of_a_commit(self, job):
+        for key in job.objects.list(job.paths.checkpoints):
+            job.objects.delete(key)
+        damage(job, job.paths.commit(CheckpointId(1)), "torn")
+        assert isinstance(job.choose_checkpoint().decision, Refuse)
+
+    def test_the_orphan_of_a_zombie_is_neither_restored_nor_committed(self, job):
+        orphan = write(job, 4, 1)
+        claim(job, base=3)
+        job.objects.put(job.paths.manifest(CheckpointId(4)), orphan.to_bytes())
+        complete(job, 5, 2)
+        damage(job, job.paths.manifest(CheckpointId(5)), "torn")
+        choice = job.choose_checkpoint()
+        assert isinstance(choice.decision, RestoreFrom)
+        assert choice.decision.checkpoint_id == 3
+        assert [(r.checkpoint_id, r.orphan) for r in choice.decision.rejected] == [
+            (5, False),
+            (4, True),
+        ]
+        assert [m.checkpoint_id for m in choice.redrive] == [2, 3]
+
+    def test_an_unreadable_orphan_is_told_by_its_reservation(self, job):
+        write(job, 4, 1)
+        claim(job, base=3)
+        job.objects.put(job.paths.manifest(CheckpointId(4)), b"torn")
+        choice = job.choose_checkpoint()
+        assert [r.orphan for r in choice.decision.rejected] == [True]
+
+    def test_a_wanted_one_is_restored(self, job):
+        commit(job, 2, 1)
+        choice = job.choose_checkpoint(wanted_id=CheckpointId(1))
+        assert choice.decision == RestoreFrom(CheckpointId(1), (), (CheckpointId(2),))
+
+    def test_a_wanted_one_that_is_not_there_is_refused(self, job):
+        choice = job.choose_checkpoint(wanted_id=CheckpointId(9), allow_fresh=True)
+        assert isinstance(choice.decision, Refuse)
+
+    def test_files_of_older_checkpoints_are_not_read_without_need(self, job):
+        watched = FaultyStore(job.objects)
+        open_job(watched).choose_checkpoint()
+        read = [key for verb, key in watched.calls if verb == "get" and key.endswith(".arrow")]
+        assert len(read) == 2
+        assert all("0000000003" in key for key in read)
+
+    def test_a_store_that_does_not_answer_is_no_reason_to_fall_back(self, job):
+        silent = open_job(FaultyStore(job.objects, Fault("get", Effect.FAIL, ".arrow")))
+        with pytest.raises(StorageUnavailable):
+            silent.choose_checkpoint()
+
+    def test_an_unreadable_base_stops_the_choice(self, job):
+        job.objects.put(job.paths.base(Generation(1)), b"torn")
+        with pytest.raises(CorruptCheckpointError):
+            job.choose_checkpoint()
+
+
+def test_a_checkpoint_costs_the_syncs_that_are_documented(tmp_path, monkeypatch):
+    """Method: two workers with three operators each, in processes of their own; docs/formats.md."""
+    synced: list[int] = []
+    real = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda fd: (synced.append(fd), real(fd))[1])
+    driver, *workers = (open_job(LocalObjectStore(tmp_path)) for _ in range(3))
+    generation = claim(driver)
+    costs: list[int] = []
+    for checkpoint_id in (1, 2):  # In the second one, the folders above are known.
+        driver.record_trigger(trigger(checkpoint_id, generation))
+        costs.append(len(synced))
+        synced.clear()
+        for index, worker in enumerate(workers):
+            for operator in ("source", "window", "sink"):
+                worker.write_state(CheckpointId(checkpoint_id), operator, index, rows(1))
+            costs.append(len(synced))
+            synced.clear()
+    assert costs[3:] == [3, 11, 11]

@@ -31,7 +31,7 @@ def sha256_hex(data: bytes | memoryview) -> str:
 def encode_table(table: pa.Table, *, compression: Compression | None = None) -> memoryview:
     """Write ``table`` as an Arrow IPC file; the same table gives the same bytes.
 
-    The result is a view on Arrow's own buffer: large state is not copied once more.
+    The result is a read-only view on Arrow's own buffer: large state is not copied once more.
     """
     metadata = {
         **(table.schema.metadata or {}),
@@ -39,12 +39,19 @@ def encode_table(table: pa.Table, *, compression: Compression | None = None) -> 
         VERSION_KEY: FORMAT_VERSION,
     }
     marked = table.replace_schema_metadata(metadata)
-    sink = pa.BufferOutputStream()
-    options = pa.ipc.IpcWriteOptions(compression=compression)
-    with pa.ipc.new_file(sink, marked.schema, options=options) as writer:
-        writer.write_table(marked)
+    # Measured first: a buffer that grows is copied again and again, and twice as large at the end.
+    measure = pa.MockOutputStream()
+    _write(marked, measure, compression)
+    buffer = pa.allocate_buffer(measure.size())
+    _write(marked, pa.FixedSizeBufferWriter(buffer), compression)
     # Arrow's view is of signed bytes, and would differ from equal ``bytes``.
-    return memoryview(sink.getvalue()).cast("B").toreadonly()
+    return memoryview(buffer).cast("B").toreadonly()
+
+
+def _write(table: pa.Table, sink: pa.NativeFile, compression: Compression | None) -> None:
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    with pa.ipc.new_file(sink, table.schema, options=options) as writer:
+        writer.write_table(table)
 
 
 def decode_table(data: bytes | memoryview) -> pa.Table:

@@ -1,7 +1,5 @@
 """Jobs in a store for tests: claimants, checkpoints written step by step, stored damage."""
 
-from dataclasses import replace
-
 import pyarrow as pa
 
 from laminar_core.checkpoint.types import CheckpointId, CheckpointKind, Generation
@@ -111,7 +109,3 @@ def gone(owner: Owner) -> Owner:
 
 def replace_owner(owner: Owner, **changes: object) -> Owner:
     return owner.model_copy(update=changes)
-
-
-def replace_claimant(asking: Claimant, owner: Owner) -> Claimant:
-    return replace(asking, owner=owner)

@@ -101,7 +101,7 @@ def _plan(one_pass: _OnePass, reduction: Reduction) -> _Answer:
         case "count":
             return _plan_count(one_pass, column)
         case "sum":
-            return _plan_sum(one_pass, column)
+            return _plan_sum(one_pass, column, reduction.name)
         case "min":
             return _plan_min(one_pass, column)
         case "max":
@@ -119,14 +119,14 @@ def _plan_count(one_pass: _OnePass, name: str) -> _Answer:
     return _column_at(one_pass.call("count", f"rows {name}", values))
 
 
-def _plan_sum(one_pass: _OnePass, name: str) -> _Answer:
+def _plan_sum(one_pass: _OnePass, name: str, result: str) -> _Answer:
     values = one_pass.column(name)
     if not pa.types.is_integer(values.type):
         return _column_at(one_pass.call("sum", f"values {name}", values))
     if not _every_sum_fits(values):
         values = values.cast(_WIDE)
     position = one_pass.call("sum", f"sum {name}", values)
-    return lambda grouped: _narrow(grouped.column(position), name)
+    return lambda grouped: _narrow(grouped.column(position), result)
 
 
 def _every_sum_fits(values: pa.ChunkedArray) -> bool:
@@ -136,13 +136,13 @@ def _every_sum_fits(values: pa.ChunkedArray) -> bool:
     return low is None or max(-low, high) * len(values) <= _INT64_MAX
 
 
-def _narrow(sums: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+def _narrow(sums: pa.ChunkedArray, result: str) -> pa.ChunkedArray:
     try:
         return sums.cast(pa.int64())
     except pa.ArrowInvalid as error:
         raise DataError(
             ErrorCode.ARITHMETIC_OVERFLOW,
-            f"the sum of {name!r} leaves 64 bits; cast the column to float64 before it is summed",
+            f"{result} leaves 64 bits; cast the column to float64 before it is summed",
         ) from error
 
 

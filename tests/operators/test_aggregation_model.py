@@ -1,0 +1,217 @@
+"""Windowed aggregation against a naive model, undisturbed, cut anywhere, and rescaled."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from laminar_core.checkpoint.types import WATERMARK_END_US, CheckpointId, Generation
+from laminar_core.operators import agg
+from laminar_core.operators.aggregation import PartialAggregate, WindowAggregate
+from laminar_core.operators.base import Snapshot, SubtaskContext
+from laminar_core.operators.windows import SlidingWindow, TumblingWindow, Window
+from laminar_core.state import window_state
+from laminar_core.state.arrow_codec import decode_table, encode_table
+from laminar_core.state.key_groups import partition
+
+KEYS = ("merchant", "country")
+AGGREGATES = (
+    agg.count(), agg.count("v"), agg.sum("v"), agg.min("v"), agg.max("v"), agg.avg("v"),
+    agg.sum("v / 2"), agg.max("merchant", name="merchant again"),
+)  # fmt: skip
+MAX_PARALLELISM = 8
+Row = tuple[str | None, int, int, int | None]  # Merchant, country, event time, v.
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_panes() -> Iterator[None]:
+    """Let a handful of rows cross every threshold."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(window_state, "PENDING_ROWS_MIN", 4)
+        patch.setattr(window_state, "PENDING_TABLES_MAX", 1)
+        patch.setattr(window_state, "FIRED_ROWS_MIN", 5)
+        patch.setattr(window_state, "_SCANS_MAX", 2)
+        yield
+
+
+class Model:
+    """What the two operators do, one row and one window at a time."""
+
+    def __init__(self, window: Window, lateness_us: int) -> None:
+        self.window, self.lateness_us = window, lateness_us
+        self.watermark_us: int | None = None
+        self.late_row_count = 0
+        self.open: dict[int, list[Row]] = {}
+
+    def windows_of(self, time_us: int) -> list[int]:
+        slide, size = self.window.slide_us, self.window.size_us
+        last = (time_us - self.window.offset_us) // slide * slide + self.window.offset_us
+        return list(range(last, last - size, -slide))
+
+    def has_fired(self, start_us: int) -> bool:
+        end_us = start_us + self.window.size_us + self.lateness_us
+        return self.watermark_us is not None and end_us <= self.watermark_us
+
+    def add(self, rows: list[Row]) -> None:
+        for row in rows:
+            waiting = [s for s in self.windows_of(row[2]) if not self.has_fired(s)]
+            self.late_row_count += not waiting
+            for start_us in waiting:
+                self.open.setdefault(start_us, []).append(row)
+
+    def advance(self, watermark_us: int) -> list[tuple]:
+        self.watermark_us = max(watermark_us, self.watermark_us or watermark_us)
+        ripe = sorted(filter(self.has_fired, self.open))
+        return [result for start_us in ripe for result in self.fire(start_us)]
+
+    def fire(self, start_us: int) -> list[tuple]:
+        groups: dict[tuple, list[int | None]] = {}
+        for merchant, country, _, value in self.open.pop(start_us):
+            groups.setdefault((merchant, country), []).append(value)
+        end_us = start_us + self.window.size_us
+        return [(*key, start_us, end_us, *outcome(key, vs)) for key, vs in groups.items()]
+
+
+def outcome(key: tuple, values: list[int | None]) -> tuple:
+    known = [value for value in values if value is not None]
+    if not known:
+        return len(values), 0, None, None, None, None, None, key[0]
+    total = sum(known)
+    extremes = min(known), max(known)
+    return len(values), len(known), total, *extremes, total / len(known), total / 2, key[0]
+
+
+class Job:
+    """Both operators at some parallelism, with the exchange between them."""
+
+    def __init__(self, window: Window, lateness_us: int, parallelism: int, keys_are: str) -> None:
+        self.keys_are = keys_are
+        self.partial = PartialAggregate("partial", KEYS, "ts", window, AGGREGATES)
+        self.merging = WindowAggregate("window", KEYS, window, AGGREGATES, lateness_us)
+        self.start(parallelism)
+
+    def start(self, parallelism: int) -> None:
+        input_schema = self.batch([]).schema
+        exchanged = self.partial.output_schema(input_schema)
+        contexts = [
+            SubtaskContext("any", i, parallelism, MAX_PARALLELISM, Generation(1))
+            for i in range(parallelism)
+        ]
+        self.combiner = self.partial.open(contexts[0], input_schema)
+        self.subtasks = [self.merging.open(context, exchanged) for context in contexts]
+        self.output_schema = self.merging.output_schema(exchanged)
+
+    def batch(self, rows: list[Row]) -> pa.RecordBatch:
+        merchant, country, ts, v = zip(*rows, strict=True) if rows else ((), (), (), ())
+        merchants = pa.array(merchant, pa.string())
+        values = pa.array(v, pa.int64())
+        return pa.record_batch(
+            {
+                "v": values,
+                "v / 2": pa.array([x if x is None else x / 2 for x in v], pa.float64()),
+                "ts": pa.array(ts, pa.timestamp("us")),
+                "country": pa.array(country, pa.int16()),
+                "merchant": merchants.dictionary_encode()
+                if self.keys_are == "encoded"
+                else merchants,
+            }
+        )
+
+    def add(self, rows: list[Row]) -> None:
+        for partial in self.combiner.process(self.batch(rows)):
+            for i, part in partition(partial, KEYS, MAX_PARALLELISM, len(self.subtasks)):
+                assert list(self.subtasks[i].process(part)) == []
+
+    def advance(self, watermark_us: int) -> list[tuple]:
+        fired = []
+        for subtask in self.subtasks:
+            results = list(subtask.on_watermark(watermark_us))
+            assert all(result.schema == self.output_schema for result in results)
+            rows = [row for result in results for row in as_tuples(result)]
+            assert [row[2] for row in rows] == sorted(row[2] for row in rows), "in window order"
+            fired += rows
+        return fired
+
+    def restart(self, parallelism: int) -> None:
+        """Snapshot everything, lose everything, restore at another parallelism."""
+        pending = [subtask.snapshot(CheckpointId(1)) for subtask in self.subtasks]
+        self.disturb()
+        snapshots = [stored(finish()) for finish in pending]
+        self.start(parallelism)
+        for subtask in self.subtasks:
+            owned = range(subtask._key_groups.start, subtask._key_groups.stop)
+            subtask.restore([s for s in snapshots if meets(s.properties["key_groups"], owned)])
+
+    def disturb(self) -> None:
+        """What happens between the cut and its completion is not in the snapshot."""
+        self.add([("a", 1, 0, 1_000), (None, 2, 50, 1_000)])
+        self.advance(10**6)
+
+    @property
+    def late_row_count(self) -> int:
+        return sum(subtask.late_row_count for subtask in self.subtasks)
+
+
+def meets(stored_range: list[int], owned: range) -> bool:
+    return stored_range[0] < owned.stop and owned.start < stored_range[1]
+
+
+def stored(snapshot: Snapshot) -> Snapshot:
+    """The snapshot as it comes back from a store."""
+    table = snapshot.table
+    if table is not None:
+        table = decode_table(bytes(encode_table(table)))
+    return Snapshot(table, json.loads(json.dumps(snapshot.properties)))
+
+
+def as_tuples(batch: pa.RecordBatch) -> list[tuple]:
+    as_integers = batch.set_column(2, "start", batch.column(2).cast(pa.int64()))
+    as_integers = as_integers.set_column(3, "end", batch.column(3).cast(pa.int64()))
+    return list(zip(*(column.to_pylist() for column in as_integers.columns), strict=True))
+
+
+TIMES = st.integers(-60, 120)
+ROWS = st.tuples(
+    st.sampled_from(["a", "b", "", None]),
+    st.sampled_from([1, 2]),
+    TIMES,
+    st.none() | st.integers(-1_000, 1_000),
+)
+STEPS = st.lists(st.lists(ROWS, max_size=8) | TIMES, max_size=12)
+WINDOWS = st.sampled_from(
+    [TumblingWindow(20), TumblingWindow(20, 7), SlidingWindow(30, 10), SlidingWindow(40, 20, 5)]
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    steps=STEPS,
+    window=WINDOWS,
+    lateness_us=st.sampled_from([0, 15]),
+    cuts=st.dictionaries(st.integers(0, 12), st.integers(1, 4), max_size=2),
+    keys_are=st.sampled_from(["plain", "encoded"]),
+)
+def test_the_output_is_the_models_wherever_the_job_is_cut(
+    steps: list, window: Window, lateness_us: int, cuts: dict, keys_are: str
+) -> None:
+    """Goal: I1 to I3 of ``window_state``, and a restored job does what an undisturbed one does.
+
+    Method: batches and watermarks in any order; before some steps the job is restarted from a
+    snapshot at a parallelism of 1 to 4. After each step, output and late rows are the model's.
+    """
+    model = Model(window, lateness_us)
+    job = Job(window, lateness_us, parallelism=2, keys_are=keys_are)
+    for number, step in enumerate([*steps, WATERMARK_END_US]):
+        if number in cuts:
+            job.restart(cuts[number])
+        if isinstance(step, list):
+            model.add(step)
+            job.add(step)
+        else:
+            assert Counter(job.advance(step)) == Counter(model.advance(step))
+        assert job.late_row_count == model.late_row_count
+    assert model.open == {}

@@ -1,0 +1,176 @@
+"""Windows: durations as people write them, and the window that a time belongs to."""
+
+import re
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from laminar_core.errors import ConfigurationError, DataError, ErrorCode
+from laminar_core.operators.windows import (
+    SlidingWindow,
+    TumblingWindow,
+    duration_us,
+    event_times_us,
+    known_times_us,
+    pane_starts,
+    require_time_column,
+    sliding,
+    tumbling,
+)
+
+MINUTE = 60_000_000
+
+
+@pytest.mark.parametrize(
+    ("text", "microseconds"),
+    [
+        ("5 minutes", 5 * MINUTE),
+        ("1 minute", MINUTE),
+        ("1 hour 30 minutes", 90 * MINUTE),
+        ("1 HOUR  30 Minutes ", 90 * MINUTE),
+        ("250 milliseconds", 250_000),
+        ("1 second 1 microsecond", 1_000_001),
+        ("2 weeks 1 day", 15 * 24 * 60 * MINUTE),
+        ("10seconds", 10_000_000),
+        (timedelta(minutes=5), 5 * MINUTE),
+        (timedelta(days=1, microseconds=1), 86_400_000_001),
+    ],
+)
+def test_durations_are_read_as_spark_writes_them(text: str, microseconds: int) -> None:
+    assert duration_us(text) == microseconds
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "5", "minutes", "5 minuts", "5 minutes and", "five minutes", "1 month", "-1 day", "1.5 h"],
+)
+def test_nonsense_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        duration_us(text)
+    assert caught.value.code is ErrorCode.INVALID_OPTION
+    assert str(caught.value) == (
+        f'{text!r} is not a duration; write for example "5 minutes" or "1 hour 30 minutes"'
+    )
+
+
+@pytest.mark.parametrize(
+    "duration", ["0 seconds", timedelta(0), timedelta(seconds=-1), "999999999999 weeks"]
+)
+def test_a_duration_is_more_than_nothing_and_fits_the_clock(duration: str | timedelta) -> None:
+    with pytest.raises(ConfigurationError, match="longer than nothing") as caught:
+        duration_us(duration)
+    assert caught.value.code is ErrorCode.INVALID_OPTION
+
+
+def test_windows_are_written_in_words_and_kept_in_microseconds() -> None:
+    assert tumbling("5 minutes") == TumblingWindow(5 * MINUTE)
+    assert tumbling("1 day", offset="1 hour") == TumblingWindow(24 * 60 * MINUTE, 60 * MINUTE)
+    assert sliding("10 minutes", "5 minutes") == SlidingWindow(10 * MINUTE, 5 * MINUTE)
+
+
+@pytest.mark.parametrize("slide", ["4 minutes", "20 minutes"])
+def test_a_slide_that_does_not_divide_the_size_is_refused(slide: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"10 minutes is not a multiple of {slide}"):
+        sliding("10 minutes", slide)
+
+
+def test_windows_describe_what_they_are() -> None:
+    assert tumbling("1 second").describe() == {
+        "kind": "tumbling", "size_us": 1_000_000, "offset_us": 0,
+    }  # fmt: skip
+    assert sliding("2 seconds", "1 second").describe() == {
+        "kind": "sliding", "size_us": 2_000_000, "slide_us": 1_000_000, "offset_us": 0,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("time", "start"),
+    [(0, 0), (9, 0), (10, 10), (-1, -10), (-10, -10), (-11, -20)],
+)
+def test_a_window_has_its_start_and_not_its_end_also_before_1970(time: int, start: int) -> None:
+    assert pane_starts(TumblingWindow(10), np.array([time])).tolist() == [start]
+
+
+@settings(deadline=None)
+@given(
+    times=st.lists(st.integers(-(2**61), 2**61), min_size=1),
+    size=st.integers(1, 2**40),
+    offset=st.integers(0, 2**41),
+)
+def test_every_time_is_in_its_window(times: list[int], size: int, offset: int) -> None:
+    starts = pane_starts(TumblingWindow(size, offset), np.array(times)).tolist()
+    assert all(start <= time < start + size for start, time in zip(starts, times, strict=True))
+    assert all((start - offset) % size == 0 for start in starts)
+
+
+def test_the_pane_of_a_sliding_window_is_as_long_as_its_slide() -> None:
+    assert pane_starts(SlidingWindow(30, 10), np.array([25, 30, -1])).tolist() == [20, 30, -10]
+
+
+INSTANT = datetime(1969, 12, 31, 23, 59, 58, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+@pytest.mark.parametrize("zone", [None, "UTC", "Asia/Kolkata"])
+def test_timestamps_of_any_unit_and_zone_become_microseconds(unit: str, zone: str | None) -> None:
+    column = pa.array([INSTANT.replace(tzinfo=None)], pa.timestamp(unit))
+    column = column.cast(pa.int64()).cast(pa.timestamp(unit, zone))
+    batch = pa.record_batch({"ts": column})
+    require_time_column(batch.schema, "ts")
+    assert event_times_us(batch, "ts").tolist() == [-2_000_000]
+
+
+def test_integers_are_microseconds() -> None:
+    batch = pa.record_batch({"ts": [1, -1]})
+    require_time_column(batch.schema, "ts")
+    assert event_times_us(batch, "ts").tolist() == [1, -1]
+
+
+def test_nanoseconds_round_down_also_before_1970() -> None:
+    times = pa.array([1_999, -1], pa.timestamp("ns"))
+    assert known_times_us(times, "ts").tolist() == [1, -1]
+
+
+def test_a_slice_has_the_times_of_its_rows() -> None:
+    batch = pa.record_batch({"ts": pa.array([1, 2, 3], pa.timestamp("us"))}).slice(1)
+    assert event_times_us(batch, "ts").tolist() == [2, 3]
+
+
+def test_no_rows_have_no_times() -> None:
+    batch = pa.record_batch({"ts": pa.array([], pa.timestamp("ms"))})
+    assert event_times_us(batch, "ts").tolist() == []
+
+
+def test_rows_without_event_time_are_counted_in_the_error() -> None:
+    batch = pa.record_batch({"ts": pa.array([1, None, None], pa.timestamp("us"))})
+    with pytest.raises(DataError, match="2 of 3 rows have no event time in 'ts'; filter") as caught:
+        event_times_us(batch, "ts")
+    assert caught.value.code is ErrorCode.NULL_EVENT_TIME
+
+
+@pytest.mark.parametrize(
+    ("value", "data_type"),
+    [
+        (2**63 - 1, pa.int64()),
+        (-(2**63), pa.int64()),
+        (2**62 + 1, pa.timestamp("us")),
+        (2**62 // 1_000, pa.timestamp("s")),
+        (2**62, pa.timestamp("ms")),
+    ],
+)
+def test_a_time_that_would_wrap_is_refused(value: int, data_type: pa.DataType) -> None:
+    batch = pa.record_batch({"ts": pa.array([0, value], pa.int64()).cast(data_type)})
+    with pytest.raises(DataError, match=f"event time {value} .* check the unit") as caught:
+        event_times_us(batch, "ts")
+    assert caught.value.code is ErrorCode.ARITHMETIC_OVERFLOW
+
+
+@pytest.mark.parametrize("data_type", [pa.int32(), pa.string(), pa.date32(), pa.float64()])
+def test_other_types_are_no_event_time(data_type: pa.DataType) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(f"'ts' is {data_type}")) as caught:
+        require_time_column(pa.schema([("ts", data_type)]), "ts")
+    assert caught.value.code is ErrorCode.UNSUPPORTED_TYPE

@@ -1,8 +1,8 @@
 """Every object name, built in one place; ``docs/formats.md`` shows the whole tree.
 
 Numbers that order objects are padded to ten digits, so that the order of a listing is the order of
-the numbers. Names inside a manifest are relative to the job's folder, so that a job can be copied
-to another root, or renamed, as a whole.
+the numbers. Names inside a manifest are relative to the job's folder: a job can be copied to
+another root as a whole.
 """
 
 import re

@@ -1,0 +1,1 @@
+"""For your own tests, too: a store that fails on order."""

@@ -25,7 +25,7 @@ class Deployment:
     restored: CheckpointManifest | None
     """What to continue from; None is a fresh start."""
     splits: dict[str, pa.Table] = field(default_factory=dict)
-    """Per source, all its splits: the start of a fresh job."""
+    """Per source, all splits of all subtasks."""
 
     def context(self, operator_id: str, subtask_index: int) -> SubtaskContext:
         """Where a subtask of this generation runs."""

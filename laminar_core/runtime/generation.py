@@ -35,7 +35,7 @@ from laminar_core.storage.checkpoint_store import CheckpointStore, Choice
 WORKERS_EXIT_MAX_S = 5.0
 """How long workers of an ended generation may take to leave before Spark kills them."""
 
-REASON_WAIT_MAX_S = 0.2
+REASON_WAIT_MAX_S = 0.05
 """How long a lost stage waits for the worker's own words about why it failed."""
 
 
@@ -163,7 +163,10 @@ class GenerationRunner:
                     f"{visible}), and job {self._options.job} starts from nothing: write to "
                     "another place, or empty this one",
                 )
-            committer.withdraw_after(base_id or CheckpointId(0))
+            if visible is not None and visible > (base_id or 0):
+                # A generation that slept until here must not withdraw its successor's output.
+                self._store.check_owner(identity.generation)
+                committer.withdraw_after(base_id or CheckpointId(0))
             committer.discard_uncommitted(identity.generation)
 
     def _submit(
@@ -194,7 +197,7 @@ class GenerationRunner:
             store_uri=self._options.store_uri,
             address=transport.address,
             restored=restored,
-            splits={} if restored is not None else splits,
+            splits=splits,
         )
         tag = f"laminar-{identity.job}-{identity.generation}"
         executor = ThreadPoolExecutor(1, "laminar-stage")
@@ -231,10 +234,14 @@ class GenerationRunner:
         return outcome, collected
 
 
+_TELLING = ("exited unexpectedly", "ExecutorLostFailure", "executor driver", "Caused by:")
+
+
 def _why_lost(stage: "Future[dict[str, pa.Table]]") -> str:
+    """The line of Spark's report that says most; the rest is in Spark's own log."""
     error = stage.exception()
     if error is None:
         return "the workers left before the job was over"
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = [line for line in lines if "rror" in line or "xited" in line or "xception" in line]
-    return f"a worker died: {(told or lines or [type(error).__name__])[0][:300]}"
+    telling = [line for sign in _TELLING for line in lines if sign in line]
+    return f"a worker died: {(telling or lines or [type(error).__name__])[0][:300]}"

@@ -9,7 +9,8 @@ from pyspark.sql import SparkSession
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.runtime.jvm import ensure_java
 
-_QUIET = {
+_DEFAULTS = {
+    "spark.python.daemon.module": "laminar_core.runtime.spark_daemon",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
@@ -25,9 +26,10 @@ def open_session(master: str, app_name: str, conf: Mapping[str, str] | None = No
     """
     ensure_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1") if master.startswith("local") else None
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.master(master).appName(app_name)
-    for key, value in {**_QUIET, **(conf or {})}.items():
+    for key, value in {**_DEFAULTS, **(conf or {})}.items():
         builder = builder.config(key, value)
     try:
         spark = builder.getOrCreate()

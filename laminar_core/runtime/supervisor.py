@@ -83,16 +83,18 @@ class Supervisor:
         """
         self._check()
         failures_ms: list[float] = []
+        generation = self._store.claim_generation(
+            self._claimant(self._options.reason),
+            wait_ms=self._clock.wait_ms,
+            take_over=self._options.take_over,
+        )
         while True:
-            generation = self._claim(first=not failures_ms)
             outcome, collected = self._run_generation(generation, first=not failures_ms)
             if outcome.kind in ("finished", "stopped"):
                 return self._finish(generation, outcome, collected)
             if outcome.kind == "fenced":
                 raise FencedError(ErrorCode.FENCED, outcome.reason)
-            failures_ms.append(self._clock.monotonic_ms())
-            self._restart_or_raise(generation, outcome, failures_ms)
-            self._store.check_owner(generation)
+            generation = self._restart(generation, outcome, failures_ms)
 
     def _check(self) -> None:
         """Everything that can be refused before the job is claimed."""
@@ -117,17 +119,13 @@ class Supervisor:
                 f"has {slots}: give it more, or run with fewer workers",
             )
 
-    def _claim(self, *, first: bool) -> Generation:
-        claimant = Claimant(
+    def _claimant(self, reason: str) -> Claimant:
+        return Claimant(
             owner=this_process(),
             actor=self._options.actor,
-            reason=self._options.reason if first else "restarted after a failure",
+            reason=reason,
             code_version=f"laminar {__version__}",
             claimed_at_ms=self._clock.now_ms(),
-        )
-        # A later claim of this process takes over from its own generation, which has ended.
-        return self._store.claim_generation(
-            claimant, wait_ms=self._clock.wait_ms, take_over=self._options.take_over or not first
         )
 
     def _run_generation(
@@ -188,13 +186,31 @@ class Supervisor:
         )
         return result
 
-    def _restart_or_raise(
+    def _restart(
         self, generation: Generation, outcome: GenerationOutcome, failures_ms: list[float]
-    ) -> None:
+    ) -> Generation:
+        """Wait as the strategy says, then claim the next generation.
+
+        Raises:
+            LaminarError: the strategy gave up, or trying again cannot help.
+        """
+        with suppress(StorageUnavailable):  # It only helps others to see that nobody runs it.
+            self._store.end_generation(generation, "failed", outcome.reason)
+        claimant = self._claimant("restarted after a failure")
+        while True:
+            failures_ms.append(self._clock.monotonic_ms())
+            self._clock.wait_ms(self._restart_delay_ms(generation, outcome, failures_ms))
+            try:
+                return self._store.succeed_generation(generation, claimant)
+            except StorageUnavailable as error:
+                outcome = GenerationOutcome("failed", error.code, str(error))
+
+    def _restart_delay_ms(
+        self, generation: Generation, outcome: GenerationOutcome, failures_ms: list[float]
+    ) -> float:
         code = outcome.code or ErrorCode.WORKER_FAILED
-        delay_ms = None
-        if outcome.restart_helps and not self._cancelled:
-            delay_ms = self._options.restart.delay_ms(failures_ms)
+        may_restart = outcome.restart_helps and not self._cancelled
+        delay_ms = self._options.restart.delay_ms(failures_ms) if may_restart else None
         self._tell(
             GenerationFailed(
                 time_ms=self._clock.now_ms(),
@@ -204,17 +220,12 @@ class Supervisor:
                 restart_in_ms=delay_ms,
             )
         )
-        self._end_quietly(generation, outcome.reason)
-        if delay_ms is None:
-            if outcome.restart_helps and not self._cancelled:
-                raise JobFailedError(
-                    ErrorCode.RESTARTS_EXHAUSTED,
-                    f"job {self._options.job} failed {len(failures_ms)} times and is not "
-                    f"restarted again, the last failure: {outcome.reason}",
-                )
+        if delay_ms is not None:
+            return delay_ms
+        if not may_restart:
             raise error_for(code, f"job {self._options.job} failed: {outcome.reason}")
-        self._clock.wait_ms(delay_ms)
-
-    def _end_quietly(self, generation: Generation, reason: str) -> None:
-        with suppress(StorageUnavailable):  # It only helps others to see that nobody runs it.
-            self._store.end_generation(generation, "failed", reason)
+        raise JobFailedError(
+            ErrorCode.RESTARTS_EXHAUSTED,
+            f"job {self._options.job} failed {len(failures_ms)} times and is not restarted again, "
+            f"the last failure: {outcome.reason}",
+        )

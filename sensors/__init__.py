@@ -1,0 +1,1 @@
+"""Dagster sensors: they look at the checkpoint store and say what they saw."""

@@ -1,0 +1,25 @@
+"""The composition root: what ``workspace.yaml`` loads. Starts nothing and reads no store."""
+
+import os
+
+import dagster as dg
+
+from orchestration.assets import laminar_definitions
+from orchestration.streams import DEMO, STREAMS
+from resources import CheckpointStoreResource, SparkDriverClient
+
+STORE_VARIABLE = "LAMINAR_STORE"
+"""Environment variable with the URI of the checkpoint store; the demo's if it is not set."""
+
+defs = dg.Definitions.merge(
+    *(laminar_definitions(stream) for stream in STREAMS),
+    dg.Definitions(
+        executor=dg.in_process_executor,  # One process less between Dagster and the driver.
+        resources={
+            "checkpoints": CheckpointStoreResource(
+                uri=os.environ.get(STORE_VARIABLE, str(DEMO / "store"))
+            ),
+            "driver": SparkDriverClient(),
+        },
+    ),
+)

@@ -23,7 +23,7 @@ class StreamSpec:
     program: Path
     arguments: Mapping[str, str] = field(default_factory=dict)
     workers: int = 2
-    checkpoint_interval: str = "10s"
+    checkpoint_interval: str = "10 seconds"
     restarts_max: int = 3
     owner: str = "team:streaming"
     description: str = ""
@@ -54,7 +54,7 @@ PAYMENTS = StreamSpec(
         "output": str(DEMO / "output"),
         "rows_per_second": "600000",
     },
-    checkpoint_interval="1s",
+    checkpoint_interval="1 second",
     owner="team:payments",
     description="Payments per merchant in five-minute windows; `make demo` writes the input.",
 )

@@ -54,7 +54,7 @@ def test_the_command_is_one_that_a_person_could_type() -> None:
         "--store": "/stores/main",
         "--job": "payments",
         "--workers": "2",
-        "--checkpoint-interval": "1s",
+        "--checkpoint-interval": "1 second",
     }
 
 

@@ -8,7 +8,7 @@ I1. A file gets its final name by one rename, after it was synced: nobody sees a
 I2. The commit manifest is created after all its files have their final names: who reads by the
     manifests (``committed_files``) sees all of a checkpoint or nothing of it.
 I3. Every name holds the generation, so no restart writes a name a second time.
-I4. A file is listed by one manifest, also if several checkpoints offered it.
+I4. A file is listed once, also if several checkpoints offer it, or one offers it twice.
 Checked by ``tests/connectors/test_parquet_commit.py``; the reasons are in ADR-0009.
 """
 
@@ -136,7 +136,7 @@ class ParquetCommitter:
             CorruptCheckpointError: a file is gone or not the one that was staged.
             ConfigurationError: the directory holds output of another run.
         """
-        outputs = [StagedOutput.from_json(committable) for committable in committables]
+        outputs = dict.fromkeys(StagedOutput.from_json(committable) for committable in committables)
         with storage_errors(self.directory.path):
             ours = [output for output in outputs if not self._is_in_older(output, checkpoint_id)]
             if ours and not self._is_recorded(checkpoint_id, ours):

@@ -4,9 +4,9 @@ A writer encodes rows as soon as a row group is full, on the data path: that cos
 milliseconds, holds memory to one row group per file, and is the backpressure of the sink. What is
 left - the last row group, the footer, ``fsync`` - is done in the background at the barrier.
 
-The writer offers every file again in each following snapshot until the committer has taken it out
-of the staging directory. So rows of a checkpoint that was declined, expired or subsumed are
-committed by the next one that completes, and a savepoint, which commits nothing, loses nothing.
+A snapshot offers the files of its interval and those of earlier snapshots that never finished. A
+file that cannot be made durable fails every later snapshot too: no checkpoint may complete without
+its rows.
 """
 
 import os
@@ -114,7 +114,7 @@ class ParquetSinkWriter:
         self._sequence = 0
         self._current: _StagedFile | None = None
         self._full: list[_StagedFile] = []
-        self._offered: list[_StagedFile] = []
+        self._pinned: list[_StagedFile] = []
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Stage rows of the running checkpoint interval.
@@ -133,17 +133,17 @@ class ParquetSinkWriter:
             self._current = None
 
     def snapshot(self, checkpoint_id: CheckpointId) -> PendingSnapshot:
-        """Detach the files of this interval. What is returned syncs and offers them.
+        """Detach the files of this interval. What is returned makes them durable and offers them.
 
-        The function returned raises StorageUnavailable if a file cannot be made durable, and then
-        so do all later ones: no checkpoint may complete without those rows, the job must restart.
+        The function returned raises StorageUnavailable if that fails, and then so do all later
+        ones: the job must restart.
         """
+        pinned = [file for file in self._pinned if not file.offered]
         for file in self._take_staged():
             file.name_for(checkpoint_id)
-            self._offered.append(file)
-        self._offered = [file for file in self._offered if not file.committed]
-        offered = tuple(self._offered)
-        return lambda: self._offer(offered)
+            pinned.append(file)
+        self._pinned = pinned
+        return lambda: self._offer(pinned)
 
     def restore(self, snapshots: Sequence[Snapshot]) -> None:
         """Nothing to do: what earlier generations staged is the committer's business."""
@@ -169,23 +169,25 @@ class ParquetSinkWriter:
         return _StagedFile(self._sink, identity, self._schema)
 
     def _offer(self, files: Sequence["_StagedFile"]) -> Snapshot:
-        outputs = [output for file in files if (output := file.finish())]
+        outputs = [file.finish() for file in files]
         if outputs:
             staging = self._sink.directory.staging
             with storage_errors(staging):
                 sync_directory(staging)
+        for file in files:
+            file.offered = True
         return Snapshot(committables=tuple(output.to_json() for output in outputs))
 
 
 class _StagedFile:
-    """One file in the staging directory, from its first row until it is committed."""
+    """One file in the staging directory, from its first row until it is offered."""
 
     def __init__(
         self, sink: ParquetSink, identity: tuple[int, int, int], schema: pa.Schema
     ) -> None:
         generation, subtask, sequence = identity
         self.row_count = 0
-        self.committed = False
+        self.offered = False
         self._identity = identity
         self._name = f"{generation:010d}-{subtask:05d}-{sequence:06d}.parquet"
         self._path = sink.directory.staging / self._name
@@ -219,8 +221,8 @@ class _StagedFile:
         """Decide the checkpoint whose rows these are."""
         self._checkpoint_id = checkpoint_id
 
-    def finish(self) -> StagedOutput | None:
-        """Make the file durable, once; None if it was committed meanwhile.
+    def finish(self) -> StagedOutput:
+        """Make the file durable, once.
 
         Raises:
             StorageUnavailable: it could not be made durable, now or the first time.
@@ -229,9 +231,6 @@ class _StagedFile:
             if self._output is None:
                 with self._write_or_fail():
                     self._output = self._sync()
-            elif self.committed or not self._path.exists():
-                self.committed = True
-                return None
             return self._output
 
     def abandon(self) -> None:

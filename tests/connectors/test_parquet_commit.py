@@ -25,6 +25,7 @@ from laminar_core.errors import (
     StorageUnavailable,
 )
 from laminar_core.operators.base import SubtaskContext
+from laminar_core.runtime.sinks import CommittingSink
 
 SCHEMA = pa.schema([("n", pa.int64())])
 INTERVAL = 10
@@ -32,7 +33,8 @@ ROWS = 50
 
 
 def open_writer(sink, generation, subtask=0):
-    return sink.open(SubtaskContext("sink", subtask, 2, 128, generation), SCHEMA)
+    """A writer as the runtime uses it: committables are carried until they are committed."""
+    return CommittingSink(sink.open(SubtaskContext("sink", subtask, 2, 128, generation), SCHEMA))
 
 
 def batch(start, stop):
@@ -147,6 +149,7 @@ class Job:
         if checkpoint_id not in self.declined or stop == ROWS:
             self.completed = (checkpoint_id, stop, snapshot.committables)
             committer.commit(checkpoint_id, snapshot.committables)
+            writer.committed(checkpoint_id)
         return stop
 
 
@@ -188,8 +191,8 @@ def die_and_recover(job, monkeypatch, deadly):
     assert committed(path) == visible(path) == list(range(ROWS))
     assert list(job.sink.directory.staging.iterdir()) == []
     for writer in job.writers:  # A zombie that closes late does no harm.
-        writer.close()
-        for file in writer._offered:
+        writer.writer.close()
+        for file in writer.writer._pinned:
             file.abandon()
     assert committed(path) == list(range(ROWS))
     return survived
@@ -252,6 +255,13 @@ def test_a_file_that_two_checkpoints_offer_is_listed_once(sink):
     assert len(second) == 2
     assert committed(sink.path) == list(range(9))
     assert sum(len(read_manifest(sink.directory.manifest(at))) for at in (1, 2)) == 2
+
+
+def test_a_committable_that_is_offered_twice_is_listed_once(sink):
+    outputs = stage(sink, 0, 5)
+    sink.committer().commit(1, outputs + outputs)
+    assert committed(sink.path) == list(range(5))
+    assert len(read_manifest(sink.directory.manifest(1))) == 1
 
 
 def test_a_restore_of_a_savepoint_keeps_its_rows_and_takes_back_later_ones(sink):

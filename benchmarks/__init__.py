@@ -1,0 +1,1 @@
+"""Benchmarks: ratios within one run mean something, absolute figures depend on the machine."""

@@ -1,0 +1,24 @@
+"""What the benchmarks read, and where they write: below ``build/bench``, made once."""
+
+import shutil
+from pathlib import Path
+
+from jobs.payments_data import write_payments
+
+ROOT = Path("build/bench")
+THROUGHPUT_ROWS = 48_000_000
+RECOVERY_ROWS = 24_000_000
+
+
+def payments(rows: int) -> Path:
+    """A data set of that size."""
+    path = ROOT / f"payments-{rows}"
+    write_payments(path, rows=rows)
+    return path
+
+
+def fresh(name: str) -> Path:
+    """An empty place to write to."""
+    path = ROOT / name
+    shutil.rmtree(path, ignore_errors=True)
+    return path

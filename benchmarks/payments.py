@@ -1,0 +1,81 @@
+"""The payments job in Spark: how fast, what checkpoints cost, and Spark's own batch query."""
+
+from collections.abc import Callable
+from time import perf_counter
+
+from pyspark.sql import SparkSession, functions
+
+from benchmarks import dataset
+from benchmarks.result import Result, median
+from jobs.payments import pipeline
+from laminar_core.operators.windows import Duration
+from laminar_core.pipeline import CheckpointConfig, RunConfig
+from laminar_core.runtime.session import open_session
+
+WORKERS = 2
+ROUNDS = 5
+
+
+def throughput() -> list[Result]:
+    """Payments per second on two workers, with and without checkpoints, beside Spark batch."""
+    path = str(dataset.payments(dataset.THROUGHPUT_ROWS))
+    spark = open_session(f"local[{WORKERS}]", "benchmark")
+    try:
+        _seconds(spark, path, "1 second")  # Warm: the JVM, the workers, the page cache.
+        _batch_seconds(spark, path)
+        rounds = [
+            (
+                _seconds(spark, path, None),
+                _seconds(spark, path, "1 second"),
+                _batch_seconds(spark, path),
+            )
+            for _ in range(ROUNDS)
+        ]
+    finally:
+        spark.stop()
+    without, with_checkpoints, batch = ([r[n] for r in rounds] for n in range(3))
+    lost = [100 * (1 - w / c) for w, c, _ in rounds]
+    rows = dataset.THROUGHPUT_ROWS
+    return [
+        Result("payments", rows / median(with_checkpoints), "events/s", "higher", 5e6),
+        Result("payments_without_checkpoints", rows / median(without), "events/s", "higher"),
+        Result("payments_lost_to_checkpoints", median(lost), "percent", "lower", 10),
+        Result("spark_batch", rows / median(batch), "events/s", "higher"),
+        Result(
+            "payments_to_spark_batch",
+            median([b / c for _, c, b in rounds]),
+            "ratio",
+            "higher",
+        ),
+    ]
+
+
+def _seconds(spark: SparkSession, path: str, interval: Duration | None) -> float:
+    """From the call to the committed result, in a warm session."""
+    output, store = dataset.fresh("output"), dataset.fresh("store")
+    checkpoint = CheckpointConfig(str(store), interval=interval)
+    job = pipeline(path, str(output))
+    return _timed(lambda: job.run(spark, checkpoint=checkpoint, run=RunConfig(workers=WORKERS)))
+
+
+def _batch_seconds(spark: SparkSession, path: str) -> float:
+    output = str(dataset.fresh("batch-output"))
+    amount = functions.col("amount_cents")
+    frame = (
+        spark.read.parquet(path)
+        .groupBy("merchant", functions.window("paid_at", "5 minutes").alias("window"))
+        .agg(
+            functions.count("*").alias("payments"),
+            functions.sum(amount).alias("total_cents"),
+            functions.min(amount).alias("min_cents"),
+            functions.max(amount).alias("max_cents"),
+            functions.avg(amount).alias("average_cents"),
+        )
+    )
+    return _timed(lambda: frame.write.parquet(output))
+
+
+def _timed(action: Callable[[], object]) -> float:
+    started = perf_counter()
+    action()
+    return perf_counter() - started

@@ -1,0 +1,46 @@
+"""One measured figure."""
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from time import perf_counter
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """``target`` None: measured for comparison, nothing is demanded."""
+
+    name: str
+    value: float
+    unit: str
+    better: Literal["higher", "lower"]
+    target: float | None = None
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the value is on the right side of the target."""
+        if self.target is None:
+            return None
+        return self.value >= self.target if self.better == "higher" else self.value <= self.target
+
+    def as_dict(self) -> dict[str, object]:
+        """For JSON."""
+        return {**asdict(self), "met": self.met}
+
+
+def median_seconds(action: Callable[[], object], repeats: int) -> float:
+    """Median duration of ``action`` after one call that does not count."""
+    action()
+    return statistics.median(_seconds(action) for _ in range(repeats))
+
+
+def _seconds(action: Callable[[], object]) -> float:
+    started = perf_counter()
+    action()
+    return perf_counter() - started
+
+
+def median(values: Sequence[float]) -> float:
+    """The middle one."""
+    return statistics.median(values)

@@ -1,0 +1,50 @@
+"""What ``laminar bench`` calls: the benchmarks by name, and how a result looks."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from benchmarks import micro, payments, recovery
+from benchmarks.result import Result
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    """A function that measures; it may give several results at once."""
+
+    name: str
+    measure: Callable[[], list[Result]]
+
+    @property
+    def description(self) -> str:
+        """First line of the function's docstring."""
+        return (self.measure.__doc__ or "").splitlines()[0]
+
+
+_ALL = {
+    benchmark.name: benchmark
+    for benchmark in (
+        Benchmark("alignment", micro.alignment),
+        Benchmark("wire", micro.wire),
+        Benchmark("aggregation", micro.aggregation),
+        Benchmark("snapshot", micro.snapshot),
+        Benchmark("payments", payments.throughput),
+        Benchmark("worker-recovery", recovery.worker),
+        Benchmark("driver-recovery", recovery.driver),
+    )
+}
+
+
+def descriptions() -> dict[str, str]:
+    """Name and one line for each benchmark."""
+    return {name: benchmark.description for name, benchmark in _ALL.items()}
+
+
+def run(names: Iterable[str], tell: Tell) -> list[Result]:
+    """Run these, one after the other; ``tell`` is told what is going on."""
+    results: list[Result] = []
+    for name in names:
+        tell(f"{name}: {_ALL[name].description}")
+        results.extend(_ALL[name].measure())
+    return results

@@ -9,7 +9,7 @@ I2. The commit manifest is created after all its files have their final names: w
     manifests (``committed_files``) sees all of a checkpoint or nothing of it.
 I3. Every name holds the generation, so no restart writes a name a second time.
 I4. A file is listed once, also if several checkpoints offer it, or one offers it twice.
-Checked by ``tests/connectors/test_parquet_commit.py``; the reasons are in ADR-0009.
+Checked by ``tests/connectors/test_parquet_recovery.py``; the reasons are in ADR-0009.
 """
 
 import errno

@@ -8,6 +8,7 @@ keyed exchange: skewed keys shrink most, so a hot key costs the network no more 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 from pyarrow.compute import call_function
 
@@ -23,8 +24,10 @@ from laminar_core.operators.base import (
 from laminar_core.operators.columns import require_columns, require_distinct
 from laminar_core.operators.stateless import StatelessSubtask
 from laminar_core.operators.windows import (
+    TimesUs,
     Window,
     event_times_us,
+    pane_numbers,
     pane_starts,
     require_time_column,
 )
@@ -114,18 +117,19 @@ class PartialAggregate:
         Raises:
             DataError: a row has no usable event time, or an integer sum leaves 64 bits.
         """
-        starts = pane_starts(self.window, event_times_us(batch, self.time_column))
+        times = event_times_us(batch, self.time_column)
         rows = pa.Table.from_batches([batch])
         keys = {key: rows.column(key) for key in self.keys}
-        first = int(starts[0])
-        in_one_window = bool((starts == first).all())
-        if not in_one_window:  # A constant need not be hashed row by row.
-            keys[WINDOW_START] = pa.chunked_array([pa.array(starts)])
+        first, last = pane_numbers(self.window, np.array([times.min(), times.max()])).tolist()
+        if first < last:  # A constant need not be computed row by row, let alone grouped by.
+            panes = pane_numbers(self.window, times)
+            keys[WINDOW_START] = pa.chunked_array([_encoded(panes, first, last)])
         partial = accumulate(keys, rows, self.accumulators)
         columns = {name: plain_column(partial.column(name)) for name in partial.column_names}
-        if in_one_window:
+        if first == last:
             columns[WINDOW_START] = pa.chunked_array([pa.repeat(first, partial.num_rows)])
-        columns[WINDOW_START] = columns[WINDOW_START].cast(TIME_TYPE)
+        starts = pane_starts(self.window, columns[WINDOW_START].to_numpy())
+        columns[WINDOW_START] = pa.chunked_array([pa.array(starts).cast(TIME_TYPE)])
         names = [*self.keys, WINDOW_START, *(needs.name for needs in self.accumulators)]
         return pa.table({name: columns[name] for name in names}).combine_chunks().to_batches()[0]
 
@@ -321,6 +325,14 @@ class WindowAggregator:
         columns += [finish(merged, aggregate) for aggregate in self._spec.aggregates]
         table = pa.Table.from_arrays(columns, schema=self._schema)
         yield from table.to_batches(max_chunksize=OUTPUT_ROWS_MAX)
+
+
+def _encoded(panes: TimesUs, first: int, last: int) -> pa.Array:
+    """Encode pane numbers as a dictionary of all from ``first`` to ``last``, if those are few."""
+    if last - first >= len(panes):
+        return pa.array(panes)
+    indices = pa.array(panes - first).cast(pa.int32())
+    return pa.DictionaryArray.from_arrays(indices, pa.array(range(first, last + 1)))
 
 
 def _integers(value: JsonValue) -> list[int]:

@@ -126,22 +126,18 @@ def duration_us(duration: Duration) -> int:
     return length_us
 
 
-def pane_starts(window: Window, times_us: TimesUs) -> TimesUs:
-    """Start of the last window that contains each time.
+def pane_numbers(window: Window, times_us: TimesUs) -> TimesUs:
+    """Number the pane of each time: the slide that it falls into, counted from the offset.
 
-    The earlier windows that contain it start one, two, ... slides before.
+    A pane belongs to the windows that start with it and up to ``size / slide - 1`` slides before.
     """
     # Floor division by a constant is vectorised by numpy; the remainder is not.
-    shifted = times_us - window.offset_us if window.offset_us else times_us
-    starts = shifted // window.slide_us
-    starts *= window.slide_us
-    starts += window.offset_us
-    return starts
+    return (times_us - window.offset_us if window.offset_us else times_us) // window.slide_us
 
 
-def windows_per_row(window: Window) -> int:
-    """Count the windows that each row is in."""
-    return window.size_us // window.slide_us
+def pane_starts(window: Window, numbers: TimesUs) -> TimesUs:
+    """Start of each numbered pane, in microseconds."""
+    return numbers * window.slide_us + window.offset_us
 
 
 def require_time_column(schema: pa.Schema, column: str) -> None:

@@ -27,6 +27,7 @@ import pyarrow as pa
 from pyarrow.compute import call_function
 
 from laminar_core.errors import ConfigurationError, ErrorCode
+from laminar_core.state.dense import dense_group
 from laminar_core.state.grouping import Reduction, group, plain_type
 
 AggregateFunction = Literal["count", "sum", "min", "max", "avg"]
@@ -113,12 +114,15 @@ def accumulate(
 ) -> pa.Table:
     """Reduce input rows to one row of accumulators per key.
 
-    Shapes: see ``group``: [keys ..., accumulators ...], in the order of first appearance.
+    Shapes: [keys ..., accumulators ...], in an order that depends on nothing but the input. Keys
+    stay dictionary-encoded if they come so, and may then repeat where the dictionary does.
 
     Raises:
         DataError: an integer sum leaves 64 bits (ARITHMETIC_OVERFLOW).
     """
-    return group(keys, rows, [Reduction(a.name, a.function, a.column) for a in accumulators])
+    reductions = [Reduction(a.name, a.function, a.column) for a in accumulators]
+    dense = dense_group(keys, rows, reductions)
+    return group(keys, rows, reductions) if dense is None else dense
 
 
 def merge(state: pa.Table, keys: Sequence[str], accumulators: Sequence[Accumulator]) -> pa.Table:

@@ -123,13 +123,13 @@ def _plan_sum(one_pass: _OnePass, name: str, result: str) -> _Answer:
     values = one_pass.column(name)
     if not pa.types.is_integer(values.type):
         return _column_at(one_pass.call("sum", f"values {name}", values))
-    if not _every_sum_fits(values):
+    if not every_sum_fits(values):
         values = values.cast(_WIDE)
     position = one_pass.call("sum", f"sum {name}", values)
     return lambda grouped: _narrow(grouped.column(position), result)
 
 
-def _every_sum_fits(values: pa.ChunkedArray) -> bool:
+def every_sum_fits(values: pa.ChunkedArray) -> bool:
     """Tell whether no subset of these integers can have a sum beyond 64 bits."""
     extremes = call_function("min_max", [values])
     low, high = extremes["min"].as_py(), extremes["max"].as_py()

@@ -107,17 +107,18 @@ class Job:
 
     def batch(self, rows: list[Row]) -> pa.RecordBatch:
         merchant, country, ts, v = zip(*rows, strict=True) if rows else ((), (), (), ())
-        merchants = pa.array(merchant, pa.string())
-        values = pa.array(v, pa.int64())
+        keys = {
+            "country": pa.array(country, pa.int16()),
+            "merchant": pa.array(merchant, pa.string()),
+        }
+        if self.keys_are == "encoded":
+            keys = {name: column.dictionary_encode() for name, column in keys.items()}
         return pa.record_batch(
             {
-                "v": values,
+                "v": pa.array(v, pa.int64()),
                 "v / 2": pa.array([x if x is None else x / 2 for x in v], pa.float64()),
                 "ts": pa.array(ts, pa.timestamp("us")),
-                "country": pa.array(country, pa.int16()),
-                "merchant": merchants.dictionary_encode()
-                if self.keys_are == "encoded"
-                else merchants,
+                **keys,
             }
         )
 

@@ -46,9 +46,11 @@ from laminar_core.runtime.plan import (
     SinkNode,
     SourceNode,
 )
+from laminar_core.runtime.spark_stage import SparkCluster
 from laminar_core.runtime.supervisor import Supervisor
 from laminar_core.state.accumulators import Aggregate
 from laminar_core.state.paths import check_job_name, check_operator_id
+from laminar_core.storage.checkpoint_store import CheckpointStore
 
 
 class Pipeline:
@@ -78,7 +80,7 @@ class Pipeline:
             ConfigurationError: there is nothing to read.
         """
         check_operator_id(name)
-        if rows_per_second is not None and rows_per_second <= 0:
+        if rows_per_second is not None and not rows_per_second > 0:  # Not a number, either.
             raise ConfigurationError(
                 ErrorCode.INVALID_OPTION, f"rows_per_second must be positive, not {rows_per_second}"
             )
@@ -120,10 +122,9 @@ class Pipeline:
         options = JobOptions(
             job=run.job or self.name,
             store_uri=checkpoint.store,
-            parallelism=run.workers or spark.sparkContext.defaultParallelism,
+            parallelism=_workers(run, spark),
             checkpoint=checkpoint.coordinator_config(),
             restart=run.restart,
-            transport=run.transport,
             take_over=run.take_over,
             allow_fresh=run.allow_fresh,
             restore_id=None if run.restore_id is None else CheckpointId(run.restore_id),
@@ -131,7 +132,10 @@ class Pipeline:
             reason=run.reason,
             deadlines=run.deadlines,
         )
-        return StreamingJob(Supervisor(spark, self.plan(), options, SystemClock(), listener))
+        clock = SystemClock()
+        cluster = SparkCluster(spark, run.transport, clock)
+        store = CheckpointStore.open(options.store_uri, options.job)
+        return StreamingJob(Supervisor(cluster, self.plan(), options, store, clock, listener))
 
     def run(
         self,
@@ -210,9 +214,15 @@ class Stream:
         """Rows of several streams with one schema, in no particular order.
 
         Raises:
-            ConfigurationError: the schemas differ.
+            ConfigurationError: the schemas differ, or the streams are of several pipelines.
         """
         for other in others:
+            if other._pipeline is not self._pipeline:  # noqa: SLF001 - one of us
+                raise ConfigurationError(
+                    ErrorCode.INVALID_PIPELINE,
+                    f"a union is of streams of one pipeline, not of {self._pipeline.name} and "
+                    f"{other._pipeline.name}",  # noqa: SLF001 - one of us
+                )
             if not other.schema.equals(self.schema):
                 raise ConfigurationError(
                     ErrorCode.WRONG_SCHEMA,
@@ -231,11 +241,7 @@ class Stream:
         return KeyedStream(self, columns)
 
     def sink(self, name: str, sink: Sink) -> Pipeline:
-        """Write the rows to ``sink``.
-
-        Raises:
-            ConfigurationError: the sink cannot take rows of this schema.
-        """
+        """Write the rows to ``sink``; whether it can take them is found when the job starts."""
         check_operator_id(name)
         node = Node(self.schema, ((self._node, self._by),), sink=SinkNode(name, sink))
         self._pipeline.add(node)
@@ -299,3 +305,8 @@ class WindowedStream:
         merge = WindowAggregate(name, self._columns, self._window, aggregates, lateness_us)
         combined = self._stream._then(partial)  # noqa: SLF001 - one of us
         return combined._then(merge, Keyed(self._columns))  # noqa: SLF001 - one of us
+
+
+def _workers(run: RunConfig, spark: SparkSession) -> int:
+    """As many as were asked for, or as Spark runs at once."""
+    return spark.sparkContext.defaultParallelism if run.workers is None else run.workers

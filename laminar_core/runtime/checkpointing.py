@@ -1,12 +1,12 @@
 """Carries out what ``checkpoint.coordinator`` decides: reserve, inject, publish, commit, record.
 
-The coordinator's thread calls this; the store is written by a second thread, commits by a third,
-because a commit that has been decided is retried for ever and must not hold up the next
-checkpoint. What comes of them is posted back as events.
+The coordinator calls this, from one thread. I/O runs in the background, the store's and the
+sinks' apart, because a commit that does not succeed must not hold up the next checkpoint. What
+comes of it is posted back as events.
 """
 
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -38,21 +38,18 @@ from laminar_core.checkpoint.coordinator import (
 from laminar_core.checkpoint.types import CheckpointBarrier, CheckpointId, CheckpointKind
 from laminar_core.connectors.base import Committer
 from laminar_core.errors import ErrorCode, FencedError, LaminarError, StorageUnavailable
+from laminar_core.runtime.commits import CommitHost, CommitQueue, commit_output
 from laminar_core.runtime.events import CheckpointCompleted, CheckpointFailed, JobEvent
 from laminar_core.runtime.messages import Abort, Completed, SnapshotAck, ToWorker, Trigger
 from laminar_core.runtime.publication import (
     JobIdentity,
     build_manifest,
-    committables_of,
     history_record,
     longest_alignment_ms,
     longest_phase_ms,
 )
-from laminar_core.state.manifest import CheckpointManifest, CommitRecord, Heartbeat, TriggerRecord
+from laminar_core.state.manifest import CheckpointManifest, Heartbeat, TriggerRecord
 from laminar_core.storage.checkpoint_store import CheckpointStore
-
-COMMIT_RETRY_MS = (50.0, 5_000.0)
-"""First and longest pause between attempts at a commit that has been decided."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +79,14 @@ class CoordinatorParts:
 
 
 @dataclass(frozen=True, slots=True)
+class Background:
+    """Where I/O runs: each executes one function after the other, in order."""
+
+    store: Executor
+    commits: Executor
+
+
+@dataclass(frozen=True, slots=True)
 class CheckpointAnswer:
     """What became of a requested checkpoint."""
 
@@ -90,20 +95,8 @@ class CheckpointAnswer:
     reason: str
 
 
-class CheckpointHost(Protocol):
-    """What surrounds the driver: the coordinator's thread."""
-
-    def now_ms(self) -> int:
-        """Milliseconds since 1970, never going back."""
-        ...
-
-    def post(self, action: Callable[[], None]) -> None:
-        """Run ``action`` in the coordinator's thread."""
-        ...
-
-    def pause(self, duration_ms: float) -> None:
-        """Wait in a background thread; raises StorageUnavailable once the generation ended."""
-        ...
+class CheckpointHost(CommitHost, Protocol):
+    """What surrounds the driver: the coordinator."""
 
     def broadcast(self, message: ToWorker) -> None:
         """Send to every worker."""
@@ -111,14 +104,6 @@ class CheckpointHost(Protocol):
 
     def tell(self, event: JobEvent) -> None:
         """Tell whoever started the job."""
-        ...
-
-    def fail(self, code: ErrorCode, reason: str, *, restart_helps: bool = True) -> None:
-        """End the generation with a failure."""
-        ...
-
-    def fenced(self, error: FencedError) -> None:
-        """End the generation because a newer one is claimed."""
         ...
 
     def last_commit_done(self, kind: CheckpointKind) -> None:
@@ -136,9 +121,11 @@ class _Attempt:
 
 
 class CheckpointDriver:
-    """The machine with its state, and the threads that do the I/O it asks for."""
+    """The machine with its state, and the I/O it asks for."""
 
-    def __init__(self, parts: CoordinatorParts, host: CheckpointHost) -> None:
+    def __init__(
+        self, parts: CoordinatorParts, host: CheckpointHost, background: Background
+    ) -> None:
         self.completed_count = 0
         self._identity = parts.identity
         self._store = parts.store
@@ -148,8 +135,8 @@ class CheckpointDriver:
         self._attempts: dict[CheckpointId, _Attempt] = {}
         self._requests: dict[str, Future[CheckpointAnswer]] = {}
         self._request_count = 0
-        self._store_thread = ThreadPoolExecutor(1, "laminar-store")
-        self._commit_thread = ThreadPoolExecutor(1, "laminar-commit")
+        self._background = background.store
+        self._commits = CommitQueue(self._commit, self._on_committed, background.commits, host)
         expected = {
             SubtaskId(vertex.vertex_id, index)
             for vertex in parts.identity.plan.vertices
@@ -173,10 +160,12 @@ class CheckpointDriver:
     def tick(self) -> None:
         """Time passed."""
         self.dispatch(Tick())
+        self._commits.tick()
 
     def next_wakeup_ms(self) -> int | None:
         """When ``tick`` is due."""
-        return next_wakeup_ms(self._state)
+        times = (next_wakeup_ms(self._state), self._commits.next_wakeup_ms())
+        return min((t for t in times if t is not None), default=None)
 
     def dispatch(self, event: Event) -> None:
         """Take one event and carry out what follows."""
@@ -190,14 +179,9 @@ class CheckpointDriver:
         for effect in effects:
             self._carry_out(effect)
 
-    def close(self) -> None:
-        """Finish what the store's thread has to do; a commit is left to the next generation."""
-        self._commit_thread.shutdown(cancel_futures=True)
-        self._store_thread.shutdown()
-
     def beat(self, heartbeat: Heartbeat) -> None:
         """Show that the driver lives, and notice if the job was taken over."""
-        self._store_thread.submit(self._beat, heartbeat)
+        self._background.submit(self._beat, heartbeat)
 
     def _beat(self, heartbeat: Heartbeat) -> None:
         try:
@@ -218,8 +202,10 @@ class CheckpointDriver:
                 self._inject(barrier)
             case PublishManifest(checkpoint_id):
                 self._publish(checkpoint_id)
-            case CommitCheckpoint(checkpoint_id, kind):
-                self._commit(checkpoint_id, kind)
+            case CommitCheckpoint(checkpoint_id):
+                manifest = self._attempts[checkpoint_id].manifest
+                assert manifest is not None, "committed before its manifest is durable"
+                self._commits.add(manifest)
             case AbortCheckpoint(checkpoint_id):
                 generation = self._identity.generation
                 self._host.broadcast(Abort(generation=generation, checkpoint_id=checkpoint_id))
@@ -285,16 +271,20 @@ class CheckpointDriver:
                 return
             except LaminarError as error:
                 event = StoreFailed(checkpoint_id, str(error))
+            except Exception as error:  # noqa: BLE001 - nobody else would ever see it
+                reason = f"checkpoint {checkpoint_id}: {error!r}"
+                self._host.fail(ErrorCode.SNAPSHOT_FAILED, reason)
+                return
             self._host.post(lambda: self.dispatch(event))
 
-        self._store_thread.submit(run)
+        self._background.submit(run)
 
     def _record_outcome(self, effect: RecordOutcome) -> None:
         attempt = self._attempts.pop(effect.checkpoint_id, None)
         manifest = None if attempt is None else attempt.manifest
         generation = self._identity.generation
         record = history_record(effect, generation, manifest)
-        self._store_thread.submit(self._store.record_outcome, record)
+        self._background.submit(self._store.record_outcome, record)
         if manifest is None:
             self._host.tell(
                 CheckpointFailed(
@@ -324,72 +314,11 @@ class CheckpointDriver:
             )
         )
 
-    def _commit(self, checkpoint_id: CheckpointId, kind: CheckpointKind) -> None:
-        manifest = self._attempts[checkpoint_id].manifest
-        assert manifest is not None, "a checkpoint is committed after its manifest is durable"
-        generation = self._identity.generation
+    def _commit(self, manifest: CheckpointManifest) -> None:
+        commit_output(self._store, self._committers, manifest, self._identity.generation)
 
-        def commit() -> None:
-            try:
-                commit_checkpoint(
-                    self._store, self._committers, manifest, generation, self._host.pause
-                )
-            except LaminarError as error:
-                self._host.fail(error.code, f"commit of checkpoint {checkpoint_id}: {error}")
-                return
-            self._host.post(lambda: self._on_committed(checkpoint_id, kind))
-
-        self._commit_thread.submit(commit)
-
-    def _on_committed(self, checkpoint_id: CheckpointId, kind: CheckpointKind) -> None:
-        generation = self._identity.generation
+    def _on_committed(self, manifest: CheckpointManifest) -> None:
+        checkpoint_id, generation = manifest.checkpoint_id, self._identity.generation
         self._host.broadcast(Completed(generation=generation, checkpoint_id=checkpoint_id))
-        if kind in (CheckpointKind.FINAL, CheckpointKind.STOP):
-            self._host.last_commit_done(kind)
-
-
-def commit_checkpoint(
-    store: CheckpointStore,
-    committers: Mapping[str, Committer],
-    manifest: CheckpointManifest,
-    generation: int,
-    pause: Callable[[float], None],
-) -> None:
-    """Make the checkpoint's output visible, and record that; retried until it succeeds.
-
-    ``pause(duration_ms)`` waits between attempts and ends them by raising. Repeating this after a
-    crash is harmless: commits are idempotent. Source: PROTOCOL section 7.
-
-    Raises:
-        CorruptCheckpointError: what was pre-committed is gone; trying again does not help.
-    """
-    pause_ms, longest_ms = COMMIT_RETRY_MS
-    while True:
-        try:
-            _commit_once(store, committers, manifest, generation)
-        except StorageUnavailable:
-            pause(pause_ms)
-            pause_ms = min(2 * pause_ms, longest_ms)
-        else:
-            return
-
-
-def _commit_once(
-    store: CheckpointStore,
-    committers: Mapping[str, Committer],
-    manifest: CheckpointManifest,
-    generation: int,
-) -> None:
-    counts: dict[str, int] = {}
-    for operator_id, committer in committers.items():
-        committables = committables_of(manifest, operator_id)
-        committer.commit(CheckpointId(manifest.checkpoint_id), committables)
-        counts[operator_id] = len(committables)
-    store.record_commit(
-        CommitRecord(
-            checkpoint_id=manifest.checkpoint_id,
-            generation=generation,
-            committed_at_ms=manifest.completed_at_ms,
-            committables=counts,
-        )
-    )
+        if manifest.kind in (CheckpointKind.FINAL, CheckpointKind.STOP):
+            self._host.last_commit_done(manifest.kind)

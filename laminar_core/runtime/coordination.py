@@ -1,20 +1,22 @@
-"""The coordinator's thread in the driver: workers on one side, the protocol on the other.
+"""The coordinator in the driver: workers on one side, the protocol on the other.
 
-It reads the socket, keeps track of who lives, and feeds ``CheckpointDriver`` with what workers
-acknowledge. Everything that can end a generation ends in ``outcome``, which is set once.
+It takes messages, keeps track of who lives, and feeds ``CheckpointDriver`` with what workers
+acknowledge. ``turn`` does what there is to do and returns; a thread calls it in a driver, a
+scheduler in a simulation. Everything that can end a generation ends in ``outcome``, set once.
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
-from typing import Literal
+from typing import Literal, Protocol
 
-from laminar_core.checkpoint.coordinator import Acknowledged, Declined, SubtaskId
+from laminar_core.checkpoint.coordinator import Acknowledged, Declined, Outcome, SubtaskId
 from laminar_core.checkpoint.types import CheckpointId, CheckpointKind
-from laminar_core.errors import ErrorCode, FencedError, StorageUnavailable
+from laminar_core.errors import ErrorCode, FencedError
 from laminar_core.runtime.checkpointing import (
+    Background,
     CheckpointAnswer,
     CheckpointDriver,
     CheckpointHost,
@@ -44,7 +46,6 @@ from laminar_core.runtime.messages import (
     decode_to_coordinator,
     encode,
 )
-from laminar_core.runtime.transport import CoordinatorTransport
 from laminar_core.state.manifest import Heartbeat
 
 PING_INTERVAL_MS = 1_000
@@ -72,27 +73,42 @@ class GenerationOutcome:
     counts: RowTotals = RowTotals()
 
 
+class CoordinatorLink(Protocol):
+    """How the coordinator reaches its workers."""
+
+    def send(self, worker: int, message: bytes) -> None:
+        """Send to one worker; FIFO, never blocks, dropped if it is gone."""
+        ...
+
+    def receive(self) -> Iterator[bytes]:
+        """Messages that have arrived, in order per worker."""
+        ...
+
+    def wake(self) -> None:
+        """Somebody posted something: a turn is due. From any thread."""
+        ...
+
+
 class Coordinator(CheckpointHost):
     """One generation's coordinator."""
 
     def __init__(
         self,
         parts: CoordinatorParts,
-        transport: CoordinatorTransport,
+        link: CoordinatorLink,
+        background: Background,
         clock: Clock,
         listener: JobListener,
     ) -> None:
         self.outcome: Future[GenerationOutcome] = Future()
         self._parts = parts
         self._identity = parts.identity
-        self._transport = transport
+        self._link = link
         self._clock = clock
         self._tell = listener
         self._wall_ms = clock.now_ms() - clock.monotonic_ms()
         self._inbox: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        self._closing = threading.Event()
         self._outcome_lock = threading.Lock()
-        self._thread = threading.Thread(target=self._run, name="laminar-coordinator", daemon=True)
         self._workers: dict[int, Register] = {}
         self._progress: dict[int, Progress] = {}
         self._heard_ms: dict[int, float] = {}
@@ -101,7 +117,8 @@ class Coordinator(CheckpointHost):
         self._heartbeats = 0
         self._data_flowed = self._final_requested = False
         self._last_rows = (self._started_ms, 0)
-        self._checkpoints = CheckpointDriver(parts, self)
+        self._early: list[tuple[CheckpointKind, Future[CheckpointAnswer]]] = []
+        self._checkpoints = CheckpointDriver(parts, self, background)
 
     # --- from other threads ---------------------------------------------------------------------
 
@@ -110,14 +127,10 @@ class Coordinator(CheckpointHost):
         """Checkpoints that this generation completed."""
         return self._checkpoints.completed_count
 
-    def start(self) -> None:
-        """Begin to listen."""
-        self._thread.start()
-
     def request(self, kind: CheckpointKind) -> "Future[CheckpointAnswer]":
-        """Ask for a checkpoint."""
+        """Ask for a checkpoint; before all workers have registered it waits for them."""
         answer: Future[CheckpointAnswer] = Future()
-        self.post(lambda: self._checkpoints.request(kind, answer))
+        self.post(lambda: self._on_request(kind, answer))
         return answer
 
     def cancel(self, reason: str) -> None:
@@ -125,27 +138,10 @@ class Coordinator(CheckpointHost):
         self._end(GenerationOutcome("failed", ErrorCode.CANCELLED, reason, restart_helps=False))
         self.post(lambda: self.broadcast(Cancel(generation=self._identity.generation)))
 
-    def close(self, reason: str) -> None:
-        """Abort what is pending, stop the threads, close the socket."""
-        self.post(lambda: self._checkpoints.abort_all(reason))
-        self.post(self._closing.set)
-        self._thread.join()
-        self._checkpoints.close()
-        self._transport.close()
-
     def post(self, action: Callable[[], None]) -> None:
-        """Run ``action`` in the coordinator's thread."""
+        """Run ``action`` in the next turn."""
         self._inbox.put(action)
-        self._transport.wake()
-
-    def pause(self, duration_ms: float) -> None:
-        """Wait, in a background thread.
-
-        Raises:
-            StorageUnavailable: the generation ended meanwhile; the next one carries on.
-        """
-        if self._closing.wait(duration_ms / 1000):
-            raise StorageUnavailable(ErrorCode.STORE_IO, "the generation has ended")
+        self._link.wake()
 
     def fail(self, code: ErrorCode, reason: str, *, restart_helps: bool = True) -> None:
         """End the generation with a failure."""
@@ -169,35 +165,36 @@ class Coordinator(CheckpointHost):
 
     # --- the loop -------------------------------------------------------------------------------
 
-    def _run(self) -> None:
-        try:
-            while not self._closing.is_set():
-                self._turn()
-        except Exception as error:  # noqa: BLE001 - it ends the generation, and is reported
-            self.fail(ErrorCode.ILLEGAL_EVENT, f"the coordinator failed: {error!r}")
-            self._closing.set()
-
-    def _turn(self) -> None:
-        for data in self._transport.receive():
+    def turn(self) -> None:
+        """Take what arrived and what was posted, then do what is due. From one thread only."""
+        for data in self._link.receive():
             self._on_message(decode_to_coordinator(data))
-        while not self._closing.is_set():
-            try:
-                action = self._inbox.get_nowait()
-            except Empty:
-                break
-            action()
-        if self._closing.is_set():
-            return
+        self._run_posted()
         if self._everybody_registered:
             self._checkpoints.tick()
         self._keep_alive()
-        self._transport.wait(self._wait_ms())
+
+    def abandon(self, reason: str) -> None:
+        """The last turn: abort what is pending, and answer everybody who waits."""
+        self._run_posted()
+        self._checkpoints.abort_all(reason)
+        for _, answer in self._early:
+            answer.set_result(CheckpointAnswer(None, Outcome.ABORTED.value, reason))
+
+    def _run_posted(self) -> None:
+        while True:
+            try:
+                action = self._inbox.get_nowait()
+            except Empty:
+                return
+            action()
 
     def now_ms(self) -> int:
         """Wall clock of the start, carried on by the monotonic clock."""
         return int(self._wall_ms + self._clock.monotonic_ms())
 
-    def _wait_ms(self) -> float:
+    def wait_ms(self) -> float:
+        """Time until something is due, if nothing arrives and nobody posts anything."""
         waits = [due - self._clock.monotonic_ms() for due in self._due_ms.values()]
         wakeup = self._checkpoints.next_wakeup_ms() if self._everybody_registered else None
         if wakeup is not None:
@@ -275,6 +272,16 @@ class Coordinator(CheckpointHost):
                 hosts=tuple(w.host for w in workers),
             )
         )
+        early, self._early = self._early, []
+        for kind, answer in early:
+            self._checkpoints.request(kind, answer)
+
+    def _on_request(self, kind: CheckpointKind, answer: "Future[CheckpointAnswer]") -> None:
+        """A trigger reaches only those who are there, and without the others nothing completes."""
+        if self._everybody_registered:
+            self._checkpoints.request(kind, answer)
+        else:
+            self._early.append((kind, answer))
 
     def _on_progress(self, message: Progress) -> None:
         self._progress[message.worker] = message
@@ -324,7 +331,7 @@ class Coordinator(CheckpointHost):
         """Send to every worker that has registered."""
         data = encode(message)
         for worker in self._workers:
-            self._transport.send(worker, data)
+            self._link.send(worker, data)
 
     def tell(self, event: JobEvent) -> None:
         """Tell whoever started the job."""

@@ -9,7 +9,6 @@ from laminar_core.checkpoint.coordinator import CoordinatorConfig
 from laminar_core.checkpoint.types import CheckpointId
 from laminar_core.runtime.checkpointing import Deadlines
 from laminar_core.runtime.restart import ExponentialDelay, RestartStrategy
-from laminar_core.runtime.transport import TransportKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +20,6 @@ class JobOptions:
     parallelism: int
     checkpoint: CoordinatorConfig
     restart: RestartStrategy = field(default_factory=ExponentialDelay)
-    transport: TransportKind | Literal["auto"] = "auto"
     take_over: bool = False
     """Claim the job although its driver may be alive."""
     allow_fresh: bool = False

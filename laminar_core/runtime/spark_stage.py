@@ -6,20 +6,32 @@ UI. Rows come back only at the end, one per batch that a sink collected, as Arro
 
 import os
 import signal
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Collection, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import pyarrow as pa
 from pyspark import BarrierTaskContext
 from pyspark.sql import SparkSession
 
-from laminar_core.runtime.clock import SystemClock
+from laminar_core.errors import ConfigurationError, ErrorCode, JobFailedError
+from laminar_core.runtime.checkpointing import CoordinatorParts
+from laminar_core.runtime.clock import Clock, SystemClock
+from laminar_core.runtime.coordinator_thread import CoordinatorThread
 from laminar_core.runtime.deployment import Deployment
-from laminar_core.runtime.transport import ZmqWorkerTransport
+from laminar_core.runtime.events import JobListener
+from laminar_core.runtime.execution import Collected
+from laminar_core.runtime.transport import (
+    CoordinatorTransport,
+    TransportKind,
+    ZmqWorkerTransport,
+)
 from laminar_core.runtime.worker import Worker
+from laminar_core.state.manifest import Owner
 from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.storage.owner import this_process
 
 OUTPUT_DDL = "sink string, batch binary"
 _OUTPUT_SCHEMA = pa.schema([("sink", pa.string()), ("batch", pa.binary())])
@@ -71,29 +83,94 @@ def _output(sink: str, batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=_OUTPUT_SCHEMA)
 
 
-def run_stage(spark: SparkSession, deployment: Deployment, tag: str) -> dict[str, pa.Table]:
-    """Run one generation's workers; return what each sink collected.
+class SparkCluster:
+    """Coordinators in this process, workers in Spark."""
 
-    Blocks until the last worker has exited. ``tag`` names the stage for ``interrupt_stage``.
-    """
-    parallelism = deployment.parallelism
-    spark.addTag(tag)
-    try:
-        tasks = spark.range(0, parallelism, 1, parallelism)
-        stage = tasks.mapInArrow(WorkerTask(deployment), OUTPUT_DDL, barrier=True)
-        rows = stage.toArrow()
-    finally:
-        with suppress(Exception):  # The session may be gone; there is nothing left to tag.
-            spark.removeTag(tag)
-    collected: dict[str, list[pa.RecordBatch]] = {}
-    for sink, data in zip(
-        *(rows.column(name).to_pylist() for name in ("sink", "batch")), strict=True
-    ):
-        collected.setdefault(sink, []).extend(pa.ipc.open_stream(data))
-    return {sink: pa.Table.from_batches(batches) for sink, batches in collected.items()}
+    def __init__(
+        self, spark: SparkSession, transport: TransportKind | Literal["auto"], clock: Clock
+    ) -> None:
+        self._spark = spark
+        self._transport: TransportKind | Literal["auto"] = transport
+        self._clock = clock
+        self._on_one_host = str(spark.conf.get("spark.master")).startswith("local")
+
+    def identify(self) -> Owner:
+        """This process."""
+        return this_process()
+
+    def require_slots(self, parallelism: int) -> None:
+        """A barrier stage needs all its slots at once; Spark would wait for minutes to say so."""
+        if not self._on_one_host:
+            return  # On a cluster slots may still come.
+        slots = self._spark.sparkContext.defaultParallelism
+        if parallelism > slots:
+            raise ConfigurationError(
+                ErrorCode.NOT_ENOUGH_SLOTS,
+                f"{parallelism} workers need as many task slots at once and Spark "
+                f"has {slots}: give it more, or run with fewer workers",
+            )
+
+    def start_coordinator(
+        self, parts: CoordinatorParts, listener: JobListener
+    ) -> CoordinatorThread:
+        """Bind its socket and start its thread."""
+        kind = self._transport
+        if kind == "auto":
+            kind = "ipc" if self._on_one_host else "curve"
+        transport = CoordinatorTransport(kind, str(self._spark.conf.get("spark.driver.host")))
+        return CoordinatorThread(parts, transport, self._clock, listener)
+
+    def submit(self, deployment: Deployment) -> "SparkStage":
+        """Run the workers as a stage of their own."""
+        return SparkStage(self._spark, deployment)
+
+    def wait(self, futures: Collection[Future[Any]], timeout_ms: float | None = None) -> None:
+        """Block until one of them is done."""
+        timeout_s = None if timeout_ms is None else timeout_ms / 1000
+        wait(futures, timeout_s, FIRST_COMPLETED)
 
 
-def interrupt_stage(spark: SparkSession, tag: str) -> None:
-    """Make Spark kill what is left of a stage."""
-    with suppress(Exception):  # The session may be gone, and the stage with it.
-        spark.interruptTag(tag)
+class SparkStage:
+    """The workers of one generation: a Spark job, submitted and awaited in a thread of its own."""
+
+    def __init__(self, spark: SparkSession, deployment: Deployment) -> None:
+        self._spark = spark
+        self._tag = f"laminar-{deployment.job}-{deployment.generation}"
+        executor = ThreadPoolExecutor(1, "laminar-stage")
+        self.ended: Future[Collected] = executor.submit(self._run, deployment)
+        executor.shutdown(wait=False)
+
+    def interrupt(self) -> None:
+        """Make Spark kill what is left of it."""
+        with suppress(Exception):  # The session may be gone, and the stage with it.
+            self._spark.interruptTag(self._tag)
+
+    def _run(self, deployment: Deployment) -> Collected:
+        try:
+            self._spark.addTag(self._tag)
+            rows = self._collect(deployment)
+        except Exception as error:
+            raise JobFailedError(ErrorCode.WORKER_LOST, _why_lost(error)) from error
+        finally:
+            with suppress(Exception):  # The session may be gone; there is nothing left to tag.
+                self._spark.removeTag(self._tag)
+        collected: dict[str, list[pa.RecordBatch]] = {}
+        for sink, data in zip(
+            *(rows.column(name).to_pylist() for name in ("sink", "batch")), strict=True
+        ):
+            collected.setdefault(sink, []).extend(pa.ipc.open_stream(data))
+        return {sink: pa.Table.from_batches(batches) for sink, batches in collected.items()}
+
+    def _collect(self, deployment: Deployment) -> pa.Table:
+        tasks = self._spark.range(0, deployment.parallelism, 1, deployment.parallelism)
+        return tasks.mapInArrow(WorkerTask(deployment), OUTPUT_DDL, barrier=True).toArrow()
+
+
+_TELLING = ("exited unexpectedly", "ExecutorLostFailure", "executor driver", "Caused by:")
+
+
+def _why_lost(error: Exception) -> str:
+    """The line of Spark's report that says most; the rest is in Spark's own log."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    telling = [line for sign in _TELLING for line in lines if sign in line]
+    return f"a worker died: {(telling or lines or [type(error).__name__])[0][:300]}"

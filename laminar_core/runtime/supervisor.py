@@ -3,13 +3,9 @@
 import threading
 from contextlib import suppress
 
-import pyarrow as pa
-from pyspark.sql import SparkSession
-
 from laminar_core._version import __version__
 from laminar_core.checkpoint.types import CheckpointKind, Generation
 from laminar_core.errors import (
-    ConfigurationError,
     ErrorCode,
     FencedError,
     JobFailedError,
@@ -19,14 +15,14 @@ from laminar_core.errors import (
 from laminar_core.runtime.clock import Clock
 from laminar_core.runtime.coordination import GenerationOutcome
 from laminar_core.runtime.events import Finished, GenerationFailed, JobListener
-from laminar_core.runtime.generation import Execution, GenerationRunner
+from laminar_core.runtime.execution import Cluster, Collected, Execution, execute
+from laminar_core.runtime.generation import Preparation
 from laminar_core.runtime.options import JobOptions, JobResult
 from laminar_core.runtime.plan import Plan
 from laminar_core.state.key_groups import require_parallelism
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from laminar_core.storage.generations import Claimant
 from laminar_core.storage.object_store import probe
-from laminar_core.storage.owner import this_process
 
 
 class Supervisor:
@@ -34,19 +30,20 @@ class Supervisor:
 
     def __init__(
         self,
-        spark: SparkSession,
+        cluster: Cluster,
         plan: Plan,
         options: JobOptions,
+        store: CheckpointStore,
         clock: Clock,
         listener: JobListener,
     ) -> None:
-        self._spark = spark
+        self._cluster = cluster
         self._plan = plan
         self._options = options
         self._clock = clock
         self._tell = listener
-        self._store = CheckpointStore.open(options.store_uri, options.job)
-        self._runner = GenerationRunner(spark, plan, options, self._store, clock, listener)
+        self._store = store
+        self._preparation = Preparation(plan, options, store, clock, listener)
         self._lock = threading.Lock()
         self._running: Execution | None = None
         self._stopping = self._cancelled = False
@@ -89,7 +86,7 @@ class Supervisor:
             take_over=self._options.take_over,
         )
         while True:
-            outcome, collected = self._run_generation(generation, first=not failures_ms)
+            outcome, collected = self._run_generation(generation)
             if outcome.kind in ("finished", "stopped"):
                 return self._finish(generation, outcome, collected)
             if outcome.kind == "fenced":
@@ -100,54 +97,46 @@ class Supervisor:
         """Everything that can be refused before the job is claimed."""
         self._plan.check()
         require_parallelism(self._options.parallelism, self._plan.max_parallelism)
-        self._check_slots()
+        self._cluster.require_slots(self._options.parallelism)
         for vertex in self._plan.vertices:
             leaving = vertex.schemas()[-1]
             if vertex.sink is not None:
                 vertex.sink.sink.check(leaving)
         probe(self._store.objects)
 
-    def _check_slots(self) -> None:
-        """A barrier stage needs all its slots at once; Spark would wait for minutes to say so."""
-        if not str(self._spark.conf.get("spark.master")).startswith("local"):
-            return  # On a cluster slots may still come.
-        slots = self._spark.sparkContext.defaultParallelism
-        if self._options.parallelism > slots:
-            raise ConfigurationError(
-                ErrorCode.NOT_ENOUGH_SLOTS,
-                f"{self._options.parallelism} workers need as many task slots at once and Spark "
-                f"has {slots}: give it more, or run with fewer workers",
-            )
-
     def _claimant(self, reason: str) -> Claimant:
         return Claimant(
-            owner=this_process(),
+            owner=self._cluster.identify(),
             actor=self._options.actor,
             reason=reason,
             code_version=f"laminar {__version__}",
             claimed_at_ms=self._clock.now_ms(),
         )
 
-    def _run_generation(
-        self, generation: Generation, *, first: bool
-    ) -> tuple[GenerationOutcome, dict[str, pa.Table]]:
+    def _run_generation(self, generation: Generation) -> tuple[GenerationOutcome, Collected]:
         try:
-            execution = self._runner.start(generation, first=first)
+            execution = self._start(generation)
         except StorageUnavailable as error:
             return GenerationOutcome("failed", error.code, str(error)), {}
         except FencedError as error:
             return GenerationOutcome("fenced", error.code, str(error)), {}
         except Exception as error:
-            self._store.end_generation(generation, "refused", str(error))
+            with suppress(StorageUnavailable):  # The refusal itself says more.
+                self._store.end_generation(generation, "refused", str(error))
             raise
         self._generations += 1
         self._announce(execution)
         try:
-            return self._runner.watch(execution)
+            return execution.watch()
         finally:
             with self._lock:
                 self._running = None
             self._completed += execution.coordinator.completed_count
+
+    def _start(self, generation: Generation) -> Execution:
+        """What the user asked for binds until one generation has started from it."""
+        start = self._preparation.prepare(generation, first=self._generations == 0)
+        return execute(self._cluster, start, self._options, self._store, self._tell)
 
     def _announce(self, execution: Execution) -> None:
         """From here on ``stop`` and ``cancel`` reach it; what was asked before is done now."""
@@ -160,7 +149,7 @@ class Supervisor:
             execution.coordinator.request(CheckpointKind.STOP)
 
     def _finish(
-        self, generation: Generation, outcome: GenerationOutcome, collected: dict[str, pa.Table]
+        self, generation: Generation, outcome: GenerationOutcome, collected: Collected
     ) -> JobResult:
         assert outcome.kind in ("finished", "stopped")
         self._store.end_generation(generation, outcome.kind, outcome.reason)

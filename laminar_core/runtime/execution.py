@@ -1,0 +1,172 @@
+"""From a prepared start to running workers, and to their end; Spark is behind ``Cluster``."""
+
+from collections.abc import Collection
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from laminar_core.checkpoint.types import CheckpointId
+from laminar_core.errors import ErrorCode
+from laminar_core.runtime.checkpointing import CoordinatorParts
+from laminar_core.runtime.coordination import Coordinator, GenerationOutcome
+from laminar_core.runtime.deployment import Deployment
+from laminar_core.runtime.events import JobListener
+from laminar_core.runtime.generation import Start
+from laminar_core.runtime.options import JobOptions
+from laminar_core.runtime.transport import CoordinatorAddress
+from laminar_core.state.manifest import Owner
+from laminar_core.storage.checkpoint_store import CheckpointStore
+
+WORKERS_EXIT_MAX_MS = 5_000
+"""How long workers of a failed generation may take to leave before they are killed."""
+
+HAND_OVER_MAX_MS = 60_000
+"""How long workers of a finished job may take to hand over what their sinks collected."""
+
+REASON_WAIT_MAX_MS = 50
+"""How long a lost stage waits for the worker's own words about why it failed."""
+
+Collected = dict[str, pa.Table]
+"""What sinks without a committer gathered, by operator id."""
+
+
+class Stage(Protocol):
+    """The workers of one generation."""
+
+    @property
+    def ended(self) -> "Future[Collected]":
+        """Set when all have left; fails, with one line that says why, when one is lost."""
+        ...
+
+    def interrupt(self) -> None:
+        """Kill what is left of them; ``ended`` is set soon after."""
+        ...
+
+
+class CoordinatorProcess(Protocol):
+    """A coordinator that gets its turns."""
+
+    @property
+    def coordinator(self) -> Coordinator:
+        """The coordinator."""
+        ...
+
+    @property
+    def address(self) -> CoordinatorAddress:
+        """How workers reach it."""
+        ...
+
+    def close(self, reason: str) -> None:
+        """Let it abandon what is pending, and end."""
+        ...
+
+
+class Cluster(Protocol):
+    """What runs the parts of a job: Spark, or a simulation."""
+
+    def identify(self) -> Owner:
+        """This driver, unlike any other; for one claim."""
+        ...
+
+    def require_slots(self, parallelism: int) -> None:
+        """Verify that so many workers can run at once.
+
+        Raises:
+            ConfigurationError: they never will.
+        """
+        ...
+
+    def start_coordinator(
+        self, parts: CoordinatorParts, listener: JobListener
+    ) -> CoordinatorProcess:
+        """Run a coordinator in this driver."""
+        ...
+
+    def submit(self, deployment: Deployment) -> Stage:
+        """Start one worker per subtask; returns at once."""
+        ...
+
+    def wait(self, futures: "Collection[Future[Any]]", timeout_ms: float | None = None) -> None:
+        """Until one of them is done, or the time is over."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """One running generation."""
+
+    cluster: Cluster
+    process: CoordinatorProcess
+    stage: Stage
+    collects: bool
+    """Rows of a sink come back through the stage, so it must end well."""
+
+    @property
+    def coordinator(self) -> Coordinator:
+        """The coordinator."""
+        return self.process.coordinator
+
+    def watch(self) -> tuple[GenerationOutcome, Collected]:
+        """Wait for the first sign that it is over, then end the rest of it."""
+        outcome = self._first_sign()
+        ended_well = outcome.kind in ("finished", "stopped")
+        if not ended_well:
+            self.coordinator.cancel(outcome.reason)
+        exit_max_ms = HAND_OVER_MAX_MS if ended_well and self.collects else WORKERS_EXIT_MAX_MS
+        self.cluster.wait((self.stage.ended,), exit_max_ms)
+        if not self.stage.ended.done():
+            self.stage.interrupt()
+        self.process.close(outcome.reason or "the job ended")
+        if not (ended_well and self.collects):
+            return outcome, {}
+        self.cluster.wait((self.stage.ended,))
+        if (error := self.stage.ended.exception()) is None:
+            return outcome, self.stage.ended.result()
+        reason = f"collected rows were not handed over: {error}"
+        return GenerationOutcome("failed", ErrorCode.WORKER_LOST, reason), {}
+
+    def _first_sign(self) -> GenerationOutcome:
+        outcome, ended = self.coordinator.outcome, self.stage.ended
+        self.cluster.wait((outcome, ended))
+        if not outcome.done():  # The worker's own words say more than the cluster's.
+            self.cluster.wait((outcome,), REASON_WAIT_MAX_MS)
+        if not outcome.done():
+            left_early = "the workers left before the job was over"
+            self.coordinator.fail(ErrorCode.WORKER_LOST, str(ended.exception() or left_early))
+        return outcome.result()
+
+
+def execute(
+    cluster: Cluster,
+    start: Start,
+    options: JobOptions,
+    store: CheckpointStore,
+    listener: JobListener,
+) -> Execution:
+    """Start the coordinator, then the workers."""
+    restored_id = None if start.restored is None else start.restored.checkpoint_id
+    parts = CoordinatorParts(
+        identity=start.identity,
+        store=store,
+        committers=start.committers,
+        config=options.checkpoint,
+        highest_id=store.highest_checkpoint_id() or CheckpointId(0),
+        parent_id=None if restored_id is None else CheckpointId(restored_id),
+        rows_total=start.rows_total,
+        deadlines=options.deadlines,
+    )
+    process = cluster.start_coordinator(parts, listener)
+    deployment = Deployment(
+        job=start.identity.job,
+        generation=start.identity.generation,
+        parallelism=start.identity.parallelism,
+        plan=start.identity.plan,
+        store_uri=options.store_uri,
+        address=process.address,
+        restored=start.restored,
+        splits=start.splits,
+    )
+    collects = len(start.committers) < len(start.identity.plan.sinks())
+    return Execution(cluster, process, cluster.submit(deployment), collects)

@@ -1,0 +1,291 @@
+"""``make demo``: writes the payments, runs the stream in Dagster, kills it, compares the output."""
+
+import fcntl
+import json
+import os
+import shutil
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import dagster as dg
+from dagster._core.instance.ref import InstanceRef
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
+
+from jobs.payments_data import write_payments
+from laminar_core.errors import LaminarError
+from laminar_core.runtime.clock import SystemClock
+from laminar_core.runtime.session import open_session
+from laminar_core.storage.checkpoint_store import CheckpointStore
+from orchestration.definitions import defs
+from orchestration.demo.faults import FaultPlan
+from orchestration.demo.oracle import Comparison, batch_answer, committed_output, compare
+from orchestration.demo.summary import DemoSummary, show
+from orchestration.streams import DEMO, PAYMENTS, ROOT
+from resources import CheckpointStoreResource, DriverEvent, SparkDriverClient
+from sensors.checkpoint_reports import STREAM_TAG, checkpoint_partitions
+
+EVENTS = 24_000_000
+_INPUT, _OUTPUT = Path(PAYMENTS.arguments["input"]), Path(PAYMENTS.arguments["output"])
+_STORE, _EVENT_LOG = DEMO / "store", DEMO / "events.jsonl"
+_FOLLOW_S = 0.02
+_STANDARD = (1, 2)
+"""Output and error, as every process that is started inherits them."""
+
+_WIDTH = 100
+"""Of the screen if there is no terminal."""
+
+_RUN_TAGS = {".dagster/repository": "__repository__@laminar"}
+"""Lets the UI list the run under its job, as if it had been started there."""
+
+
+class Demo:
+    """One demonstration; ``run`` is called once, in the main thread: it owns the driver."""
+
+    def __init__(self, console: Console, bar: Progress) -> None:
+        self._console, self._bar = console, bar
+        self._clock = SystemClock()
+        self._faults = FaultPlan()
+        self._flowing_since_ms = 0
+        self._finished: DriverEvent = {}
+        self._timings: dict[str, float] = {}
+
+    def run(self) -> DemoSummary:
+        """Do everything and say what came of it.
+
+        Raises:
+            LaminarError: something of the machine is in the way, such as a full disk.
+            dagster.Failure: the streaming job failed.
+        """
+        with self._timed("generate_s"):
+            self._write_input()
+        with self._timed("stream_s"), open_instance() as instance:
+            begin_anew(instance)
+            run_id = self._run_stream(instance)
+        with self._timed("batch_s"):
+            comparison = self._compare()
+        completed = [
+            each
+            for each in CheckpointStore.open(str(_STORE), PAYMENTS.name).list_summaries()
+            if each.outcome == "completed" and not each.orphan
+        ]
+        return DemoSummary(
+            events=self._finished.get("rows_in", 0),
+            events_late=self._finished.get("rows_late", 0),
+            rows_per_second_paced=int(PAYMENTS.arguments["rows_per_second"]),
+            flowing_s=(self._finished.get("time_ms", 0) - self._flowing_since_ms) / 1000,
+            timings=self._timings,
+            checkpoints=tuple(completed),
+            kills=tuple(self._faults.kills),
+            kills_planned=len(self._faults.plan),
+            comparison=comparison,
+            dagster_run_id=run_id,
+        )
+
+    def _write_input(self) -> None:
+        task = self._bar.add_task("writing payments", total=EVENTS)
+        lock = threading.Lock()
+
+        def advance(rows: int) -> None:
+            with lock:
+                self._bar.advance(task, rows)
+
+        write_payments(_INPUT, rows=EVENTS, progress=advance)
+        self._bar.update(task, completed=EVENTS)
+
+    def _run_stream(self, instance: dg.DagsterInstance) -> str:
+        """Materialise the output, with somebody in the background who watches and kills."""
+        task = self._bar.add_task("stream in Spark", total=EVENTS)
+        over = threading.Event()
+        watcher = threading.Thread(target=self._watch, args=(task, over))
+        watcher.start()
+        try:
+            result = defs.resolve_job_def(f"{PAYMENTS.name}_run").execute_in_process(
+                instance=instance,
+                resources={
+                    "checkpoints": CheckpointStoreResource(uri=str(_STORE)),
+                    "driver": SparkDriverClient(event_log=str(_EVENT_LOG)),
+                },
+                run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
+                tags=_RUN_TAGS,
+                raise_on_error=False,
+            )
+        finally:
+            over.set()
+            watcher.join()
+        if not result.success:
+            raise dg.Failure(_why(result))
+        return result.run_id
+
+    def _watch(self, task: TaskID, over: threading.Event) -> None:
+        for event in follow(_EVENT_LOG, over):
+            due = self._faults.hear(event)
+            if due is not None:
+                due.at_ms = self._clock.now_ms()
+                with suppress(ProcessLookupError):
+                    os.kill(due.pid, signal.SIGKILL)
+                self._console.print(f"SIGKILL for {due.victim} {due.pid}")
+            self._show_event(task, event)
+
+    def _show_event(self, task: TaskID, event: DriverEvent) -> None:
+        match event["event"]:
+            case "progress":
+                self._bar.update(task, completed=event["rows_in"])
+            case "data-flowing":
+                self._flowing_since_ms = self._flowing_since_ms or event["time_ms"]
+            case "generation-started" if event["restored_checkpoint_id"]:
+                restored = event["restored_checkpoint_id"]
+                generation = event["generation"]
+                self._console.print(f"generation {generation} continues from {restored}")
+            case "finished":
+                self._finished = event
+                self._bar.update(task, completed=event["rows_in"])
+            case _:
+                pass
+
+    def _compare(self) -> Comparison:
+        task = self._bar.add_task("the same as a batch query", total=None)
+        spark = open_session("local[2]", "laminar demo: batch query")
+        try:
+            comparison = compare(batch_answer(spark, _INPUT), committed_output(_OUTPUT))
+        finally:
+            spark.stop()
+        self._bar.update(task, total=EVENTS, completed=EVENTS)
+        return comparison
+
+    @contextmanager
+    def _timed(self, name: str) -> Iterator[None]:
+        started_ms = self._clock.monotonic_ms()
+        yield
+        self._timings[name] = round((self._clock.monotonic_ms() - started_ms) / 1000, 3)
+
+
+@contextmanager
+def open_instance() -> Iterator[dg.DagsterInstance]:
+    """Open the instance that ``dagster dev`` opens in this folder."""
+    if os.environ.get("DAGSTER_HOME"):
+        with dg.DagsterInstance.get() as instance:
+            yield instance
+        return
+    home = ROOT / "build" / "dagster"
+    home.mkdir(parents=True, exist_ok=True)
+    with dg.DagsterInstance.from_ref(InstanceRef.from_dir(str(home), config_dir=str(ROOT))) as kept:
+        yield kept
+
+
+def begin_anew(instance: dg.DagsterInstance) -> None:
+    """Remove what an earlier demo left, except its input and its history in Dagster."""
+    for left in (_STORE, _OUTPUT):
+        shutil.rmtree(left, ignore_errors=True)
+    _EVENT_LOG.unlink(missing_ok=True)
+    partitions = checkpoint_partitions(PAYMENTS.name).name
+    assert partitions is not None
+    for partition in instance.get_dynamic_partitions(partitions):
+        instance.delete_dynamic_partition(partitions, partition)
+    unfinished = dg.RunsFilter(
+        tags={STREAM_TAG: PAYMENTS.name}, statuses=[dg.DagsterRunStatus.STARTED]
+    )
+    for record in instance.get_run_records(unfinished):
+        instance.report_run_failed(record.dagster_run, "The demo that ran it is gone.")
+
+
+def follow(path: Path, over: threading.Event) -> Iterator[DriverEvent]:
+    """Events as they are appended to ``path``, until ``over`` is set and all are read."""
+    unread = ""
+    offset = 0
+    while True:
+        last_look = over.wait(_FOLLOW_S)
+        with suppress(FileNotFoundError), path.open() as file:
+            file.seek(offset)
+            unread += file.read()
+            offset = file.tell()
+        *lines, unread = unread.split("\n")
+        yield from map(json.loads, lines)
+        if last_look:
+            return
+
+
+def _why(result: dg.ExecuteInProcessResult) -> str:
+    failures = [event for event in result.all_events if event.is_step_failure]
+    error = failures[0].step_failure_data.error if failures else None
+    return (error.cause or error).message.strip() if error else "the streaming job failed"
+
+
+@contextmanager
+def alone(lock: Path) -> Iterator[bool]:
+    """Whether nobody else holds ``lock``; held until the end of the block."""
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with lock.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+
+
+def demonstrate(console: Console) -> int:
+    """Run the demo and show it; returns the exit code."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, TimeElapsedColumn(), console=console) as bar:
+        summary = Demo(console, bar).run()
+    target = DEMO / "summary.json"
+    target.write_text(json.dumps(summary.to_json(), indent=2) + "\n")
+    show(summary, console)
+    console.print(f"{target.relative_to(ROOT)} has the same as JSON.")
+    console.print("See the run and its checkpoints in Dagster: make ui")
+    return 1 if summary.problems else 0
+
+
+@contextmanager
+def quiet(log: Path) -> Iterator[Console]:
+    """Send what Spark and Dagster write into ``log``; what is left to say goes to the console."""
+    screen = os.fdopen(os.dup(_STANDARD[0]), "w")
+    console = Console(file=screen, width=None if screen.isatty() else _WIDTH)
+    kept = [(stream, os.dup(stream)) for stream in _STANDARD]
+    with log.open("w") as file, screen:
+        try:
+            for stream, _ in kept:
+                os.dup2(file.fileno(), stream)
+            yield console
+        finally:
+            sys.stdout.flush()
+            for stream, original in kept:
+                os.dup2(original, stream)
+                os.close(original)
+
+
+def main(act: Callable[[Console], int] = demonstrate, folder: Path = DEMO) -> int:
+    """Entry point; every failure is one line."""
+    os.chdir(ROOT)  # The paths of dagster.yaml are relative to it.
+    log = folder / "demo.log"
+    with alone(folder / ".lock") as is_alone:
+        if not is_alone:
+            sys.stderr.write("demo: another one is running in this folder\n")
+            return 1
+        with quiet(log) as console:
+            try:
+                return act(console)
+            except (LaminarError, dg.Failure) as error:
+                console.print(f"demo: {error}", style="red", markup=False, soft_wrap=True)
+            except Exception as error:  # noqa: BLE001 - this is the outermost place
+                traceback.print_exc()
+                console.print(f"demo: {error!r}", style="red", markup=False, soft_wrap=True)
+            console.print(f"What Spark and Dagster said is in {log}", soft_wrap=True)
+            return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

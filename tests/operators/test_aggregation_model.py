@@ -64,7 +64,8 @@ class Model:
                 self.open.setdefault(start_us, []).append(row)
 
     def advance(self, watermark_us: int) -> list[tuple]:
-        self.watermark_us = max(watermark_us, self.watermark_us or watermark_us)
+        if self.watermark_us is None or watermark_us > self.watermark_us:
+            self.watermark_us = watermark_us
         ripe = sorted(filter(self.has_fired, self.open))
         return [result for start_us in ripe for result in self.fire(start_us)]
 

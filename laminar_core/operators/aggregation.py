@@ -258,8 +258,9 @@ class WindowAggregator:
     def restore(self, snapshots: Sequence[Snapshot]) -> None:
         """Start from the snapshots of all subtasks whose key groups meet this one's.
 
-        Their number may differ from then to now. The watermark is the least of theirs. Late rows
-        are counted on by the subtask that owns the first key group of the one that counted them.
+        Their number may differ from then to now. The watermark is the least of theirs: where they
+        differ, keys of a subtask that was ahead get late rows accepted again, never rows lost.
+        Late rows are counted on by the subtask that owns the first key group of who counted them.
 
         Raises:
             IncompatibleStateError: the state is of another aggregation (OPERATORS_CHANGED).

@@ -1,7 +1,7 @@
 """The graph as the user draws it, and how it becomes a plan."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -33,7 +33,8 @@ class Node:
 def plan_of(nodes: Sequence[Node], max_parallelism: int) -> Plan:
     """Chain nodes that nothing stands between; everything else becomes an edge.
 
-    ``nodes`` come in the order of creation, so inputs come before their consumers.
+    ``nodes`` come in the order of creation, so inputs come before their consumers. A vertex is
+    named after its first operator, so that its name does not depend on that order.
 
     Raises:
         ConfigurationError: the graph cannot run; see ``Plan.check``.
@@ -47,23 +48,26 @@ class _Planner:
     def __init__(self, nodes: Sequence[Node]) -> None:
         self._nodes = nodes
         self._consumers = Counter(id(node) for n in nodes for node, _ in n.inputs)
-        self._vertex_of: dict[int, str] = {}
+        self._chain_of: dict[int, list[Node]] = {}
 
     def plan(self, max_parallelism: int) -> Plan:
-        chains: dict[str, list[Node]] = {}
+        chains: list[list[Node]] = []
         edges: list[Edge] = []
         for node in self._nodes:
             if self._is_chained(node):
-                vertex_id = self._vertex_of[id(node.inputs[0][0])]
+                chain = self._chain_of[id(node.inputs[0][0])]
+                chain.append(node)
             else:
-                vertex_id = f"v{len(chains)}"
-                for upstream, by in node.inputs:
-                    edge_id, sender = len(edges), self._vertex_of[id(upstream)]
-                    edges.append(Edge(edge_id, sender, vertex_id, by, upstream.schema))
-            chains.setdefault(vertex_id, []).append(node)
-            self._vertex_of[id(node)] = vertex_id
-        vertices = tuple(_vertex(vertex_id, chain) for vertex_id, chain in chains.items())
-        return Plan(vertices, tuple(edges), max_parallelism)
+                chain = [node]
+                chains.append(chain)
+                edges.extend(self._edges_to(node, first_id=len(edges)))
+            self._chain_of[id(node)] = chain
+        return Plan(tuple(_vertex(chain) for chain in chains), tuple(edges), max_parallelism)
+
+    def _edges_to(self, node: Node, first_id: int) -> Iterator[Edge]:
+        for edge_id, (upstream, by) in enumerate(node.inputs, first_id):
+            sender = _vertex_id(self._chain_of[id(upstream)])
+            yield Edge(edge_id, sender, _vertex_id([node]), by, upstream.schema)
 
     def _is_chained(self, node: Node) -> bool:
         if len(node.inputs) != 1:
@@ -72,11 +76,17 @@ class _Planner:
         return isinstance(by, Forward) and self._consumers[id(upstream)] == 1
 
 
-def _vertex(vertex_id: str, chain: Sequence[Node]) -> Vertex:
+def _vertex_id(chain: Sequence[Node]) -> str:
+    first = chain[0].source or chain[0].operator or chain[0].sink
+    assert first is not None, "a node is a source, an operator or a sink"
+    return first.operator_id
+
+
+def _vertex(chain: Sequence[Node]) -> Vertex:
     first, last = chain[0], chain[-1]
     entering = first.schema if first.source is not None else first.inputs[0][0].schema
     return Vertex(
-        vertex_id,
+        _vertex_id(chain),
         entering,
         first.source,
         tuple(node.operator for node in chain if node.operator is not None),

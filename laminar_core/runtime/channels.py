@@ -3,7 +3,8 @@
 A batch needs one credit to leave its output queue, and the receiver gives it back when it has
 taken the batch out of its input queue. So data waits nowhere but in these two queues, both are
 bounded, and a receiver can always take in what is sent to it. Everything else on a channel needs
-no credit, but keeps its place among the batches.
+no credit, but keeps its place among the batches; watermarks in a row become one, in both queues,
+because a stream whose rows are all filtered out sends nothing else.
 """
 
 from collections import deque
@@ -35,15 +36,23 @@ class OutputChannel:
         return self._batches < OUTPUT_QUEUE_BATCHES
 
     def put(self, element: ArrowElement) -> None:
-        """Append; of watermarks that wait in a row only the last one matters."""
+        """Append; a watermark replaces one that waits right before it."""
         if isinstance(element, Batch):
             self._batches += 1
-        elif isinstance(element, Watermark) and self._ends_in_a_watermark():
-            self._queue.pop()
-        self._queue.append(element)
+        _append(self._queue, element)
 
-    def _ends_in_a_watermark(self) -> bool:
-        return bool(self._queue) and isinstance(self._queue[-1], Watermark)
+    def give(self, batches: int) -> None:
+        """The receiver took so many batches: as many credits come back.
+
+        Raises:
+            ProtocolError: more than are out; the transport repeats itself.
+        """
+        out = CREDITS_PER_CHANNEL - self.credits
+        if not 0 < batches <= out:
+            raise ProtocolError(
+                ErrorCode.ILLEGAL_EVENT, f"{batches} credits came back and {out} are out"
+            )
+        self.credits += batches
 
     def flush(self) -> bool:
         """Send as far as credit allows; say whether anything left."""
@@ -95,7 +104,7 @@ class InputChannel:
 
     def arrive(self, element: ArrowElement) -> None:
         """Enqueue. Never refuses: the sender had the credit."""
-        self._queue.append(element)
+        _append(self._queue, element)
 
     def take(self) -> ArrowElement:
         """Dequeue; a batch's credit goes back with the next ``give_back``."""
@@ -109,3 +118,12 @@ class InputChannel:
         if self._consumed:
             self._grant(self._consumed)
             self._consumed = 0
+
+
+def _append(queue: deque[ArrowElement], element: ArrowElement) -> None:
+    """Of watermarks that wait in a row only the highest one matters."""
+    last = queue[-1] if queue else None
+    if isinstance(element, Watermark) and isinstance(last, Watermark):
+        queue[-1] = Watermark(max(last.time_us, element.time_us))
+    else:
+        queue.append(element)

@@ -3,11 +3,12 @@
 Every message carries the generation of its sender; a receiver drops those of another one.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from laminar_core.checkpoint.types import CheckpointBarrier, CheckpointId, CheckpointKind
+from laminar_core.errors import ErrorCode, ProtocolError
 from laminar_core.state.manifest import AlignmentEntry, SubtaskEntry
 
 
@@ -148,6 +149,7 @@ ToCoordinator = Register | Progress | SnapshotAck | SnapshotDecline | WorkerFail
 ToWorker = Peers | Trigger | Abort | Completed | Ping | Finish | Cancel
 _TO_COORDINATOR = TypeAdapter[ToCoordinator](Annotated[ToCoordinator, Field(discriminator="type")])
 _TO_WORKER = TypeAdapter[ToWorker](Annotated[ToWorker, Field(discriminator="type")])
+M = TypeVar("M")
 
 
 def encode(message: ToCoordinator | ToWorker) -> bytes:
@@ -156,10 +158,29 @@ def encode(message: ToCoordinator | ToWorker) -> bytes:
 
 
 def decode_to_coordinator(data: bytes) -> ToCoordinator:
-    """Read a worker's message."""
-    return _TO_COORDINATOR.validate_json(data)
+    """Read a worker's message.
+
+    Raises:
+        ProtocolError: it is none; both ends run the same Laminar, so this is a bug.
+    """
+    return _decode(_TO_COORDINATOR, data)
 
 
 def decode_to_worker(data: bytes) -> ToWorker:
-    """Read the coordinator's message."""
-    return _TO_WORKER.validate_json(data)
+    """Read the coordinator's message.
+
+    Raises:
+        ProtocolError: it is none; both ends run the same Laminar, so this is a bug.
+    """
+    return _decode(_TO_WORKER, data)
+
+
+def _decode(adapter: TypeAdapter[M], data: bytes) -> M:
+    try:
+        return adapter.validate_json(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise ProtocolError(
+            ErrorCode.ILLEGAL_EVENT, f"not a message ({where or 'JSON'}: {first['msg']})"
+        ) from error

@@ -44,6 +44,8 @@ class PacedSource:
     def poll(self) -> pa.RecordBatch | None:
         """The next batch, or None: nothing there, or too early."""
         if self.wait_ms() > 0:
+            # Held back is not idle: rows that wait here must not become late.
+            self._last_row_ms = self._clock.monotonic_ms()
             return None
         batch = self.reader.poll()
         if batch is None:

@@ -11,7 +11,10 @@ import pyarrow as pa
 
 from laminar_core.connectors.base import Sink, Source
 from laminar_core.errors import ConfigurationError, ErrorCode
-from laminar_core.operators.base import JsonObject, OperatorSpec
+from laminar_core.operators.base import JsonObject, JsonValue, OperatorSpec
+
+INPUTS_KEY = "inputs"
+"""In an operator's description: what flows into it, for the first one of a vertex."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,20 +23,32 @@ class Keyed:
 
     columns: tuple[str, ...]
 
+    def __str__(self) -> str:
+        return f"keyed by {', '.join(self.columns)}"
+
 
 @dataclass(frozen=True, slots=True)
 class Forward:
     """Subtask i sends to subtask i only."""
+
+    def __str__(self) -> str:
+        return "forward"
 
 
 @dataclass(frozen=True, slots=True)
 class Rebalance:
     """Whole batches, round robin over all subtasks."""
 
+    def __str__(self) -> str:
+        return "rebalanced"
+
 
 @dataclass(frozen=True, slots=True)
 class Broadcast:
     """Every batch to every subtask."""
+
+    def __str__(self) -> str:
+        return "broadcast"
 
 
 Partitioning = Keyed | Forward | Rebalance | Broadcast
@@ -64,6 +79,7 @@ class Vertex:
     """A chain: source or input edges, then operators, then sink or output edges."""
 
     vertex_id: str
+    """Stable like the ids of its operators: event time is restored by it."""
     input_schema: pa.Schema
     source: SourceNode | None = None
     operators: tuple[OperatorSpec, ...] = ()
@@ -88,7 +104,7 @@ class Vertex:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """Connects two vertices. ``edge_id`` is dense from 0 and stable for a given pipeline."""
+    """Connects two vertices. ``edge_id`` is dense from 0; it is used on the wire only."""
 
     edge_id: int
     upstream: str
@@ -126,7 +142,11 @@ class Plan:
         return [o for v in self.vertices for o in v.operator_ids()]
 
     def descriptions(self) -> dict[str, JsonObject]:
-        """What decides whether old state fits: per operator, its description."""
+        """What decides whether old state fits: per operator, its description.
+
+        The first operator of a vertex is described with what flows into it, because a checkpoint
+        keeps event time by the number of the input channel.
+        """
         described: dict[str, JsonObject] = {}
         for vertex in self.vertices:
             if vertex.source is not None:
@@ -135,6 +155,10 @@ class Plan:
                 described[operator.operator_id] = operator.describe()
             if vertex.sink is not None:
                 described[vertex.sink.operator_id] = vertex.sink.sink.describe()
+            if edges := self.inputs_of(vertex.vertex_id):
+                first = next(vertex.operator_ids())
+                inputs: list[JsonValue] = [f"{e.upstream}, {e.partitioning}" for e in edges]
+                described[first] = {**described[first], INPUTS_KEY: inputs}
         return described
 
     def check(self) -> None:

@@ -1,6 +1,6 @@
 """From acknowledgements to a manifest, a history record and committables."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from laminar_core._version import __version__
@@ -34,7 +34,7 @@ def build_manifest(
     identity: JobIdentity,
     trigger: TriggerRecord,
     parent_id: CheckpointId | None,
-    acks: Iterable[SnapshotAck],
+    acks: Collection[SnapshotAck],
     completed_at_ms: int,
 ) -> CheckpointManifest:
     """Put the parts together; entries in the order of the plan, so equal cuts look equal."""

@@ -6,6 +6,7 @@ milliseconds of a clock that never goes back.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Protocol
 
 from laminar_core.errors import ConfigurationError, ErrorCode
@@ -53,7 +54,7 @@ class ExponentialDelay:
     maximum_ms: float = 30_000
     multiplier: float = 2.0
     reset_after_ms: float = 60_000
-    """A failure so long after the one before starts the series anew."""
+    """A run that lasted so long starts the series anew."""
     attempts: int | None = 10
     """Restarts within one series; None for any number."""
 
@@ -66,15 +67,14 @@ class ExponentialDelay:
 
     def delay_ms(self, failures_ms: Sequence[float]) -> float | None:
         """``initial * multiplier ** (failures in the series - 1)``, at most ``maximum_ms``."""
-        series = 1
-        for earlier, later in zip(failures_ms[-2::-1], failures_ms[:0:-1], strict=False):
-            if later - earlier >= self.reset_after_ms:
-                break
-            series += 1
-        if self.attempts is not None and series > self.attempts:
-            return None
-        exponent = min(series - 1, 64)  # Beyond that the maximum has long been reached.
-        return min(self.initial_ms * self.multiplier**exponent, self.maximum_ms)
+        series, pause_ms = 1, self.initial_ms
+        for earlier, later in pairwise(failures_ms):
+            # The pause in between is not time that the job ran.
+            if later - earlier >= pause_ms + self.reset_after_ms:
+                series, pause_ms = 1, self.initial_ms
+            else:
+                series, pause_ms = series + 1, min(pause_ms * self.multiplier, self.maximum_ms)
+        return None if self.attempts is not None and series > self.attempts else pause_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class FailureRate:
 
 
 def _at_least(name: str, value: float, low: float) -> None:
-    if value < low:
+    if not value >= low:  # Also refuses what is not a number.
         raise ConfigurationError(
             ErrorCode.INVALID_OPTION, f"{name} must be at least {low:g}, not {value:g}"
         )

@@ -11,14 +11,16 @@ import math
 import os
 import socket
 import tempfile
+import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeVar
 
 import zmq
 from zmq.auth.thread import ThreadAuthenticator
 from zmq.utils import z85
 
+from laminar_core.errors import ConfigurationError, ErrorCode, ProtocolError
 from laminar_core.runtime.messages import Peer
 from laminar_core.runtime.wire import Buffer
 
@@ -33,6 +35,10 @@ RECEIVE_FRAMES_MAX = 256
 SOCKET_DIRECTORY_LENGTH_MAX = 60
 """Longest temporary directory under which the paths of unix sockets stay short enough."""
 
+MESSAGE_PARTS = 2
+"""Sender and message, or header and payload."""
+
+T = TypeVar("T")
 _UNLIMITED = 0  # Channel credit bounds what is under way; the sockets must never refuse.
 
 
@@ -88,8 +94,45 @@ class WorkerTransport(Protocol):
         ...
 
 
+class WakeUp:
+    """Ends a wait from any thread; does nothing once it is closed."""
+
+    def __init__(self) -> None:
+        self._fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._closed = False
+        # Reentrant, because a signal handler may call ``set`` in the midst of another ``set``.
+        self._lock = threading.RLock()
+
+    def set(self) -> None:
+        """End the wait, or the next one if nobody waits."""
+        with self._lock:
+            if not self._closed:  # The number may be somebody else's file by now.
+                os.eventfd_write(self._fd, 1)
+
+    def wait(self, sockets: "Iterable[zmq.Socket[bytes]]", timeout_ms: float) -> None:
+        """Until one of ``sockets`` has a message, ``set`` was called, or the time is over."""
+        poller = zmq.Poller()
+        for zmq_socket in sockets:
+            poller.register(zmq_socket, zmq.POLLIN)
+        poller.register(self._fd, zmq.POLLIN)
+        ready = dict(poller.poll(max(math.ceil(timeout_ms), 0)))
+        if self._fd in ready:
+            os.eventfd_read(self._fd)
+
+    def close(self) -> None:
+        """Let go of it."""
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                os.close(self._fd)
+
+
 class CoordinatorTransport:
-    """The coordinator's socket: one ROUTER, workers identify themselves by their index."""
+    """The coordinator's socket: one ROUTER, workers identify themselves by their index.
+
+    Raises:
+        ConfigurationError: ``host`` is none of this machine's addresses.
+    """
 
     def __init__(self, kind: TransportKind, host: str) -> None:
         self._context = zmq.Context()
@@ -97,8 +140,12 @@ class CoordinatorTransport:
         _configure(self._socket)
         self._auth: ThreadAuthenticator | None = None
         self._directory: tempfile.TemporaryDirectory[str] | None = None
-        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self.address = self._bind(kind, host)
+        self._wake = WakeUp()
+        try:
+            self.address = self._bind(kind, host)
+        except Exception:
+            self.close()
+            raise
 
     def _bind(self, kind: TransportKind, host: str) -> CoordinatorAddress:
         if kind == "ipc":
@@ -125,21 +172,26 @@ class CoordinatorTransport:
         self._socket.send_multipart([_identity(worker), message])
 
     def receive(self) -> Iterator[bytes]:
-        """Messages that have arrived."""
+        """Messages that have arrived.
+
+        Raises:
+            ProtocolError: not two parts, sender and message.
+        """
         while True:
             try:
-                _, message = self._socket.recv_multipart(zmq.NOBLOCK)
+                parts = self._socket.recv_multipart(zmq.NOBLOCK)
             except zmq.Again:
                 return
+            _, message = _two(parts)
             yield message
 
     def wait(self, timeout_ms: float) -> None:
         """Until a message arrives, somebody calls ``wake``, or the time is over."""
-        _wait([self._socket], self._wake, timeout_ms)
+        self._wake.wait([self._socket], timeout_ms)
 
     def wake(self) -> None:
-        """End the wait; from any thread."""
-        os.eventfd_write(self._wake, 1)
+        """End the wait; from any thread, and also after ``close``."""
+        self._wake.set()
 
     def close(self) -> None:
         """Get the last messages out, then remove the private directory."""
@@ -156,15 +208,19 @@ class ZmqWorkerTransport:
         self._worker = worker
         self._context = zmq.Context()
         self._auth: ThreadAuthenticator | None = None
-        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._wake = WakeUp()
         self._peers: dict[int, zmq.Socket[bytes]] = {}
         self._data = self._context.socket(zmq.PULL)
         _configure(self._data)
-        self.public_key = ""
-        self.endpoint = self._bind_data(host)
         self._control = self._context.socket(zmq.DEALER)
         _configure(self._control)
         self._control.setsockopt(zmq.IDENTITY, _identity(worker))
+        self.public_key = ""
+        try:
+            self.endpoint = self._bind_data(host)
+        except Exception:
+            self.close()
+            raise
         self._secure_client(self._control, address.server_key)
         self._control.connect(address.endpoint)
 
@@ -201,12 +257,17 @@ class ZmqWorkerTransport:
         self._peers[peer].send_multipart([header, payload], copy=False)
 
     def receive(self) -> Iterator[tuple[Buffer, Buffer]]:
-        """At most ``RECEIVE_FRAMES_MAX`` frames, without copying them."""
+        """At most ``RECEIVE_FRAMES_MAX`` frames, without copying them.
+
+        Raises:
+            ProtocolError: not two parts, header and payload.
+        """
         for _ in range(RECEIVE_FRAMES_MAX):
             try:
-                header, payload = self._data.recv_multipart(zmq.NOBLOCK, copy=False)
+                parts = self._data.recv_multipart(zmq.NOBLOCK, copy=False)
             except zmq.Again:
                 return
+            header, payload = _two(parts)
             yield header.buffer, payload.buffer
 
     def send_control(self, message: bytes) -> None:
@@ -223,11 +284,11 @@ class ZmqWorkerTransport:
 
     def wait(self, timeout_ms: float) -> None:
         """Block on all sockets and the wake-up."""
-        _wait([self._control, self._data], self._wake, timeout_ms)
+        self._wake.wait([self._control, self._data], timeout_ms)
 
     def wake(self) -> None:
-        """End the wait; from any thread."""
-        os.eventfd_write(self._wake, 1)
+        """End the wait; from any thread, and also after ``close``."""
+        self._wake.set()
 
     def close(self) -> None:
         """Close everything; data to peers is dropped, the last control messages go out."""
@@ -247,10 +308,20 @@ def _configure(zmq_socket: "zmq.Socket[bytes]") -> None:
 
 
 def _bind_tcp(zmq_socket: "zmq.Socket[bytes]", host: str) -> str:
-    """Bind to this host's own address only, on a free port."""
-    address = socket.gethostbyname(host)
-    port = zmq_socket.bind_to_random_port(f"tcp://{address}")
-    return f"tcp://{address}:{port}"
+    """Bind to this host's own address only, on a free port.
+
+    Raises:
+        ConfigurationError: ``host`` is no address of this machine.
+    """
+    try:
+        zmq_socket.bind(f"tcp://{socket.gethostbyname(host)}:*")
+    except (OSError, zmq.ZMQError) as error:
+        raise ConfigurationError(
+            ErrorCode.INVALID_OPTION,
+            f"cannot listen on {host} ({error}): set spark.driver.host, or the executors' host "
+            "names, to addresses of their machines",
+        ) from error
+    return str(zmq_socket.getsockopt_string(zmq.LAST_ENDPOINT))
 
 
 def _serve_curve(
@@ -278,28 +349,26 @@ class _OneKey:
         return key == self._allowed
 
 
-def _wait(sockets: "list[zmq.Socket[bytes]]", wake: int, timeout_ms: float) -> None:
-    poller = zmq.Poller()
-    for zmq_socket in sockets:
-        poller.register(zmq_socket, zmq.POLLIN)
-    poller.register(wake, zmq.POLLIN)
-    ready = dict(poller.poll(max(math.ceil(timeout_ms), 0)))
-    if wake in ready:
-        os.eventfd_read(wake)
+def _two(parts: list[T]) -> tuple[T, T]:
+    if len(parts) != MESSAGE_PARTS:
+        raise ProtocolError(
+            ErrorCode.ILLEGAL_EVENT, f"a message of {len(parts)} parts instead of {MESSAGE_PARTS}"
+        )
+    return parts[0], parts[1]
 
 
 def _close(
     context: "zmq.Context[zmq.Socket[bytes]]",
     sockets: "list[zmq.Socket[bytes]]",
     auth: ThreadAuthenticator | None,
-    wake: int,
+    wake: WakeUp,
 ) -> None:
     for zmq_socket in sockets:
         zmq_socket.close()
     if auth is not None:
         auth.stop()
     context.term()
-    os.close(wake)
+    wake.close()
 
 
 def _socket_root() -> str | None:

@@ -81,7 +81,7 @@ class ElementCodec:
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
-        self._with_dictionaries = any(pa.types.is_dictionary(f.type) for f in schema)
+        self._with_dictionaries = any(_has_dictionary(f.type) for f in schema)
 
     def encode(self, element: ArrowElement) -> tuple[FrameKind, Buffer]:
         """Kind and payload; a batch's payload shares the batch's memory where it can."""
@@ -100,7 +100,20 @@ class ElementCodec:
                 return FrameKind.END, b""
 
     def decode(self, kind: FrameKind, payload: Buffer) -> ArrowElement:
-        """Rebuild the element; a batch keeps the payload's memory alive."""
+        """Rebuild the element; a batch keeps the payload's memory alive.
+
+        Raises:
+            ProtocolError: the payload is not one of this kind.
+        """
+        try:
+            return self._decode(kind, payload)
+        except (pa.ArrowException, OSError, EOFError, struct.error, ValueError, TypeError) as error:
+            reason = str(error).partition("\n")[0]
+            raise ProtocolError(
+                ErrorCode.ILLEGAL_EVENT, f"not the payload of a {kind.name.lower()}: {reason}"
+            ) from error
+
+    def _decode(self, kind: FrameKind, payload: Buffer) -> ArrowElement:
         match kind:
             case FrameKind.BATCH:
                 return Batch(self._decode_batch(payload))
@@ -130,6 +143,13 @@ class ElementCodec:
         if not self._with_dictionaries:
             return pa.ipc.read_record_batch(buffer, self._schema)
         return pa.ipc.open_stream(buffer).read_next_batch()
+
+
+def _has_dictionary(data_type: pa.DataType) -> bool:
+    """Is there a dictionary in it, at any depth?"""
+    if pa.types.is_dictionary(data_type):
+        return True
+    return any(_has_dictionary(data_type.field(n).type) for n in range(data_type.num_fields))
 
 
 def _encode_barrier(barrier: CheckpointBarrier) -> bytes:

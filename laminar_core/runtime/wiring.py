@@ -62,7 +62,7 @@ class Wiring:
                 ErrorCode.ILLEGAL_EVENT, f"a frame of generation {header.generation} came in"
             )
         if header.kind is FrameKind.CREDIT:
-            self.outputs[header.edge_id, header.receiver].credits += header.sequence
+            self.outputs[header.edge_id, header.receiver].give(header.sequence)
             return
         task, channel = self.inputs[header.edge_id, header.sender]
         channel.check_sequence(header.sequence)
@@ -246,7 +246,7 @@ class _Grant:
     def __call__(self, batches: int) -> None:
         first = self._header
         if first.sender == self._wiring.subtask_index:
-            self._wiring.outputs[first.edge_id, first.receiver].credits += batches
+            self._wiring.outputs[first.edge_id, first.receiver].give(batches)
             return
         header = Header(
             first.generation,

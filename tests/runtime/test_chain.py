@@ -1,0 +1,95 @@
+"""Rows and event time pass through a chain in order; what time completes goes ahead of it."""
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+import pytest
+
+from laminar_core.checkpoint.types import Watermark
+from laminar_core.runtime.chain import Chain
+
+
+def rows(*values: int) -> pa.RecordBatch:
+    return pa.record_batch({"value": pa.array(values, pa.int64())})
+
+
+def values(batch: pa.RecordBatch) -> list[int]:
+    return batch.column("value").to_pylist()
+
+
+class Operator:
+    """Base of the operators here: everything passes."""
+
+    def process(self, batch: pa.RecordBatch) -> Iterable[pa.RecordBatch | Watermark]:
+        yield batch
+
+    def on_watermark(self, watermark_us: int) -> Iterable[pa.RecordBatch]:
+        del watermark_us
+        return ()
+
+
+class Twice(Operator):
+    """Every batch two times."""
+
+    def process(self, batch: pa.RecordBatch) -> Iterable[pa.RecordBatch | Watermark]:
+        yield batch
+        yield batch
+
+
+class Drop(Operator):
+    def process(self, batch: pa.RecordBatch) -> Iterable[pa.RecordBatch | Watermark]:
+        del batch
+        return ()
+
+
+class Marks(Operator):
+    """A batch between two watermarks of its own: its first value, and one more."""
+
+    def process(self, batch: pa.RecordBatch) -> Iterable[pa.RecordBatch | Watermark]:
+        (first, *_) = values(batch)
+        yield Watermark(first)
+        yield batch
+        yield Watermark(first + 1)
+
+
+class Holds(Operator):
+    """Keeps batches until event time advances."""
+
+    def __init__(self) -> None:
+        self._held: list[pa.RecordBatch] = []
+
+    def process(self, batch: pa.RecordBatch) -> Iterable[pa.RecordBatch | Watermark]:
+        self._held.append(batch)
+        return ()
+
+    def on_watermark(self, watermark_us: int) -> Iterable[pa.RecordBatch]:
+        del watermark_us
+        held, self._held = self._held, []
+        yield from held
+
+
+def trace(operators: list[Operator], *inputs: pa.RecordBatch | int) -> list[list[int] | int]:
+    """What leaves the chain: batches as lists, watermarks as numbers."""
+    left: list[list[int] | int] = []
+    chain = Chain(operators, lambda batch: left.append(values(batch)), left.append)
+    for one in inputs:
+        chain.advance(one) if isinstance(one, int) else chain.process(one)
+    return left
+
+
+@pytest.mark.parametrize(
+    ("operators", "inputs", "left"),
+    [
+        ([], [rows(1), 5], [[1], 5]),
+        ([Twice(), Twice()], [rows(1), 5], [[1]] * 4 + [5]),
+        ([Drop()], [rows(1), 5], [5]),
+        ([Marks()], [rows(3)], [3, [3], 4]),
+        ([Holds()], [rows(1), rows(2), 5, 6], [[1], [2], 5, 6]),
+        ([Holds(), Holds()], [rows(1), 5], [[1], 5]),
+        ([Marks(), Holds()], [rows(3), rows(7)], [3, [3], 4, 7, [7], 8]),
+        ([Holds(), Marks()], [rows(3), 9], [3, [3], 4, 9]),
+    ],
+    ids=["empty", "fan-out", "drop", "marks", "holds", "two hold", "marks hold", "holds marks"],
+)
+def test_trace(operators: list[Operator], inputs, left) -> None:
+    assert trace(operators, *inputs) == left

@@ -1,0 +1,126 @@
+"""What a job tells is public: programs read it, so names and fields stay."""
+
+import json
+
+import pytest
+from pydantic import ValidationError
+
+from laminar_core.checkpoint.types import CheckpointKind
+from laminar_core.runtime.events import (
+    CheckpointCompleted,
+    CheckpointFailed,
+    DataFlowing,
+    Finished,
+    GenerationFailed,
+    GenerationStarted,
+    ProgressMade,
+    RejectedCheckpoint,
+    WorkersRunning,
+    ignore,
+)
+
+EVENTS = [
+    (
+        GenerationStarted(
+            time_ms=1,
+            generation=2,
+            parallelism=2,
+            restored_checkpoint_id=None,
+            rejected=(RejectedCheckpoint(checkpoint_id=7, reason="torn"),),
+            rows_total=None,
+        ),
+        (
+            '{"time_ms":1,"event":"generation-started","generation":2,"parallelism":2,'
+            '"restored_checkpoint_id":null,"rejected":[{"checkpoint_id":7,"reason":"torn"}],'
+            '"rows_total":null}'
+        ),
+    ),
+    (
+        WorkersRunning(time_ms=1, generation=2, pids=(3, 4), hosts=("a", "b")),
+        '{"time_ms":1,"event":"workers-running","generation":2,"pids":[3,4],"hosts":["a","b"]}',
+    ),
+    (DataFlowing(time_ms=1, generation=2), '{"time_ms":1,"event":"data-flowing","generation":2}'),
+    (
+        ProgressMade(
+            time_ms=1,
+            rows_in=5,
+            rows_out=1,
+            rows_late=0,
+            rows_total=9,
+            rows_per_s=2.5,
+            watermark_us=-1,
+        ),
+        (
+            '{"time_ms":1,"event":"progress","rows_in":5,"rows_out":1,"rows_late":0,"rows_total":9,'
+            '"rows_per_s":2.5,"watermark_us":-1}'
+        ),
+    ),
+    (
+        CheckpointCompleted(
+            time_ms=1,
+            checkpoint_id=7,
+            generation=2,
+            kind=CheckpointKind.FINAL,
+            mode="aligned",
+            duration_ms=12.5,
+            alignment_ms=1.0,
+            sync_ms=0.5,
+            async_ms=3.0,
+            size_bytes=4,
+        ),
+        (
+            '{"time_ms":1,"event":"checkpoint-completed","checkpoint_id":7,"generation":2,'
+            '"kind":"final","mode":"aligned","duration_ms":12.5,"alignment_ms":1.0,"sync_ms":0.5,'
+            '"async_ms":3.0,"size_bytes":4}'
+        ),
+    ),
+    (
+        CheckpointFailed(
+            time_ms=1,
+            checkpoint_id=7,
+            generation=2,
+            kind=CheckpointKind.PERIODIC,
+            outcome="expired",
+            reason="slow",
+        ),
+        (
+            '{"time_ms":1,"event":"checkpoint-failed","checkpoint_id":7,"generation":2,'
+            '"kind":"periodic","outcome":"expired","reason":"slow"}'
+        ),
+    ),
+    (
+        GenerationFailed(
+            time_ms=1, generation=2, code="worker-lost", reason="killed", restart_in_ms=None
+        ),
+        (
+            '{"time_ms":1,"event":"generation-failed","generation":2,"code":"worker-lost",'
+            '"reason":"killed","restart_in_ms":null}'
+        ),
+    ),
+    (
+        Finished(time_ms=1, outcome="stopped", rows_in=5, rows_out=1, rows_late=0, checkpoints=3),
+        (
+            '{"time_ms":1,"event":"finished","outcome":"stopped","rows_in":5,"rows_out":1,'
+            '"rows_late":0,"checkpoints":3}'
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("event", "line"), EVENTS, ids=[event.event for event, _ in EVENTS])
+def test_an_event_is_one_line_of_json_that_stays_as_it_is(event, line: str) -> None:
+    assert event.model_dump_json() == line
+    assert type(event).model_validate_json(line) == event
+
+
+@pytest.mark.parametrize(("event", "line"), EVENTS, ids=[event.event for event, _ in EVENTS])
+def test_an_event_is_a_fact_and_does_not_change(event, line: str) -> None:
+    with pytest.raises(ValidationError):
+        event.time_ms = 2
+    with pytest.raises(ValidationError):
+        type(event).model_validate(json.loads(line) | {"surprise": 1})
+
+
+def test_nobody_has_to_listen() -> None:
+    for event, _ in EVENTS:
+        ignore(event)

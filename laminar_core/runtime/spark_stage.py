@@ -5,6 +5,7 @@ UI. Rows come back only at the end, one per batch that a sink collected, as Arro
 """
 
 import os
+import re
 import signal
 from collections.abc import Collection, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -166,11 +167,17 @@ class SparkStage:
         return tasks.mapInArrow(WorkerTask(deployment), OUTPUT_DDL, barrier=True).toArrow()
 
 
-_TELLING = ("exited unexpectedly", "ExecutorLostFailure", "executor driver", "Caused by:")
+_TELLING = (
+    re.compile("exited unexpectedly|ExecutorLostFailure"),
+    re.compile(
+        r"^(?!org\.|java\.|py4j\.|pyspark\.)[\w.]*(Error|Exception): "
+    ),  # Python's own words.
+    re.compile("^Caused by: "),
+)
 
 
 def _why_lost(error: Exception) -> str:
     """The line of Spark's report that says most; the rest is in Spark's own log."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    telling = [line for sign in _TELLING for line in lines if sign in line]
+    telling = [line for sign in _TELLING for line in lines if sign.search(line)]
     return f"a worker died: {(telling or lines or [type(error).__name__])[0][:300]}"

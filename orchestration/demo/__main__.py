@@ -3,7 +3,6 @@
 import fcntl
 import json
 import os
-import shutil
 import signal
 import sys
 import threading
@@ -13,7 +12,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import dagster as dg
-from dagster._core.instance.ref import InstanceRef
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -31,11 +29,11 @@ from laminar_core.runtime.session import open_session
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from orchestration.definitions import defs
 from orchestration.demo.faults import FaultPlan
+from orchestration.demo.fresh_start import begin_anew, open_instance
 from orchestration.demo.oracle import Comparison, batch_answer, committed_output, compare
 from orchestration.demo.summary import DemoSummary, show
 from orchestration.streams import DEMO, PAYMENTS, ROOT
 from resources import CheckpointStoreResource, DriverEvent, SparkDriverClient
-from sensors.checkpoint_reports import STREAM_TAG, checkpoint_partitions
 
 EVENTS = 24_000_000
 _INPUT, _OUTPUT = Path(PAYMENTS.arguments["input"]), Path(PAYMENTS.arguments["output"])
@@ -71,14 +69,15 @@ class Demo:
         """
         with self._timed("generate_s"):
             self._write_input()
+        store = CheckpointStore.open(str(_STORE), PAYMENTS.name)
         with self._timed("stream_s"), open_instance() as instance:
-            begin_anew(instance)
+            begin_anew(instance, store, remove=(_STORE, _OUTPUT, _EVENT_LOG))
             run_id = self._run_stream(instance)
         with self._timed("batch_s"):
             comparison = self._compare()
         completed = [
             each
-            for each in CheckpointStore.open(str(_STORE), PAYMENTS.name).list_summaries()
+            for each in store.list_summaries()
             if each.outcome == "completed" and not each.orphan
         ]
         return DemoSummary(
@@ -170,35 +169,6 @@ class Demo:
         started_ms = self._clock.monotonic_ms()
         yield
         self._timings[name] = round((self._clock.monotonic_ms() - started_ms) / 1000, 3)
-
-
-@contextmanager
-def open_instance() -> Iterator[dg.DagsterInstance]:
-    """Open the instance that ``dagster dev`` opens in this folder."""
-    if os.environ.get("DAGSTER_HOME"):
-        with dg.DagsterInstance.get() as instance:
-            yield instance
-        return
-    home = ROOT / "build" / "dagster"
-    home.mkdir(parents=True, exist_ok=True)
-    with dg.DagsterInstance.from_ref(InstanceRef.from_dir(str(home), config_dir=str(ROOT))) as kept:
-        yield kept
-
-
-def begin_anew(instance: dg.DagsterInstance) -> None:
-    """Remove what an earlier demo left, except its input and its history in Dagster."""
-    for left in (_STORE, _OUTPUT):
-        shutil.rmtree(left, ignore_errors=True)
-    _EVENT_LOG.unlink(missing_ok=True)
-    partitions = checkpoint_partitions(PAYMENTS.name).name
-    assert partitions is not None
-    for partition in instance.get_dynamic_partitions(partitions):
-        instance.delete_dynamic_partition(partitions, partition)
-    unfinished = dg.RunsFilter(
-        tags={STREAM_TAG: PAYMENTS.name}, statuses=[dg.DagsterRunStatus.STARTED]
-    )
-    for record in instance.get_run_records(unfinished):
-        instance.report_run_failed(record.dagster_run, "The demo that ran it is gone.")
 
 
 def follow(path: Path, over: threading.Event) -> Iterator[DriverEvent]:

@@ -1,6 +1,5 @@
 """What surrounds the demo: one at a time, quiet, and one line for whatever goes wrong."""
 
-import json
 import os
 import threading
 from pathlib import Path
@@ -10,8 +9,6 @@ import pytest
 
 from laminar_core.errors import ErrorCode, StorageUnavailable
 from orchestration.demo import __main__ as demo
-from orchestration.streams import PAYMENTS
-from sensors.checkpoint_reports import STREAM_TAG, checkpoint_partitions
 
 
 def test_events_are_followed_as_they_are_written_and_to_the_last(tmp_path: Path) -> None:
@@ -81,25 +78,3 @@ def test_a_failure_is_one_line_and_where_to_look(
     said, where = capfd.readouterr().out.splitlines()
     assert "the disk is full" in said
     assert str(tmp_path / "demo.log") in where
-
-
-def test_a_demo_begins_anew_and_keeps_the_history(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("_STORE", "_OUTPUT"):
-        (tmp_path / name).mkdir()
-        monkeypatch.setattr(demo, name, tmp_path / name)
-    monkeypatch.setattr(demo, "_EVENT_LOG", tmp_path / "events")
-    (tmp_path / "events").write_text(json.dumps({"event": "finished"}))
-    partitions = checkpoint_partitions(PAYMENTS.name).name
-    with dg.DagsterInstance.ephemeral() as instance:
-        instance.add_dynamic_partitions(partitions, ["0000000001"])
-        left = instance.create_run_for_job(
-            demo.defs.resolve_job_def("payments_run"),
-            tags={STREAM_TAG: PAYMENTS.name},
-            status=dg.DagsterRunStatus.STARTED,
-        )
-        demo.begin_anew(instance)
-        assert instance.get_dynamic_partitions(partitions) == []
-        assert instance.get_run_by_id(left.run_id).status is dg.DagsterRunStatus.FAILURE
-    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,89 @@
+"""Whatever an earlier demo left behind, the next one starts from nothing, and never from under a
+living driver.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from laminar_core.errors import ConfigurationError, ErrorCode
+from laminar_core.storage.checkpoint_store import CheckpointStore
+from orchestration.definitions import defs
+from orchestration.demo.fresh_start import begin_anew, open_instance
+from sensors.checkpoint_reports import STREAM_TAG, checkpoint_partitions
+from tests.storage.stores import JOB, claim, claimant, elsewhere, never, open_job
+
+POOL = f"{JOB}_writer"
+
+
+@pytest.fixture
+def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
+    with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
+        yield instance
+
+
+def killed_run(instance: dg.DagsterInstance) -> dg.DagsterRun:
+    """A run whose process was killed: still in progress, and holding the slot for the writer."""
+    run = instance.create_run_for_job(
+        defs.resolve_job_def(f"{JOB}_run"),
+        tags={STREAM_TAG: JOB},
+        status=dg.DagsterRunStatus.STARTED,
+    )
+    instance.event_log_storage.set_concurrency_slots(POOL, 1)
+    assert instance.event_log_storage.claim_concurrency_slot(POOL, run.run_id, "step").is_claimed
+    return run
+
+
+def test_what_an_earlier_demo_wrote_is_removed(instance, tmp_path: Path) -> None:
+    folder, file = tmp_path / "output", tmp_path / "events"
+    (folder / "deep").mkdir(parents=True)
+    file.touch()
+    begin_anew(instance, open_job(), remove=(folder, file, tmp_path / "never"))
+    assert not folder.exists()
+    assert not file.exists()
+
+
+def test_old_partitions_go_and_the_history_stays(instance) -> None:
+    partitions = checkpoint_partitions(JOB).name
+    instance.add_dynamic_partitions(partitions, ["0000000001"])
+    old = dg.AssetMaterialization([JOB, "checkpoint"], partition="0000000001")
+    instance.report_runless_asset_event(old)
+    begin_anew(instance, open_job(), remove=())
+    assert instance.get_dynamic_partitions(partitions) == []
+    assert len(instance.fetch_materializations(old.asset_key, limit=9).records) == 1
+
+
+def test_a_killed_run_is_closed_and_gives_its_slot_back(instance) -> None:
+    run = killed_run(instance)
+    begin_anew(instance, open_job(), remove=())
+    assert instance.get_run_by_id(run.run_id).status is dg.DagsterRunStatus.FAILURE
+    assert instance.event_log_storage.get_concurrency_info(POOL).active_slot_count == 0
+
+
+def test_a_living_driver_is_not_robbed_of_its_store(instance, tmp_path: Path) -> None:
+    store = CheckpointStore.open(str(tmp_path / "store"), JOB)
+    claim(store)  # By this very process.
+    with pytest.raises(ConfigurationError, match="stop it, then start the demo") as refusal:
+        begin_anew(instance, store, remove=(tmp_path / "store",))
+    assert refusal.value.code is ErrorCode.JOB_OWNED
+    assert (tmp_path / "store").exists()
+
+
+@pytest.mark.parametrize("how", ["ended", "elsewhere"])
+def test_a_driver_that_is_gone_is_no_obstacle(instance, how: str) -> None:
+    store = open_job()
+    if how == "ended":
+        store.end_generation(claim(store), "finished", "")
+    else:
+        store.claim_generation(claimant(elsewhere()), wait_ms=never, take_over=True)
+    begin_anew(instance, store, remove=())
+
+
+def test_the_demo_and_dagster_dev_see_the_same_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
+    with open_instance() as instance:
+        assert instance.root_directory == str(tmp_path)

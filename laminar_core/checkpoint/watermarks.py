@@ -64,8 +64,11 @@ class WatermarkGate:
         return len(self._ended) == len(self._watermarks)
 
     def _risen(self) -> int | None:
-        silent = set() if self.ended else self._idle | self._ended
-        active = [w for c, w in self._watermarks.items() if c not in silent]
+        active = [
+            w
+            for c, w in self._watermarks.items()
+            if self.ended or (c not in self._idle and w != WATERMARK_END_US)
+        ]
         if not active or any(w is None for w in active):
             return None  # Whoever is only idle may still come back with old rows.
         combined = min(w for w in active if w is not None)

@@ -81,7 +81,7 @@ class Preparation:
         splits = self._splits(restored)
         base_id = None if restored is None else CheckpointId(restored.checkpoint_id)
         if restored is None and not allow_fresh:
-            self._refuse_foreign_output()
+            self._refuse_foreign_output(generation)
         self._store.record_base(generation, base_id)
         self._settle_output(generation, choice, base_id or CheckpointId(0))
         totals = [rows_in_all(table) for table in splits.values()]
@@ -142,10 +142,11 @@ class Preparation:
             splits[node.operator_id] = pinned
         return splits
 
-    def _refuse_foreign_output(self) -> None:
+    def _refuse_foreign_output(self, generation: Generation) -> None:
         """A job without a past must not mix its output with that of another one."""
         for operator_id, committer in self._committers.items():
             if (visible := committer.last_committed()) is not None:
+                self._store.check_owner(generation)  # Else it may be that of its successor.
                 raise ConfigurationError(
                     ErrorCode.INVALID_OPTION,
                     f"sink {operator_id} already shows output of another run (up to checkpoint "

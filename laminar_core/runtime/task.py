@@ -203,8 +203,8 @@ class Task:
         self._finish()
 
     def _finish(self) -> None:
-        self.finished = True
         self._broadcast(EndOfInput())
+        self.finished = True
 
     def _emit(self, batch: pa.RecordBatch) -> None:
         if self.parts.sink is not None:
@@ -216,6 +216,8 @@ class Task:
         self._broadcast(Watermark(watermark_us))
 
     def _broadcast(self, element: ArrowElement) -> None:
+        if self.finished:
+            return  # The end of a channel stands for every later barrier; nothing follows it.
         for output in self.parts.outputs:
             output.broadcast(element)
 

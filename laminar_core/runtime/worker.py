@@ -110,7 +110,8 @@ class Worker:
         wire(self.wiring, self._deployment, restored, self._transport, self, self._clock)
 
     def register(self, pid: int, host: str) -> None:
-        """Tell the coordinator where this worker receives data."""
+        """Tell the coordinator where this worker receives data; from now on it may answer."""
+        self._heard_ms = self._clock.monotonic_ms()  # Restoring may have taken longer than silence.
         self._send(
             Register(
                 generation=self._deployment.generation,
@@ -124,9 +125,18 @@ class Worker:
 
     def run(self) -> Iterator[tuple[str, pa.RecordBatch]]:
         """Work until the coordinator ends it; then yield (sink, batch) of what was collected."""
-        while self.phase in (Phase.REGISTERING, Phase.RUNNING):
+        while self.working:
             if not self.run_once():
-                self._transport.wait(self._wait_ms())
+                self._transport.wait(self.wait_ms())
+        yield from self.collected()
+
+    @property
+    def working(self) -> bool:
+        """The coordinator has not ended it yet."""
+        return self.phase in (Phase.REGISTERING, Phase.RUNNING)
+
+    def collected(self) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """What the sinks hand to the driver, once the job has ended well: (sink, batch)."""
         if self.phase is Phase.FINISHED:
             for task in self.wiring.tasks:
                 if task.parts.sink is not None and task.parts.sink_id is not None:
@@ -168,7 +178,8 @@ class Worker:
             )
         )
 
-    def _wait_ms(self) -> float:
+    def wait_ms(self) -> float:
+        """Longest sleep before the next turn, if nothing arrives meanwhile."""
         waits = [t.parts.source.wait_ms() for t in self.wiring.tasks if t.parts.source is not None]
         return min([w for w in waits if w > 0], default=WAIT_MAX_MS) if waits else WAIT_MAX_MS
 

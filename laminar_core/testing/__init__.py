@@ -1,1 +1,1 @@
-"""For your own tests, too: a store that fails on order."""
+"""For your own tests, too: a cluster in one thread, and stores, sources and sinks for it."""

@@ -50,6 +50,27 @@ def test_the_end_of_time_waits_for_an_idle_channel() -> None:
     assert gate.ended
 
 
+def test_the_last_watermark_of_a_finished_input_is_not_the_end_of_time_of_an_idle_one() -> None:
+    gate = WatermarkGate([A, B])
+    gate.advance(B, 5)
+    gate.mark_idle(B)
+    assert gate.advance(A, WATERMARK_END_US) is None  # Travels ahead of the end of its channel.
+    assert gate.end(A) is None
+    assert gate.advance(B, 7) == 7
+
+
+def test_a_channel_restored_as_finished_does_not_end_time_for_an_idle_one() -> None:
+    gate = WatermarkGate([A, B])
+    gate.advance(B, 5)
+    gate.mark_idle(B)
+    gate.end(A)
+    restored = WatermarkGate([A, B])
+    restored.restore(gate.channels(), gate.combined_us)
+    assert restored.mark_idle(B) is None
+    assert restored.end(A) is None
+    assert restored.end(B) == WATERMARK_END_US
+
+
 def test_all_idle_changes_nothing() -> None:
     gate = WatermarkGate([A])
     gate.advance(A, 10)

@@ -1,0 +1,171 @@
+"""A driver in a simulation: what a supervisor finds instead of Spark and threads."""
+
+from collections.abc import Callable, Collection
+from concurrent.futures import Future
+from typing import Any
+
+from laminar_core.errors import ErrorCode
+from laminar_core.runtime.checkpointing import Background, CoordinatorParts
+from laminar_core.runtime.coordination import Coordinator
+from laminar_core.runtime.deployment import Deployment
+from laminar_core.runtime.events import JobListener
+from laminar_core.runtime.transport import CoordinatorAddress
+from laminar_core.state.manifest import Owner
+from laminar_core.testing.executor import SimulatedExecutor
+from laminar_core.testing.network import Network, SimulatedCoordinatorLink
+from laminar_core.testing.worker_process import OpenStore, SimulatedStage, WorkerProcess
+from laminar_core.testing.world import Process, ProcessKilledError, World
+
+
+class SimulatedCoordinator(Process):
+    """A coordinator with its turns, and its two background threads."""
+
+    def __init__(
+        self, world: World, network: Network, name: str, parts: CoordinatorParts, tell: JobListener
+    ) -> None:
+        super().__init__(world, f"{name}-g{parts.identity.generation}")
+        self.address = CoordinatorAddress("ipc", f"sim://{self.name}")
+        self._link = SimulatedCoordinatorLink(network, self.address.endpoint, self)
+        self._executors = [
+            SimulatedExecutor(world, f"{self.name}-{what}") for what in ("store", "commits")
+        ]
+        self.coordinator = Coordinator(
+            parts, self._link, Background(*self._executors), world.clock, tell
+        )
+        self._network = network
+        world.add(self)
+        self.wake()
+
+    def turn(self) -> float:
+        """One turn of the coordinator."""
+        try:
+            self.coordinator.turn()
+        except Exception as error:  # noqa: BLE001 - it ends the generation, and is reported
+            self.coordinator.fail(ErrorCode.ILLEGAL_EVENT, f"the coordinator failed: {error!r}")
+            self.world.remove(self)
+        return max(self.coordinator.wait_ms(), 0.0)
+
+    def hold(self, *, held: bool = True) -> None:
+        """Put it to sleep, with its threads, or let go of it."""
+        for process in (self, *self._executors):
+            process.held = held
+
+    def close(self, reason: str) -> None:
+        """As the thread in a driver is closed."""
+        store, commits = self._executors
+        self.coordinator.abandon(reason)
+        commits.shutdown(cancel_futures=True)
+        store.shutdown()
+        self._remove()
+
+    def kill(self) -> None:
+        """It is gone with its driver."""
+        self._network.lose(self.address.endpoint)
+        for executor in self._executors:
+            executor.kill()
+        self._remove()
+
+    def _remove(self) -> None:
+        self._link.close()
+        self.world.remove(self)
+
+
+class SimulatedDriver:
+    """A ``Cluster`` and a ``Clock`` for one supervisor. Its waits are what lets others run."""
+
+    def __init__(
+        self,
+        world: World,
+        network: Network,
+        number: int,
+        open_store: OpenStore,
+    ) -> None:
+        self.name = f"driver-{number}"
+        self.killed = False
+        self.slots: int | None = None
+        """How many workers there is room for; None: any number."""
+        self.coordinators: list[SimulatedCoordinator] = []
+        self.stages: list[SimulatedStage] = []
+        self._world = world
+        self._network = network
+        self._number = number
+        self._claims = 0
+        self._open_store = open_store
+
+    def kill(self) -> None:
+        """SIGKILL: its coordinators are gone; its workers do not know yet."""
+        self.killed = True
+        for coordinator in self.coordinators:
+            coordinator.kill()
+
+    def hold(self, *, held: bool = True) -> None:
+        """Put its coordinators and workers to sleep, or let go of them."""
+        for coordinator in self.coordinators:
+            coordinator.hold(held=held)
+        for stage in self.stages:
+            for worker in stage.workers:
+                worker.hold(held=held)
+
+    # --- the cluster ----------------------------------------------------------------------------
+
+    def identify(self) -> Owner:
+        """A process on a machine of its own."""
+        self._claims += 1
+        return Owner(
+            host_id=self.name,
+            boot_id="simulated",
+            pid=self._number,
+            pid_start_time=0,
+            claim_number=self._claims,
+            user="simulation",
+        )
+
+    def require_slots(self, parallelism: int) -> None:
+        """There is room for everybody."""
+
+    def start_coordinator(
+        self, parts: CoordinatorParts, listener: JobListener
+    ) -> SimulatedCoordinator:
+        """Let it take part."""
+        self._live()
+        started = SimulatedCoordinator(self._world, self._network, self.name, parts, listener)
+        self.coordinators.append(started)
+        return started
+
+    def submit(self, deployment: Deployment) -> SimulatedStage:
+        """Let the workers take part."""
+        self._live()
+        room = deployment.parallelism if self.slots is None else self.slots
+        workers = [
+            WorkerProcess(self._world, self._network, deployment, index, self._open_store)
+            for index in range(min(deployment.parallelism, room))
+        ]
+        self.stages.append(SimulatedStage(self._world, workers))
+        return self.stages[-1]
+
+    def wait(self, futures: Collection[Future[Any]], timeout_ms: float | None = None) -> None:
+        """Let others run."""
+        self._run_until(lambda: any(future.done() for future in futures), timeout_ms)
+
+    # --- the clock ------------------------------------------------------------------------------
+
+    def now_ms(self) -> int:
+        """The world's time."""
+        return self._world.clock.now_ms()
+
+    def monotonic_ms(self) -> float:
+        """The world's time."""
+        return self._world.clock.monotonic_ms()
+
+    def wait_ms(self, duration_ms: float) -> None:
+        """Let others run for so long."""
+        self._run_until(lambda: False, duration_ms)
+
+    def _run_until(self, done: Callable[[], bool], timeout_ms: float | None) -> None:
+        self._live()
+        self._world.run_until(lambda: self.killed or done(), timeout_ms)
+        self._live()
+
+    def _live(self) -> None:
+        if self.killed:
+            raise ProcessKilledError(self.name)

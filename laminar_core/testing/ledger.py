@@ -1,0 +1,174 @@
+"""A transactional sink in memory: what a real one must do, and a record of what it did.
+
+The ledger is the world outside: it outlives workers, drivers and generations. Rows are staged by
+writers, become visible by commits, and can be withdrawn; committing twice changes nothing.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Literal
+
+import pyarrow as pa
+
+from laminar_core.checkpoint.types import CheckpointId, Generation
+from laminar_core.errors import CorruptCheckpointError, ErrorCode
+from laminar_core.operators.base import JsonObject, PendingSnapshot, Snapshot, SubtaskContext
+
+LedgerVerb = Literal["stage", "commit", "last_committed", "withdraw_after", "discard_uncommitted"]
+Moment = Literal["before", "after"]
+
+
+def _unobserved(verb: LedgerVerb, moment: Moment) -> None:
+    del verb, moment
+
+
+@dataclass(slots=True)
+class Ledger:
+    """Staged and visible output; a part is what one subtask wrote in one interval."""
+
+    staged: dict[str, list[pa.RecordBatch]] = field(default_factory=dict)
+    visible: dict[str, list[pa.RecordBatch]] = field(default_factory=dict)
+    commits: dict[int, list[str]] = field(default_factory=dict)
+    """By checkpoint, the parts that its commit made visible."""
+    observe: Callable[[LedgerVerb, Moment], None] = _unobserved
+    """Told of every call, before and after; raises to make it fail, or lose its answer."""
+
+    def rows(self) -> list[dict[str, object]]:
+        """Everything that is committed, in the order of commits."""
+        return [
+            row
+            for _, names in sorted(self.commits.items())
+            for name in names
+            for batch in self.visible[name]
+            for row in batch.to_pylist()
+        ]
+
+    @contextmanager
+    def observed(self, verb: LedgerVerb) -> Iterator[None]:
+        """One call."""
+        self.observe(verb, "before")
+        yield
+        self.observe(verb, "after")
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerSink:
+    """Writes to ``ledger``, exactly once."""
+
+    ledger: Ledger
+    name: str = "ledger"
+
+    def describe(self) -> JsonObject:
+        """Which ledger."""
+        return {"connector": "ledger", "name": self.name}
+
+    def check(self, schema: pa.Schema) -> None:
+        """Any schema will do."""
+
+    def open(self, context: SubtaskContext, schema: pa.Schema) -> "LedgerWriter":
+        """Start staging."""
+        del schema
+        return LedgerWriter(self.ledger, context)
+
+    def committer(self) -> "LedgerCommitter":
+        """The driver's half."""
+        return LedgerCommitter(self.ledger)
+
+
+class LedgerWriter:
+    """One subtask. A part is named after who wrote it, so no restart uses a name again."""
+
+    def __init__(self, ledger: Ledger, context: SubtaskContext) -> None:
+        self._ledger = ledger
+        self._prefix = f"{context.generation}-{context.subtask_index}"
+        self._generation = context.generation
+        self._sequence = 0
+        self._batches: list[pa.RecordBatch] = []
+        self.closed = False
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Keep rows until the next snapshot."""
+        self._batches.append(batch)
+
+    def snapshot(self, checkpoint_id: CheckpointId) -> PendingSnapshot:
+        """Pin the rows; staging them is left to the asynchronous phase."""
+        batches, self._batches = self._batches, []
+        if not batches:
+            return Snapshot
+        name = f"{self._prefix}-{self._sequence}"
+        self._sequence += 1
+        part: JsonObject = {
+            "name": name,
+            "checkpoint_id": checkpoint_id,
+            "generation": self._generation,
+        }
+
+        def stage() -> Snapshot:
+            with self._ledger.observed("stage"):
+                self._ledger.staged[name] = batches
+            return Snapshot(committables=(part,))
+
+        return stage
+
+    def restore(self, snapshots: Sequence[Snapshot]) -> None:
+        """What was pre-committed is the committer's business."""
+
+    def collected(self) -> Iterable[pa.RecordBatch]:
+        """Nothing: the rows are in the ledger."""
+        return ()
+
+    def close(self) -> None:
+        """Let go of what is not staged."""
+        self._batches = []
+        self.closed = True
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerCommitter:
+    """Makes parts visible, and takes them back."""
+
+    ledger: Ledger
+
+    def commit(self, checkpoint_id: CheckpointId, committables: Sequence[JsonObject]) -> None:
+        """Make the parts visible that no commit up to this one has made visible.
+
+        Raises:
+            CorruptCheckpointError: a part is neither staged nor visible.
+        """
+        ledger = self.ledger
+        with ledger.observed("commit"):
+            names = [str(part["name"]) for part in committables]
+            listed = {n for c, ns in ledger.commits.items() if c <= checkpoint_id for n in ns}
+            ours = [name for name in dict.fromkeys(names) if name not in listed]
+            for name in ours:
+                if name not in ledger.staged and name not in ledger.visible:
+                    raise CorruptCheckpointError(
+                        ErrorCode.OBJECT_MISSING,
+                        f"part {name} of checkpoint {checkpoint_id} is gone: recover from an "
+                        "older checkpoint",
+                    )
+            for name in ours:
+                if name in ledger.staged:
+                    ledger.visible[name] = ledger.staged.pop(name)
+            if ours:
+                ledger.commits.setdefault(checkpoint_id, []).extend(ours)
+
+    def last_committed(self) -> CheckpointId | None:
+        """The newest checkpoint with visible output."""
+        with self.ledger.observed("last_committed"):
+            return CheckpointId(max(self.ledger.commits, default=0)) or None
+
+    def withdraw_after(self, checkpoint_id: CheckpointId) -> None:
+        """Take back what commits of later checkpoints made visible."""
+        ledger = self.ledger
+        with ledger.observed("withdraw_after"):
+            for later in [c for c in ledger.commits if c > checkpoint_id]:
+                for name in ledger.commits.pop(later):
+                    ledger.visible.pop(name)
+
+    def discard_uncommitted(self, generation: Generation) -> None:
+        """Forget what older generations staged."""
+        with self.ledger.observed("discard_uncommitted"):
+            for name in [n for n in self.ledger.staged if int(n.split("-")[0]) < generation]:
+                del self.ledger.staged[name]

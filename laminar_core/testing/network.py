@@ -1,0 +1,154 @@
+"""An in-memory network: FIFO per pair, every message delayed by a random while."""
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from laminar_core.runtime.messages import Peer
+from laminar_core.runtime.transport import RECEIVE_FRAMES_MAX
+from laminar_core.runtime.wire import Buffer
+from laminar_core.testing.world import Process, World
+
+_LATENCY_MS = (0.05, 0.05, 0.2, 1.0, 15.0)
+
+
+@dataclass(slots=True)
+class Mailbox:
+    """Messages on their way to one endpoint, by sender, with the time of their arrival."""
+
+    owner: Process
+    waiting: dict[str, deque[tuple[float, Any]]] = field(default_factory=dict)
+
+
+class Network:
+    """Endpoints and what is under way between them."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._mailboxes: dict[str, Mailbox] = {}
+
+    def bind(self, endpoint: str, owner: Process) -> None:
+        """Messages to ``endpoint`` wake ``owner``."""
+        self._mailboxes[endpoint] = Mailbox(owner)
+
+    def unbind(self, endpoint: str) -> None:
+        """Whatever is sent to ``endpoint`` from now on is lost."""
+        self._mailboxes.pop(endpoint, None)
+
+    def send(self, sender: str, endpoint: str, message: Any) -> None:  # noqa: ANN401 - carried, not looked at
+        """Send; never blocks, never fails."""
+        mailbox = self._mailboxes.get(endpoint)
+        if mailbox is None:
+            return
+        queue = mailbox.waiting.setdefault(sender, deque())
+        latest_ms = queue[-1][0] if queue else 0.0
+        latency_ms = self._world.random.choice(_LATENCY_MS) * self._world.random.random()
+        arrives_ms = max(latest_ms, self._world.now_ms + latency_ms)
+        queue.append((arrives_ms, message))
+        mailbox.owner.wake(arrives_ms)
+
+    def receive(self, endpoint: str, most: int) -> Iterator[Any]:
+        """What has arrived, at most so many; senders take their turns."""
+        mailbox = self._mailboxes.get(endpoint)
+        for _ in range(most if mailbox is not None else 0):
+            assert mailbox is not None
+            arrived = [q for q in mailbox.waiting.values() if q and q[0][0] <= self._world.now_ms]
+            if not arrived:
+                break
+            yield self._world.random.choice(arrived).popleft()[1]
+        if mailbox is not None:
+            for queue in mailbox.waiting.values():
+                if queue:
+                    mailbox.owner.wake(queue[0][0])
+
+    def lose(self, sender: str) -> None:
+        """The sender was killed: from some message on, nothing of it arrives any more."""
+        for mailbox in self._mailboxes.values():
+            queue = mailbox.waiting.get(sender, deque())
+            for _ in range(self._world.random.randint(0, len(queue))):
+                queue.pop()
+
+
+class SimulatedWorkerTransport:
+    """What a worker's loop needs of its sockets."""
+
+    def __init__(self, network: Network, coordinator: str, worker: int, owner: Process) -> None:
+        self.public_key = ""
+        self.endpoint = worker_endpoint(coordinator, worker)
+        self._control = control_endpoint(coordinator, worker)
+        self._coordinator = coordinator
+        self._network = network
+        self._owner = owner
+        self._peers: list[str] = []
+        network.bind(self.endpoint, owner)
+        network.bind(self._control, owner)
+
+    def connect_peers(self, peers: Iterable[Peer]) -> None:
+        """Remember where they are."""
+        self._peers = [peer.endpoint for peer in peers]
+
+    def send(self, peer: int, header: bytes, payload: Buffer) -> None:
+        """Send one frame."""
+        self._network.send(self.endpoint, self._peers[peer], (header, payload))
+
+    def receive(self) -> Iterator[tuple[Buffer, Buffer]]:
+        """Frames that have arrived."""
+        yield from self._network.receive(self.endpoint, RECEIVE_FRAMES_MAX)
+
+    def send_control(self, message: bytes) -> None:
+        """Send to the coordinator."""
+        self._network.send(self.endpoint, self._coordinator, message)
+
+    def receive_control(self) -> Iterator[bytes]:
+        """Messages of the coordinator that have arrived."""
+        yield from self._network.receive(self._control, RECEIVE_FRAMES_MAX)
+
+    def wait(self, timeout_ms: float) -> None:
+        """Nobody waits in a simulation: a turn ends instead."""
+        raise NotImplementedError
+
+    def wake(self) -> None:
+        """Have the worker run."""
+        self._owner.wake()
+
+    def close(self) -> None:
+        """Nothing arrives any more; what was sent is under way."""
+        self._network.unbind(self.endpoint)
+        self._network.unbind(self._control)
+
+
+class SimulatedCoordinatorLink:
+    """What a coordinator needs of its socket."""
+
+    def __init__(self, network: Network, endpoint: str, owner: Process) -> None:
+        self.endpoint = endpoint
+        self._network = network
+        self._owner = owner
+        network.bind(endpoint, owner)
+
+    def send(self, worker: int, message: bytes) -> None:
+        """Send to one worker."""
+        self._network.send(self.endpoint, control_endpoint(self.endpoint, worker), message)
+
+    def receive(self) -> Iterator[bytes]:
+        """Messages that have arrived."""
+        yield from self._network.receive(self.endpoint, RECEIVE_FRAMES_MAX)
+
+    def wake(self) -> None:
+        """Have the coordinator run."""
+        self._owner.wake()
+
+    def close(self) -> None:
+        """Nothing arrives any more."""
+        self._network.unbind(self.endpoint)
+
+
+def worker_endpoint(coordinator: str, worker: int) -> str:
+    """Where a worker receives data."""
+    return f"{coordinator}/worker-{worker}"
+
+
+def control_endpoint(coordinator: str, worker: int) -> str:
+    """Where a worker hears its coordinator."""
+    return f"{coordinator}/worker-{worker}/control"

@@ -1,0 +1,70 @@
+"""A store that tells somebody about every call, before and after, who may make it go wrong."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+from laminar_core.state.paths import PROBE_FOLDER
+from laminar_core.storage.object_store import ObjectStore
+from laminar_core.testing.faulty_store import Verb
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class StoreCall:
+    """One call, seen twice. An observer that raises fails it, or loses its answer."""
+
+    process: str
+    """Who calls."""
+    verb: Verb
+    key: str
+    moment: Literal["before", "after"]
+
+
+class ObservedStore:
+    """One process's view of an ``ObjectStore``."""
+
+    def __init__(
+        self, inner: ObjectStore, process: str, observe: Callable[[StoreCall], None]
+    ) -> None:
+        self.uri = inner.uri
+        self._inner = inner
+        self._process = process
+        self._observe = observe
+
+    def get(self, key: str) -> bytes | None:
+        """See ``ObjectStore.get``."""
+        return self._call("get", key, lambda: self._inner.get(key))
+
+    def put(self, key: str, data: bytes | memoryview) -> None:
+        """See ``ObjectStore.put``."""
+        self._call("put", key, lambda: self._inner.put(key, data))
+
+    def put_if_absent(self, key: str, data: bytes | memoryview) -> bool:
+        """See ``ObjectStore.put_if_absent``."""
+        return self._call("put_if_absent", key, lambda: self._inner.put_if_absent(key, data))
+
+    def children(self, folder: str) -> list[str]:
+        """See ``ObjectStore.children``."""
+        return self._call("children", folder, lambda: self._inner.children(folder))
+
+    def list(self, folder: str) -> list[str]:
+        """See ``ObjectStore.list``."""
+        return self._call("list", folder, lambda: self._inner.list(folder))
+
+    def delete(self, key: str) -> None:
+        """See ``ObjectStore.delete``."""
+        self._call("delete", key, lambda: self._inner.delete(key))
+
+    def size(self, key: str) -> int | None:
+        """See ``ObjectStore.size``."""
+        return self._call("size", key, lambda: self._inner.size(key))
+
+    def _call(self, verb: Verb, key: str, call: Callable[[], T]) -> T:
+        if key.startswith(PROBE_FOLDER):
+            return call()  # Threads race there, in an order of their own.
+        self._observe(StoreCall(self._process, verb, key, "before"))
+        answer = call()
+        self._observe(StoreCall(self._process, verb, key, "after"))
+        return answer

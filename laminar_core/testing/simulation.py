@@ -1,0 +1,117 @@
+"""A whole job in one thread: real supervisor, coordinator and workers, simulated everything else.
+
+    ledger = Ledger()
+    p = Pipeline("words")
+    p.source("in", MemorySource([table])).map(double).sink("out", LedgerSink(ledger))
+    simulation = Simulation(p.plan(), parallelism=2, seed=7)
+    simulation.world.at_turn(150, lambda: simulation.kill_worker(0))
+    simulation.run_to_end()
+    assert ledger.rows() == [...]
+
+Equal seeds give equal runs, to the last turn.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from laminar_core.checkpoint.coordinator import CoordinatorConfig
+from laminar_core.runtime.events import JobEvent
+from laminar_core.runtime.options import JobOptions, JobResult
+from laminar_core.runtime.plan import Plan
+from laminar_core.runtime.restart import FixedDelay
+from laminar_core.runtime.supervisor import Supervisor
+from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.storage.memory import MemoryObjectStore
+from laminar_core.storage.object_store import ObjectStore
+from laminar_core.testing.driver_process import SimulatedDriver
+from laminar_core.testing.network import Network
+from laminar_core.testing.observed_store import ObservedStore, StoreCall
+from laminar_core.testing.world import ProcessKilledError, World
+
+JOB = "simulated"
+
+
+class Simulation:
+    """One job, its store, and the drivers that run it one after the other, or side by side."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        *,
+        parallelism: int = 2,
+        seed: int = 0,
+        checkpoint: CoordinatorConfig | None = None,
+        objects: ObjectStore | None = None,
+    ) -> None:
+        self.plan = plan
+        self.world = World(seed)
+        self.network = Network(self.world)
+        self.objects = objects or MemoryObjectStore()
+        self.store = CheckpointStore(self.objects, JOB)
+        """Everybody's checkpoints, seen from outside: its calls are not observed."""
+        self.options = JobOptions(
+            job=JOB,
+            store_uri="memory://",
+            parallelism=parallelism,
+            checkpoint=checkpoint or CoordinatorConfig(interval_ms=40),
+            restart=FixedDelay(attempts=20, pause_ms=10),
+        )
+        self.events: list[JobEvent] = []
+        self.drivers: list[SimulatedDriver] = []
+        self.supervisors: list[Supervisor] = []
+        self.observers: list[Callable[[StoreCall], None]] = []
+        """Told of every call of the store by a process of the job; see ``StoreCall``."""
+
+    # --- the job --------------------------------------------------------------------------------
+
+    def run(self, **changes: object) -> JobResult:
+        """Run one driver until the job has ended; ``changes`` are fields of ``JobOptions``.
+
+        Raises:
+            LaminarError: see ``Supervisor.run``.
+            ProcessKilledError: the driver was killed.
+        """
+        number = len(self.drivers) + 1
+        driver = SimulatedDriver(self.world, self.network, number, self._open_store)
+        self.drivers.append(driver)
+        supervisor = Supervisor(
+            driver,
+            self.plan,
+            replace(self.options, **changes),
+            self._open_store(driver.name, lambda: not driver.killed),
+            driver,
+            self.events.append,
+        )
+        self.supervisors.append(supervisor)
+        return supervisor.run()
+
+    def run_to_end(self, drivers_max: int = 10) -> JobResult:
+        """Run the job; a driver that is killed is followed by another one."""
+        for _ in range(drivers_max):
+            try:
+                return self.run()
+            except ProcessKilledError:
+                continue
+        raise AssertionError(f"{drivers_max} drivers were killed")
+
+    def _open_store(self, process: str, lives: Callable[[], bool]) -> CheckpointStore:
+        def observe(call: StoreCall) -> None:
+            for observer in self.observers:
+                observer(call)
+            if not lives():
+                raise ProcessKilledError(process)
+
+        return CheckpointStore(ObservedStore(self.objects, process, observe), JOB)
+
+    # --- what happens to it ---------------------------------------------------------------------
+
+    def kill_worker(self, index: int) -> None:
+        """Kill this worker of the newest stage, if it lives."""
+        stages = self.drivers[-1].stages if self.drivers else []
+        if stages and index < len(stages[-1].workers):
+            stages[-1].workers[index].kill()
+
+    def kill_driver(self) -> None:
+        """Kill the newest driver."""
+        if self.drivers:
+            self.drivers[-1].kill()

@@ -1,0 +1,143 @@
+"""Workers in a simulation: the real loop, a turn at a time, and what a cluster makes of its end."""
+
+import math
+from collections.abc import Callable
+from concurrent.futures import Future
+
+import pyarrow as pa
+
+from laminar_core.errors import ErrorCode, JobFailedError
+from laminar_core.runtime.deployment import Deployment
+from laminar_core.runtime.execution import Collected
+from laminar_core.runtime.worker import Worker
+from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.testing.executor import SimulatedExecutor
+from laminar_core.testing.network import Network, SimulatedWorkerTransport
+from laminar_core.testing.world import Process, World
+
+DEATH_SEEN_MS = 40.0
+"""From the death of a worker until the cluster notices."""
+
+LINGER_MS = 2_500.0
+"""From then on, the others of its stage live on for so long."""
+
+
+OpenStore = Callable[[str, Callable[[], bool]], CheckpointStore]
+"""The store as a process sees it: its name, and whether it still lives."""
+
+
+class WorkerProcess(Process):
+    """One worker and its background thread."""
+
+    def __init__(
+        self,
+        world: World,
+        network: Network,
+        deployment: Deployment,
+        index: int,
+        open_store: OpenStore,
+    ) -> None:
+        super().__init__(world, f"g{deployment.generation}-worker-{index}")
+        self.index = index
+        self.ended: Future[list[tuple[str, pa.RecordBatch]]] = Future()
+        """What its sinks collected, or why it died."""
+        self.executor = SimulatedExecutor(world, f"{self.name}-snapshots")
+        self.transport = SimulatedWorkerTransport(network, deployment.address.endpoint, index, self)
+        self._network = network
+        store = open_store(self.name, lambda: not self.ended.done())
+        self.worker = Worker(deployment, index, self.transport, store, self.executor, world.clock)
+        self._registered = False
+        world.add(self)
+
+    def turn(self) -> float:
+        """Start, or run the loop once, or leave; as the task in Spark does."""
+        worker = self.worker
+        try:
+            if not self._registered:
+                worker.start()
+                worker.register(pid=self.index, host="simulated")
+                self._registered = True
+            busy = worker.run_once()
+            if worker.working:
+                return 0.0 if busy else worker.wait_ms()
+            self._leave(list(worker.collected()))
+        except Exception as error:  # noqa: BLE001 - the worker dies of it
+            worker.failed(error)
+            self._die(f"{self.name} died: {error}")
+        return math.inf
+
+    def hold(self, *, held: bool = True) -> None:
+        """Put it to sleep, with its background thread, or let go of it."""
+        self.held = self.executor.held = held
+
+    def kill(self) -> None:
+        """SIGKILL: nothing is closed, and some of its last messages are lost."""
+        if self.ended.done():
+            return
+        self._network.lose(self.transport.endpoint)
+        self.executor.kill()
+        self._remove()
+        self.ended.set_exception(_lost(f"{self.name} was killed"))
+
+    def _leave(self, collected: list[tuple[str, pa.RecordBatch]]) -> None:
+        self._close()
+        self.ended.set_result(collected)
+
+    def _die(self, reason: str) -> None:
+        self._close()
+        self.ended.set_exception(_lost(reason))
+
+    def _close(self) -> None:
+        self.worker.close()
+        self.executor.shutdown()
+        self._remove()
+
+    def _remove(self) -> None:
+        self.transport.close()
+        self.world.remove(self)
+
+
+class SimulatedStage:
+    """The workers of one generation. One that dies takes the others along, as in Spark."""
+
+    def __init__(self, world: World, workers: list[WorkerProcess]) -> None:
+        self.ended: Future[Collected] = Future()
+        self.workers = workers
+        self._world = world
+        for worker in workers:
+            world.later(world.random.choice((0.0, 5.0, 300.0)), worker.wake)
+            worker.ended.add_done_callback(self._on_worker_ended)
+
+    def interrupt(self) -> None:
+        """Kill what is left, held or not."""
+        for worker in self.workers:
+            worker.kill()
+
+    def _on_worker_ended(self, ended: "Future[list[tuple[str, pa.RecordBatch]]]") -> None:
+        if ended.exception() is not None:
+            self._world.later(DEATH_SEEN_MS, lambda: self._lose(ended))
+        elif all(w.ended.done() and w.ended.exception() is None for w in self.workers):
+            self._finish()
+
+    def _lose(self, ended: "Future[list[tuple[str, pa.RecordBatch]]]") -> None:
+        if not self.ended.done():
+            self.ended.set_exception(ended.exception())
+            self._world.later(LINGER_MS, self._kill_awake)
+
+    def _kill_awake(self) -> None:
+        """Who sleeps now is a zombie that the cluster cannot reach."""
+        for worker in self.workers:
+            if not worker.held:
+                worker.kill()
+
+    def _finish(self) -> None:
+        batches: dict[str, list[pa.RecordBatch]] = {}
+        for worker in self.workers:
+            for sink, batch in worker.ended.result():
+                batches.setdefault(sink, []).append(batch)
+        if not self.ended.done():
+            self.ended.set_result({s: pa.Table.from_batches(b) for s, b in batches.items()})
+
+
+def _lost(reason: str) -> JobFailedError:
+    return JobFailedError(ErrorCode.WORKER_LOST, f"a worker died: {reason}")

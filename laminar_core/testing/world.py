@@ -1,0 +1,157 @@
+"""Simulated time: processes take turns, one at a time, and a seed decides how long each lasts.
+
+Whoever is due first runs next. A turn lasts a random while, mostly short and now and then long, so
+different seeds put the same events into different orders, and one seed always into the same.
+"""
+
+import math
+from collections import deque
+from collections.abc import Callable
+from random import Random
+from zlib import crc32
+
+from laminar_core.runtime.clock import ManualClock
+
+TURNS_MAX = 200_000
+"""A simulation that needs more is not getting anywhere."""
+
+_TURN_MS = (0.1, 0.3, 1.0, 3.0)
+_SELDOM, _LONG_MS = 0.01, 60.0
+
+
+class NotLiveError(Exception):
+    """Nothing will ever happen again, or too much has happened without an end."""
+
+
+class ProcessKilledError(BaseException):
+    """Ends a process wherever it is; not an ``Exception``, so that nobody handles it."""
+
+
+class Process:
+    """Something that runs for a moment now and then."""
+
+    def __init__(self, world: "World", name: str) -> None:
+        self.world = world
+        self.name = name
+        self.due_ms = math.inf
+        """When it runs next, if nobody wakes it before."""
+        self.busy_until_ms = -math.inf
+        """End of its last turn; nothing wakes it before."""
+        self.held = False
+        """Asleep until somebody lets go of it, whatever is due."""
+        self.pace = 1.0
+        """Its turns last so many times longer than others'."""
+
+    def wake(self, at_ms: float | None = None) -> None:
+        """Run at ``at_ms``, by default as soon as possible, or earlier."""
+        self.due_ms = min(self.due_ms, self.world.now_ms if at_ms is None else at_ms)
+
+    def next_turn_ms(self) -> float:
+        """When it is its turn."""
+        return max(self.due_ms, self.busy_until_ms)
+
+    def turn(self) -> float:
+        """Run for a moment; return the time until the next turn, in milliseconds."""
+        raise NotImplementedError
+
+
+class World:
+    """The clock, the dice and everything that runs."""
+
+    def __init__(self, seed: int, turns_max: int = TURNS_MAX) -> None:
+        self.random = Random(seed)  # noqa: S311 - a simulation, not a secret
+        self.clock = ManualClock()
+        self.turns = 0
+        """Turns taken so far."""
+        self.digest = 0
+        """Of every turn so far: equal digests are equal histories."""
+        self._turns_max = turns_max
+        self._processes: list[Process] = []
+        self._planned: dict[int, list[Callable[[], None]]] = {}
+        self._recent: deque[str] = deque(maxlen=20)
+
+    @property
+    def now_ms(self) -> float:
+        """Milliseconds since 1970."""
+        return self.clock.monotonic_ms()
+
+    def add(self, process: Process) -> None:
+        """Let it take part; it starts asleep."""
+        self._processes.append(process)
+
+    def remove(self, process: Process) -> None:
+        """It never runs again."""
+        if process in self._processes:
+            self._processes.remove(process)
+
+    def later(self, delay_ms: float, action: Callable[[], None]) -> None:
+        """Call ``action`` once, when so much time has passed."""
+        timer = _Timer(self, action)
+        timer.wake(self.now_ms + delay_ms)
+        self.add(timer)
+
+    def at_turn(self, turn: int, action: Callable[[], None]) -> None:
+        """Call ``action`` just before this turn; the first one is 1."""
+        self._planned.setdefault(turn, []).append(action)
+
+    def run_until(self, done: Callable[[], bool], timeout_ms: float | None = None) -> None:
+        """Take turns until ``done()``, or until so much time has passed.
+
+        Raises:
+            NotLiveError: neither will ever happen.
+        """
+        deadline_ms = math.inf if timeout_ms is None else self.now_ms + max(timeout_ms, 0)
+        while not done() and self.now_ms < deadline_ms:
+            self._take_turn(deadline_ms)
+
+    def _take_turn(self, deadline_ms: float) -> None:
+        self.turns += 1
+        for action in self._planned.pop(self.turns, ()):
+            action()
+        awake = (p for p in self._processes if not p.held)
+        process = min(awake, key=Process.next_turn_ms, default=None)
+        due_ms = math.inf if process is None else process.next_turn_ms()
+        if process is None or due_ms > deadline_ms:
+            if deadline_ms == math.inf:
+                raise NotLiveError(f"nothing is due any more; {self._situation()}")
+            self._advance_to(deadline_ms)
+            return
+        if self.turns > self._turns_max:
+            raise NotLiveError(f"no end after {self.turns} turns; {self._situation()}")
+        self._advance_to(due_ms)
+        self._record(process)
+        process.due_ms = math.inf
+        try:
+            wait_ms = process.turn()
+        except ProcessKilledError:
+            return
+        process.busy_until_ms = self.now_ms + self._duration_ms() * process.pace
+        process.wake(process.busy_until_ms + wait_ms)
+
+    def _duration_ms(self) -> float:
+        if self.random.random() < _SELDOM:
+            return _LONG_MS * self.random.random()
+        return self.random.choice(_TURN_MS) * self.random.random()
+
+    def _advance_to(self, time_ms: float) -> None:
+        self.clock.wait_ms(time_ms - self.now_ms)
+
+    def _record(self, process: Process) -> None:
+        self._recent.append(process.name)
+        entry = f"{process.name} {self.now_ms!r}".encode()
+        self.digest = crc32(entry, self.digest)
+
+    def _situation(self) -> str:
+        running = ", ".join(f"{p.name}{' (held)' if p.held else ''}" for p in self._processes)
+        return f"there are: {running or 'no processes'}; the last turns: {' '.join(self._recent)}"
+
+
+class _Timer(Process):
+    def __init__(self, world: World, action: Callable[[], None]) -> None:
+        super().__init__(world, "timer")
+        self._action = action
+
+    def turn(self) -> float:
+        self.world.remove(self)
+        self._action()
+        return math.inf

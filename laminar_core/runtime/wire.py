@@ -11,6 +11,7 @@ import struct
 from dataclasses import dataclass
 from enum import IntEnum
 
+import numpy as np
 import pyarrow as pa
 
 from laminar_core.checkpoint.types import (
@@ -28,6 +29,9 @@ from laminar_core.errors import ErrorCode, ProtocolError
 
 Buffer = bytes | memoryview | pa.Buffer
 ArrowElement = Element[pa.RecordBatch]
+
+ALIGNMENT_BYTES = 16
+"""Enough for every fixed-width type."""
 
 _HEADER = struct.Struct("<IHHHBxQ")  # generation, edge, sender, receiver, kind, sequence
 
@@ -139,10 +143,19 @@ class ElementCodec:
         return stream.getvalue()
 
     def _decode_batch(self, payload: Buffer) -> pa.RecordBatch:
-        buffer = payload if isinstance(payload, pa.Buffer) else pa.py_buffer(payload)
+        buffer = _aligned(payload if isinstance(payload, pa.Buffer) else pa.py_buffer(payload))
         if not self._with_dictionaries:
             return pa.ipc.read_record_batch(buffer, self._schema)
         return pa.ipc.open_stream(buffer).read_next_batch()
+
+
+def _aligned(buffer: pa.Buffer) -> pa.Buffer:
+    """Arrow's kernels want aligned memory, and a socket delivers wherever it likes."""
+    if buffer.address % ALIGNMENT_BYTES == 0:
+        return buffer
+    aligned = pa.allocate_buffer(buffer.size)
+    np.frombuffer(aligned, np.uint8)[:] = np.frombuffer(buffer, np.uint8)
+    return aligned
 
 
 def _has_dictionary(data_type: pa.DataType) -> bool:

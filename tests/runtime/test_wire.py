@@ -201,3 +201,13 @@ def test_a_payload_may_lie_anywhere_in_memory() -> None:
     element = CODEC.decode(kind, shifted)
     assert isinstance(element, Batch)
     assert element.data.to_pylist() == [{"key": "a", "value": 7}] * 9
+
+
+def test_a_batch_in_misaligned_memory_is_aligned_before_it_is_used() -> None:
+    batch = pa.RecordBatch.from_arrays([pa.array(range(1000))], names=["n"])
+    codec = ElementCodec(batch.schema)
+    kind, payload = codec.encode(Batch(batch))
+    shifted = memoryview(bytearray(1) + bytearray(payload))[1:]
+    decoded = codec.decode(kind, shifted)
+    assert decoded == Batch(batch)
+    assert decoded.data.column(0).buffers()[1].address % 8 == 0

@@ -76,7 +76,8 @@ class SmallJob:
 
     def visible(self) -> list[dict]:
         """What somebody sees who reads all Parquet files of the directory."""
-        return _sorted(pq.read_table(self.output))
+        files = list(Path(self.output).glob("*.parquet"))
+        return _sorted(pq.read_table(self.output)) if files else []
 
 
 def _sorted(table: pa.Table) -> list[dict]:

@@ -108,8 +108,12 @@ class Committer(Protocol):
         """The newest checkpoint with visible output; None if there is none."""
         ...
 
-    def withdraw_after(self, checkpoint_id: CheckpointId) -> None:
-        """Take back output of later checkpoints: the job is going to produce it again."""
+    def withdraw_after(self, checkpoint_id: CheckpointId, generation: Generation) -> None:
+        """Take back output of later checkpoints: the job is going to produce it again.
+
+        Only what generations before ``generation`` wrote: a driver that slept until now must not
+        take back the output of its successors.
+        """
         ...
 
     def discard_uncommitted(self, generation: Generation) -> None:

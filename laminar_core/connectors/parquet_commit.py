@@ -34,7 +34,7 @@ from laminar_core.errors import (
 from laminar_core.operators.base import JsonObject
 
 _STAGED = re.compile(r"(?P<generation>\d{10})-\d{5}-\d{6,}\.parquet")
-_FINAL = re.compile(r"part-(?P<checkpoint>\d{10})-\d{5}-\d{6,}-g\d+\.parquet")
+_FINAL = re.compile(r"part-(?P<checkpoint>\d{10})-\d{5}-\d{6,}-g(?P<generation>\d+)\.parquet")
 _MANIFEST = re.compile(r"(?P<checkpoint>\d{10})\.json")
 _FORMAT_VERSION = 1
 _REACTIONS = {
@@ -163,21 +163,32 @@ class ParquetCommitter:
         with storage_errors(self.directory.commits):
             return CheckpointId(max(self.directory.committed_ids(), default=0)) or None
 
-    def withdraw_after(self, checkpoint_id: CheckpointId) -> None:
+    def withdraw_after(self, checkpoint_id: CheckpointId, generation: Generation) -> None:
         """Take back the rows behind ``checkpoint_id``, which the job is going to produce again.
 
         Needed when recovery fell back behind a checkpoint that was already committed. Manifests go
         first, newest first, so a reader by manifest sees the output of some checkpoint throughout.
+        What ``generation`` and later ones wrote stays: a driver may have slept until its successor
+        was done.
         """
         with storage_errors(self.directory.path):
             for withdrawn_id in reversed(self.directory.committed_ids()):
-                if withdrawn_id > checkpoint_id:
+                if withdrawn_id > checkpoint_id and self._is_older(withdrawn_id, generation):
                     self.directory.manifest(withdrawn_id).unlink(missing_ok=True)
                     sync_directory(self.directory.commits)
             for name in _names(self.directory.path):
                 match = _FINAL.fullmatch(name)
-                if match and int(match["checkpoint"]) > checkpoint_id:
+                later = match and int(match["checkpoint"]) > checkpoint_id
+                if later and _generation_of(name) < generation:
                     (self.directory.path / name).unlink(missing_ok=True)
+
+    def _is_older(self, checkpoint_id: int, generation: Generation) -> bool:
+        """Everything in this commit was written before ``generation``, or nobody can tell."""
+        try:
+            files = read_manifest(self.directory.manifest(checkpoint_id))
+        except CorruptCheckpointError:
+            return True
+        return all(_generation_of(file.name) < generation for file in files)
 
     def _is_in_older(self, output: StagedOutput, checkpoint_id: int) -> bool:
         """A checkpoint between the one that staged the file and this one has committed it."""
@@ -317,6 +328,11 @@ def sync_directory(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def _generation_of(final: str) -> int:
+    match = _FINAL.fullmatch(final)
+    return 0 if match is None else int(match["generation"])
 
 
 def _names(path: Path) -> list[str]:

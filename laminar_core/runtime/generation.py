@@ -163,5 +163,5 @@ class Preparation:
             if visible is not None and visible > base_id:
                 # A generation that slept until here must not withdraw its successor's output.
                 self._store.check_owner(generation)
-                committer.withdraw_after(base_id)
+                committer.withdraw_after(base_id, generation)
             committer.discard_uncommitted(generation)

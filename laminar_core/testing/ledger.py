@@ -159,16 +159,21 @@ class LedgerCommitter:
         with self.ledger.observed("last_committed"):
             return CheckpointId(max(self.ledger.commits, default=0)) or None
 
-    def withdraw_after(self, checkpoint_id: CheckpointId) -> None:
-        """Take back what commits of later checkpoints made visible."""
+    def withdraw_after(self, checkpoint_id: CheckpointId, generation: Generation) -> None:
+        """Take back what later checkpoints of older generations made visible."""
         ledger = self.ledger
         with ledger.observed("withdraw_after"):
             for later in [c for c in ledger.commits if c > checkpoint_id]:
-                for name in ledger.commits.pop(later):
-                    ledger.visible.pop(name)
+                if all(_generation_of(name) < generation for name in ledger.commits[later]):
+                    for name in ledger.commits.pop(later):
+                        del ledger.visible[name]
 
     def discard_uncommitted(self, generation: Generation) -> None:
         """Forget what older generations staged."""
         with self.ledger.observed("discard_uncommitted"):
-            for name in [n for n in self.ledger.staged if int(n.split("-")[0]) < generation]:
+            for name in [n for n in self.ledger.staged if _generation_of(n) < generation]:
                 del self.ledger.staged[name]
+
+
+def _generation_of(part: str) -> int:
+    return int(part.partition("-")[0])

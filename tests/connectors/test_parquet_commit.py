@@ -133,7 +133,7 @@ def test_a_restore_of_a_savepoint_keeps_its_rows_and_takes_back_later_ones(sink)
     writer.write(batch(5, 9))
     committer.commit(2, writer.snapshot(2)().committables)
     committer.commit(1, savepoint)
-    committer.withdraw_after(1)
+    committer.withdraw_after(1, 2)
     committer.discard_uncommitted(2)
     assert committed(sink.path) == visible(sink.path) == list(range(5))
 
@@ -147,10 +147,20 @@ def test_output_behind_the_restored_checkpoint_is_taken_back(sink, fallback):
         committer.commit(checkpoint_id, rows)
     assert committer.last_committed() == 3
     for _ in range(2):
-        committer.withdraw_after(fallback)
+        committer.withdraw_after(fallback, 4)
         assert committed(sink.path) == [10, 20, 30][:fallback]
         assert visible(sink.path) == [10, 20, 30][:fallback]
         assert committer.last_committed() == (fallback or None)
+
+
+def test_a_driver_that_slept_takes_back_nothing_of_its_successor(sink):
+    committer = sink.committer()
+    committer.commit(1, stage(sink, 0, 5, generation=1))
+    committer.commit(2, stage(sink, 5, 7, checkpoint_id=2, generation=1))
+    committer.withdraw_after(1, 3)  # Generation 3, while generation 2 sleeps before the same call.
+    committer.commit(3, stage(sink, 5, 9, checkpoint_id=3, generation=3))
+    committer.withdraw_after(1, 2)
+    assert committed(sink.path) == visible(sink.path) == list(range(9))
 
 
 def test_discarding_spares_this_generation_and_everything_committed(sink):

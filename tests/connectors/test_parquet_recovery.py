@@ -101,7 +101,7 @@ class Job:
         checkpoint_id, position, committables = self.completed
         committer = self.sink.committer()
         committer.commit(checkpoint_id, committables)
-        committer.withdraw_after(checkpoint_id)
+        committer.withdraw_after(checkpoint_id, self.generation)
         committer.discard_uncommitted(self.generation)
         writer = open_writer(self.sink, self.generation)
         self.writers.append(writer)

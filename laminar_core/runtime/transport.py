@@ -18,9 +18,8 @@ from typing import Literal, Protocol, TypeVar
 
 import zmq
 from zmq.auth.thread import ThreadAuthenticator
-from zmq.utils import z85
 
-from laminar_core.errors import ConfigurationError, ErrorCode, ProtocolError
+from laminar_core.errors import ConfigurationError, ErrorCode, FencedError, ProtocolError
 from laminar_core.runtime.messages import Peer
 from laminar_core.runtime.wire import Buffer
 
@@ -253,8 +252,15 @@ class ZmqWorkerTransport:
                 self._peers[index] = push
 
     def send(self, peer: int, header: bytes, payload: Buffer) -> None:
-        """Large payloads are handed over without a copy."""
-        self._peers[peer].send_multipart([header, payload], copy=False)
+        """Large payloads are handed over without a copy.
+
+        Raises:
+            FencedError: the peer refuses this worker's key.
+        """
+        try:
+            self._peers[peer].send_multipart([header, payload], zmq.NOBLOCK, copy=False)
+        except zmq.Again as error:
+            raise _refused(f"worker {peer}") from error
 
     def receive(self) -> Iterator[tuple[Buffer, Buffer]]:
         """At most ``RECEIVE_FRAMES_MAX`` frames, without copying them.
@@ -271,8 +277,15 @@ class ZmqWorkerTransport:
             yield header.buffer, payload.buffer
 
     def send_control(self, message: bytes) -> None:
-        """Queue a message to the coordinator."""
-        self._control.send(message)
+        """Queue a message to the coordinator.
+
+        Raises:
+            FencedError: it refuses this worker's key; another generation runs there.
+        """
+        try:
+            self._control.send(message, zmq.NOBLOCK)
+        except zmq.Again as error:
+            raise _refused("the coordinator") from error
 
     def receive_control(self) -> Iterator[bytes]:
         """Everything the coordinator has sent so far."""
@@ -295,6 +308,13 @@ class ZmqWorkerTransport:
         for push in self._peers.values():
             push.close(linger=0)
         _close(self._context, [self._data, self._control], self._auth, self._wake)
+
+
+def _refused(who: str) -> FencedError:
+    """A socket that is not full and takes nothing has given its connection up for good."""
+    return FencedError(
+        ErrorCode.FENCED, f"{who} refuses the keys of this worker: it is of another generation"
+    )
 
 
 def _identity(worker: int) -> bytes:
@@ -341,10 +361,10 @@ def _serve_curve(
 
 class _OneKey:
     def __init__(self, allowed_public: bytes) -> None:
-        self._allowed = z85.decode(allowed_public)
+        self._allowed = allowed_public
 
     def callback(self, domain: str, key: bytes) -> bool:
-        """Called by the authenticator with the client's raw public key."""
+        """Called by the authenticator with the client's public key, in its printable form."""
         del domain
         return key == self._allowed
 

@@ -1,0 +1,145 @@
+"""A pipeline continues a checkpoint only if everything that the checkpoint holds means the same."""
+
+from dataclasses import replace
+
+import pytest
+
+from laminar_core.connectors.collect import CollectSink
+from laminar_core.connectors.datagen import DatagenSource, Sequence
+from laminar_core.errors import ErrorCode, IncompatibleStateError
+from laminar_core.operators.stateless import SelectColumns
+from laminar_core.operators.watermarks import AssignWatermarks
+from laminar_core.runtime.compatibility import check_compatible
+from laminar_core.runtime.plan import (
+    Edge,
+    Forward,
+    Keyed,
+    Plan,
+    Rebalance,
+    SinkNode,
+    SourceNode,
+    Vertex,
+)
+from laminar_core.state.manifest import CheckpointManifest, fingerprint_of
+from tests.runtime.plans import KEEP, SCHEMA, SOURCE, TIME, small_plan, with_first, with_second
+from tests.state.manifests import file_ref, manifest, subtask
+
+
+def checkpoint_of(plan: Plan, *with_state: str, parallelism: int = 2) -> CheckpointManifest:
+    """A checkpoint of ``plan`` in which ``with_state`` kept something: rows, or what it says."""
+    keeping = {
+        "in": {"state": file_ref("checkpoints/0000000007/operators/in/state_0.arrow")},
+        "time": {"properties": {"newest_us": 5}},
+        "out": {"committables": ({"file": 1},)},
+    }
+    described = plan.descriptions()
+    return manifest(
+        parallelism=dict.fromkeys(described, parallelism),
+        fingerprint={o: fingerprint_of(d) for o, d in described.items()},
+        operators_description=described,
+        max_parallelism=plan.max_parallelism,
+        subtasks=tuple(
+            subtask(o, n, **(keeping[o] if o in with_state and n == 0 else {}))
+            for o in described
+            for n in range(parallelism)
+        ),
+        alignment=(),
+    )
+
+
+ALL = ("in", "time", "out")
+PLAN = small_plan()
+
+
+@pytest.mark.parametrize("with_state", [(), ALL])
+def test_the_same_pipeline_continues(with_state: tuple[str, ...]) -> None:
+    check_compatible(checkpoint_of(PLAN, *with_state), small_plan(), 2)
+
+
+OTHER_SOURCE = SourceNode("in", DatagenSource({"key": Sequence(1)}, rows=5))
+LATER = (AssignWatermarks("time", "at", 1_000_000),)
+OTHER_KEEP = (SelectColumns("keep", ("key",)),)
+
+
+@pytest.mark.parametrize(
+    ("kept", "plan", "problem"),
+    [
+        ("in", with_first(PLAN, source=OTHER_SOURCE), "in is not what it was in checkpoint 7: "),
+        ("time", with_second(PLAN, operators=LATER), "max_delay_us was 0, is 1000000"),
+        ("time", with_second(PLAN, operators=()), "checkpoint 7 has state of time, which"),
+    ],
+)
+def test_an_operator_with_state_must_be_what_it_was(kept: str, plan: Plan, problem: str) -> None:
+    with pytest.raises(IncompatibleStateError, match=problem) as caught:
+        check_compatible(checkpoint_of(PLAN, kept), plan, 2)
+    assert caught.value.code is ErrorCode.OPERATORS_CHANGED
+    assert "run the pipeline as it was, or start a new job under another name" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        with_first(PLAN, operators=OTHER_KEEP),
+        with_first(PLAN, operators=()),
+        with_second(PLAN, operators=LATER),
+        with_first(PLAN, source=OTHER_SOURCE),
+    ],
+    ids=["other select", "no select", "other watermark", "other source"],
+)
+def test_an_operator_that_kept_nothing_may_change(plan: Plan) -> None:
+    check_compatible(checkpoint_of(PLAN), plan, 2)
+
+
+def test_an_operator_that_the_checkpoint_does_not_know_is_refused() -> None:
+    more = with_first(PLAN, operators=(KEEP, SelectColumns("again", ("key",))))
+    with pytest.raises(IncompatibleStateError, match="the pipeline has again, which checkpoint 7"):
+        check_compatible(checkpoint_of(PLAN, "in"), more, 2)
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        small_plan(Rebalance()),
+        small_plan(Keyed(("at",))),
+        small_plan(edges=(*PLAN.edges, Edge(1, "in", "time", Forward(), SCHEMA))),
+    ],
+    ids=["another partitioning", "another key", "another input"],
+)
+@pytest.mark.parametrize("with_state", [(), ALL])
+def test_inputs_must_be_what_they_were_also_of_operators_without_state(plan, with_state) -> None:
+    """Event time is kept by the number of the channel: on other inputs it would be another's."""
+    with pytest.raises(IncompatibleStateError, match=r"time is not what it was .* inputs was"):
+        check_compatible(checkpoint_of(PLAN, *with_state), plan, 2)
+
+
+def union_of(*names: str) -> Plan:
+    """Sources of these names that flow into one vertex, in this order."""
+    sources = tuple(Vertex(n, SCHEMA, source=SourceNode(n, SOURCE)) for n in names)
+    union = Vertex("time", SCHEMA, operators=(TIME,), sink=SinkNode("out", CollectSink()))
+    edges = tuple(Edge(i, n, "time", Forward(), SCHEMA) for i, n in enumerate(names))
+    return Plan((*sources, union), edges)
+
+
+def test_the_order_of_a_union_is_part_of_what_it_is() -> None:
+    """Otherwise one source would go on from the event time of the other, and its rows be late."""
+    checkpoint = checkpoint_of(union_of("a", "b"))
+    check_compatible(checkpoint, union_of("a", "b"), 2)
+    with pytest.raises(IncompatibleStateError, match=r"inputs was \[\"a, forward\", \"b, forward"):
+        check_compatible(checkpoint, union_of("b", "a"), 2)
+
+
+def test_the_order_of_independent_lines_in_a_program_does_not_matter() -> None:
+    swapped = replace(PLAN, vertices=PLAN.vertices[::-1])
+    check_compatible(checkpoint_of(PLAN, *ALL), swapped, 2)
+
+
+@pytest.mark.parametrize("parallelism", [1, 3])
+def test_another_number_of_workers_is_refused(parallelism: int) -> None:
+    with pytest.raises(IncompatibleStateError, match="run with 2 workers") as caught:
+        check_compatible(checkpoint_of(PLAN), PLAN, parallelism)
+    assert caught.value.code is ErrorCode.UNSUPPORTED_PARALLELISM
+
+
+def test_another_number_of_key_groups_is_refused() -> None:
+    with pytest.raises(IncompatibleStateError, match="set max_parallelism to 128"):
+        check_compatible(checkpoint_of(PLAN), replace(PLAN, max_parallelism=64), 2)

@@ -57,8 +57,11 @@ class Simulation:
             restart=FixedDelay(attempts=20, pause_ms=10),
         )
         self.events: list[JobEvent] = []
+        self._awaited: dict[tuple[type[JobEvent], int], list[Callable[[], None]]] = {}
         self.drivers: list[SimulatedDriver] = []
         self.supervisors: list[Supervisor] = []
+        self.slots: int | None = None
+        """How many workers a driver that starts now finds room for; None: any number."""
         self.observers: list[Callable[[StoreCall], None]] = []
         """Told of every call of the store by a process of the job; see ``StoreCall``."""
 
@@ -73,6 +76,7 @@ class Simulation:
         """
         number = len(self.drivers) + 1
         driver = SimulatedDriver(self.world, self.network, number, self._open_store)
+        driver.slots = self.slots
         self.drivers.append(driver)
         supervisor = Supervisor(
             driver,
@@ -80,7 +84,7 @@ class Simulation:
             replace(self.options, **changes),
             self._open_store(driver.name, lambda: not driver.killed),
             driver,
-            self.events.append,
+            self._tell,
         )
         self.supervisors.append(supervisor)
         return supervisor.run()
@@ -103,6 +107,13 @@ class Simulation:
 
         return CheckpointStore(ObservedStore(self.objects, process, observe), JOB)
 
+    def _tell(self, event: JobEvent) -> None:
+        self.events.append(event)
+        kind = type(event)
+        count = sum(isinstance(e, kind) for e in self.events)
+        for action in self._awaited.pop((kind, count), ()):
+            self.world.later(0, action)
+
     # --- what happens to it ---------------------------------------------------------------------
 
     def kill_worker(self, index: int) -> None:
@@ -115,3 +126,15 @@ class Simulation:
         """Kill the newest driver."""
         if self.drivers:
             self.drivers[-1].kill()
+
+    def when(self, kind: type[JobEvent], action: Callable[[], None], number: int = 1) -> None:
+        """Call ``action`` in the turn after the n-th event of this kind."""
+        self._awaited.setdefault((kind, number), []).append(action)
+
+    def stop(self) -> None:
+        """Ask the newest driver to stop with a checkpoint."""
+        self.supervisors[-1].stop()
+
+    def cancel(self) -> None:
+        """Ask the newest driver to end now."""
+        self.supervisors[-1].cancel()

@@ -96,10 +96,10 @@ class Job:
             assert sorted(listed) == sorted(ledger.visible), name
 
 
-def windowed(stream: Stream, name: str = "totals") -> Stream:
+def windowed(stream: Stream, name: str = "totals", window: str = "10 seconds") -> Stream:
     return (
         stream.key_by("key")
-        .window(windows.tumbling("10 seconds"), time="ts")
+        .window(windows.tumbling(window), time="ts")
         .aggregate(name, agg.count(), agg.sum("value", name="total"))
     )
 
@@ -112,12 +112,33 @@ def _job(pipeline: Pipeline, outputs: dict[str, tuple[Stream, list[Row]]]) -> Jo
     return Job(pipeline.plan(), expected, ledgers)
 
 
-def windows_job(parallelism: int, tables: list[pa.Table] | None = None) -> Job:
+def windows_job(parallelism: int, name: str = "totals", window: str = "10 seconds") -> Job:
     del parallelism
-    tables = tables or payments()
+    tables = payments()
     p = Pipeline("windows")
     rows = p.source("in", MemorySource(tables)).watermark("ts", max_delay=DELAY)
-    return _job(p, {"out": (windowed(rows), totals(rows_of(tables)))})
+    return _job(p, {"out": (windowed(rows, name, window), totals(rows_of(tables)))})
+
+
+def never_ending_job() -> Job:
+    """All rows are output; then the source waits for more that never come."""
+    tables = payments()
+    p = Pipeline("endless")
+    rows = p.source("in", MemorySource(tables, bounded=False))
+    return _job(p, {"out": (rows.rebalance(), rows_of(tables))})
+
+
+def failing_job(error: Exception) -> Job:
+    """Row 77 is more than the job can bear."""
+    tables = payments()
+
+    def fail_at_77(batch: pa.RecordBatch) -> pa.RecordBatch:
+        if 10_077 in batch.column("id").to_pylist():
+            raise error
+        return batch
+
+    p = Pipeline("failing")
+    return _job(p, {"out": (p.source("in", MemorySource(tables)).map(fail_at_77), [])})
 
 
 def stateless_job(parallelism: int) -> Job:

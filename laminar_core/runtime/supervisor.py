@@ -44,7 +44,8 @@ class Supervisor:
         self._tell = listener
         self._store = store
         self._preparation = Preparation(plan, options, store, clock, listener)
-        self._lock = threading.Lock()
+        # Reentrant, because a second Ctrl-C may interrupt the handling of the first.
+        self._lock = threading.RLock()
         self._running: Execution | None = None
         self._stopping = self._cancelled = False
         self._completed = self._generations = 0

@@ -1,0 +1,129 @@
+"""What a user draws becomes vertices and edges: chained where nothing stands between."""
+
+import pyarrow as pa
+import pytest
+
+from laminar_core.connectors.collect import CollectSink
+from laminar_core.connectors.datagen import DatagenSource, EventTime, Sequence
+from laminar_core.errors import ConfigurationError
+from laminar_core.operators import agg, windows
+from laminar_core.pipeline import Pipeline, Stream
+from laminar_core.runtime.plan import Plan
+
+FIELDS = {"key": Sequence(), "at": EventTime(0, 1_000_000)}
+SOURCE = DatagenSource(FIELDS, rows=100)
+
+
+def source(p: Pipeline, name: str = "in") -> Stream:
+    return p.source(name, SOURCE)
+
+
+def spell(plan: Plan) -> str:
+    """One line a vertex, its inputs in front."""
+    lines = []
+    for vertex in plan.vertices:
+        edges = plan.inputs_of(vertex.vertex_id)
+        inputs = [f"({edge.upstream}, {edge.partitioning})" for edge in edges]
+        lines.append(" | ".join([*inputs, " ".join(vertex.operator_ids())]))
+    return "\n".join(lines)
+
+
+def chained(p: Pipeline) -> None:
+    source(p).select("key", "at").watermark("at").sink("out", CollectSink())
+
+
+def keyed(p: Pipeline) -> None:
+    counts = source(p).watermark("at").key_by("key").window(windows.tumbling("1 minute"))
+    counts.aggregate("per-key", agg.count()).select("key").sink("out", CollectSink())
+
+
+def rebalanced(p: Pipeline) -> None:
+    source(p).rebalance().select("key", "at").sink("out", CollectSink())
+
+
+def broadcast_to_a_sink(p: Pipeline) -> None:
+    source(p).broadcast().sink("out", CollectSink())
+
+
+def two_consumers(p: Pipeline) -> None:
+    rows = source(p)
+    rows.select("key").sink("keys", CollectSink())
+    rows.sink("rows", CollectSink())
+
+
+def union(p: Pipeline) -> None:
+    source(p, "a").union(source(p, "b").rebalance()).sink("out", CollectSink())
+
+
+def union_with_itself(p: Pipeline) -> None:
+    rows = source(p)
+    rows.union(rows).sink("out", CollectSink())
+
+
+def side_by_side(p: Pipeline) -> None:
+    source(p, "a").sink("a-out", CollectSink())
+    source(p, "b").sink("b-out", CollectSink())
+
+
+@pytest.mark.parametrize(
+    ("draw", "plan"),
+    [
+        (chained, "in select-1 watermark-1 out"),
+        (keyed, "in watermark-1 per-key-combine\n(in, keyed by key) | per-key select-1 out"),
+        (rebalanced, "in\n(in, rebalanced) | select-1 out"),
+        (broadcast_to_a_sink, "in\n(in, broadcast) | out"),
+        (two_consumers, "in\n(in, forward) | select-1 keys\n(in, forward) | rows"),
+        (union, "a\nb\n(a, forward) | (b, rebalanced) | union-1 out"),
+        (union_with_itself, "in\n(in, forward) | (in, forward) | union-1 out"),
+        (side_by_side, "a a-out\nb b-out"),
+    ],
+)
+def test_trace(draw, plan: str) -> None:
+    p = Pipeline("p")
+    draw(p)
+    assert spell(p.plan()) == plan
+
+
+def test_a_vertex_is_named_by_what_it_does_and_not_by_when_it_was_written() -> None:
+    """Event time is restored by this name: swapped lines must not swap it."""
+    p = Pipeline("p")
+    source(p, "b").sink("b-out", CollectSink())
+    source(p, "a").sink("a-out", CollectSink())
+    swapped = {vertex.vertex_id: vertex for vertex in p.plan().vertices}
+    p = Pipeline("p")
+    side_by_side(p)
+    assert swapped == {vertex.vertex_id: vertex for vertex in p.plan().vertices}
+
+
+def test_an_edge_has_the_schema_of_the_rows_on_it() -> None:
+    p = Pipeline("p")
+    source(p).select("at").rebalance().select("at", name="again").sink("out", CollectSink())
+    (edge,) = p.plan().edges
+    assert edge.schema == pa.schema([SOURCE.schema().field("at")])
+    assert p.plan().vertices[1].input_schema == edge.schema
+
+
+def test_edges_are_numbered_densely() -> None:
+    p = Pipeline("p")
+    union(p)
+    two_consumers(p)
+    assert [edge.edge_id for edge in p.plan().edges] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("name", ["in", "out"])
+def test_a_name_that_is_used_twice_is_refused_also_between_vertices(name: str) -> None:
+    p = Pipeline("p")
+    source(p).rebalance().sink("out", CollectSink())
+    source(p, "in" if name == "in" else "other").sink(
+        "out" if name == "out" else "elsewhere", CollectSink()
+    )
+    with pytest.raises(ConfigurationError, match=f"{name} is used twice"):
+        p.plan()
+
+
+def test_rows_that_nobody_takes_are_refused() -> None:
+    p = Pipeline("p")
+    source(p, "used").sink("out", CollectSink())
+    source(p, "unused").select("key")
+    with pytest.raises(ConfigurationError, match="nothing consumes unused: end it in a sink"):
+        p.plan()

@@ -1,0 +1,74 @@
+"""A job runs in the background: its end, good or bad, is there for whoever asks."""
+
+import threading
+
+import pytest
+
+from laminar_core.errors import ErrorCode, FencedError
+from laminar_core.pipeline.job import StreamingJob
+from laminar_core.runtime.options import JobResult
+
+RESULT = JobResult("finished", 1, 1, 0, 1, 1, {})
+SOON_S = 5.0
+
+
+class Running:
+    """In place of a supervisor: runs until it is told how to end."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self.threads: list[str] = []
+        self._may_end = threading.Event()
+        self._error: BaseException | None = None
+
+    def run(self) -> JobResult:
+        self.threads.append(threading.current_thread().name)
+        assert self._may_end.wait(SOON_S)
+        if self._error is not None:
+            raise self._error
+        return RESULT
+
+    def end(self, error: BaseException | None = None) -> None:
+        self._error = error
+        self._may_end.set()
+
+    def stop(self) -> None:
+        self.told.append("stop")
+        self.end()
+
+    def cancel(self) -> None:
+        self.told.append("cancel")
+        self.end(FencedError(ErrorCode.FENCED, "cancelled"))
+
+
+def test_a_job_runs_in_a_thread_of_its_own_until_it_ends() -> None:
+    job = StreamingJob(running := Running())
+    assert not job.done()
+    with pytest.raises(TimeoutError):
+        job.result(timeout_s=0)
+    running.end()
+    assert job.result(SOON_S) is RESULT
+    assert job.done()
+    assert job.result(0) is RESULT
+    assert running.threads == ["laminar-supervisor"]
+
+
+def test_stop_and_cancel_reach_the_supervisor() -> None:
+    stopped, cancelled = Running(), Running()
+    job = StreamingJob(stopped)
+    job.stop()
+    assert job.result(SOON_S) is RESULT
+    job = StreamingJob(cancelled)
+    job.cancel()
+    with pytest.raises(FencedError):
+        job.result(SOON_S)
+    assert (stopped.told, cancelled.told) == (["stop"], ["cancel"])
+
+
+@pytest.mark.parametrize("error", [ValueError("a bug"), SystemExit(3), KeyboardInterrupt()])
+def test_whatever_ends_a_job_is_raised_by_result_and_not_lost_in_the_thread(error) -> None:
+    job = StreamingJob(running := Running())
+    running.end(error)
+    with pytest.raises(type(error)):
+        job.result(SOON_S)
+    assert job.done()

@@ -75,7 +75,6 @@ def _output_asset(spec: StreamSpec) -> dg.AssetsDefinition:
         group_name=spec.name,
         kinds={"pyspark", "parquet"},
         owners=[spec.owner],
-        pool=f"{spec.name}_writer",
         code_version=spec.code_version,
         description=spec.description or None,
     )

@@ -65,9 +65,9 @@ def refuse_running(store: CheckpointStore) -> None:
 
 
 def close_dead_runs(instance: dg.DagsterInstance, stream: str) -> None:
-    """Do what Dagster's daemon does, where it is not running: a killed run is over.
+    """End the record of runs whose process was killed, as Dagster's daemon does if it runs.
 
-    Else it would count as in progress for ever, and keep the one slot for a writer.
+    Else they would count as in progress for ever, and silence the stream's reporter.
     """
     unfinished = dg.RunsFilter(
         tags={STREAM_TAG: stream},
@@ -75,9 +75,3 @@ def close_dead_runs(instance: dg.DagsterInstance, stream: str) -> None:
     )
     for record in instance.get_run_records(unfinished):
         instance.report_run_failed(record.dagster_run, "the process that ran it is gone")
-    storage = instance.event_log_storage
-    if storage.supports_global_concurrency_limits:
-        for run_id in storage.get_concurrency_run_ids():
-            run = instance.get_run_by_id(run_id)
-            if run is None or run.is_finished:
-                storage.free_concurrency_slots_for_run(run_id)

@@ -15,25 +15,11 @@ from orchestration.demo.fresh_start import begin_anew, open_instance
 from sensors.checkpoint_reports import STREAM_TAG, checkpoint_partitions
 from tests.storage.stores import JOB, claim, claimant, elsewhere, never, open_job
 
-POOL = f"{JOB}_writer"
-
 
 @pytest.fixture
 def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
     with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
         yield instance
-
-
-def killed_run(instance: dg.DagsterInstance) -> dg.DagsterRun:
-    """A run whose process was killed: still in progress, and holding the slot for the writer."""
-    run = instance.create_run_for_job(
-        defs.resolve_job_def(f"{JOB}_run"),
-        tags={STREAM_TAG: JOB},
-        status=dg.DagsterRunStatus.STARTED,
-    )
-    instance.event_log_storage.set_concurrency_slots(POOL, 1)
-    assert instance.event_log_storage.claim_concurrency_slot(POOL, run.run_id, "step").is_claimed
-    return run
 
 
 def test_what_an_earlier_demo_wrote_is_removed(instance, tmp_path: Path) -> None:
@@ -55,11 +41,14 @@ def test_old_partitions_go_and_the_history_stays(instance) -> None:
     assert len(instance.fetch_materializations(old.asset_key, limit=9).records) == 1
 
 
-def test_a_killed_run_is_closed_and_gives_its_slot_back(instance) -> None:
-    run = killed_run(instance)
+def test_a_killed_run_is_closed(instance) -> None:
+    run = instance.create_run_for_job(
+        defs.resolve_job_def(f"{JOB}_run"),
+        tags={STREAM_TAG: JOB},
+        status=dg.DagsterRunStatus.STARTED,
+    )
     begin_anew(instance, open_job(), remove=())
     assert instance.get_run_by_id(run.run_id).status is dg.DagsterRunStatus.FAILURE
-    assert instance.event_log_storage.get_concurrency_info(POOL).active_slot_count == 0
 
 
 def test_a_living_driver_is_not_robbed_of_its_store(instance, tmp_path: Path) -> None:

@@ -190,7 +190,11 @@ def follow(path: Path, over: threading.Event) -> Iterator[DriverEvent]:
 def _why(result: dg.ExecuteInProcessResult) -> str:
     failures = [event for event in result.all_events if event.is_step_failure]
     error = failures[0].step_failure_data.error if failures else None
-    return (error.cause or error).message.strip() if error else "the streaming job failed"
+    if error is None:
+        return "the streaming job failed"
+    if error.cls_name == dg.DagsterExecutionInterruptedError.__name__:
+        return "interrupted; the stream took a last checkpoint and stopped"
+    return (error.cause or error).message.strip()
 
 
 @contextmanager

@@ -3,11 +3,13 @@
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import nullcontext
 
 from pyspark.sql import SparkSession
 
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.runtime.jvm import ensure_java
+from laminar_core.runtime.quiet import without_chatter, without_logging
 
 _DEFAULTS = {
     "spark.python.daemon.module": "laminar_core.runtime.spark_daemon",
@@ -18,8 +20,16 @@ _DEFAULTS = {
 }
 
 
-def open_session(master: str, app_name: str, conf: Mapping[str, str] | None = None) -> SparkSession:
+def open_session(
+    master: str,
+    app_name: str,
+    conf: Mapping[str, str] | None = None,
+    *,
+    show_logs: bool = False,
+) -> SparkSession:
     """Start Spark with Laminar's defaults; ``conf`` wins over them.
+
+    Spark logs nothing unless ``conf`` sets its logging up, or ``show_logs`` leaves it alone.
 
     Raises:
         ConfigurationError: there is no usable Java, or Spark does not start.
@@ -28,14 +38,23 @@ def open_session(master: str, app_name: str, conf: Mapping[str, str] | None = No
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    settings = {**_DEFAULTS, **(conf or {})}
+    if not show_logs:
+        settings = without_logging(settings)
     builder = SparkSession.builder.master(master).appName(app_name)
-    for key, value in {**_DEFAULTS, **(conf or {})}.items():
+    for key, value in settings.items():
         builder = builder.config(key, value)
     try:
-        spark = builder.getOrCreate()
+        with nullcontext() if show_logs else without_chatter():
+            return builder.getOrCreate()
     except Exception as error:
         raise ConfigurationError(
-            ErrorCode.INVALID_OPTION, f"Spark did not start on {master}: {error}"
+            ErrorCode.INVALID_OPTION, f"Spark did not start on {master}: {_why(error)}"
         ) from error
-    spark.sparkContext.setLogLevel("OFF")
-    return spark
+
+
+def _why(error: Exception) -> str:
+    """The line that says what happened: the first, or what Java threw if that follows."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    thrown = [line.removeprefix(": ") for line in lines if line.startswith(": ")]
+    return (thrown or lines or [type(error).__name__])[0]

@@ -1,0 +1,64 @@
+"""Keeps Spark's start-up chatter away from people who did not ask for it.
+
+Two things write to standard error: Spark's logging, which a configuration file turns off, and the
+JVM itself, which no setting stops from naming the incubator module that Spark loads.
+"""
+
+import os
+import re
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+_OPTIONS = "spark.driver.extraJavaOptions"
+_LOG_LEVEL = "spark.log.level"
+_CONFIGURATION = Path(__file__).with_name("log4j2.properties")
+_CHATTER = re.compile(rb"^(WARNING: Using incubator modules: |\tat )[^\n]*\n?", re.MULTILINE)
+"""That line, and the frames below what an exception in the JVM says."""
+
+_READ_BYTES_MAX = 65_536
+_STDERR = 2
+
+
+def without_logging(conf: Mapping[str, str]) -> dict[str, str]:
+    """Settings like ``conf`` that turn the driver's logging off, unless ``conf`` sets it up.
+
+    Executors are left alone: what they log goes into files, where one looks for it.
+    """
+    options = conf.get(_OPTIONS, "")
+    if "log4j" in options or _LOG_LEVEL in conf:
+        return dict(conf)
+    configured = f"{options} -Dlog4j2.configurationFile={_CONFIGURATION.as_uri()}"
+    return {**conf, _OPTIONS: configured.strip()}
+
+
+@contextmanager
+def without_chatter() -> Iterator[None]:
+    """Pass on what processes started inside write to standard error, but for the chatter.
+
+    They inherit a pipe; a thread reads it for as long as one of them lives.
+    """
+    try:
+        original = os.dup(_STDERR)
+    except OSError:  # There is no standard error, so there is nobody to be spared.
+        yield
+        return
+    read_end, write_end = os.pipe()
+    os.dup2(write_end, _STDERR)
+    os.close(write_end)
+    reader = threading.Thread(
+        target=_pass_on, args=(read_end, os.dup(original)), name="laminar-stderr", daemon=True
+    )
+    reader.start()
+    try:
+        yield
+    finally:
+        os.dup2(original, _STDERR)
+        os.close(original)
+
+
+def _pass_on(read_end: int, target: int) -> None:
+    with open(read_end, "rb", buffering=0) as source, open(target, "wb", buffering=0) as sink:
+        while data := source.read(_READ_BYTES_MAX):
+            sink.write(_CHATTER.sub(b"", data))

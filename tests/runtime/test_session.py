@@ -1,0 +1,64 @@
+"""Spark starts with Laminar's defaults and without a word, or says in one line why not."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from laminar_core.runtime.session import _why
+
+ROOT = Path(__file__).parent.parent.parent
+JAVA = """An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext.
+: org.apache.spark.SparkException: Could not parse Master URL: 'x'
+\tat org.apache.spark.SparkContext$.createTaskScheduler(SparkContext.scala:3335)
+Caused by: something else
+"""
+
+SCRIPT = """
+import json
+from laminar_core.runtime.session import open_session
+
+mine = {"spark.sql.session.timeZone": "Asia/Tokyo", "spark.app.mine": "1"}
+spark = open_session("local[2]", "opened", mine)
+python = spark.range(1).mapInPandas(
+    lambda frames: (f.assign(id=__import__("os").getppid()) for f in frames), "id long"
+)
+daemon = open(f"/proc/{python.first()[0]}/cmdline").read()
+names = ["spark.sql.session.timeZone", "spark.app.mine", "spark.ui.enabled"]
+print(json.dumps([daemon, *(spark.conf.get(name) for name in names)]))
+spark.stop()
+"""
+
+
+@pytest.mark.parametrize(
+    ("message", "line"),
+    [
+        (JAVA, "org.apache.spark.SparkException: Could not parse Master URL: 'x'"),
+        ("  \nno port\nmore", "no port"),
+        ("", "ValueError"),
+    ],
+    ids=["java", "python", "silent"],
+)
+def test_the_line_that_says_what_happened_is_chosen(message: str, line: str) -> None:
+    assert _why(ValueError(message)) == line
+
+
+@pytest.mark.spark
+def test_a_session_opens_without_a_word_and_with_the_settings_it_was_given() -> None:
+    """Goal: defaults, the caller's settings over them, our daemon, and a quiet terminal.
+
+    Method: a process of its own, because a process has one JVM.
+    """
+    answer = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", SCRIPT],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+    )
+    daemon, zone, mine, ui = json.loads(answer.stdout)
+    assert answer.stderr == ""
+    assert (zone, mine, ui) == ("Asia/Tokyo", "1", "false")
+    assert "laminar_core.runtime.spark_daemon" in daemon

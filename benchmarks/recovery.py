@@ -14,6 +14,7 @@ from jobs.payments import pipeline
 from laminar_core.pipeline import CheckpointConfig, RunConfig
 from laminar_core.runtime.clock import SystemClock
 from laminar_core.runtime.events import CheckpointCompleted, DataFlowing, JobEvent, WorkersRunning
+from laminar_core.runtime.restart import FixedDelay
 from laminar_core.runtime.session import open_session
 
 CLOCK = SystemClock()
@@ -31,7 +32,7 @@ def worker() -> list[Result]:
     job = pipeline(path, str(dataset.fresh("output")), ROWS_PER_SECOND).start(
         spark,
         checkpoint=CheckpointConfig(str(dataset.fresh("store")), interval="1 second"),
-        run=RunConfig(workers=WORKERS),
+        run=RunConfig(workers=WORKERS, restart=FixedDelay(attempts=1000)),  # No pause is measured.
         listener=events.put,
     )
     try:

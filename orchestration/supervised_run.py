@@ -1,5 +1,8 @@
 """A Dagster run that runs a stream: it owns the driver and reports the checkpoints live."""
 
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +22,6 @@ from sensors.checkpoint_reports import (
 )
 
 _TEMPORARY_HOME = ".tmp_dagster_home_"
-_TOLD_ELSEWHERE = {"progress", "checkpoint-completed"}
 
 
 @dataclass(slots=True)
@@ -55,21 +57,19 @@ class SupervisedRun:
         return self._materialization(result)
 
     def on_event(self, event: DriverEvent) -> None:
-        """React to what the driver says."""
-        match event["event"]:
-            case "checkpoint-completed":
-                self.report()
-            case "generation-started":
-                self.generations += 1
-                self.rejected += event.get("rejected", [])
-            case _:
-                pass
-        if event["event"] not in _TOLD_ELSEWHERE:
-            self.context.log.info(_sentence(event))
+        """React to what the driver says. The stream does not depend on it, so it may fail."""
+        if event["event"] == "generation-started":
+            self.generations += 1
+            self.rejected += event.get("rejected", [])
+        if event["event"] == "checkpoint-completed":
+            self.report()
+        elif event["event"] != "progress":
+            with _failure_on_stderr():
+                self.context.log.info(_sentence(event))
 
     def report(self) -> None:
-        """Report what has completed. The stream does not depend on it, so it may fail."""
-        try:
+        """Report what has completed; what could not be reported is found by the next call."""
+        with _failure_on_stderr():
             while found := report_new_checkpoints(
                 self.context.instance, self.store, self.context.log_event
             ):
@@ -77,8 +77,6 @@ class SupervisedRun:
                 self.newest = found[-1]
                 if len(found) < REPORTS_MAX:
                     return
-        except LaminarError as error:
-            self.context.log.warning("checkpoints are not reported now: %s", error)
 
     def check_newest(self) -> None:
         """Read the newest checkpoint whole: it is what the stream would continue from."""
@@ -137,6 +135,15 @@ def refuse_temporary_instance(instance: dg.DagsterInstance) -> None:
             "folder of dagster.yaml, or set DAGSTER_HOME",
             allow_retries=False,
         )
+
+
+@contextmanager
+def _failure_on_stderr() -> Iterator[None]:
+    """Keep a database that is locked, or a store that is slow, from ending a healthy stream."""
+    try:
+        yield
+    except Exception:  # noqa: BLE001 - an interrupt is none, and passes
+        traceback.print_exc()
 
 
 def _sentence(event: DriverEvent) -> str:

@@ -123,8 +123,7 @@ class SparkDriverClient(dg.ConfigurableResource["SparkDriverClient"]):
             while not driver.exited:
                 job.hear(driver.read_lines(_POLL_S))
             job.hear(driver.read_lines(0))
-        except BaseException as error:
-            job.log.warning("%s: asking driver %s to stop", type(error).__name__, driver.pid)
+        except BaseException:
             self._stop(driver, job)
             raise
         finally:
@@ -140,8 +139,7 @@ class SparkDriverClient(dg.ConfigurableResource["SparkDriverClient"]):
             lines = driver.read_lines(_POLL_S)
             with suppress(Exception):  # It may be the listener that made us stop.
                 job.hear(lines)
-        if not driver.exited:
-            job.log.warning("driver %s did not stop in %s s", driver.pid, self.stop_grace_s)
+        job.log.warning("driver %s was asked to stop, and did: %s", driver.pid, driver.exited)
 
 
 def _event(name: str, clock: Clock, **facts: object) -> DriverEvent:

@@ -138,6 +138,21 @@ def test_nothing_is_left_for_the_sensor_after_a_run(finished) -> None:
     assert emitted == []
 
 
+def test_a_database_that_is_locked_for_a_moment_costs_neither_the_stream_nor_a_report(
+    deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add, failures = deployment.instance.add_dynamic_partitions, ["database is locked"] * 2
+
+    def add_later(*arguments: object) -> None:
+        if failures:
+            raise OSError(failures.pop())
+        add(*arguments)
+
+    monkeypatch.setattr(deployment.instance, "add_dynamic_partitions", add_later)
+    assert deployment.run("finishes").success
+    assert deployment.reported() == [1, 2, 3]
+
+
 def test_a_second_run_reports_only_its_own_checkpoints(deployment) -> None:
     deployment.run("finishes")
     deployment.run("finishes")

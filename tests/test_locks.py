@@ -1,0 +1,31 @@
+"""The lock files hold what ``pyproject.toml`` asks for, and nothing but digests to find it by."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS = PROJECT["optional-dependencies"]
+
+
+def names(requirements: list[str]) -> set[str]:
+    found = {re.match(r"[A-Za-z0-9._-]+", line)[0].lower() for line in requirements}
+    return found - {PROJECT["name"]}
+
+
+@pytest.mark.parametrize(
+    ("lock", "requirements"),
+    [
+        ("requirements.lock", PROJECT["dependencies"] + EXTRAS["dagster"] + EXTRAS["dev"]),
+        ("requirements-jvm.lock", EXTRAS["jvm"]),
+    ],
+)
+def test_every_dependency_is_locked_with_its_digest(lock: str, requirements: list[str]) -> None:
+    text = (ROOT / lock).read_text()
+    pins = re.findall(r"^([a-z0-9._-]+)==\S+ \\\n    --hash=sha256:", text, re.MULTILINE)
+    assert names(requirements) <= set(pins)
+    assert len(pins) == len(re.findall(r"^[a-z]", text, re.MULTILINE))
+    assert "//" not in text

@@ -6,7 +6,8 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.result import Result, median_seconds
-from laminar_core.checkpoint.alignment import BarrierReached, initial, step
+from laminar_core.checkpoint.alignment import initial, step
+from laminar_core.checkpoint.alignment_events import BarrierReached
 from laminar_core.checkpoint.types import (
     Batch,
     ChannelId,

@@ -1,0 +1,1 @@
+"""Spark programs that users run and copy."""

@@ -16,6 +16,9 @@ LOOSE_ENDS = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b")
 SKIP = re.compile(r"pytest\.(mark\.)?(skip|skipif|xfail)")
 
 COVERED_ELSEWHERE = {
+    "laminar_core/checkpoint/alignment_events.py": "tests/checkpoint/test_alignment.py",
+    "laminar_core/checkpoint/coordinator_config.py": "tests/checkpoint/test_coordinator.py",
+    "laminar_core/checkpoint/coordinator_events.py": "tests/checkpoint/test_coordinator.py",
     "laminar_core/_version.py": "tests/runtime/test_generation.py",
     "laminar_core/checkpoint/types.py": "tests/checkpoint/test_alignment.py",
     "laminar_core/cli/__main__.py": "tests/spark/test_kills.py",

@@ -25,29 +25,33 @@ Source: PROTOCOL sections 5, 6 and 12; Flink's CheckpointCoordinator, Checkpoint
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from enum import StrEnum
-from typing import Literal, NamedTuple
+from typing import Literal
 
+from laminar_core.checkpoint.coordinator_config import CoordinatorConfig
+from laminar_core.checkpoint.coordinator_events import (
+    AbortCheckpoint,
+    Acknowledged,
+    AnswerRequest,
+    CheckpointRequested,
+    CommitCheckpoint,
+    Declined,
+    DiscardParts,
+    Effect,
+    Event,
+    FailJob,
+    IdReserved,
+    IdTaken,
+    InjectBarrier,
+    Outcome,
+    Published,
+    PublishManifest,
+    RecordOutcome,
+    ReserveId,
+    StoreFailed,
+    SubtaskId,
+    Tick,
+)
 from laminar_core.checkpoint.types import CheckpointBarrier, CheckpointId, CheckpointKind
-from laminar_core.errors import ConfigurationError, ErrorCode
-
-
-class SubtaskId(NamedTuple):
-    """One subtask of one vertex of the plan."""
-
-    vertex_id: str
-    subtask_index: int
-
-
-class Outcome(StrEnum):
-    """The only ways a checkpoint can end."""
-
-    COMPLETED = "completed"
-    DECLINED = "declined"
-    EXPIRED = "expired"
-    SUBSUMED = "subsumed"
-    ABORTED = "aborted"
-
 
 _PRIORITY = {
     CheckpointKind.STOP: 0,
@@ -61,209 +65,6 @@ _ENDS_THE_JOB = {CheckpointKind.STOP, CheckpointKind.FINAL}
 
 RETRY_PAUSE_MS = 200
 """Before a failed stop or final checkpoint is tried again."""
-
-
-@dataclass(frozen=True, slots=True)
-class CoordinatorConfig:
-    """When checkpoints are taken, and when they are given up. All times in milliseconds."""
-
-    interval_ms: int | None
-    """None: only on request and at the end."""
-    min_pause_ms: int = 0
-    """Between the end of one checkpoint and the trigger of the next periodic one."""
-    timeout_ms: int = 600_000
-    """From trigger to durable manifest; then the checkpoint expires."""
-    max_concurrent: int = 1
-    tolerable_failures: int | None = 3
-    """Consecutive failures the job survives; one more fails it. None: any number."""
-    alignment_timeout_ms: int | None = None
-    """None: always aligned. 0: unaligned from the start."""
-
-    def __post_init__(self) -> None:
-        """Refuse what cannot work.
-
-        Raises:
-            ConfigurationError: a value is out of range, or unaligned checkpoints would overlap.
-        """
-        for name, low in (("interval_ms", 1), ("min_pause_ms", 0), ("timeout_ms", 1),
-                          ("max_concurrent", 1), ("tolerable_failures", 0),
-                          ("alignment_timeout_ms", 0)):  # fmt: skip
-            value = getattr(self, name)
-            if value is not None and value < low:
-                raise ConfigurationError(
-                    ErrorCode.INVALID_OPTION, f"{name} must be at least {low}, not {value}"
-                )
-        if self.alignment_timeout_ms is not None and self.max_concurrent > 1:
-            raise ConfigurationError(
-                ErrorCode.INVALID_OPTION,
-                "checkpoints that may turn unaligned cannot overlap: set max_concurrent to 1, "
-                "or alignment_timeout_ms to None",
-            )
-
-
-# --- events; every one may carry the time -------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Tick:
-    """Time passed. Due whenever ``next_wakeup_ms`` says so; more often is harmless."""
-
-
-@dataclass(frozen=True, slots=True)
-class CheckpointRequested:
-    """Somebody asks for a checkpoint; ``request_id`` names who gets the answer."""
-
-    kind: CheckpointKind
-    request_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class IdReserved:
-    """The trigger record is durable: the id is ours."""
-
-    checkpoint_id: CheckpointId
-
-
-@dataclass(frozen=True, slots=True)
-class IdTaken:
-    """Another generation owns this id."""
-
-    checkpoint_id: CheckpointId
-
-
-@dataclass(frozen=True, slots=True)
-class Acknowledged:
-    """These subtasks' parts are durable."""
-
-    checkpoint_id: CheckpointId
-    subtasks: frozenset[SubtaskId]
-
-
-@dataclass(frozen=True, slots=True)
-class Declined:
-    """A subtask has no part for this checkpoint. Subsumed ones do not count as failures."""
-
-    checkpoint_id: CheckpointId
-    reason: str
-    counts: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Published:
-    """The manifest is durable, and no newer generation had been claimed by then."""
-
-    checkpoint_id: CheckpointId
-
-
-@dataclass(frozen=True, slots=True)
-class StoreFailed:
-    """Reserving or publishing did not succeed inside its deadline."""
-
-    checkpoint_id: CheckpointId
-    reason: str
-
-
-Event = (
-    Tick
-    | CheckpointRequested
-    | IdReserved
-    | IdTaken
-    | Acknowledged
-    | Declined
-    | Published
-    | StoreFailed
-)
-
-
-# --- effects ------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class ReserveId:
-    """Create the trigger record; answer ``IdReserved``, ``IdTaken`` or ``StoreFailed``."""
-
-    checkpoint_id: CheckpointId
-    kind: CheckpointKind
-    triggered_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class InjectBarrier:
-    """Send the trigger to every worker. Must follow the durable reservation."""
-
-    barrier: CheckpointBarrier
-
-
-@dataclass(frozen=True, slots=True)
-class PublishManifest:
-    """Write the manifest; answer ``Published`` or ``StoreFailed``."""
-
-    checkpoint_id: CheckpointId
-
-
-@dataclass(frozen=True, slots=True)
-class CommitCheckpoint:
-    """The checkpoint is decided: commit its output, retrying for ever, then tell the workers."""
-
-    checkpoint_id: CheckpointId
-    kind: CheckpointKind
-
-
-@dataclass(frozen=True, slots=True)
-class AbortCheckpoint:
-    """Tell every worker to give this checkpoint up."""
-
-    checkpoint_id: CheckpointId
-
-
-@dataclass(frozen=True, slots=True)
-class RecordOutcome:
-    """Write the history entry."""
-
-    checkpoint_id: CheckpointId
-    kind: CheckpointKind
-    outcome: Outcome
-    reason: str
-    triggered_ms: int
-    ended_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class DiscardParts:
-    """A late acknowledgement named these parts; nobody will ever use them."""
-
-    checkpoint_id: CheckpointId
-    subtasks: frozenset[SubtaskId]
-
-
-@dataclass(frozen=True, slots=True)
-class AnswerRequest:
-    """Tell whoever asked how it ended."""
-
-    request_id: str
-    checkpoint_id: CheckpointId | None
-    outcome: Outcome
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class FailJob:
-    """More consecutive failures than tolerated."""
-
-    reason: str
-
-
-Effect = (
-    ReserveId
-    | InjectBarrier
-    | PublishManifest
-    | CommitCheckpoint
-    | AbortCheckpoint
-    | RecordOutcome
-    | DiscardParts
-    | AnswerRequest
-    | FailJob
-)
 
 
 # --- state --------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from laminar_core.checkpoint.coordinator import CoordinatorConfig
+from laminar_core.checkpoint.coordinator_config import CoordinatorConfig
 from laminar_core.operators.windows import Duration, duration_us
 from laminar_core.runtime.checkpointing import Deadlines
 from laminar_core.runtime.restart import ExponentialDelay, RestartStrategy

@@ -10,12 +10,13 @@ from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from laminar_core.checkpoint.coordinator import (
+from laminar_core.checkpoint.coordinator import abort_all, initial, next_wakeup_ms, step
+from laminar_core.checkpoint.coordinator_config import CoordinatorConfig
+from laminar_core.checkpoint.coordinator_events import (
     AbortCheckpoint,
     AnswerRequest,
     CheckpointRequested,
     CommitCheckpoint,
-    CoordinatorConfig,
     DiscardParts,
     Effect,
     Event,
@@ -30,10 +31,6 @@ from laminar_core.checkpoint.coordinator import (
     StoreFailed,
     SubtaskId,
     Tick,
-    abort_all,
-    initial,
-    next_wakeup_ms,
-    step,
 )
 from laminar_core.checkpoint.types import CheckpointBarrier, CheckpointId, CheckpointKind
 from laminar_core.connectors.base import Committer

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Literal, Protocol
 
-from laminar_core.checkpoint.coordinator import Acknowledged, Declined, Outcome, SubtaskId
+from laminar_core.checkpoint.coordinator_events import Acknowledged, Declined, Outcome, SubtaskId
 from laminar_core.checkpoint.types import CheckpointId, CheckpointKind
 from laminar_core.errors import ErrorCode, FencedError
 from laminar_core.runtime.checkpointing import (

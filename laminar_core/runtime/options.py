@@ -5,7 +5,7 @@ from typing import Literal
 
 import pyarrow as pa
 
-from laminar_core.checkpoint.coordinator import CoordinatorConfig
+from laminar_core.checkpoint.coordinator_config import CoordinatorConfig
 from laminar_core.checkpoint.types import CheckpointId
 from laminar_core.runtime.checkpointing import Deadlines
 from laminar_core.runtime.restart import ExponentialDelay, RestartStrategy

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from laminar_core._version import __version__
-from laminar_core.checkpoint.coordinator import RecordOutcome
+from laminar_core.checkpoint.coordinator_events import RecordOutcome
 from laminar_core.checkpoint.types import AlignmentMode, CheckpointId, Generation
 from laminar_core.operators.base import JsonObject
 from laminar_core.runtime.messages import SnapshotAck

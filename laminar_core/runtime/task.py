@@ -10,8 +10,8 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from laminar_core.checkpoint.alignment import (
-    BarrierAligner,
+from laminar_core.checkpoint.alignment import BarrierAligner
+from laminar_core.checkpoint.alignment_events import (
     BarrierArrived,
     BarrierReached,
     CancelReceived,

@@ -14,7 +14,7 @@ Equal seeds give equal runs, to the last turn.
 from collections.abc import Callable
 from dataclasses import replace
 
-from laminar_core.checkpoint.coordinator import CoordinatorConfig
+from laminar_core.checkpoint.coordinator_config import CoordinatorConfig
 from laminar_core.runtime.events import JobEvent
 from laminar_core.runtime.options import JobOptions, JobResult
 from laminar_core.runtime.plan import Plan

@@ -10,8 +10,14 @@ import pytest
 
 from laminar_core.checkpoint.alignment import (
     ABORT_NOTICES_MAX,
-    AlignmentTimedOut,
     BarrierAligner,
+    disposition,
+    initial,
+    records_arrivals,
+    step,
+)
+from laminar_core.checkpoint.alignment_events import (
+    AlignmentTimedOut,
     BarrierArrived,
     BarrierReached,
     CancelReceived,
@@ -31,10 +37,6 @@ from laminar_core.checkpoint.alignment import (
     StartAlignmentTimer,
     StopAlignmentTimer,
     TakeSnapshot,
-    disposition,
-    initial,
-    records_arrivals,
-    step,
 )
 from laminar_core.checkpoint.types import ChannelId, CheckpointBarrier, CheckpointId
 from laminar_core.errors import ProtocolError

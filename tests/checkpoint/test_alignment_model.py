@@ -7,20 +7,22 @@ from hypothesis import given, settings
 
 from laminar_core.checkpoint.alignment import (
     Aligning,
+    Disposition,
+    disposition,
+    initial,
+    records_arrivals,
+    step,
+)
+from laminar_core.checkpoint.alignment_events import (
     AlignmentTimedOut,
     BarrierArrived,
     BarrierReached,
     CaptureChannel,
     DiscardCheckpoint,
-    Disposition,
     EndArrived,
     EndReached,
     SealInputs,
     TakeSnapshot,
-    disposition,
-    initial,
-    records_arrivals,
-    step,
 )
 from laminar_core.checkpoint.types import ChannelId, CheckpointBarrier, CheckpointId
 

@@ -6,12 +6,18 @@ import pytest
 
 from laminar_core.checkpoint.coordinator import (
     RETRY_PAUSE_MS,
+    abort_all,
+    initial,
+    next_wakeup_ms,
+    step,
+)
+from laminar_core.checkpoint.coordinator_config import CoordinatorConfig
+from laminar_core.checkpoint.coordinator_events import (
     AbortCheckpoint,
     Acknowledged,
     AnswerRequest,
     CheckpointRequested,
     CommitCheckpoint,
-    CoordinatorConfig,
     Declined,
     DiscardParts,
     Effect,
@@ -27,10 +33,6 @@ from laminar_core.checkpoint.coordinator import (
     StoreFailed,
     SubtaskId,
     Tick,
-    abort_all,
-    initial,
-    next_wakeup_ms,
-    step,
 )
 from laminar_core.checkpoint.types import CheckpointId, CheckpointKind
 from laminar_core.errors import ConfigurationError

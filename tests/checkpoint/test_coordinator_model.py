@@ -5,12 +5,13 @@ from collections import Counter
 import hypothesis.strategies as st
 from hypothesis import given, settings
 
-from laminar_core.checkpoint.coordinator import (
+from laminar_core.checkpoint.coordinator import abort_all, initial, step
+from laminar_core.checkpoint.coordinator_config import CoordinatorConfig
+from laminar_core.checkpoint.coordinator_events import (
     Acknowledged,
     AnswerRequest,
     CheckpointRequested,
     CommitCheckpoint,
-    CoordinatorConfig,
     Declined,
     Effect,
     Event,
@@ -25,9 +26,6 @@ from laminar_core.checkpoint.coordinator import (
     StoreFailed,
     SubtaskId,
     Tick,
-    abort_all,
-    initial,
-    step,
 )
 from laminar_core.checkpoint.types import CheckpointId, CheckpointKind
 

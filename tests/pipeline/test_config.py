@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from laminar_core.checkpoint.coordinator import CoordinatorConfig
+from laminar_core.checkpoint.coordinator_config import CoordinatorConfig
 from laminar_core.errors import ConfigurationError
 from laminar_core.pipeline.config import CheckpointConfig, RunConfig, duration_ms
 from laminar_core.runtime.restart import ExponentialDelay

@@ -3,7 +3,7 @@
 import os
 from random import Random
 
-from laminar_core.checkpoint.coordinator import CoordinatorConfig
+from laminar_core.checkpoint.coordinator_config import CoordinatorConfig
 from laminar_core.errors import ConfigurationError, ErrorCode, FencedError, StorageUnavailable
 from laminar_core.runtime.options import JobResult
 from laminar_core.testing.observed_store import StoreCall

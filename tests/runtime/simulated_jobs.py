@@ -7,6 +7,7 @@ from random import Random
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from laminar_core.connectors.collect import CollectSink
 from laminar_core.operators import agg, windows
 from laminar_core.pipeline import Pipeline
 from laminar_core.pipeline.builder import Stream
@@ -126,6 +127,15 @@ def never_ending_job() -> Job:
     p = Pipeline("endless")
     rows = p.source("in", MemorySource(tables, bounded=False))
     return _job(p, {"out": (rows.rebalance(), rows_of(tables))})
+
+
+def collect_job(parallelism: int) -> Job:
+    """Rows come back through the stage, not through a ledger."""
+    del parallelism
+    tables = payments()
+    p = Pipeline("collect")
+    p.source("in", MemorySource(tables)).rebalance().sink("rows", CollectSink())
+    return Job(p.plan(), {"rows": rows_of(tables)})
 
 
 def failing_job(error: Exception) -> Job:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from laminar_core.checkpoint.coordinator import CoordinatorConfig
+from laminar_core.checkpoint.coordinator_config import CoordinatorConfig
 from laminar_core.errors import (
     ErrorCode,
     FencedError,

@@ -4,7 +4,7 @@ from itertools import permutations
 
 import pytest
 
-from laminar_core.checkpoint.coordinator import Outcome, RecordOutcome
+from laminar_core.checkpoint.coordinator_events import Outcome, RecordOutcome
 from laminar_core.checkpoint.types import CheckpointId, CheckpointKind, Generation
 from laminar_core.runtime.messages import SnapshotAck
 from laminar_core.runtime.publication import (

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from laminar_core.checkpoint.coordinator import CoordinatorConfig
+from laminar_core.checkpoint.coordinator_config import CoordinatorConfig
 from laminar_core.checkpoint.types import Generation
 from laminar_core.errors import (
     ConfigurationError,

@@ -1,0 +1,97 @@
+"""What surrounds the coordinator's parts, for tests that look at one part: it writes down."""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future
+
+from laminar_core.errors import ErrorCode, FencedError
+from laminar_core.runtime.events import JobEvent
+from laminar_core.runtime.messages import ToCoordinator, ToWorker, decode_to_worker, encode
+
+
+class Background(Executor):
+    """Runs what was submitted when it is told to."""
+
+    def __init__(self) -> None:
+        self.queue: deque[Callable[[], None]] = deque()
+
+    def submit(self, fn, /, *args, **kwargs):
+        future = Future()
+
+        def run() -> None:
+            try:
+                future.set_result(fn(*args, **kwargs))
+            except Exception as error:  # noqa: BLE001 - whoever asks the future gets it
+                future.set_exception(error)
+
+        self.queue.append(run)
+        return future
+
+    def run(self) -> None:
+        while self.queue:
+            self.queue.popleft()()
+
+
+class Host:
+    """Implements ``CheckpointHost``."""
+
+    def __init__(self) -> None:
+        self.time_ms = 1_000
+        self.posted: deque[Callable[[], None]] = deque()
+        self.sent: list[ToWorker] = []
+        self.told: list[JobEvent] = []
+        self.failures: list[tuple[str, str]] = []
+        self.fences: list[str] = []
+        self.last_commits: list[str] = []
+
+    def now_ms(self) -> int:
+        return self.time_ms
+
+    def post(self, action: Callable[[], None]) -> None:
+        self.posted.append(action)
+
+    def run(self) -> None:
+        """What was posted."""
+        while self.posted:
+            self.posted.popleft()()
+
+    def fail(self, code: ErrorCode, reason: str, *, restart_helps: bool = True) -> None:
+        del restart_helps
+        self.failures.append((code.value, reason))
+
+    def fenced(self, error: FencedError) -> None:
+        self.fences.append(str(error))
+
+    def broadcast(self, message: ToWorker) -> None:
+        self.sent.append(message)
+
+    def tell(self, event: JobEvent) -> None:
+        self.told.append(event)
+
+    def last_commit_done(self, kind: str) -> None:
+        self.last_commits.append(kind)
+
+
+class Link:
+    """Implements ``CoordinatorLink``: what is sent and what arrives are lists."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[int, ToWorker]] = []
+        self.arrived: deque[bytes] = deque()
+        self.wakes = 0
+
+    def send(self, worker: int, message: bytes) -> None:
+        self.sent.append((worker, decode_to_worker(message)))
+
+    def receive(self) -> Iterator[bytes]:
+        while self.arrived:
+            yield self.arrived.popleft()
+
+    def wake(self) -> None:
+        self.wakes += 1
+
+    def arrive(self, message: ToCoordinator) -> None:
+        self.arrived.append(encode(message))
+
+    def to(self, worker: int, kind: type) -> list:
+        return [m for w, m in self.sent if w == worker and isinstance(m, kind)]

@@ -1,0 +1,330 @@
+"""The coordinator between its workers and the protocol: who lives, who is heard, how it ends."""
+
+import pytest
+
+from laminar_core.checkpoint.coordinator import CoordinatorConfig
+from laminar_core.checkpoint.types import CheckpointId, CheckpointKind
+from laminar_core.errors import ErrorCode, FencedError
+from laminar_core.runtime.checkpointing import Background as Threads
+from laminar_core.runtime.checkpointing import CoordinatorParts, Deadlines
+from laminar_core.runtime.clock import ManualClock
+from laminar_core.runtime.coordination import Coordinator
+from laminar_core.runtime.events import DataFlowing, ProgressMade, WorkersRunning
+from laminar_core.runtime.messages import (
+    Abort,
+    Cancel,
+    Finish,
+    Peers,
+    Ping,
+    Progress,
+    Register,
+    SnapshotAck,
+    SnapshotDecline,
+    Trigger,
+    WorkerFailed,
+)
+from laminar_core.runtime.publication import JobIdentity
+from tests.runtime.hosts import Background, Link
+from tests.runtime.plans import small_plan
+from tests.state.manifests import subtask
+from tests.storage.stores import JOB, claim, open_job
+
+PLAN = small_plan()
+
+
+class Cluster:
+    """A coordinator of two workers that the test speaks for."""
+
+    def __init__(self, **changes) -> None:
+        self.clock, self.link, self.events = ManualClock(), Link(), []
+        self.io, self.commits = Background(), Background()
+        self.store = open_job()
+        self.generation = claim(self.store)
+        fields = {
+            "identity": JobIdentity(JOB, self.generation, PLAN, 2),
+            "store": self.store,
+            "committers": {},
+            "config": CoordinatorConfig(interval_ms=None),
+            "highest_id": CheckpointId(0),
+            "parent_id": None,
+            "rows_total": 100,
+        }
+        parts = CoordinatorParts(**fields | changes)
+        threads = Threads(self.io, self.commits)
+        self.coordinator = Coordinator(parts, self.link, threads, self.clock, self.events.append)
+
+    @property
+    def outcome(self):
+        future = self.coordinator.outcome
+        return future.result() if future.done() else None
+
+    def turn(self, wait_ms: float = 0) -> None:
+        self.clock.wait_ms(wait_ms)
+        for _ in range(4):
+            self.coordinator.turn()
+            self.io.run()
+            self.commits.run()
+
+    def hear(self, *messages) -> None:
+        for message in messages:
+            self.link.arrive(message)
+        self.turn()
+
+    def register(self, *workers: int, generation: int | None = None) -> None:
+        self.hear(
+            *(
+                Register(
+                    generation=generation or self.generation,
+                    worker=worker,
+                    pid=100 + worker,
+                    host="here",
+                    endpoint=f"ipc://{worker}",
+                    public_key="",
+                )
+                for worker in workers
+            )
+        )
+
+    def progress(self, worker: int, rows: int = 0, *, drained: bool = False, **changes) -> Progress:
+        fields = {
+            "generation": self.generation,
+            "worker": worker,
+            "rows_in": rows,
+            "rows_out": 0,
+            "rows_late": 0,
+            "rows_since_start": rows,
+            "watermark_us": None,
+            "drained": drained,
+        }
+        return Progress(**fields | changes)
+
+    def acknowledge(self, checkpoint_id: int, *workers: int) -> None:
+        self.hear(
+            *(
+                SnapshotAck(
+                    generation=self.generation,
+                    worker=worker,
+                    checkpoint_id=checkpoint_id,
+                    entries=tuple(subtask(o, worker) for o in PLAN.operator_ids()),
+                    alignment=(),
+                )
+                for worker in workers
+            )
+        )
+
+    def told(self, kind: type) -> list:
+        return [event for event in self.events if isinstance(event, kind)]
+
+
+@pytest.fixture
+def cluster():
+    return Cluster()
+
+
+class TestRegistration:
+    def test_nobody_begins_before_everybody_is_there(self, cluster):
+        cluster.register(1)
+        assert cluster.link.to(1, Peers) == []
+        cluster.register(0)
+        (peers,) = cluster.link.to(1, Peers)
+        assert [peer.endpoint for peer in peers.peers] == ["ipc://0", "ipc://1"]
+        assert cluster.told(WorkersRunning)[0].pids == (100, 101)
+
+    def test_a_zombie_that_registers_is_not_heard(self, cluster):
+        cluster.register(0)
+        cluster.register(1, generation=7)
+        assert cluster.told(WorkersRunning) == []
+
+    def test_no_periodic_checkpoint_is_triggered_before(self):
+        cluster = Cluster(config=CoordinatorConfig(interval_ms=10))
+        cluster.register(0)
+        cluster.turn(100)
+        assert cluster.link.to(0, Trigger) == []
+        cluster.register(1)
+        cluster.turn(100)
+        assert [m.checkpoint_id for m in cluster.link.to(0, Trigger)] == [1]
+
+    def test_a_request_that_comes_before_waits_for_the_workers(self, cluster):
+        answer = cluster.coordinator.request(CheckpointKind.STOP)
+        cluster.register(0)
+        assert cluster.link.to(0, Trigger) == []
+        assert cluster.store.attempted_ids() == []
+        cluster.register(1)
+        cluster.turn()
+        assert [len(cluster.link.to(worker, Trigger)) for worker in (0, 1)] == [1, 1]
+        cluster.acknowledge(1, 0, 1)
+        assert answer.result().outcome == "completed"
+        assert cluster.outcome.kind == "stopped"
+
+    def test_a_request_that_waits_for_workers_is_answered_when_the_generation_ends(self, cluster):
+        answer = cluster.coordinator.request(CheckpointKind.MANUAL)
+        cluster.turn()
+        cluster.coordinator.abandon("the stage was lost")
+        assert (answer.result().outcome, answer.result().reason) == (
+            "aborted",
+            "the stage was lost",
+        )
+
+    def test_so_is_one_that_nobody_has_looked_at(self, cluster):
+        answer = cluster.coordinator.request(CheckpointKind.MANUAL)
+        cluster.coordinator.abandon("the stage was lost")
+        assert answer.result().outcome == "aborted"
+
+    def test_workers_that_never_come_end_the_generation(self):
+        cluster = Cluster(deadlines=Deadlines(register_ms=5_000))
+        cluster.register(1)
+        cluster.turn(4_000)
+        assert cluster.outcome is None
+        cluster.turn(2_000)
+        assert cluster.outcome.code is ErrorCode.NOT_ENOUGH_SLOTS
+        assert "only 1 of 2 workers started within 5 s" in cluster.outcome.reason
+
+
+class TestSilence:
+    def test_a_worker_that_says_nothing_is_lost(self, cluster):
+        cluster.register(0, 1)
+        for _ in range(31):
+            cluster.hear(cluster.progress(0))
+            assert cluster.outcome is None
+            cluster.turn(1_000)
+        cluster.turn(1_000)
+        assert cluster.outcome.code is ErrorCode.WORKER_LOST
+        assert cluster.outcome.reason.startswith("worker 1: no sign of life for 3")
+
+    def test_the_voice_of_a_zombie_is_no_sign_of_life(self, cluster):
+        cluster.register(0, 1)
+        for _ in range(33):
+            cluster.hear(cluster.progress(0), cluster.progress(1, generation=7))
+            cluster.turn(1_000)
+        assert cluster.outcome.reason.startswith("worker 1")
+
+    def test_the_coordinator_is_never_silent_itself(self, cluster):
+        cluster.register(0, 1)
+        for _ in range(5):
+            cluster.turn(1_000)
+        assert len(cluster.link.to(0, Ping)) >= 5
+
+    def test_it_wants_its_next_turn_when_something_is_due(self):
+        cluster = Cluster(config=CoordinatorConfig(interval_ms=150))
+        cluster.register(0, 1)
+        assert 100 < cluster.coordinator.wait_ms() <= 150
+        cluster.turn(150)
+        assert cluster.coordinator.wait_ms() > 0
+
+
+class TestProgress:
+    def test_the_first_rows_are_told_once(self, cluster):
+        cluster.register(0, 1)
+        cluster.hear(cluster.progress(0))
+        assert cluster.told(DataFlowing) == []
+        cluster.hear(cluster.progress(0, 5), cluster.progress(1, 5), cluster.progress(0, 9))
+        assert len(cluster.told(DataFlowing)) == 1
+
+    def test_totals_and_the_slowest_watermark(self, cluster):
+        cluster.register(0, 1)
+        cluster.hear(cluster.progress(0, 5, watermark_us=7), cluster.progress(1, 20))
+        cluster.turn(600)
+        cluster.hear(cluster.progress(1, 30, watermark_us=3))
+        cluster.turn(500)
+        first, second = cluster.told(ProgressMade)[-2:]
+        assert (first.rows_in, first.watermark_us) == (25, None)
+        assert (second.rows_in, second.watermark_us, second.rows_total) == (35, 3, 100)
+        assert second.rows_per_s == pytest.approx(20, rel=0.05)
+
+    def test_when_everybody_is_drained_one_final_checkpoint_ends_the_job(self, cluster):
+        cluster.register(0, 1)
+        cluster.hear(cluster.progress(0, 10, drained=True))
+        assert cluster.link.to(0, Trigger) == []
+        for _ in range(3):
+            cluster.hear(cluster.progress(1, 20, drained=True))
+        assert [m.kind for m in cluster.link.to(0, Trigger)] == ["final"]
+        cluster.acknowledge(1, 0, 1)
+        assert (cluster.outcome.kind, cluster.outcome.counts.rows_in) == ("finished", 30)
+        assert len(cluster.link.to(1, Finish)) == 1
+
+    def test_a_final_checkpoint_that_is_lost_is_tried_again(self, cluster):
+        cluster.register(0, 1)
+        cluster.hear(cluster.progress(0, drained=True), cluster.progress(1, drained=True))
+        decline = SnapshotDecline(
+            generation=cluster.generation, worker=1, checkpoint_id=1, reason="no space", counts=True
+        )
+        cluster.hear(decline)
+        cluster.turn(300)
+        assert [m.checkpoint_id for m in cluster.link.to(0, Trigger)] == [1, 2]
+        cluster.acknowledge(2, 0, 1)
+        assert cluster.outcome.kind == "finished"
+
+
+class TestCheckpoints:
+    def test_acknowledgements_of_a_zombie_count_for_nothing(self, cluster):
+        cluster.register(0, 1)
+        cluster.coordinator.request(CheckpointKind.MANUAL)
+        cluster.turn()
+        cluster.acknowledge(1, 0)
+        ack = SnapshotAck(generation=7, worker=1, checkpoint_id=1, entries=(), alignment=())
+        cluster.hear(ack)
+        assert cluster.store.completed_ids() == []
+        cluster.acknowledge(1, 1)
+        assert cluster.store.completed_ids() == [1]
+
+    def test_one_worker_cannot_speak_for_another(self, cluster):
+        cluster.register(0, 1)
+        cluster.coordinator.request(CheckpointKind.MANUAL)
+        cluster.turn()
+        cluster.acknowledge(1, 0, 0)
+        assert cluster.store.completed_ids() == []
+
+    def test_a_decline_names_the_worker(self, cluster):
+        cluster.register(0, 1)
+        answer = cluster.coordinator.request(CheckpointKind.MANUAL)
+        cluster.turn()
+        cluster.hear(
+            SnapshotDecline(
+                generation=cluster.generation, worker=1, checkpoint_id=1, reason="full", counts=True
+            )
+        )
+        assert answer.result().reason == "worker 1: full"
+        assert [len(cluster.link.to(worker, Abort)) for worker in (0, 1)] == [1, 1]
+
+
+class TestOutcome:
+    def test_a_worker_that_fails_says_why(self, cluster):
+        cluster.register(0, 1)
+        cluster.hear(
+            WorkerFailed(
+                generation=cluster.generation,
+                worker=1,
+                code="null-key",
+                reason="row 7 has no key",
+                restart_helps=False,
+            )
+        )
+        outcome = cluster.outcome
+        assert (outcome.kind, outcome.code) == ("failed", ErrorCode.NULL_KEY)
+        assert (outcome.reason, outcome.restart_helps) == ("worker 1: row 7 has no key", False)
+
+    def test_only_the_first_word_counts(self, cluster):
+        cluster.coordinator.fail(ErrorCode.WORKER_LOST, "the first")
+        cluster.coordinator.fenced(FencedError(ErrorCode.FENCED, "the second"))
+        cluster.coordinator.cancel("the third")
+        cluster.coordinator.last_commit_done(CheckpointKind.FINAL)
+        assert (cluster.outcome.kind, cluster.outcome.reason) == ("failed", "the first")
+
+    def test_being_fenced_is_an_outcome_of_its_own(self, cluster):
+        claim(cluster.store)
+        cluster.turn(1_500)
+        assert (cluster.outcome.kind, cluster.outcome.restart_helps) == ("fenced", False)
+
+    def test_cancelling_tells_the_workers(self, cluster):
+        cluster.register(0, 1)
+        cluster.coordinator.cancel("enough")
+        assert cluster.link.to(1, Cancel) == []
+        cluster.turn()
+        assert len(cluster.link.to(1, Cancel)) == 1
+        assert (cluster.outcome.code, cluster.outcome.restart_helps) == (ErrorCode.CANCELLED, False)
+
+    def test_whatever_is_posted_wakes_it(self, cluster):
+        wakes = cluster.link.wakes
+        cluster.coordinator.request(CheckpointKind.MANUAL)
+        cluster.coordinator.cancel("enough")
+        assert cluster.link.wakes == wakes + 2

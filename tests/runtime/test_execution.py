@@ -1,0 +1,149 @@
+"""From the first sign that a generation is over to its end."""
+
+import pytest
+
+from laminar_core.errors import ErrorCode, JobFailedError
+from laminar_core.runtime.events import (
+    CheckpointCompleted,
+    GenerationFailed,
+    GenerationStarted,
+    WorkersRunning,
+)
+from laminar_core.runtime.messages import Finish
+from laminar_core.runtime.restart import NoRestart
+from laminar_core.runtime.worker import Phase
+from laminar_core.testing.simulation import Simulation
+from laminar_core.testing.world import ProcessKilledError
+from tests.runtime.simulated_jobs import collect_job, normal, windows_job
+
+
+def simulate(build, seed: int = 0):
+    job = build(2)
+    return job, Simulation(job.plan, seed=seed)
+
+
+def generations(simulation: Simulation) -> int:
+    return sum(isinstance(event, GenerationStarted) for event in simulation.events)
+
+
+def when_told_to_finish(simulation: Simulation, index: int, action) -> None:
+    """Act when this worker of the first stage hears that the job is over, before it leaves."""
+
+    def watch() -> None:
+        worker = simulation.drivers[0].stages[0].workers[index]
+        heard = worker.worker._on_message
+
+        def on_message(message) -> None:
+            if isinstance(message, Finish):
+                action(worker)
+            if worker.held or worker.ended.done():
+                raise ProcessKilledError  # It gets no further.
+            heard(message)
+
+        worker.worker._on_message = on_message
+
+    simulation.when(WorkersRunning, watch)
+
+
+class TestCollectedRows:
+    def test_they_come_back_when_the_job_has_ended(self):
+        job, simulation = simulate(collect_job)
+        result = simulation.run()
+        assert normal(result.collected["rows"].to_pylist()) == normal(job.expected["rows"])
+
+    @pytest.mark.parametrize("seed", range(5))
+    def test_a_worker_killed_while_it_hands_them_over_costs_a_restart_and_no_row(self, seed):
+        job, simulation = simulate(collect_job, seed)
+        when_told_to_finish(simulation, 1, lambda worker: worker.kill())
+        result = simulation.run()
+        assert result.generations == 2
+        failed = [e for e in simulation.events if isinstance(e, GenerationFailed)]
+        assert failed[0].code == "worker-lost"
+        assert "collected rows were not handed over" in failed[0].reason
+        assert normal(result.collected["rows"].to_pylist()) == normal(job.expected["rows"])
+
+    def test_a_worker_that_never_hands_them_over_is_killed(self):
+        job, simulation = simulate(collect_job)
+        when_told_to_finish(simulation, 0, lambda worker: worker.hold())
+        result = simulation.run()
+        assert result.generations == 2
+        assert normal(result.collected["rows"].to_pylist()) == normal(job.expected["rows"])
+
+
+class TestFinished:
+    def test_a_worker_killed_after_everything_is_committed_changes_nothing(self):
+        job, simulation = simulate(windows_job)
+        when_told_to_finish(simulation, 1, lambda worker: worker.kill())
+        assert simulation.run().generations == 1
+        job.check()
+
+    def test_a_worker_that_does_not_leave_is_killed(self):
+        job, simulation = simulate(windows_job)
+        when_told_to_finish(simulation, 1, lambda worker: worker.hold())
+        simulation.run()
+        workers = simulation.drivers[0].stages[0].workers
+        assert workers[0].worker.phase is Phase.FINISHED
+        assert workers[1].ended.done()
+        job.check()
+
+
+class TestFailed:
+    def test_the_others_are_told_to_leave(self):
+        job, simulation = simulate(windows_job)
+        simulation.when(CheckpointCompleted, lambda: simulation.kill_worker(0))
+        simulation.run()
+        survivor = simulation.drivers[0].stages[0].workers[1]
+        assert survivor.worker.phase is Phase.CANCELLED
+        job.check()
+
+    def test_one_that_does_not_leave_is_killed(self):
+        _, simulation = simulate(windows_job)
+        slept_ms = []
+
+        def put_to_sleep() -> None:
+            simulation.drivers[-1].stages[-1].workers[1].hold()
+            slept_ms.append(simulation.world.now_ms)
+
+        simulation.when(CheckpointCompleted, put_to_sleep)
+        with pytest.raises(JobFailedError, match=r"worker 1: no sign of life for 3. s"):
+            simulation.run(restart=NoRestart())
+        workers = simulation.drivers[0].stages[0].workers
+        assert workers[0].worker.phase is Phase.CANCELLED
+        assert workers[1].ended.done()
+        assert 35_000 < simulation.world.now_ms - slept_ms[0] < 37_000
+
+    def test_the_workers_own_words_say_more_than_the_clusters(self):
+        """Both tell of the death, the worker a moment later."""
+        job, simulation = simulate(windows_job)
+        said = []
+
+        def break_a_worker() -> None:
+            worker = simulation.drivers[-1].stages[-1].workers[0].worker
+
+            def run_once() -> bool:
+                said.append(True)
+                raise RuntimeError("the disk is on fire")
+
+            worker.run_once = run_once
+
+        simulation.when(WorkersRunning, break_a_worker)
+        with pytest.raises(JobFailedError, match="worker 0: RuntimeError: the disk is on fire"):
+            simulation.run(restart=NoRestart())
+        assert said
+        assert generations(simulation) == 1
+        simulation.run()
+        job.check()
+
+    def test_a_coordinator_that_fails_ends_the_generation_and_the_job_goes_on(self):
+        job, simulation = simulate(windows_job)
+
+        def garble() -> None:
+            coordinator = simulation.drivers[-1].coordinators[-1]
+            simulation.network.send("noise", coordinator.address.endpoint, b"{")
+
+        simulation.when(CheckpointCompleted, garble)
+        assert simulation.run().generations == 2
+        failed = [e for e in simulation.events if isinstance(e, GenerationFailed)]
+        assert failed[0].code == ErrorCode.ILLEGAL_EVENT
+        assert "the coordinator failed" in failed[0].reason
+        job.check()

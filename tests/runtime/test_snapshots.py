@@ -1,0 +1,140 @@
+"""The background half of a snapshot: everything durable, or the checkpoint declined."""
+
+import pyarrow as pa
+import pytest
+
+from laminar_core.checkpoint.types import CheckpointId
+from laminar_core.errors import DataError, ErrorCode
+from laminar_core.operators.base import Snapshot
+from laminar_core.runtime.clock import ManualClock
+from laminar_core.runtime.snapshots import NotFinished, NotWritten, SnapshotWriter, Written
+from laminar_core.runtime.task import Cut, PendingPart
+from laminar_core.state.manifest import AlignmentEntry
+from laminar_core.storage.memory import MemoryObjectStore
+from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
+from tests.runtime.hosts import Background
+from tests.storage.stores import open_job
+
+ROWS = pa.table({"key": ["a", "b"], "value": [1, 2]})
+ALIGNMENT = AlignmentEntry(
+    vertex_id="v", subtask_index=1, mode="aligned", start_delay_ms=0.0, alignment_ms=0.0,
+    watermark_us=None,
+)  # fmt: skip
+
+
+class Writer:
+    """A writer whose background runs when the test says so."""
+
+    def __init__(self, *faults: Fault) -> None:
+        self.store = open_job(FaultyStore(MemoryObjectStore(), *faults))
+        self.background, self.wakes = Background(), 0
+        self.writer = SnapshotWriter(self.store, 1, self.background, ManualClock(), self._wake)
+
+    def _wake(self) -> None:
+        self.wakes += 1
+
+    def submit(self, checkpoint_id: int, **parts) -> None:
+        """Parts by operator id: a snapshot, or a function that makes one."""
+        pending = tuple(
+            PendingPart(operator, part if callable(part) else lambda part=part: part, 0.5)
+            for operator, part in parts.items()
+        )
+        self.writer.submit(Cut(CheckpointId(checkpoint_id), "v", pending, ALIGNMENT))
+
+    def results(self) -> list:
+        self.background.run()
+        return self.writer.results()
+
+
+def test_every_part_is_durable_before_the_cut_counts_as_written():
+    writer = Writer()
+    offered = ({"file": "a"},)
+    writer.submit(
+        3, window=Snapshot(ROWS), sink=Snapshot(properties={"rows": 7}, committables=offered)
+    )
+    assert writer.writer.results() == []
+    (written,) = writer.results()
+    assert isinstance(written, Written)
+    window, sink = written.entries
+    assert (window.operator_id, window.subtask_index, window.row_count) == ("window", 1, 2)
+    assert writer.store.read_state(window.state).equals(ROWS)
+    assert (sink.state, sink.properties, sink.committables) == (None, {"rows": 7}, offered)
+    assert writer.wakes == 1
+
+
+@pytest.mark.parametrize("table", [None, ROWS.slice(0, 0)])
+def test_a_part_without_rows_is_recorded_and_not_written(table):
+    writer = Writer()
+    writer.submit(3, window=Snapshot(table))
+    (written,) = writer.results()
+    assert (written.entries[0].state, written.entries[0].row_count) == (None, 0)
+    assert writer.store.objects.list("") == []
+
+
+def test_a_store_that_refuses_costs_the_checkpoint_and_the_other_parts_are_finished_all_the_same():
+    """A sink's pre-commit has to happen: its rows are part of the next checkpoint, too."""
+    writer, finished = Writer(Fault("put_if_absent", Effect.FAIL, last=2)), []
+
+    def finish() -> Snapshot:
+        finished.append(True)
+        return Snapshot()
+
+    writer.submit(3, window=Snapshot(ROWS), sink=finish)
+    (result,) = writer.results()
+    assert isinstance(result, NotWritten)
+    assert result.reason.startswith("window: memory:// cannot put_if_absent")
+    assert finished == [True]
+
+
+def test_a_write_whose_answer_was_lost_once_is_confirmed():
+    writer = Writer(Fault("put_if_absent", Effect.LOSE_ANSWER))
+    writer.submit(3, window=Snapshot(ROWS))
+    assert isinstance(writer.results()[0], Written)
+
+
+def test_other_rows_under_the_same_id_decline_the_checkpoint():
+    writer = Writer()
+    writer.store.write_state(CheckpointId(3), "window", 1, ROWS.slice(1))
+    writer.submit(3, window=Snapshot(ROWS))
+    assert "holds something else" in writer.results()[0].reason
+
+
+def test_a_part_that_cannot_be_made_is_more_than_a_lost_checkpoint():
+    error = DataError(ErrorCode.ARITHMETIC_OVERFLOW, "a sum leaves 64 bits")
+
+    def fail() -> Snapshot:
+        raise error
+
+    writer = Writer()
+    writer.submit(3, sink=fail)
+    assert writer.results() == [NotFinished(error)]
+
+
+def test_what_was_given_up_is_finished_but_not_written():
+    writer, finished = Writer(), []
+
+    def finish() -> Snapshot:
+        finished.append(True)
+        return Snapshot(ROWS)
+
+    writer.submit(3, window=finish)
+    writer.writer.discard(CheckpointId(3))
+    assert isinstance(writer.results()[0], NotWritten)
+    assert finished == [True]
+    assert writer.store.objects.list("") == []
+
+
+def test_giving_one_up_leaves_the_others_alone():
+    writer = Writer()
+    for checkpoint_id in (3, 4):
+        writer.submit(checkpoint_id, window=Snapshot(ROWS))
+    writer.writer.discard(CheckpointId(3))
+    assert [type(result) for result in writer.results()] == [NotWritten, Written]
+
+
+def test_cuts_are_finished_in_the_order_in_which_they_were_made():
+    writer, order = Writer(), []
+    for checkpoint_id in (3, 4, 5):
+        writer.submit(checkpoint_id, sink=lambda n=checkpoint_id: order.append(n) or Snapshot())
+    assert [result.cut.checkpoint_id for result in writer.results()] == [3, 4, 5]
+    assert order == [3, 4, 5]

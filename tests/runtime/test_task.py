@@ -1,0 +1,390 @@
+"""One subtask, driven element by element: what it takes, what it holds, where it cuts."""
+
+from collections.abc import Iterable, Sequence
+
+import pyarrow as pa
+import pytest
+
+from laminar_core.checkpoint.types import (
+    WATERMARK_END_US,
+    Batch,
+    CancelMarker,
+    ChannelId,
+    CheckpointBarrier,
+    CheckpointId,
+    CheckpointKind,
+    EndOfInput,
+    Idle,
+    Watermark,
+)
+from laminar_core.checkpoint.watermarks import WatermarkGate
+from laminar_core.errors import ErrorCode, ProtocolError
+from laminar_core.operators.base import Snapshot
+from laminar_core.runtime.channels import (
+    CREDITS_PER_CHANNEL,
+    OUTPUT_QUEUE_BATCHES,
+    InputChannel,
+    OutputChannel,
+)
+from laminar_core.runtime.clock import ManualClock
+from laminar_core.runtime.outputs import EdgeOutput
+from laminar_core.runtime.pacing import PacedSource
+from laminar_core.runtime.task import Cut, Task, TaskParts
+from laminar_core.testing.memory_source import MemorySource
+
+
+def batch(*values: int) -> pa.RecordBatch:
+    return pa.record_batch({"n": pa.array(values, pa.int64())})
+
+
+class Sum:
+    """Passes rows on; its state is their sum, and it emits it at the end of time."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self.watermarks: list[int] = []
+
+    def process(self, rows: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
+        self.total += sum(rows.column("n").to_pylist())
+        return (rows,)
+
+    def on_watermark(self, watermark_us: int) -> Iterable[pa.RecordBatch]:
+        self.watermarks.append(watermark_us)
+        return (batch(self.total),) if watermark_us == WATERMARK_END_US else ()
+
+    def snapshot(self, checkpoint_id: CheckpointId):
+        del checkpoint_id
+        total = self.total
+        return lambda: Snapshot(properties={"total": total})
+
+    def restore(self, snapshots: Sequence[Snapshot]) -> None:
+        raise NotImplementedError
+
+
+class Bench:
+    """A task with ``inputs`` channels, or a source; its outputs are one channel that is read."""
+
+    def __init__(self, inputs: int = 0, tables: Sequence[pa.Table] = (), **source) -> None:
+        self.clock = ManualClock()
+        self.sent: list = []
+        self.cuts: list[Cut] = []
+        self.discarded: list[int] = []
+        self.declined: list[tuple[int, str, bool]] = []
+        self.granted = [0] * inputs
+        self.channels = [
+            InputChannel(ChannelId(n), lambda batches, n=n: self._grant(n, batches))
+            for n in range(inputs)
+        ]
+        self.output = OutputChannel(self.sent.append)
+        self.sum = Sum()
+        idle_ms = source.pop("idle_ms", None)
+        memory = MemorySource(tables, **source) if tables else None
+        reader = memory.open(memory.discover()) if memory else None
+        parts = TaskParts(
+            vertex_id="v",
+            subtask_index=0,
+            source=PacedSource(reader, self.clock, None, idle_ms) if reader else None,
+            inputs=self.channels,
+            operators=[("sum", self.sum)],
+            source_id="in" if reader else None,
+            sink=None,
+            sink_id=None,
+            outputs=[EdgeOutput(lambda rows: ((0, rows),), {0: self.output})],
+            gate=WatermarkGate(c.channel for c in self.channels),
+            newest_id=CheckpointId(0),
+        )
+        self.task = Task(parts, self, self.clock)
+
+    def _grant(self, channel: int, batches: int) -> None:
+        self.granted[channel] += batches
+
+    def on_cut(self, cut: Cut) -> None:
+        self.cuts.append(cut)
+
+    def on_discard(self, checkpoint_id: CheckpointId) -> None:
+        self.discarded.append(checkpoint_id)
+
+    def on_decline(self, checkpoint_id: CheckpointId, reason: str, *, counts: bool) -> None:
+        self.declined.append((checkpoint_id, reason, counts))
+
+    def arrive(self, channel: int, *elements) -> None:
+        for element in elements:
+            self.task.arrived(ChannelId(channel), element)
+
+    def work(self) -> None:
+        """Until there is nothing left that may be done; the output is always read."""
+        self.flush()
+        while self.task.work():
+            self.flush()
+        self.flush()
+
+    def flush(self) -> None:
+        self.output.credits = CREDITS_PER_CHANNEL
+        self.task.flush()
+
+    def totals(self) -> list[tuple[int, int]]:
+        """(checkpoint, sum at the cut)."""
+        return [
+            (cut.checkpoint_id, part.pending().properties["total"])
+            for cut in self.cuts
+            for part in cut.parts
+            if part.operator_id == "sum"
+        ]
+
+    def trace(self) -> str:
+        """What was sent: rows as their sum, watermarks ``w``, barriers ``B1``, cancels ``X1``."""
+        return " ".join(_word(element) for element in self.sent)
+
+
+def _word(element) -> str:
+    match element:
+        case Batch(rows):
+            return str(sum(rows.column("n").to_pylist()))
+        case Watermark(time_us):
+            return "wEND" if time_us == WATERMARK_END_US else f"w{time_us}"
+        case CheckpointBarrier():
+            return f"B{element.checkpoint_id}"
+        case CancelMarker(checkpoint_id):
+            return f"X{checkpoint_id}"
+        case Idle():
+            return "idle"
+        case EndOfInput():
+            return "END"
+
+
+def barrier(
+    checkpoint_id: int, kind: CheckpointKind = CheckpointKind.PERIODIC
+) -> CheckpointBarrier:
+    return CheckpointBarrier(CheckpointId(checkpoint_id), kind)
+
+
+def rows(*values: int) -> Batch:
+    return Batch(batch(*values))
+
+
+class TestAlignment:
+    def test_rows_behind_a_barrier_wait_for_the_other_channel(self):
+        bench = Bench(inputs=2)
+        bench.arrive(0, rows(1), barrier(1), rows(2))
+        bench.arrive(1, rows(10))
+        bench.work()
+        assert bench.trace() == "1 10"
+        assert len(bench.channels[0]) == 1
+        bench.arrive(1, rows(20), barrier(1), rows(40))
+        bench.work()
+        assert bench.totals() == [(1, 31)]
+        assert bench.trace().startswith("1 10 20 B1")
+        assert bench.sum.total == 73
+
+    def test_the_barrier_leaves_before_anything_that_comes_after_the_cut(self):
+        bench = Bench(inputs=1)
+        bench.arrive(0, rows(1), barrier(1), rows(2), barrier(2))
+        bench.work()
+        assert bench.trace() == "1 B1 2 B2"
+        assert bench.totals() == [(1, 1), (2, 3)]
+
+    def test_watermarks_keep_their_place(self):
+        bench = Bench(inputs=2)
+        bench.arrive(0, Watermark(5), barrier(1), Watermark(9))
+        bench.arrive(1, Watermark(7))
+        bench.work()
+        assert bench.sum.watermarks == [5]
+        bench.arrive(1, barrier(1))
+        bench.work()
+        assert bench.sum.watermarks == [5, 7]
+        assert bench.trace() == "w5 B1 w7"
+
+    def test_channels_take_turns(self):
+        bench = Bench(inputs=2)
+        bench.arrive(0, rows(1), rows(2))
+        bench.arrive(1, rows(10), rows(20))
+        bench.work()
+        assert bench.trace() == "1 10 2 20"
+
+    def test_the_wait_is_measured(self):
+        bench = Bench(inputs=2)
+        bench.arrive(0, barrier(1))
+        bench.clock.wait_ms(30)
+        bench.arrive(1, barrier(1))
+        bench.work()
+        assert bench.cuts[0].alignment.alignment_ms == 30
+
+    def test_the_watermarks_at_the_cut_are_part_of_it(self):
+        bench = Bench(inputs=2)
+        bench.arrive(0, Watermark(5), barrier(1))
+        bench.arrive(1, Watermark(7), Idle(), barrier(1))
+        bench.work()
+        entry = bench.cuts[0].alignment
+        assert entry.watermark_us == 5
+        assert [(c.watermark_us, c.idle) for c in entry.channels] == [(5, False), (7, True)]
+
+
+class TestGivingUp:
+    def test_a_cancel_marker_releases_what_was_held_and_goes_on(self):
+        bench = Bench(inputs=2)
+        bench.arrive(0, barrier(1), rows(1))
+        bench.arrive(1, CancelMarker(CheckpointId(1)), rows(2))
+        bench.work()
+        assert bench.trace() == "X1 1 2"
+        assert (bench.cuts, bench.discarded) == ([], [1])
+
+    def test_an_abort_releases_what_was_held(self):
+        bench = Bench(inputs=2)
+        bench.arrive(0, barrier(1), rows(1))
+        bench.work()
+        bench.task.abort(CheckpointId(1))
+        bench.arrive(1, barrier(1), rows(2))
+        bench.work()
+        assert bench.trace() == "X1 1 2"
+        assert bench.cuts == []
+
+    def test_a_newer_barrier_subsumes_and_that_does_not_count_as_a_failure(self):
+        bench = Bench(inputs=2)
+        bench.arrive(0, barrier(1))
+        bench.work()
+        bench.arrive(1, barrier(2))
+        bench.work()
+        assert bench.declined == [(1, "subsumed by a newer checkpoint", False)]
+        bench.arrive(0, barrier(2))
+        bench.work()
+        assert [cut.checkpoint_id for cut in bench.cuts] == [2]
+
+    def test_a_part_that_was_not_written_declines_the_checkpoint(self):
+        bench = Bench(inputs=1)
+        bench.arrive(0, barrier(1))
+        bench.work()
+        bench.task.snapshot_failed(CheckpointId(1), "sum: no space left")
+        bench.work()
+        assert bench.declined == [(1, "sum: no space left", True)]
+        assert bench.trace() == "B1 X1"
+
+    def test_a_stale_barrier_is_ignored(self):
+        bench = Bench(inputs=2)
+        bench.arrive(0, barrier(2))
+        bench.arrive(1, barrier(2))
+        bench.work()
+        bench.arrive(0, barrier(1), rows(1))
+        bench.work()
+        assert bench.trace() == "B2 1"
+
+
+class TestEndOfInput:
+    def test_the_end_counts_as_a_barrier(self):
+        bench = Bench(inputs=2)
+        bench.arrive(0, rows(1), barrier(1), rows(2))
+        bench.arrive(1, rows(10), EndOfInput())
+        bench.work()
+        assert bench.totals() == [(1, 11)]
+        assert bench.trace() == "1 10 B1 2"
+
+    def test_the_last_end_flushes_and_ends_the_outputs(self):
+        bench = Bench(inputs=2)
+        for channel in (0, 1):
+            bench.arrive(channel, rows(1), EndOfInput())
+        bench.work()
+        assert bench.trace() == "1 1 2 wEND END"
+        assert bench.task.finished
+
+    def test_a_pending_checkpoint_cuts_before_the_flush(self):
+        bench = Bench(inputs=2)
+        bench.arrive(0, rows(1), barrier(1), EndOfInput())
+        bench.arrive(1, rows(2), EndOfInput())
+        bench.work()
+        assert bench.trace() == "1 2 B1 3 wEND END"
+        assert bench.totals() == [(1, 3)]
+
+    def test_a_finished_task_cuts_when_it_is_told_to_and_sends_nothing_more(self):
+        bench = Bench(inputs=1)
+        bench.arrive(0, rows(1), EndOfInput())
+        bench.work()
+        sent = bench.trace()
+        bench.task.trigger(barrier(1, CheckpointKind.FINAL))
+        bench.work()
+        assert bench.totals() == [(1, 1)]
+        assert bench.trace() == sent
+
+    def test_a_trigger_that_came_before_the_end_is_binding_after_it(self):
+        bench = Bench(inputs=1)
+        bench.task.trigger(barrier(1))
+        bench.work()
+        assert bench.cuts == []
+        bench.arrive(0, rows(1), EndOfInput())
+        bench.work()
+        assert bench.totals() == [(1, 1)]
+        assert bench.trace() == "1 B1 1 wEND END"
+
+
+class TestSources:
+    TABLES = (pa.table({"n": [1, 2, 3, 4]}),)
+
+    def test_it_cuts_when_it_is_told_to_and_remembers_where_it_was(self):
+        bench = Bench(tables=self.TABLES, batch_rows=1)
+        bench.task.work()
+        bench.task.trigger(barrier(1))
+        bench.work()
+        assert bench.trace() == "1 B1 2 3 4 10 wEND END"
+        positions = [p.pending().table for p in bench.cuts[0].parts if p.operator_id == "in"]
+        assert positions[0].to_pylist() == [{"split_id": 0, "next_row": 1, "row_count": 4}]
+
+    def test_a_stop_is_the_last_thing_it_sends(self):
+        bench = Bench(tables=self.TABLES, batch_rows=1)
+        bench.task.work()
+        bench.task.trigger(barrier(1, CheckpointKind.STOP))
+        bench.work()
+        assert bench.trace() == "1 B1"
+        assert not bench.task.finished
+
+    def test_a_stop_that_fails_is_taken_again_where_it_stopped(self):
+        bench = Bench(tables=self.TABLES, batch_rows=1)
+        bench.task.work()
+        for checkpoint_id in (1, 2):
+            bench.task.trigger(barrier(checkpoint_id, CheckpointKind.STOP))
+            bench.task.abort(CheckpointId(checkpoint_id))
+            bench.work()
+        assert bench.totals() == [(1, 1), (2, 1)]
+
+    def test_silence_becomes_idleness_once(self):
+        bench = Bench(tables=self.TABLES, batch_rows=2, gap_every=1, gap_polls=4, idle_ms=50)
+        for _ in range(5):
+            bench.clock.wait_ms(20)
+            bench.task.work()
+        bench.flush()
+        assert bench.trace() == "3 idle"
+        bench.work()
+        assert bench.trace() == "3 idle 7 10 wEND END"
+
+
+class TestBackpressure:
+    def test_nothing_is_taken_while_an_output_has_no_room(self):
+        bench = Bench(inputs=1)
+        bench.output.credits = 0
+        bench.arrive(0, *(rows(n) for n in range(CREDITS_PER_CHANNEL)))
+        while bench.task.work():
+            bench.task.flush()
+        assert len(bench.channels[0]) == CREDITS_PER_CHANNEL - OUTPUT_QUEUE_BATCHES
+        assert bench.granted == [OUTPUT_QUEUE_BATCHES]
+        bench.work()
+        assert bench.trace() == "0 1 2 3"
+
+    def test_credit_goes_back_for_what_was_taken_and_not_before(self):
+        bench = Bench(inputs=2)
+        bench.arrive(0, barrier(1), rows(1))
+        bench.arrive(1, rows(2))
+        bench.work()
+        assert bench.granted == [0, 1]
+
+    def test_a_source_waits_for_room(self):
+        bench = Bench(tables=TestSources.TABLES, batch_rows=1)
+        bench.output.credits = 0
+        while bench.task.work():
+            bench.task.flush()
+        assert bench.sum.total == 3
+        bench.work()
+        assert bench.trace() == "1 2 3 4 10 wEND END"
+
+
+def test_an_unaligned_barrier_is_a_bug_in_a_runtime_that_only_aligns() -> None:
+    bench = Bench(inputs=2)
+    with pytest.raises(ProtocolError) as caught:
+        bench.arrive(0, CheckpointBarrier(CheckpointId(1), alignment_timeout_ms=5))
+    assert caught.value.code is ErrorCode.ILLEGAL_EVENT

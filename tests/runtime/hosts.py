@@ -1,12 +1,20 @@
 """What surrounds the coordinator's parts, for tests that look at one part: it writes down."""
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future
 
 from laminar_core.errors import ErrorCode, FencedError
 from laminar_core.runtime.events import JobEvent
-from laminar_core.runtime.messages import ToCoordinator, ToWorker, decode_to_worker, encode
+from laminar_core.runtime.messages import (
+    Peer,
+    ToCoordinator,
+    ToWorker,
+    decode_to_coordinator,
+    decode_to_worker,
+    encode,
+)
+from laminar_core.runtime.wire import Buffer
 
 
 class Background(Executor):
@@ -95,3 +103,50 @@ class Link:
 
     def to(self, worker: int, kind: type) -> list:
         return [m for w, m in self.sent if w == worker and isinstance(m, kind)]
+
+
+class WorkerLink:
+    """Implements ``WorkerTransport``: the test is everybody else."""
+
+    endpoint = "ipc://me"
+    public_key = ""
+
+    def __init__(self) -> None:
+        self.said: list[ToCoordinator] = []
+        self.frames: list[tuple[int, bytes, Buffer]] = []
+        self.control: deque[bytes] = deque()
+        self.data: deque[tuple[bytes, Buffer]] = deque()
+        self.peers: list[str] = []
+        self.wakes = 0
+
+    def connect_peers(self, peers: Iterable[Peer]) -> None:
+        self.peers = [peer.endpoint for peer in peers]
+
+    def send(self, peer: int, header: bytes, payload: Buffer) -> None:
+        self.frames.append((peer, header, payload))
+
+    def receive(self) -> Iterator[tuple[Buffer, Buffer]]:
+        while self.data:
+            yield self.data.popleft()
+
+    def send_control(self, message: bytes) -> None:
+        self.said.append(decode_to_coordinator(message))
+
+    def receive_control(self) -> Iterator[bytes]:
+        while self.control:
+            yield self.control.popleft()
+
+    def wait(self, timeout_ms: float) -> None:
+        raise NotImplementedError(timeout_ms)
+
+    def wake(self) -> None:
+        self.wakes += 1
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+    def arrive(self, *messages: ToWorker) -> None:
+        self.control.extend(encode(message) for message in messages)
+
+    def heard(self, kind: type) -> list:
+        return [message for message in self.said if isinstance(message, kind)]

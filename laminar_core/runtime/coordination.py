@@ -209,7 +209,8 @@ class Coordinator(CheckpointHost):
         if self._is_due("heartbeat", HEARTBEAT_INTERVAL_MS, now_ms):
             self._heartbeats += 1
             self._checkpoints.beat(Heartbeat(sequence=self._heartbeats, at_ms=self.now_ms()))
-        if self._is_due("progress", PROGRESS_EVENT_INTERVAL_MS, now_ms) and self._progress:
+        everybody = len(self._progress) == self._identity.parallelism  # Or totals would jump.
+        if self._is_due("progress", PROGRESS_EVENT_INTERVAL_MS, now_ms) and everybody:
             self._tell_progress(now_ms)
 
     def _is_due(self, what: str, interval_ms: float, now_ms: float) -> bool:

@@ -1,0 +1,110 @@
+"""Workers as a stage of a real Spark: they start, hand over, say why they die, get killed."""
+
+import os
+import signal
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from laminar_core.connectors.collect import CollectSink
+from laminar_core.connectors.datagen import DatagenSource, Sequence
+from laminar_core.errors import ConfigurationError, DataError, ErrorCode, JobFailedError
+from laminar_core.pipeline import CheckpointConfig, Pipeline, RunConfig
+from laminar_core.runtime.clock import SystemClock
+from laminar_core.runtime.events import WorkersRunning
+from laminar_core.runtime.restart import FixedDelay, NoRestart
+from laminar_core.runtime.spark_stage import SparkCluster, _why_lost
+
+pytestmark = pytest.mark.spark
+
+ROWS = 2_000
+
+
+def numbers(*, rows: int | None = ROWS, **options) -> Pipeline:
+    """Numbers, dealt out to two workers and collected."""
+    p = Pipeline("numbers")
+    source = DatagenSource({"n": Sequence()}, rows=rows, splits=2, batch_rows=100)
+    p.source("in", source, **options).rebalance().sink("out", CollectSink())
+    return p
+
+
+def run(pipeline: Pipeline, spark: SparkSession, store: Path, restart=None, **options):
+    config = RunConfig(workers=2, restart=restart or NoRestart())
+    checkpoint = CheckpointConfig(str(store), interval="100 milliseconds")
+    return pipeline.run(spark, checkpoint=checkpoint, run=config, **options)
+
+
+def test_collected_rows_come_back_through_the_stage(spark, tmp_path):
+    result = run(numbers(), spark, tmp_path)
+    assert sorted(result.collected["out"].column("n").to_pylist()) == list(range(ROWS))
+
+
+def test_a_killed_worker_costs_a_restart_and_no_row(spark, tmp_path):
+    killed = []
+
+    def kill_the_first(event) -> None:
+        if isinstance(event, WorkersRunning) and not killed:
+            killed.append(event.pids[1])
+            os.kill(event.pids[1], signal.SIGKILL)
+
+    result = run(
+        numbers(rows_per_second=10_000), spark, tmp_path, FixedDelay(1), listener=kill_the_first
+    )
+    assert (len(killed), result.generations) == (1, 2)
+    assert sorted(result.collected["out"].column("n").to_pylist()) == list(range(ROWS))
+
+
+def test_a_worker_that_fails_says_so_in_its_own_words(spark, tmp_path):
+    def fail(batch: pa.RecordBatch) -> pa.RecordBatch:
+        if batch.num_rows:
+            raise DataError(ErrorCode.NULL_KEY, "row 7 has no key")
+        return batch
+
+    p = Pipeline("failing")
+    source = DatagenSource({"n": Sequence()}, rows=10, splits=2)
+    p.source("in", source).map(fail).sink("out", CollectSink())
+    with pytest.raises(DataError, match=r"worker \d: row 7 has no key$"):
+        run(p, spark, tmp_path)
+
+
+def test_a_job_that_is_cancelled_leaves_no_stage_behind(spark, tmp_path):
+    p = numbers(rows=None, rows_per_second=1_000)
+    jobs = []
+
+    def cancel(event) -> None:
+        if isinstance(event, WorkersRunning):
+            jobs[0].cancel()
+
+    checkpoint = CheckpointConfig(str(tmp_path))
+    jobs.append(p.start(spark, checkpoint=checkpoint, run=RunConfig(workers=2), listener=cancel))
+    with pytest.raises(JobFailedError, match="cancelled"):
+        jobs[0].result(60)
+    assert list(spark.sparkContext.statusTracker().getActiveStageIds()) == []
+
+
+def test_more_workers_than_slots_are_refused_at_once(spark):
+    cluster = SparkCluster(spark, "auto", SystemClock())
+    slots = spark.sparkContext.defaultParallelism
+    cluster.require_slots(slots)
+    with pytest.raises(ConfigurationError, match=f"Spark has {slots}") as caught:
+        cluster.require_slots(slots + 1)
+    assert caught.value.code is ErrorCode.NOT_ENOUGH_SLOTS
+
+
+@pytest.mark.parametrize(
+    ("report", "line"),
+    [
+        (
+            "Job aborted\n  Python worker exited unexpectedly (crashed)\n at x",
+            "Python worker exited",
+        ),
+        ("x\nCaused by: java.io.IOException: disk full\n\tat y", "Caused by: java.io.IOException"),
+        ("An error\nValueError: seven is odd\n", "ValueError: seven is odd"),
+        ("only one line", "only one line"),
+        ("", "RuntimeError"),
+    ],
+)
+def test_the_line_of_sparks_report_that_says_most_is_the_reason(report, line):
+    assert _why_lost(RuntimeError(report)).startswith(f"a worker died: {line}")

@@ -47,6 +47,12 @@ def _benchmarks() -> Any:  # noqa: ANN401 - a package of the checkout, above thi
     try:
         return importlib.import_module("benchmarks.runner")
     except ModuleNotFoundError as error:
+        if not str(error.name).startswith("benchmarks"):
+            raise ConfigurationError(
+                ErrorCode.INVALID_OPTION,
+                f"the benchmarks need {error.name}: install it, or choose an environment that has "
+                "it",
+            ) from error
         raise ConfigurationError(
             ErrorCode.NO_SUCH_PATH,
             "there is no benchmarks/ folder here: run this from a checkout of Laminar",

@@ -8,6 +8,7 @@ import click
 from laminar_core._version import __version__
 from laminar_core.cli.bench import bench
 from laminar_core.cli.checkpoints import checkpoints
+from laminar_core.cli.options import GlobalSettings
 from laminar_core.cli.run import run
 from laminar_core.errors import LaminarError
 
@@ -17,11 +18,11 @@ INTERRUPTED_EXIT_CODE = 130
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="laminar")
-@click.option("--debug", is_flag=True, help="Show a traceback when something fails.")
+@click.option("--debug", is_flag=True, help="Show tracebacks, and what Spark logs.")
 @click.pass_context
 def laminar(context: click.Context, *, debug: bool) -> None:
     """Stateful streaming pipelines inside Spark jobs, and their checkpoints."""
-    context.obj = {"debug": debug}
+    context.obj = GlobalSettings(debug)
 
 
 laminar.add_command(run)
@@ -32,7 +33,7 @@ laminar.add_command(bench)
 def main() -> None:
     """Run the command line and exit."""
     try:
-        laminar(standalone_mode=False)
+        laminar(prog_name="laminar", standalone_mode=False)
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)

@@ -1,6 +1,56 @@
-"""Options that several commands share."""
+"""Options that several commands share, and what their values may be."""
+
+from dataclasses import dataclass
 
 import click
+
+from laminar_core.errors import ConfigurationError
+from laminar_core.operators.windows import duration_us
+
+
+@dataclass(frozen=True, slots=True)
+class GlobalSettings:
+    """What stands before the command."""
+
+    debug: bool = False
+
+
+class DurationType(click.ParamType):
+    """``"10 seconds"``; stays text, but is refused with the name of its option."""
+
+    name = "duration"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Check it."""
+        try:
+            duration_us(value)
+        except ConfigurationError as error:
+            self.fail(str(error), param, ctx)
+        return value
+
+
+class KeyValueType(click.ParamType):
+    """``key=value`` becomes a pair; the value may be empty and may contain ``=``."""
+
+    name = "key=value"
+
+    def convert(
+        self,
+        value: str | tuple[str, str],
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> tuple[str, str]:
+        """Split it."""
+        if isinstance(value, tuple):
+            return value
+        key, equals, rest = value.partition("=")
+        if not equals or not key:
+            self.fail(f"it needs key=value, not {value!r}", param, ctx)
+        return key, rest
+
+
+DURATION = DurationType()
+KEY_VALUE = KeyValueType()
 
 store_option = click.option(
     "--store",

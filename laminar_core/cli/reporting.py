@@ -1,6 +1,7 @@
 """How a run is shown: one JSON object per event, or a bar and a line per fact."""
 
 import json
+import sys
 from collections.abc import Iterator
 from typing import Protocol, Self
 
@@ -72,7 +73,9 @@ class TextReporter:
     """Lines on standard error, with a bar below them on a terminal."""
 
     def __init__(self, *, show_bar: bool | None) -> None:
-        self._console = Console(stderr=True, highlight=False)
+        # Decided once: while Spark starts, standard error is a pipe in front of the terminal.
+        on_terminal = sys.stderr.isatty() or None
+        self._console = Console(stderr=True, highlight=False, force_terminal=on_terminal)
         self._bar = Progress(
             SpinnerColumn(),
             TextColumn("{task.completed:,.0f} rows"),
@@ -102,7 +105,7 @@ class TextReporter:
             )
             return
         for line in _lines(event):
-            self._console.print(line)
+            self._console.print(line, markup=False, soft_wrap=True)
 
     def rows(self, sink: str, table: pa.Table) -> None:
         """Print the first rows on standard output."""
@@ -123,7 +126,8 @@ def _lines(event: JobEvent) -> Iterator[str]:
                 start = "from the beginning"
             else:
                 start = f"from checkpoint {event.restored_checkpoint_id}"
-            yield f"generation {event.generation} starts {start}, {event.parallelism} workers"
+            workers = "1 worker" if event.parallelism == 1 else f"{event.parallelism} workers"
+            yield f"generation {event.generation} starts {start}, {workers}"
             for rejected in event.rejected:
                 yield f"checkpoint {rejected.checkpoint_id} is not used: {rejected.reason}"
         case CheckpointCompleted():
@@ -146,7 +150,7 @@ def _lines(event: JobEvent) -> Iterator[str]:
             late = f", {event.rows_late:,} rows were late" if event.rows_late else ""
             yield (
                 f"{event.outcome}: {event.rows_in:,} rows in, {event.rows_out:,} rows out, "
-                f"{event.checkpoints} checkpoints{late}"
+                f"{event.checkpoints} checkpoint{'' if event.checkpoints == 1 else 's'}{late}"
             )
         case WorkersRunning() | DataFlowing() | ProgressMade():
             pass

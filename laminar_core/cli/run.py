@@ -1,20 +1,23 @@
 """``laminar run``: one pipeline, one driver, until its input ends or somebody stops it."""
 
-import getpass
 import signal
+from collections.abc import Callable
+from functools import partial
 from types import FrameType
 from typing import Literal
 
 import click
+from pyspark.sql import SparkSession
 
-from laminar_core.cli.options import store_option
+from laminar_core.cli.options import DURATION, KEY_VALUE, GlobalSettings, store_option
 from laminar_core.cli.reporting import JsonReporter, Reporter, TextReporter
 from laminar_core.cli.target import load_pipeline
-from laminar_core.errors import ConfigurationError, ErrorCode, LaminarError
+from laminar_core.errors import LaminarError
 from laminar_core.pipeline import CheckpointConfig, Pipeline, RunConfig, StreamingJob
 from laminar_core.runtime.restart import ExponentialDelay
 from laminar_core.runtime.session import open_session
-
+from laminar_core.state.paths import check_job_name
+from laminar_core.storage.owner import this_process
 
 FAST_START = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto",
@@ -33,14 +36,39 @@ FAST_START = {
 )
 @store_option
 @click.option("--job", help="Name of the job in the store  [default: the pipeline's].")
-@click.option("--workers", type=click.IntRange(min=1), default=2, show_default=True)
+@click.option(
+    "--workers",
+    type=click.IntRange(min=1),
+    default=2,
+    show_default=True,
+    help="Spark tasks that run side by side.",
+)
 @click.option("--master", help="Spark master  [default: local[WORKERS]].")
 @click.option(
-    "--conf", "conf", multiple=True, metavar="KEY=VALUE", help="Spark setting; repeatable."
+    "--conf",
+    "conf",
+    multiple=True,
+    type=KEY_VALUE,
+    metavar="KEY=VALUE",
+    help="Spark setting; repeatable.",
 )
-@click.option("--checkpoint-interval", default="10 seconds", show_default=True)
-@click.option("--checkpoint-timeout", default="10 minutes", show_default=True)
-@click.option("--min-pause", help="Between the end of a checkpoint and the next trigger.")
+@click.option(
+    "--checkpoint-interval",
+    type=DURATION,
+    default="10 seconds",
+    show_default=True,
+    help="Between two triggers.",
+)
+@click.option(
+    "--checkpoint-timeout",
+    type=DURATION,
+    default="10 minutes",
+    show_default=True,
+    help="A checkpoint that takes longer is given up.",
+)
+@click.option(
+    "--min-pause", type=DURATION, help="Between the end of a checkpoint and the next trigger."
+)
 @click.option(
     "--tolerable-failures",
     type=click.IntRange(min=0),
@@ -78,7 +106,9 @@ FAST_START = {
 @click.option(
     "--progress/--no-progress", default=None, help="Progress bar  [default: on a terminal]."
 )
+@click.pass_obj
 def run(  # noqa: PLR0913 - one parameter per option
+    settings_of_all: GlobalSettings,
     *,
     target: str,
     settings: tuple[str, ...],
@@ -86,7 +116,7 @@ def run(  # noqa: PLR0913 - one parameter per option
     job: str | None,
     workers: int,
     master: str | None,
-    conf: tuple[str, ...],
+    conf: tuple[tuple[str, str], ...],
     checkpoint_interval: str,
     checkpoint_timeout: str,
     min_pause: str | None,
@@ -121,16 +151,19 @@ def run(  # noqa: PLR0913 - one parameter per option
         take_over=take_over,
         allow_fresh=allow_fresh,
         restore_id=restore_id,
-        actor=getpass.getuser(),
+        actor=this_process().user,
         reason=reason,
     )
-    checkpoint.coordinator_config()  # Refuse a bad duration before Spark is started for it.
-    spark_conf = {**FAST_START, **dict(_setting(text) for text in conf)}
+    start_spark = partial(
+        open_session,
+        master or f"local[{workers}]",
+        conf={**FAST_START, **dict(conf)},
+        show_logs=settings_of_all.debug,
+    )
     reporter: Reporter = JsonReporter() if as_json else TextReporter(show_bar=progress)
     with reporter:
         try:
-            pipeline = load_pipeline(target, settings)
-            _run(pipeline, master or f"local[{workers}]", spark_conf, checkpoint, config, reporter)
+            _run(load_pipeline(target, settings), start_spark, checkpoint, config, reporter)
         except LaminarError as error:
             reporter.failed(error)
             raise
@@ -138,14 +171,15 @@ def run(  # noqa: PLR0913 - one parameter per option
 
 def _run(
     pipeline: Pipeline,
-    master: str,
-    conf: dict[str, str],
+    start_spark: Callable[[str], SparkSession],
     checkpoint: CheckpointConfig,
     config: RunConfig,
     reporter: Reporter,
 ) -> None:
+    # Whatever can be refused without Spark is refused before it is started.
     pipeline.plan()
-    spark = open_session(master, f"laminar {config.job or pipeline.name}", conf)
+    job_name = check_job_name(config.job or pipeline.name)
+    spark = start_spark(f"laminar {job_name}")
     try:
         job = pipeline.start(spark, checkpoint=checkpoint, run=config, listener=reporter.on_event)
         _stop_on_signals(job)  # After the session: Spark installs a handler of its own.
@@ -170,10 +204,3 @@ def _stop_on_signals(job: StreamingJob) -> None:
 
     signal.signal(signal.SIGINT, on_signal)
     signal.signal(signal.SIGTERM, on_signal)
-
-
-def _setting(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not equals:
-        raise ConfigurationError(ErrorCode.INVALID_OPTION, f"--conf needs key=value, not {text!r}")
-    return key, value

@@ -3,16 +3,22 @@
 import importlib
 import importlib.util
 import inspect
+import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import PydanticUserError, TypeAdapter, ValidationError
+from pyspark import cloudpickle
 
-from laminar_core.errors import ConfigurationError, ErrorCode
+from laminar_core.errors import ConfigurationError, ErrorCode, LaminarError
 from laminar_core.pipeline import Pipeline
 
 DEFAULT_FUNCTION = "pipeline"
+
+_ANY_NUMBER = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def load_pipeline(target: str, settings: Iterable[str]) -> Pipeline:
@@ -23,59 +29,106 @@ def load_pipeline(target: str, settings: Iterable[str]) -> Pipeline:
     that the function's parameters declare.
 
     Raises:
-        ConfigurationError: there is no such function, or the settings do not fit it.
+        ConfigurationError: there is no such function, it fails, or the settings do not fit it.
     """
     place, _, name = target.partition(":")
-    function = getattr(_load(place), name or DEFAULT_FUNCTION, None)
+    with _explained(f"{place} cannot be loaded"):
+        module = _load(place)
+    name = name or DEFAULT_FUNCTION
+    function = getattr(module, name, None)
     if not callable(function):
-        raise _invalid(f"{place} has no function {name or DEFAULT_FUNCTION}()")
-    built = function(**_arguments(target, function, settings))
+        raise _invalid(f"{place} has no function {name}()")
+    with _explained(f"{name}() of {place} failed"):
+        built = function(**_arguments(target, function, settings))
     if not isinstance(built, Pipeline):
         raise _invalid(f"{target} returned a {type(built).__name__} and not a Pipeline")
     return built
 
 
-def _load(place: str) -> object:
-    sys.path.insert(0, str(Path.cwd()))  # So that a program finds what lies beside it.
-    if not place.endswith(".py"):
-        try:
-            return importlib.import_module(place)
-        except ModuleNotFoundError as error:
-            raise _invalid(
-                f"no module {error.name}: give a file, or a module on the path"
-            ) from error
-    path = Path(place)
+def _load(place: str) -> ModuleType:
+    _make_importable(Path.cwd())
+    if place.endswith(".py"):
+        return _load_file(Path(place))
+    if not place:
+        raise _invalid("give a file, or a module on the path")
+    try:
+        return importlib.import_module(place)
+    except ModuleNotFoundError as error:
+        if not f"{place}.".startswith(f"{error.name}."):
+            raise  # The module is there, and something that it imports is not.
+        raise _invalid(f"no module {error.name}: give a file, or a module on the path") from error
+
+
+def _load_file(path: Path) -> ModuleType:
     if not path.is_file():
-        raise ConfigurationError(ErrorCode.NO_SUCH_PATH, f"no such file: {place}")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+        raise ConfigurationError(ErrorCode.NO_SUCH_PATH, f"no such file: {path}")
+    _make_importable(path.resolve().parent)
+    name = f"program_{path.stem}"  # Not the stem alone: a program may be called json.py.
+    spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None, "a .py file always has a loader"
     assert spec.loader is not None, "a .py file always has a loader"
     module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
+    sys.modules[name] = module
     spec.loader.exec_module(module)
+    # Workers cannot import it by this name: what it defines travels whole.
+    cloudpickle.register_pickle_by_value(module)
     return module
+
+
+def _make_importable(directory: Path) -> None:
+    """Let a program import what lies there, in this process and in Spark's workers."""
+    first = str(directory)
+    if first not in sys.path:
+        sys.path.insert(0, first)
+    known = [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part]
+    if first not in known:
+        os.environ["PYTHONPATH"] = os.pathsep.join([first, *known])
+
+
+@contextmanager
+def _explained(what: str) -> Iterator[None]:
+    """Tell a mistake in the user's program from one of ours."""
+    try:
+        yield
+    except LaminarError:
+        raise
+    except Exception as error:
+        said = str(error).partition("\n")[0]
+        raise ConfigurationError(
+            ErrorCode.INVALID_PIPELINE,
+            f"{what}: {type(error).__name__}: {said} (`laminar --debug …` shows where)",
+        ) from error
 
 
 def _arguments(
     target: str, function: Callable[..., object], settings: Iterable[str]
 ) -> dict[str, object]:
-    parameters = inspect.signature(function).parameters
-    arguments: dict[str, object] = {}
-    for setting in settings:
-        name, equals, value = setting.partition("=")
-        if not equals:
-            raise _invalid(f"--set needs name=value, not {setting!r}")
-        if name not in parameters:
-            raise _invalid(f"{target} has no setting {name!r}, it has: {', '.join(parameters)}")
-        arguments[name] = _convert(name, value, parameters[name])
+    parameters = {
+        name: parameter
+        for name, parameter in inspect.signature(function, eval_str=True).parameters.items()
+        if parameter.kind not in _ANY_NUMBER
+    }
+    arguments = dict(_argument(target, parameters, setting) for setting in settings)
     missing = [
-        name
+        f"--set {name}=…"
         for name, parameter in parameters.items()
         if parameter.default is inspect.Parameter.empty and name not in arguments
     ]
     if missing:
-        raise _invalid(f"{target} needs --set {' --set '.join(f'{n}=…' for n in missing)}")
+        raise _invalid(f"{target} needs {' '.join(missing)}")
     return arguments
+
+
+def _argument(
+    target: str, parameters: Mapping[str, inspect.Parameter], setting: str
+) -> tuple[str, object]:
+    name, equals, value = setting.partition("=")
+    if not equals:
+        raise _invalid(f"--set needs name=value, not {setting!r}")
+    if name not in parameters:
+        known = f"it has: {', '.join(parameters)}" if parameters else "it has none"
+        raise _invalid(f"{target} has no setting {name!r}, {known}")
+    return name, _convert(name, value, parameters[name])
 
 
 def _convert(name: str, value: str, parameter: inspect.Parameter) -> object:
@@ -86,6 +139,10 @@ def _convert(name: str, value: str, parameter: inspect.Parameter) -> object:
     except ValidationError as error:
         problem = error.errors()[0]["msg"]
         raise _invalid(f"--set {name}={value}: {problem}") from error
+    except PydanticUserError as error:
+        raise _invalid(f"{name} cannot be set on the command line: it takes a Python object") from (
+            error
+        )
 
 
 def _invalid(message: str) -> ConfigurationError:

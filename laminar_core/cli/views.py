@@ -1,0 +1,150 @@
+"""Checkpoints as text for people: tables that fit, and nothing cut off when it goes to a file."""
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from laminar_core.state.manifest import CheckpointManifest, SubtaskEntry
+from laminar_core.storage.summaries import CheckpointSummary
+from laminar_core.storage.verification import VerifyReport
+
+WIDTH_OF_A_FILE = 10_000
+"""Where nobody looks at lines, none is broken."""
+
+VALUE_LENGTH_MAX = 72
+"""Longest text of one property; ``--json`` prints it whole."""
+
+_NUMBERS = {"id", "ms", "bytes", "rows", "generation", "subtask", "sync ms", "async ms"}
+_START = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def print_summaries(summaries: Iterable[CheckpointSummary]) -> None:
+    """One line a checkpoint."""
+    _print_table(
+        ("id", "outcome", "kind", "mode", "triggered", "ms", "bytes", "generation", "remarks"),
+        (_row(summary) for summary in summaries),
+    )
+
+
+def print_manifest(manifest: CheckpointManifest) -> None:
+    """What a checkpoint consists of: when, how large, up to which event time."""
+    parent_id = manifest.parent_checkpoint_id
+    click.echo(
+        f"checkpoint {manifest.checkpoint_id} of {manifest.job}: {manifest.kind.value}, "
+        f"{manifest.mode}, generation {manifest.generation}, parent {parent_id or 'none'}"
+    )
+    click.echo(
+        f"triggered {_time(manifest.triggered_at_ms)}, complete after "
+        f"{manifest.duration_ms:.0f} ms, {manifest.size_bytes:,} bytes, "
+        f"written by {manifest.code_version}"
+    )
+    for vertex_id, event_time in _event_times(manifest):
+        click.echo(f"event time of {vertex_id}: {event_time}")
+    click.echo()
+    _print_table(
+        ("operator", "subtask", "rows", "bytes", "sync ms", "async ms"),
+        (_part(entry) for entry in manifest.subtasks),
+    )
+    if properties := list(_properties(manifest.subtasks)):
+        click.echo()
+        _print_table(("operator", "property", "value, by subtask if they differ"), properties)
+
+
+def print_report(report: VerifyReport) -> None:
+    """Whether a checkpoint is whole, and which files are not."""
+    size_bytes = sum(part.size_bytes for part in report.parts)
+    verdict = "damaged" if report.problem else "whole"
+    files = "1 file" if len(report.parts) == 1 else f"{len(report.parts)} files"
+    click.echo(f"checkpoint {report.checkpoint_id} is {verdict}: {files}, {size_bytes:,} bytes")
+    for part in report.parts:
+        if part.problem:
+            click.echo(f"  {part.problem}")
+
+
+def _row(summary: CheckpointSummary) -> tuple[str, ...]:
+    remarks = [
+        "committed" if summary.committed else "",
+        "orphan" if summary.orphan else "",
+        summary.problem or summary.reason,
+    ]
+    return (
+        str(summary.checkpoint_id),
+        "unreadable" if summary.problem else summary.outcome,
+        summary.kind or "",
+        summary.mode or "",
+        _time(summary.triggered_at_ms),
+        "" if summary.duration_ms is None else f"{summary.duration_ms:.0f}",
+        "" if summary.size_bytes is None else f"{summary.size_bytes:,}",
+        "" if summary.generation is None else str(summary.generation),
+        ", ".join(remark for remark in remarks if remark),
+    )
+
+
+def _part(entry: SubtaskEntry) -> tuple[str, ...]:
+    return (
+        entry.operator_id,
+        str(entry.subtask_index),
+        f"{entry.row_count:,}",
+        f"{entry.state.size_bytes:,}" if entry.state is not None else "0",
+        f"{entry.sync_ms:.2f}",
+        f"{entry.async_ms:.1f}",
+    )
+
+
+def _event_times(manifest: CheckpointManifest) -> Iterator[tuple[str, str]]:
+    """Per vertex that has inputs, how far the slowest of its subtasks is."""
+    found: dict[str, list[int | None]] = {}
+    for entry in manifest.alignment:
+        if entry.channels:
+            found.setdefault(entry.vertex_id, []).append(entry.watermark_us)
+    for vertex_id, times_us in found.items():
+        known = [time_us for time_us in times_us if time_us is not None]
+        yield vertex_id, _event_time(min(known)) if len(known) == len(times_us) else "not yet known"
+
+
+def _event_time(time_us: int) -> str:
+    try:
+        return (_START + timedelta(microseconds=time_us)).strftime("%Y-%m-%d %H:%M:%S.%f")
+    except OverflowError:
+        return "the end of the input" if time_us > 0 else "before all time"
+
+
+def _properties(entries: Sequence[SubtaskEntry]) -> Iterator[tuple[str, str, str]]:
+    """(operator, name, value), the operator's name on its first line only."""
+    values: dict[str, dict[str, list[str]]] = {}
+    for entry in entries:
+        for name, value in entry.properties.items():
+            known = values.setdefault(entry.operator_id, {}).setdefault(name, [])
+            known.append(json.dumps(value, ensure_ascii=False))
+    for operator_id, properties in values.items():
+        shown = operator_id
+        for name, texts in properties.items():
+            together = texts[0] if len(set(texts)) == 1 else " | ".join(texts)
+            yield shown, name, _shortened(together)
+            shown = ""
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= VALUE_LENGTH_MAX else f"{text[: VALUE_LENGTH_MAX - 1]}…"
+
+
+def _time(at_ms: int | None) -> str:
+    if at_ms is None:
+        return ""
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    table = Table(box=None, pad_edge=False)
+    for heading in headings:
+        justify = "right" if heading in _NUMBERS else "left"
+        table.add_column(heading, justify=justify, no_wrap=heading != headings[-1])
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))  # Brackets in a reason are no markup.
+    Console(width=None if sys.stdout.isatty() else WIDTH_OF_A_FILE).print(table)

@@ -1,0 +1,25 @@
+"""Fixtures of the command line's tests."""
+
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cli.command_line import CommandLine
+
+
+@pytest.fixture
+def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> CommandLine:
+    """The command line; ``LAMINAR_STORE`` of the machine does not leak in."""
+    monkeypatch.delenv("LAMINAR_STORE", raising=False)
+    return CommandLine(monkeypatch, capsys)
+
+
+@pytest.fixture
+def own_imports(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What a program imports, and where it looks for it, does not outlive the test."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    before = set(sys.modules)
+    yield
+    for name in set(sys.modules) - before:
+        del sys.modules[name]

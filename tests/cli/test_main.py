@@ -1,0 +1,155 @@
+"""Whatever happens, the user gets a line that says so and an exit code that means it."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import click
+import pytest
+
+from laminar_core._version import __version__
+from laminar_core.cli.main import laminar
+from laminar_core.errors import (
+    ConfigurationError,
+    CorruptCheckpointError,
+    DataError,
+    ErrorCode,
+    FencedError,
+    JobFailedError,
+    LaminarError,
+    ProtocolError,
+    StorageUnavailable,
+)
+from laminar_core.storage.local import LocalObjectStore
+from tests.storage.stores import claim, complete, open_job
+
+
+def commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The words of every command and group."""
+    for name, command in group.commands.items():
+        yield (*path, name)
+        if isinstance(command, click.Group):
+            yield from commands(command, (*path, name))
+
+
+@pytest.fixture
+def raising(monkeypatch: pytest.MonkeyPatch):
+    """Make ``laminar boom`` raise an error."""
+
+    def raise_it(error: BaseException) -> None:
+        def boom() -> None:
+            raise error
+
+        monkeypatch.setitem(laminar.commands, "boom", click.Command("boom", callback=boom))
+
+    return raise_it
+
+
+@pytest.mark.parametrize("words", [(), *commands(laminar)], ids=" ".join)
+def test_every_command_explains_itself(cli, words: tuple[str, ...]) -> None:
+    answer = cli(*words, "--help")
+    assert (answer.code, answer.err) == (0, "")
+    assert answer.out.startswith(f"Usage: {' '.join(('laminar', *words))}")
+    assert cli(*words, "-h").out == answer.out
+
+
+def test_every_option_explains_itself() -> None:
+    silent = [
+        (*path, option.name)
+        for path in commands(laminar)
+        for option in find(path).params
+        if isinstance(option, click.Option) and not option.help and not option.hidden
+    ]
+    assert silent == []
+
+
+def find(path: tuple[str, ...]) -> click.Command:
+    command: click.Command = laminar
+    for name in path:
+        assert isinstance(command, click.Group)
+        command = command.commands[name]
+    return command
+
+
+def test_the_version_is_the_one_in_every_checkpoint(cli) -> None:
+    assert cli("--version").out == f"laminar, version {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "Usage: laminar"),
+        (("jump",), "No such command 'jump'"),
+        (("run", "x.py"), "Missing option '--store'"),
+        (("run", "--store", "s"), "Missing argument 'TARGET'"),
+        (("checkpoints", "show", "--store", "s"), "Missing argument 'CHECKPOINT_ID'"),
+        (("checkpoints", "show", "0", "--store", "s"), "0 is not in the range"),
+        (("checkpoints", "show", "one", "--store", "s"), "'one' is not a valid integer"),
+        (("run", "x.py", "--store", "s", "--workers", "0"), "0 is not in the range"),
+    ],
+    ids=str,
+)
+def test_a_wrong_call_says_what_is_wrong(cli, words: tuple[str, ...], said: str) -> None:
+    answer = cli(*words)
+    assert answer.code == 2
+    assert said in answer.err
+    assert answer.out == ""
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [
+        (LaminarError, 1),
+        (JobFailedError, 1),
+        (ConfigurationError, 2),
+        (DataError, 3),
+        (StorageUnavailable, 4),
+        (CorruptCheckpointError, 5),
+        (FencedError, 6),
+        (ProtocolError, 70),
+    ],
+)
+def test_each_kind_of_error_has_its_exit_code(cli, raising, kind, code: int) -> None:
+    raising(kind(ErrorCode.STORE_IO, "the disk [/dev/sda] is gone"))
+    answer = cli("boom")
+    assert (answer.code, answer.out) == (code, "")
+    assert answer.err == "error: the disk [/dev/sda] is gone\n"
+
+
+def test_what_nobody_expected_is_one_line_and_an_advice(cli, raising) -> None:
+    raising(ZeroDivisionError("by\nzero"))
+    answer = cli("boom")
+    assert answer.code == 70
+    assert answer.err.splitlines() == [
+        "error: ZeroDivisionError: by",
+        "this is not expected: run again with `laminar --debug …`",
+    ]
+
+
+@pytest.mark.parametrize("error", [ValueError("x"), LaminarError(ErrorCode.STORE_IO, "x")])
+def test_debug_shows_where_it_happened(cli, raising, error: Exception) -> None:
+    raising(error)
+    assert "Traceback" not in cli("boom").err
+    assert "Traceback" in cli("--debug", "boom").err
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), click.Abort()])
+def test_an_interruption_is_no_error(cli, raising, error: BaseException) -> None:
+    raising(error)
+    answer = cli("boom")
+    assert (answer.code, answer.err.strip()) == (130, "interrupted")
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(tmp_path) -> None:
+    """As in ``laminar checkpoints list | head -1``, with a pipe that is closed from the start."""
+    store = open_job(LocalObjectStore(tmp_path))
+    complete(store, 1, claim(store))
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    words = ["-m", "laminar_core.cli", "checkpoints", "show", "1", "--store", str(tmp_path)]
+    answer = subprocess.run(
+        [sys.executable, *words], stdout=write_end, stderr=subprocess.PIPE, text=True, check=False
+    )
+    os.close(write_end)
+    assert (answer.returncode, answer.stderr) == (1, "")

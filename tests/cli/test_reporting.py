@@ -1,0 +1,153 @@
+"""A run tells what happens: lines for people, one JSON object per line for programs."""
+
+import json
+
+import pyarrow as pa
+import pytest
+
+from laminar_core.checkpoint.types import CheckpointKind
+from laminar_core.cli.reporting import ROWS_SHOWN, JsonReporter, TextReporter
+from laminar_core.errors import DataError, ErrorCode
+from laminar_core.runtime.events import (
+    CheckpointCompleted,
+    CheckpointFailed,
+    DataFlowing,
+    Finished,
+    GenerationFailed,
+    GenerationStarted,
+    JobEvent,
+    ProgressMade,
+    RejectedCheckpoint,
+    WorkersRunning,
+)
+
+STARTED = GenerationStarted(
+    time_ms=1, generation=3, parallelism=2, restored_checkpoint_id=7, rows_total=None
+)
+COMPLETED = CheckpointCompleted(
+    time_ms=1,
+    checkpoint_id=8,
+    generation=3,
+    kind=CheckpointKind.PERIODIC,
+    mode="aligned",
+    duration_ms=12.4,
+    alignment_ms=1,
+    sync_ms=1,
+    async_ms=1,
+    size_bytes=2_500_000,
+)
+FAILED = CheckpointFailed(
+    time_ms=1,
+    checkpoint_id=9,
+    generation=3,
+    kind=CheckpointKind.PERIODIC,
+    outcome="expired",
+    reason="[Errno 28] no space",
+)
+LOST = GenerationFailed(
+    time_ms=1, generation=3, code="worker-lost", reason="worker 1: killed", restart_in_ms=50
+)
+FINISHED = Finished(
+    time_ms=1, outcome="finished", rows_in=1_000, rows_out=10, rows_late=0, checkpoints=2
+)
+PROGRESS = ProgressMade(
+    time_ms=1, rows_in=5, rows_out=0, rows_late=0, rows_total=10, rows_per_s=1, watermark_us=None
+)
+REJECTED = (RejectedCheckpoint(checkpoint_id=8, reason="a [torn] file"),)
+BEGUN = STARTED.model_copy(update={"restored_checkpoint_id": None, "parallelism": 1})
+
+
+def change(event: JobEvent, **changes) -> JobEvent:
+    return event.model_copy(update=changes)
+
+
+@pytest.mark.parametrize(
+    ("event", "lines"),
+    [
+        (STARTED, ["generation 3 starts from checkpoint 7, 2 workers"]),
+        (BEGUN, ["generation 3 starts from the beginning, 1 worker"]),
+        (
+            change(STARTED, rejected=REJECTED),
+            [
+                "generation 3 starts from checkpoint 7, 2 workers",
+                "checkpoint 8 is not used: a [torn] file",
+            ],
+        ),
+        (COMPLETED, ["checkpoint 8 completed in 12 ms, 2.5 MB, aligned"]),
+        (
+            change(COMPLETED, kind=CheckpointKind.FINAL),
+            ["checkpoint 8 (final) completed in 12 ms, 2.5 MB, aligned"],
+        ),
+        (FAILED, ["checkpoint 9 expired: [Errno 28] no space"]),
+        (LOST, ["generation 3 failed: worker 1: killed; starting again in 50 ms"]),
+        (change(LOST, restart_in_ms=None), ["generation 3 failed: worker 1: killed"]),
+        (FINISHED, ["finished: 1,000 rows in, 10 rows out, 2 checkpoints"]),
+        (
+            change(FINISHED, outcome="stopped", rows_late=3, checkpoints=1),
+            ["stopped: 1,000 rows in, 10 rows out, 1 checkpoint, 3 rows were late"],
+        ),
+        (PROGRESS, []),
+        (DataFlowing(time_ms=1, generation=3), []),
+        (WorkersRunning(time_ms=1, generation=3, pids=(1,), hosts=("a",)), []),
+    ],
+    ids=str,
+)
+def test_a_fact_is_a_line_on_standard_error(capsys, event: JobEvent, lines: list[str]) -> None:
+    with TextReporter(show_bar=False) as reporter:
+        reporter.on_event(event)
+    said = capsys.readouterr()
+    assert (said.err.splitlines(), said.out) == (lines, "")
+
+
+def test_a_line_is_not_broken_however_long_it_is(capsys) -> None:
+    with TextReporter(show_bar=None) as reporter:
+        reporter.on_event(change(LOST, reason="word " * 100))
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_a_bar_shows_rows_and_rate(capsys) -> None:
+    with TextReporter(show_bar=True) as reporter:
+        reporter.on_event(change(PROGRESS, rows_in=123_456, rows_per_s=7_890.4))
+    said = capsys.readouterr().err
+    assert "123,456 rows" in said
+    assert "7,890 rows/s" in said
+
+
+def test_collected_rows_go_to_standard_output_the_first_ones(capsys) -> None:
+    reporter = TextReporter(show_bar=False)
+    reporter.rows("totals", pa.table({"key": ["a", "[b]"], "n": [1, None]}))
+    assert capsys.readouterr().out.splitlines() == [
+        "totals: 2 rows",
+        "  key=a, n=1",
+        "  key=[b], n=None",
+    ]
+    reporter.rows("many", pa.table({"n": list(range(ROWS_SHOWN + 5))}))
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == ROWS_SHOWN + 2
+    assert lines[-1] == "  … and 5 more; --json prints all"
+
+
+def test_json_is_one_object_per_event_and_row(capsys) -> None:
+    table = pa.table({"at": pa.array([0], pa.timestamp("us", "UTC")), "n": [1]})
+    with JsonReporter() as reporter:
+        for event in (STARTED, FINISHED):
+            reporter.on_event(event)
+        reporter.rows("totals", pa.concat_tables([table] * 30))
+        reporter.failed(DataError(ErrorCode.NULL_KEY, 'row "3" has no key'))
+    said = capsys.readouterr()
+    first, second, *rows, last = [json.loads(line) for line in said.out.splitlines()]
+    assert (first["event"], second["event"]) == ("generation-started", "finished")
+    assert len(rows) == 30
+    assert rows[0] == {
+        "event": "row",
+        "sink": "totals",
+        "row": {"at": "1970-01-01 00:00:00+00:00", "n": 1},
+    }
+    assert last == {"event": "failed", "code": "null-key", "message": 'row "3" has no key'}
+    assert said.err == ""
+
+
+def test_people_are_told_of_a_failure_as_the_command_ends(capsys) -> None:
+    with TextReporter(show_bar=False) as reporter:
+        reporter.failed(DataError(ErrorCode.NULL_KEY, "row 3 has no key"))
+    assert capsys.readouterr().err == ""

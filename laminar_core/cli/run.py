@@ -1,7 +1,8 @@
 """``laminar run``: one pipeline, one driver, until its input ends or somebody stops it."""
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from types import FrameType
 from typing import Literal
@@ -160,10 +161,16 @@ def run(  # noqa: PLR0913 - one parameter per option
         conf={**FAST_START, **dict(conf)},
         show_logs=settings_of_all.debug,
     )
-    reporter: Reporter = JsonReporter() if as_json else TextReporter(show_bar=progress)
+    with _reporting(as_json=as_json, show_bar=progress) as reporter:
+        _run(load_pipeline(target, settings), start_spark, checkpoint, config, reporter)
+
+
+@contextmanager
+def _reporting(*, as_json: bool, show_bar: bool | None) -> Iterator[Reporter]:
+    reporter: Reporter = JsonReporter() if as_json else TextReporter(show_bar=show_bar)
     with reporter:
         try:
-            _run(load_pipeline(target, settings), start_spark, checkpoint, config, reporter)
+            yield reporter
         except LaminarError as error:
             reporter.failed(error)
             raise

@@ -1,0 +1,90 @@
+"""Workers in a simulation live and die as they do in Spark."""
+
+import pytest
+
+from laminar_core.errors import JobFailedError
+from laminar_core.runtime.events import WorkersRunning
+from laminar_core.runtime.restart import NoRestart
+from laminar_core.testing.simulation import Simulation
+from laminar_core.testing.worker_process import DEATH_SEEN_MS, LINGER_MS
+from tests.runtime.simulated_jobs import failing_job, windows_job
+
+
+@pytest.fixture
+def simulation():
+    return Simulation(windows_job(3).plan, parallelism=3)
+
+
+def strike(simulation: Simulation, action) -> None:
+    """Act on the workers of the first generation once they run, and let that be the end."""
+    simulation.when(WorkersRunning, lambda: action(simulation.drivers[0].stages[0].workers))
+    with pytest.raises(JobFailedError):
+        simulation.run(restart=NoRestart())
+
+
+def test_a_killed_worker_is_noticed_after_a_while_and_closes_nothing(simulation):
+    times = []
+
+    def kill(workers) -> None:
+        times.append(simulation.world.now_ms)
+        workers[1].kill()
+        simulation.drivers[0].stages[0].ended.add_done_callback(
+            lambda _: times.append(simulation.world.now_ms)
+        )
+
+    strike(simulation, kill)
+    assert times[1] - times[0] == DEATH_SEEN_MS
+    killed = simulation.drivers[0].stages[0].workers[1]
+    assert "g1-worker-1 was killed" in str(killed.ended.exception())
+    assert not any(t.parts.sink.writer.closed for t in killed.worker.wiring.tasks if t.parts.sink)
+
+
+def test_killing_twice_is_killing_once(simulation):
+    strike(simulation, lambda workers: [workers[0].kill() for _ in range(2)])
+    assert simulation.drivers[0].stages[0].ended.exception() is not None
+
+
+def test_the_others_of_its_stage_linger_and_die(simulation):
+    def kill(workers) -> None:
+        workers[0].kill()
+        workers[1].worker._transport.receive_control = lambda: iter(())  # It hears nothing.
+
+    strike(simulation, kill)
+    survivor = simulation.drivers[0].stages[0].workers[1]
+    assert not survivor.ended.done()
+    simulation.world.run_until(lambda: False, LINGER_MS + 100)
+    assert survivor.ended.done()
+
+
+def test_one_that_is_held_is_out_of_the_clusters_reach_until_it_is_interrupted(simulation):
+    def kill(workers) -> None:
+        workers[0].kill()
+        workers[1].hold()
+
+    strike(simulation, kill)
+    simulation.world.run_until(lambda: False, 2 * LINGER_MS)
+    stage = simulation.drivers[0].stages[0]
+    assert not stage.workers[1].ended.done()
+    stage.interrupt()
+    assert stage.workers[1].ended.done()
+
+
+def test_a_worker_that_fails_closes_what_it_has_open_and_says_why():
+    simulation = Simulation(failing_job(ValueError("seven is odd")).plan)
+    with pytest.raises(JobFailedError):
+        simulation.run(restart=NoRestart())
+    stage = simulation.drivers[0].stages[0]
+    assert "seven is odd" in str(stage.ended.exception())
+    failed = next(w for w in stage.workers if "seven is odd" in str(w.ended.exception()))
+    assert all(
+        task.parts.source.reader.closed
+        for task in failed.worker.wiring.tasks
+        if task.parts.source is not None
+    )
+
+
+def test_a_stage_whose_workers_all_leave_has_ended_well(simulation):
+    simulation.run()
+    stage = simulation.drivers[0].stages[0]
+    assert stage.ended.result() == {}
+    assert [worker.ended.result() for worker in stage.workers] == [[], [], []]

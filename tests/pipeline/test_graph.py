@@ -97,9 +97,9 @@ def test_a_vertex_is_named_by_what_it_does_and_not_by_when_it_was_written() -> N
 
 def test_an_edge_has_the_schema_of_the_rows_on_it() -> None:
     p = Pipeline("p")
-    source(p).select("at").rebalance().select("at", name="again").sink("out", CollectSink())
+    source(p).select("at", "key").rebalance().select("key").sink("out", CollectSink())
     (edge,) = p.plan().edges
-    assert edge.schema == pa.schema([SOURCE.schema().field("at")])
+    assert edge.schema == pa.schema([SOURCE.schema().field(name) for name in ("at", "key")])
     assert p.plan().vertices[1].input_schema == edge.schema
 
 

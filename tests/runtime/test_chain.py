@@ -52,6 +52,13 @@ class Marks(Operator):
         yield Watermark(first + 1)
 
 
+class Announces(Operator):
+    """Says what time it is told."""
+
+    def on_watermark(self, watermark_us: int) -> Iterable[pa.RecordBatch]:
+        yield rows(watermark_us)
+
+
 class Holds(Operator):
     """Keeps batches until event time advances."""
 
@@ -88,8 +95,13 @@ def trace(operators: list[Operator], *inputs: pa.RecordBatch | int) -> list[list
         ([Holds(), Holds()], [rows(1), 5], [[1], 5]),
         ([Marks(), Holds()], [rows(3), rows(7)], [3, [3], 4, 7, [7], 8]),
         ([Holds(), Marks()], [rows(3), 9], [3, [3], 4, 9]),
+        ([Announces(), Marks()], [rows(3)], [3, [3], 4]),
+        ([Marks(), Announces()], [rows(3)], [[3], 3, [3], [4], 4]),
     ],
-    ids=["empty", "fan-out", "drop", "marks", "holds", "two hold", "marks hold", "holds marks"],
+    ids=[
+        *("empty", "fan-out", "drop", "marks", "holds", "two hold", "marks hold", "holds marks"),
+        *("time goes down only", "time goes down"),
+    ],
 )
 def test_trace(operators: list[Operator], inputs, left) -> None:
     assert trace(operators, *inputs) == left

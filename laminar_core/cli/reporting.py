@@ -7,6 +7,7 @@ from typing import Protocol, Self
 
 import click
 import pyarrow as pa
+from pydantic_core import to_json
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
@@ -62,7 +63,9 @@ class JsonReporter:
     def rows(self, sink: str, table: pa.Table) -> None:
         """Print one object per row."""
         for row in table.to_pylist():
-            click.echo(json.dumps({"event": "row", "sink": sink, "row": row}, default=str))
+            line = {"event": "row", "sink": sink, "row": row}
+            # Times in ISO 8601, bytes in base 64; infinity is no number in JSON.
+            click.echo(to_json(line, inf_nan_mode="strings", bytes_mode="base64"))
 
     def failed(self, error: LaminarError) -> None:
         """Print code and message."""

@@ -141,10 +141,30 @@ def test_json_is_one_object_per_event_and_row(capsys) -> None:
     assert rows[0] == {
         "event": "row",
         "sink": "totals",
-        "row": {"at": "1970-01-01 00:00:00+00:00", "n": 1},
+        "row": {"at": "1970-01-01T00:00:00Z", "n": 1},
     }
     assert last == {"event": "failed", "code": "null-key", "message": 'row "3" has no key'}
     assert said.err == ""
+
+
+def test_values_that_json_lacks_are_text(capsys) -> None:
+    table = pa.table(
+        {
+            "float": [float("nan"), float("-inf"), 0.5],
+            "bytes": [b"\x00\xff", b"", None],
+            "decimal": pa.array([1, 2, None], pa.decimal128(10, 2)),
+            "list": [[1], [], None],
+        }
+    )
+    JsonReporter().rows("out", table)
+    rows = [
+        json.loads(line, parse_constant=pytest.fail) for line in capsys.readouterr().out.split()
+    ]
+    assert [list(row["row"].values()) for row in rows] == [
+        ["NaN", "AP8=", "1.00", [1]],
+        ["-Infinity", "", "2.00", []],
+        [0.5, None, None, None],
+    ]
 
 
 def test_people_are_told_of_a_failure_as_the_command_ends(capsys) -> None:

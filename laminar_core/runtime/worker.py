@@ -226,10 +226,13 @@ class Worker:
                 self.phase = Phase.CANCELLED
 
     def _report_progress(self) -> None:
+        now_ms = self._clock.monotonic_ms()
+        due = now_ms >= self._next_progress_ms
+        if self._data_flowed and not due:
+            return
         counts = self.wiring.counts()
         first_rows = counts.rows_since_start > 0 and not self._data_flowed
-        now_ms = self._clock.monotonic_ms()
-        if now_ms < self._next_progress_ms and not first_rows:
+        if not (due or first_rows):
             return
         self._data_flowed = self._data_flowed or first_rows
         self._next_progress_ms = now_ms + PROGRESS_INTERVAL_MS

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from random import Random
 
 import pyarrow as pa
@@ -23,6 +24,7 @@ DELAY = "6 seconds"
 Row = dict[str, object]
 
 
+@cache
 def payments(splits: int = 3, rows: int = 40, seed: int = 1) -> list[pa.Table]:
     """Event time grows by a second a row, out of order within ``DELAY``; ``id`` is unique."""
     random = Random(seed)

@@ -25,8 +25,18 @@ def open_descriptors() -> list[str]:
     return sorted(path.name for path in Path("/proc/self/fd").iterdir())
 
 
+_OTHERS: set[threading.Thread] = set()
+
+
+@pytest.fixture(autouse=True)
+def _readers_of_others() -> None:
+    """A Spark session of another test keeps its reader for as long as its JVM lives."""
+    _OTHERS.clear()
+    _OTHERS.update(threading.enumerate())
+
+
 def wait_for_the_reader() -> None:
-    for thread in threading.enumerate():
+    for thread in set(threading.enumerate()) - _OTHERS:
         if thread.name == "laminar-stderr":
             thread.join(WITHIN_S)
             assert not thread.is_alive()

@@ -8,7 +8,7 @@ import os
 import re
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 _OPTIONS = "spark.driver.extraJavaOptions"
@@ -59,6 +59,10 @@ def without_chatter() -> Iterator[None]:
 
 
 def _pass_on(read_end: int, target: int) -> None:
-    with open(read_end, "rb", buffering=0) as source, open(target, "wb", buffering=0) as sink:
+    with (
+        suppress(OSError),  # The terminal is gone, and whoever looked at it.
+        open(read_end, "rb", buffering=0) as source,
+        open(target, "wb", buffering=0) as sink,
+    ):
         while data := source.read(_READ_BYTES_MAX):
             sink.write(_CHATTER.sub(b"", data))

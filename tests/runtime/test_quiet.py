@@ -92,6 +92,25 @@ def test_a_process_that_outlives_the_start_is_still_heard(capfd) -> None:
     assert capfd.readouterr().err == "meanwhile\nlast words\n"
 
 
+def test_a_terminal_that_went_away_stops_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process still writes, and the reader has nowhere to put it."""
+    read_end, write_end = os.pipe()
+    original = os.dup(2)
+    os.dup2(write_end, 2)
+    os.close(write_end)
+    os.close(read_end)
+    problems: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", problems.append)
+    try:
+        with without_chatter():
+            say("to nobody")
+    finally:
+        os.dup2(original, 2)
+        os.close(original)
+    wait_for_the_reader()
+    assert problems == []
+
+
 def test_a_failure_puts_standard_error_back_and_closes_what_was_opened(capfd) -> None:
     before = open_descriptors()
     with pytest.raises(ValueError, match="no start"), without_chatter():

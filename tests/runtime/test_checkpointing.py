@@ -25,6 +25,7 @@ from laminar_core.state.manifest import Heartbeat
 from laminar_core.storage.memory import MemoryObjectStore
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
 from laminar_core.testing.ledger import Ledger, LedgerCommitter
+from laminar_core.testing.observed_store import ObservedStore
 from tests.runtime.hosts import Background, Host
 from tests.runtime.plans import small_plan
 from tests.state.manifests import subtask
@@ -126,7 +127,7 @@ class TestTrigger:
         answer = driver.request()
         driver.settle()
         assert driver.triggered() == []
-        assert answer.result().outcome == "declined"
+        assert answer.result(0).outcome == "declined"
 
     def test_a_periodic_one_comes_when_it_is_due(self):
         driver = Driver(interval_ms=100)
@@ -151,7 +152,7 @@ class TestCompletion:
         driver.settle(commit=False)
         assert driver.store.completed_ids() == [1]
         assert (driver.sent(Completed), driver.store.committed_ids()) == ([], [])
-        assert answer.result().outcome == "completed"
+        assert answer.result(0).outcome == "completed"
         driver.settle()
         assert (driver.sent(Completed), driver.store.committed_ids()) == ([1], [1])
 
@@ -213,7 +214,7 @@ class TestLostCheckpoints:
         driver.driver.dispatch(Declined(CheckpointId(1), "worker 1: no space left"))
         driver.settle()
         assert driver.sent(Abort) == [1]
-        assert answer.result().reason == "worker 1: no space left"
+        assert answer.result(0).reason == "worker 1: no space left"
         assert driver.store.read_outcome(CheckpointId(1)).outcome == "declined"
         assert [type(e) for e in driver.host.told] == [CheckpointFailed]
         driver.acknowledge(1, 1)
@@ -257,8 +258,8 @@ class TestLostCheckpoints:
         waiting = [driver.request(), driver.request(CheckpointKind.SAVEPOINT)]
         driver.settle()
         driver.driver.abort_all("the worker died")
-        assert {answer.result().outcome for answer in waiting} == {"aborted"}
-        assert {answer.result().reason for answer in waiting} == {"the worker died"}
+        assert {answer.result(0).outcome for answer in waiting} == {"aborted"}
+        assert {answer.result(0).reason for answer in waiting} == {"the worker died"}
 
     def test_a_history_that_cannot_be_written_costs_nothing_but_itself(self):
         driver = Driver(Fault("put_if_absent", Effect.FAIL, key="history", last=2))
@@ -290,6 +291,24 @@ class TestFencing:
         driver.settle()
         assert driver.ledger.visible == {}
         assert len(driver.host.fences) == 1
+
+    def test_a_zombie_that_fell_asleep_while_it_published_claims_no_success(self):
+        driver = Driver()
+        driver.store.objects = ObservedStore(
+            driver.objects,
+            "zombie",
+            lambda call: (
+                call.moment == "after"
+                and call.verb == "put_if_absent"
+                and "manifest" in call.key
+                and claim(open_job(driver.objects))
+            ),
+        )
+        driver.complete()
+        assert driver.store.completed_ids() == [1]
+        assert len(driver.host.fences) == 1
+        assert (driver.host.told, driver.driver.completed_count) == ([], 0)
+        assert driver.store.committed_ids() == []
 
     def test_the_heartbeat_notices_that_the_job_was_taken_over(self):
         driver = Driver()

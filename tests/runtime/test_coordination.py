@@ -153,14 +153,14 @@ class TestRegistration:
         cluster.turn()
         assert [len(cluster.link.to(worker, Trigger)) for worker in (0, 1)] == [1, 1]
         cluster.acknowledge(1, 0, 1)
-        assert answer.result().outcome == "completed"
+        assert answer.result(0).outcome == "completed"
         assert cluster.outcome.kind == "stopped"
 
     def test_a_request_that_waits_for_workers_is_answered_when_the_generation_ends(self, cluster):
         answer = cluster.coordinator.request(CheckpointKind.MANUAL)
         cluster.turn()
         cluster.coordinator.abandon("the stage was lost")
-        assert (answer.result().outcome, answer.result().reason) == (
+        assert (answer.result(0).outcome, answer.result(0).reason) == (
             "aborted",
             "the stage was lost",
         )
@@ -168,7 +168,7 @@ class TestRegistration:
     def test_so_is_one_that_nobody_has_looked_at(self, cluster):
         answer = cluster.coordinator.request(CheckpointKind.MANUAL)
         cluster.coordinator.abandon("the stage was lost")
-        assert answer.result().outcome == "aborted"
+        assert answer.result(0).outcome == "aborted"
 
     def test_workers_that_never_come_end_the_generation(self):
         cluster = Cluster(deadlines=Deadlines(register_ms=5_000))
@@ -283,7 +283,7 @@ class TestCheckpoints:
                 generation=cluster.generation, worker=1, checkpoint_id=1, reason="full", counts=True
             )
         )
-        assert answer.result().reason == "worker 1: full"
+        assert answer.result(0).reason == "worker 1: full"
         assert [len(cluster.link.to(worker, Abort)) for worker in (0, 1)] == [1, 1]
 
 

@@ -69,6 +69,24 @@ class TestCollectedRows:
         assert result.generations == 2
         assert normal(result.collected["rows"].to_pylist()) == normal(job.expected["rows"])
 
+    def test_handing_over_may_take_a_while(self):
+        job, simulation = simulate(collect_job)
+
+        def nap(worker) -> None:
+            if not worker.held:
+                worker.hold()
+                simulation.world.later(20_000, lambda: wake_up(worker))
+
+        def wake_up(worker) -> None:
+            worker.hold(held=False)
+            worker.worker.phase = Phase.FINISHED  # The word was lost with its turn.
+            worker.wake()
+
+        when_told_to_finish(simulation, 0, nap)
+        result = simulation.run()
+        assert result.generations == 1
+        assert normal(result.collected["rows"].to_pylist()) == normal(job.expected["rows"])
+
 
 class TestFinished:
     def test_a_worker_killed_after_everything_is_committed_changes_nothing(self):
@@ -85,6 +103,19 @@ class TestFinished:
         assert workers[0].worker.phase is Phase.FINISHED
         assert workers[1].ended.done()
         job.check()
+
+
+def test_ids_of_checkpoints_that_were_deleted_are_not_used_again():
+    """The history outlives the checkpoint itself."""
+    job, simulation = simulate(windows_job)
+    simulation.run()
+    newest = simulation.store.completed_ids()[-1]
+    for number in range(1, newest):
+        for key in simulation.objects.list(f"simulated/checkpoints/{number:010d}/"):
+            simulation.objects.delete(key)
+    simulation.run()
+    assert min(set(simulation.store.completed_ids()) - {newest}) > newest
+    job.check()
 
 
 class TestFailed:

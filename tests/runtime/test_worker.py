@@ -203,6 +203,15 @@ class TestCheckpoints:
         assert bench.said(SnapshotAck) == []
         assert bench.said(SnapshotDecline) == []
 
+    def test_one_that_is_aborted_before_it_was_written_is_not_declined_a_second_time(self, bench):
+        bench.turn(30)
+        bench.trigger(1)
+        bench.turn(20)
+        bench.hear(Abort(generation=GENERATION, checkpoint_id=1))
+        bench.settle()
+        assert (bench.said(SnapshotAck), bench.said(SnapshotDecline)) == ([], [])
+        assert not any("/state_" in key for key in bench.store.objects.list(""))
+
     def test_a_part_that_cannot_be_made_ends_the_worker(self, bench):
         def fail(*_: str) -> None:
             raise DataError(ErrorCode.UNREADABLE_FILE, "the staged file is gone")

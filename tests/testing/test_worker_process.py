@@ -35,13 +35,13 @@ def test_a_killed_worker_is_noticed_after_a_while_and_closes_nothing(simulation)
     strike(simulation, kill)
     assert times[1] - times[0] == DEATH_SEEN_MS
     killed = simulation.drivers[0].stages[0].workers[1]
-    assert "g1-worker-1 was killed" in str(killed.ended.exception())
+    assert "g1-worker-1 was killed" in str(killed.ended.exception(0))
     assert not any(t.parts.sink.writer.closed for t in killed.worker.wiring.tasks if t.parts.sink)
 
 
 def test_killing_twice_is_killing_once(simulation):
     strike(simulation, lambda workers: [workers[0].kill() for _ in range(2)])
-    assert simulation.drivers[0].stages[0].ended.exception() is not None
+    assert simulation.drivers[0].stages[0].ended.exception(0) is not None
 
 
 def test_the_others_of_its_stage_linger_and_die(simulation):
@@ -74,8 +74,8 @@ def test_a_worker_that_fails_closes_what_it_has_open_and_says_why():
     with pytest.raises(JobFailedError):
         simulation.run(restart=NoRestart())
     stage = simulation.drivers[0].stages[0]
-    assert "seven is odd" in str(stage.ended.exception())
-    failed = next(w for w in stage.workers if "seven is odd" in str(w.ended.exception()))
+    assert "seven is odd" in str(stage.ended.exception(0))
+    failed = next(w for w in stage.workers if "seven is odd" in str(w.ended.exception(0)))
     assert all(
         task.parts.source.reader.closed
         for task in failed.worker.wiring.tasks
@@ -86,5 +86,5 @@ def test_a_worker_that_fails_closes_what_it_has_open_and_says_why():
 def test_a_stage_whose_workers_all_leave_has_ended_well(simulation):
     simulation.run()
     stage = simulation.drivers[0].stages[0]
-    assert stage.ended.result() == {}
-    assert [worker.ended.result() for worker in stage.workers] == [[], [], []]
+    assert stage.ended.result(0) == {}
+    assert [worker.ended.result(0) for worker in stage.workers] == [[], [], []]

@@ -8,6 +8,7 @@ link count of the temporary file tells the truth (open(2), "O_EXCL").
 
 import errno
 import os
+import stat
 import threading
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
@@ -140,7 +141,7 @@ class LocalObjectStore:
             _make_root(directory)
         else:
             self._make_directory(directory.parent)
-            directory.mkdir(exist_ok=True)
+            _mkdir(directory)
             # Whoever made it may have died before this step, hence also if it was there.
             _sync_directory(directory.parent)
         with self._lock:
@@ -180,8 +181,22 @@ def _link(temporary: Path, path: Path) -> bool:
 def _make_root(directory: Path) -> None:
     if not directory.is_dir():
         _make_root(directory.parent)
-        directory.mkdir(exist_ok=True)
+        _mkdir(directory)
         _sync_directory(directory.parent)
+
+
+def _mkdir(directory: Path) -> None:
+    """Make ``directory`` if it is not there; that somebody removes it meanwhile is no error here.
+
+    ``Path.mkdir(exist_ok=True)`` is not enough: it looks a second time, and reports "File exists"
+    if the directory that was in its way has vanished before that look.
+    """
+    try:
+        directory.mkdir()
+    except FileExistsError:
+        with suppress(FileNotFoundError):
+            if not stat.S_ISDIR(directory.stat().st_mode):
+                raise
 
 
 def _sync_directory(directory: Path) -> None:

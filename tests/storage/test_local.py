@@ -84,6 +84,25 @@ class TestLocalObjectStore(ObjectStoreContract):
         objects.put("job/deep/a", b"2")
         assert objects.get("job/deep/a") == b"2"
 
+    def test_a_folder_that_vanishes_while_it_is_made_is_made_again(self, objects, monkeypatch):
+        made = Path.mkdir
+        attempts = []
+
+        def mkdir_that_lost_a_race(path: Path) -> None:
+            attempts.append(path)
+            if path.name == "shared" and attempts.count(path) == 1:
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+            made(path)
+
+        monkeypatch.setattr(Path, "mkdir", mkdir_that_lost_a_race)
+        objects.put("job/shared/a", b"x")
+        assert objects.get("job/shared/a") == b"x"
+
+    def test_a_file_where_a_folder_should_be_is_named(self, objects):
+        objects.put("job/shared", b"a file")
+        with pytest.raises(StorageUnavailable, match="shared"):
+            objects.put("job/shared/a", b"x")
+
     def test_the_root_itself_is_never_removed(self, objects):
         objects.put("a", b"1")
         objects.delete("a")

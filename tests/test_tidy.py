@@ -17,6 +17,7 @@ SKIP = re.compile(r"pytest\.(mark\.)?(skip|skipif|xfail)")
 
 COVERED_ELSEWHERE = {
     "laminar_core/checkpoint/alignment_events.py": "tests/checkpoint/test_alignment.py",
+    "laminar_core/checkpoint/alignment_state.py": "tests/checkpoint/test_alignment.py",
     "laminar_core/checkpoint/coordinator_config.py": "tests/checkpoint/test_coordinator.py",
     "laminar_core/checkpoint/coordinator_events.py": "tests/checkpoint/test_coordinator.py",
     "laminar_core/_version.py": "tests/runtime/test_generation.py",

@@ -6,7 +6,13 @@ section 2). It never sees the data: the runtime asks ``disposition`` before it t
 a channel and ``records_arrivals`` before it enqueues one.
 
 There is one path. A checkpoint starts aligned, a timeout switches it to unaligned, and an
-unaligned barrier is a timeout of zero (Flink, AbstractAlternatingAlignedBarrierHandlerState).
+unaligned barrier is a timeout of zero (Flink, AbstractAlternatingAlignedBarrierHandlerState). The
+timeout is the coordinator's decision; a barrier that arrives after it switches on arrival.
+
+Two kinds of channels are special. What is queued on an *aligned-only* channel is never captured,
+so also an unaligned cut waits until its barrier is reached (PROTOCOL section 7). A *feedback*
+channel closes a loop: its barrier can only come back after the cut, so nothing waits for it, and
+what is on its way when the cut is made is recorded until it does (PROTOCOL section 8, FLIP-16).
 
 A barrier is seen twice: it *arrives* when it enters the input queue, maybe behind data, and it is
 *reached* when everything before it has been processed. Alignment counts barriers that were
@@ -19,14 +25,14 @@ I1  A checkpoint id is cut at most once, and ids of cuts strictly increase.
 I2  At a cut, every record sent before its channel's barrier is either processed or captured
     (queued ahead of the barrier, or recorded until the barrier arrives), never both.
 I3  No record behind a barrier that was reached is processed before the cut (``HOLD``).
-I4  Nothing waits for ever: a channel that ends counts as its barrier, and an abort, a cancel
+I4  A feedback channel is never held, and an aligned-only channel never captured.
+I5  Nothing waits for ever: a channel that ends counts as its barrier, and an abort, a cancel
     marker or a newer barrier releases every channel.
 
 Source: PROTOCOL sections 1 to 6; FLIP-76; FLIP-147; Carbone et al. 2015.
 """
 
-from dataclasses import dataclass, replace
-from enum import Enum, auto
+from dataclasses import replace
 
 from laminar_core.checkpoint.alignment_events import (
     AlignmentTimedOut,
@@ -46,9 +52,19 @@ from laminar_core.checkpoint.alignment_events import (
     SealChannelState,
     SealInputs,
     SnapshotFailed,
-    StartAlignmentTimer,
-    StopAlignmentTimer,
     TakeSnapshot,
+)
+from laminar_core.checkpoint.alignment_state import (
+    NOTHING_SEEN,
+    Aligning,
+    Disposition,
+    Gate,
+    Idle,
+    Recording,
+    State,
+    disposition,
+    initial,
+    records_arrivals,
 )
 from laminar_core.checkpoint.types import (
     AlignmentMode,
@@ -61,82 +77,7 @@ from laminar_core.errors import ErrorCode, ProtocolError
 ABORT_NOTICES_MAX = 64
 """Abort notices remembered for barriers not seen yet; the oldest are forgotten first."""
 
-NOTHING_SEEN = CheckpointId(0)
-
-
-# --- states -------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Gate:
-    """What outlives a single checkpoint."""
-
-    open: frozenset[ChannelId]
-    """Channels whose end has not been reached."""
-    ending: frozenset[ChannelId] = frozenset()
-    """Open channels whose end is queued."""
-    newest_id: CheckpointId = NOTHING_SEEN
-    """Highest checkpoint started, cut or cancelled here; lower ones are stale."""
-    abort_notices: frozenset[CheckpointId] = frozenset()
-    """Aborted before their barrier came."""
-    triggered: CheckpointBarrier | None = None
-    """Newest trigger; binding once no input runs any more."""
-
-
-@dataclass(frozen=True, slots=True)
-class Idle:
-    """No checkpoint is pending here."""
-
-    gate: Gate
-
-
-@dataclass(frozen=True, slots=True)
-class Aligning:
-    """Waiting until the barrier has been reached on every channel of ``target``."""
-
-    gate: Gate
-    barrier: CheckpointBarrier
-    target: frozenset[ChannelId]
-    aligned: frozenset[ChannelId] = frozenset()
-    arrived: frozenset[ChannelId] = frozenset()
-    """Barrier queued, not reached: if the checkpoint turns unaligned, nothing more to record."""
-
-
-@dataclass(frozen=True, slots=True)
-class Recording:
-    """The cut is made; the channels in ``pending`` are recorded until their barrier arrives."""
-
-    gate: Gate
-    barrier: CheckpointBarrier
-    pending: frozenset[ChannelId]
-
-
-State = Idle | Aligning | Recording
 Step = tuple[State, tuple[Effect, ...]]
-
-
-def initial(channels: frozenset[ChannelId], newest_id: CheckpointId = NOTHING_SEEN) -> State:
-    """State of a subtask that starts with these channels; ids up to ``newest_id`` are stale."""
-    return Idle(Gate(open=channels, newest_id=newest_id))
-
-
-class Disposition(Enum):
-    """May the runtime take the next batch or watermark of a channel?"""
-
-    PROCESS = auto()
-    HOLD = auto()
-
-
-def disposition(state: State, channel: ChannelId) -> Disposition:
-    """Say whether a channel is blocked. Held data stays in its queue: nothing can get lost."""
-    if isinstance(state, Aligning) and channel in state.aligned:
-        return Disposition.HOLD
-    return Disposition.PROCESS
-
-
-def records_arrivals(state: State, channel: ChannelId) -> bool:
-    """Say whether what arrives on the channel now belongs to the pending checkpoint."""
-    return isinstance(state, Recording) and channel in state.pending
 
 
 def step(state: State, event: Event) -> Step:
@@ -159,9 +100,7 @@ def step(state: State, event: Event) -> Step:
         case CheckpointTriggered(barrier):
             return _on_trigger(state, barrier)
         case AlignmentTimedOut(checkpoint_id):
-            if isinstance(state, Aligning) and state.barrier.checkpoint_id == checkpoint_id:
-                return _switch_to_unaligned(state)
-            return state, ()
+            return _on_timeout(state, checkpoint_id)
         case CheckpointAborted(checkpoint_id):
             return _on_abort_notice(state, checkpoint_id)
         case SnapshotFailed(checkpoint_id, reason):
@@ -174,19 +113,18 @@ def step(state: State, event: Event) -> Step:
 def _on_arrival(state: State, channel: ChannelId, barrier: CheckpointBarrier) -> Step:
     if isinstance(state, Recording) and state.barrier.checkpoint_id == barrier.checkpoint_id:
         return _seal(state, channel)
-    if barrier.alignment_timeout_ms is None and not barrier.unaligned:
+    if channel in state.gate.feedback or barrier.alignment_timeout_ms is None:
         return state, ()  # Can never overtake, so only reaching it counts.
     state, effects = _admit(state, barrier)
     if not isinstance(state, Aligning) or not _is_for(state, barrier):
         return state, effects
-    state = replace(state, arrived=state.arrived | {channel})
-    if not barrier.unaligned:
-        return state, effects
-    after, more = _switch_to_unaligned(state)
+    after, more = _advance(replace(state, arrived=state.arrived | {channel}), barrier)
     return after, effects + more
 
 
 def _on_reached(state: State, channel: ChannelId, barrier: CheckpointBarrier) -> Step:
+    if channel in state.gate.feedback:
+        return state, ()  # It counted when it arrived.
     state, effects = _admit(state, barrier)
     if not isinstance(state, Aligning) or not _is_for(state, barrier):
         return state, effects  # Stale, or the cut is already made.
@@ -195,9 +133,22 @@ def _on_reached(state: State, channel: ChannelId, barrier: CheckpointBarrier) ->
             ErrorCode.DUPLICATE_BARRIER,
             f"barrier {barrier.checkpoint_id} came twice on channel {channel}",
         )
-    state = replace(state, aligned=state.aligned | {channel})
-    after, more = _switch_to_unaligned(state) if barrier.unaligned else _complete_if_aligned(state)
+    after, more = _advance(replace(state, aligned=state.aligned | {channel}), barrier)
     return after, effects + more
+
+
+def _on_timeout(state: State, checkpoint_id: CheckpointId) -> Step:
+    newest = max(state.gate.timed_out_id, checkpoint_id)
+    state = _with_gate(state, replace(state.gate, timed_out_id=newest))
+    if isinstance(state, Aligning) and state.barrier.checkpoint_id == checkpoint_id:
+        return _advance(state, state.barrier)
+    return state, ()
+
+
+def _overtakes(gate: Gate, barrier: CheckpointBarrier) -> bool:
+    if barrier.alignment_timeout_ms is None:
+        return False  # A savepoint, say: aligned however long it takes.
+    return barrier.unaligned or barrier.checkpoint_id == gate.timed_out_id
 
 
 def _is_for(state: Aligning, barrier: CheckpointBarrier) -> bool:
@@ -213,10 +164,7 @@ def _admit(state: State, barrier: CheckpointBarrier) -> Step:
     gate = _seen(idle.gate, checkpoint_id)
     if checkpoint_id in idle.gate.abort_notices:
         return Idle(gate), (*effects, ForwardCancel(checkpoint_id))
-    aligning = Aligning(gate, barrier, target=gate.open)
-    if barrier.alignment_timeout_ms is None or barrier.unaligned:
-        return aligning, effects
-    return aligning, (*effects, StartAlignmentTimer(barrier))
+    return Aligning(gate, barrier, target=gate.awaited), effects
 
 
 def _seen(gate: Gate, checkpoint_id: CheckpointId) -> Gate:
@@ -224,37 +172,30 @@ def _seen(gate: Gate, checkpoint_id: CheckpointId) -> Gate:
     return replace(gate, newest_id=max(gate.newest_id, checkpoint_id), abort_notices=later)
 
 
-def _complete_if_aligned(state: Aligning) -> Step:
-    if state.target - state.aligned:
-        return state, ()
-    checkpoint_id = state.barrier.checkpoint_id
-    return Idle(state.gate), (
-        *_stop_timer(state.barrier),
-        TakeSnapshot(state.barrier, "aligned"),
-        SealInputs(checkpoint_id),
-    )
-
-
-def _stop_timer(barrier: CheckpointBarrier) -> tuple[Effect, ...]:
-    timed = barrier.alignment_timeout_ms is not None and not barrier.unaligned
-    return (StopAlignmentTimer(barrier.checkpoint_id),) if timed else ()
-
-
-def _switch_to_unaligned(state: Aligning) -> Step:
-    """Cut now. Aligned channels have nothing before the cut left, so they are not captured."""
-    barrier = replace(state.barrier, unaligned=True)
-    checkpoint_id = barrier.checkpoint_id
+def _advance(state: Aligning, barrier: CheckpointBarrier) -> Step:
+    """Cut if it is time: every channel is aligned, or need not be any more."""
+    overtaking = state.overtaking or _overtakes(state.gate, barrier)
+    state = replace(state, overtaking=overtaking)
     waiting = state.target - state.aligned
-    complete = waiting & (state.arrived | state.gate.ending)
-    pending = waiting - complete
+    if overtaking and not waiting & state.gate.aligned_only:
+        return _cut(state, "unaligned")
+    return (state, ()) if waiting else _cut(state, "aligned")
+
+
+def _cut(state: Aligning, mode: AlignmentMode) -> Step:
+    """Cut now. Aligned channels have nothing before the cut left, so they are not captured."""
+    gate = state.gate
+    barrier = replace(state.barrier, unaligned=mode == "unaligned")
+    checkpoint_id = barrier.checkpoint_id
+    captured = (state.target - state.aligned) | (gate.open & gate.feedback)
+    pending = captured - state.arrived - gate.ending
     effects: tuple[Effect, ...] = (
-        *_stop_timer(state.barrier),
-        TakeSnapshot(barrier, "unaligned"),
-        *(CaptureChannel(checkpoint_id, c, recording=c in pending) for c in sorted(waiting)),
+        TakeSnapshot(barrier, mode),
+        *(CaptureChannel(checkpoint_id, c, recording=c in pending) for c in sorted(captured)),
     )
     if pending:
-        return Recording(state.gate, barrier, pending), effects
-    return Idle(state.gate), (*effects, SealInputs(checkpoint_id))
+        return Recording(gate, barrier, pending), effects
+    return Idle(gate), (*effects, SealInputs(checkpoint_id))
 
 
 def _seal(state: Recording, channel: ChannelId) -> Step:
@@ -289,7 +230,7 @@ def _on_end_reached(state: State, channel: ChannelId) -> Step:
     gate = replace(gate, open=gate.open - {channel}, ending=gate.ending - {channel})
     state = _with_gate(state, gate)
     if isinstance(state, Aligning):
-        return _complete_if_aligned(replace(state, aligned=state.aligned | {channel}))
+        return _advance(replace(state, aligned=state.aligned | {channel}), state.barrier)
     return _cut_if_triggered(state)
 
 
@@ -303,15 +244,13 @@ def _on_trigger(state: State, barrier: CheckpointBarrier) -> Step:
 def _cut_if_triggered(state: State) -> Step:
     """Without running inputs no barrier will come: the trigger itself is the barrier."""
     barrier = state.gate.triggered
-    if barrier is None or state.gate.open or not isinstance(state, Idle):
+    if barrier is None or state.gate.awaited or barrier.checkpoint_id <= state.gate.newest_id:
         return state, ()
-    if barrier.checkpoint_id <= state.gate.newest_id:
-        return state, ()
-    gate = _seen(state.gate, barrier.checkpoint_id)
-    if barrier.checkpoint_id in state.gate.abort_notices:
-        return Idle(gate), (ForwardCancel(barrier.checkpoint_id),)
-    mode: AlignmentMode = "unaligned" if barrier.unaligned else "aligned"
-    return Idle(gate), (TakeSnapshot(barrier, mode), SealInputs(barrier.checkpoint_id))
+    state, effects = _admit(state, barrier)
+    if not isinstance(state, Aligning):
+        return state, effects
+    after, more = _advance(state, barrier)
+    return after, effects + more
 
 
 def _with_gate(state: State, gate: Gate) -> State:
@@ -366,15 +305,23 @@ def _give_up(state: State, reason: str) -> tuple[Idle, tuple[Effect, ...]]:
 
 
 def _drop(state: Aligning | Recording) -> tuple[Idle, tuple[Effect, ...]]:
-    timer = _stop_timer(state.barrier) if isinstance(state, Aligning) else ()
-    return Idle(state.gate), (*timer, DiscardCheckpoint(state.barrier.checkpoint_id))
+    return Idle(state.gate), (DiscardCheckpoint(state.barrier.checkpoint_id),)
 
 
 class BarrierAligner:
     """The machine with its state: what a subtask holds."""
 
-    def __init__(self, channels: frozenset[ChannelId], newest_id: CheckpointId) -> None:
-        self.state: State = initial(channels, newest_id)
+    def __init__(
+        self,
+        channels: frozenset[ChannelId],
+        newest_id: CheckpointId = NOTHING_SEEN,
+        *,
+        feedback: frozenset[ChannelId] = frozenset(),
+        aligned_only: frozenset[ChannelId] = frozenset(),
+    ) -> None:
+        self.state: State = initial(
+            channels, newest_id, feedback=feedback, aligned_only=aligned_only
+        )
 
     def on(self, event: Event) -> tuple[Effect, ...]:
         """Take one event; the caller carries the effects out, in order."""
@@ -384,3 +331,7 @@ class BarrierAligner:
     def holds(self, channel: ChannelId) -> bool:
         """Say whether the channel must not be read now."""
         return disposition(self.state, channel) is Disposition.HOLD
+
+    def records(self, channel: ChannelId) -> bool:
+        """Say whether what arrives on the channel now belongs to the pending checkpoint."""
+        return records_arrivals(self.state, channel)

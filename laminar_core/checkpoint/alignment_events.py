@@ -59,7 +59,7 @@ class CheckpointTriggered:
 
 @dataclass(frozen=True, slots=True)
 class AlignmentTimedOut:
-    """The checkpoint's alignment budget is spent."""
+    """The checkpoint's alignment budget is spent, by the coordinator's clock."""
 
     checkpoint_id: CheckpointId
 
@@ -96,24 +96,11 @@ Event = (
 
 
 @dataclass(frozen=True, slots=True)
-class StartAlignmentTimer:
-    """Send ``AlignmentTimedOut`` once the barrier's budget is spent, unless stopped before."""
-
-    barrier: CheckpointBarrier
-
-
-@dataclass(frozen=True, slots=True)
-class StopAlignmentTimer:
-    """The timer of this checkpoint is no longer needed."""
-
-    checkpoint_id: CheckpointId
-
-
-@dataclass(frozen=True, slots=True)
 class TakeSnapshot:
     """The cut: send the barrier on, then snapshot; nothing may come in between.
 
-    An aligned barrier goes to the tail of every output queue, an unaligned one to the head.
+    An aligned barrier goes to the tail of every output queue, an unaligned one to the head of
+    those whose edge lets it overtake.
     """
 
     barrier: CheckpointBarrier
@@ -167,9 +154,7 @@ class DeclineCheckpoint:
 
 
 Effect = (
-    StartAlignmentTimer
-    | StopAlignmentTimer
-    | TakeSnapshot
+    TakeSnapshot
     | CaptureChannel
     | SealChannelState
     | SealInputs

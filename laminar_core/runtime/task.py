@@ -28,8 +28,6 @@ from laminar_core.checkpoint.alignment_events import (
     SealChannelState,
     SealInputs,
     SnapshotFailed,
-    StartAlignmentTimer,
-    StopAlignmentTimer,
     TakeSnapshot,
 )
 from laminar_core.checkpoint.types import (
@@ -267,9 +265,9 @@ class Task:
             case DeclineCheckpoint(checkpoint_id, reason):
                 counts = not reason.startswith("subsumed")
                 self._listener.on_decline(checkpoint_id, reason, counts=counts)
-            case SealInputs() | StopAlignmentTimer():
-                pass  # Aligned: the inputs are sealed and no timer runs.
-            case StartAlignmentTimer() | CaptureChannel() | SealChannelState():
+            case SealInputs():
+                pass  # Aligned: the inputs are sealed.
+            case CaptureChannel() | SealChannelState():
                 raise ProtocolError(
                     ErrorCode.ILLEGAL_EVENT, f"{effect} in a runtime that only aligns"
                 )

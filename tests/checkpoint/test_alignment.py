@@ -3,7 +3,8 @@
 Words: ``a>1`` barrier 1 arrived on channel a, ``a:1`` it was reached; ``>U1``/``:U1`` the same with
 an unaligned barrier, ``T1`` with a timeout; ``a>$`` / ``a:$`` end of input arrived / reached;
 ``a:x1`` cancel marker; ``g1`` trigger; ``t1`` timeout; ``n1`` abort notice; ``f1`` snapshot failed;
-``a?`` asks what may be done with the channel's data now.
+``a?`` asks what may be done with the channel's data now. Channels ``l`` and ``m`` close a loop,
+nothing overtakes on ``x`` and ``y``.
 """
 
 import pytest
@@ -11,9 +12,6 @@ import pytest
 from laminar_core.checkpoint.alignment import (
     ABORT_NOTICES_MAX,
     BarrierAligner,
-    disposition,
-    initial,
-    records_arrivals,
     step,
 )
 from laminar_core.checkpoint.alignment_events import (
@@ -34,14 +32,19 @@ from laminar_core.checkpoint.alignment_events import (
     SealChannelState,
     SealInputs,
     SnapshotFailed,
-    StartAlignmentTimer,
-    StopAlignmentTimer,
     TakeSnapshot,
+)
+from laminar_core.checkpoint.alignment_state import (
+    State,
+    disposition,
+    initial,
+    records_arrivals,
 )
 from laminar_core.checkpoint.types import ChannelId, CheckpointBarrier, CheckpointId
 from laminar_core.errors import ProtocolError
 
-NAMES = "abc"
+NAMES = "abclmxy"
+FEEDBACK, ALIGNED_ONLY = "lm", "xy"
 
 
 def channel(name: str) -> ChannelId:
@@ -82,10 +85,6 @@ def parse(word: str) -> Event:
 
 def show(effect: Effect) -> str:
     match effect:
-        case StartAlignmentTimer(b):
-            return f"timer{b.checkpoint_id}"
-        case StopAlignmentTimer(n):
-            return f"stop{n}"
         case TakeSnapshot(b, mode):
             return f"{'CUT' if mode == 'aligned' else 'UCUT'}{b.checkpoint_id}"
         case CaptureChannel(n, c, recording):
@@ -102,8 +101,16 @@ def show(effect: Effect) -> str:
             return f"decline{n}"
 
 
+def start(channels: str) -> State:
+    return initial(
+        frozenset(channel(c) for c in channels),
+        feedback=frozenset(channel(c) for c in channels if c in FEEDBACK),
+        aligned_only=frozenset(channel(c) for c in channels if c in ALIGNED_ONLY),
+    )
+
+
 def trace(script: str, channels: str = "ab") -> str:
-    state = initial(frozenset(channel(c) for c in channels))
+    state = start(channels)
     happened: list[str] = []
     for word in script.split():
         if word.endswith("?"):
@@ -121,29 +128,34 @@ ALIGNED = [
     ("a:1 b:1 a?", "CUT1 sealed1 process"),
     ("b:1 a:1 b:2 a:2", "CUT1 sealed1 CUT2 sealed2"),
     ("a>1 a? b>1 a:1 b:1", "process CUT1 sealed1"),
-    ("a:T1 b:T1", "timer1 stop1 CUT1 sealed1"),
-    ("a>T1 a:T1 b:T1", "timer1 stop1 CUT1 sealed1"),
+    ("a:T1 b:T1", "CUT1 sealed1"),
+    ("a>T1 a:T1 b:T1", "CUT1 sealed1"),
 ]
 UNALIGNED = [
     # A channel already aligned is carried over and not captured; the other records until arrival.
     (
         "a:T1 t1 a? b? b>T1 b? b:T1",
-        "timer1 stop1 UCUT1 record1b process process+record seal1b sealed1 process",
+        "UCUT1 record1b process process+record seal1b sealed1 process",
     ),
-    ("a:T1 b>T1 t1", "timer1 stop1 UCUT1 capture1b sealed1"),
+    ("a:T1 b>T1 t1", "UCUT1 capture1b sealed1"),
     ("a>U1 b>U1", "UCUT1 capture1a record1b seal1b sealed1"),
     ("a>U1 a:U1 b>U1 b:U1", "UCUT1 capture1a record1b seal1b sealed1"),
     # An unaligned barrier switches a checkpoint that is aligning.
-    ("a:T1 b>U1", "timer1 stop1 UCUT1 capture1b sealed1"),
+    ("a:T1 b>U1", "UCUT1 capture1b sealed1"),
     # The queue is seen once only: the barrier that was overtaken is reached later, and is stale.
     (
         "a>U1 b>U1 a:U1 b:U1 a>U2",
         "UCUT1 capture1a record1b seal1b sealed1 UCUT2 capture2a record2b",
     ),
     # A timeout of a checkpoint that is over, or of another one, does nothing.
-    ("a:T1 b:T1 t1", "timer1 stop1 CUT1 sealed1"),
-    ("a:T1 t2 a?", "timer1 hold"),
+    ("a:T1 b:T1 t1", "CUT1 sealed1"),
+    ("a:T1 t2 a?", "hold"),
     ("t1", ""),
+    # The budget was spent before the barrier came: it switches on arrival.
+    ("t1 a>T1 b>T1", "UCUT1 capture1a record1b seal1b sealed1"),
+    ("t1 a:T2 a?", "hold"),
+    # A checkpoint without a budget is aligned however long it takes.
+    ("a:1 t1 a? b:1", "hold CUT1 sealed1"),
 ]
 STALE = [
     ("a:2 b:2 a:1 b:1 a?", "CUT2 sealed2 process"),
@@ -164,7 +176,7 @@ CANCELLED = [
 ]
 ABORTED = [
     ("a:1 n1 a? b:1", "discard1 cancel1 process"),
-    ("a:T1 n1 t1", "timer1 stop1 discard1 cancel1"),
+    ("a:T1 n1 t1", "discard1 cancel1"),
     ("n1 a:1 a? b:1", "cancel1 process"),
     ("n1 a:2 b:2", "CUT2 sealed2"),
     ("a:1 b:1 n1", "CUT1 sealed1 discard1"),
@@ -181,9 +193,51 @@ ENDED = [
     ("n1 g1 a:$ b:$ g2", "cancel1 CUT2 sealed2"),
     ("a:$ b:$ n1 g1 g2", "cancel1 CUT2 sealed2"),
     # The end is queued when the cut is made: nothing more to record on that channel.
-    ("b>$ a:T1 t1", "timer1 stop1 UCUT1 capture1b sealed1"),
-    ("a:T1 t1 b>$ b:$", "timer1 stop1 UCUT1 record1b seal1b sealed1"),
+    ("b>$ a:T1 t1", "UCUT1 capture1b sealed1"),
+    ("a:T1 t1 b>$ b:$", "UCUT1 record1b seal1b sealed1"),
 ]
+
+
+SUBSUMED = "discard1 decline1 cancel1"
+LOOPS = [
+    # Nobody waits for the loop; what is on its way in it is recorded until the barrier is back.
+    ("a:1 l? l>1 l? l:1", "CUT1 record1l process+record seal1l sealed1 process"),
+    ("a:1 l>1 m>1", "CUT1 record1l record1m seal1l seal1m sealed1"),
+    ("a>U1 l>1", "UCUT1 capture1a record1l seal1l sealed1"),
+    ("l>$ a:1", "CUT1 capture1l sealed1"),
+    ("a:1 l>$", "CUT1 record1l seal1l sealed1"),
+    # Abort, or a newer barrier: the log is dropped, and the loop's barrier is stale.
+    (
+        "a:1 n1 l? l>1 l:1 a:2 l>2",
+        "CUT1 record1l discard1 cancel1 process CUT2 record2l seal2l sealed2",
+    ),
+    ("a:1 a:2 l>1 l? l>2", f"CUT1 record1l {SUBSUMED} CUT2 record2l process+record seal2l sealed2"),
+    ("a:1 l:x1", "CUT1 record1l discard1 cancel1"),
+    # Without running inputs from outside the trigger is the barrier.
+    ("a:$ g1 l>1", "CUT1 record1l seal1l sealed1"),
+    ("a:$ g1 g2 l>1 l>2", f"CUT1 record1l {SUBSUMED} CUT2 record2l seal2l sealed2"),
+    ("a:$ l:$ g1", "CUT1 sealed1"),
+]
+ALIGNED_ONLY_TRACES = [
+    # An unaligned cut waits for the channel that nothing overtakes, and captures the others.
+    ("a>U1 x? x:U1", "process UCUT1 capture1a sealed1"),
+    ("x:U1", "UCUT1 record1a"),
+    ("x:T1 t1 a>T1", "UCUT1 record1a seal1a sealed1"),
+    ("a:T1 t1 a? x:T1", "hold UCUT1 sealed1"),
+    ("a>U1 x:$", "UCUT1 capture1a sealed1"),
+    ("a>U1 a:U1 a? x>U1 x:U1 a?", "hold UCUT1 sealed1 process"),
+    ("a>U1 n1 x:U1", "discard1 cancel1"),
+]
+
+
+@pytest.mark.parametrize(("script", "happened"), LOOPS)
+def test_trace_of_the_head_of_a_loop(script: str, happened: str) -> None:
+    assert trace(script, channels="al" + "m" * ("m>" in script)) == happened
+
+
+@pytest.mark.parametrize(("script", "happened"), ALIGNED_ONLY_TRACES)
+def test_trace_with_a_channel_that_nothing_overtakes(script: str, happened: str) -> None:
+    assert trace(script, channels="ax") == happened
 
 
 @pytest.mark.parametrize(
@@ -208,7 +262,7 @@ def test_an_unaligned_trigger_cuts_a_source_unaligned() -> None:
 @pytest.mark.parametrize("script", ["a:1 a:1", "a>U1 a>U1", "a:$ a:$"])
 def test_what_a_fifo_channel_cannot_do_is_refused_and_changes_nothing(script: str) -> None:
     *before, last = script.split()
-    state = initial(frozenset({channel("a"), channel("b")}))
+    state = start("ab")
     for word in before:
         state, _ = step(state, parse(word))
     with pytest.raises(ProtocolError):
@@ -216,7 +270,7 @@ def test_what_a_fifo_channel_cannot_do_is_refused_and_changes_nothing(script: st
 
 
 def test_abort_notices_are_bounded_and_the_oldest_go_first() -> None:
-    state = initial(frozenset({channel("a")}))
+    state = start("a")
     for n in range(1, ABORT_NOTICES_MAX + 3):
         state, _ = step(state, CheckpointAborted(CheckpointId(n)))
     assert len(state.gate.abort_notices) == ABORT_NOTICES_MAX

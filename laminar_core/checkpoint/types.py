@@ -31,6 +31,9 @@ class CheckpointKind(StrEnum):
 
 AlignmentMode = Literal["aligned", "unaligned"]
 
+ResolvedMode = Literal["aligned", "unaligned", "switched"]
+"""What became of it in the end; ``switched``: it started aligned and its timeout turned it."""
+
 
 @dataclass(frozen=True, slots=True)
 class CheckpointBarrier:

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from laminar_core.checkpoint.types import CheckpointBarrier, CheckpointId, CheckpointKind
 from laminar_core.errors import ErrorCode, ProtocolError
-from laminar_core.state.manifest import AlignmentEntry, SubtaskEntry
+from laminar_core.state.manifest import AlignmentEntry, InflightEntry, SubtaskEntry
 
 
 class _Message(BaseModel):
@@ -54,6 +54,7 @@ class SnapshotAck(_Message):
     checkpoint_id: int
     entries: tuple[SubtaskEntry, ...]
     alignment: tuple[AlignmentEntry, ...]
+    inflight: tuple[InflightEntry, ...] = ()
 
 
 class SnapshotDecline(_Message):

@@ -1,11 +1,11 @@
 """From acknowledgements to a manifest, a history record and committables."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from laminar_core._version import __version__
 from laminar_core.checkpoint.coordinator_events import RecordOutcome
-from laminar_core.checkpoint.types import AlignmentMode, CheckpointId, Generation
+from laminar_core.checkpoint.types import CheckpointId, Generation
 from laminar_core.operators.base import JsonObject
 from laminar_core.runtime.messages import SnapshotAck
 from laminar_core.runtime.plan import Plan
@@ -13,10 +13,12 @@ from laminar_core.state.manifest import (
     AlignmentEntry,
     CheckpointManifest,
     HistoryRecord,
+    InflightEntry,
     SubtaskEntry,
     SubtaskNumbers,
     TriggerRecord,
     fingerprint_of,
+    resolved_mode,
 )
 
 
@@ -43,9 +45,8 @@ def build_manifest(
     descriptions = identity.plan.descriptions()
     order = {operator_id: n for n, operator_id in enumerate(descriptions)}
     vertices = {v.vertex_id: n for n, v in enumerate(identity.plan.vertices)}
-    mode: AlignmentMode = "aligned"
-    if any(entry.mode == "unaligned" for entry in alignment):
-        mode = "unaligned"
+    inflight = [entry for ack in acks for entry in ack.inflight]
+    mode = resolved_mode(alignment, inflight)
     return CheckpointManifest(
         job=identity.job,
         generation=identity.generation,
@@ -53,7 +54,7 @@ def build_manifest(
         parent_checkpoint_id=parent_id,
         kind=trigger.kind,
         mode=mode,
-        is_unaligned=mode == "unaligned",
+        is_unaligned=mode != "aligned",
         triggered_at_ms=trigger.triggered_at_ms,
         completed_at_ms=completed_at_ms,
         duration_ms=completed_at_ms - trigger.triggered_at_ms,
@@ -64,7 +65,14 @@ def build_manifest(
         code_version=f"laminar {__version__}",
         subtasks=tuple(sorted(entries, key=lambda e: (order[e.operator_id], e.subtask_index))),
         alignment=tuple(sorted(alignment, key=lambda e: (vertices[e.vertex_id], e.subtask_index))),
+        inflight_data=tuple(sorted(inflight, key=lambda e: _place(e, vertices))),
     )
+
+
+def _place(entry: InflightEntry, vertices: Mapping[str, int]) -> tuple[int | str, ...]:
+    """Channels in the order of the plan; of each, the receiver's queue before the sender's."""
+    downstream, *rest = entry.queue
+    return vertices[downstream], *rest
 
 
 def committables_of(manifest: CheckpointManifest, operator_id: str) -> list[JsonObject]:

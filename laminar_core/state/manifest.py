@@ -8,15 +8,15 @@ Readers accept every version ever released (``tests/golden``); writers write onl
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
 from pydantic_core import from_json
 
-from laminar_core.checkpoint.types import AlignmentMode, CheckpointKind
+from laminar_core.checkpoint.types import CheckpointKind, ResolvedMode
 from laminar_core.errors import ConfigurationError, CorruptCheckpointError, ErrorCode
-from laminar_core.state.paths import check_key
+from laminar_core.state.paths import Direction, check_key
 
 JsonObject = dict[str, JsonValue]
 Positive = Annotated[int, Field(ge=1)]
@@ -72,23 +72,63 @@ class ChannelEntry(Record):
 
 
 class AlignmentEntry(Record):
-    """How one task vertex met the barrier."""
+    """How one subtask of a vertex met the barrier.
+
+    ``switched`` is also one whose barrier the timeout moved to the head of an output queue.
+    ``finished``: all was flushed before this checkpoint; no cut was taken, a restore skips it.
+    """
 
     vertex_id: str
     subtask_index: Count
-    mode: AlignmentMode
+    mode: ResolvedMode
     start_delay_ms: float
     alignment_ms: float
     watermark_us: int | None
     channels: tuple[ChannelEntry, ...] = ()
+    finished: bool = False
+
+
+class EdgeRef(Record):
+    """An edge by what is stable about it; two vertices can be joined by several (PROTOCOL 10).
+
+    ``feedback``: back to the head of a loop, so logged at *every* cut, also an aligned one.
+    """
+
+    upstream: str = Field(description="vertex_id of the sender.")
+    downstream: str = Field(description="vertex_id of the receiver.")
+    input_index: Count = Field(description="Position among the edges into the receiver.")
+    feedback: bool = False
 
 
 class InflightEntry(FileRef):
-    """Elements that an unaligned barrier overtook on one input, and the file they are in."""
+    """Elements that were on their way on one channel at the cut, and the file they are in.
+
+    ``operator_id`` is the first operator of the receiving vertex for ``input``, the last one of
+    the sending vertex for ``output``; ``subtask_index`` is whose queue it was, ``input_id`` the
+    channel's number there.
+    """
 
     operator_id: str
+    direction: Direction
+    subtask_index: Count
     input_id: Count
-    event_count: Count
+    edge: EdgeRef
+    sender: Count = Field(description="Subtask of the edge's upstream vertex.")
+    receiver: Count = Field(description="Subtask of the edge's downstream vertex.")
+    event_count: Count = Field(description="Batches, watermarks and idle marks.")
+    row_count: Count
+
+    @model_validator(mode="after")
+    def _was_in_the_queue_of_one_end(self) -> Self:
+        if self.subtask_index != (self.receiver if self.direction == "input" else self.sender):
+            raise ValueError(f"an {self.direction} queue is at the other end of its channel")
+        return self
+
+    @property
+    def queue(self) -> tuple[str, int, int, int, Direction]:
+        """Which queue it was: no two files of a checkpoint have the same."""
+        edge = self.edge
+        return edge.downstream, edge.input_index, self.receiver, self.sender, self.direction
 
 
 class CheckpointManifestV1(Record):
@@ -100,8 +140,8 @@ class CheckpointManifestV1(Record):
     checkpoint_id: Positive
     parent_checkpoint_id: Positive | None = Field(description="None: the first of a fresh start.")
     kind: CheckpointKind
-    mode: AlignmentMode
-    is_unaligned: bool = False
+    mode: ResolvedMode
+    is_unaligned: bool = Field(default=False, description="The mode is not aligned.")
     triggered_at_ms: int
     completed_at_ms: int
     duration_ms: float
@@ -130,10 +170,21 @@ class CheckpointManifestV1(Record):
 
     @model_validator(mode="after")
     def _mode_is_consistent(self) -> Self:
-        if self.is_unaligned != (self.mode == "unaligned"):
+        if self.is_unaligned != (self.mode != "aligned"):
             raise ValueError(f"is_unaligned is {self.is_unaligned} but the mode is {self.mode}")
-        if self.inflight_data and not self.is_unaligned:
-            raise ValueError("an aligned checkpoint has no in-flight data")
+        if self.mode != (resolved := resolved_mode(self.alignment, self.inflight_data)):
+            raise ValueError(f"the mode is {self.mode} but the parts say {resolved}")
+        return self
+
+    @model_validator(mode="after")
+    def _inflight_data_has_an_owner(self) -> Self:
+        subtasks = {(s.operator_id, s.subtask_index) for s in self.subtasks}
+        listed = {(e.operator_id, e.subtask_index) for e in self.inflight_data}
+        if ghosts := sorted(listed - subtasks):
+            raise ValueError(f"in-flight data of unknown subtasks: {ghosts}")
+        queues = Counter(entry.queue for entry in self.inflight_data)
+        if repeated := sorted(queue for queue, count in queues.items() if count > 1):
+            raise ValueError(f"one queue has several files: {repeated}")
         return self
 
     @model_validator(mode="after")
@@ -270,7 +321,7 @@ class HistoryRecord(Record):
     ended_at_ms: int
     duration_ms: float
     size_bytes: Count = 0
-    mode: AlignmentMode = "aligned"
+    mode: ResolvedMode = "aligned"
     alignment_ms_max: float | None = None
     subtasks: tuple[SubtaskNumbers, ...] = ()
 
@@ -287,6 +338,21 @@ def fingerprint_of(description: Mapping[str, JsonValue]) -> str:
     """
     canonical = json.dumps(description, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def resolved_mode(
+    alignment: Iterable[AlignmentEntry], inflight: Iterable[InflightEntry]
+) -> ResolvedMode:
+    """The mode of a whole checkpoint, from those of its subtasks.
+
+    One that switched says that the timeout did it; else an unaligned one says that it was triggered
+    so, also if others (in a loop) aligned. Elements overtaken where nobody says so: a switch too.
+    """
+    modes = {entry.mode for entry in alignment if not entry.finished}
+    if "unaligned" in modes and "switched" not in modes:
+        return "unaligned"
+    overtaken = any(not entry.edge.feedback for entry in inflight)
+    return "switched" if overtaken or "switched" in modes else "aligned"
 
 
 def parse_manifest(data: bytes) -> CheckpointManifest:

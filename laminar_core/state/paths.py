@@ -7,6 +7,7 @@ another root as a whole.
 
 import re
 from dataclasses import dataclass
+from typing import Literal
 
 from laminar_core.checkpoint.types import CheckpointId, Generation
 from laminar_core.errors import ConfigurationError, ErrorCode
@@ -15,6 +16,10 @@ NAME_LENGTH_MAX = 128
 PROBE_FOLDER = "_probe/"
 """Where a store is tried out; no job can have this name, because a job starts with no ``_``."""
 
+Direction = Literal["input", "output"]
+"""Whose queue in-flight elements were in: the receiver's input, or the sender's output."""
+
+_INFLIGHT_NAMES: dict[Direction, str] = {"input": "inflight", "output": "outflight"}
 _JOB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _OPERATOR_ID = re.compile(r"[A-Za-z0-9_-]+")
 _SEGMENT = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
@@ -133,9 +138,23 @@ class JobPaths:
 
     def state(self, checkpoint_id: CheckpointId, operator_id: str, subtask_index: int) -> str:
         """Key of one operator subtask's rows; create-only."""
-        operator = check_operator_id(operator_id)
-        folder = f"{self._checkpoint(checkpoint_id)}/operators/{operator}"
-        return f"{folder}/state_{subtask_index}.arrow"
+        return f"{self._operator(checkpoint_id, operator_id)}/state_{subtask_index}.arrow"
+
+    def inflight(
+        self,
+        checkpoint_id: CheckpointId,
+        operator_id: str,
+        subtask_index: int,
+        direction: Direction,
+        input_id: int,
+    ) -> str:
+        """Key of what was captured on one channel of one subtask; create-only.
+
+        ``input_id`` is the channel's number in that subtask: over its inputs for the direction
+        ``input``, over its output channels for ``output``.
+        """
+        folder = f"{self._operator(checkpoint_id, operator_id)}/{subtask_index}"
+        return f"{folder}/{_INFLIGHT_NAMES[direction]}_{input_id}.buf"
 
     def commit(self, checkpoint_id: CheckpointId) -> str:
         """Key of the record that the output of this checkpoint is visible; create-only."""
@@ -153,6 +172,9 @@ class JobPaths:
     def absolute(self, path: str) -> str:
         """Turn a name from a manifest into a key."""
         return f"{self.job}/{path}"
+
+    def _operator(self, checkpoint_id: CheckpointId, operator_id: str) -> str:
+        return f"{self._checkpoint(checkpoint_id)}/operators/{check_operator_id(operator_id)}"
 
     def _checkpoint(self, checkpoint_id: CheckpointId) -> str:
         return f"{self.checkpoints}{_padded(checkpoint_id)}"

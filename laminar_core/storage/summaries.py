@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from laminar_core.checkpoint.types import AlignmentMode, CheckpointId, CheckpointKind, Generation
+from laminar_core.checkpoint.types import CheckpointId, CheckpointKind, Generation, ResolvedMode
 from laminar_core.state.manifest import (
     CheckpointManifest,
     HistoryRecord,
@@ -25,7 +25,7 @@ class CheckpointSummary:
     reason: str = ""
     generation: Generation | None = None
     kind: CheckpointKind | None = None
-    mode: AlignmentMode | None = None
+    mode: ResolvedMode | None = None
     triggered_at_ms: int | None = None
     duration_ms: float | None = None
     size_bytes: int | None = None

@@ -1,11 +1,11 @@
 """What workers acknowledged becomes one manifest and one line of history."""
 
-from itertools import permutations
+from itertools import permutations, product
 
 import pytest
 
 from laminar_core.checkpoint.coordinator_events import Outcome, RecordOutcome
-from laminar_core.checkpoint.types import CheckpointId, CheckpointKind, Generation
+from laminar_core.checkpoint.types import CheckpointId, CheckpointKind, Generation, ResolvedMode
 from laminar_core.runtime.messages import SnapshotAck
 from laminar_core.runtime.publication import (
     JobIdentity,
@@ -17,12 +17,13 @@ from laminar_core.runtime.publication import (
 )
 from laminar_core.state.manifest import (
     AlignmentEntry,
+    InflightEntry,
     TriggerRecord,
     fingerprint_of,
     parse_manifest,
 )
 from tests.runtime.plans import small_plan
-from tests.state.manifests import file_ref, subtask
+from tests.state.manifests import edge, file_ref, inflight, subtask
 
 PLAN = small_plan()
 WORKERS = 2
@@ -32,7 +33,7 @@ TRIGGER = TriggerRecord(
 )
 
 
-def aligned(vertex_id: str, worker: int, mode: str = "aligned") -> AlignmentEntry:
+def aligned(vertex_id: str, worker: int, mode: ResolvedMode = "aligned") -> AlignmentEntry:
     return AlignmentEntry(
         vertex_id=vertex_id,
         subtask_index=worker,
@@ -43,7 +44,25 @@ def aligned(vertex_id: str, worker: int, mode: str = "aligned") -> AlignmentEntr
     )
 
 
-def ack(worker: int, mode: str = "aligned") -> SnapshotAck:
+def overtaken(sender: int, receiver: int, direction: str) -> InflightEntry:
+    """What an unaligned barrier passed on one channel of the only edge."""
+    subtask_index = receiver if direction == "input" else sender
+    input_id = sender if direction == "input" else receiver
+    return inflight(
+        operator_id="time" if direction == "input" else "keep",
+        direction=direction,
+        subtask_index=subtask_index,
+        input_id=input_id,
+        edge=edge(upstream="in", downstream="time"),
+        sender=sender,
+        receiver=receiver,
+        path=f"operators/{direction}/{subtask_index}/{input_id}.buf",
+    )
+
+
+def ack(
+    worker: int, mode: ResolvedMode = "aligned", captured: tuple[InflightEntry, ...] = ()
+) -> SnapshotAck:
     """One worker's part; tasks finish in any order, here from the last to the first."""
     path = f"checkpoints/0000000009/operators/in/state_{worker}.arrow"
     entries = (
@@ -58,6 +77,7 @@ def ack(worker: int, mode: str = "aligned") -> SnapshotAck:
         checkpoint_id=9,
         entries=entries,
         alignment=(aligned("time", worker, mode), aligned("in", worker)),
+        inflight=captured,
     )
 
 
@@ -89,6 +109,32 @@ def test_one_unaligned_subtask_makes_the_checkpoint_unaligned() -> None:
     assert (built().mode, built().is_unaligned) == ("aligned", False)
     mixed = built(ack(0), ack(1, mode="unaligned"))
     assert (mixed.mode, mixed.is_unaligned) == ("unaligned", True)
+
+
+def test_one_subtask_that_switched_makes_the_checkpoint_a_switched_one() -> None:
+    mixed = built(ack(0, mode="unaligned"), ack(1, mode="switched"))
+    assert (mixed.mode, mixed.is_unaligned) == ("switched", True)
+
+
+def test_inflight_data_of_all_workers_is_in_the_manifest_by_channel() -> None:
+    """Shuffled: whatever the order of acknowledgements, the manifest's is that of the plan."""
+    parts = {
+        worker: tuple(
+            overtaken(sender, receiver, direction)
+            for sender, receiver, direction in product((1, 0), (0, 1), ("output", "input"))
+            if worker == (receiver if direction == "input" else sender)
+        )
+        for worker in range(WORKERS)
+    }
+    acks = [ack(worker, "unaligned", parts[worker]) for worker in range(WORKERS)]
+    assert len({built(*order).to_bytes() for order in permutations(acks)}) == 1
+    found = [(e.receiver, e.sender, e.direction) for e in built(*acks).inflight_data]
+    assert found == list(product(range(WORKERS), range(WORKERS), ("input", "output")))
+
+
+def test_what_was_overtaken_in_an_output_queue_only_counts_too() -> None:
+    made = built(ack(0, captured=(overtaken(0, 1, "output"),)), ack(1))
+    assert (made.mode, made.is_unaligned) == ("switched", True)
 
 
 def test_a_manifest_without_the_part_of_a_worker_cannot_be_made() -> None:

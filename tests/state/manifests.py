@@ -9,6 +9,7 @@ from laminar_core.state.manifest import (
     AlignmentEntry,
     ChannelEntry,
     CheckpointManifest,
+    EdgeRef,
     FileRef,
     InflightEntry,
     SubtaskEntry,
@@ -68,31 +69,63 @@ def manifest(**changes: Any) -> CheckpointManifest:
             subtask("sink", 0, committables=({"files": ["part-0.parquet"], "rows": 3},)),
             subtask("sink", 1),
         ),
-        "alignment": (
-            AlignmentEntry(
-                vertex_id="keyed",
-                subtask_index=0,
-                mode="aligned",
-                start_delay_ms=1.5,
-                alignment_ms=3.25,
-                watermark_us=1_000_000,
-                channels=(
-                    ChannelEntry(input_id=0, watermark_us=1_000_000, idle=False),
-                    ChannelEntry(input_id=1, watermark_us=None, idle=True),
-                ),
-            ),
-        ),
+        "alignment": (alignment(),),
     }
     return CheckpointManifest(**fields | changes)
+
+
+def alignment(**changes: Any) -> AlignmentEntry:
+    fields: dict[str, Any] = {
+        "vertex_id": "keyed",
+        "subtask_index": 0,
+        "mode": "aligned",
+        "start_delay_ms": 1.5,
+        "alignment_ms": 3.25,
+        "watermark_us": 1_000_000,
+        "channels": (
+            ChannelEntry(input_id=0, watermark_us=1_000_000, idle=False),
+            ChannelEntry(input_id=1, watermark_us=None, idle=True),
+        ),
+    }
+    return AlignmentEntry(**fields | changes)
+
+
+def edge(**changes: Any) -> EdgeRef:
+    fields: dict[str, Any] = {"upstream": "source", "downstream": "keyed", "input_index": 0}
+    return EdgeRef(**fields | changes)
 
 
 def inflight(**changes: Any) -> InflightEntry:
     fields: dict[str, Any] = {
         "operator_id": "window",
+        "direction": "input",
+        "subtask_index": 0,
         "input_id": 1,
-        "path": "checkpoints/0000000007/operators/window/inflight_1.buf",
+        "edge": edge(),
+        "sender": 1,
+        "receiver": 0,
+        "path": "checkpoints/0000000007/operators/window/0/inflight_1.buf",
         "event_count": 3,
+        "row_count": 200,
         "size_bytes": 99,
         "sha256": DIGEST,
     }
     return InflightEntry(**fields | changes)
+
+
+def unaligned(mode: str = "unaligned", **changes: Any) -> CheckpointManifest:
+    """A whole one with what barriers overtook on one channel: some at either end of it."""
+    overtaken = inflight(
+        operator_id="window",
+        direction="output",
+        subtask_index=1,
+        input_id=0,
+        path="checkpoints/0000000007/operators/window/1/outflight_0.buf",
+    )
+    fields: dict[str, Any] = {
+        "mode": mode,
+        "is_unaligned": True,
+        "alignment": (alignment(mode=mode), alignment(subtask_index=1, finished=True)),
+        "inflight_data": (inflight(), overtaken),
+    }
+    return manifest(**fields | changes)

@@ -1,4 +1,5 @@
 import json
+from itertools import permutations
 from pathlib import Path
 
 import pytest
@@ -6,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from laminar_core.checkpoint.types import CheckpointKind
+from laminar_core.checkpoint.types import CheckpointKind, ResolvedMode
 from laminar_core.errors import CorruptCheckpointError, ErrorCode
 from laminar_core.state.manifest import (
     CommitRecord,
@@ -23,10 +24,24 @@ from laminar_core.state.manifest import (
     fingerprint_of,
     parse_manifest,
     parse_record,
+    resolved_mode,
 )
-from tests.state.manifests import DESCRIPTIONS, DIGEST, file_ref, inflight, manifest, subtask
+from tests.state.manifests import (
+    DESCRIPTIONS,
+    DIGEST,
+    alignment,
+    edge,
+    file_ref,
+    inflight,
+    manifest,
+    subtask,
+    unaligned,
+)
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "manifest_v1.json"
+GOLDEN = Path(__file__).parents[1] / "golden"
+FIRST_EVER = (GOLDEN / "manifest_v1.json").read_bytes()
+
+MODES: list[ResolvedMode] = ["aligned", "unaligned", "switched"]
 
 OWNER = Owner(host_id="host/1", boot_id="b", pid=7, pid_start_time=9, claim_number=1, user="root")
 RECORDS = [
@@ -66,16 +81,26 @@ RECORDS = [
 ]
 
 
-IDS = [f"{type(record).__name__}-{i}" for i, record in enumerate([manifest(), *RECORDS])]
+EVERY_RECORD = [manifest(), unaligned(), *RECORDS]
+IDS = [f"{type(record).__name__}-{i}" for i, record in enumerate(EVERY_RECORD)]
 
 
 class TestGolden:
-    def test_format_1_is_read_for_ever(self):
-        """If this fails, checkpoints out there cannot be restored: add a version instead."""
-        assert parse_manifest(GOLDEN.read_bytes()) == manifest()
+    """If one of them fails, checkpoints out there cannot be restored: add a version instead."""
 
-    def test_format_1_is_written_as_it_always_was(self):
-        assert manifest().to_bytes() == GOLDEN.read_bytes()
+    def test_format_1_is_read_for_ever(self):
+        assert parse_manifest(FIRST_EVER) == manifest()
+
+    @pytest.mark.parametrize("mode", ["unaligned", "switched"])
+    def test_unaligned_checkpoints_are_read_for_ever_and_written_as_they_always_were(self, mode):
+        data = (GOLDEN / f"manifest_v1_{mode}.json").read_bytes()
+        assert parse_manifest(data) == unaligned(mode)
+        assert unaligned(mode).to_bytes() == data
+
+    def test_what_is_written_today_differs_from_the_first_release_in_one_field(self):
+        entry = json.loads(manifest().to_bytes())
+        assert [part.pop("finished") for part in entry["alignment"]] == [False]
+        assert entry == json.loads(FIRST_EVER)
 
 
 class TestOneConsistentCut:
@@ -104,14 +129,51 @@ class TestOneConsistentCut:
     def test_the_first_checkpoint_has_no_parent(self):
         assert manifest(parent_checkpoint_id=None, checkpoint_id=1).parent_checkpoint_id is None
 
-    def test_an_aligned_checkpoint_has_no_inflight_data(self):
-        with pytest.raises(ValidationError, match="no in-flight data"):
+    def test_an_aligned_checkpoint_has_only_what_a_loop_logged(self):
+        with pytest.raises(ValidationError, match="mode is aligned but the parts say switched"):
             manifest(inflight_data=(inflight(),))
+        logged = inflight(edge=edge(feedback=True))
+        assert manifest(inflight_data=(logged,)).mode == "aligned"
 
-    @pytest.mark.parametrize(("mode", "is_unaligned"), [("aligned", True), ("unaligned", False)])
+    @pytest.mark.parametrize(
+        ("mode", "is_unaligned"),
+        [("aligned", True), ("unaligned", False), ("switched", False)],
+    )
     def test_mode_and_flag_say_the_same(self, mode, is_unaligned):
         with pytest.raises(ValidationError, match="but the mode is"):
-            manifest(mode=mode, is_unaligned=is_unaligned)
+            manifest(mode=mode, is_unaligned=is_unaligned, alignment=(alignment(mode=mode),))
+
+    @pytest.mark.parametrize("said", MODES)
+    @pytest.mark.parametrize("met", MODES)
+    def test_the_mode_is_that_of_the_parts(self, said, met):
+        changes = {
+            "mode": said,
+            "is_unaligned": said != "aligned",
+            "alignment": (alignment(mode=met),),
+        }
+        if said == met:
+            assert manifest(**changes).mode == met
+        else:
+            with pytest.raises(ValidationError, match=f"is {said} but the parts say {met}"):
+                manifest(**changes)
+
+    @pytest.mark.parametrize("changes", [{"operator_id": "ghost"}, {"receiver": 2}])
+    def test_inflight_data_is_of_a_subtask_that_exists(self, changes):
+        entry = inflight(**changes | {"subtask_index": changes.get("receiver", 0)})
+        with pytest.raises(ValidationError, match="of unknown subtasks"):
+            unaligned(inflight_data=(entry,))
+
+    def test_a_queue_has_one_file(self):
+        other = inflight(path="checkpoints/0000000007/operators/window/0/inflight_2.buf")
+        with pytest.raises(ValidationError, match="one queue has several files"):
+            unaligned(inflight_data=(inflight(), other))
+        elsewhere = inflight(edge=edge(input_index=1), path=other.path)
+        assert len(unaligned(inflight_data=(inflight(), elsewhere)).inflight_data) == 2
+
+    @pytest.mark.parametrize(("direction", "subtask"), [("input", 1), ("output", 0)])
+    def test_a_queue_is_at_the_end_that_its_direction_says(self, direction, subtask):
+        with pytest.raises(ValidationError, match="other end of its channel"):
+            inflight(direction=direction, subtask_index=subtask, sender=1, receiver=0)
 
     def test_the_fingerprint_is_that_of_the_description(self):
         with pytest.raises(ValidationError, match="not that of the operators"):
@@ -129,9 +191,43 @@ class TestOneConsistentCut:
 
 
 def test_all_files_are_listed_also_those_of_inflight_data():
-    unaligned = manifest(mode="unaligned", is_unaligned=True, inflight_data=(inflight(),))
-    assert [file.path for file in unaligned.files()] == [file_ref().path, inflight().path]
-    assert unaligned.size_bytes == 1234 + 99
+    files = unaligned().files()
+    assert files[:2] == (file_ref(), inflight())
+    assert files[2].path == "checkpoints/0000000007/operators/window/1/outflight_0.buf"
+    assert unaligned().size_bytes == 1234 + 99 + 99
+
+
+class TestResolvedMode:
+    """How the modes of subtasks add up to that of the checkpoint."""
+
+    @pytest.mark.parametrize(
+        ("modes", "resolved"),
+        [
+            ([], "aligned"),
+            (["aligned", "aligned"], "aligned"),
+            (["unaligned", "unaligned"], "unaligned"),
+            (["aligned", "unaligned"], "unaligned"),
+            (["aligned", "switched"], "switched"),
+            (["unaligned", "switched"], "switched"),
+            (["aligned", "unaligned", "switched"], "switched"),
+        ],
+    )
+    def test_it_is_that_of_the_subtasks(self, modes, resolved):
+        for order in permutations(modes):
+            assert resolved_mode([alignment(mode=mode) for mode in order], ()) == resolved
+
+    @pytest.mark.parametrize("mode", ["unaligned", "switched"])
+    def test_a_finished_subtask_has_no_say(self, mode):
+        parts = [alignment(), alignment(mode=mode, finished=True)]
+        assert resolved_mode(parts, ()) == "aligned"
+
+    def test_what_was_overtaken_while_nobody_says_so_is_a_switch(self):
+        assert resolved_mode([alignment()], [inflight()]) == "switched"
+        assert resolved_mode([alignment(mode="unaligned")], [inflight()]) == "unaligned"
+
+    def test_the_log_of_a_loop_belongs_to_every_mode(self):
+        logged = inflight(edge=edge(feedback=True))
+        assert {resolved_mode([alignment(mode=mode)], [logged]) for mode in MODES} == set(MODES)
 
 
 @pytest.mark.parametrize("path", ["", "/etc/passwd", "../other/a", "a//b", "a/../b", ".hidden"])
@@ -146,7 +242,7 @@ def test_a_digest_is_64_lower_case_hex_digits(digest):
         FileRef(path="a", size_bytes=1, sha256=digest)
 
 
-@pytest.mark.parametrize("record", [manifest(), *RECORDS], ids=IDS)
+@pytest.mark.parametrize("record", EVERY_RECORD, ids=IDS)
 class TestEveryRecord:
     def test_comes_back_as_it_was(self, record: Record):
         assert parse_record(type(record), record.to_bytes()) == record
@@ -206,14 +302,14 @@ def test_what_is_no_manifest_is_unreadable(data):
 
 @pytest.mark.parametrize("version", [0, 2, "1", True, 1.0, None])
 def test_another_format_version_is_refused(version):
-    changed = json.loads(GOLDEN.read_bytes()) | {"format_version": version}
+    changed = json.loads(FIRST_EVER) | {"format_version": version}
     with pytest.raises(CorruptCheckpointError) as caught:
         parse_manifest(json.dumps(changed).encode())
     assert caught.value.code is ErrorCode.MANIFEST_UNREADABLE
 
 
 def test_a_newer_version_says_what_to_do():
-    changed = json.loads(GOLDEN.read_bytes()) | {"format_version": 2}
+    changed = json.loads(FIRST_EVER) | {"format_version": 2}
     with pytest.raises(CorruptCheckpointError, match="use the version that wrote it"):
         parse_manifest(json.dumps(changed).encode())
 

@@ -27,6 +27,8 @@ def test_the_layout_is_the_documented_one():
         paths.trigger(checkpoint),
         paths.manifest(checkpoint),
         paths.state(checkpoint, "window", 1),
+        paths.inflight(checkpoint, "window", 1, "input", 4),
+        paths.inflight(checkpoint, "window", 1, "output", 5),
         paths.commit(checkpoint),
         paths.outcome(checkpoint),
     ] == [
@@ -37,6 +39,8 @@ def test_the_layout_is_the_documented_one():
         "payments/checkpoints/0000000012/trigger.json",
         "payments/checkpoints/0000000012/manifest.json",
         "payments/checkpoints/0000000012/operators/window/state_1.arrow",
+        "payments/checkpoints/0000000012/operators/window/1/inflight_4.buf",
+        "payments/checkpoints/0000000012/operators/window/1/outflight_5.buf",
         "payments/commits/0000000012.json",
         "payments/history/0000000012.json",
     ]

@@ -89,7 +89,10 @@ def commit(store: CheckpointStore, checkpoint_id: int, generation: int) -> None:
 
 
 def damage(store: CheckpointStore, key: str, how: str) -> None:
-    """Harm a stored object: ``missing``, ``torn``, ``rotten`` (one bit), ``longer``."""
+    """Harm a stored object: ``missing``, ``torn``, ``rotten`` (one bit), ``longer``.
+
+    The bit is one that makes of any JSON what is none: a manifest has no digest of itself.
+    """
     data = store.objects.get(key)
     assert data is not None
     store.objects.delete(key)
@@ -97,7 +100,7 @@ def damage(store: CheckpointStore, key: str, how: str) -> None:
         store.objects.put(key, data[: len(data) // 2])
     elif how == "rotten":
         middle = len(data) // 2
-        store.objects.put(key, data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :])
+        store.objects.put(key, data[:middle] + bytes([data[middle] ^ 0x80]) + data[middle + 1 :])
     elif how == "longer":
         store.objects.put(key, data + b"\0")
 

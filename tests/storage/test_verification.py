@@ -3,7 +3,7 @@ import pytest
 from laminar_core.errors import CorruptCheckpointError, ErrorCode
 from laminar_core.state.manifest import FileRef
 from laminar_core.storage.verification import read_verified, verify_files
-from tests.state.manifests import inflight, manifest
+from tests.state.manifests import unaligned
 from tests.storage.stores import complete, damage, open_job
 
 DAMAGE = {
@@ -54,7 +54,7 @@ def test_a_whole_checkpoint_has_no_problem(store):
 
 
 def test_inflight_data_counts(store):
-    unaligned = manifest(mode="unaligned", is_unaligned=True, inflight_data=(inflight(),))
-    report = verify_files(store.objects, store.paths, unaligned)
-    assert report.parts[-1].path == inflight().path
-    assert report.parts[-1].problem is not None
+    whole = unaligned()
+    report = verify_files(store.objects, store.paths, whole)
+    assert [part.path for part in report.parts[-2:]] == [e.path for e in whole.inflight_data]
+    assert all(part.problem is not None for part in report.parts[-2:])

@@ -25,6 +25,9 @@ _OPERATOR_ID = re.compile(r"[A-Za-z0-9_-]+")
 _SEGMENT = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
 _NUMBER = re.compile(r"([0-9]{10})(?:\.json|/)")
 _NUMBER_MAX = 10**10 - 1
+_PART = re.compile(
+    r"operators/[A-Za-z0-9_-]+/(?:state_[0-9]+\.arrow|[0-9]+/(?:in|out)flight_[0-9]+\.buf)"
+)
 
 
 def check_job_name(name: str) -> str:
@@ -156,6 +159,19 @@ class JobPaths:
         folder = f"{self._operator(checkpoint_id, operator_id)}/{subtask_index}"
         return f"{folder}/{_INFLIGHT_NAMES[direction]}_{input_id}.buf"
 
+    def is_part(self, checkpoint_id: CheckpointId, key: str) -> bool:
+        """Whether ``key`` is a state or in-flight file of this checkpoint: that and nothing else.
+
+        >>> JobPaths("payments").is_part(CheckpointId(12), "payments/checkpoints/0000000012/x")
+        False
+        """
+        folder = f"{self._checkpoint(checkpoint_id)}/"
+        return key.startswith(folder) and _PART.fullmatch(key.removeprefix(folder)) is not None
+
+    def parts(self, checkpoint_id: CheckpointId) -> str:
+        """Folder of what the operators wrote."""
+        return f"{self._checkpoint(checkpoint_id)}/operators/"
+
     def commit(self, checkpoint_id: CheckpointId) -> str:
         """Key of the record that the output of this checkpoint is visible; create-only."""
         return f"{self.commits}{_padded(checkpoint_id)}.json"
@@ -174,7 +190,7 @@ class JobPaths:
         return f"{self.job}/{path}"
 
     def _operator(self, checkpoint_id: CheckpointId, operator_id: str) -> str:
-        return f"{self._checkpoint(checkpoint_id)}/operators/{check_operator_id(operator_id)}"
+        return f"{self.parts(checkpoint_id)}{check_operator_id(operator_id)}"
 
     def _checkpoint(self, checkpoint_id: CheckpointId) -> str:
         return f"{self.checkpoints}{_padded(checkpoint_id)}"

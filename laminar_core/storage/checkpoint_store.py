@@ -4,14 +4,9 @@ Facts are read here, decisions are taken in ``checkpoint.recovery``, and carried
 method can be repeated after StorageUnavailable, which is never swallowed.
 """
 
-# pyarrow ships no types, which the strict mode of this package would not accept.
-# pyright: standard
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
-
-import pyarrow as pa
 
 from laminar_core.checkpoint.recovery import (
     Absent,
@@ -30,30 +25,26 @@ from laminar_core.checkpoint.recovery import (
 )
 from laminar_core.checkpoint.types import CheckpointId, Generation
 from laminar_core.errors import (
-    CheckpointDeclined,
     ConfigurationError,
     CorruptCheckpointError,
     ErrorCode,
     ProtocolError,
 )
-from laminar_core.state.arrow_codec import decode_table, encode_table, sha256_hex
 from laminar_core.state.manifest import (
     CheckpointManifest,
     CommitRecord,
-    FileRef,
     HistoryRecord,
     TriggerRecord,
     parse_manifest,
 )
 from laminar_core.state.paths import number_in
-from laminar_core.storage.generations import GenerationLog
+from laminar_core.storage.checkpoint_parts import CheckpointParts
 from laminar_core.storage.object_store import open_object_store
 from laminar_core.storage.records import create_or_confirm, read_record
 from laminar_core.storage.summaries import CheckpointSummary, summarise
 from laminar_core.storage.verification import (
     PartReport,
     VerifyReport,
-    read_verified,
     verify_files,
 )
 
@@ -71,7 +62,7 @@ class Choice:
     redrive: tuple[CheckpointManifest, ...] = ()
 
 
-class CheckpointStore(GenerationLog):
+class CheckpointStore(CheckpointParts):
     """Everything durable of one job. Safe to use from several threads."""
 
     @classmethod
@@ -89,27 +80,6 @@ class CheckpointStore(GenerationLog):
         """Reserve the id for its generation; False: another one has it, take the next id."""
         key = self.paths.trigger(CheckpointId(record.checkpoint_id))
         return create_or_confirm(self.objects, key, record.to_bytes())
-
-    def write_state(
-        self, checkpoint_id: CheckpointId, operator_id: str, subtask_index: int, table: pa.Table
-    ) -> FileRef:
-        """Write one subtask's rows, durably. Writing the same rows again changes nothing.
-
-        Raises:
-            CheckpointDeclined: other rows are there; this id cannot be completed any more.
-            StorageUnavailable: the store is full or does not answer.
-        """
-        key = self.paths.state(checkpoint_id, operator_id, subtask_index)
-        data = encode_table(table)
-        if not create_or_confirm(self.objects, key, data):
-            raise CheckpointDeclined(
-                ErrorCode.OBJECT_EXISTS,
-                f"{self.objects.uri}/{key} holds something else: checkpoint {checkpoint_id} is "
-                "given up, the next one starts from clean files",
-            )
-        return FileRef(
-            path=self.paths.relative(key), size_bytes=data.nbytes, sha256=sha256_hex(data)
-        )
 
     def publish(self, manifest: CheckpointManifest) -> None:
         """Complete the checkpoint. On return, and only then, its output may be committed.
@@ -216,14 +186,6 @@ class CheckpointStore(GenerationLog):
                 f"of job {manifest.job}: put the right one back",
             )
         return manifest
-
-    def read_state(self, ref: FileRef) -> pa.Table:
-        """Read one subtask's rows; nothing is decoded before length and digest are verified.
-
-        Raises:
-            CorruptCheckpointError: missing, or not the bytes that were written.
-        """
-        return decode_table(read_verified(self.objects, self.paths, ref))
 
     def verify(self, checkpoint_id: CheckpointId) -> VerifyReport:
         """Read every byte of a checkpoint and compare with its manifest.

@@ -46,6 +46,21 @@ def test_the_layout_is_the_documented_one():
     ]
 
 
+def test_a_part_is_a_state_or_inflight_file_of_that_very_checkpoint():
+    paths, checkpoint = JobPaths("payments"), CheckpointId(12)
+    parts = [
+        paths.state(checkpoint, "window", 1),
+        paths.inflight(checkpoint, "window", 1, "input", 4),
+        paths.inflight(checkpoint, "window", 1, "output", 5),
+    ]
+    assert all(key.startswith(paths.parts(checkpoint)) for key in parts)
+    assert all(paths.is_part(checkpoint, key) for key in parts)
+    assert not any(paths.is_part(CheckpointId(1), key) for key in parts)
+    assert not any(paths.is_part(checkpoint, f"{key}\n") for key in parts)
+    others = [paths.trigger(checkpoint), paths.manifest(checkpoint), paths.parts(checkpoint)]
+    assert not any(paths.is_part(checkpoint, key) for key in others)
+
+
 @given(NUMBERS, NUMBERS)
 def test_listing_order_is_numeric_order(first, second):
     paths = JobPaths("j")

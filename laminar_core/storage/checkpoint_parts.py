@@ -1,0 +1,72 @@
+"""The files of one checkpoint: written before its manifest, read when it is restored, discarded."""
+
+# pyarrow ships no types, which the strict mode of this package would not accept.
+# pyright: standard
+
+import pyarrow as pa
+
+from laminar_core.checkpoint.types import CheckpointId
+from laminar_core.errors import CheckpointDeclined, ErrorCode, ProtocolError
+from laminar_core.state.arrow_codec import decode_table, encode_table, sha256_hex
+from laminar_core.state.manifest import FileRef
+from laminar_core.storage.generations import GenerationLog
+from laminar_core.storage.records import create_or_confirm
+from laminar_core.storage.verification import read_verified
+
+
+class CheckpointParts(GenerationLog):
+    """What a checkpoint consists of. Safe to use from several threads."""
+
+    def write_state(
+        self, checkpoint_id: CheckpointId, operator_id: str, subtask_index: int, table: pa.Table
+    ) -> FileRef:
+        """Write one subtask's rows, durably. Writing the same rows again changes nothing.
+
+        Raises:
+            CheckpointDeclined: other rows are there; this id cannot be completed any more.
+            StorageUnavailable: the store is full or does not answer.
+        """
+        key = self.paths.state(checkpoint_id, operator_id, subtask_index)
+        return self._write_part(checkpoint_id, key, encode_table(table))
+
+    def read_state(self, ref: FileRef) -> pa.Table:
+        """Read one subtask's rows; nothing is decoded before length and digest are verified.
+
+        Raises:
+            CorruptCheckpointError: missing, or not the bytes that were written.
+        """
+        return decode_table(read_verified(self.objects, self.paths, ref))
+
+    def discard_parts(self, checkpoint_id: CheckpointId) -> int:
+        """Delete the files of a checkpoint that never completed; returns how many there were.
+
+        The trigger record stays, so the id is never used again, and so does whatever is no state
+        or in-flight file. Nothing names these files, so their order does not matter, and after an
+        error or a crash the same call goes on. A worker may still write: call again when it has
+        answered. Not for a checkpoint whose publication was not answered.
+
+        Raises:
+            ProtocolError: the checkpoint has a manifest, whole or not: nothing was deleted.
+            StorageUnavailable: the store does not answer; some files may be gone.
+        """
+        keys = self.objects.list(self.paths.parts(checkpoint_id))
+        parts = [key for key in keys if self.paths.is_part(checkpoint_id, key)]
+        if self.objects.size(self.paths.manifest(checkpoint_id)) is not None:
+            raise ProtocolError(
+                ErrorCode.ILLEGAL_EVENT,
+                f"checkpoint {checkpoint_id} has a manifest: its files are not left-overs",
+            )
+        for key in parts:
+            self.objects.delete(key)
+        return len(parts)
+
+    def _write_part(
+        self, checkpoint_id: CheckpointId, key: str, data: bytes | memoryview
+    ) -> FileRef:
+        if not create_or_confirm(self.objects, key, data):
+            raise CheckpointDeclined(
+                ErrorCode.OBJECT_EXISTS,
+                f"{self.objects.uri}/{key} holds something else: checkpoint {checkpoint_id} is "
+                "given up, the next one starts from clean files",
+            )
+        return FileRef(path=self.paths.relative(key), size_bytes=len(data), sha256=sha256_hex(data))

@@ -46,6 +46,8 @@ class ErrorCode(StrEnum):
     NULL_KEY = "null-key"
     ARITHMETIC_OVERFLOW = "arithmetic-overflow"
     TOO_MANY_ROWS = "too-many-rows"
+    SEQUENCE_GAPS = "sequence-gaps"
+    GENERATION_FORGOTTEN = "generation-forgotten"
 
     # Storage
     STORE_FULL = "store-full"
@@ -140,6 +142,8 @@ _DATA_CODES = {
     ErrorCode.NULL_KEY,
     ErrorCode.ARITHMETIC_OVERFLOW,
     ErrorCode.TOO_MANY_ROWS,
+    ErrorCode.SEQUENCE_GAPS,
+    ErrorCode.GENERATION_FORGOTTEN,
 }
 
 

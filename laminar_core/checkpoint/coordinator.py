@@ -50,6 +50,7 @@ from laminar_core.checkpoint.coordinator_events import (
     StoreFailed,
     SubtaskId,
     Tick,
+    TimeOutAlignment,
 )
 from laminar_core.checkpoint.types import CheckpointBarrier, CheckpointId, CheckpointKind
 
@@ -89,6 +90,8 @@ class Pending:
     triggered_ms: int
     phase: Literal["reserving", "collecting", "publishing"] = "reserving"
     acknowledged: frozenset[SubtaskId] = frozenset()
+    alignment_due_ms: int | None = None
+    """When its alignment budget is spent; None: never, or it is spent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +134,9 @@ def step(state: CoordinatorState, event: Event, now_ms: int) -> Step:
     """
     match event:
         case Tick():
-            state, effects = _expire(state, now_ms)
+            state, expired = _expire(state, now_ms)
+            state, timed_out = _time_out_alignment(state, now_ms)
+            effects = (*expired, *timed_out)
         case CheckpointRequested(kind, request_id):
             state, effects = _enqueue(state, kind, request_id), ()
         case IdReserved(checkpoint_id):
@@ -154,6 +159,7 @@ def step(state: CoordinatorState, event: Event, now_ms: int) -> Step:
 def next_wakeup_ms(state: CoordinatorState) -> int | None:
     """When the next ``Tick`` is due, or None while only an event can change anything."""
     times = [p.triggered_ms + state.config.timeout_ms for p in state.pending]
+    times += [p.alignment_due_ms for p in state.pending if p.alignment_due_ms is not None]
     if len(state.pending) < state.config.max_concurrent:
         due = _periodic_due_ms(state)
         times += [] if due is None else [due]
@@ -233,7 +239,19 @@ def _on_reserved(state: CoordinatorState, checkpoint_id: CheckpointId, now_ms: i
     barrier = CheckpointBarrier(
         checkpoint_id, pending.kind, now_ms, timeout_ms, unaligned=timeout_ms == 0
     )
-    return _with(state, replace(pending, phase="collecting")), (InjectBarrier(barrier),)
+    due_ms = now_ms + timeout_ms if timeout_ms else None
+    collecting = replace(pending, phase="collecting", alignment_due_ms=due_ms)
+    return _with(state, collecting), (InjectBarrier(barrier),)
+
+
+def _time_out_alignment(state: CoordinatorState, now_ms: int) -> Step:
+    """One clock decides for all workers when the budget since creation is spent (section 3)."""
+    effects: tuple[Effect, ...] = ()
+    for pending in state.pending:
+        if pending.alignment_due_ms is not None and now_ms >= pending.alignment_due_ms:
+            state = _with(state, replace(pending, alignment_due_ms=None))
+            effects = (*effects, TimeOutAlignment(pending.checkpoint_id))
+    return state, effects
 
 
 # --- how it ends --------------------------------------------------------------------------------
@@ -253,7 +271,9 @@ def _on_acknowledged(
     acknowledged = pending.acknowledged | (subtasks & state.expected)
     if acknowledged < state.expected:
         return _with(state, replace(pending, acknowledged=acknowledged)), ()
-    complete = replace(pending, acknowledged=acknowledged, phase="publishing")
+    complete = replace(
+        pending, acknowledged=acknowledged, phase="publishing", alignment_due_ms=None
+    )
     return _with(state, complete), (PublishManifest(checkpoint_id),)
 
 

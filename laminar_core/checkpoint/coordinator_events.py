@@ -118,6 +118,13 @@ class InjectBarrier:
 
 
 @dataclass(frozen=True, slots=True)
+class TimeOutAlignment:
+    """Tell every worker that the alignment budget is spent: barriers overtake from now on."""
+
+    checkpoint_id: CheckpointId
+
+
+@dataclass(frozen=True, slots=True)
 class PublishManifest:
     """Write the manifest; answer ``Published`` or ``StoreFailed``."""
 
@@ -179,6 +186,7 @@ class FailJob:
 Effect = (
     ReserveId
     | InjectBarrier
+    | TimeOutAlignment
     | PublishManifest
     | CommitCheckpoint
     | AbortCheckpoint

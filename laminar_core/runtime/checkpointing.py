@@ -31,13 +31,21 @@ from laminar_core.checkpoint.coordinator_events import (
     StoreFailed,
     SubtaskId,
     Tick,
+    TimeOutAlignment,
 )
 from laminar_core.checkpoint.types import CheckpointBarrier, CheckpointId, CheckpointKind
 from laminar_core.connectors.base import Committer
 from laminar_core.errors import ErrorCode, FencedError, LaminarError, StorageUnavailable
 from laminar_core.runtime.commits import CommitHost, CommitQueue, commit_output
 from laminar_core.runtime.events import CheckpointCompleted, CheckpointFailed, JobEvent
-from laminar_core.runtime.messages import Abort, Completed, SnapshotAck, ToWorker, Trigger
+from laminar_core.runtime.messages import (
+    Abort,
+    AlignmentTimeout,
+    Completed,
+    SnapshotAck,
+    ToWorker,
+    Trigger,
+)
 from laminar_core.runtime.publication import (
     JobIdentity,
     build_manifest,
@@ -197,6 +205,11 @@ class CheckpointDriver:
                 self._reserve(effect)
             case InjectBarrier(barrier):
                 self._inject(barrier)
+            case TimeOutAlignment(checkpoint_id):
+                generation = self._identity.generation
+                self._host.broadcast(
+                    AlignmentTimeout(generation=generation, checkpoint_id=checkpoint_id)
+                )
             case PublishManifest(checkpoint_id):
                 self._publish(checkpoint_id)
             case CommitCheckpoint(checkpoint_id):

@@ -114,6 +114,13 @@ class Trigger(_Message):
         )
 
 
+class AlignmentTimeout(_Message):
+    """The checkpoint's alignment budget is spent: its barriers overtake from now on."""
+
+    type: Literal["alignment-timeout"] = "alignment-timeout"
+    checkpoint_id: int
+
+
 class Abort(_Message):
     """The checkpoint is given up."""
 
@@ -147,7 +154,7 @@ class Cancel(_Message):
 
 
 ToCoordinator = Register | Progress | SnapshotAck | SnapshotDecline | WorkerFailed
-ToWorker = Peers | Trigger | Abort | Completed | Ping | Finish | Cancel
+ToWorker = Peers | Trigger | AlignmentTimeout | Abort | Completed | Ping | Finish | Cancel
 _TO_COORDINATOR = TypeAdapter[ToCoordinator](Annotated[ToCoordinator, Field(discriminator="type")])
 _TO_WORKER = TypeAdapter[ToWorker](Annotated[ToWorker, Field(discriminator="type")])
 M = TypeVar("M")

@@ -33,6 +33,7 @@ from laminar_core.checkpoint.coordinator_events import (
     StoreFailed,
     SubtaskId,
     Tick,
+    TimeOutAlignment,
 )
 from laminar_core.checkpoint.types import CheckpointId, CheckpointKind
 from laminar_core.errors import ConfigurationError
@@ -70,6 +71,8 @@ def show(effect: Effect) -> str:
         case InjectBarrier(barrier):
             unaligned = barrier.unaligned
             return f"{'INJECT' if unaligned else 'inject'}{barrier.checkpoint_id}"
+        case TimeOutAlignment(n):
+            return f"overtake{n}"
         case PublishManifest(n):
             return f"publish{n}"
         case CommitCheckpoint(n, _):
@@ -200,6 +203,49 @@ def test_unaligned_from_the_start_and_savepoints_never() -> None:
     config = replace(ON_REQUEST, alignment_timeout_ms=0)
     assert trace("1?m 2r1", config) == "reserve1:manual INJECT1"
     assert trace("1?s 2r1", config) == "reserve1:savepoint inject1"
+
+
+BUDGET = replace(EVERY_100, alignment_timeout_ms=50)
+
+
+@pytest.mark.parametrize(
+    ("script", "happened"),
+    [
+        # Counted from the barrier's creation at 101, not from the trigger, and said once.
+        ("100. 101r1 150. 151. 152. 200.", "reserve1:periodic inject1 overtake1"),
+        ("100. 101r1 110a1 151. 160b1", "reserve1:periodic inject1 overtake1 publish1"),
+        # Not while nothing is created, nor when nobody aligns any more.
+        ("100. 200.", "reserve1:periodic"),
+        ("100. 101r1 110a1 120b1 160.", "reserve1:periodic inject1 publish1"),
+        ("100. 101r1 110d1 160.", "reserve1:periodic inject1 abort1 declined1"),
+        # If all of it is spent, there is nothing left to turn.
+        (
+            "100. 101r1 1150.",
+            "reserve1:periodic inject1 abort1 expired1 reserve2:periodic",
+        ),
+        ("1?m 2r1 52.", "reserve1:manual inject1 overtake1"),
+        ("1?s 2r1 52.", "reserve1:savepoint inject1"),
+        ("1?q 2r1 52.", "reserve1:stop inject1"),
+        ("1?z 2r1 52.", "reserve1:final inject1"),
+    ],
+)
+def test_a_checkpoint_turns_unaligned_when_its_budget_is_spent(script, happened) -> None:
+    assert trace(script, BUDGET) == happened
+
+
+def test_a_checkpoint_without_a_budget_never_turns() -> None:
+    assert trace("100. 101r1 999.", EVERY_100) == "reserve1:periodic inject1"
+    at_once = replace(EVERY_100, alignment_timeout_ms=0)
+    assert trace("100. 101r1 999.", at_once) == "reserve1:periodic INJECT1"
+
+
+def test_the_end_of_the_budget_is_a_wakeup() -> None:
+    state = initial(BUDGET, {A, B}, CheckpointId(0), now_ms=0)
+    for now_ms, word in ((100, "."), (101, "r1")):
+        state, _ = step(state, parse(word), now_ms)
+    assert next_wakeup_ms(state) == 151
+    state, _ = step(state, Tick(), 151)
+    assert next_wakeup_ms(state) == 1100
 
 
 def test_the_end_of_a_generation_aborts_everything_and_answers_everybody() -> None:

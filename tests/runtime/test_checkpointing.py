@@ -19,7 +19,13 @@ from laminar_core.runtime.checkpointing import (
     CoordinatorParts,
 )
 from laminar_core.runtime.events import CheckpointCompleted, CheckpointFailed
-from laminar_core.runtime.messages import Abort, Completed, SnapshotAck, Trigger
+from laminar_core.runtime.messages import (
+    Abort,
+    AlignmentTimeout,
+    Completed,
+    SnapshotAck,
+    Trigger,
+)
 from laminar_core.runtime.publication import JobIdentity
 from laminar_core.state.manifest import Heartbeat
 from laminar_core.storage.memory import MemoryObjectStore
@@ -138,6 +144,16 @@ class TestTrigger:
         driver.driver.tick()
         driver.settle()
         assert driver.triggered() == [1]
+
+    def test_workers_hear_once_that_the_alignment_budget_is_spent(self):
+        driver = Driver(alignment_timeout_ms=50)
+        driver.request()
+        driver.settle()
+        assert driver.driver.next_wakeup_ms() == 1_050
+        driver.host.time_ms = 1_050
+        driver.driver.tick()
+        driver.driver.tick()
+        assert driver.sent(AlignmentTimeout) == [1]
 
 
 class TestCompletion:

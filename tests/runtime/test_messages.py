@@ -8,6 +8,7 @@ from laminar_core.checkpoint.types import CheckpointBarrier, CheckpointId, Check
 from laminar_core.errors import ProtocolError
 from laminar_core.runtime.messages import (
     Abort,
+    AlignmentTimeout,
     Cancel,
     Completed,
     Finish,
@@ -59,6 +60,7 @@ TO_WORKER = [
         alignment_timeout_ms=None,
         unaligned=False,
     ),
+    AlignmentTimeout(**G, checkpoint_id=9),
     Abort(**G, checkpoint_id=9),
     Completed(**G, checkpoint_id=9),
     Ping(**G),

@@ -28,6 +28,7 @@ COVERED_ELSEWHERE = {
     # Worker and coordinator are tested as what they are: parts of one simulated job.
     "laminar_core/runtime/checkpointing.py": "tests/runtime/test_exactly_once.py",
     "laminar_core/runtime/commits.py": "tests/runtime/test_exactly_once.py",
+    "laminar_core/runtime/task_parts.py": "tests/runtime/test_task.py",
     "laminar_core/runtime/coordination.py": "tests/runtime/test_exactly_once.py",
     "laminar_core/runtime/coordinator_thread.py": "tests/runtime/test_exactly_once.py",
     "laminar_core/runtime/options.py": "tests/pipeline/test_job.py",

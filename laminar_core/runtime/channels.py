@@ -5,12 +5,25 @@ taken the batch out of its input queue. So data waits nowhere but in these two q
 bounded, and a receiver can always take in what is sent to it. Everything else on a channel needs
 no credit, but keeps its place among the batches; watermarks in a row become one, in both queues,
 because a stream whose rows are all filtered out sends nothing else.
+
+An unaligned barrier takes the head of the output queue, and what it passes is copied in the same
+step (PROTOCOL section 1). What a restored checkpoint had in flight starts in these queues again.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from itertools import islice
 
-from laminar_core.checkpoint.types import Batch, ChannelId, Watermark
+from laminar_core.checkpoint.types import (
+    Batch,
+    ChannelId,
+    CheckpointBarrier,
+    CheckpointId,
+    EndOfInput,
+    Idle,
+    Watermark,
+)
 from laminar_core.errors import ErrorCode, ProtocolError
 from laminar_core.runtime.wire import ArrowElement
 
@@ -28,6 +41,7 @@ class OutputChannel:
         self._deliver = deliver
         self._queue: deque[ArrowElement] = deque()
         self._batches = 0
+        self._ended = False
         self.credits = CREDITS_PER_CHANNEL
 
     @property
@@ -39,7 +53,57 @@ class OutputChannel:
         """Append; a watermark replaces one that waits right before it."""
         if isinstance(element, Batch):
             self._batches += 1
+        elif isinstance(element, EndOfInput):
+            self._ended = True
         _append(self._queue, element)
+
+    def put_barrier(self, barrier: CheckpointBarrier, *, overtake: bool) -> list[ArrowElement]:
+        """Append a barrier, or put it at the head and return a copy of what it passed.
+
+        Behind the end of the channel nothing follows, so the barrier stays before it; an end that
+        has left stands for the barrier.
+        """
+        if self._ended and not self._queue:
+            return []
+        if overtake:
+            return self._put_first(barrier)
+        behind_it = self._queue.pop() if self._ended else None
+        self._queue.append(barrier)
+        if behind_it is not None:
+            self._queue.append(behind_it)
+        return []
+
+    def waits(self, checkpoint_id: CheckpointId) -> bool:
+        """Is the barrier still in the queue?"""
+        return self._place_of(checkpoint_id) is not None
+
+    def time_out(self, checkpoint_id: CheckpointId) -> list[ArrowElement]:
+        """Let a barrier that waits overtake; one that has left passed nothing (PROTOCOL 3)."""
+        place = self._place_of(checkpoint_id)
+        if place is None:
+            return []
+        waiting = self._queue[place]
+        assert isinstance(waiting, CheckpointBarrier)
+        passed = [e for e in islice(self._queue, place) if _is_in_flight(e)]
+        del self._queue[place]
+        self._queue.appendleft(replace(waiting, unaligned=True))
+        return passed
+
+    def restore(self, elements: Iterable[ArrowElement]) -> None:
+        """Queue what waited here at the cut; it needs credit like anything else."""
+        for element in elements:
+            self.put(element)
+
+    def _put_first(self, barrier: CheckpointBarrier) -> list[ArrowElement]:
+        passed = [e for e in self._queue if _is_in_flight(e)]
+        self._queue.appendleft(barrier)
+        return passed
+
+    def _place_of(self, checkpoint_id: CheckpointId) -> int | None:
+        for place, element in enumerate(self._queue):
+            if isinstance(element, CheckpointBarrier) and element.checkpoint_id == checkpoint_id:
+                return place
+        return None
 
     def give(self, batches: int) -> None:
         """The receiver took so many batches: as many credits come back.
@@ -84,6 +148,7 @@ class InputChannel:
         self._queue: deque[ArrowElement] = deque()
         self._expected_sequence = 0
         self._consumed = 0
+        self._restored = 0
 
     def __len__(self) -> int:
         return len(self._queue)
@@ -106,11 +171,30 @@ class InputChannel:
         """Enqueue. Never refuses: the sender had the credit."""
         _append(self._queue, element)
 
+    def restore(self, elements: Iterable[ArrowElement]) -> None:
+        """Queue what was in flight at the cut. No sender waits for credit for it."""
+        for element in elements:
+            self._restored += isinstance(element, Batch)
+            self.arrive(element)
+
+    def ahead_of(self, checkpoint_id: CheckpointId) -> list[ArrowElement]:
+        """A copy of what is queued and in flight at this checkpoint's cut."""
+        ahead: list[ArrowElement] = []
+        for element in self._queue:
+            if isinstance(element, CheckpointBarrier) and element.checkpoint_id == checkpoint_id:
+                break
+            if _is_in_flight(element):
+                ahead.append(element)
+        return ahead
+
     def take(self) -> ArrowElement:
         """Dequeue; a batch's credit goes back with the next ``give_back``."""
         element = self._queue.popleft()
         if isinstance(element, Batch):
-            self._consumed += 1
+            if self._restored:
+                self._restored -= 1
+            else:
+                self._consumed += 1
         return element
 
     def give_back(self) -> None:
@@ -118,6 +202,11 @@ class InputChannel:
         if self._consumed:
             self._grant(self._consumed)
             self._consumed = 0
+
+
+def _is_in_flight(element: ArrowElement) -> bool:
+    """Does it belong to the state of the channel? Markers and the end say where, not what."""
+    return isinstance(element, Batch | Watermark | Idle)
 
 
 def _append(queue: deque[ArrowElement], element: ArrowElement) -> None:

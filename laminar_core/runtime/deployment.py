@@ -5,10 +5,19 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from laminar_core.checkpoint.types import CheckpointId, Generation
+from laminar_core.checkpoint.unaligned import Direction
 from laminar_core.operators.base import Snapshot, SubtaskContext
+from laminar_core.runtime.inflight import SnapshotLimits
 from laminar_core.runtime.plan import Plan
 from laminar_core.runtime.transport import CoordinatorAddress
-from laminar_core.state.manifest import AlignmentEntry, CheckpointManifest, SubtaskEntry
+from laminar_core.runtime.wire import ArrowElement
+from laminar_core.state.inflight import Compression
+from laminar_core.state.manifest import (
+    AlignmentEntry,
+    CheckpointManifest,
+    EdgeRef,
+    SubtaskEntry,
+)
 from laminar_core.storage.checkpoint_store import CheckpointStore
 
 
@@ -26,6 +35,9 @@ class Deployment:
     """What to continue from; None is a fresh start."""
     splits: dict[str, pa.Table] = field(default_factory=dict)
     """Per source, all splits of all subtasks."""
+
+    limits: SnapshotLimits = field(default_factory=SnapshotLimits)
+    inflight_compression: Compression | None = None
 
     def context(self, operator_id: str, subtask_index: int) -> SubtaskContext:
         """Where a subtask of this generation runs."""
@@ -67,6 +79,21 @@ class RestoredState:
             mine = range(self._subtask_index, every.num_rows, self._deployment.parallelism)
             return every.take(pa.array(mine, pa.int64()))
         return every.slice(0, 0) if entry.state is None else self._store.read_state(entry.state)
+
+    def inflight(self, direction: Direction, edge: EdgeRef, far_end: int) -> list[ArrowElement]:
+        """What was queued at this subtask's end of a channel; ``far_end`` is the other subtask.
+
+        Raises:
+            CorruptCheckpointError: a file is not what the manifest says.
+        """
+        manifest = self._deployment.restored
+        for entry in manifest.inflight_data if manifest is not None else ():
+            ends = (entry.sender, entry.receiver)
+            near, far = ends if direction == "output" else reversed(ends)
+            here = (entry.direction, near, far, entry.edge)
+            if here == (direction, self._subtask_index, far_end, edge):
+                return self._store.read_inflight(entry)
+        return []
 
     def alignment(self, vertex_id: str) -> AlignmentEntry | None:
         """Watermarks at the cut."""

@@ -52,9 +52,12 @@ def _round_robin(first: int, parallelism: int) -> Split:
 class EdgeOutput:
     """One subtask's sending side of one edge."""
 
-    def __init__(self, split: Split, channels: Mapping[int, OutputChannel]) -> None:
+    def __init__(
+        self, split: Split, channels: Mapping[int, OutputChannel], *, may_overtake: bool
+    ) -> None:
         self._split = split
         self.channels = channels
+        self.may_overtake = may_overtake
 
     @property
     def has_room(self) -> bool:

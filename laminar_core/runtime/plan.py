@@ -112,6 +112,15 @@ class Edge:
     partitioning: Partitioning
     schema: pa.Schema
 
+    @property
+    def may_overtake(self) -> bool:
+        """May an unaligned barrier overtake the data on it?
+
+        What waits on a broadcast or pointwise edge could not be divided among other subtasks
+        (PROTOCOL sections 7 and 10).
+        """
+        return isinstance(self.partitioning, Keyed | Rebalance)
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:

@@ -1,11 +1,12 @@
 """The asynchronous phase: parts of a cut are finished, written and acknowledged together.
 
-One background thread per worker writes them, in the order of the cuts. A part that cannot be
+One background thread per worker writes them, in the order of the cuts; in-flight data is encoded
+piece by piece while more is being recorded. A part that cannot be
 *written* costs the checkpoint; a part that cannot be *finished* costs the generation, because
 what a sink has pre-committed exists nowhere else.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
@@ -13,8 +14,10 @@ from queue import Empty, SimpleQueue
 from laminar_core.checkpoint.types import CheckpointId
 from laminar_core.errors import LaminarError
 from laminar_core.runtime.clock import Clock
-from laminar_core.runtime.task import Cut, PendingPart
-from laminar_core.state.manifest import AlignmentEntry, SubtaskEntry
+from laminar_core.runtime.inflight import Captured, Queue
+from laminar_core.runtime.task_parts import Cut, PendingPart
+from laminar_core.state.inflight import Compression, InflightEncoder
+from laminar_core.state.manifest import AlignmentEntry, InflightEntry, SubtaskEntry
 from laminar_core.storage.checkpoint_store import CheckpointStore
 
 
@@ -27,10 +30,20 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
+class InflightWritten:
+    """All in-flight data of one queue is durable; ``entry`` is None if there was none."""
+
+    checkpoint_id: CheckpointId
+    queue: Queue
+    entry: InflightEntry | None
+
+
+@dataclass(frozen=True, slots=True)
 class NotWritten:
     """The store did not take a part."""
 
-    cut: Cut
+    checkpoint_id: CheckpointId
+    vertex_id: str
     reason: str
 
 
@@ -41,16 +54,34 @@ class NotFinished:
     error: Exception
 
 
-Result = Written | NotWritten | NotFinished
+Result = Written | InflightWritten | NotWritten | NotFinished
+Outstanding = str | Queue
+"""What a worker's part still lacks: a vertex's state or channels, or a queue's file."""
 
 
 @dataclass(slots=True)
 class WorkerPart:
     """What is known of one checkpoint in this worker."""
 
-    missing: set[str]
+    missing: set[Outstanding]
     entries: list[SubtaskEntry] = field(default_factory=list)
     alignment: list[AlignmentEntry] = field(default_factory=list)
+    inflight: list[InflightEntry] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, vertices: Iterable[str]) -> "WorkerPart":
+        """Of every vertex the state and the word that its channels are complete."""
+        return cls({of(vertex) for vertex in vertices for of in (state_of, channels_of)})
+
+
+def state_of(vertex_id: str) -> Outstanding:
+    """The vertex's state."""
+    return f"state of {vertex_id}"
+
+
+def channels_of(vertex_id: str) -> Outstanding:
+    """The word that all in-flight data of the vertex is known."""
+    return f"channels of {vertex_id}"
 
 
 class SnapshotWriter:
@@ -63,6 +94,7 @@ class SnapshotWriter:
         executor: Executor,
         clock: Clock,
         wake: Callable[[], None],
+        compression: Compression | None = None,
     ) -> None:
         self._store = store
         self._subtask_index = subtask_index
@@ -71,14 +103,22 @@ class SnapshotWriter:
         self._wake = wake
         self._results: SimpleQueue[Result] = SimpleQueue()
         self._discarded: set[CheckpointId] = set()
+        self._compression = compression
+        self._encoders: dict[tuple[CheckpointId, Queue], InflightEncoder] = {}
+        """Of the background thread only."""
 
     def submit(self, cut: Cut) -> None:
         """Queue the rest of a snapshot."""
         self._executor.submit(self._run, cut)
 
+    def capture(self, vertex_id: str, queue: Queue, captured: Captured) -> None:
+        """Queue a piece of in-flight data; the last one of a queue has its file written."""
+        self._executor.submit(self._run_capture, vertex_id, queue, captured)
+
     def discard(self, checkpoint_id: CheckpointId) -> None:
         """Do not write what has not been written yet."""
         self._discarded.add(checkpoint_id)
+        self._executor.submit(self._forget, checkpoint_id)
 
     def results(self) -> list[Result]:
         """What has ended since the last call."""
@@ -106,8 +146,60 @@ class SnapshotWriter:
             except Exception as error:  # noqa: BLE001 - it is reported, and ends the generation
                 return NotFinished(error)
         if problem or cut.checkpoint_id in self._discarded:
-            return NotWritten(cut, problem or "given up before it was written")
+            reason = problem or "given up before it was written"
+            return NotWritten(cut.checkpoint_id, cut.vertex_id, reason)
         return Written(cut, tuple(entries))
+
+    # --- in-flight data, in the background ------------------------------------------------------
+
+    def _run_capture(self, vertex_id: str, queue: Queue, captured: Captured) -> None:
+        if captured.checkpoint_id in self._discarded:
+            return
+        try:
+            result = self._encode(queue, captured)
+        except LaminarError as error:
+            where = f"in-flight data of {queue.operator_id}"
+            result = NotWritten(captured.checkpoint_id, vertex_id, f"{where}: {error}")
+        except Exception as error:  # noqa: BLE001 - it is reported, and ends the generation
+            result = NotFinished(error)
+        if result is not None:
+            self._results.put(result)
+            self._wake()
+
+    def _encode(self, queue: Queue, captured: Captured) -> InflightWritten | None:
+        key = (captured.checkpoint_id, queue)
+        if captured.events:
+            encoder = self._encoders.get(key)
+            if encoder is None:
+                number = queue.queue_id.number
+                encoder = InflightEncoder(queue.schema, number, self._compression)
+                self._encoders[key] = encoder
+            for element in captured.events:
+                encoder.add(element)
+        if not captured.last:
+            return None
+        encoder = self._encoders.pop(key, None)
+        entry = None if encoder is None else self._write_inflight(captured, queue, encoder)
+        return InflightWritten(captured.checkpoint_id, queue, entry)
+
+    def _write_inflight(
+        self, captured: Captured, queue: Queue, encoder: InflightEncoder
+    ) -> InflightEntry:
+        file = self._store.write_inflight(
+            captured.checkpoint_id,
+            queue.operator_id,
+            queue.subtask_index,
+            queue.queue_id.direction,
+            queue.queue_id.number,
+            encoder.finish(),
+        )
+        return queue.entry(file, encoder.event_count, encoder.row_count)
+
+    def _forget(self, checkpoint_id: CheckpointId) -> None:
+        for key in [key for key in self._encoders if key[0] == checkpoint_id]:
+            del self._encoders[key]
+
+    # --- state, in the background ---------------------------------------------------------------
 
     def _write_part(self, checkpoint_id: CheckpointId, part: PendingPart) -> SubtaskEntry:
         started_ms = self._clock.monotonic_ms()

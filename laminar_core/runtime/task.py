@@ -4,14 +4,11 @@ The protocol is decided by ``BarrierAligner``; this module carries its effects o
 one unit and returns, so that the worker's loop is never held up for longer than one batch.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
-
 import pyarrow as pa
 
 from laminar_core.checkpoint.alignment import BarrierAligner
 from laminar_core.checkpoint.alignment_events import (
+    AlignmentTimedOut,
     BarrierArrived,
     BarrierReached,
     CancelReceived,
@@ -32,6 +29,7 @@ from laminar_core.checkpoint.alignment_events import (
 )
 from laminar_core.checkpoint.types import (
     WATERMARK_END_US,
+    AlignmentMode,
     Batch,
     CancelMarker,
     ChannelId,
@@ -42,77 +40,13 @@ from laminar_core.checkpoint.types import (
     Idle,
     Watermark,
 )
-from laminar_core.checkpoint.watermarks import WatermarkGate
-from laminar_core.errors import ErrorCode, ProtocolError
-from laminar_core.operators.base import OperatorSubtask, PendingSnapshot
 from laminar_core.runtime.chain import Chain
-from laminar_core.runtime.channels import InputChannel
 from laminar_core.runtime.clock import Clock
-from laminar_core.runtime.outputs import EdgeOutput
+from laminar_core.runtime.inflight import Captured, InflightRecorder
 from laminar_core.runtime.pacing import PacedSource
-from laminar_core.runtime.sinks import CommittingSink
+from laminar_core.runtime.task_parts import Cut, PendingPart, Snapshottable, TaskListener, TaskParts
 from laminar_core.runtime.wire import ArrowElement
 from laminar_core.state.manifest import AlignmentEntry, ChannelEntry
-
-
-@dataclass(frozen=True, slots=True)
-class PendingPart:
-    """One operator's part of a cut: the asynchronous phase is still to be run."""
-
-    operator_id: str
-    pending: PendingSnapshot
-    sync_ms: float
-
-
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """What a task hands over at the cut, for the background."""
-
-    checkpoint_id: CheckpointId
-    vertex_id: str
-    parts: tuple[PendingPart, ...]
-    alignment: AlignmentEntry
-
-
-class TaskListener(Protocol):
-    """What a task tells its worker."""
-
-    def on_cut(self, cut: Cut) -> None:
-        """A snapshot was taken; finish and acknowledge it."""
-        ...
-
-    def on_discard(self, checkpoint_id: CheckpointId) -> None:
-        """This checkpoint will not complete here."""
-        ...
-
-    def on_decline(self, checkpoint_id: CheckpointId, reason: str, *, counts: bool) -> None:
-        """Tell the coordinator."""
-        ...
-
-
-class Snapshottable(Protocol):
-    """Anything in a chain with a part in the checkpoint."""
-
-    def snapshot(self, checkpoint_id: CheckpointId) -> PendingSnapshot:
-        """Synchronous phase of a snapshot."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class TaskParts:
-    """What a task is made of. Exactly one of ``source`` and ``inputs`` feeds it."""
-
-    vertex_id: str
-    subtask_index: int
-    source: PacedSource | None
-    inputs: Sequence[InputChannel]
-    operators: Sequence[tuple[str, OperatorSubtask]]
-    source_id: str | None
-    sink: CommittingSink | None
-    sink_id: str | None
-    outputs: Sequence[EdgeOutput]
-    gate: WatermarkGate
-    newest_id: CheckpointId
 
 
 class Task:
@@ -126,12 +60,21 @@ class Task:
         self._clock = clock
         self._chain = Chain([o for _, o in parts.operators], self._emit, self._emit_watermark)
         self._aligner = BarrierAligner(
-            frozenset(i.channel for i in parts.inputs), newest_id=parts.newest_id
+            frozenset(i.channel for i in parts.inputs),
+            parts.newest_id,
+            aligned_only=parts.aligned_only,
+        )
+        self._inflight = InflightRecorder(
+            parts.inputs, parts.outputs, parts.limits.max_inflight_buffer_bytes, self._captured
         )
         self._by_channel = {i.channel: i for i in parts.inputs}
         self._turn = 0
         self._stopped = False
-        self._first_barrier_ms: float | None = None
+        self._first_barrier = (CheckpointId(0), 0.0)
+        """(id, monotonic ms) of the newest checkpoint of which a barrier arrived."""
+        self._alignment: AlignmentEntry | None = None
+        if parts.finished:
+            self._finish()
 
     # --- the unit of work -----------------------------------------------------------------------
 
@@ -147,7 +90,11 @@ class Task:
         """Send what credit allows, and give credit back for what was taken."""
         for channel in self.parts.inputs:
             channel.give_back()
-        return sum(output.flush() for output in self.parts.outputs) > 0
+        flushed = sum(output.flush() for output in self.parts.outputs) > 0
+        if flushed:
+            self._inflight.settle()
+            self._acknowledge()
+        return flushed
 
     def _work_as_source(self, source: PacedSource) -> bool:
         if self._stopped:
@@ -224,16 +171,34 @@ class Task:
     def arrived(self, channel: ChannelId, element: ArrowElement) -> None:
         """An element entered an input queue."""
         self._by_channel[channel].arrive(element)
-        if isinstance(element, CheckpointBarrier):
-            if self._first_barrier_ms is None:
-                self._first_barrier_ms = self._clock.monotonic_ms()
-            self._on(BarrierArrived(channel, element))
-        elif isinstance(element, EndOfInput):
-            self._on(EndArrived(channel))
+        match element:
+            case CheckpointBarrier():
+                self._note_first(element.checkpoint_id)
+                self._on(BarrierArrived(channel, element))
+            case EndOfInput():
+                self._on(EndArrived(channel))
+            case Batch() | Watermark() | Idle() if self._aligner.records(channel):
+                self._inflight.record(channel, element)
+                self._decline_if_too_large()
+            case _:
+                pass
+
+    def _note_first(self, checkpoint_id: CheckpointId) -> None:
+        """Alignment is counted from the first barrier's arrival."""
+        first_id, _ = self._first_barrier
+        if checkpoint_id > max(first_id, self._aligner.state.gate.newest_id):
+            self._first_barrier = (checkpoint_id, self._clock.monotonic_ms())
 
     def trigger(self, barrier: CheckpointBarrier) -> None:
         """The coordinator asks for a snapshot; sources cut now."""
         self._on(CheckpointTriggered(barrier))
+
+    def time_out(self, checkpoint_id: CheckpointId) -> None:
+        """The checkpoint's alignment budget is spent: barriers that still wait overtake."""
+        self._on(AlignmentTimedOut(checkpoint_id))
+        self._inflight.time_out(checkpoint_id)
+        self._decline_if_too_large()
+        self._acknowledge()
 
     def abort(self, checkpoint_id: CheckpointId) -> None:
         """The coordinator gave the checkpoint up."""
@@ -251,40 +216,68 @@ class Task:
     def _on(self, event: Event) -> None:
         for effect in self._aligner.on(event):
             self._carry_out(effect)
+        self._decline_if_too_large()
+        self._acknowledge()
 
     def _carry_out(self, effect: Effect) -> None:
         match effect:
             case TakeSnapshot(barrier, mode):
-                assert mode == "aligned", "unaligned barriers are not injected by this runtime"
-                self._cut(barrier)
+                self._cut(barrier, mode)
+            case CaptureChannel(checkpoint_id, channel, recording):
+                self._inflight.capture(checkpoint_id, channel, recording=recording)
+            case SealChannelState(checkpoint_id, channel):
+                self._inflight.seal(checkpoint_id, channel)
+            case SealInputs(checkpoint_id):
+                self._inflight.seal_inputs(checkpoint_id)
             case DiscardCheckpoint(checkpoint_id):
-                self._first_barrier_ms = None
+                self._inflight.discard(checkpoint_id)
                 self._listener.on_discard(checkpoint_id)
             case ForwardCancel(checkpoint_id):
                 self._broadcast(CancelMarker(checkpoint_id))
             case DeclineCheckpoint(checkpoint_id, reason):
                 counts = not reason.startswith("subsumed")
                 self._listener.on_decline(checkpoint_id, reason, counts=counts)
-            case SealInputs():
-                pass  # Aligned: the inputs are sealed.
-            case CaptureChannel() | SealChannelState():
-                raise ProtocolError(
-                    ErrorCode.ILLEGAL_EVENT, f"{effect} in a runtime that only aligns"
-                )
 
-    def _cut(self, barrier: CheckpointBarrier) -> None:
+    def _decline_if_too_large(self) -> None:
+        problem = self._inflight.problem()
+        if problem is not None:
+            self._on(SnapshotFailed(*problem))
+
+    def _acknowledge(self) -> None:
+        complete = self._inflight.take_complete()
+        if complete is not None:
+            checkpoint_id, mode = complete
+            assert self._alignment is not None, "complete without a cut"
+            self._listener.on_complete(
+                checkpoint_id, self._alignment.model_copy(update={"mode": mode})
+            )
+
+    def _captured(self, captured: Captured) -> None:
+        self._listener.on_captured(self.parts.vertex_id, captured)
+
+    def _cut(self, barrier: CheckpointBarrier, mode: AlignmentMode) -> None:
         """Barrier out, then the synchronous phase; no record comes in between."""
         now_ms = self._clock.monotonic_ms()
-        waited_ms = 0.0 if self._first_barrier_ms is None else now_ms - self._first_barrier_ms
-        self._first_barrier_ms = None
+        first_id, first_ms = self._first_barrier
+        waited_ms = now_ms - first_ms if first_id == barrier.checkpoint_id else 0.0
         self._stopped = self._stopped or barrier.kind is CheckpointKind.STOP
-        self._broadcast(barrier)
-        alignment = self._alignment_entry(barrier, waited_ms)
+        overtaken = self._inflight.cut(barrier, mode)
+        self._alignment = self._alignment_entry(barrier, waited_ms)
         parts = tuple(
             self._snapshot(operator_id, part, barrier.checkpoint_id)
             for operator_id, part in self._snapshottable()
         )
-        self._listener.on_cut(Cut(barrier.checkpoint_id, self.parts.vertex_id, parts, alignment))
+        self._listener.on_cut(Cut(barrier.checkpoint_id, self.parts.vertex_id, parts))
+        for captured in overtaken:
+            self._captured(captured)
+        self._decline_if_too_slow(barrier.checkpoint_id, sum(part.sync_ms for part in parts))
+
+    def _decline_if_too_slow(self, checkpoint_id: CheckpointId, sync_ms: float) -> None:
+        """Rows waited for it; whoever set the limit wants no such checkpoints."""
+        limit_ms = self.parts.limits.sync_timeout_ms
+        if limit_ms is not None and sync_ms > limit_ms:
+            reason = f"the synchronous phase took {sync_ms:.0f} ms, allowed are {limit_ms:g} ms"
+            self._on(SnapshotFailed(checkpoint_id, reason))
 
     def _snapshottable(self) -> list[tuple[str, Snapshottable]]:
         found: list[tuple[str, Snapshottable]] = list(self.parts.operators)
@@ -308,6 +301,7 @@ class Task:
             vertex_id=self.parts.vertex_id,
             subtask_index=self.parts.subtask_index,
             mode="aligned",
+            finished=self.finished,
             start_delay_ms=max(delay_ms, 0.0),
             alignment_ms=waited_ms,
             watermark_us=gate.combined_us,

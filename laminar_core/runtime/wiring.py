@@ -4,17 +4,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from laminar_core.checkpoint.types import ChannelId
+from laminar_core.checkpoint.unaligned import Direction, QueueId
 from laminar_core.checkpoint.watermarks import WatermarkGate
 from laminar_core.errors import ErrorCode, ProtocolError
 from laminar_core.operators.base import OperatorSubtask
 from laminar_core.runtime.channels import InputChannel, OutputChannel
 from laminar_core.runtime.clock import Clock
 from laminar_core.runtime.deployment import Deployment, RestoredState
+from laminar_core.runtime.inflight import Queue
 from laminar_core.runtime.outputs import EdgeOutput, receivers_of, senders_of, splitter
 from laminar_core.runtime.pacing import PacedSource
 from laminar_core.runtime.plan import Edge, SinkNode, SourceNode, Vertex
 from laminar_core.runtime.sinks import CommittingSink
-from laminar_core.runtime.task import Task, TaskListener, TaskParts
+from laminar_core.runtime.task import Task
+from laminar_core.runtime.task_parts import TaskListener, TaskParts
 from laminar_core.runtime.transport import WorkerTransport
 from laminar_core.runtime.wire import (
     ArrowElement,
@@ -24,6 +27,7 @@ from laminar_core.runtime.wire import (
     Header,
     decode_header,
 )
+from laminar_core.state.manifest import EdgeRef
 
 ChannelKey = tuple[int, int]
 """(edge id, index of the subtask at the other end)."""
@@ -49,6 +53,8 @@ class Wiring:
     inputs: dict[ChannelKey, tuple[Task, InputChannel]] = field(default_factory=dict)
     outputs: dict[ChannelKey, OutputChannel] = field(default_factory=dict)
     codecs: dict[int, ElementCodec] = field(default_factory=dict)
+    queues: dict[tuple[str, QueueId], Queue] = field(default_factory=dict)
+    """By vertex: where in-flight data is filed."""
 
     def on_frame(self, header_bytes: Buffer, payload: Buffer) -> None:
         """Put an incoming frame where it belongs.
@@ -118,10 +124,10 @@ class _Builder:
                 self.wiring.inputs[edge.edge_id, sender] = (task, found)
 
     def _parts(self, vertex: Vertex) -> TaskParts:
-        inputs = [
-            InputChannel(channel, self._grant(edge, sender))
-            for edge, sender, channel in self._numbered_inputs(vertex)
-        ]
+        numbered = self._numbered_inputs(vertex)
+        inputs = [self._input(edge, sender, channel) for edge, sender, channel in numbered]
+        outputs = [self._output(edge) for edge in self.deployment.plan.outputs_of(vertex.vertex_id)]
+        self._file_queues(vertex)
         gate = WatermarkGate(i.channel for i in inputs)
         entry = self.restored.alignment(vertex.vertex_id)
         if entry is not None:
@@ -136,11 +142,12 @@ class _Builder:
             source_id=None if vertex.source is None else vertex.source.operator_id,
             sink=None if vertex.sink is None else self._sink(vertex, vertex.sink),
             sink_id=None if vertex.sink is None else vertex.sink.operator_id,
-            outputs=[
-                self._output(edge) for edge in self.deployment.plan.outputs_of(vertex.vertex_id)
-            ],
+            outputs=outputs,
             gate=gate,
             newest_id=self.deployment.newest_id,
+            limits=self.deployment.limits,
+            aligned_only=frozenset(c for edge, _, c in numbered if not edge.may_overtake),
+            finished=vertex.source is not None and entry is not None and entry.finished,
         )
 
     def _numbered_inputs(self, vertex: Vertex) -> list[tuple[Edge, int, ChannelId]]:
@@ -180,6 +187,11 @@ class _Builder:
 
     # --- channels -------------------------------------------------------------------------------
 
+    def _input(self, edge: Edge, sender: int, channel: ChannelId) -> InputChannel:
+        created = InputChannel(channel, self._grant(edge, sender))
+        created.restore(self.restored.inflight("input", self._edge_ref(edge), sender))
+        return created
+
     def _output(self, edge: Edge) -> EdgeOutput:
         parallelism = self.deployment.parallelism
         channels: dict[int, OutputChannel] = {}
@@ -187,9 +199,40 @@ class _Builder:
             channel = OutputChannel(
                 self._local(edge) if receiver == self.me else self._remote(edge, receiver)
             )
+            channel.restore(self.restored.inflight("output", self._edge_ref(edge), receiver))
             channels[receiver] = self.wiring.outputs[edge.edge_id, receiver] = channel
         split = splitter(edge, self.me, parallelism, self.deployment.plan.max_parallelism)
-        return EdgeOutput(split, channels)
+        return EdgeOutput(split, channels, may_overtake=edge.may_overtake)
+
+    def _file_queues(self, vertex: Vertex) -> None:
+        """Say under which operator the in-flight data of each queue is filed."""
+        plan, ids = self.deployment.plan, list(vertex.operator_ids())
+        inputs = [(edge, sender, self.me) for edge, sender, _ in self._numbered_inputs(vertex)]
+        outputs = [
+            (edge, self.me, receiver)
+            for edge in plan.outputs_of(vertex.vertex_id)
+            for receiver in receivers_of(edge, self.me, self.deployment.parallelism)
+        ]
+        queues: tuple[tuple[Direction, str, list[tuple[Edge, int, int]]], ...] = (
+            ("input", ids[0], inputs),
+            ("output", ids[-1], outputs),
+        )
+        for direction, operator_id, channels in queues:
+            for number, (edge, sender, receiver) in enumerate(channels):
+                queue_id = QueueId(direction, number)
+                self.wiring.queues[vertex.vertex_id, queue_id] = Queue(
+                    queue_id,
+                    operator_id,
+                    self.me,
+                    self._edge_ref(edge),
+                    sender,
+                    receiver,
+                    edge.schema,
+                )
+
+    def _edge_ref(self, edge: Edge) -> EdgeRef:
+        position = self.deployment.plan.inputs_of(edge.downstream).index(edge)
+        return EdgeRef(upstream=edge.upstream, downstream=edge.downstream, input_index=position)
 
     def _local(self, edge: Edge) -> "_LocalDelivery":
         task, channel = self.wiring.inputs[edge.edge_id, self.me]

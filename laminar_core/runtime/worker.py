@@ -23,8 +23,10 @@ from laminar_core.errors import (
 )
 from laminar_core.runtime.clock import Clock
 from laminar_core.runtime.deployment import Deployment, RestoredState
+from laminar_core.runtime.inflight import Captured
 from laminar_core.runtime.messages import (
     Abort,
+    AlignmentTimeout,
     Cancel,
     Completed,
     Finish,
@@ -42,15 +44,20 @@ from laminar_core.runtime.messages import (
     encode,
 )
 from laminar_core.runtime.snapshots import (
+    InflightWritten,
     NotFinished,
     NotWritten,
+    Outstanding,
     SnapshotWriter,
     WorkerPart,
     Written,
+    channels_of,
+    state_of,
 )
-from laminar_core.runtime.task import Cut
+from laminar_core.runtime.task_parts import Cut
 from laminar_core.runtime.transport import WorkerTransport
 from laminar_core.runtime.wiring import Wiring, wire
+from laminar_core.state.manifest import AlignmentEntry
 from laminar_core.storage.checkpoint_store import CheckpointStore
 
 PROGRESS_INTERVAL_MS = 200
@@ -89,7 +96,14 @@ class Worker:
         self._me = subtask_index
         self._transport = transport
         self._clock = clock
-        self._snapshots = SnapshotWriter(store, subtask_index, executor, clock, transport.wake)
+        self._snapshots = SnapshotWriter(
+            store,
+            subtask_index,
+            executor,
+            clock,
+            transport.wake,
+            deployment.inflight_compression,
+        )
         self._parts: dict[CheckpointId, WorkerPart] = {}
         self._next_progress_ms = 0.0
         self._heard_ms = clock.monotonic_ms()
@@ -208,9 +222,25 @@ class Worker:
             case Peers():
                 self._transport.connect_peers(message.peers)
                 self.phase = Phase.RUNNING
+            case Trigger() | AlignmentTimeout() | Abort() | Completed():
+                self._on_checkpoint_message(message)
+            case Ping():
+                pass
+            case Finish():
+                self.phase = Phase.FINISHED
+            case Cancel():
+                self.phase = Phase.CANCELLED
+
+    def _on_checkpoint_message(
+        self, message: Trigger | AlignmentTimeout | Abort | Completed
+    ) -> None:
+        match message:
             case Trigger():
                 for task in self.wiring.tasks:
                     task.trigger(message.barrier())
+            case AlignmentTimeout():
+                for task in self.wiring.tasks:
+                    task.time_out(CheckpointId(message.checkpoint_id))
             case Abort():
                 for task in self.wiring.tasks:
                     task.abort(CheckpointId(message.checkpoint_id))
@@ -218,12 +248,6 @@ class Worker:
             case Completed():
                 for task in self.wiring.tasks:
                     task.committed(CheckpointId(message.checkpoint_id))
-            case Ping():
-                pass
-            case Finish():
-                self.phase = Phase.FINISHED
-            case Cancel():
-                self.phase = Phase.CANCELLED
 
     def _report_progress(self) -> None:
         now_ms = self._clock.monotonic_ms()
@@ -265,9 +289,24 @@ class Worker:
 
     def on_cut(self, cut: Cut) -> None:
         """Finish the snapshot in the background."""
-        part = self._part(cut.checkpoint_id)
-        part.alignment.append(cut.alignment)
+        vertices = (task.parts.vertex_id for task in self.wiring.tasks)
+        self._parts.setdefault(cut.checkpoint_id, WorkerPart.of(vertices))
         self._snapshots.submit(cut)
+
+    def on_captured(self, vertex_id: str, captured: Captured) -> None:
+        """Write in-flight data in the background."""
+        part = self._parts.get(captured.checkpoint_id)
+        if part is not None:
+            queue = self.wiring.queues[vertex_id, captured.queue]
+            part.missing.add(queue)
+            self._snapshots.capture(vertex_id, queue, captured)
+
+    def on_complete(self, checkpoint_id: CheckpointId, alignment: AlignmentEntry) -> None:
+        """One vertex has nothing to add."""
+        part = self._parts.get(checkpoint_id)
+        if part is not None:
+            part.alignment.append(alignment)
+        self._settle(checkpoint_id, channels_of(alignment.vertex_id))
 
     def on_discard(self, checkpoint_id: CheckpointId) -> None:
         """Forget what is known of it."""
@@ -286,39 +325,44 @@ class Worker:
             )
         )
 
-    def _part(self, checkpoint_id: CheckpointId) -> WorkerPart:
-        vertices = {t.parts.vertex_id for t in self.wiring.tasks}
-        return self._parts.setdefault(checkpoint_id, WorkerPart(missing=vertices))
-
     def _take_results(self) -> bool:
         results = self._snapshots.results()
         for result in results:
             match result:
-                case Written(cut, _):
-                    self._on_written(result, cut)
-                case NotWritten(cut, reason):
-                    task = next(t for t in self.wiring.tasks if t.parts.vertex_id == cut.vertex_id)
-                    if cut.checkpoint_id in self._parts:
-                        task.snapshot_failed(cut.checkpoint_id, reason)
+                case Written(cut, entries):
+                    part = self._parts.get(cut.checkpoint_id)
+                    if part is not None:  # Else given up meanwhile.
+                        part.entries.extend(entries)
+                    self._settle(cut.checkpoint_id, state_of(cut.vertex_id))
+                case InflightWritten(checkpoint_id, queue, entry):
+                    part = self._parts.get(checkpoint_id)
+                    if part is not None and entry is not None:
+                        part.inflight.append(entry)
+                    self._settle(checkpoint_id, queue)
+                case NotWritten(checkpoint_id, vertex_id, reason):
+                    task = next(t for t in self.wiring.tasks if t.parts.vertex_id == vertex_id)
+                    if checkpoint_id in self._parts:
+                        task.snapshot_failed(checkpoint_id, reason)
                 case NotFinished(error):
                     raise error
         return bool(results)
 
-    def _on_written(self, written: Written, cut: Cut) -> None:
-        part = self._parts.get(cut.checkpoint_id)
+    def _settle(self, checkpoint_id: CheckpointId, what: Outstanding) -> None:
+        """One more piece is there; acknowledge if it was the last."""
+        part = self._parts.get(checkpoint_id)
         if part is None:
-            return  # Given up meanwhile; retention removes what was written.
-        part.missing.discard(cut.vertex_id)
-        part.entries.extend(written.entries)
+            return
+        part.missing.discard(what)
         if part.missing:
             return
-        del self._parts[cut.checkpoint_id]
+        del self._parts[checkpoint_id]
         self._send(
             SnapshotAck(
                 generation=self._deployment.generation,
                 worker=self._me,
-                checkpoint_id=cut.checkpoint_id,
+                checkpoint_id=checkpoint_id,
                 entries=tuple(part.entries),
                 alignment=tuple(part.alignment),
+                inflight=tuple(part.inflight),
             )
         )

@@ -29,7 +29,7 @@ class Receivers:
         self.sent: dict[int, list] = {n: [] for n in receivers_of(edge(partitioning), sender, 3)}
         channels = {n: OutputChannel(sent.append) for n, sent in self.sent.items()}
         split = splitter(edge(partitioning), sender, parallelism, max_parallelism=128)
-        self.output = EdgeOutput(split, channels)
+        self.output = EdgeOutput(split, channels, may_overtake=True)
 
     def keys(self) -> dict[int, list[list[int]]]:
         return {

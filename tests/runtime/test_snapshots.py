@@ -8,18 +8,13 @@ from laminar_core.errors import DataError, ErrorCode
 from laminar_core.operators.base import Snapshot
 from laminar_core.runtime.clock import ManualClock
 from laminar_core.runtime.snapshots import NotFinished, NotWritten, SnapshotWriter, Written
-from laminar_core.runtime.task import Cut, PendingPart
-from laminar_core.state.manifest import AlignmentEntry
+from laminar_core.runtime.task_parts import Cut, PendingPart
 from laminar_core.storage.memory import MemoryObjectStore
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
 from tests.runtime.hosts import Background
 from tests.storage.stores import open_job
 
 ROWS = pa.table({"key": ["a", "b"], "value": [1, 2]})
-ALIGNMENT = AlignmentEntry(
-    vertex_id="v", subtask_index=1, mode="aligned", start_delay_ms=0.0, alignment_ms=0.0,
-    watermark_us=None,
-)  # fmt: skip
 
 
 class Writer:
@@ -39,7 +34,7 @@ class Writer:
             PendingPart(operator, part if callable(part) else lambda part=part: part, 0.5)
             for operator, part in parts.items()
         )
-        self.writer.submit(Cut(CheckpointId(checkpoint_id), "v", pending, ALIGNMENT))
+        self.writer.submit(Cut(CheckpointId(checkpoint_id), "v", pending))
 
     def results(self) -> list:
         self.background.run()

@@ -1,165 +1,17 @@
 """One subtask, driven element by element: what it takes, what it holds, where it cuts."""
 
-from collections.abc import Iterable, Sequence
-
 import pyarrow as pa
-import pytest
 
 from laminar_core.checkpoint.types import (
-    WATERMARK_END_US,
-    Batch,
     CancelMarker,
-    ChannelId,
-    CheckpointBarrier,
     CheckpointId,
     CheckpointKind,
     EndOfInput,
     Idle,
     Watermark,
 )
-from laminar_core.checkpoint.watermarks import WatermarkGate
-from laminar_core.errors import ErrorCode, ProtocolError
-from laminar_core.operators.base import Snapshot
-from laminar_core.runtime.channels import (
-    CREDITS_PER_CHANNEL,
-    OUTPUT_QUEUE_BATCHES,
-    InputChannel,
-    OutputChannel,
-)
-from laminar_core.runtime.clock import ManualClock
-from laminar_core.runtime.outputs import EdgeOutput
-from laminar_core.runtime.pacing import PacedSource
-from laminar_core.runtime.task import Cut, Task, TaskParts
-from laminar_core.testing.memory_source import MemorySource
-
-
-def batch(*values: int) -> pa.RecordBatch:
-    return pa.record_batch({"n": pa.array(values, pa.int64())})
-
-
-class Sum:
-    """Passes rows on; its state is their sum, and it emits it at the end of time."""
-
-    def __init__(self) -> None:
-        self.total = 0
-        self.watermarks: list[int] = []
-
-    def process(self, rows: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
-        self.total += sum(rows.column("n").to_pylist())
-        return (rows,)
-
-    def on_watermark(self, watermark_us: int) -> Iterable[pa.RecordBatch]:
-        self.watermarks.append(watermark_us)
-        return (batch(self.total),) if watermark_us == WATERMARK_END_US else ()
-
-    def snapshot(self, checkpoint_id: CheckpointId):
-        del checkpoint_id
-        total = self.total
-        return lambda: Snapshot(properties={"total": total})
-
-    def restore(self, snapshots: Sequence[Snapshot]) -> None:
-        raise NotImplementedError
-
-
-class Bench:
-    """A task with ``inputs`` channels, or a source; its outputs are one channel that is read."""
-
-    def __init__(self, inputs: int = 0, tables: Sequence[pa.Table] = (), **source) -> None:
-        self.clock = ManualClock()
-        self.sent: list = []
-        self.cuts: list[Cut] = []
-        self.discarded: list[int] = []
-        self.declined: list[tuple[int, str, bool]] = []
-        self.granted = [0] * inputs
-        self.channels = [
-            InputChannel(ChannelId(n), lambda batches, n=n: self._grant(n, batches))
-            for n in range(inputs)
-        ]
-        self.output = OutputChannel(self.sent.append)
-        self.sum = Sum()
-        idle_ms = source.pop("idle_ms", None)
-        memory = MemorySource(tables, **source) if tables else None
-        reader = memory.open(memory.discover()) if memory else None
-        parts = TaskParts(
-            vertex_id="v",
-            subtask_index=0,
-            source=PacedSource(reader, self.clock, None, idle_ms) if reader else None,
-            inputs=self.channels,
-            operators=[("sum", self.sum)],
-            source_id="in" if reader else None,
-            sink=None,
-            sink_id=None,
-            outputs=[EdgeOutput(lambda rows: ((0, rows),), {0: self.output})],
-            gate=WatermarkGate(c.channel for c in self.channels),
-            newest_id=CheckpointId(0),
-        )
-        self.task = Task(parts, self, self.clock)
-
-    def _grant(self, channel: int, batches: int) -> None:
-        self.granted[channel] += batches
-
-    def on_cut(self, cut: Cut) -> None:
-        self.cuts.append(cut)
-
-    def on_discard(self, checkpoint_id: CheckpointId) -> None:
-        self.discarded.append(checkpoint_id)
-
-    def on_decline(self, checkpoint_id: CheckpointId, reason: str, *, counts: bool) -> None:
-        self.declined.append((checkpoint_id, reason, counts))
-
-    def arrive(self, channel: int, *elements) -> None:
-        for element in elements:
-            self.task.arrived(ChannelId(channel), element)
-
-    def work(self) -> None:
-        """Until there is nothing left that may be done; the output is always read."""
-        self.flush()
-        while self.task.work():
-            self.flush()
-        self.flush()
-
-    def flush(self) -> None:
-        self.output.credits = CREDITS_PER_CHANNEL
-        self.task.flush()
-
-    def totals(self) -> list[tuple[int, int]]:
-        """(checkpoint, sum at the cut)."""
-        return [
-            (cut.checkpoint_id, part.pending().properties["total"])
-            for cut in self.cuts
-            for part in cut.parts
-            if part.operator_id == "sum"
-        ]
-
-    def trace(self) -> str:
-        """What was sent: rows as their sum, watermarks ``w``, barriers ``B1``, cancels ``X1``."""
-        return " ".join(_word(element) for element in self.sent)
-
-
-def _word(element) -> str:
-    match element:
-        case Batch(rows):
-            return str(sum(rows.column("n").to_pylist()))
-        case Watermark(time_us):
-            return "wEND" if time_us == WATERMARK_END_US else f"w{time_us}"
-        case CheckpointBarrier():
-            return f"B{element.checkpoint_id}"
-        case CancelMarker(checkpoint_id):
-            return f"X{checkpoint_id}"
-        case Idle():
-            return "idle"
-        case EndOfInput():
-            return "END"
-
-
-def barrier(
-    checkpoint_id: int, kind: CheckpointKind = CheckpointKind.PERIODIC
-) -> CheckpointBarrier:
-    return CheckpointBarrier(CheckpointId(checkpoint_id), kind)
-
-
-def rows(*values: int) -> Batch:
-    return Batch(batch(*values))
+from laminar_core.runtime.channels import CREDITS_PER_CHANNEL, OUTPUT_QUEUE_BATCHES
+from tests.runtime.task_bench import Bench, barrier, rows
 
 
 class TestAlignment:
@@ -207,14 +59,14 @@ class TestAlignment:
         bench.clock.wait_ms(30)
         bench.arrive(1, barrier(1))
         bench.work()
-        assert bench.cuts[0].alignment.alignment_ms == 30
+        assert bench.completed[0][1].alignment_ms == 30
 
     def test_the_watermarks_at_the_cut_are_part_of_it(self):
         bench = Bench(inputs=2)
         bench.arrive(0, Watermark(5), barrier(1))
         bench.arrive(1, Watermark(7), Idle(), barrier(1))
         bench.work()
-        entry = bench.cuts[0].alignment
+        entry = bench.completed[0][1]
         assert entry.watermark_us == 5
         assert [(c.watermark_us, c.idle) for c in entry.channels] == [(5, False), (7, True)]
 
@@ -381,10 +233,3 @@ class TestBackpressure:
         assert bench.sum.total == 3
         bench.work()
         assert bench.trace() == "1 2 3 4 10 wEND END"
-
-
-def test_an_unaligned_barrier_is_a_bug_in_a_runtime_that_only_aligns() -> None:
-    bench = Bench(inputs=2)
-    with pytest.raises(ProtocolError) as caught:
-        bench.arrive(0, CheckpointBarrier(CheckpointId(1), alignment_timeout_ms=5))
-    assert caught.value.code is ErrorCode.ILLEGAL_EVENT

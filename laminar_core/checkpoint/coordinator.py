@@ -16,6 +16,7 @@ I1  Ids strictly increase and are never used twice, also when a reservation is l
 I2  A checkpoint completes only if every expected subtask acknowledged it, in this generation.
 I3  Every reserved checkpoint ends in exactly one outcome, and every request is answered once.
 I4  Periodic checkpoints keep the pause and the concurrency limit; savepoints overtake the queue.
+I5  Nothing starts while more deletions wait than checkpoints may be under way.
 
 Time is an argument, in milliseconds of one clock that never goes back.
 
@@ -24,8 +25,7 @@ Source: PROTOCOL sections 5, 6 and 12; Flink's CheckpointCoordinator, Checkpoint
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import replace
 
 from laminar_core.checkpoint.coordinator_config import CoordinatorConfig
 from laminar_core.checkpoint.coordinator_events import (
@@ -35,6 +35,7 @@ from laminar_core.checkpoint.coordinator_events import (
     CheckpointRequested,
     CommitCheckpoint,
     Declined,
+    DeletionsPending,
     DiscardParts,
     Effect,
     Event,
@@ -52,6 +53,7 @@ from laminar_core.checkpoint.coordinator_events import (
     Tick,
     TimeOutAlignment,
 )
+from laminar_core.checkpoint.coordinator_state import CoordinatorState, Pending, Request
 from laminar_core.checkpoint.types import CheckpointBarrier, CheckpointId, CheckpointKind
 
 _PRIORITY = {
@@ -66,49 +68,6 @@ _ENDS_THE_JOB = {CheckpointKind.STOP, CheckpointKind.FINAL}
 
 RETRY_PAUSE_MS = 200
 """Before a failed stop or final checkpoint is tried again."""
-
-
-# --- state --------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """A checkpoint that waits for its turn."""
-
-    kind: CheckpointKind
-    request_ids: tuple[str, ...] = ()
-    not_before_ms: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Pending:
-    """A checkpoint under way."""
-
-    checkpoint_id: CheckpointId
-    kind: CheckpointKind
-    request_ids: tuple[str, ...]
-    triggered_ms: int
-    phase: Literal["reserving", "collecting", "publishing"] = "reserving"
-    acknowledged: frozenset[SubtaskId] = frozenset()
-    alignment_due_ms: int | None = None
-    """When its alignment budget is spent; None: never, or it is spent."""
-
-
-@dataclass(frozen=True, slots=True)
-class CoordinatorState:
-    """Everything the coordinator knows; ``expected`` is fixed for the generation."""
-
-    config: CoordinatorConfig
-    expected: frozenset[SubtaskId]
-    next_id: CheckpointId
-    next_periodic_ms: int | None
-    pending: tuple[Pending, ...] = ()
-    queue: tuple[Request, ...] = ()
-    last_completed_id: CheckpointId | None = None
-    last_ended_ms: int | None = None
-    consecutive_failures: int = 0
-    ending: bool = False
-    """A stop or final checkpoint was asked for: nothing periodic any more."""
 
 
 Step = tuple[CoordinatorState, tuple[Effect, ...]]
@@ -152,6 +111,8 @@ def step(state: CoordinatorState, event: Event, now_ms: int) -> Step:
             state, effects = _on_published(state, checkpoint_id, now_ms)
         case StoreFailed(checkpoint_id, reason):
             state, effects = _on_store_failed(state, checkpoint_id, reason, now_ms)
+        case DeletionsPending(count):
+            state, effects = replace(state, deletions=count), ()
     state, started = _start_next(state, now_ms)
     return state, (*effects, *started)
 
@@ -160,7 +121,7 @@ def next_wakeup_ms(state: CoordinatorState) -> int | None:
     """When the next ``Tick`` is due, or None while only an event can change anything."""
     times = [p.triggered_ms + state.config.timeout_ms for p in state.pending]
     times += [p.alignment_due_ms for p in state.pending if p.alignment_due_ms is not None]
-    if len(state.pending) < state.config.max_concurrent:
+    if state.may_start:
         due = _periodic_due_ms(state)
         times += [] if due is None else [due]
         times += [r.not_before_ms for r in state.queue]
@@ -191,9 +152,9 @@ def _periodic_due_ms(state: CoordinatorState) -> int | None:
 
 
 def _start_next(state: CoordinatorState, now_ms: int) -> Step:
-    """Trigger what is due, as long as the concurrency limit allows it."""
+    """Trigger what is due, as long as the limits allow it."""
     effects: tuple[Effect, ...] = ()
-    while len(state.pending) < state.config.max_concurrent:
+    while state.may_start:
         due = _periodic_due_ms(state)
         request = next((r for r in state.queue if r.not_before_ms <= now_ms), None)
         if request is not None:
@@ -223,15 +184,15 @@ def _reserve(
 
 
 def _on_id_taken(state: CoordinatorState, checkpoint_id: CheckpointId) -> CoordinatorState:
-    pending = _find(state, checkpoint_id)
+    pending = state.find(checkpoint_id)
     if pending is None:
         return state
     again = Request(pending.kind, pending.request_ids)  # Never reuse an id: queue for the next.
-    return replace(_without(state, pending), queue=(again, *state.queue))
+    return replace(state.without(pending), queue=(again, *state.queue))
 
 
 def _on_reserved(state: CoordinatorState, checkpoint_id: CheckpointId, now_ms: int) -> Step:
-    pending = _find(state, checkpoint_id)
+    pending = state.find(checkpoint_id)
     if pending is None or pending.phase != "reserving":
         return state, ()
     unaligned_allowed = pending.kind not in _NEVER_UNALIGNED
@@ -241,7 +202,7 @@ def _on_reserved(state: CoordinatorState, checkpoint_id: CheckpointId, now_ms: i
     )
     due_ms = now_ms + timeout_ms if timeout_ms else None
     collecting = replace(pending, phase="collecting", alignment_due_ms=due_ms)
-    return _with(state, collecting), (InjectBarrier(barrier),)
+    return state.having(collecting), (InjectBarrier(barrier),)
 
 
 def _time_out_alignment(state: CoordinatorState, now_ms: int) -> Step:
@@ -249,7 +210,7 @@ def _time_out_alignment(state: CoordinatorState, now_ms: int) -> Step:
     effects: tuple[Effect, ...] = ()
     for pending in state.pending:
         if pending.alignment_due_ms is not None and now_ms >= pending.alignment_due_ms:
-            state = _with(state, replace(pending, alignment_due_ms=None))
+            state = state.having(replace(pending, alignment_due_ms=None))
             effects = (*effects, TimeOutAlignment(pending.checkpoint_id))
     return state, effects
 
@@ -260,7 +221,7 @@ def _time_out_alignment(state: CoordinatorState, now_ms: int) -> Step:
 def _on_acknowledged(
     state: CoordinatorState, checkpoint_id: CheckpointId, subtasks: frozenset[SubtaskId]
 ) -> Step:
-    pending = _find(state, checkpoint_id)
+    pending = state.find(checkpoint_id)
     if pending is None:
         over = state.last_completed_id
         if over is not None and checkpoint_id == over:
@@ -268,17 +229,17 @@ def _on_acknowledged(
         return state, (DiscardParts(checkpoint_id, subtasks),)
     if pending.phase != "collecting":
         return state, ()
-    acknowledged = pending.acknowledged | (subtasks & state.expected)
-    if acknowledged < state.expected:
-        return _with(state, replace(pending, acknowledged=acknowledged)), ()
+    acknowledged = pending.acknowledged.add(subtasks & state.expected)
+    if len(acknowledged) < len(state.expected):
+        return state.having(replace(pending, acknowledged=acknowledged)), ()
     complete = replace(
         pending, acknowledged=acknowledged, phase="publishing", alignment_due_ms=None
     )
-    return _with(state, complete), (PublishManifest(checkpoint_id),)
+    return state.having(complete), (PublishManifest(checkpoint_id),)
 
 
 def _on_published(state: CoordinatorState, checkpoint_id: CheckpointId, now_ms: int) -> Step:
-    pending = _find(state, checkpoint_id)
+    pending = state.find(checkpoint_id)
     if pending is None:
         return state, ()  # The generation is over; whoever restores this one commits it.
     effects: tuple[Effect, ...] = ()
@@ -324,7 +285,7 @@ def _on_declined(
     reason: str,
     now_ms: int,
 ) -> Step:
-    pending = _find(state, checkpoint_id)
+    pending = state.find(checkpoint_id)
     if pending is None or pending.phase == "publishing":
         return state, ()  # Over, or every part is durable already.
     return _end(state, pending, outcome, reason, now_ms)
@@ -333,7 +294,7 @@ def _on_declined(
 def _on_store_failed(
     state: CoordinatorState, checkpoint_id: CheckpointId, reason: str, now_ms: int
 ) -> Step:
-    pending = _find(state, checkpoint_id)
+    pending = state.find(checkpoint_id)
     if pending is None:
         return state, ()
     return _end(state, pending, Outcome.DECLINED, reason, now_ms)
@@ -343,7 +304,7 @@ def _end(
     state: CoordinatorState, pending: Pending, outcome: Outcome, reason: str, now_ms: int
 ) -> Step:
     """Take it out of the pending ones, write its history, answer, and count a failure."""
-    state = replace(_without(state, pending), last_ended_ms=now_ms)
+    state = replace(state.without(pending), last_ended_ms=now_ms)
     checkpoint_id = pending.checkpoint_id
     record = RecordOutcome(
         checkpoint_id, pending.kind, outcome, reason, pending.triggered_ms, now_ms
@@ -374,19 +335,3 @@ def _answers(
     reason: str,
 ) -> tuple[Effect, ...]:
     return tuple(AnswerRequest(r, checkpoint_id, outcome, reason) for r in request_ids)
-
-
-def _find(state: CoordinatorState, checkpoint_id: CheckpointId) -> Pending | None:
-    return next((p for p in state.pending if p.checkpoint_id == checkpoint_id), None)
-
-
-def _with(state: CoordinatorState, changed: Pending) -> CoordinatorState:
-    pending = tuple(
-        changed if p.checkpoint_id == changed.checkpoint_id else p for p in state.pending
-    )
-    return replace(state, pending=pending)
-
-
-def _without(state: CoordinatorState, gone: Pending) -> CoordinatorState:
-    pending = tuple(p for p in state.pending if p.checkpoint_id != gone.checkpoint_id)
-    return replace(state, pending=pending)

@@ -86,6 +86,13 @@ class StoreFailed:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class DeletionsPending:
+    """So many checkpoints that were given up are being deleted now."""
+
+    count: int
+
+
 Event = (
     Tick
     | CheckpointRequested
@@ -95,6 +102,7 @@ Event = (
     | Declined
     | Published
     | StoreFailed
+    | DeletionsPending
 )
 
 

@@ -19,6 +19,7 @@ from laminar_core.checkpoint.coordinator_events import (
     CheckpointRequested,
     CommitCheckpoint,
     Declined,
+    DeletionsPending,
     DiscardParts,
     Effect,
     Event,
@@ -46,7 +47,8 @@ KINDS = {"m": "manual", "s": "savepoint", "q": "stop", "z": "final"}
 
 def parse(word: str) -> Event:
     """``r1`` reserved, ``k1`` taken, ``a1``/``b1`` acks, ``d1`` declined, ``u1`` subsumed below,
-    ``p1`` published, ``f1`` store failed, ``?m`` request of a kind, ``.`` tick."""
+    ``p1`` published, ``f1`` store failed, ``?m`` request of a kind, ``x2`` two
+    deletions are pending, ``.`` tick."""
     if word == ".":
         return Tick()
     if word[0] == "?":
@@ -61,6 +63,7 @@ def parse(word: str) -> Event:
         "u": Declined(n, "subsumed", counts=False),
         "p": Published(n),
         "f": StoreFailed(n, "disk"),
+        "x": DeletionsPending(int(word[1:])),
     }[word[0]]
 
 
@@ -203,6 +206,32 @@ def test_unaligned_from_the_start_and_savepoints_never() -> None:
     config = replace(ON_REQUEST, alignment_timeout_ms=0)
     assert trace("1?m 2r1", config) == "reserve1:manual INJECT1"
     assert trace("1?s 2r1", config) == "reserve1:savepoint inject1"
+
+
+@pytest.mark.parametrize(
+    ("script", "happened"),
+    [
+        # As many as checkpoints may be under way do not matter; one more holds everything.
+        ("5x1 6?m", "reserve1:manual"),
+        ("5x2 6?m 7?s 8?q 1000.", ""),
+        ("5x2 6?m 7x1", "reserve1:manual"),
+        # What is under way goes on.
+        (
+            "5?m 6x9 7r1 8a1 9b1 10p1",
+            COMPLETED.replace("periodic", "manual") + " answer-m:completed1",
+        ),
+    ],
+)
+def test_too_many_pending_deletions_hold_new_checkpoints(script, happened) -> None:
+    assert trace(script, ON_REQUEST) == happened
+
+
+def test_nothing_is_due_while_deletions_hold_it() -> None:
+    state = initial(EVERY_100, {A, B}, CheckpointId(0), now_ms=0)
+    state, _ = step(state, DeletionsPending(2), 1)
+    assert next_wakeup_ms(state) is None
+    state, effects = step(state, DeletionsPending(0), 130)
+    assert [show(e) for e in effects] == ["reserve1:periodic"]
 
 
 BUDGET = replace(EVERY_100, alignment_timeout_ms=50)

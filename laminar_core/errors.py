@@ -61,6 +61,7 @@ class ErrorCode(StrEnum):
     LENGTH_DIFFERS = "length-differs"
     DIGEST_DIFFERS = "digest-differs"
     STATE_UNREADABLE = "state-unreadable"
+    INFLIGHT_UNREADABLE = "inflight-unreadable"
 
     # Checkpoint and job
     SNAPSHOT_FAILED = "snapshot-failed"

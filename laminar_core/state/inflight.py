@@ -1,9 +1,9 @@
-"""What was on its way on one channel, as bytes: format 1 of ``inflight_*.buf`` and ``outflight_*.buf``.
+"""What was on its way on one channel, as bytes: ``inflight_*.buf`` and ``outflight_*.buf``.
 
 All numbers are little-endian; ``docs/formats.md`` has the table, ADR-0011 the reasons::
 
     header   magic, format version, compression, reserved, input id, event count, CRC-32 of these
-    frame    length, one encapsulated Arrow IPC message: the schema first        (as often as needed)
+    frames   length, one encapsulated Arrow IPC message: the schema first, then what came
     trailer  number of frames, CRC-32 from the first frame up to here
 
 The messages of all frames, joined, are an Arrow IPC stream. Rows are record batches; a watermark
@@ -253,7 +253,8 @@ def _read_stream(stream: pa.Buffer, schema: pa.Schema | None) -> Iterator[Inflig
             batch, metadata = reader.read_next_batch_with_custom_metadata()
         except StopIteration:
             return
-        batch.validate(full=True)
+        # Not in full: Arrow itself makes rows that this refuses (an index below a null struct).
+        batch.validate()
         yield _as_element(batch, metadata)
 
 

@@ -3,12 +3,22 @@
 # pyarrow ships no types, which the strict mode of this package would not accept.
 # pyright: standard
 
+from collections.abc import Iterable
+
 import pyarrow as pa
 
 from laminar_core.checkpoint.types import CheckpointId
-from laminar_core.errors import CheckpointDeclined, ErrorCode, ProtocolError
+from laminar_core.errors import (
+    CheckpointDeclined,
+    CorruptCheckpointError,
+    ErrorCode,
+    IncompatibleStateError,
+    ProtocolError,
+)
 from laminar_core.state.arrow_codec import decode_table, encode_table, sha256_hex
-from laminar_core.state.manifest import FileRef
+from laminar_core.state.inflight import Buffer, Expected, InflightElement, decode, join
+from laminar_core.state.manifest import FileRef, InflightEntry
+from laminar_core.state.paths import Direction
 from laminar_core.storage.generations import GenerationLog
 from laminar_core.storage.records import create_or_confirm
 from laminar_core.storage.verification import read_verified
@@ -36,6 +46,42 @@ class CheckpointParts(GenerationLog):
             CorruptCheckpointError: missing, or not the bytes that were written.
         """
         return decode_table(read_verified(self.objects, self.paths, ref))
+
+    def write_inflight(
+        self,
+        checkpoint_id: CheckpointId,
+        operator_id: str,
+        subtask_index: int,
+        direction: Direction,
+        input_id: int,
+        buffers: Iterable[Buffer],
+    ) -> FileRef:
+        """Write what was captured in one queue: the pieces that an ``InflightEncoder`` made.
+
+        Raises:
+            CheckpointDeclined: something else is there; this id cannot be completed any more.
+            StorageUnavailable: the store is full or does not answer.
+        """
+        key = self.paths.inflight(checkpoint_id, operator_id, subtask_index, direction, input_id)
+        return self._write_part(checkpoint_id, key, memoryview(join(buffers)).cast("B"))
+
+    def read_inflight(
+        self, entry: InflightEntry, schema: pa.Schema | None = None
+    ) -> list[InflightElement]:
+        """Read what was captured in one queue, in its order, and nothing before all is verified.
+
+        Raises:
+            CorruptCheckpointError: missing, not the bytes that were written, or not what the
+                manifest says of it.
+            IncompatibleStateError: its rows are not those of ``schema``.
+        """
+        data = read_verified(self.objects, self.paths, entry)
+        expected = Expected(entry.input_id, entry.event_count, entry.row_count)
+        try:
+            return decode(data, schema, expected)
+        except (CorruptCheckpointError, IncompatibleStateError) as error:
+            where = f"{self.objects.uri}/{self.paths.absolute(entry.path)}"
+            raise type(error)(error.code, f"{where}: {error}") from error
 
     def discard_parts(self, checkpoint_id: CheckpointId) -> int:
         """Delete the files of a checkpoint that never completed; returns how many there were.

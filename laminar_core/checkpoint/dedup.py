@@ -30,6 +30,9 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
+from typing import Literal
+
+from laminar_core.errors import ConfigurationError, ErrorCode
 
 Run = tuple[int, int]
 """Consecutive numbers of a sequence, half-open: start <= number < stop."""
@@ -39,11 +42,30 @@ _stop_of = itemgetter(1)
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How much is remembered of each producer."""
+    """How much is remembered of each producer, and what becomes of rows beyond that."""
 
     generations_max: int = 4
     gaps_max: int = 1024
     """Per generation."""
+    expired: Literal["fail", "drop"] = "fail"
+    """``drop`` counts rows of a forgotten generation as late; they may be the only copy."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant.
+
+        Raises:
+            ConfigurationError: a value is out of range.
+        """
+        if self.generations_max < 1 or self.gaps_max < 0:
+            raise ConfigurationError(
+                ErrorCode.INVALID_OPTION,
+                "a retention is of at least one generation and of no negative number of gaps,"
+                f" not of {self.generations_max} and {self.gaps_max}",
+            )
+        if self.expired not in ("fail", "drop"):
+            raise ConfigurationError(
+                ErrorCode.INVALID_OPTION, f"expired is 'fail' or 'drop', not {self.expired!r}"
+            )
 
 
 @dataclass(frozen=True, slots=True)

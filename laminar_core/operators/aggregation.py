@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyarrow.compute import call_function
 
 from laminar_core.checkpoint.types import CheckpointId
-from laminar_core.errors import ErrorCode, IncompatibleStateError, ProtocolError
+from laminar_core.errors import ErrorCode, IncompatibleStateError
 from laminar_core.operators.base import (
     JsonObject,
     JsonValue,
@@ -22,6 +22,12 @@ from laminar_core.operators.base import (
     SubtaskContext,
 )
 from laminar_core.operators.columns import require_columns, require_distinct
+from laminar_core.operators.keyed import (
+    key_group_properties,
+    number,
+    owned_key_groups,
+    restored_key_groups,
+)
 from laminar_core.operators.stateless import StatelessSubtask
 from laminar_core.operators.windows import (
     TimesUs,
@@ -41,7 +47,6 @@ from laminar_core.state.accumulators import (
     result_type,
 )
 from laminar_core.state.grouping import plain_column, plain_type
-from laminar_core.state.key_groups import key_group_range
 from laminar_core.state.stable_hash import require_key_type
 from laminar_core.state.window_state import (
     TIME_TYPE,
@@ -208,9 +213,7 @@ class WindowAggregator:
         self._layout = spec.layout(input_schema)
         self._schema = spec.output_schema(input_schema)
         self._state = WindowState(self._layout)
-        self._key_groups = key_group_range(
-            context.subtask_index, context.max_parallelism, context.parallelism
-        )
+        self._key_groups = owned_key_groups(context)
 
     @property
     def late_row_count(self) -> int:
@@ -245,7 +248,7 @@ class WindowAggregator:
         properties: JsonObject = {
             "watermark_us": self._state.watermark_us,
             "late_row_count": self._state.late_row_count,
-            "key_groups": [self._key_groups.start, self._key_groups.stop],
+            **key_group_properties(self._context),
             **self._properties(),
         }
 
@@ -266,8 +269,7 @@ class WindowAggregator:
             IncompatibleStateError: the state is of another aggregation (OPERATORS_CHANGED).
         """
         self._require_compatible(snapshots)
-        ranges = [range(*_integers(s.properties["key_groups"])) for s in snapshots]
-        self._require_covered(ranges)
+        ranges = restored_key_groups(snapshots, self._context)
         tables = [
             rows_of_key_groups(snapshot.table, self._key_groups)
             for snapshot in snapshots
@@ -277,7 +279,7 @@ class WindowAggregator:
             pa.concat_tables([self._layout.schema.empty_table(), *tables]),
             _least(snapshot.properties["watermark_us"] for snapshot in snapshots),
             sum(
-                _integers([snapshot.properties["late_row_count"]])[0]
+                number(snapshot.properties["late_row_count"])
                 for snapshot, owned in zip(snapshots, ranges, strict=True)
                 if owned.start in self._key_groups
             ),
@@ -308,16 +310,6 @@ class WindowAggregator:
             " change it back, or give it another name to start it empty",
         )
 
-    def _require_covered(self, ranges: Sequence[range]) -> None:
-        """Refuse to lose a key group or to count it twice: both would go unnoticed."""
-        restored = [group for owned in ranges for group in owned if group in self._key_groups]
-        if sorted(restored) != list(self._key_groups):
-            raise ProtocolError(
-                ErrorCode.ILLEGAL_EVENT,
-                f"subtask {self._context.subtask_index} of {self._spec.operator_id!r} owns key"
-                f" groups {self._key_groups} and was given {sorted(restored)}",
-            )
-
     def _results(self, merged: pa.Table) -> Iterator[pa.RecordBatch]:
         starts = merged.column(WINDOW_START).cast(pa.int64())
         ends = call_function("add", [starts, pa.scalar(self._layout.size_us)])
@@ -334,11 +326,6 @@ def _encoded(panes: TimesUs, first: int, last: int) -> pa.Array:
         return pa.array(panes)
     indices = pa.array(panes - first).cast(pa.int32())
     return pa.DictionaryArray.from_arrays(indices, pa.array(range(first, last + 1)))
-
-
-def _integers(value: JsonValue) -> list[int]:
-    assert isinstance(value, list), value
-    return [item for item in value if isinstance(item, int)]
 
 
 def _least(watermarks: Iterable[JsonValue]) -> int | None:

@@ -13,6 +13,7 @@ from laminar_core.checkpoint.dedup import (
     subtract,
     unite,
 )
+from laminar_core.errors import ConfigurationError, ErrorCode
 
 RETENTION = Retention(generations_max=2, gaps_max=2)
 
@@ -109,6 +110,15 @@ def test_what_is_known_leaves_the_state_as_it_was() -> None:
     after = admit(seen, 1, runs("0-9"), RETENTION)
     assert isinstance(after, Admitted)
     assert after.seen is seen
+
+
+@pytest.mark.parametrize(
+    "options", [{"generations_max": 0}, {"gaps_max": -1}, {"expired": "keep"}]
+)
+def test_a_retention_that_cannot_be_meant_is_refused(options) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        Retention(**options)
+    assert caught.value.code is ErrorCode.INVALID_OPTION
 
 
 @pytest.mark.parametrize(

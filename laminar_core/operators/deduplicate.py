@@ -1,0 +1,346 @@
+"""Drop the copies that a source which delivers at least once repeats.
+
+Rows carry who produced them, that producer's generation, and a number that the generation counts
+up. A batch is cut into runs of consecutive numbers by array operations; what is looked up is one
+run, not one row. What is remembered, and for how long, is ``laminar_core.checkpoint.dedup``.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from laminar_core.checkpoint.dedup import (
+    Admitted,
+    Expired,
+    Retention,
+    Run,
+    SeenGeneration,
+    SeenProducer,
+    TooManyGaps,
+    admit,
+)
+from laminar_core.checkpoint.types import CheckpointId
+from laminar_core.errors import ConfigurationError, DataError, ErrorCode, IncompatibleStateError
+from laminar_core.operators.base import JsonObject, PendingSnapshot, Snapshot, SubtaskContext
+from laminar_core.operators.columns import require_columns, require_distinct
+from laminar_core.operators.keyed import (
+    key_group_properties,
+    number,
+    owned_key_groups,
+    restored_key_groups,
+)
+from laminar_core.state.grouping import plain_type
+from laminar_core.state.key_groups import key_groups_of
+from laminar_core.state.stable_hash import require_key_type
+from laminar_core.state.window_state import KEY_GROUP, rows_of_key_groups
+
+Producer = str | bytes | int
+_Integers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Deduplicate:
+    """Let each row of (``producer``, ``generation``, ``sequence``) through once.
+
+    All rows of a producer have to come to one subtask: the input is exchanged by ``producer``.
+    """
+
+    operator_id: str
+    producer: str
+    generation: str
+    sequence: str
+    retention: Retention = field(default_factory=Retention)
+
+    def describe(self) -> JsonObject:
+        """The columns. The retention may change: it forgets more, or less from now on."""
+        return {
+            "kind": "deduplicate",
+            "producer": self.producer,
+            "generation": self.generation,
+            "sequence": self.sequence,
+        }
+
+    def output_schema(self, input_schema: pa.Schema) -> pa.Schema:
+        """The input's.
+
+        Raises:
+            ConfigurationError: a column is missing (WRONG_SCHEMA), named for two purposes
+                (INVALID_PIPELINE), or of another type than a producer's or a number's
+                (UNSUPPORTED_TYPE).
+        """
+        require_columns(input_schema, [self.producer, self.generation, self.sequence])
+        require_distinct(
+            [self.producer, self.generation, self.sequence], "give each purpose its own column"
+        )
+        _require_producer_type(input_schema.field(self.producer).type)
+        for name in (self.generation, self.sequence):
+            _require_number_type(name, input_schema.field(name).type)
+        return input_schema
+
+    def state_schema(self, input_schema: pa.Schema) -> pa.Schema:
+        """One row per run of numbers, ``first`` to ``last``, both included."""
+        return pa.schema(
+            [
+                (KEY_GROUP, pa.int32()),
+                ("producer", plain_type(input_schema.field(self.producer).type)),
+                ("newest_forgotten", pa.int64()),
+                ("generation", pa.int64()),
+                ("first", pa.int64()),
+                ("last", pa.int64()),
+            ]
+        )
+
+    def open(self, context: SubtaskContext, input_schema: pa.Schema) -> "Deduplicator":
+        """Create the running instance."""
+        return Deduplicator(self, context, self.state_schema(input_schema))
+
+
+class Deduplicator:
+    """One subtask: what has come of the producers in its range of key groups."""
+
+    def __init__(self, spec: Deduplicate, context: SubtaskContext, schema: pa.Schema) -> None:
+        self.duplicate_row_count = 0
+        """Copies dropped so far."""
+        self.late_row_count = 0
+        """Rows of forgotten generations dropped so far."""
+        self._spec = spec
+        self._context = context
+        self._schema = schema
+        self._seen: dict[Producer, SeenProducer] = {}
+
+    def process(self, batch: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
+        """Return the rows that have not come before; they count as having come from now on.
+
+        Raises:
+            DataError: a row lacks one of the columns (NULL_KEY), a generation has more gaps than
+                are remembered (SEQUENCE_GAPS) or is forgotten (GENERATION_FORGOTTEN).
+        """
+        if not batch.num_rows:
+            return ()
+        rows = SortedRows(batch, self._spec)
+        seen: dict[Producer, SeenProducer] = {}
+        expired = 0
+        for group in rows.groups():
+            before = seen.get(group.producer) or self._seen.get(group.producer, SeenProducer())
+            match admit(before, group.generation, group.runs, self._spec.retention):
+                case Admitted(after, fresh):
+                    seen[group.producer] = after
+                    rows.keep_only(group, fresh)
+                case Expired(newest):
+                    self._require_expiry(group, newest)
+                    rows.keep_only(group, ())
+                    expired += group.stop - group.start
+                case TooManyGaps(gaps, first):
+                    raise self._too_many_gaps(group, gaps, first)
+        self._seen.update(seen)
+        kept = rows.kept()
+        self.late_row_count += expired
+        self.duplicate_row_count += batch.num_rows - kept.num_rows - expired
+        return (kept,) if kept.num_rows else ()
+
+    def on_watermark(self, watermark_us: int) -> Iterable[pa.RecordBatch]:
+        """Nothing waits for event time here."""
+        del watermark_us
+        return ()
+
+    def snapshot(self, checkpoint_id: CheckpointId) -> PendingSnapshot:
+        """Pin what has come; its table is built in the asynchronous phase."""
+        del checkpoint_id
+        pinned = dict(self._seen)
+        max_parallelism = self._context.max_parallelism
+        properties: JsonObject = {
+            **key_group_properties(self._context),
+            "duplicate_row_count": self.duplicate_row_count,
+            "late_row_count": self.late_row_count,
+        }
+
+        def finish_snapshot() -> Snapshot:
+            table = _stored_table(pinned, self._schema, max_parallelism) if pinned else None
+            return Snapshot(table=table, properties=properties)
+
+        return finish_snapshot
+
+    def restore(self, snapshots: Sequence[Snapshot]) -> None:
+        """Start from the snapshots of all subtasks whose key groups meet this one's.
+
+        Raises:
+            IncompatibleStateError: the column of producers is of another type now
+                (OPERATORS_CHANGED).
+        """
+        owned = owned_key_groups(self._context)
+        ranges = restored_key_groups(snapshots, self._context)
+        for snapshot, of in zip(snapshots, ranges, strict=True):
+            if snapshot.table is not None:
+                self._require_compatible(snapshot.table.schema)
+                self._seen.update(_seen_of(rows_of_key_groups(snapshot.table, owned)))
+            if of.start in owned:
+                self.duplicate_row_count += number(snapshot.properties["duplicate_row_count"])
+                self.late_row_count += number(snapshot.properties["late_row_count"])
+
+    def _require_expiry(self, group: "Group", newest_forgotten: int) -> None:
+        if self._spec.retention.expired == "fail":
+            raise DataError(
+                ErrorCode.GENERATION_FORGOTTEN,
+                f"{self._spec.operator_id}: rows of producer {group.producer!r} are of generation"
+                f" {group.generation}, and generations up to {newest_forgotten} are forgotten, so"
+                " they may be copies: raise generations_max next time, and to go on now, drop such"
+                ' rows by expired="drop"',
+            )
+
+    def _too_many_gaps(self, group: "Group", gaps: int, first_missing: int) -> DataError:
+        return DataError(
+            ErrorCode.SEQUENCE_GAPS,
+            f"{self._spec.operator_id}: generation {group.generation} of producer"
+            f" {group.producer!r} has {gaps} gaps, the first one at {first_missing}: number its"
+            " rows consecutively, look for those that are missing, or raise gaps_max"
+            f" ({self._spec.retention.gaps_max})",
+        )
+
+    def _require_compatible(self, found: pa.Schema) -> None:
+        if not found.equals(self._schema):
+            raise IncompatibleStateError(
+                ErrorCode.OPERATORS_CHANGED,
+                f"operator {self._spec.operator_id!r} does not fit the checkpoint: its producers"
+                f" were {found.field('producer').type} and are"
+                f" {self._schema.field('producer').type}; change the column back, or give the"
+                " operator another name to start it empty",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Rows of one generation of one producer: sorted, and each number once."""
+
+    producer: Producer
+    generation: int
+    start: int
+    """Its place among the sorted rows, half-open."""
+    stop: int
+    runs: tuple[Run, ...]
+
+
+class SortedRows:
+    """A batch by producer, generation and number; copies inside the batch are out already."""
+
+    def __init__(self, batch: pa.RecordBatch, spec: Deduplicate) -> None:
+        self._batch = batch
+        producers = _not_null(batch, spec.producer)
+        producers = producers.cast(plain_type(producers.type)).dictionary_encode()
+        generations = _integers(_not_null(batch, spec.generation))
+        numbers = _integers(_not_null(batch, spec.sequence))
+        codes = producers.indices.to_numpy().astype(np.int64)
+        order = np.lexsort((numbers, generations, codes))  # Stable: of copies the first is kept.
+        columns = [column[order] for column in (codes, generations, numbers)]
+        begins_group = _changes(columns[0]) | _changes(columns[1])
+        distinct = begins_group | _changes(columns[2])
+        self._producers = producers.dictionary.to_pylist()
+        self._order = order[distinct]
+        self._codes, self._generations, self._numbers = (column[distinct] for column in columns)
+        self._begins_group = begins_group[distinct]
+        self._keep = np.ones(len(self._order), dtype=np.bool_)
+
+    def groups(self) -> Iterator[Group]:
+        """One after the other, the generations of a producer ascending."""
+        count = len(self._order)
+        begins_run = self._begins_group.copy()
+        begins_run[1:] |= self._numbers[1:] != self._numbers[:-1] + 1
+        run_starts = np.flatnonzero(begins_run)
+        firsts = self._numbers[run_starts].tolist()
+        lasts = self._numbers[np.append(run_starts[1:], count) - 1].tolist()
+        runs = [(first, last + 1) for first, last in zip(firsts, lasts, strict=True)]
+        starts = np.flatnonzero(self._begins_group)
+        first_runs = np.searchsorted(run_starts, starts).tolist()
+        codes, generations = self._codes[starts].tolist(), self._generations[starts].tolist()
+        bounds, run_bounds = [*starts.tolist(), count], [*first_runs, len(runs)]
+        for n, (code, generation) in enumerate(zip(codes, generations, strict=True)):
+            mine = tuple(runs[run_bounds[n] : run_bounds[n + 1]])
+            yield Group(self._producers[code], generation, bounds[n], bounds[n + 1], mine)
+
+    def keep_only(self, group: Group, fresh: Sequence[Run]) -> None:
+        """Drop the rows of the group that are in no run of ``fresh``."""
+        if group.runs == fresh:
+            return
+        self._keep[group.start : group.stop] = False
+        numbers = self._numbers[group.start : group.stop]
+        for first, stop in fresh:
+            at = group.start + int(np.searchsorted(numbers, first))
+            self._keep[at : at + stop - first] = True
+
+    def kept(self) -> pa.RecordBatch:
+        """The rows that were not dropped, in the order of the batch."""
+        if self._keep.all() and len(self._order) == self._batch.num_rows:
+            return self._batch
+        return self._batch.take(pa.array(np.sort(self._order[self._keep])))
+
+
+def _changes(column: _Integers) -> npt.NDArray[np.bool_]:
+    """Tell where a value differs from the one before it; the first one does."""
+    return np.append(True, column[1:] != column[:-1])
+
+
+def _integers(column: pa.Array) -> _Integers:
+    return column.cast(pa.int64()).to_numpy()
+
+
+def _not_null(batch: pa.RecordBatch, name: str) -> pa.Array:
+    column = batch.column(name)
+    if column.null_count:
+        raise DataError(
+            ErrorCode.NULL_KEY,
+            f"{column.null_count} rows have no {name!r}: fill it in or filter them out before"
+            " copies are looked for",
+        )
+    return column
+
+
+def _require_number_type(name: str, data_type: pa.DataType) -> None:
+    if not pa.types.is_integer(data_type) or pa.types.is_uint64(data_type):
+        raise ConfigurationError(
+            ErrorCode.UNSUPPORTED_TYPE,
+            f"{name!r} is {data_type} and has to be an integer of up to 64 signed bits: cast it",
+        )
+
+
+def _require_producer_type(data_type: pa.DataType) -> None:
+    require_key_type(data_type)
+    if pa.types.is_temporal(plain_type(data_type)):
+        raise ConfigurationError(
+            ErrorCode.UNSUPPORTED_TYPE,
+            f"a producer is a string or an integer, not {data_type}: cast the column",
+        )
+
+
+def _stored_table(
+    pinned: Mapping[Producer, SeenProducer], schema: pa.Schema, max_parallelism: int
+) -> pa.Table:
+    """One row per run, sorted by key group and then as first seen."""
+    rows = [
+        (producer, seen.newest_forgotten, of.generation, first, stop - 1)
+        for producer, seen in pinned.items()
+        for of in seen.generations
+        for first, stop in of.runs
+    ]
+    fields = list(schema)[1:]
+    columns = [pa.array(c, f.type) for c, f in zip(zip(*rows, strict=True), fields, strict=True)]
+    batch = pa.record_batch(columns, schema=pa.schema(fields))
+    groups = key_groups_of(batch, ["producer"], max_parallelism).astype(np.int32)
+    table = pa.table([pa.array(groups), *columns], schema=schema)
+    return table.take(pa.array(np.argsort(groups, kind="stable")))
+
+
+def _seen_of(stored: pa.Table) -> dict[Producer, SeenProducer]:
+    """What ``_stored_table`` wrote."""
+    runs: dict[tuple[Producer, int | None], dict[int, list[Run]]] = {}
+    for row in zip(*(column.to_pylist() for column in stored.columns), strict=True):
+        producer, newest_forgotten, generation, first, last = row
+        generations = runs.setdefault((producer, newest_forgotten), {})
+        generations.setdefault(generation, []).append((first, last + 1))
+    return {
+        producer: SeenProducer(
+            tuple(SeenGeneration(g, tuple(of)) for g, of in generations.items()), newest_forgotten
+        )
+        for (producer, newest_forgotten), generations in runs.items()
+    }

@@ -227,10 +227,11 @@ class SortedRows:
 
     def __init__(self, batch: pa.RecordBatch, spec: Deduplicate) -> None:
         self._batch = batch
-        producers = _not_null(batch, spec.producer)
-        producers = producers.cast(plain_type(producers.type)).dictionary_encode()
-        generations = _integers(_not_null(batch, spec.generation))
-        numbers = _integers(_not_null(batch, spec.sequence))
+        producers = batch.column(spec.producer)
+        plain = producers.cast(plain_type(producers.type))  # A dictionary may hold a null.
+        producers = _not_null(plain, spec.producer).dictionary_encode()
+        generations = _integers(batch, spec.generation)
+        numbers = _integers(batch, spec.sequence)
         codes = producers.indices.to_numpy().astype(np.int64)
         order = np.lexsort((numbers, generations, codes))  # Stable: of copies the first is kept.
         columns = [column[order] for column in (codes, generations, numbers)]
@@ -281,12 +282,11 @@ def _changes(column: _Integers) -> npt.NDArray[np.bool_]:
     return np.append(True, column[1:] != column[:-1])
 
 
-def _integers(column: pa.Array) -> _Integers:
-    return column.cast(pa.int64()).to_numpy()
+def _integers(batch: pa.RecordBatch, name: str) -> _Integers:
+    return _not_null(batch.column(name), name).cast(pa.int64()).to_numpy()
 
 
-def _not_null(batch: pa.RecordBatch, name: str) -> pa.Array:
-    column = batch.column(name)
+def _not_null(column: pa.Array, name: str) -> pa.Array:
     if column.null_count:
         raise DataError(
             ErrorCode.NULL_KEY,

@@ -195,6 +195,25 @@ def test_producers_may_be_text_or_integers(data_type: pa.DataType, values: list)
     assert list(restored.process(rows)) == []
 
 
+DICTIONARY = SCHEMA.set(0, pa.field("who", pa.dictionary(pa.int8(), pa.string())))
+
+
+def encoded(indices: list[int], dictionary: list[str | None], rows: list[Row]) -> pa.RecordBatch:
+    who = pa.DictionaryArray.from_arrays(pa.array(indices, pa.int8()), dictionary)
+    return batch(*rows, schema=DICTIONARY).set_column(0, DICTIONARY.field(0), who)
+
+
+def test_a_producer_may_stand_in_a_dictionary_twice() -> None:
+    rows = encoded([0, 1], ["a", "a"], run("a", 1, 0, 0))
+    assert passed(opened(schema=DICTIONARY), rows) == [run("a", 1, 0)]
+
+
+def test_a_null_in_a_dictionary_is_no_producer() -> None:
+    rows = encoded([0, 1], ["a", None], run("a", 1, 0, 0))
+    with pytest.raises(DataError, match="1 rows have no 'who'"):
+        opened(schema=DICTIONARY).process(rows)
+
+
 # --- snapshots ----------------------------------------------------------------------------------
 
 
@@ -239,6 +258,16 @@ def test_a_restored_one_goes_on_where_the_other_was() -> None:
     assert passed(restored, again) == passed(subtask, again) == expected
     assert table_of(taken(restored)).equals(table_of(taken(subtask)))
     assert (restored.late_row_count, subtask.late_row_count) == (1, 1)
+
+
+def test_what_was_forgotten_stays_so_although_there_is_more_room_now() -> None:
+    narrow, wide = Retention(generations_max=1), Retention(generations_max=9, expired="drop")
+    subtask = opened(Deduplicate("unique", "who", "gen", "n", narrow))
+    passed(subtask, batch(*run("a", 1, 0)), batch(*run("a", 2, 0)))
+    restored = opened(Deduplicate("unique", "who", "gen", "n", wide))
+    restored.restore([taken(subtask)])
+    assert passed(restored, batch(*run("a", 1, 0))) == [[]]
+    assert restored.late_row_count == 1
 
 
 def test_nothing_of_an_unfinished_checkpoint_is_remembered() -> None:

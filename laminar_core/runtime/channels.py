@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import islice
+from typing import TypeGuard
 
 from laminar_core.checkpoint.types import (
     Batch,
@@ -26,6 +27,7 @@ from laminar_core.checkpoint.types import (
 )
 from laminar_core.errors import ErrorCode, ProtocolError
 from laminar_core.runtime.wire import ArrowElement
+from laminar_core.state.inflight import InflightElement
 
 CREDITS_PER_CHANNEL = 4
 """Batches that may be under way or queued at the receiver, per channel."""
@@ -57,7 +59,7 @@ class OutputChannel:
             self._ended = True
         _append(self._queue, element)
 
-    def put_barrier(self, barrier: CheckpointBarrier, *, overtake: bool) -> list[ArrowElement]:
+    def put_barrier(self, barrier: CheckpointBarrier, *, overtake: bool) -> list[InflightElement]:
         """Append a barrier, or put it at the head and return a copy of what it passed.
 
         Behind the end of the channel nothing follows, so the barrier stays before it; an end that
@@ -77,7 +79,7 @@ class OutputChannel:
         """Is the barrier still in the queue?"""
         return self._place_of(checkpoint_id) is not None
 
-    def time_out(self, checkpoint_id: CheckpointId) -> list[ArrowElement]:
+    def time_out(self, checkpoint_id: CheckpointId) -> list[InflightElement]:
         """Let a barrier that waits overtake; one that has left passed nothing (PROTOCOL 3)."""
         place = self._place_of(checkpoint_id)
         if place is None:
@@ -94,7 +96,7 @@ class OutputChannel:
         for element in elements:
             self.put(element)
 
-    def _put_first(self, barrier: CheckpointBarrier) -> list[ArrowElement]:
+    def _put_first(self, barrier: CheckpointBarrier) -> list[InflightElement]:
         passed = [e for e in self._queue if _is_in_flight(e)]
         self._queue.appendleft(barrier)
         return passed
@@ -177,9 +179,9 @@ class InputChannel:
             self._restored += isinstance(element, Batch)
             self.arrive(element)
 
-    def ahead_of(self, checkpoint_id: CheckpointId) -> list[ArrowElement]:
+    def ahead_of(self, checkpoint_id: CheckpointId) -> list[InflightElement]:
         """A copy of what is queued and in flight at this checkpoint's cut."""
-        ahead: list[ArrowElement] = []
+        ahead: list[InflightElement] = []
         for element in self._queue:
             if isinstance(element, CheckpointBarrier) and element.checkpoint_id == checkpoint_id:
                 break
@@ -187,10 +189,16 @@ class InputChannel:
                 ahead.append(element)
         return ahead
 
-    def take(self) -> ArrowElement:
-        """Dequeue; a batch's credit goes back with the next ``give_back``."""
+    def take(self, rows_max: int | None = None) -> ArrowElement:
+        """Dequeue; a batch's credit goes back with the next ``give_back``.
+
+        Of a batch with more than ``rows_max`` rows only these; the rest of it stays first.
+        """
         element = self._queue.popleft()
         if isinstance(element, Batch):
+            if rows_max is not None and element.data.num_rows > rows_max:
+                self._queue.appendleft(Batch(element.data.slice(rows_max)))
+                return Batch(element.data.slice(0, rows_max))
             if self._restored:
                 self._restored -= 1
             else:
@@ -204,7 +212,7 @@ class InputChannel:
             self._consumed = 0
 
 
-def _is_in_flight(element: ArrowElement) -> bool:
+def _is_in_flight(element: ArrowElement) -> TypeGuard[InflightElement]:
     """Does it belong to the state of the channel? Markers and the end say where, not what."""
     return isinstance(element, Batch | Watermark | Idle)
 

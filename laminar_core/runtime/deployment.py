@@ -10,8 +10,8 @@ from laminar_core.operators.base import Snapshot, SubtaskContext
 from laminar_core.runtime.inflight import SnapshotLimits
 from laminar_core.runtime.plan import Plan
 from laminar_core.runtime.transport import CoordinatorAddress
-from laminar_core.runtime.wire import ArrowElement
-from laminar_core.state.inflight import Compression
+from laminar_core.state.arrow_codec import Compression
+from laminar_core.state.inflight import InflightElement
 from laminar_core.state.manifest import (
     AlignmentEntry,
     CheckpointManifest,
@@ -80,7 +80,9 @@ class RestoredState:
             return every.take(pa.array(mine, pa.int64()))
         return every.slice(0, 0) if entry.state is None else self._store.read_state(entry.state)
 
-    def inflight(self, direction: Direction, edge: EdgeRef, far_end: int) -> list[ArrowElement]:
+    def inflight(
+        self, direction: Direction, edge: EdgeRef, far_end: int, schema: pa.Schema
+    ) -> list[InflightElement]:
         """What was queued at this subtask's end of a channel; ``far_end`` is the other subtask.
 
         Raises:
@@ -92,7 +94,7 @@ class RestoredState:
             near, far = ends if direction == "output" else reversed(ends)
             here = (entry.direction, near, far, entry.edge)
             if here == (direction, self._subtask_index, far_end, edge):
-                return self._store.read_inflight(entry)
+                return self._store.read_inflight(entry, schema)
         return []
 
     def alignment(self, vertex_id: str) -> AlignmentEntry | None:

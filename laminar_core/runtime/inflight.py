@@ -27,13 +27,13 @@ from laminar_core.checkpoint.unaligned import (
 )
 from laminar_core.runtime.channels import InputChannel, OutputChannel
 from laminar_core.runtime.outputs import EdgeOutput
-from laminar_core.runtime.wire import ArrowElement
+from laminar_core.state.inflight import InflightElement
 from laminar_core.state.manifest import EdgeRef, FileRef, InflightEntry
 
 MARK_BYTES = 8
 """A watermark or an idle mark, counted against the limit."""
 
-Captured = InFlightChannelData[ArrowElement]
+Captured = InFlightChannelData[InflightElement]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Queue:
         )
 
 
-def serialised_bytes(element: ArrowElement) -> int:
+def serialised_bytes(element: InflightElement) -> int:
     """Size of an element in an in-flight file, without the frame around it."""
     if not isinstance(element, Batch):
         return MARK_BYTES
@@ -156,7 +156,7 @@ class InflightRecorder:
             queue = QueueId("input", channel)
             self._deliver(self._account.capture(queue, elements, recording=recording))
 
-    def record(self, channel: ChannelId, element: ArrowElement) -> None:
+    def record(self, channel: ChannelId, element: InflightElement) -> None:
         """Copy what arrives on an input before its barrier."""
         if self._account.checkpoint_id is not None:
             self._deliver(self._account.record(QueueId("input", channel), element))

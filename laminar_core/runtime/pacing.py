@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 import pyarrow as pa
 
 from laminar_core.checkpoint.types import CheckpointId
@@ -19,6 +20,35 @@ def rows_in_all(splits: pa.Table) -> int | None:
     """Rows of all splits together, or None if one is unbounded."""
     counts = splits.column("row_count")
     return None if counts.null_count else int(counts.to_numpy().sum())
+
+
+class _Rest:
+    """What is left of a batch that is taken in slices."""
+
+    def __init__(self, rows: pa.RecordBatch, before: pa.Table) -> None:
+        self.rows = rows
+        self._taken = 0
+        self._before = before
+
+    def take(self, rows_max: int | None) -> pa.RecordBatch:
+        """The next rows, at most so many."""
+        part = self.rows.slice(0, rows_max)
+        self.rows = self.rows.slice(part.num_rows)
+        self._taken += part.num_rows
+        return part
+
+    def position(self, after: pa.Table) -> pa.Table:
+        """Behind what was taken, in the one split that the batch is of."""
+        next_row = self._before.column("next_row").to_numpy().copy()
+        next_row[_moved(self._before, after)] += self._taken
+        index = after.schema.get_field_index("next_row")
+        return after.set_column(index, after.schema.field(index), pa.array(next_row))
+
+
+def _moved(before: pa.Table, after: pa.Table) -> np.ndarray:
+    """Indexes of the splits whose position differs."""
+    rows_then, rows_now = (t.column("next_row").to_numpy() for t in (before, after))
+    return np.flatnonzero(rows_then != rows_now)
 
 
 class PacedSource:
@@ -40,20 +70,35 @@ class PacedSource:
         self._started_ms: float | None = None
         self._last_row_ms = clock.monotonic_ms()
         self._idle = False
+        self._rest: _Rest | None = None
 
-    def poll(self) -> pa.RecordBatch | None:
-        """The next batch, or None: nothing there, or too early."""
+    def poll(self, rows_max: int | None = None) -> pa.RecordBatch | None:
+        """The next batch, or at most ``rows_max`` rows of it; None: nothing there, or too early."""
         if self.wait_ms() > 0:
             # Held back is not idle: rows that wait here must not become late.
             self._last_row_ms = self._clock.monotonic_ms()
             return None
-        batch = self.reader.poll()
+        batch = self._next(rows_max)
         if batch is None:
             return None
         self.rows_since_start += batch.num_rows
         self._last_row_ms = self._clock.monotonic_ms()
         self._idle = False
         return batch
+
+    def _next(self, rows_max: int | None) -> pa.RecordBatch | None:
+        if self._rest is None and rows_max is None:
+            return self.reader.poll()
+        if self._rest is None:
+            before = self.reader.position()
+            batch = self.reader.poll()
+            if batch is None or len(_moved(before, self.reader.position())) != 1:
+                return batch  # Rows of several splits side by side: no slice has a position.
+            self._rest = _Rest(batch, before)
+        part = self._rest.take(rows_max)
+        if not self._rest.rows.num_rows:
+            self._rest = None
+        return part
 
     def wait_ms(self) -> float:
         """Time until the pace allows another batch; 0 if it does now."""
@@ -68,7 +113,7 @@ class PacedSource:
     @property
     def finished(self) -> bool:
         """Everything has been read."""
-        return self.reader.finished
+        return self._rest is None and self.reader.finished
 
     def became_idle(self) -> bool:
         """True once, when no row came for the idle timeout."""
@@ -81,6 +126,8 @@ class PacedSource:
         """The position now."""
         del checkpoint_id
         position = self.reader.position()
+        if self._rest is not None:
+            position = self._rest.position(position)
         return lambda: Snapshot(table=position)
 
     def restore(self, snapshots: Sequence[Snapshot]) -> None:

@@ -16,7 +16,8 @@ from laminar_core.errors import LaminarError
 from laminar_core.runtime.clock import Clock
 from laminar_core.runtime.inflight import Captured, Queue
 from laminar_core.runtime.task_parts import Cut, PendingPart
-from laminar_core.state.inflight import Compression, InflightEncoder
+from laminar_core.state.arrow_codec import Compression
+from laminar_core.state.inflight import InflightEncoder
 from laminar_core.state.manifest import AlignmentEntry, InflightEntry, SubtaskEntry
 from laminar_core.storage.checkpoint_store import CheckpointStore
 
@@ -103,7 +104,7 @@ class SnapshotWriter:
         self._wake = wake
         self._results: SimpleQueue[Result] = SimpleQueue()
         self._discarded: set[CheckpointId] = set()
-        self._compression = compression
+        self._compression: Compression | None = compression
         self._encoders: dict[tuple[CheckpointId, Queue], InflightEncoder] = {}
         """Of the background thread only."""
 

@@ -44,6 +44,7 @@ from laminar_core.runtime.chain import Chain
 from laminar_core.runtime.clock import Clock
 from laminar_core.runtime.inflight import Captured, InflightRecorder
 from laminar_core.runtime.pacing import PacedSource
+from laminar_core.runtime.slicing import WorkUnit
 from laminar_core.runtime.task_parts import Cut, PendingPart, Snapshottable, TaskListener, TaskParts
 from laminar_core.runtime.wire import ArrowElement
 from laminar_core.state.manifest import AlignmentEntry, ChannelEntry
@@ -69,6 +70,7 @@ class Task:
         )
         self._by_channel = {i.channel: i for i in parts.inputs}
         self._turn = 0
+        self._unit = WorkUnit()
         self._stopped = False
         self._first_barrier = (CheckpointId(0), 0.0)
         """(id, monotonic ms) of the newest checkpoint of which a barrier arrived."""
@@ -99,9 +101,9 @@ class Task:
     def _work_as_source(self, source: PacedSource) -> bool:
         if self._stopped:
             return False
-        batch = source.poll()
+        batch = source.poll(self._unit.rows_max)
         if batch is not None:
-            self._chain.process(batch)
+            self._process(batch)
             return True
         if source.finished:
             self._end()
@@ -116,7 +118,7 @@ class Task:
             channel = inputs[(self._turn + step) % len(inputs)]
             if len(channel) and not self._aligner.holds(channel.channel):
                 self._turn = (self._turn + step + 1) % len(inputs)
-                self._take(channel.channel, channel.take())
+                self._take(channel.channel, channel.take(self._unit.rows_max))
                 return True
         return False
 
@@ -124,7 +126,7 @@ class Task:
         match element:
             case Batch(batch):
                 self.parts.gate.mark_active(channel)
-                self._chain.process(batch)
+                self._process(batch)
             case Watermark(time_us):
                 self._advance(self.parts.gate.advance(channel, time_us))
             case Idle():
@@ -138,6 +140,11 @@ class Task:
                 self._advance(self.parts.gate.end(channel))
                 if self.parts.gate.ended:
                     self._finish()
+
+    def _process(self, batch: pa.RecordBatch) -> None:
+        started_ms = self._clock.monotonic_ms()
+        self._chain.process(batch)
+        self._unit.took(batch.num_rows, self._clock.monotonic_ms() - started_ms)
 
     def _advance(self, watermark_us: int | None) -> None:
         if watermark_us is not None:

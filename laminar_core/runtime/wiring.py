@@ -189,7 +189,7 @@ class _Builder:
 
     def _input(self, edge: Edge, sender: int, channel: ChannelId) -> InputChannel:
         created = InputChannel(channel, self._grant(edge, sender))
-        created.restore(self.restored.inflight("input", self._edge_ref(edge), sender))
+        created.restore(self.restored.inflight("input", self._edge_ref(edge), sender, edge.schema))
         return created
 
     def _output(self, edge: Edge) -> EdgeOutput:
@@ -199,7 +199,9 @@ class _Builder:
             channel = OutputChannel(
                 self._local(edge) if receiver == self.me else self._remote(edge, receiver)
             )
-            channel.restore(self.restored.inflight("output", self._edge_ref(edge), receiver))
+            channel.restore(
+                self.restored.inflight("output", self._edge_ref(edge), receiver, edge.schema)
+            )
             channels[receiver] = self.wiring.outputs[edge.edge_id, receiver] = channel
         split = splitter(edge, self.me, parallelism, self.deployment.plan.max_parallelism)
         return EdgeOutput(split, channels, may_overtake=edge.may_overtake)

@@ -206,6 +206,27 @@ class TestOutputs:
         assert bench.completed[0][1].finished
 
 
+class TestSlowOperators:
+    def test_a_barrier_waits_for_a_slice_and_the_rest_of_the_batch_is_captured(self):
+        bench = Bench(inputs=1)
+        process = bench.sum.process
+
+        def slow(batch):
+            bench.clock.wait_ms(10 * batch.num_rows)
+            return process(batch)
+
+        bench.sum.process = slow
+        bench.arrive(0, rows(1, 1, 1, 1), rows(2, 2, 2, 2))
+        bench.task.work()
+        bench.task.work()
+        bench.arrive(0, unaligned(1))
+        assert bench.totals() == [(1, 8)]
+        assert bench.inflight() == {"input 0": "4 !", "output 0": "4 4 !"}
+        assert bench.granted == [0], "its credit comes back with its last row"
+        bench.work()
+        assert (bench.sum.total, bench.granted) == (12, [2])
+
+
 class TestLimits:
     def test_more_than_allowed_declines_the_checkpoint_and_drops_no_row(self):
         limit = SnapshotLimits(max_inflight_buffer_bytes=serialised_bytes(rows(1)))

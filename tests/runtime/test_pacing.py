@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from laminar_core.checkpoint.types import CheckpointId
 from laminar_core.runtime.clock import ManualClock
 from laminar_core.runtime.pacing import PacedSource, rows_before, rows_in_all
+from laminar_core.testing.memory_source import MemorySource
 
 
 def splits(*next_and_count: tuple[int, int | None]) -> pa.Table:
@@ -158,3 +159,53 @@ def test_the_end_is_the_readers(finished: bool) -> None:  # noqa: FBT001 - a par
     source, _ = paced(reader := Queue())
     reader.finished = finished
     assert source.finished is finished
+
+
+class TestSlices:
+    """A slow operator takes its source's batches in parts; the position is that of the parts."""
+
+    def test_slices_are_the_batch_in_order_and_the_position_follows_them(self) -> None:
+        table = pa.table({"n": list(range(10))})
+        source = MemorySource([table.slice(0, 3), table.slice(3)], batch_rows=7)
+        reader = PacedSource(source.open(source.discover()), ManualClock(), None, None)
+        seen, positions = [], []
+        while not reader.finished:
+            part = reader.poll(2)
+            assert part is not None
+            assert 0 < part.num_rows <= 2
+            seen += part.column("n").to_pylist()
+            table_now = reader.snapshot(CheckpointId(1))().table
+            assert table_now is not None
+            positions.append(table_now.column("next_row").to_pylist())
+        assert seen == list(range(10))
+        assert positions == [[2, 0], [3, 0], [3, 2], [3, 4], [3, 6], [3, 7]]
+
+    def test_a_restore_from_the_middle_of_a_batch_reads_on_there(self) -> None:
+        source = MemorySource([pa.table({"n": list(range(10))})], batch_rows=7)
+        reader = PacedSource(source.open(source.discover()), ManualClock(), None, None)
+        reader.poll(3)
+        position = reader.snapshot(CheckpointId(1))().table
+        assert position is not None
+        again = PacedSource(source.open(position), ManualClock(), None, None)
+        rest = [again.poll(), again.poll()]
+        assert [n for b in rest if b is not None for n in b.column("n").to_pylist()] == [
+            *range(3, 10)
+        ]
+
+    def test_the_rest_of_a_slice_comes_whole_once_nobody_asks_for_slices(self) -> None:
+        reader, _ = paced(Queue(10, 4))
+        assert [b.num_rows for b in (reader.poll(3), reader.poll(), reader.poll()) if b] == [
+            3,
+            7,
+            4,
+        ]
+
+    def test_a_batch_of_several_splits_is_not_sliced(self) -> None:
+        class Abreast(Queue):
+            def position(self) -> pa.Table:
+                return splits((self._next_row // 2, None), (self._next_row // 2, None))
+
+        reader, _ = paced(Abreast(10))
+        batch = reader.poll(2)
+        assert batch is not None
+        assert batch.num_rows == 10

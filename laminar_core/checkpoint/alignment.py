@@ -87,6 +87,8 @@ def step(state: State, event: Event) -> Step:
         ProtocolError: the event cannot happen on a FIFO channel; the state is intact.
     """
     match event:
+        case AlignmentTimedOut(checkpoint_id):
+            return _on_timeout(state, checkpoint_id)
         case BarrierArrived(channel, barrier):
             return _on_arrival(state, channel, barrier)
         case BarrierReached(channel, barrier):
@@ -99,8 +101,6 @@ def step(state: State, event: Event) -> Step:
             return _on_cancel(state, checkpoint_id)
         case CheckpointTriggered(barrier):
             return _on_trigger(state, barrier)
-        case AlignmentTimedOut(checkpoint_id):
-            return _on_timeout(state, checkpoint_id)
         case CheckpointAborted(checkpoint_id):
             return _on_abort_notice(state, checkpoint_id)
         case SnapshotFailed(checkpoint_id, reason):
@@ -118,7 +118,10 @@ def _on_arrival(state: State, channel: ChannelId, barrier: CheckpointBarrier) ->
     state, effects = _admit(state, barrier)
     if not isinstance(state, Aligning) or not _is_for(state, barrier):
         return state, effects
-    after, more = _advance(replace(state, arrived=state.arrived | {channel}), barrier)
+    state = replace(state, arrived=state.arrived | {channel})
+    if not _overtakes(state.gate, barrier):
+        return state, effects
+    after, more = _overtake(state)
     return after, effects + more
 
 
@@ -138,11 +141,10 @@ def _on_reached(state: State, channel: ChannelId, barrier: CheckpointBarrier) ->
 
 
 def _on_timeout(state: State, checkpoint_id: CheckpointId) -> Step:
-    newest = max(state.gate.timed_out_id, checkpoint_id)
-    state = _with_gate(state, replace(state.gate, timed_out_id=newest))
     if isinstance(state, Aligning) and state.barrier.checkpoint_id == checkpoint_id:
-        return _advance(state, state.barrier)
-    return state, ()
+        return (state, ()) if state.unaligned_barrier is None else _overtake(state)
+    newest = max(state.gate.timed_out_id, checkpoint_id)
+    return _with_gate(state, replace(state.gate, timed_out_id=newest)), ()
 
 
 def _overtakes(gate: Gate, barrier: CheckpointBarrier) -> bool:
@@ -164,7 +166,14 @@ def _admit(state: State, barrier: CheckpointBarrier) -> Step:
     gate = _seen(idle.gate, checkpoint_id)
     if checkpoint_id in idle.gate.abort_notices:
         return Idle(gate), (*effects, ForwardCancel(checkpoint_id))
-    return Aligning(gate, barrier, target=gate.awaited), effects
+    return Aligning(gate, barrier, gate.awaited, _unaligned(barrier)), effects
+
+
+def _unaligned(barrier: CheckpointBarrier) -> CheckpointBarrier | None:
+    """The barrier to send if this checkpoint overtakes; made early, because that is urgent."""
+    if barrier.alignment_timeout_ms is None:
+        return None
+    return barrier if barrier.unaligned else replace(barrier, unaligned=True)
 
 
 def _seen(gate: Gate, checkpoint_id: CheckpointId) -> Gate:
@@ -174,28 +183,29 @@ def _seen(gate: Gate, checkpoint_id: CheckpointId) -> Gate:
 
 def _advance(state: Aligning, barrier: CheckpointBarrier) -> Step:
     """Cut if it is time: every channel is aligned, or need not be any more."""
-    overtaking = state.overtaking or _overtakes(state.gate, barrier)
-    state = replace(state, overtaking=overtaking)
-    waiting = state.target - state.aligned
-    if overtaking and not waiting & state.gate.aligned_only:
-        return _cut(state, "unaligned")
-    return (state, ()) if waiting else _cut(state, "aligned")
+    if state.overtaking or _overtakes(state.gate, barrier):
+        return _overtake(state)
+    return (state, ()) if state.target - state.aligned else _cut(state, state.barrier, "aligned")
 
 
-def _cut(state: Aligning, mode: AlignmentMode) -> Step:
+def _overtake(state: Aligning) -> Step:
+    """Cut without the channels that may be captured; the others are still waited for."""
+    if state.gate.aligned_only & state.target - state.aligned:
+        return replace(state, overtaking=True), ()
+    assert state.unaligned_barrier is not None, "this checkpoint may overtake"
+    return _cut(state, state.unaligned_barrier, "unaligned")
+
+
+def _cut(state: Aligning, barrier: CheckpointBarrier, mode: AlignmentMode) -> Step:
     """Cut now. Aligned channels have nothing before the cut left, so they are not captured."""
-    gate = state.gate
-    barrier = replace(state.barrier, unaligned=mode == "unaligned")
-    checkpoint_id = barrier.checkpoint_id
+    gate, checkpoint_id = state.gate, barrier.checkpoint_id
     captured = (state.target - state.aligned) | (gate.open & gate.feedback)
     pending = captured - state.arrived - gate.ending
-    effects: tuple[Effect, ...] = (
-        TakeSnapshot(barrier, mode),
-        *(CaptureChannel(checkpoint_id, c, recording=c in pending) for c in sorted(captured)),
-    )
+    captures = [CaptureChannel(checkpoint_id, c, c in pending) for c in sorted(captured)]
     if pending:
-        return Recording(gate, barrier, pending), effects
-    return Idle(gate), (*effects, SealInputs(checkpoint_id))
+        return Recording(gate, barrier, pending), (TakeSnapshot(barrier, mode), *captures)
+    effects = (TakeSnapshot(barrier, mode), *captures, SealInputs(checkpoint_id))
+    return Idle(gate), effects
 
 
 def _seal(state: Recording, channel: ChannelId) -> Step:

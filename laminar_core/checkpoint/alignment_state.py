@@ -49,6 +49,8 @@ class Aligning:
     gate: Gate
     barrier: CheckpointBarrier
     target: frozenset[ChannelId]
+    unaligned_barrier: CheckpointBarrier | None = None
+    """What it becomes if it overtakes; None if it never may."""
     aligned: frozenset[ChannelId] = frozenset()
     arrived: frozenset[ChannelId] = frozenset()
     """Barrier queued, not reached: if the checkpoint turns unaligned, nothing more to record."""

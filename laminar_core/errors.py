@@ -54,6 +54,7 @@ class ErrorCode(StrEnum):
     STORE_READ_ONLY = "store-read-only"
     STORE_IO = "store-io"
     OBJECT_EXISTS = "object-exists"
+    SPILL_FAILED = "spill-failed"
 
     # Corruption
     MANIFEST_UNREADABLE = "manifest-unreadable"

@@ -8,7 +8,15 @@ from dataclasses import asdict
 import click
 
 from laminar_core.checkpoint.types import CheckpointId
+from laminar_core.cli.contents import (
+    Selection,
+    inflight_contents,
+    print_contents,
+    print_contents_as_json,
+    state_contents,
+)
 from laminar_core.cli.options import json_option, store_option
+from laminar_core.cli.reporting import ROWS_SHOWN
 from laminar_core.cli.views import print_manifest, print_report, print_summaries
 from laminar_core.errors import ConfigurationError, CorruptCheckpointError, ErrorCode
 from laminar_core.storage.checkpoint_store import CheckpointStore
@@ -21,7 +29,7 @@ id_argument = click.argument("checkpoint_id", type=click.IntRange(min=1))
 
 @click.group()
 def checkpoints() -> None:
-    """See and verify the checkpoints of a job."""
+    """See, read and verify the checkpoints of a job."""
 
 
 @checkpoints.command("list")
@@ -72,7 +80,7 @@ def verify(
     if everything and checkpoint_id is not None:
         raise click.UsageError("give an id, or --all")
     opened = _open(store, job)
-    ids = _ids_to_verify(opened, checkpoint_id, everything=everything)
+    ids = _ids_to_read(opened, checkpoint_id, everything=everything)
     reports = [opened.verify(one) for one in ids]
     if as_json:
         click.echo(json.dumps([_report_as_json(report) for report in reports], indent=1))
@@ -81,6 +89,50 @@ def verify(
             print_report(report)
     if any(report.problem for report in reports):
         sys.exit(CorruptCheckpointError.exit_code)
+
+
+@checkpoints.command("read")
+@store_option
+@job_option
+@json_option
+@click.option("--inflight", is_flag=True, help="What was in flight, instead of the state.")
+@click.option("--operator", "operator_id", help="Only of this operator.")
+@click.option("--subtask", type=click.IntRange(min=0), help="Only of this subtask.")
+@click.option("--input-id", type=click.IntRange(min=0), help="Only of this queue (--inflight).")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    help=f"Rows and marks to print of each file  [default: {ROWS_SHOWN}; all with --json].",
+)
+@click.argument("checkpoint_id", type=click.IntRange(min=1), required=False)
+def read_checkpoint(  # noqa: PLR0913 - one parameter per option
+    *,
+    store: str,
+    job: str | None,
+    as_json: bool,
+    inflight: bool,
+    operator_id: str | None,
+    subtask: int | None,
+    input_id: int | None,
+    limit: int | None,
+    checkpoint_id: int | None,
+) -> None:
+    """Print the rows of a checkpoint (the newest by default): state, or what was in flight."""
+    if input_id is not None and not inflight:
+        raise click.UsageError("--input-id needs --inflight: state has no inputs")
+    opened = _open(store, job)
+    manifest = opened.read_manifest(_ids_to_read(opened, checkpoint_id, everything=False)[0])
+    selection = Selection(operator_id, subtask, input_id)
+    selection.check(manifest)
+    contents = inflight_contents if inflight else state_contents
+    if inflight and not any(map(selection.takes, manifest.inflight_data)):
+        where = "there" if manifest.inflight_data else f"in it, its mode is {manifest.mode}"
+        click.echo(f"checkpoint {manifest.checkpoint_id}: nothing was in flight {where}", err=True)
+    if as_json:
+        print_contents_as_json(contents(opened, manifest, selection), limit)
+    else:
+        shown = ROWS_SHOWN if limit is None else limit
+        print_contents(contents(opened, manifest, selection), shown)
 
 
 def _open(store: str, job: str | None) -> CheckpointStore:
@@ -105,7 +157,7 @@ def _open(store: str, job: str | None) -> CheckpointStore:
     raise ConfigurationError(ErrorCode.INVALID_OPTION, f"the store {store} {problem}")
 
 
-def _ids_to_verify(
+def _ids_to_read(
     store: CheckpointStore, checkpoint_id: int | None, *, everything: bool
 ) -> Sequence[CheckpointId]:
     if checkpoint_id is not None:

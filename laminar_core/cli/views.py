@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from laminar_core.state.manifest import CheckpointManifest, SubtaskEntry
+from laminar_core.state.manifest import CheckpointManifest, InflightEntry, SubtaskEntry
 from laminar_core.storage.summaries import CheckpointSummary
 from laminar_core.storage.verification import VerifyReport
 
@@ -20,7 +20,9 @@ WIDTH_OF_A_FILE = 10_000
 VALUE_LENGTH_MAX = 72
 """Longest text of one property; ``--json`` prints it whole."""
 
-_NUMBERS = {"id", "ms", "bytes", "rows", "generation", "subtask", "sync ms", "async ms"}
+_NUMBERS = {
+    *("id", "ms", "bytes", "rows", "generation", "subtask", "sync ms", "async ms", "events")
+}
 _START = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -44,13 +46,19 @@ def print_manifest(manifest: CheckpointManifest) -> None:
         f"{manifest.duration_ms:.0f} ms, {manifest.size_bytes:,} bytes, "
         f"written by {manifest.code_version}"
     )
-    for vertex_id, event_time in _event_times(manifest):
-        click.echo(f"event time of {vertex_id}: {event_time}")
+    for vertex_id, time in _event_times(manifest):
+        click.echo(f"event time of {vertex_id}: {time}")
     click.echo()
     _print_table(
         ("operator", "subtask", "rows", "bytes", "sync ms", "async ms"),
         (_part(entry) for entry in manifest.subtasks),
     )
+    if manifest.inflight_data:
+        click.echo()
+        _print_table(
+            ("in flight", "subtask", "queue", "from", "to", "events", "rows", "bytes"),
+            (_queue(entry) for entry in manifest.inflight_data),
+        )
     if properties := list(_properties(manifest.subtasks)):
         click.echo()
         _print_table(("operator", "property", "value, by subtask if they differ"), properties)
@@ -97,6 +105,20 @@ def _part(entry: SubtaskEntry) -> tuple[str, ...]:
     )
 
 
+def _queue(entry: InflightEntry) -> tuple[str, ...]:
+    edge = entry.edge
+    return (
+        entry.operator_id,
+        str(entry.subtask_index),
+        f"{entry.direction} {entry.input_id}",
+        f"{edge.upstream} {entry.sender}{' (fed back)' if edge.feedback else ''}",
+        f"{edge.downstream} {entry.receiver}",
+        f"{entry.event_count:,}",
+        f"{entry.row_count:,}",
+        f"{entry.size_bytes:,}",
+    )
+
+
 def _event_times(manifest: CheckpointManifest) -> Iterator[tuple[str, str]]:
     """Per vertex that has inputs, how far the slowest of its subtasks is."""
     found: dict[str, list[int | None]] = {}
@@ -105,10 +127,11 @@ def _event_times(manifest: CheckpointManifest) -> Iterator[tuple[str, str]]:
             found.setdefault(entry.vertex_id, []).append(entry.watermark_us)
     for vertex_id, times_us in found.items():
         known = [time_us for time_us in times_us if time_us is not None]
-        yield vertex_id, _event_time(min(known)) if len(known) == len(times_us) else "not yet known"
+        yield vertex_id, event_time(min(known)) if len(known) == len(times_us) else "not yet known"
 
 
-def _event_time(time_us: int) -> str:
+def event_time(time_us: int) -> str:
+    """Microseconds of event time as a date, also those that no calendar has."""
     try:
         return (_START + timedelta(microseconds=time_us)).strftime("%Y-%m-%d %H:%M:%S.%f")
     except OverflowError:

@@ -143,7 +143,7 @@ def test_json_is_the_whole_manifest(laminar, job: Job) -> None:
 
 
 @pytest.mark.parametrize("wanted", [3, 99])
-@pytest.mark.parametrize("command", ["show", "verify"])
+@pytest.mark.parametrize("command", ["show", "verify", "read"])
 def test_a_checkpoint_that_never_completed_is_refused(laminar, command: str, wanted: int) -> None:
     answer = laminar(command, wanted)
     assert (answer.code, answer.out) == (2, "")
@@ -228,7 +228,9 @@ def test_a_report_has_the_same_fields_for_ever(laminar, job: Job) -> None:
 
 # --- which job ----------------------------------------------------------------------------------
 
-COMMANDS = pytest.mark.parametrize("words", [("list",), ("show", "1"), ("verify",)], ids=str)
+COMMANDS = pytest.mark.parametrize(
+    "words", [("list",), ("show", "1"), ("verify",), ("read",)], ids=str
+)
 
 
 @COMMANDS
@@ -288,7 +290,7 @@ def test_a_store_of_an_unknown_kind_is_refused(cli) -> None:
 
 def test_nothing_is_written_by_looking(laminar, job: Job) -> None:
     before = {path: path.stat().st_mtime_ns for path in job.root.rglob("*")}
-    for words in (("list", "--all"), ("show", "1"), ("verify", "--all")):
+    for words in (("list", "--all"), ("show", "1"), ("verify", "--all"), ("read",)):
         laminar(*words)
     assert {path: path.stat().st_mtime_ns for path in job.root.rglob("*")} == before
 

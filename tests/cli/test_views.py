@@ -7,7 +7,7 @@ from laminar_core.cli.views import VALUE_LENGTH_MAX, print_manifest, print_repor
 from laminar_core.state.manifest import AlignmentEntry, ChannelEntry
 from laminar_core.storage.summaries import CheckpointSummary
 from laminar_core.storage.verification import PartReport, VerifyReport
-from tests.state.manifests import file_ref, manifest, subtask
+from tests.state.manifests import edge, file_ref, inflight, manifest, subtask, unaligned
 
 
 def shown(capsys: pytest.CaptureFixture, **changes) -> str:
@@ -59,6 +59,25 @@ def test_a_checkpoint_is_one_screen(capsys) -> None:
         "operator  property  value, by subtask if they differ",
         "window    late      3 | 4",
         "          size      null",
+    ]
+
+
+def test_what_was_in_flight_is_listed_by_queue(capsys) -> None:
+    logged = inflight(
+        path="x.buf",
+        edge=edge(input_index=1, feedback=True),
+        event_count=1_000,
+        row_count=250_000,
+        size_bytes=1_000_000,
+    )
+    print_manifest(unaligned("switched", inflight_data=(inflight(), logged)))
+    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    assert lines[0] == "checkpoint 7 of payments: periodic, switched, generation 2, parent 6"
+    start = lines.index("", 5) + 1
+    assert lines[start : start + 3] == [
+        "in flight  subtask  queue    from                 to       events     rows      bytes",
+        "window           0  input 1  source 1             keyed 0       3      200         99",
+        "window           0  input 1  source 1 (fed back)  keyed 0   1,000  250,000  1,000,000",
     ]
 
 

@@ -1,15 +1,26 @@
 """Jobs in a store for tests: claimants, checkpoints written step by step, stored damage."""
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 
 from laminar_core.checkpoint.types import CheckpointId, CheckpointKind, Generation
-from laminar_core.state.manifest import CheckpointManifest, CommitRecord, Owner, TriggerRecord
+from laminar_core.state.inflight import InflightElement, InflightEncoder
+from laminar_core.state.manifest import (
+    CheckpointManifest,
+    CommitRecord,
+    InflightEntry,
+    Owner,
+    TriggerRecord,
+)
+from laminar_core.state.paths import Direction
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from laminar_core.storage.generations import Claimant
 from laminar_core.storage.memory import MemoryObjectStore
 from laminar_core.storage.object_store import ObjectStore
 from laminar_core.storage.owner import this_process
-from tests.state.manifests import manifest, rows, subtask
+from tests.state.inflight_files import ELEMENTS, SCHEMA
+from tests.state.manifests import inflight, manifest, rows, subtask
 
 JOB = "payments"
 
@@ -74,6 +85,39 @@ def write(
             subtask("sink", 1),
         ),
     )
+
+
+def capture(
+    store: CheckpointStore,
+    checkpoint_id: int = 2,
+    elements: Sequence[InflightElement] = ELEMENTS,
+    direction: Direction = "input",
+    subtask_index: int = 0,
+    **changes: object,
+) -> InflightEntry:
+    """Write what was captured on channel 3 of an operator; returns what a manifest says of it."""
+    encoder = InflightEncoder(SCHEMA, 3)
+    for element in elements:
+        encoder.add(element)
+    ref = store.write_inflight(
+        CheckpointId(checkpoint_id), "window", subtask_index, direction, 3, encoder.finish()
+    )
+    fields = {
+        "direction": direction,
+        "subtask_index": subtask_index,
+        "input_id": 3,
+        "sender": subtask_index,
+        "receiver": subtask_index,
+        "event_count": encoder.event_count,
+        "row_count": encoder.row_count,
+    }
+    return inflight(**dict(ref) | fields | changes)
+
+
+def with_inflight(written: CheckpointManifest, *entries: InflightEntry) -> CheckpointManifest:
+    """The same checkpoint, whose barriers overtook what is in these files."""
+    changes = {"mode": "switched", "is_unaligned": True, "inflight_data": entries}
+    return CheckpointManifest(**dict(written) | changes)
 
 
 def complete(store: CheckpointStore, checkpoint_id: int, generation: int) -> CheckpointManifest:

@@ -15,15 +15,22 @@ from laminar_core.errors import (
     ProtocolError,
     StorageUnavailable,
 )
-from laminar_core.state.inflight import InflightEncoder
-from laminar_core.state.manifest import CheckpointManifest, InflightEntry
 from laminar_core.storage import checkpoint_parts
 from laminar_core.storage.local import LocalObjectStore
 from laminar_core.storage.memory import MemoryObjectStore
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
 from tests.state.inflight_files import ELEMENTS, SCHEMA
-from tests.state.manifests import inflight
-from tests.storage.stores import claim, claimant, complete, damage, never, open_job, write
+from tests.storage.stores import (
+    capture,
+    claim,
+    claimant,
+    complete,
+    damage,
+    never,
+    open_job,
+    with_inflight,
+    write,
+)
 
 ID = CheckpointId(2)
 DAMAGE = ["missing", "torn", "longer", "rotten"]
@@ -37,8 +44,8 @@ def store():
     generation = claim(store)
     complete(store, 1, generation)
     write(store, 2, generation)
-    write_file(store, direction="input")
-    write_file(store, direction="output")
+    capture(store, direction="input")
+    capture(store, direction="output")
     return store
 
 
@@ -51,55 +58,38 @@ def left_over(store) -> list[str]:
     return store.objects.list("payments/checkpoints/0000000002/")
 
 
-def write_file(store, elements=ELEMENTS, direction="input", **changes) -> InflightEntry:
-    """Written as checkpoint 2 does it, and what its manifest would say."""
-    encoder = InflightEncoder(SCHEMA, 3)
-    for element in elements:
-        encoder.add(element)
-    ref = store.write_inflight(ID, "window", 0, direction, 3, encoder.finish())
-    fields = {
-        "direction": direction,
-        "sender": 0,
-        "receiver": 0,
-        "input_id": 3,
-        "event_count": encoder.event_count,
-        "row_count": encoder.row_count,
-    }
-    return inflight(**dict(ref) | fields | changes)
-
-
 class TestInflight:
     @pytest.mark.parametrize(("direction", "name"), [("input", "in"), ("output", "out")])
     def test_elements_come_back_from_either_end_of_a_channel(self, empty, direction, name):
-        entry = write_file(empty, direction=direction)
+        entry = capture(empty, direction=direction)
         assert entry.path == f"{INFLIGHT}{name}flight_3.buf"
         assert empty.read_inflight(entry) == ELEMENTS
         assert empty.read_inflight(entry, SCHEMA) == ELEMENTS
 
     def test_the_reference_is_that_of_the_bytes(self, empty):
-        entry = write_file(empty)
+        entry = capture(empty)
         data = empty.objects.get(f"payments/{entry.path}")
         assert (entry.size_bytes, entry.sha256) == (len(data), sha256(data).hexdigest())
 
     def test_writing_the_same_again_changes_nothing(self, empty):
-        assert write_file(empty) == write_file(empty)
+        assert capture(empty) == capture(empty)
 
     def test_other_elements_under_the_same_name_cost_the_checkpoint_and_not_the_file(self, empty):
-        entry = write_file(empty)
+        entry = capture(empty)
         with pytest.raises(CheckpointDeclined) as caught:
-            write_file(empty, ELEMENTS[:-1])
+            capture(empty, elements=ELEMENTS[:-1])
         assert caught.value.code is ErrorCode.OBJECT_EXISTS
         assert empty.read_inflight(entry) == ELEMENTS
 
     def test_a_lost_answer_does_not_matter(self):
         fault = Fault("put_if_absent", Effect.LOSE_ANSWER, ".buf")
         store = open_job(FaultyStore(MemoryObjectStore(), fault))
-        assert store.read_inflight(write_file(store)) == ELEMENTS
+        assert store.read_inflight(capture(store)) == ELEMENTS
 
     def test_a_torn_write_costs_the_checkpoint(self):
         fault = Fault("put_if_absent", Effect.TEAR, ".buf")
         with pytest.raises(CheckpointDeclined):
-            write_file(open_job(FaultyStore(MemoryObjectStore(), fault)))
+            capture(open_job(FaultyStore(MemoryObjectStore(), fault)))
 
     @pytest.mark.parametrize(
         ("how", "code"),
@@ -111,7 +101,7 @@ class TestInflight:
         ],
     )
     def test_what_is_not_what_was_written_is_not_decoded(self, empty, monkeypatch, how, code):
-        entry = write_file(empty)
+        entry = capture(empty)
         damage(empty, f"payments/{entry.path}", how)
         monkeypatch.setattr(checkpoint_parts, "decode", lambda *_: pytest.fail("decoded"))
         with pytest.raises(CorruptCheckpointError) as caught:
@@ -121,23 +111,22 @@ class TestInflight:
     @pytest.mark.parametrize("changes", [{"input_id": 4}, {"event_count": 5}, {"row_count": 9}])
     def test_what_is_not_what_the_manifest_says_is_named(self, empty, changes):
         (name,) = changes
-        entry = write_file(empty, **changes)
+        entry = capture(empty, **changes)
         with pytest.raises(CorruptCheckpointError, match=rf"_3\.buf: .*its {name} is") as caught:
             empty.read_inflight(entry)
         assert caught.value.code is ErrorCode.INFLIGHT_UNREADABLE
 
     def test_an_edge_that_carries_other_rows_now_is_refused(self, empty):
         with pytest.raises(IncompatibleStateError, match=r"_3\.buf: .*restore a savepoint"):
-            empty.read_inflight(write_file(empty), pa.schema([("x", pa.int8())]))
+            empty.read_inflight(capture(empty), pa.schema([("x", pa.int8())]))
 
     @pytest.mark.parametrize("how", DAMAGE)
     def test_a_checkpoint_with_a_damaged_inflight_file_is_not_whole(self, empty, how):
         generation = claim(empty)
         complete(empty, 1, generation)
-        entry = write_file(empty)
+        entry = capture(empty)
         written = write(empty, 2, generation)
-        parts = {"mode": "switched", "is_unaligned": True, "inflight_data": (entry,)}
-        empty.publish(CheckpointManifest(**dict(written) | parts))
+        empty.publish(with_inflight(written, entry))
         assert empty.verify(ID).problem is None
         empty.claim_generation(claimant(), wait_ms=never, take_over=True)
         assert empty.choose_checkpoint().decision == RestoreFrom(ID)

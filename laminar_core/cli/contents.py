@@ -1,0 +1,165 @@
+"""What is inside a checkpoint's files: for people, or one JSON object per row and mark."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+import click
+import pyarrow as pa
+from pydantic_core import to_json
+
+from laminar_core.checkpoint.types import Batch, Idle, Watermark
+from laminar_core.cli.views import event_time
+from laminar_core.errors import ConfigurationError, ErrorCode
+from laminar_core.state.inflight import InflightElement
+from laminar_core.state.manifest import CheckpointManifest, InflightEntry, SubtaskEntry
+from laminar_core.storage.checkpoint_store import CheckpointStore
+
+ROWS_AT_ONCE = 1_024
+"""Rows become Python objects only as far as they are printed."""
+
+Line = dict[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Whose files are read; None: all."""
+
+    operator_id: str | None = None
+    subtask_index: int | None = None
+    input_id: int | None = None
+
+    def check(self, manifest: CheckpointManifest) -> None:
+        """Refuse a part that the checkpoint cannot have.
+
+        Raises:
+            ConfigurationError: no such operator, or no such subtask of it.
+        """
+        known = manifest.parallelism
+        place = f"checkpoint {manifest.checkpoint_id} of {manifest.job}"
+        if self.operator_id is not None and self.operator_id not in known:
+            raise ConfigurationError(
+                ErrorCode.INVALID_OPTION,
+                f"{place} has no operator {self.operator_id}; its operators: {', '.join(known)}",
+            )
+        count = known[self.operator_id] if self.operator_id else max(known.values(), default=0)
+        if self.subtask_index is not None and self.subtask_index >= count:
+            owner = self.operator_id or "any operator"
+            raise ConfigurationError(
+                ErrorCode.INVALID_OPTION,
+                f"{place} has no subtask {self.subtask_index} of {owner}: they count from 0 to "
+                f"{count - 1}",
+            )
+
+    def takes(self, entry: SubtaskEntry | InflightEntry) -> bool:
+        """Whether this is one of the files."""
+        return (
+            self.operator_id in (None, entry.operator_id)
+            and self.subtask_index in (None, entry.subtask_index)
+            and self.input_id in (None, getattr(entry, "input_id", None))
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """One file: a line that says where it belongs, the same as fields, and what is in it."""
+
+    title: str
+    place: Line
+    line_count: int
+    lines: Iterator[Line]
+
+
+def state_contents(
+    store: CheckpointStore, manifest: CheckpointManifest, selection: Selection
+) -> Iterator[Content]:
+    """Rows of the operators' state, subtask by subtask; each file is read when it is asked for."""
+    for entry in filter(selection.takes, manifest.subtasks):
+        title = f"{entry.operator_id} subtask {entry.subtask_index}: {entry.row_count:,} rows"
+        place: Line = {"operator_id": entry.operator_id, "subtask_index": entry.subtask_index}
+        if entry.state is None:
+            yield Content(title, place, 0, iter(()))
+        else:
+            table = store.read_state(entry.state)
+            yield Content(title, place, table.num_rows, _rows(table))
+
+
+def inflight_contents(
+    store: CheckpointStore, manifest: CheckpointManifest, selection: Selection
+) -> Iterator[Content]:
+    """Elements that were in flight, queue by queue; each file is read when it is asked for."""
+    for entry in filter(selection.takes, manifest.inflight_data):
+        elements = store.read_inflight(entry)
+        marks = sum(not isinstance(element, Batch) for element in elements)
+        place: Line = {
+            "operator_id": entry.operator_id,
+            "subtask_index": entry.subtask_index,
+            "direction": entry.direction,
+            "input_id": entry.input_id,
+            **entry.edge.model_dump(),
+            "sender": entry.sender,
+            "receiver": entry.receiver,
+        }
+        yield Content(_inflight_title(entry), place, entry.row_count + marks, _lines(elements))
+
+
+def print_contents(contents: Iterable[Content], limit: int) -> None:
+    """A heading per file, and below it the first ``limit`` lines."""
+    for content in contents:
+        click.echo(content.title)
+        for line in islice(content.lines, limit):
+            click.echo(f"  {_text(line)}")
+        if (more := content.line_count - limit) > 0:
+            click.echo(f"  … and {more:,} more; --limit or --json prints them")
+
+
+def print_contents_as_json(contents: Iterable[Content], limit: int | None) -> None:
+    """One object per row, watermark or idle mark, with the place where it was."""
+    for content in contents:
+        for line in islice(content.lines, limit):
+            # Times in ISO 8601, bytes in base 64; infinity is no number in JSON.
+            click.echo(
+                to_json(
+                    {**content.place, **line},
+                    inf_nan_mode="strings",
+                    bytes_mode="base64",
+                    serialize_unknown=True,
+                )
+            )
+
+
+def _inflight_title(entry: InflightEntry) -> str:
+    edge = entry.edge
+    loop = ", fed back" if edge.feedback else ""
+    return (
+        f"{entry.operator_id} subtask {entry.subtask_index}, {entry.direction} {entry.input_id} "
+        f"(from {edge.upstream} {entry.sender} to {edge.downstream} {entry.receiver}, its input "
+        f"edge {edge.input_index}{loop}): {entry.event_count:,} events, {entry.row_count:,} rows"
+    )
+
+
+def _lines(elements: Iterable[InflightElement]) -> Iterator[Line]:
+    for position, element in enumerate(elements):
+        match element:
+            case Batch(batch):
+                rows = _rows(pa.Table.from_batches([batch]))
+                yield from ({"position": position, **row} for row in rows)
+            case Watermark(time_us):
+                yield {"position": position, "element": "watermark", "watermark_us": time_us}
+            case Idle():
+                yield {"position": position, "element": "idle"}
+
+
+def _rows(table: pa.Table) -> Iterator[Line]:
+    for batch in table.to_batches(max_chunksize=ROWS_AT_ONCE):
+        yield from ({"element": "row", "row": row} for row in batch.to_pylist())
+
+
+def _text(line: Line) -> str:
+    match line:
+        case {"row": dict(row)}:
+            return ", ".join(f"{name}={value}" for name, value in row.items())
+        case {"watermark_us": int(time_us)}:
+            return f"watermark {event_time(time_us)}"
+        case _:
+            return str(line["element"])

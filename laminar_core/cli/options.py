@@ -1,11 +1,15 @@
 """Options that several commands share, and what their values may be."""
 
+import re
 from dataclasses import dataclass
 
 import click
 
 from laminar_core.errors import ConfigurationError
 from laminar_core.operators.windows import duration_us
+
+_SIZE = re.compile(r"([0-9]+) ?(KiB|MiB|GiB|)")
+_UNITS = {"": 1, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +33,23 @@ class DurationType(click.ParamType):
         return value
 
 
+class BytesType(click.ParamType):
+    """``"64MiB"`` becomes bytes; a number alone is bytes already."""
+
+    name = "size"
+
+    def convert(
+        self, value: str | int, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        """Count them."""
+        if isinstance(value, int):
+            return value
+        match = _SIZE.fullmatch(value.strip())
+        if match is None or int(match[1]) == 0:
+            self.fail(f"{value!r} is no size: write for example 64MiB or 1GiB", param, ctx)
+        return int(match[1]) * _UNITS[match[2]]
+
+
 class KeyValueType(click.ParamType):
     """``key=value`` becomes a pair; the value may be empty and may contain ``=``."""
 
@@ -50,6 +71,7 @@ class KeyValueType(click.ParamType):
 
 
 DURATION = DurationType()
+BYTES = BytesType()
 KEY_VALUE = KeyValueType()
 
 store_option = click.option(

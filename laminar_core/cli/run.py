@@ -10,7 +10,8 @@ from typing import Literal
 import click
 from pyspark.sql import SparkSession
 
-from laminar_core.cli.options import DURATION, KEY_VALUE, GlobalSettings, store_option
+from laminar_core.cli.checkpoint_options import checkpoint_options
+from laminar_core.cli.options import KEY_VALUE, GlobalSettings
 from laminar_core.cli.reporting import JsonReporter, Reporter, TextReporter
 from laminar_core.cli.target import load_pipeline
 from laminar_core.errors import LaminarError
@@ -35,7 +36,7 @@ FAST_START = {
     metavar="NAME=VALUE",
     help="Argument of the pipeline function; repeatable.",
 )
-@store_option
+@checkpoint_options
 @click.option("--job", help="Name of the job in the store  [default: the pipeline's].")
 @click.option(
     "--workers",
@@ -52,30 +53,6 @@ FAST_START = {
     type=KEY_VALUE,
     metavar="KEY=VALUE",
     help="Spark setting; repeatable.",
-)
-@click.option(
-    "--checkpoint-interval",
-    type=DURATION,
-    default="10 seconds",
-    show_default=True,
-    help="Between two triggers.",
-)
-@click.option(
-    "--checkpoint-timeout",
-    type=DURATION,
-    default="10 minutes",
-    show_default=True,
-    help="A checkpoint that takes longer is given up.",
-)
-@click.option(
-    "--min-pause", type=DURATION, help="Between the end of a checkpoint and the next trigger."
-)
-@click.option(
-    "--tolerable-failures",
-    type=click.IntRange(min=0),
-    default=3,
-    show_default=True,
-    help="Failed checkpoints in a row that the job survives.",
 )
 @click.option(
     "--restarts",
@@ -113,15 +90,11 @@ def run(  # noqa: PLR0913 - one parameter per option
     *,
     target: str,
     settings: tuple[str, ...],
-    store: str,
+    checkpoint: CheckpointConfig,
     job: str | None,
     workers: int,
     master: str | None,
     conf: tuple[tuple[str, str], ...],
-    checkpoint_interval: str,
-    checkpoint_timeout: str,
-    min_pause: str | None,
-    tolerable_failures: int,
     restarts: int,
     restore_id: int | None,
     take_over: bool,
@@ -137,13 +110,6 @@ def run(  # noqa: PLR0913 - one parameter per option
     "pipeline". Ctrl-C or SIGTERM takes a last checkpoint, commits and ends; a second one ends at
     once.
     """
-    checkpoint = CheckpointConfig(
-        store=store,
-        interval=checkpoint_interval,
-        min_pause=min_pause,
-        timeout=checkpoint_timeout,
-        tolerable_failures=tolerable_failures,
-    )
     config = RunConfig(
         workers=workers,
         job=job,

@@ -1,5 +1,6 @@
 """The builder that users write their pipelines with, and how a run is configured."""
 
+from laminar_core.checkpoint.unaligned import UnalignedCheckpointConfig
 from laminar_core.pipeline.builder import KeyedStream, Pipeline, Stream, WindowedStream
 from laminar_core.pipeline.config import CheckpointConfig, RunConfig
 from laminar_core.pipeline.job import StreamingJob
@@ -11,5 +12,6 @@ __all__ = [
     "RunConfig",
     "Stream",
     "StreamingJob",
+    "UnalignedCheckpointConfig",
     "WindowedStream",
 ]

@@ -124,6 +124,8 @@ class Pipeline:
             store_uri=checkpoint.store,
             parallelism=_workers(run, spark),
             checkpoint=checkpoint.coordinator_config(),
+            limits=checkpoint.snapshot_limits(),
+            inflight_compression=checkpoint.inflight_compression,
             restart=run.restart,
             take_over=run.take_over,
             allow_fresh=run.allow_fresh,

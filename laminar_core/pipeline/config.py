@@ -1,13 +1,17 @@
 """What can be set about a run."""
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
 from laminar_core.checkpoint.coordinator_config import CoordinatorConfig
+from laminar_core.checkpoint.unaligned import UnalignedCheckpointConfig
+from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.operators.windows import Duration, duration_us
 from laminar_core.runtime.checkpointing import Deadlines
+from laminar_core.runtime.inflight import SnapshotLimits
 from laminar_core.runtime.restart import ExponentialDelay, RestartStrategy
 from laminar_core.runtime.transport import TransportKind
+from laminar_core.state.arrow_codec import Compression
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +29,40 @@ class CheckpointConfig:
     max_concurrent: int = 1
     tolerable_failures: int | None = 3
     """Failed checkpoints in a row that the job survives; None: any number."""
+    unaligned: UnalignedCheckpointConfig = field(default_factory=UnalignedCheckpointConfig)
+    """When barriers overtake the data, and how much of it a checkpoint may then hold."""
+    inflight_compression: Compression | None = None
+    """Of in-flight data in the store."""
+    sync_timeout: Duration | None = "10 seconds"
+    """The pause of one worker at a cut; if it is longer the checkpoint is given up. None: any."""
+    guarantee: Literal["exactly-once"] = "exactly-once"
+    """Of the state. Unaligned checkpoints need it, and Laminar has no other (FLINK-18403)."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant, before anything is started.
+
+        Raises:
+            ConfigurationError: a value is out of range, or two of them contradict each other.
+        """
+        if self.guarantee != "exactly-once":
+            raise ConfigurationError(
+                ErrorCode.INVALID_OPTION,
+                f"Laminar's state is always exactly-once, guarantee={self.guarantee!r} is not "
+                "possible: leave it out; aligned checkpoints that wait long may turn unaligned",
+            )
+        if self.inflight_compression not in (None, *get_args(Compression)):
+            raise ConfigurationError(
+                ErrorCode.INVALID_OPTION,
+                f"inflight_compression is None, 'lz4' or 'zstd', not {self.inflight_compression!r}",
+            )
+        if self.max_concurrent > 1 and self.unaligned.alignment_timeout_ms is not None:
+            raise ConfigurationError(
+                ErrorCode.INVALID_OPTION,
+                "checkpoints that may turn unaligned cannot overlap: set max_concurrent to 1, or "
+                "unaligned to UnalignedCheckpointConfig(enabled=False)",
+            )
+        self.coordinator_config()
+        self.snapshot_limits()
 
     def coordinator_config(self) -> CoordinatorConfig:
         """The same in milliseconds.
@@ -38,6 +76,18 @@ class CheckpointConfig:
             timeout_ms=duration_ms(self.timeout),
             max_concurrent=self.max_concurrent,
             tolerable_failures=self.tolerable_failures,
+            alignment_timeout_ms=self.unaligned.alignment_timeout_ms,
+        )
+
+    def snapshot_limits(self) -> SnapshotLimits:
+        """What one subtask's part may cost.
+
+        Raises:
+            ConfigurationError: a value is out of range.
+        """
+        return SnapshotLimits(
+            max_inflight_buffer_bytes=self.unaligned.max_inflight_buffer_bytes,
+            sync_timeout_ms=None if self.sync_timeout is None else duration_ms(self.sync_timeout),
         )
 
 

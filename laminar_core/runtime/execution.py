@@ -167,6 +167,8 @@ def execute(
         address=process.address,
         restored=start.restored,
         splits=start.splits,
+        limits=options.limits,
+        inflight_compression=options.inflight_compression,
     )
     collects = len(start.committers) < len(start.identity.plan.sinks())
     return Execution(cluster, process, cluster.submit(deployment), collects)

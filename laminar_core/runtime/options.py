@@ -8,7 +8,9 @@ import pyarrow as pa
 from laminar_core.checkpoint.coordinator_config import CoordinatorConfig
 from laminar_core.checkpoint.types import CheckpointId
 from laminar_core.runtime.checkpointing import Deadlines
+from laminar_core.runtime.inflight import SnapshotLimits
 from laminar_core.runtime.restart import ExponentialDelay, RestartStrategy
+from laminar_core.state.arrow_codec import Compression
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +21,8 @@ class JobOptions:
     store_uri: str
     parallelism: int
     checkpoint: CoordinatorConfig
+    limits: SnapshotLimits = field(default_factory=SnapshotLimits)
+    inflight_compression: Compression | None = None
     restart: RestartStrategy = field(default_factory=ExponentialDelay)
     take_over: bool = False
     """Claim the job although its driver may be alive."""

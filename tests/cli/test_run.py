@@ -65,6 +65,13 @@ def place(own_imports: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         (["counting.py", "--checkpoint-interval", "soon"], "'--checkpoint-interval': 'soon'"),
         (["counting.py", "--checkpoint-timeout", "0 seconds"], "'--checkpoint-timeout'"),
         (["counting.py", "--min-pause", "x"], "'--min-pause'"),
+        (["counting.py", "--alignment-timeout", "x"], "'--alignment-timeout'"),
+        (
+            ["counting.py", "--aligned", "--alignment-timeout", "1 second"],
+            "with --aligned barriers overtake never: leave it out, or --alignment-timeout",
+        ),
+        (["counting.py", "--max-inflight", "64MB"], "'--max-inflight': '64MB' is no size"),
+        (["counting.py", "--inflight-compression", "gzip"], "'gzip' is not one of"),
         (["counting.py", "--conf", "spark.ui.enabled"], "'--conf': it needs key=value"),
         (["counting.py", "--restore", "0"], "'--restore': 0 is not in the range"),
         (["counting.py", "--transport", "pigeon"], "'pigeon' is not one of"),

@@ -5,9 +5,13 @@ from datetime import timedelta
 import pytest
 
 from laminar_core.checkpoint.coordinator_config import CoordinatorConfig
+from laminar_core.checkpoint.unaligned import UnalignedCheckpointConfig
 from laminar_core.errors import ConfigurationError
 from laminar_core.pipeline.config import CheckpointConfig, RunConfig, duration_ms
+from laminar_core.runtime.inflight import SnapshotLimits
 from laminar_core.runtime.restart import ExponentialDelay
+
+NEVER = UnalignedCheckpointConfig(enabled=False)
 
 
 @pytest.mark.parametrize(
@@ -31,6 +35,7 @@ def test_the_defaults_take_a_checkpoint_every_ten_seconds() -> None:
         timeout_ms=600_000,
         max_concurrent=1,
         tolerable_failures=3,
+        alignment_timeout_ms=30_000,
     )
 
 
@@ -42,6 +47,7 @@ def test_every_setting_reaches_the_coordinator() -> None:
         timeout=timedelta(minutes=1),
         max_concurrent=2,
         tolerable_failures=None,
+        unaligned=NEVER,
     )
     assert config.coordinator_config() == CoordinatorConfig(
         interval_ms=None,
@@ -53,6 +59,41 @@ def test_every_setting_reaches_the_coordinator() -> None:
 
 
 @pytest.mark.parametrize(
+    ("unaligned", "timeout_ms"),
+    [
+        (UnalignedCheckpointConfig(alignment_timeout_threshold_ms=7), 7),
+        (UnalignedCheckpointConfig(force_unaligned=True), 0),
+        (NEVER, None),
+    ],
+)
+def test_one_number_says_when_barriers_overtake(unaligned, timeout_ms) -> None:
+    config = CheckpointConfig("store", unaligned=unaligned)
+    assert config.coordinator_config().alignment_timeout_ms == timeout_ms
+
+
+def test_the_limits_of_a_subtask_are_bytes_and_milliseconds() -> None:
+    assert CheckpointConfig("store").snapshot_limits() == SnapshotLimits(512 << 20, 10_000)
+    unaligned = UnalignedCheckpointConfig(max_inflight_buffer_bytes=9)
+    config = CheckpointConfig("store", unaligned=unaligned, sync_timeout=None)
+    assert config.snapshot_limits() == SnapshotLimits(9, None)
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ({"guarantee": "at-least-once"}, "always exactly-once"),
+        ({"max_concurrent": 2}, "enabled=False"),
+        ({"inflight_compression": "gzip"}, "'lz4' or 'zstd', not 'gzip'"),
+    ],
+    ids=str,
+)
+def test_a_refusal_says_what_to_do(setting, said) -> None:
+    with pytest.raises(ConfigurationError, match=said) as caught:
+        CheckpointConfig("store", **setting)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
     "setting",
     [
         {"interval": "often"},
@@ -60,6 +101,7 @@ def test_every_setting_reaches_the_coordinator() -> None:
         {"min_pause": "-1 seconds"},
         {"timeout": ""},
         {"timeout": timedelta(0)},
+        {"sync_timeout": "0 seconds"},
         {"max_concurrent": 0},
         {"tolerable_failures": -1},
     ],
@@ -67,7 +109,7 @@ def test_every_setting_reaches_the_coordinator() -> None:
 )
 def test_nonsense_is_refused_before_anything_starts(setting) -> None:
     with pytest.raises(ConfigurationError) as caught:
-        CheckpointConfig("store", **setting).coordinator_config()
+        CheckpointConfig("store", **setting)
     assert "\n" not in str(caught.value)
 
 

@@ -9,6 +9,7 @@ from laminar_core.runtime.events import (
     GenerationStarted,
     WorkersRunning,
 )
+from laminar_core.runtime.inflight import SnapshotLimits
 from laminar_core.runtime.messages import Finish
 from laminar_core.runtime.restart import NoRestart
 from laminar_core.runtime.worker import Phase
@@ -103,6 +104,15 @@ class TestFinished:
         assert workers[0].worker.phase is Phase.FINISHED
         assert workers[1].ended.done()
         job.check()
+
+
+def test_what_a_snapshot_may_cost_reaches_every_worker():
+    _, simulation = simulate(windows_job)
+    limits = SnapshotLimits(max_inflight_buffer_bytes=1 << 20, sync_timeout_ms=900)
+    simulation.run(limits=limits, inflight_compression="zstd")
+    for worker in simulation.drivers[0].stages[0].workers:
+        deployment = worker.worker._deployment
+        assert (deployment.limits, deployment.inflight_compression) == (limits, "zstd")
 
 
 def test_ids_of_checkpoints_that_were_deleted_are_not_used_again():

@@ -1,0 +1,126 @@
+"""Options of ``laminar run`` about checkpoints; the command gets one ``CheckpointConfig``."""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import click
+
+from laminar_core.checkpoint.unaligned import UnalignedCheckpointConfig
+from laminar_core.cli.options import BYTES, DURATION, store_option
+from laminar_core.pipeline import CheckpointConfig
+from laminar_core.pipeline.config import duration_ms
+
+_DEFAULTS = UnalignedCheckpointConfig()
+
+_OPTIONS = (
+    store_option,
+    click.option(
+        "--checkpoint-interval",
+        type=DURATION,
+        default="10 seconds",
+        show_default=True,
+        help="Between two triggers.",
+    ),
+    click.option(
+        "--checkpoint-timeout",
+        type=DURATION,
+        default="10 minutes",
+        show_default=True,
+        help="A checkpoint that takes longer is given up.",
+    ),
+    click.option(
+        "--sync-timeout",
+        type=DURATION,
+        default="10 seconds",
+        show_default=True,
+        help="A checkpoint that stops a worker for longer is given up.",
+    ),
+    click.option(
+        "--min-pause", type=DURATION, help="Between the end of a checkpoint and the next trigger."
+    ),
+    click.option(
+        "--tolerable-failures",
+        type=click.IntRange(min=0),
+        default=3,
+        show_default=True,
+        help="Failed checkpoints in a row that the job survives.",
+    ),
+    click.option(
+        "--alignment-timeout",
+        type=DURATION,
+        help="From a checkpoint's creation until its barriers overtake  [default: 30 seconds].",
+    ),
+    click.option(
+        "--unaligned/--aligned",
+        "overtakes",
+        default=None,
+        help="Barriers overtake from the start, or never  [default: after the timeout].",
+    ),
+    click.option(
+        "--max-inflight",
+        "max_inflight_bytes",
+        type=BYTES,
+        default=_DEFAULTS.max_inflight_buffer_bytes,
+        show_default="512MiB",
+        help="Per queue; a checkpoint that would hold more is given up.",
+    ),
+    click.option(
+        "--inflight-compression",
+        type=click.Choice(["none", "lz4", "zstd"]),
+        default="none",
+        show_default=True,
+        help="Of in-flight data in the store.",
+    ),
+)
+
+
+def checkpoint_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options; what they say becomes the argument ``checkpoint``."""
+
+    @wraps(command)
+    def with_config(*args: Any, **values: Any) -> None:  # noqa: ANN401 - as click calls it
+        command(*args, checkpoint=_config(values), **values)
+
+    wrapped = with_config
+    for option in reversed(_OPTIONS):
+        wrapped = option(wrapped)
+    return wrapped
+
+
+def _config(values: dict[str, Any]) -> CheckpointConfig:
+    """Take the options of this module out of ``values``."""
+    take = values.pop
+    compression = take("inflight_compression")
+    return CheckpointConfig(
+        store=take("store"),
+        interval=take("checkpoint_interval"),
+        timeout=take("checkpoint_timeout"),
+        sync_timeout=take("sync_timeout"),
+        min_pause=take("min_pause"),
+        tolerable_failures=take("tolerable_failures"),
+        unaligned=_unaligned(
+            take("overtakes"), take("alignment_timeout"), take("max_inflight_bytes")
+        ),
+        inflight_compression=None if compression == "none" else compression,
+    )
+
+
+def _unaligned(
+    overtakes: bool | None,  # noqa: FBT001 - three answers to one question
+    timeout: str | None,
+    max_inflight_bytes: int,
+) -> UnalignedCheckpointConfig:
+    if overtakes is not None and timeout is not None:
+        said = "--unaligned" if overtakes else "--aligned"
+        when = "from the start" if overtakes else "never"
+        raise click.UsageError(
+            f"with {said} barriers overtake {when}: leave it out, or --alignment-timeout"
+        )
+    threshold_ms = _DEFAULTS.alignment_timeout_threshold_ms
+    return UnalignedCheckpointConfig(
+        enabled=overtakes is not False,
+        alignment_timeout_threshold_ms=threshold_ms if timeout is None else duration_ms(timeout),
+        max_inflight_buffer_bytes=max_inflight_bytes,
+        force_unaligned=overtakes is True,
+    )

@@ -148,26 +148,11 @@ class InputChannel:
         self.channel = channel
         self._grant = grant
         self._queue: deque[ArrowElement] = deque()
-        self._expected_sequence = 0
         self._consumed = 0
         self._restored = 0
 
     def __len__(self) -> int:
         return len(self._queue)
-
-    def check_sequence(self, sequence: int) -> None:
-        """Notice a transport that lost, repeated or reordered a frame.
-
-        Raises:
-            ProtocolError: the channel is not FIFO any more; the generation must end.
-        """
-        if sequence != self._expected_sequence:
-            raise ProtocolError(
-                ErrorCode.OUT_OF_ORDER,
-                f"channel {self.channel} expected frame {self._expected_sequence} "
-                f"and got {sequence}",
-            )
-        self._expected_sequence += 1
 
     def arrive(self, element: ArrowElement) -> None:
         """Enqueue. Never refuses: the sender had the credit."""

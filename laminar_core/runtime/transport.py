@@ -59,13 +59,15 @@ class WorkerTransport(Protocol):
 
     endpoint: str
     public_key: str
+    reorder_max: int
+    """How many frames of a peer may be overtaken by a later one; 0 keeps their order."""
 
     def connect_peers(self, peers: Iterable[Peer]) -> None:
         """Make ``send`` possible."""
         ...
 
     def send(self, peer: int, header: bytes, payload: Buffer) -> None:
-        """Send one frame; FIFO per peer, never blocks."""
+        """Send one frame; FIFO per peer within ``reorder_max``, never blocks."""
         ...
 
     def receive(self) -> Iterator[tuple[Buffer, Buffer]]:
@@ -203,6 +205,7 @@ class ZmqWorkerTransport:
     """A worker's sockets: DEALER to the coordinator, PULL for data, one PUSH per peer."""
 
     def __init__(self, address: CoordinatorAddress, worker: int, host: str) -> None:
+        self.reorder_max = 0
         self._address = address
         self._worker = worker
         self._context = zmq.Context()

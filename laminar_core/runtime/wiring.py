@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from laminar_core.checkpoint.types import ChannelId
+from laminar_core.checkpoint.fifo import Broken, Delivered, Dropped, FifoChannel
+from laminar_core.checkpoint.types import ChannelId, Generation
 from laminar_core.checkpoint.unaligned import Direction, QueueId
 from laminar_core.checkpoint.watermarks import WatermarkGate
-from laminar_core.errors import ErrorCode, ProtocolError
 from laminar_core.operators.base import OperatorSubtask
 from laminar_core.runtime.channels import InputChannel, OutputChannel
 from laminar_core.runtime.clock import Clock
@@ -32,6 +32,9 @@ from laminar_core.state.manifest import EdgeRef
 ChannelKey = tuple[int, int]
 """(edge id, index of the subtask at the other end)."""
 
+Frame = tuple[FrameKind, Buffer]
+"""An element that has arrived and is not decoded yet."""
+
 
 @dataclass(frozen=True, slots=True)
 class RowCounts:
@@ -53,26 +56,43 @@ class Wiring:
     inputs: dict[ChannelKey, tuple[Task, InputChannel]] = field(default_factory=dict)
     outputs: dict[ChannelKey, OutputChannel] = field(default_factory=dict)
     codecs: dict[int, ElementCodec] = field(default_factory=dict)
+    orders: dict[ChannelKey, FifoChannel[Frame]] = field(default_factory=dict)
     queues: dict[tuple[str, QueueId], Queue] = field(default_factory=dict)
     """By vertex: where in-flight data is filed."""
+    foreign_frames: int = 0
+    """Frames of other generations that were dropped."""
 
     def on_frame(self, header_bytes: Buffer, payload: Buffer) -> None:
-        """Put an incoming frame where it belongs.
+        """Put an incoming frame where it belongs, when everything before it has come.
+
+        A frame of another generation is dropped: a worker that was given up may still be sending,
+        and its channels need not be those of today (ERRATA 3.23).
 
         Raises:
-            ProtocolError: the transport delivered something that nobody here may have sent.
+            ProtocolError: the transport delivered something that nobody here may have sent, or
+                lost a frame (OUT_OF_ORDER); the generation must end.
         """
         header = decode_header(header_bytes)
         if header.generation != self.generation:
-            raise ProtocolError(
-                ErrorCode.ILLEGAL_EVENT, f"a frame of generation {header.generation} came in"
-            )
-        if header.kind is FrameKind.CREDIT:
+            self.foreign_frames += 1
+        elif header.kind is FrameKind.CREDIT:  # Sums up to the same in any order.
             self.outputs[header.edge_id, header.receiver].give(header.sequence)
-            return
-        task, channel = self.inputs[header.edge_id, header.sender]
-        channel.check_sequence(header.sequence)
-        task.arrived(channel.channel, self.codecs[header.edge_id].decode(header.kind, payload))
+        else:
+            self._on_element(header, payload)
+
+    def _on_element(self, header: Header, payload: Buffer) -> None:
+        key = header.edge_id, header.sender
+        task, channel = self.inputs[key]
+        frame = header.kind, payload
+        match self.orders[key].receive(Generation(header.generation), header.sequence, frame):
+            case Delivered(frames):
+                for kind, data in frames:
+                    element = self.codecs[header.edge_id].decode(kind, data)
+                    task.arrived(channel.channel, element)
+            case Broken() as broken:
+                raise broken.error(channel.channel)
+            case Dropped():
+                pass
 
     def counts(self) -> RowCounts:
         """What the sources read, the sinks wrote and the operators dropped as late."""
@@ -122,6 +142,9 @@ class _Builder:
             for edge, sender, channel in self._numbered_inputs(vertex):
                 found = next(i for i in task.parts.inputs if i.channel == channel)
                 self.wiring.inputs[edge.edge_id, sender] = (task, found)
+                self.wiring.orders[edge.edge_id, sender] = FifoChannel(
+                    Generation(self.wiring.generation), self.transport.reorder_max
+                )
 
     def _parts(self, vertex: Vertex) -> TaskParts:
         numbered = self._numbered_inputs(vertex)

@@ -1,4 +1,7 @@
-"""An in-memory network: FIFO per pair, every message delayed by a random while."""
+"""An in-memory network: FIFO per pair, every message delayed by a random while.
+
+It may let frames of data overtake each other, within a bound, as a transport without order would.
+"""
 
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -18,13 +21,16 @@ class Mailbox:
     """Messages on their way to one endpoint, by sender, with the time of their arrival."""
 
     owner: Process
-    waiting: dict[str, deque[tuple[float, Any]]] = field(default_factory=dict)
+    waiting: dict[str, deque[tuple[float, int, Any]]] = field(default_factory=dict)
+    sent: dict[str, int] = field(default_factory=dict)
+    """Messages sent so far, by sender."""
 
 
 class Network:
     """Endpoints and what is under way between them."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, reorder_max: int = 0) -> None:
+        self.reorder_max = reorder_max
         self._world = world
         self._mailboxes: dict[str, Mailbox] = {}
 
@@ -45,22 +51,37 @@ class Network:
         latest_ms = queue[-1][0] if queue else 0.0
         latency_ms = self._world.random.choice(_LATENCY_MS) * self._world.random.random()
         arrives_ms = max(latest_ms, self._world.now_ms + latency_ms)
-        queue.append((arrives_ms, message))
+        number = mailbox.sent[sender] = mailbox.sent.get(sender, 0) + 1
+        queue.append((arrives_ms, number, message))
         mailbox.owner.wake(arrives_ms)
 
-    def receive(self, endpoint: str, most: int) -> Iterator[Any]:
-        """What has arrived, at most so many; senders take their turns."""
+    def receive(self, endpoint: str, most: int, reorder_max: int = 0) -> Iterator[Any]:
+        """What has arrived, at most so many; senders take their turns.
+
+        A message may overtake those that were sent up to ``reorder_max`` before it.
+        """
         mailbox = self._mailboxes.get(endpoint)
         for _ in range(most if mailbox is not None else 0):
             assert mailbox is not None
             arrived = [q for q in mailbox.waiting.values() if q and q[0][0] <= self._world.now_ms]
             if not arrived:
                 break
-            yield self._world.random.choice(arrived).popleft()[1]
+            yield self._take(self._world.random.choice(arrived), reorder_max)
         if mailbox is not None:
             for queue in mailbox.waiting.values():
                 if queue:
                     mailbox.owner.wake(queue[0][0])
+
+    def _take(self, queue: deque[tuple[float, int, Any]], reorder_max: int) -> Any:  # noqa: ANN401
+        """Take the oldest one, or one that has arrived and is not too far ahead of it."""
+        place = 0
+        if reorder_max:
+            furthest = queue[0][1] + reorder_max
+            here = sum(at <= self._world.now_ms and number <= furthest for at, number, _ in queue)
+            place = self._world.random.randrange(here)
+        _, _, message = queue[place]
+        del queue[place]
+        return message
 
     def lose(self, sender: str) -> None:
         """The sender was killed: from some message on, nothing of it arrives any more."""
@@ -75,6 +96,7 @@ class SimulatedWorkerTransport:
 
     def __init__(self, network: Network, coordinator: str, worker: int, owner: Process) -> None:
         self.public_key = ""
+        self.reorder_max = network.reorder_max
         self.endpoint = worker_endpoint(coordinator, worker)
         self._control = control_endpoint(coordinator, worker)
         self._coordinator = coordinator
@@ -94,7 +116,7 @@ class SimulatedWorkerTransport:
 
     def receive(self) -> Iterator[tuple[Buffer, Buffer]]:
         """Frames that have arrived."""
-        yield from self._network.receive(self.endpoint, RECEIVE_FRAMES_MAX)
+        yield from self._network.receive(self.endpoint, RECEIVE_FRAMES_MAX, self.reorder_max)
 
     def send_control(self, message: bytes) -> None:
         """Send to the coordinator."""

@@ -42,10 +42,12 @@ class Simulation:
         seed: int = 0,
         checkpoint: CoordinatorConfig | None = None,
         objects: ObjectStore | None = None,
+        reorders: int = 0,
     ) -> None:
         self.plan = plan
         self.world = World(seed)
-        self.network = Network(self.world)
+        self.network = Network(self.world, reorders)
+        """``reorders``: how many frames of data a later one may overtake on its way."""
         self.objects = objects or MemoryObjectStore()
         self.store = CheckpointStore(self.objects, JOB)
         """Everybody's checkpoints, seen from outside: its calls are not observed."""

@@ -110,6 +110,7 @@ class WorkerLink:
 
     endpoint = "ipc://me"
     public_key = ""
+    reorder_max = 0
 
     def __init__(self) -> None:
         self.said: list[ToCoordinator] = []

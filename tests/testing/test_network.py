@@ -18,15 +18,22 @@ COORDINATOR = "sim://driver-1-g1"
 class Reader(Process):
     """Reads whatever has arrived at its endpoint."""
 
-    def __init__(self, world: World, network: Network, endpoint: str, most: int = 100) -> None:
+    def __init__(
+        self,
+        world: World,
+        network: Network,
+        endpoint: str,
+        most: int = 100,
+        reorder_max: int = 0,
+    ) -> None:
         super().__init__(world, endpoint)
         self.read: list = []
-        self._network, self._endpoint, self._most = network, endpoint, most
+        self._network, self._receive = network, (endpoint, most, reorder_max)
         world.add(self)
         network.bind(endpoint, self)
 
     def turn(self) -> float:
-        self.read.extend(self._network.receive(self._endpoint, self._most))
+        self.read.extend(self._network.receive(*self._receive))
         return math.inf
 
 
@@ -97,6 +104,17 @@ def test_of_a_sender_that_is_killed_a_beginning_arrives():
         assert len(reader.read) == len(of_a) + 5
         arrived.add(len(of_a))
     assert len(arrived) > 3
+
+
+@pytest.mark.parametrize("reorder_max", [1, 4])
+def test_a_message_overtakes_no_more_than_it_may(world, network, reorder_max):
+    reader = Reader(world, network, "r", most=3, reorder_max=reorder_max)
+    for n in range(200):
+        network.send("a", "r", n)
+    run(world)
+    assert sorted(reader.read) == list(range(200))
+    oldest = [min({*range(201)} - {*reader.read[:n]}) for n in range(200)]
+    assert max(n - first for n, first in zip(reader.read, oldest, strict=True)) == reorder_max
 
 
 def test_workers_and_their_coordinator_reach_each_other(world, network):

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from benchmarks import micro, payments, recovery
+from benchmarks import backpressure, micro, payments, recovery
 from benchmarks.result import Result
 
 Tell = Callable[[str], None]
@@ -30,6 +30,7 @@ _ALL = {
         Benchmark("aggregation", micro.aggregation),
         Benchmark("snapshot", micro.snapshot),
         Benchmark("payments", payments.throughput),
+        Benchmark("backpressure", backpressure.checkpoints),
         Benchmark("worker-recovery", recovery.worker),
         Benchmark("driver-recovery", recovery.driver),
     )

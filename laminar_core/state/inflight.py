@@ -31,8 +31,8 @@ MAGIC = b"LMRFLT\r\n"
 """The line end tells a file that was copied as text."""
 FORMAT_VERSION = 1
 FRAME_BYTES_MAX = 2**32 - 1
-JOIN_BYTES_MAX = 64 * 1024
-"""Pieces of a message up to this size are put together; larger ones stay where they are."""
+COPIED_BYTES_MAX = 64 * 1024
+"""Columns below this are copied together; larger ones are written from where they are."""
 ELEMENT_KEY = b"laminar.element"
 TIME_KEY = b"laminar.watermark_us"
 
@@ -66,12 +66,13 @@ class InflightEncoder:
         self._input_id = input_id
         self._compression: Compression | None = compression
         self._schema = schema
-        self._empty = _empty_batch(schema)
+        self._example = _empty_batch(schema)
         self._sink = _Pieces()
-        options = pa.ipc.IpcWriteOptions(compression=compression)
-        self._writer = pa.ipc.new_stream(
-            pa.PythonFile(self._sink, mode="w"), schema, options=options
+        self._stream = pa.BufferedOutputStream(
+            pa.PythonFile(self._sink, mode="w"), COPIED_BYTES_MAX
         )
+        options = pa.ipc.IpcWriteOptions(compression=compression)
+        self._writer = pa.ipc.new_stream(self._stream, schema, options=options)
         self._buffers: list[Buffer] = []
         self._frame_count = 0
         self._crc = 0
@@ -83,14 +84,14 @@ class InflightEncoder:
             CheckpointDeclined: it cannot be written, or is larger than a frame can be.
         """
         batch, metadata = self._as_message(element)
-        messages = self._writer.stats.num_messages
         try:
             self._writer.write_batch(batch, custom_metadata=metadata)
+            self._stream.flush()
         except pa.ArrowException as error:
             raise self._declined(_first_line(error)) from error
         pieces = self._sink.take()
         # Usually one; the schema comes with the first batch, dictionaries before theirs.
-        if self._writer.stats.num_messages - messages == 1:
+        if self._writer.stats.num_messages == self._frame_count + 1:
             self._add_frame(pieces)
         else:
             for message in _split(b"".join(pieces)):
@@ -122,24 +123,22 @@ class InflightEncoder:
         match element:
             case Batch(batch):
                 # Marks that follow have the same dictionaries, which are then not written again.
-                self._empty = batch.slice(0, 0)
+                self._example = batch
                 self.row_count += batch.num_rows
                 return batch, None
             case Watermark(time_us):
-                return self._empty, {ELEMENT_KEY: b"watermark", TIME_KEY: b"%d" % time_us}
+                metadata = {ELEMENT_KEY: b"watermark", TIME_KEY: b"%d" % time_us}
+                return self._example.slice(0, 0), metadata
             case Idle():
-                return self._empty, {ELEMENT_KEY: b"idle"}
+                return self._example.slice(0, 0), {ELEMENT_KEY: b"idle"}
 
     def _add_frame(self, pieces: list[Buffer]) -> None:
-        length = sum(len(piece) for piece in pieces)
+        length = sum(map(len, pieces))
         if length > FRAME_BYTES_MAX:
             raise self._declined(f"a batch of {length:,} bytes is more than a frame can hold")
-        if length <= JOIN_BYTES_MAX:
-            pieces = [b"".join(pieces)]
-        pieces = [_LENGTH.pack(length), *pieces]
-        for piece in pieces:
+        for piece in (_LENGTH.pack(length), *pieces):
             self._crc = zlib.crc32(piece, self._crc)
-        self._buffers += pieces
+            self._buffers.append(piece)
         self._frame_count += 1
         self.size_bytes += _LENGTH.size + length
 
@@ -153,7 +152,7 @@ class InflightEncoder:
 def join(buffers: Iterable[Buffer]) -> pa.Buffer:
     """One buffer of all pieces; other threads run while large ones are copied."""
     pieces = list(buffers)
-    joined = pa.allocate_buffer(sum(len(piece) for piece in pieces))
+    joined = pa.allocate_buffer(sum(map(len, pieces)))
     writer = pa.FixedSizeBufferWriter(joined)
     for piece in pieces:
         writer.write(piece)
@@ -292,6 +291,9 @@ class _Pieces:
 
     def flush(self) -> None:
         pass
+
+    def close(self) -> None:
+        """Arrow insists on closing what it wrote to."""
 
     def take(self) -> list[Buffer]:
         pieces, self._pieces = self._pieces, []

@@ -1,5 +1,6 @@
 """The builder that users write their pipelines with, and how a run is configured."""
 
+from laminar_core.checkpoint.dedup import Retention
 from laminar_core.checkpoint.unaligned import UnalignedCheckpointConfig
 from laminar_core.pipeline.builder import KeyedStream, Pipeline, Stream, WindowedStream
 from laminar_core.pipeline.config import CheckpointConfig, RunConfig
@@ -9,6 +10,7 @@ __all__ = [
     "CheckpointConfig",
     "KeyedStream",
     "Pipeline",
+    "Retention",
     "RunConfig",
     "Stream",
     "StreamingJob",

@@ -22,11 +22,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
+from laminar_core.checkpoint.dedup import Retention
 from laminar_core.checkpoint.types import CheckpointId
 from laminar_core.connectors.base import Sink, Source
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.operators.aggregation import PartialAggregate, WindowAggregate
 from laminar_core.operators.base import OperatorSpec
+from laminar_core.operators.deduplicate import Deduplicate
 from laminar_core.operators.stateless import FilterRows, MapBatches, SelectColumns
 from laminar_core.operators.watermarks import AssignWatermarks
 from laminar_core.operators.windows import Duration, Window, duration_us
@@ -203,6 +205,25 @@ class Stream:
     def select(self, *columns: str, name: str | None = None) -> "Stream":
         """Keep these columns."""
         return self._then(SelectColumns(self._pipeline.name_for("select", name), columns))
+
+    def deduplicate(
+        self,
+        *,
+        producer: str,
+        generation: str,
+        sequence: str,
+        retention: Retention | None = None,
+        name: str | None = None,
+    ) -> "Stream":
+        """Let each row through once, for a source that delivers at least once.
+
+        Rows are told apart by three columns: who produced them, the generation of that producer
+        (a number that rises when it starts anew) and a number that the generation counts up. All
+        rows of a producer go to one worker, which remembers what has come, as state.
+        """
+        name = self._pipeline.name_for("deduplicate", name)
+        operator = Deduplicate(name, producer, generation, sequence, retention or Retention())
+        return self._then(operator, Keyed((producer,)))
 
     def rebalance(self) -> "Stream":
         """Deal whole batches out to all workers, for a source that is uneven."""

@@ -14,7 +14,7 @@ from laminar_core.connectors.parquet_source import ParquetSource
 from laminar_core.errors import ConfigurationError, ErrorCode, LaminarError
 from laminar_core.operators import agg, windows
 from laminar_core.pipeline import CheckpointConfig, Pipeline, RunConfig, Stream, WindowedStream
-from laminar_core.runtime.plan import SourceNode
+from laminar_core.runtime.plan import Keyed, SourceNode
 
 FIELDS = {"key": Sequence(), "at": EventTime(0, 1_000_000), "word": Constant("a")}
 SOURCE = DatagenSource(FIELDS, rows=100)
@@ -70,6 +70,17 @@ def test_the_pipeline_of_the_documentation_builds(tmp_path) -> None:
 )
 def test_a_stream_knows_its_schema(build, names: list[str]) -> None:
     assert build(stream()).schema.names == names
+
+
+def test_copies_are_looked_for_where_all_rows_of_a_producer_are() -> None:
+    p = Pipeline("p")
+    rows = p.source("in", SOURCE).map(lambda b: b.append_column("seq", b.column("key")))
+    rows = rows.deduplicate(producer="word", generation="key", sequence="seq")
+    assert rows.schema.names == ["key", "at", "word", "seq"]
+    rows.sink("out", CollectSink())
+    plan = p.plan()
+    assert plan.operator_ids() == ["in", "map-1", "deduplicate-1", "out"]
+    assert [edge.partitioning for edge in plan.edges] == [Keyed(("word",))]
 
 
 def test_unnamed_operators_are_numbered_by_kind() -> None:

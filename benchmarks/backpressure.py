@@ -1,6 +1,5 @@
 """Checkpoints of a job in Spark with one operator that is too slow: aligned and unaligned."""
 
-import time
 from queue import SimpleQueue
 
 import pyarrow as pa
@@ -17,6 +16,7 @@ from laminar_core.pipeline import (
     RunConfig,
     UnalignedCheckpointConfig,
 )
+from laminar_core.runtime.clock import SystemClock
 from laminar_core.runtime.events import CheckpointCompleted, JobEvent
 from laminar_core.runtime.session import open_session
 
@@ -61,7 +61,7 @@ def slow_pipeline(row_us: float) -> Pipeline:
     """Endless rows, dealt out to a map that sleeps ``row_us`` a row, then windows per key."""
 
     def slow(batch: pa.RecordBatch) -> pa.RecordBatch:
-        time.sleep(batch.num_rows * row_us / 1e6)
+        SystemClock().wait_ms(batch.num_rows * row_us / 1000)
         return batch
 
     fields = {

@@ -106,3 +106,7 @@ def _rate(name: str, size_bytes: int, seconds: float) -> Result:
 def _ratio(name: str, value: float) -> Result:
     """How many times as fast as the document asks of Rust."""
     return Result(name, value, "x", "higher", 1.0)
+
+
+ALL = (bench_inflight_serialize_1mb, bench_unaligned_recovery_10k_inflight)
+"""Named as in the design document."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from benchmarks import backpressure, micro, payments, recovery
+from benchmarks import backpressure, inflight, micro, payments, recovery
 from benchmarks.result import Result
 
 Tell = Callable[[str], None]
@@ -29,6 +29,7 @@ _ALL = {
         Benchmark("wire", micro.wire),
         Benchmark("aggregation", micro.aggregation),
         Benchmark("snapshot", micro.snapshot),
+        *(Benchmark(measure.__name__, measure) for measure in inflight.ALL),
         Benchmark("payments", payments.throughput),
         Benchmark("backpressure", backpressure.checkpoints),
         Benchmark("worker-recovery", recovery.worker),

@@ -23,6 +23,7 @@ from laminar_core.runtime.checkpointing import (
     CoordinatorParts,
 )
 from laminar_core.runtime.clock import Clock
+from laminar_core.runtime.control import ControlLines
 from laminar_core.runtime.events import (
     DataFlowing,
     JobEvent,
@@ -44,7 +45,6 @@ from laminar_core.runtime.messages import (
     ToWorker,
     WorkerFailed,
     decode_to_coordinator,
-    encode,
 )
 from laminar_core.state.manifest import Heartbeat
 
@@ -109,6 +109,7 @@ class Coordinator(CheckpointHost):
         self._wall_ms = clock.now_ms() - clock.monotonic_ms()
         self._inbox: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._outcome_lock = threading.Lock()
+        self._lines = ControlLines(parts.identity.generation, link.send, clock)
         self._workers: dict[int, Register] = {}
         self._progress: dict[int, Progress] = {}
         self._heard_ms: dict[int, float] = {}
@@ -168,7 +169,7 @@ class Coordinator(CheckpointHost):
     def turn(self) -> None:
         """Take what arrived and what was posted, then do what is due. From one thread only."""
         for data in self._link.receive():
-            self._on_message(decode_to_coordinator(data))
+            self._receive(decode_to_coordinator(data))
         self._run_posted()
         if self._everybody_registered:
             self._checkpoints.tick()
@@ -195,7 +196,8 @@ class Coordinator(CheckpointHost):
 
     def wait_ms(self) -> float:
         """Time until something is due, if nothing arrives and nobody posts anything."""
-        waits = [due - self._clock.monotonic_ms() for due in self._due_ms.values()]
+        times = (*self._due_ms.values(), self._lines.due_ms)
+        waits = [due - self._clock.monotonic_ms() for due in times]
         wakeup = self._checkpoints.next_wakeup_ms() if self._everybody_registered else None
         if wakeup is not None:
             waits.append(wakeup - self.now_ms())
@@ -203,6 +205,7 @@ class Coordinator(CheckpointHost):
 
     def _keep_alive(self) -> None:
         now_ms = self._clock.monotonic_ms()
+        self._lines.tick()
         if self._is_due("ping", PING_INTERVAL_MS, now_ms):
             self.broadcast(Ping(generation=self._identity.generation))
             self._check_silence(now_ms)
@@ -240,10 +243,14 @@ class Coordinator(CheckpointHost):
 
     # --- messages of workers --------------------------------------------------------------------
 
-    def _on_message(self, message: ToCoordinator) -> None:
+    def _receive(self, message: ToCoordinator) -> None:
         if message.generation != self._identity.generation:
             return  # A zombie: whatever it says has no meaning here.
         self._heard_ms[message.worker] = self._clock.monotonic_ms()
+        for due in self._lines.receive(message):
+            self._on_message(due)
+
+    def _on_message(self, message: ToCoordinator) -> None:
         match message:
             case Register():
                 self._on_register(message)
@@ -330,9 +337,11 @@ class Coordinator(CheckpointHost):
 
     def broadcast(self, message: ToWorker) -> None:
         """Send to every worker that has registered."""
-        data = encode(message)
-        for worker in self._workers:
-            self._link.send(worker, data)
+        self._lines.broadcast(message, self._workers)
+
+    def when_confirmed(self, action: Callable[[], None]) -> None:
+        """Do this once every worker has taken everything that was sent up to now."""
+        self._lines.when_confirmed(action)
 
     def tell(self, event: JobEvent) -> None:
         """Tell whoever started the job."""

@@ -18,6 +18,10 @@ class _Message(BaseModel):
     generation: int
     worker: int = -1
     """Index of the worker that sends; -1 is the coordinator."""
+    sequence: int | None = None
+    """Number of the message at its sender; None: it may be lost."""
+    confirmed: int = 0
+    """So many numbered messages of the receiver have come, without a gap."""
 
 
 # --- worker to coordinator ----------------------------------------------------------------------

@@ -22,6 +22,7 @@ from laminar_core.errors import (
     ProtocolError,
 )
 from laminar_core.runtime.clock import Clock
+from laminar_core.runtime.control import ControlEnd
 from laminar_core.runtime.deployment import Deployment, RestoredState
 from laminar_core.runtime.inflight import Captured
 from laminar_core.runtime.messages import (
@@ -41,7 +42,6 @@ from laminar_core.runtime.messages import (
     Trigger,
     WorkerFailed,
     decode_to_worker,
-    encode,
 )
 from laminar_core.runtime.snapshots import (
     InflightWritten,
@@ -95,6 +95,9 @@ class Worker:
         self._deployment = deployment
         self._me = subtask_index
         self._transport = transport
+        self._control = ControlEnd[ToWorker, ToCoordinator](
+            deployment.generation, transport.send_control, clock
+        )
         self._clock = clock
         self._snapshots = SnapshotWriter(
             store,
@@ -203,7 +206,11 @@ class Worker:
         heard = False
         for data in self._transport.receive_control():
             heard = True
-            self._on_message(decode_to_worker(data))
+            message = decode_to_worker(data)
+            if message.generation == self._deployment.generation:
+                for due in self._control.receive(message):
+                    self._on_message(due)
+        self._control.tick()
         now_ms = self._clock.monotonic_ms()
         if heard:
             self._heard_ms = now_ms
@@ -216,8 +223,6 @@ class Worker:
         return heard
 
     def _on_message(self, message: ToWorker) -> None:
-        if message.generation != self._deployment.generation:
-            return
         match message:
             case Peers():
                 self._transport.connect_peers(message.peers)
@@ -274,7 +279,7 @@ class Worker:
         )
 
     def _send(self, message: ToCoordinator) -> None:
-        self._transport.send_control(encode(message))
+        self._control.send(message)
 
     # --- data -----------------------------------------------------------------------------------
 

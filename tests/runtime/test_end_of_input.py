@@ -1,5 +1,7 @@
 """Inputs that end, early or late, idle or in the midst of a checkpoint."""
 
+from dataclasses import dataclass, field
+
 import pyarrow as pa
 import pytest
 
@@ -110,4 +112,56 @@ def test_a_finished_job_that_is_run_again_finishes_again_and_changes_nothing():
     again = simulation.run()
     assert (again.outcome, again.rows_in) == ("finished", first.rows_in)
     assert job.ledgers["out"].commits == commits
+    job.check()
+
+
+class CountedReader:
+    """Counts what is asked of the reader inside."""
+
+    def __init__(self, inner, polls: list[int]) -> None:
+        self._inner = inner
+        self._polls = polls
+
+    def poll(self) -> pa.RecordBatch | None:
+        self._polls.append(1)
+        return self._inner.poll()
+
+    def __getattr__(self, name: str):
+        return getattr(self._inner, name)
+
+
+@dataclass(frozen=True)
+class CountedSource(MemorySource):
+    """Remembers every poll of its readers."""
+
+    polls: list[int] = field(default_factory=list)
+
+    def open(self, splits: pa.Table):
+        return CountedReader(super().open(splits), self.polls)
+
+
+@pytest.mark.parametrize("timeout_ms", [None, 0])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_source_that_had_ended_at_the_checkpoint_is_skipped_after_a_restore(seed, timeout_ms):
+    short = CountedSource(payments(1, 10))
+    long = MemorySource(payments(3, 120, seed=2), gap_every=2, gap_polls=2)
+    job = two_inputs(short, long)
+    often = CoordinatorConfig(
+        interval_ms=5, tolerable_failures=None, alignment_timeout_ms=timeout_ms
+    )
+    simulation = Simulation(job.plan, seed=seed, checkpoint=often)
+    polled_before: list[int] = []
+
+    def kill() -> None:
+        newest = simulation.store.find_manifest(simulation.store.completed_ids()[-1])
+        ended = [e.finished for e in newest.alignment if e.vertex_id == "a"]
+        if all(ended) and not polled_before:
+            polled_before.append(len(short.polls))
+            simulation.kill_worker(0)
+
+    for number in range(1, 200):
+        simulation.when(CheckpointCompleted, kill, number)
+    result = simulation.run()
+    assert (result.outcome, result.generations) == ("finished", 2)
+    assert polled_before == [len(short.polls)], "nothing was asked of it after the restore"
     job.check()

@@ -16,7 +16,8 @@ its operator by name, so keep a name as long as its state is to survive.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,6 +30,7 @@ from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.operators.aggregation import PartialAggregate, WindowAggregate
 from laminar_core.operators.base import OperatorSpec
 from laminar_core.operators.deduplicate import Deduplicate
+from laminar_core.operators.loops import LoopHead
 from laminar_core.operators.stateless import FilterRows, MapBatches, SelectColumns
 from laminar_core.operators.watermarks import AssignWatermarks
 from laminar_core.operators.windows import Duration, Window, duration_us
@@ -53,6 +55,9 @@ from laminar_core.runtime.supervisor import Supervisor
 from laminar_core.state.accumulators import Aggregate
 from laminar_core.state.paths import check_job_name, check_operator_id
 from laminar_core.storage.checkpoint_store import CheckpointStore
+
+Leaving = TypeVar("Leaving")
+"""What leaves a loop: a stream, or a tuple of streams."""
 
 
 class Pipeline:
@@ -89,6 +94,16 @@ class Pipeline:
         idle_ms = None if idle_timeout is None else duration_ms(idle_timeout)
         node = SourceNode(name, source, rows_per_second, idle_ms)
         return Stream(self, self.add(Node(source.schema(), source=node)))
+
+    def iterate(
+        self,
+        stream: "Stream",
+        body: "Callable[[Stream], tuple[Stream | Sequence[Stream], Leaving]]",
+        *,
+        name: str | None = None,
+    ) -> "Leaving":
+        """Send rows through ``body`` again and again; see ``Stream.iterate``."""
+        return stream.iterate(body, name=name)
 
     def add(self, node: Node) -> Node:
         """Take a node into the graph."""
@@ -240,22 +255,57 @@ class Stream:
             ConfigurationError: the schemas differ, or the streams are of several pipelines.
         """
         for other in others:
-            if other._pipeline is not self._pipeline:  # noqa: SLF001 - one of us
-                raise ConfigurationError(
-                    ErrorCode.INVALID_PIPELINE,
-                    f"a union is of streams of one pipeline, not of {self._pipeline.name} and "
-                    f"{other._pipeline.name}",  # noqa: SLF001 - one of us
-                )
-            if not other.schema.equals(self.schema):
-                raise ConfigurationError(
-                    ErrorCode.WRONG_SCHEMA,
-                    f"a union needs one schema, and {other.schema.names} is not {self.schema.names}"
-                    " with the same types: select or map them first",
-                )
+            self._require_alike(other, "a union")
         operator = SelectColumns(self._pipeline.name_for("union", name), tuple(self.schema.names))
         inputs = tuple((s._node, s._by) for s in (self, *others))  # noqa: SLF001 - one of us
         node = self._pipeline.add(Node(self.schema, inputs, operator=operator))
         return Stream(self._pipeline, node, time=self._time)
+
+    def iterate(
+        self,
+        body: "Callable[[Stream], tuple[Stream | Sequence[Stream], Leaving]]",
+        *,
+        name: str | None = None,
+    ) -> "Leaving":
+        """Send rows through ``body`` again and again, until it lets them go.
+
+        ``body`` is given the rows that enter the loop and those that come back. It returns what
+        goes round again, one stream or several, and what leaves, a stream or a tuple of streams:
+
+            def attempt(payments: Stream) -> tuple[Stream, Stream]:
+                tried = payments.map(charge)
+                return tried.filter(failed), tried.filter(settled)
+
+            settled = payments.iterate(attempt, name="retry")
+
+        There is no event time in a loop, and none leaves it: call ``watermark`` behind it. The
+        loop ends when its input has ended and no row is left in it.
+
+        Raises:
+            ConfigurationError: what comes back has another schema, or is of another pipeline.
+        """
+        head = LoopHead(self._pipeline.name_for("loop", name))
+        node = Node(self.schema, ((self._node, self._by),), operator=head)
+        feedback, leaving = body(Stream(self._pipeline, self._pipeline.add(node)))
+        for stream in (feedback,) if isinstance(feedback, Stream) else feedback:
+            self._require_alike(stream, f"loop {head.operator_id}")
+            node.feedback.append((stream._node, stream._by))  # noqa: SLF001 - one of us
+        return leaving
+
+    def _require_alike(self, other: "Stream", what: str) -> None:
+        """Verify that rows of both can be mixed."""
+        if other._pipeline is not self._pipeline:  # noqa: SLF001 - one of us
+            raise ConfigurationError(
+                ErrorCode.INVALID_PIPELINE,
+                f"{what} is of streams of one pipeline, not of {self._pipeline.name} and "
+                f"{other._pipeline.name}",  # noqa: SLF001 - one of us
+            )
+        if not other.schema.equals(self.schema):
+            raise ConfigurationError(
+                ErrorCode.WRONG_SCHEMA,
+                f"{what} needs one schema, and {other.schema.names} is not {self.schema.names}"
+                " with the same types: select or map them first",
+            )
 
     def key_by(self, *columns: str) -> "KeyedStream":
         """Bring rows with equal values in ``columns`` together."""

@@ -2,11 +2,12 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
 from laminar_core.operators.base import OperatorSpec
+from laminar_core.runtime.cycles import cycles
 from laminar_core.runtime.plan import (
     Edge,
     Forward,
@@ -25,9 +26,14 @@ class Node:
     schema: pa.Schema
     """Of the rows that leave it; of those that enter it, if it is a sink."""
     inputs: "tuple[tuple[Node, Partitioning], ...]" = ()
+    feedback: "list[tuple[Node, Partitioning]]" = field(default_factory=list)
+    """What comes back to it, if it is the head of a loop; known later than its inputs."""
     source: SourceNode | None = None
     operator: OperatorSpec | None = None
     sink: SinkNode | None = None
+
+
+_Inputs = Sequence[tuple[Node, Partitioning]]
 
 
 def plan_of(nodes: Sequence[Node], max_parallelism: int) -> Plan:
@@ -47,7 +53,7 @@ def plan_of(nodes: Sequence[Node], max_parallelism: int) -> Plan:
 class _Planner:
     def __init__(self, nodes: Sequence[Node]) -> None:
         self._nodes = nodes
-        self._consumers = Counter(id(node) for n in nodes for node, _ in n.inputs)
+        self._consumers = Counter(id(node) for n in nodes for node, _ in (*n.inputs, *n.feedback))
         self._chain_of: dict[int, list[Node]] = {}
 
     def plan(self, max_parallelism: int) -> Plan:
@@ -60,20 +66,35 @@ class _Planner:
             else:
                 chain = [node]
                 chains.append(chain)
-                edges.extend(self._edges_to(node, first_id=len(edges)))
+                edges.extend(self._edges(node, node.inputs, first_id=len(edges)))
             self._chain_of[id(node)] = chain
-        return Plan(tuple(_vertex(chain) for chain in chains), tuple(edges), max_parallelism)
+        for node in self._nodes:
+            edges.extend(self._edges(node, node.feedback, first_id=len(edges), feedback=True))
+        vertices = tuple(_vertex(chain) for chain in chains)
+        return Plan(vertices, tuple(_with_loops(vertices, edges)), max_parallelism)
 
-    def _edges_to(self, node: Node, first_id: int) -> Iterator[Edge]:
-        for edge_id, (upstream, by) in enumerate(node.inputs, first_id):
+    def _edges(
+        self, node: Node, inputs: _Inputs, *, first_id: int, feedback: bool = False
+    ) -> Iterator[Edge]:
+        for edge_id, (upstream, by) in enumerate(inputs, first_id):
             sender = _vertex_id(self._chain_of[id(upstream)])
-            yield Edge(edge_id, sender, _vertex_id([node]), by, upstream.schema)
+            receiver = _vertex_id(self._chain_of[id(node)] if feedback else [node])
+            yield Edge(edge_id, sender, receiver, by, upstream.schema, feedback)
 
     def _is_chained(self, node: Node) -> bool:
-        if len(node.inputs) != 1:
+        if len(node.inputs) != 1 or node.feedback:
             return False
         upstream, by = node.inputs[0]
         return isinstance(by, Forward) and self._consumers[id(upstream)] == 1
+
+
+def _with_loops(vertices: Sequence[Vertex], edges: Sequence[Edge]) -> Iterator[Edge]:
+    """Mark the edges whose two ends are in one loop."""
+    ids = [vertex.vertex_id for vertex in vertices]
+    loops = cycles(ids, [(edge.upstream, edge.downstream) for edge in edges])
+    for edge in edges:
+        loop = loops.get(edge.upstream)
+        yield replace(edge, loop=loop if loop == loops.get(edge.downstream) else None)
 
 
 def _vertex_id(chain: Sequence[Node]) -> str:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from laminar_core.connectors.base import Sink, Source
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.operators.base import JsonObject, JsonValue, OperatorSpec
+from laminar_core.operators.loops import EVENT_TIME_OPERATORS, LoopHead
 
 INPUTS_KEY = "inputs"
 """In an operator's description: what flows into it, for the first one of a vertex."""
@@ -111,20 +112,25 @@ class Edge:
     downstream: str
     partitioning: Partitioning
     schema: pa.Schema
+    feedback: bool = False
+    """Back to the head of a loop."""
+    loop: str | None = None
+    """The loop that both ends are in, named after its first head."""
 
     @property
     def may_overtake(self) -> bool:
         """May an unaligned barrier overtake the data on it?
 
         What waits on a broadcast or pointwise edge could not be divided among other subtasks
-        (PROTOCOL sections 7 and 10).
+        (PROTOCOL sections 7 and 10). Inside a loop, a barrier that comes back has to prove that
+        everything sent before it has come back, too (PROTOCOL section 8).
         """
-        return isinstance(self.partitioning, Keyed | Rebalance)
+        return self.loop is None and isinstance(self.partitioning, Keyed | Rebalance)
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The whole pipeline, vertices in topological order."""
+    """The whole pipeline, vertices in topological order but for feedback edges."""
 
     vertices: tuple[Vertex, ...]
     edges: tuple[Edge, ...]
@@ -137,6 +143,10 @@ class Plan:
     def outputs_of(self, vertex_id: str) -> list[Edge]:
         """Edges out of the vertex, by id."""
         return [e for e in self.edges if e.upstream == vertex_id]
+
+    def loops(self) -> dict[str, str]:
+        """By vertex in a loop, the loop; loops that are nested or share a vertex are one."""
+        return {e.downstream: e.loop for e in self.edges if e.loop is not None}
 
     def sources(self) -> list[SourceNode]:
         """All sources."""
@@ -166,7 +176,7 @@ class Plan:
                 described[vertex.sink.operator_id] = vertex.sink.sink.describe()
             if edges := self.inputs_of(vertex.vertex_id):
                 first = next(vertex.operator_ids())
-                inputs: list[JsonValue] = [f"{e.upstream}, {e.partitioning}" for e in edges]
+                inputs: list[JsonValue] = [_describe_input(e) for e in edges]
                 described[first] = {**described[first], INPUTS_KEY: inputs}
         return described
 
@@ -174,7 +184,8 @@ class Plan:
         """Refuse a plan that cannot run.
 
         Raises:
-            ConfigurationError: an id is used twice, or there is no source or no sink.
+            ConfigurationError: an id is used twice, there is no source or no sink, something is
+                not consumed, or a loop is none, or has operators that cannot be in it.
         """
         ids = self.operator_ids()
         if repeated := sorted({o for o in ids if ids.count(o) > 1}):
@@ -193,3 +204,32 @@ class Plan:
                     ErrorCode.INVALID_PIPELINE,
                     f"nothing consumes {vertex.vertex_id}: end it in a sink",
                 )
+            self._check_loop(vertex)
+
+    def _check_loop(self, vertex: Vertex) -> None:
+        feedback = [e for e in self.inputs_of(vertex.vertex_id) if e.feedback]
+        for operator in vertex.operators:
+            if isinstance(operator, LoopHead) and not feedback:
+                raise _no_loop(f"nothing comes back to loop {operator.operator_id}: do without it")
+        for edge in feedback:
+            if edge.loop is None:
+                raise _no_loop(
+                    f"what comes back to loop {vertex.vertex_id} from {edge.upstream} has never "
+                    "left it: derive it from the stream that the body is given"
+                )
+        loop = self.loops().get(vertex.vertex_id)
+        for operator in vertex.operators:
+            if loop is not None and isinstance(operator, EVENT_TIME_OPERATORS):
+                raise _no_loop(
+                    f"{operator.operator_id} needs event time, and in loop {loop} there is none: "
+                    "put it behind the loop"
+                )
+
+
+def _describe_input(edge: Edge) -> str:
+    said = f"{edge.upstream}, {edge.partitioning}"
+    return f"{said}, feedback" if edge.feedback else said
+
+
+def _no_loop(problem: str) -> ConfigurationError:
+    return ConfigurationError(ErrorCode.INVALID_PIPELINE, problem)

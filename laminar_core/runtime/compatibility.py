@@ -40,6 +40,19 @@ def check_compatible(manifest: CheckpointManifest, plan: Plan, parallelism: int)
         if fingerprint_of(before) != fingerprint_of(now):
             difference = _difference(before, now)
             raise _changed(f"{operator_id} is not what it was in {where}: {difference}")
+    _check_edges(manifest, plan)
+
+
+def _check_edges(manifest: CheckpointManifest, plan: Plan) -> None:
+    """Rows in flight on an edge that is gone would be lost without a word (PROTOCOL section 10)."""
+    there = {(e.upstream, e.downstream, plan.input_index(e)) for e in plan.edges}
+    for entry in manifest.inflight_data:
+        edge = entry.edge
+        if (edge.upstream, edge.downstream, edge.input_index) not in there:
+            raise _changed(
+                f"checkpoint {manifest.checkpoint_id} has rows in flight from {edge.upstream} to "
+                f"{edge.downstream}, which the pipeline does not connect in this way"
+            )
 
 
 def _check_parallelism(manifest: CheckpointManifest, plan: Plan, parallelism: int) -> None:

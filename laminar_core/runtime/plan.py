@@ -140,6 +140,10 @@ class Plan:
         """Edges into the vertex, by id."""
         return [e for e in self.edges if e.downstream == vertex_id]
 
+    def input_index(self, edge: Edge) -> int:
+        """Position of the edge among those into its downstream vertex: stable, unlike its id."""
+        return self.inputs_of(edge.downstream).index(edge)
+
     def outputs_of(self, vertex_id: str) -> list[Edge]:
         """Edges out of the vertex, by id."""
         return [e for e in self.edges if e.upstream == vertex_id]

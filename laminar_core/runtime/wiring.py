@@ -256,7 +256,7 @@ class _Builder:
                 )
 
     def _edge_ref(self, edge: Edge) -> EdgeRef:
-        position = self.deployment.plan.inputs_of(edge.downstream).index(edge)
+        position = self.deployment.plan.input_index(edge)
         return EdgeRef(upstream=edge.upstream, downstream=edge.downstream, input_index=position)
 
     def _local(self, edge: Edge) -> "_LocalDelivery":

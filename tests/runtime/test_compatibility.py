@@ -20,7 +20,12 @@ from laminar_core.runtime.plan import (
     SourceNode,
     Vertex,
 )
-from laminar_core.state.manifest import CheckpointManifest, fingerprint_of
+from laminar_core.state.manifest import (
+    CheckpointManifest,
+    EdgeRef,
+    InflightEntry,
+    fingerprint_of,
+)
 from tests.runtime.plans import KEEP, SCHEMA, SOURCE, TIME, small_plan, with_first, with_second
 from tests.state.manifests import file_ref, manifest, subtask
 
@@ -143,3 +148,33 @@ def test_another_number_of_workers_is_refused(parallelism: int) -> None:
 def test_another_number_of_key_groups_is_refused() -> None:
     with pytest.raises(IncompatibleStateError, match="set max_parallelism to 128"):
         check_compatible(checkpoint_of(PLAN), replace(PLAN, max_parallelism=64), 2)
+
+
+def test_rows_in_flight_need_the_edge_that_they_were_on() -> None:
+    edge = PLAN.edges[0]
+    there = EdgeRef(upstream=edge.upstream, downstream=edge.downstream, input_index=0)
+    check_compatible(_with_inflight(there), PLAN, 2)
+    for gone in (
+        there.model_copy(update={"upstream": "other"}),
+        there.model_copy(update={"input_index": 1}),
+    ):
+        with pytest.raises(IncompatibleStateError, match="in flight") as caught:
+            check_compatible(_with_inflight(gone), PLAN, 2)
+        assert caught.value.code is ErrorCode.OPERATORS_CHANGED
+
+
+def _with_inflight(edge: EdgeRef) -> CheckpointManifest:
+    first = next(iter(PLAN.descriptions()))
+    entry = InflightEntry(
+        **file_ref(f"checkpoints/0000000007/operators/{first}/0/inflight_0.buf").model_dump(),
+        operator_id=first,
+        direction="input",
+        subtask_index=0,
+        input_id=0,
+        edge=edge,
+        sender=1,
+        receiver=0,
+        event_count=1,
+        row_count=1,
+    )
+    return checkpoint_of(PLAN).model_copy(update={"inflight_data": (entry,)})

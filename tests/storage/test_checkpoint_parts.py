@@ -1,5 +1,6 @@
 """Files of a checkpoint: what was in flight and state come back, left-overs go, nothing else."""
 
+import os
 from hashlib import sha256
 
 import pyarrow as pa
@@ -80,6 +81,20 @@ class TestInflight:
             capture(empty, elements=ELEMENTS[:-1])
         assert caught.value.code is ErrorCode.OBJECT_EXISTS
         assert empty.read_inflight(entry) == ELEMENTS
+
+    def test_a_file_costs_the_syncs_that_are_documented(self, tmp_path, monkeypatch):
+        """docs/formats.md: the first one of a subtask 3, the others 2; state came before."""
+        store = open_job(LocalObjectStore(tmp_path))
+        write(store, 2, claim(store))
+        synced: list[int] = []
+        real = os.fsync
+        monkeypatch.setattr(os, "fsync", lambda fd: (synced.append(fd), real(fd))[1])
+        costs: list[int] = []
+        for subtask, direction in ((0, "input"), (0, "output"), (1, "input")):
+            capture(store, direction=direction, subtask_index=subtask)
+            costs.append(len(synced))
+            synced.clear()
+        assert costs == [3, 2, 3]
 
     def test_a_lost_answer_does_not_matter(self):
         fault = Fault("put_if_absent", Effect.LOSE_ANSWER, ".buf")

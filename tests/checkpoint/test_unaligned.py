@@ -424,3 +424,35 @@ def test_what_a_given_up_checkpoint_held_does_not_count_for_the_next_one() -> No
     assert of.exceeded() is None
     of.record(QueueId("input", 0), "x" * 100)
     assert of.exceeded() is None
+
+
+def test_a_cut_is_not_complete_before_its_inputs_are_sealed() -> None:
+    of = account()
+    of.begin(TIMED, "aligned", outputs=())
+    snapshot = of.snapshot()
+    assert snapshot is not None
+    assert not snapshot.complete
+
+
+def test_a_queue_says_when_nothing_follows() -> None:
+    of = account()
+    of.begin(TIMED, "unaligned", outputs=())
+    assert of.capture(QueueId("input", 0), ["a"]).last
+    assert not of.capture(QueueId("input", 1), ["a"], recording=True).last
+    assert not of.record(QueueId("input", 1), "b").last
+    assert of.seal(QueueId("input", 1)).last
+
+
+def test_the_log_of_a_loop_is_recorded_by_an_aligned_cut() -> None:
+    """PROTOCOL 8: the feedback channel is recorded at every cut, and that overtakes nothing."""
+    of = account()
+    of.begin(TIMED, "aligned", outputs=())
+    of.capture(QueueId("input", 1), [], recording=True)
+    of.record(QueueId("input", 1), "a")
+    assert not of.metrics().is_in_unaligned_mode
+    assert of.metrics().unaligned_count == 0
+    of.seal(QueueId("input", 1))
+    of.seal_inputs()
+    snapshot = of.snapshot()
+    assert snapshot is not None
+    assert (snapshot.complete, snapshot.mode, snapshot.size_bytes) == (True, "aligned", 1)

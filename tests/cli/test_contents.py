@@ -123,6 +123,13 @@ class TestInflight:
         assert answer.err.count("\n") == 1
         assert BUF in answer.err
 
+    def test_verify_reads_it_too(self, cli, store) -> None:
+        assert cli("checkpoints", "verify", "2", "--store", store.objects.uri).code == 0
+        damage(store, BUF, "rotten")
+        answer = cli("checkpoints", "verify", "2", "--store", store.objects.uri)
+        assert answer.code == 5
+        assert BUF in answer.out
+
     def test_a_damaged_file_spoils_no_other(self, read, store) -> None:
         damage(store, BUF, "missing")
         assert len(objects(read("2", "--inflight", "--subtask", "0", "--json"))) == 1

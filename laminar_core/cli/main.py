@@ -10,6 +10,7 @@ from laminar_core.cli.bench import bench
 from laminar_core.cli.checkpoints import checkpoints
 from laminar_core.cli.options import GlobalSettings
 from laminar_core.cli.run import run
+from laminar_core.cli.simulate import simulate
 from laminar_core.errors import LaminarError
 
 UNEXPECTED_EXIT_CODE = 70
@@ -28,6 +29,7 @@ def laminar(context: click.Context, *, debug: bool) -> None:
 laminar.add_command(run)
 laminar.add_command(checkpoints)
 laminar.add_command(bench)
+laminar.add_command(simulate)
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
 """A driver in a simulation: what a supervisor finds instead of Spark and threads."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from typing import Any
 
@@ -24,13 +24,14 @@ class SimulatedCoordinator(Process):
         self, world: World, network: Network, name: str, parts: CoordinatorParts, tell: JobListener
     ) -> None:
         super().__init__(world, f"{name}-g{parts.identity.generation}")
+        self._clock = world.clock_of(name)
         self.address = CoordinatorAddress("ipc", f"sim://{self.name}")
         self._link = SimulatedCoordinatorLink(network, self.address.endpoint, self)
         self._executors = [
             SimulatedExecutor(world, f"{self.name}-{what}") for what in ("store", "commits")
         ]
         self.coordinator = Coordinator(
-            parts, self._link, Background(*self._executors), world.clock, tell
+            parts, self._link, Background(*self._executors), self._clock, tell
         )
         self._network = network
         world.add(self)
@@ -43,7 +44,7 @@ class SimulatedCoordinator(Process):
         except Exception as error:  # noqa: BLE001 - it ends the generation, and is reported
             self.coordinator.fail(ErrorCode.ILLEGAL_EVENT, f"the coordinator failed: {error!r}")
             self.world.remove(self)
-        return max(self.coordinator.wait_ms(), 0.0)
+        return self._clock.to_world_ms(max(self.coordinator.wait_ms(), 0.0))
 
     def hold(self, *, held: bool = True) -> None:
         """Put it to sleep, with its threads, or let go of it."""
@@ -82,11 +83,16 @@ class SimulatedDriver:
     ) -> None:
         self.name = f"driver-{number}"
         self.killed = False
+        self.held = False
+        """Asleep: also its main thread does not go on."""
         self.slots: int | None = None
         """How many workers there is room for; None: any number."""
+        self.paces: Mapping[int, float] = {}
+        """How many times slower than others a worker is, by its index."""
         self.coordinators: list[SimulatedCoordinator] = []
         self.stages: list[SimulatedStage] = []
         self._world = world
+        self._clock = world.clock_of(self.name)
         self._network = network
         self._number = number
         self._claims = 0
@@ -95,16 +101,23 @@ class SimulatedDriver:
     def kill(self) -> None:
         """SIGKILL: its coordinators are gone; its workers do not know yet."""
         self.killed = True
+        self._world.note(self.name, "is killed")
         for coordinator in self.coordinators:
             coordinator.kill()
 
     def hold(self, *, held: bool = True) -> None:
-        """Put its coordinators and workers to sleep, or let go of them."""
-        for coordinator in self.coordinators:
-            coordinator.hold(held=held)
+        """Put it, its coordinators and its workers to sleep, or let go of them."""
+        self.hold_itself(held=held)
         for stage in self.stages:
             for worker in stage.workers:
                 worker.hold(held=held)
+
+    def hold_itself(self, *, held: bool = True) -> None:
+        """Put the driver's own process to sleep, or let go of it; workers are awake."""
+        self._world.note(self.name, "falls asleep" if held else "wakes up")
+        self.held = held
+        for coordinator in self.coordinators:
+            coordinator.hold(held=held)
 
     # --- the cluster ----------------------------------------------------------------------------
 
@@ -140,6 +153,8 @@ class SimulatedDriver:
             WorkerProcess(self._world, self._network, deployment, index, self._open_store)
             for index in range(min(deployment.parallelism, room))
         ]
+        for worker in workers:
+            worker.pace = self.paces.get(worker.index, 1.0)
         self.stages.append(SimulatedStage(self._world, workers))
         return self.stages[-1]
 
@@ -150,12 +165,12 @@ class SimulatedDriver:
     # --- the clock ------------------------------------------------------------------------------
 
     def now_ms(self) -> int:
-        """The world's time."""
-        return self._world.clock.now_ms()
+        """Its machine's wall clock."""
+        return self._clock.now_ms()
 
     def monotonic_ms(self) -> float:
-        """The world's time."""
-        return self._world.clock.monotonic_ms()
+        """Its machine's monotonic clock."""
+        return self._clock.monotonic_ms()
 
     def wait_ms(self, duration_ms: float) -> None:
         """Let others run for so long."""
@@ -163,7 +178,9 @@ class SimulatedDriver:
 
     def _run_until(self, done: Callable[[], bool], timeout_ms: float | None) -> None:
         self._live()
-        self._world.run_until(lambda: self.killed or done(), timeout_ms)
+        world_ms = None if timeout_ms is None else self._clock.to_world_ms(timeout_ms)
+        self._world.run_until(lambda: self.killed or (not self.held and done()), world_ms)
+        self._world.run_until(lambda: self.killed or not self.held)
         self._live()
 
     def _live(self) -> None:

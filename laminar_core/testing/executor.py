@@ -47,7 +47,7 @@ class SimulatedExecutor(Process, Executor):
         self.world.remove(self)
 
     def _latency_ms(self) -> float:
-        return self.world.random.choice(_LATENCY_MS)
+        return self.world.random.choice(_LATENCY_MS) * self.world.store_slowness
 
 
 def _run(future: Future[Any], call: Callable[[], Any]) -> None:

@@ -44,6 +44,11 @@ class Ledger:
             for row in batch.to_pylist()
         ]
 
+    def load(self, other: "Ledger") -> None:
+        """Become a copy of ``other``, without its observer."""
+        self.staged, self.visible = dict(other.staged), dict(other.visible)
+        self.commits = {checkpoint: list(names) for checkpoint, names in other.commits.items()}
+
     @contextmanager
     def observed(self, verb: LedgerVerb) -> Iterator[None]:
         """One call."""

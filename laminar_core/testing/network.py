@@ -1,10 +1,11 @@
 """An in-memory network: FIFO per pair, every message delayed by a random while.
 
-It may let frames of data overtake each other, within a bound, as a transport without order would.
+It may let frames of data overtake each other, within a bound, as a transport without order would,
+and it may lose or repeat what the coordinator and its workers tell each other.
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,11 +27,20 @@ class Mailbox:
     """Messages sent so far, by sender."""
 
 
+def _no_extra_ms(sender: str, endpoint: str) -> float:
+    del sender, endpoint
+    return 0.0
+
+
 class Network:
     """Endpoints and what is under way between them."""
 
     def __init__(self, world: World, reorder_max: int = 0) -> None:
         self.reorder_max = reorder_max
+        self.extra_ms: Callable[[str, str], float] = _no_extra_ms
+        """By sender and endpoint, how much longer than usual a message takes now."""
+        self.control_loss = self.control_repeat = 0.0
+        """Shares of the messages between coordinator and workers; see ``send_control``."""
         self._world = world
         self._mailboxes: dict[str, Mailbox] = {}
 
@@ -50,10 +60,20 @@ class Network:
         queue = mailbox.waiting.setdefault(sender, deque())
         latest_ms = queue[-1][0] if queue else 0.0
         latency_ms = self._world.random.choice(_LATENCY_MS) * self._world.random.random()
+        latency_ms += self.extra_ms(sender, endpoint)
         arrives_ms = max(latest_ms, self._world.now_ms + latency_ms)
         number = mailbox.sent[sender] = mailbox.sent.get(sender, 0) + 1
         queue.append((arrives_ms, number, message))
         mailbox.owner.wake(arrives_ms)
+
+    def send_control(self, sender: str, endpoint: str, message: bytes) -> None:
+        """Send between coordinator and worker, as well as the link can: never, once or twice."""
+        times = 1
+        if self.control_loss or self.control_repeat:
+            times -= self._world.random.random() < self.control_loss
+            times += self._world.random.random() < self.control_repeat
+        for _ in range(times):
+            self.send(sender, endpoint, message)
 
     def receive(self, endpoint: str, most: int, reorder_max: int = 0) -> Iterator[Any]:
         """What has arrived, at most so many; senders take their turns.
@@ -120,7 +140,7 @@ class SimulatedWorkerTransport:
 
     def send_control(self, message: bytes) -> None:
         """Send to the coordinator."""
-        self._network.send(self.endpoint, self._coordinator, message)
+        self._network.send_control(self.endpoint, self._coordinator, message)
 
     def receive_control(self) -> Iterator[bytes]:
         """Messages of the coordinator that have arrived."""
@@ -151,7 +171,7 @@ class SimulatedCoordinatorLink:
 
     def send(self, worker: int, message: bytes) -> None:
         """Send to one worker."""
-        self._network.send(self.endpoint, control_endpoint(self.endpoint, worker), message)
+        self._network.send_control(self.endpoint, control_endpoint(self.endpoint, worker), message)
 
     def receive(self) -> Iterator[bytes]:
         """Messages that have arrived."""

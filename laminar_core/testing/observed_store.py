@@ -1,7 +1,7 @@
 """A store that tells somebody about every call, before and after, who may make it go wrong."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeVar
 
 from laminar_core.state.paths import PROBE_FOLDER
@@ -20,6 +20,10 @@ class StoreCall:
     verb: Verb
     key: str
     moment: Literal["before", "after"]
+    data: bytes | memoryview = field(default=b"", repr=False)
+    """What is written."""
+    answer: object = None
+    """What the store said; only ``after``."""
 
 
 class ObservedStore:
@@ -39,11 +43,11 @@ class ObservedStore:
 
     def put(self, key: str, data: bytes | memoryview) -> None:
         """See ``ObjectStore.put``."""
-        self._call("put", key, lambda: self._inner.put(key, data))
+        self._call("put", key, lambda: self._inner.put(key, data), data)
 
     def put_if_absent(self, key: str, data: bytes | memoryview) -> bool:
         """See ``ObjectStore.put_if_absent``."""
-        return self._call("put_if_absent", key, lambda: self._inner.put_if_absent(key, data))
+        return self._call("put_if_absent", key, lambda: self._inner.put_if_absent(key, data), data)
 
     def children(self, folder: str) -> list[str]:
         """See ``ObjectStore.children``."""
@@ -61,10 +65,13 @@ class ObservedStore:
         """See ``ObjectStore.size``."""
         return self._call("size", key, lambda: self._inner.size(key))
 
-    def _call(self, verb: Verb, key: str, call: Callable[[], T]) -> T:
+    def _call(
+        self, verb: Verb, key: str, call: Callable[[], T], data: bytes | memoryview = b""
+    ) -> T:
         if key.startswith(PROBE_FOLDER):
             return call()  # Threads race there, in an order of their own.
-        self._observe(StoreCall(self._process, verb, key, "before"))
+        before = StoreCall(self._process, verb, key, "before", data)
+        self._observe(before)
         answer = call()
-        self._observe(StoreCall(self._process, verb, key, "after"))
+        self._observe(replace(before, moment="after", answer=answer))
         return answer

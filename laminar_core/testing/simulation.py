@@ -26,15 +26,19 @@ from laminar_core.storage.object_store import ObjectStore
 from laminar_core.testing.driver_process import SimulatedDriver
 from laminar_core.testing.network import Network
 from laminar_core.testing.observed_store import ObservedStore, StoreCall
-from laminar_core.testing.world import ProcessKilledError, World
+from laminar_core.testing.world import TURNS_MAX, ProcessKilledError, World
 
 JOB = "simulated"
 
 
 class Simulation:
-    """One job, its store, and the drivers that run it one after the other, or side by side."""
+    """One job, its store, and the drivers that run it one after the other, or side by side.
 
-    def __init__(
+    A simulation that goes on with the ``objects`` of another one numbers its drivers from
+    ``first_driver`` on, because no two drivers of a job are equal.
+    """
+
+    def __init__(  # noqa: PLR0913 - a configuration, by keyword
         self,
         plan: Plan,
         *,
@@ -43,9 +47,11 @@ class Simulation:
         checkpoint: CoordinatorConfig | None = None,
         objects: ObjectStore | None = None,
         reorders: int = 0,
+        turns_max: int = TURNS_MAX,
+        first_driver: int = 1,
     ) -> None:
         self.plan = plan
-        self.world = World(seed)
+        self.world = World(seed, turns_max)
         self.network = Network(self.world, reorders)
         """``reorders``: how many frames of data a later one may overtake on its way."""
         self.objects = objects or MemoryObjectStore()
@@ -62,8 +68,11 @@ class Simulation:
         self._awaited: dict[tuple[type[JobEvent], int], list[Callable[[], None]]] = {}
         self.drivers: list[SimulatedDriver] = []
         self.supervisors: list[Supervisor] = []
+        self._first_driver = first_driver
         self.slots: int | None = None
         """How many workers a driver that starts now finds room for; None: any number."""
+        self.paces: dict[int, float] = {}
+        """How many times slower than others a worker is, by its index."""
         self.observers: list[Callable[[StoreCall], None]] = []
         """Told of every call of the store by a process of the job; see ``StoreCall``."""
 
@@ -76,9 +85,9 @@ class Simulation:
             LaminarError: see ``Supervisor.run``.
             ProcessKilledError: the driver was killed.
         """
-        number = len(self.drivers) + 1
+        number = self._first_driver + len(self.drivers)
         driver = SimulatedDriver(self.world, self.network, number, self._open_store)
-        driver.slots = self.slots
+        driver.slots, driver.paces = self.slots, self.paces
         self.drivers.append(driver)
         supervisor = Supervisor(
             driver,
@@ -111,6 +120,7 @@ class Simulation:
 
     def _tell(self, event: JobEvent) -> None:
         self.events.append(event)
+        self.world.note("job", describe(event))
         kind = type(event)
         count = sum(isinstance(e, kind) for e in self.events)
         for action in self._awaited.pop((kind, count), ()):
@@ -140,3 +150,14 @@ class Simulation:
     def cancel(self) -> None:
         """Ask the newest driver to end now."""
         self.supervisors[-1].cancel()
+
+
+def describe(event: JobEvent) -> str:
+    """One line: what the event says, without its time."""
+    said = event.model_dump(mode="json", exclude={"event", "time_ms"})
+    facts = ", ".join(f"{name} {_short(value)}" for name, value in said.items() if value)
+    return f"{event.event}: {facts}"
+
+
+def _short(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)

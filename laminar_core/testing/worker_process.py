@@ -45,7 +45,8 @@ class WorkerProcess(Process):
         self.transport = SimulatedWorkerTransport(network, deployment.address.endpoint, index, self)
         self._network = network
         store = open_store(self.name, lambda: not self.ended.done())
-        self.worker = Worker(deployment, index, self.transport, store, self.executor, world.clock)
+        self.clock = world.clock_of(f"host-{index}")
+        self.worker = Worker(deployment, index, self.transport, store, self.executor, self.clock)
         self._registered = False
         world.add(self)
 
@@ -59,21 +60,24 @@ class WorkerProcess(Process):
                 self._registered = True
             busy = worker.run_once()
             if worker.working:
-                return 0.0 if busy else worker.wait_ms()
+                return 0.0 if busy else self.clock.to_world_ms(worker.wait_ms())
             self._leave(list(worker.collected()))
         except Exception as error:  # noqa: BLE001 - the worker dies of it
+            self.world.note(self.name, f"dies: {error}")
             worker.failed(error)
             self._die(f"{self.name} died: {error}")
         return math.inf
 
     def hold(self, *, held: bool = True) -> None:
         """Put it to sleep, with its background thread, or let go of it."""
+        self.world.note(self.name, "falls asleep" if held else "wakes up")
         self.held = self.executor.held = held
 
     def kill(self) -> None:
         """SIGKILL: nothing is closed, and some of its last messages are lost."""
         if self.ended.done():
             return
+        self.world.note(self.name, "is killed")
         self._network.lose(self.transport.endpoint)
         self.executor.kill()
         self._remove()

@@ -5,12 +5,13 @@ different seeds put the same events into different orders, and one seed always i
 """
 
 import math
-from collections import deque
 from collections.abc import Callable
 from random import Random
 from zlib import crc32
 
 from laminar_core.runtime.clock import ManualClock
+from laminar_core.testing.host_clock import HostClock
+from laminar_core.testing.trace import Trace
 
 TURNS_MAX = 200_000
 """A simulation that needs more is not getting anywhere."""
@@ -41,6 +42,8 @@ class Process:
         """Asleep until somebody lets go of it, whatever is due."""
         self.pace = 1.0
         """Its turns last so many times longer than others'."""
+        self.in_turn = False
+        """In the midst of a turn, during which others may run; a turn is not begun twice."""
 
     def wake(self, at_ms: float | None = None) -> None:
         """Run at ``at_ms``, by default as soon as possible, or earlier."""
@@ -65,15 +68,36 @@ class World:
         """Turns taken so far."""
         self.digest = 0
         """Of every turn so far: equal digests are equal histories."""
+        self.trace = Trace(self.clock.monotonic_ms())
+        self.store_slowness = 1.0
+        """Background threads, which call the store, take so many times longer."""
         self._turns_max = turns_max
         self._processes: list[Process] = []
         self._planned: dict[int, list[Callable[[], None]]] = {}
-        self._recent: deque[str] = deque(maxlen=20)
+        self._hosts: dict[str, HostClock] = {}
+        self._spent_ms = 0.0
 
     @property
     def now_ms(self) -> float:
         """Milliseconds since 1970."""
         return self.clock.monotonic_ms()
+
+    @property
+    def deserted(self) -> bool:
+        """Nothing is left that could ever run."""
+        return not self._processes
+
+    def clock_of(self, host: str) -> HostClock:
+        """The clocks of one machine, which a disaster may set wrong."""
+        return self._hosts.setdefault(host, HostClock(lambda: self.now_ms + self._spent_ms))
+
+    def note(self, process: str, what: str) -> None:
+        """Write something into the trace."""
+        self.trace.note(self.now_ms, self.turns, process, what)
+
+    def spend(self, duration_ms: float) -> None:
+        """Make the turn that runs now last longer, as its own clock shows: work that takes time."""
+        self._spent_ms += duration_ms
 
     def add(self, process: Process) -> None:
         """Let it take part; it starts asleep."""
@@ -108,7 +132,7 @@ class World:
         self.turns += 1
         for action in self._planned.pop(self.turns, ()):
             action()
-        awake = (p for p in self._processes if not p.held)
+        awake = (p for p in self._processes if not (p.held or p.in_turn))
         process = min(awake, key=Process.next_turn_ms, default=None)
         due_ms = math.inf if process is None else process.next_turn_ms()
         if process is None or due_ms > deadline_ms:
@@ -121,11 +145,17 @@ class World:
         self._advance_to(due_ms)
         self._record(process)
         process.due_ms = math.inf
+        process.in_turn = True
+        outer_ms, self._spent_ms = self._spent_ms, 0.0
         try:
             wait_ms = process.turn()
         except ProcessKilledError:
             return
-        process.busy_until_ms = self.now_ms + self._duration_ms() * process.pace
+        finally:
+            process.in_turn = False
+            spent_ms, self._spent_ms = self._spent_ms, outer_ms
+        duration_ms = (self._duration_ms() + spent_ms) * process.pace
+        process.busy_until_ms = self.now_ms + duration_ms
         process.wake(process.busy_until_ms + wait_ms)
 
     def _duration_ms(self) -> float:
@@ -137,13 +167,14 @@ class World:
         self.clock.wait_ms(time_ms - self.now_ms)
 
     def _record(self, process: Process) -> None:
-        self._recent.append(process.name)
+        self.trace.turn(self.now_ms, self.turns, process.name)
         entry = f"{process.name} {self.now_ms!r}".encode()
         self.digest = crc32(entry, self.digest)
 
     def _situation(self) -> str:
         running = ", ".join(f"{p.name}{' (held)' if p.held else ''}" for p in self._processes)
-        return f"there are: {running or 'no processes'}; the last turns: {' '.join(self._recent)}"
+        last = " ".join(self.trace.recent(20))
+        return f"there are: {running or 'no processes'}; the last turns: {last}"
 
 
 class _Timer(Process):

@@ -6,9 +6,9 @@ from laminar_core.checkpoint.coordinator import CoordinatorConfig
 from laminar_core.checkpoint.types import Batch
 from laminar_core.runtime.channels import CREDITS_PER_CHANNEL, OUTPUT_QUEUE_BATCHES
 from laminar_core.runtime.events import WorkersRunning
+from laminar_core.testing.scenarios import SCENARIOS, Job
 from laminar_core.testing.simulation import Simulation
 from laminar_core.testing.world import Process
-from tests.runtime.simulated_jobs import JOBS, Job
 
 OVERSHOOT_BATCHES = 8
 """What one step may add to a queue that had room: the windows that fire at once."""
@@ -46,7 +46,7 @@ def _batches(queue) -> int:
 
 def simulate(name: str, paces: list[float], seed: int = 0) -> tuple[Job, Simulation, Meter]:
     """A job whose workers are slower than others by these factors."""
-    job = JOBS[name](len(paces))
+    job = SCENARIOS[name](len(paces))
     simulation = Simulation(
         job.plan,
         parallelism=len(paces),

@@ -10,8 +10,7 @@ from laminar_core.pipeline import Pipeline
 from laminar_core.runtime.events import CheckpointCompleted, DataFlowing
 from laminar_core.testing.ledger import Ledger, LedgerSink
 from laminar_core.testing.memory_source import MemorySource
-from laminar_core.testing.simulation import Simulation
-from tests.runtime.simulated_jobs import (
+from laminar_core.testing.scenarios import (
     DELAY,
     SECOND_US,
     Job,
@@ -20,6 +19,7 @@ from tests.runtime.simulated_jobs import (
     totals,
     windowed,
 )
+from laminar_core.testing.simulation import Simulation
 
 OFTEN = CoordinatorConfig(interval_ms=5, max_concurrent=2, tolerable_failures=None)
 

@@ -14,8 +14,8 @@ from laminar_core.runtime.events import (
 from laminar_core.runtime.restart import FixedDelay
 from laminar_core.storage.memory import MemoryObjectStore
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
+from laminar_core.testing.scenarios import Job, windows_job
 from laminar_core.testing.simulation import Simulation
-from tests.runtime.simulated_jobs import Job, windows_job
 
 
 def simulate(*faults: Fault, seed: int = 0, **config) -> tuple[Job, Simulation]:

@@ -26,8 +26,9 @@ from laminar_core.runtime.events import (
 from laminar_core.runtime.restart import FailureRate, FixedDelay, NoRestart
 from laminar_core.storage.memory import MemoryObjectStore
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
+from laminar_core.testing.scenarios import Job, windows_job
 from laminar_core.testing.simulation import Simulation
-from tests.runtime.simulated_jobs import Job, failing_job, never_ending_job, windows_job
+from tests.runtime.simulated_jobs import failing_job, never_ending_job
 
 
 def simulate(job: Job | None = None, **options) -> tuple[Job, Simulation]:

@@ -8,8 +8,8 @@ from laminar_core.errors import ErrorCode, FencedError, StorageUnavailable
 from laminar_core.runtime.events import CheckpointCompleted, DataFlowing
 from laminar_core.runtime.restart import NoRestart
 from laminar_core.runtime.worker import Phase
+from laminar_core.testing.scenarios import Job, windows_job
 from laminar_core.testing.simulation import Simulation
-from tests.runtime.simulated_jobs import Job, windows_job
 
 OFTEN = CoordinatorConfig(interval_ms=10)
 LONG_MS = 60_000

@@ -51,6 +51,24 @@ def run(world: World) -> None:
     world.run_until(lambda: False, 1_000)
 
 
+@pytest.mark.parametrize(
+    ("loss", "repeat", "at_least", "at_most"),
+    [(0.0, 0.0, 400, 400), (0.5, 0.0, 150, 250), (0.0, 0.5, 550, 650), (1.0, 0.0, 0, 0)],
+)
+def test_a_bad_link_loses_and_repeats_control_messages_and_no_others(
+    world, network, loss, repeat, at_least, at_most
+):
+    network.control_loss, network.control_repeat = loss, repeat
+    control, data = Reader(world, network, "c", 1_000), Reader(world, network, "d", 1_000)
+    for n in range(400):
+        network.send_control("a", "c", n)
+        network.send("a", "d", n)
+    run(world)
+    assert data.read == list(range(400))
+    assert control.read == sorted(control.read)
+    assert at_least <= len(control.read) <= at_most
+
+
 def test_messages_of_a_sender_keep_their_order_and_senders_mix(world, network):
     reader = Reader(world, network, "r")
     for n in range(50):

@@ -1,0 +1,199 @@
+"""``laminar simulate``: the real runtime in a simulated world, from one disaster to the next."""
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Self
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from laminar_core.cli.options import json_option
+from laminar_core.testing.campaign import SeedReport, simulate_seeds
+
+SEEDS = 200
+VIOLATED_EXIT_CODE = 1
+TRACE_LINES = 120
+"""Of the first seed that fails; ``--seed S --trace`` shows all."""
+
+_MS_PER_HOUR = 3_600_000
+
+
+@click.command()
+@click.option(
+    "--seeds",
+    "count",
+    type=click.IntRange(min=1),
+    default=SEEDS,
+    show_default=True,
+    help="How many to run.",
+)
+@click.option(
+    "--from",
+    "first",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="The first of them.",
+)
+@click.option("--seed", type=click.IntRange(min=0), help="Run this one only, as it ran before.")
+@click.option("--trace", is_flag=True, help="Show what happened, also if all is well.")
+@json_option
+def simulate(*, count: int, first: int, seed: int | None, trace: bool, as_json: bool) -> None:
+    """Run small jobs through crashes, stalls, lost answers and zombies, and check the outcome.
+
+    Each seed is a job, a configuration and a series of disasters. Workers, coordinator and stores
+    are the real ones; time, network and disk are simulated, so a seed that fails fails again.
+
+    The exit code is 1 if an invariant was violated.
+    """
+    seeds = range(first, first + count) if seed is None else range(seed, seed + 1)
+    display: _Display = _Text(len(seeds), each=seed is not None, trace=trace)
+    _run(seeds, _Json(trace=trace) if as_json else display)
+
+
+def _run(seeds: range, display: "_Display") -> None:
+    total = Summary()
+    try:
+        with display:
+            for report in simulate_seeds(seeds):
+                total.add(report)
+                display.seed(report)
+    except KeyboardInterrupt:
+        total.interrupted = True
+        raise
+    finally:
+        display.summary(total)
+    if total.failed:
+        raise SystemExit(VIOLATED_EXIT_CODE)
+
+
+@dataclass
+class Summary:
+    """What a campaign came to."""
+
+    seeds: int = 0
+    failed: list[int] = field(default_factory=list)
+    faults: Counter[str] = field(default_factory=Counter)
+    checkpoints: Counter[str] = field(default_factory=Counter)
+    turns: int = 0
+    simulated_ms: float = 0.0
+    interrupted: bool = False
+
+    def add(self, report: SeedReport) -> None:
+        """Count one more seed."""
+        self.seeds += 1
+        self.faults.update(report.hits)
+        self.checkpoints.update(report.checkpoints)
+        self.turns += report.turns
+        self.simulated_ms += report.simulated_ms
+        if not report.passed:
+            self.failed.append(report.setting.seed)
+
+
+class _Display:
+    """What a campaign prints as it goes."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        return None
+
+    def seed(self, report: SeedReport) -> None:
+        """One more seed."""
+        raise NotImplementedError
+
+    def summary(self, total: Summary) -> None:
+        """All of them."""
+        raise NotImplementedError
+
+
+class _Json(_Display):
+    """One object per seed, one for all of them."""
+
+    def __init__(self, *, trace: bool) -> None:
+        self._trace = trace
+
+    def seed(self, report: SeedReport) -> None:
+        line = {"event": "seed", **report.as_dict()}
+        if self._trace or not report.passed:
+            line["trace"] = list(report.trace)
+        click.echo(json.dumps(line))
+
+    def summary(self, total: Summary) -> None:
+        said = {
+            "seeds": total.seeds,
+            "failed": total.failed,
+            "interrupted": total.interrupted,
+            "faults": dict(sorted(total.faults.items())),
+            "checkpoints": dict(sorted(total.checkpoints.items())),
+            "turns": total.turns,
+            "simulated_ms": round(total.simulated_ms, 3),
+        }
+        click.echo(json.dumps({"event": "summary", **said}))
+
+
+class _Text(_Display):
+    """A bar, what failed with its trace, and totals."""
+
+    def __init__(self, seeds: int, *, each: bool, trace: bool) -> None:
+        self._each = each
+        self._trace = trace
+        console = Console(stderr=True, highlight=False)
+        self._bar = Progress(
+            TextColumn("seeds"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[failed]} failed"),
+            TimeElapsedColumn(),
+            console=console,
+            disable=not console.is_terminal,
+        )
+        self._task = self._bar.add_task("seeds", total=seeds, failed=0)
+        self._failed = 0
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._bar.stop()
+
+    def seed(self, report: SeedReport) -> None:
+        self._failed += not report.passed
+        if self._each or self._trace or not report.passed:
+            self._print(report)
+        self._bar.update(self._task, advance=1, failed=self._failed)
+
+    def _print(self, report: SeedReport) -> None:
+        seed = report.setting.seed
+        for violation in report.violations:
+            click.echo(f"seed {seed} violates {violation.check}: {violation.problem}")
+        if report.passed:
+            click.echo(f"seed {seed} is well")
+        click.echo(f"  {report.setting.describe()}")
+        for line in self._lines(report):
+            click.echo(f"  {line}")
+        click.echo(f"  digest {report.digest:08x} after {report.turns:,} turns")
+        click.echo(f"  again: laminar simulate --seed {seed} --trace")
+
+    def _lines(self, report: SeedReport) -> Sequence[str]:
+        if self._trace:
+            return report.trace
+        return () if report.passed or self._failed > 1 else report.trace[-TRACE_LINES:]
+
+    def summary(self, total: Summary) -> None:
+        ending = " until it was interrupted" if total.interrupted else ""
+        click.echo(
+            f"{total.seeds:,} seeds{ending}, {len(total.failed):,} failed; {total.turns:,} turns, "
+            f"{total.simulated_ms / _MS_PER_HOUR:,.2f} simulated hours"
+        )
+        click.echo(f"faults: {_counted(total.faults)}")
+        click.echo(f"checkpoints: {_counted(total.checkpoints)}")
+
+
+def _counted(counts: Counter[str]) -> str:
+    return ", ".join(f"{kind} {n:,}" for kind, n in sorted(counts.items())) or "none"

@@ -1,0 +1,237 @@
+r"""Many seeds: each is a job, a configuration, an order of events and a series of disasters.
+
+    report = simulate_seed(7)
+    assert report.passed, "\n".join(report.trace)
+
+Everything follows from the seed, so one that failed fails again, to the last turn.
+"""
+
+import traceback
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from random import Random
+from typing import Any
+from zlib import crc32
+
+from laminar_core.checkpoint.coordinator_config import CoordinatorConfig
+from laminar_core.runtime.events import CheckpointCompleted, CheckpointFailed
+from laminar_core.runtime.restart import FixedDelay
+from laminar_core.testing.disasters import KINDS, Disasters
+from laminar_core.testing.disk import SimulatedDisk
+from laminar_core.testing.history import History
+from laminar_core.testing.invariants import CHECKS, Evidence
+from laminar_core.testing.scenarios import SCENARIOS, BuildJob
+from laminar_core.testing.simulation import Simulation
+from laminar_core.testing.world import NotLiveError
+
+TURNS_MAX = 60_000
+"""The longest run of 20,000 takes less; one that needs more is not live."""
+
+SLOW = 20.0
+"""The turns of a slow worker last so many times longer."""
+
+_RESTARTS_MAX = 1_000
+_SALT = 7_919
+"""Keeps the dice of disasters apart from those of the world, which get the plain seed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What a seed draws before anything runs."""
+
+    seed: int
+    scenario: str
+    parallelism: int
+    checkpoint: CoordinatorConfig
+    burden_ms: float
+    slow_workers: int
+    """So many, the last ones, are slow."""
+    disasters: tuple[str, ...]
+
+    def describe(self) -> str:
+        """One line."""
+        config, planned = self.checkpoint, ", ".join(self.disasters) or "nothing goes wrong"
+        timeout_ms = config.alignment_timeout_ms
+        mode = "aligned" if timeout_ms is None else f"alignment timeout {timeout_ms} ms"
+        return (
+            f"{self.scenario}, {self.parallelism} workers ({self.slow_workers} slow), "
+            f"{self.burden_ms:g} ms a batch, "
+            f"checkpoint every {config.interval_ms} ms ({mode}, {config.max_concurrent} at once), "
+            f"{planned}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """An invariant that did not hold."""
+
+    check: str
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class SeedReport:
+    """How one seed went."""
+
+    setting: Setting
+    violations: tuple[Violation, ...]
+    hits: Mapping[str, int]
+    """Disasters that came to pass, by kind."""
+    checkpoints: Mapping[str, int]
+    """Completed ones by mode, and others by outcome."""
+    generations: int
+    turns: int
+    simulated_ms: float
+    digest: int
+    """Of every turn and every line of the trace: equal digests are equal runs."""
+    trace: tuple[str, ...] = field(repr=False)
+
+    @property
+    def passed(self) -> bool:
+        """Every invariant held."""
+        return not self.violations
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON, without the trace."""
+        return {
+            "seed": self.setting.seed,
+            "passed": self.passed,
+            "scenario": self.setting.scenario,
+            "setting": self.setting.describe(),
+            "violations": [asdict(violation) for violation in self.violations],
+            "faults": dict(self.hits),
+            "checkpoints": dict(self.checkpoints),
+            "generations": self.generations,
+            "turns": self.turns,
+            "simulated_ms": round(self.simulated_ms, 3),
+            "digest": f"{self.digest:08x}",
+        }
+
+
+def draw(seed: int, scenarios: Mapping[str, BuildJob] = SCENARIOS) -> Setting:
+    """What ``seed`` stands for."""
+    dice = _dice(seed)
+    alignment_timeout_ms = dice.choice((None, None, 0, 0, 5, 50, 500))
+    concurrent = dice.choice((1, 3)) if alignment_timeout_ms is None else 1
+    return Setting(
+        seed=seed,
+        scenario=dice.choice(list(scenarios)),
+        parallelism=dice.choice((1, 2, 2, 3, 3, 4)),
+        checkpoint=CoordinatorConfig(
+            interval_ms=dice.choice((10, 30, 100)),
+            min_pause_ms=dice.choice((0, 0, 20)),
+            timeout_ms=dice.choice((600_000, 600_000, 2_000)),
+            max_concurrent=concurrent,
+            tolerable_failures=None,
+            alignment_timeout_ms=alignment_timeout_ms,
+        ),
+        burden_ms=dice.choice((0.0, 5.0, 50.0)),
+        slow_workers=dice.choice((0, 0, 0, 1, 1, 2)),
+        disasters=tuple(dice.choices(list(KINDS), k=dice.choice((0, 1, 1, 2, 2, 3, 4)))),
+    )
+
+
+def simulate_seed(seed: int, scenarios: Mapping[str, BuildJob] = SCENARIOS) -> SeedReport:
+    """Run one seed and check every invariant; an error that nobody expects is a violation, too."""
+    setting = draw(seed, scenarios)
+    return _Run(setting, scenarios[setting.scenario]).report()
+
+
+def simulate_seeds(
+    seeds: range, scenarios: Mapping[str, BuildJob] = SCENARIOS
+) -> Iterator[SeedReport]:
+    """One report per seed, as they come."""
+    for seed in seeds:
+        yield simulate_seed(seed, scenarios)
+
+
+class _Run:
+    """One seed."""
+
+    def __init__(self, setting: Setting, build: BuildJob) -> None:
+        self._setting = setting
+        self._build = build
+        disk, job = SimulatedDisk(), build(setting.parallelism)
+        self.simulation = Simulation(
+            job.plan,
+            parallelism=setting.parallelism,
+            seed=setting.seed,
+            checkpoint=setting.checkpoint,
+            objects=disk,
+            turns_max=TURNS_MAX,
+        )
+        self.simulation.options = replace(
+            self.simulation.options, restart=FixedDelay(attempts=_RESTARTS_MAX, pause_ms=10)
+        )
+        slow = range(setting.parallelism)[-setting.slow_workers :] if setting.slow_workers else ()
+        self.simulation.paces = dict.fromkeys(slow, SLOW)
+        job.burden.batch_ms = setting.burden_ms
+        job.burden.spend = self.simulation.world.spend
+        # The order of observers matters: history has to see what a disaster then falsifies.
+        self.history = History(self.simulation, disk, job.ledgers, Random(setting.seed))  # noqa: S311
+        self.disasters = Disasters(self.simulation, job, _dice(setting.seed * _SALT))
+        for kind in setting.disasters:
+            KINDS[kind](self.disasters)
+
+    def report(self) -> SeedReport:
+        """Run it."""
+        violations = tuple(self._violations())
+        world = self.simulation.world
+        for violation in violations:
+            world.note("CHECK", f"{violation.check}: {violation.problem}")
+        return SeedReport(
+            setting=self._setting,
+            violations=violations,
+            hits=dict(sorted(self.disasters.hits.items())),
+            checkpoints=dict(sorted(self._checkpoints().items())),
+            generations=len(self.history.facts().claims),
+            turns=world.turns,
+            simulated_ms=world.now_ms - world.trace.start_ms,
+            digest=crc32(str(world.digest).encode(), world.trace.digest()),
+            trace=tuple(world.trace.lines()),
+        )
+
+    def _violations(self) -> Iterator[Violation]:
+        world = self.simulation.world
+        try:
+            self.disasters.run()
+            ended_ms = world.now_ms
+            self.disasters.let_zombies_speak()
+        except (NotLiveError, AssertionError) as error:
+            yield Violation("liveness", str(error))
+            return
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is a finding
+            yield Violation("no-unexpected-error", _where(error))
+            return
+        evidence = Evidence(
+            build=self._build,
+            simulation=self.simulation,
+            disasters=self.disasters,
+            history=self.history,
+            facts=self.history.facts(),
+            ended_ms=ended_ms,
+            seed=self._setting.seed,
+            turns_max=TURNS_MAX,
+        )
+        for name, check in CHECKS.items():
+            yield from (Violation(name, problem) for problem in check(evidence))
+
+    def _checkpoints(self) -> Counter[str]:
+        counts: Counter[str] = Counter()
+        for event in self.simulation.events:
+            if isinstance(event, CheckpointCompleted):
+                counts[event.mode] += 1
+            elif isinstance(event, CheckpointFailed):
+                counts[event.outcome] += 1
+        return counts
+
+
+def _dice(seed: int) -> Random:
+    return Random(f"disasters {seed}")  # noqa: S311 - a simulation, not a secret
+
+
+def _where(error: Exception) -> str:
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    place = f"{frame.filename.rpartition('laminar_core/')[2]}:{frame.lineno}"
+    return f"{type(error).__name__} at {place}: {error}"

@@ -1,0 +1,56 @@
+"""A disk for simulations: what a crash may leave on it, and what time may do to it.
+
+It keeps the contract of a local store. A crash inside a write leaves a piece of the data under a
+temporary name that no listing shows, and nothing under the final one. Damage is what a checkpoint's
+verification has to find.
+"""
+
+from random import Random
+
+from laminar_core.storage.memory import MemoryObjectStore
+
+
+class SimulatedDisk(MemoryObjectStore):
+    """An object store in memory that can be torn, damaged, repaired and copied."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.temporaries: dict[str, bytes] = {}
+        """What crashes left behind, by the name that it was to have."""
+        self.damaged: dict[str, bytes] = {}
+        """What damaged objects were before."""
+
+    def copy(self) -> "SimulatedDisk":
+        """A disk of its own with the same objects."""
+        twin = SimulatedDisk()
+        with self._lock:
+            twin._objects = dict(self._objects)
+        return twin
+
+    def tear(self, key: str, data: bytes | memoryview, random: Random) -> int:
+        """The writer dies in the midst of ``data``: return how many bytes it had written."""
+        written = random.randint(0, len(data))
+        self.temporaries[key] = bytes(data)[:written]
+        return written
+
+    def damage(self, key: str, random: Random) -> str:
+        """Flip a bit, cut the end off, or lose the object; say which."""
+        data = self.get(key)
+        assert data, f"nothing to damage at {key}"
+        self.damaged.setdefault(key, data)
+        place = random.randrange(len(data))
+        how = random.choice(("flipped a bit of", "cut off", "lost"))
+        if how == "lost":
+            self.delete(key)
+        elif how == "cut off":
+            self.put(key, data[:place])
+        else:
+            flipped = bytes([data[place] ^ (1 << random.randrange(8))])
+            self.put(key, data[:place] + flipped + data[place + 1 :])
+        return how
+
+    def repair(self) -> None:
+        """Put the damaged objects back as they were."""
+        for key, data in self.damaged.items():
+            self.put(key, data)
+        self.damaged.clear()

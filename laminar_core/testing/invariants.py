@@ -1,0 +1,217 @@
+"""What must hold however a job's run went: named checks over the evidence of one run.
+
+Each check yields one line per violation. None of them trusts the runtime's own word where the
+store's contents or the sequential oracle can be asked instead.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from laminar_core.checkpoint.recovery import Base, on_timeline
+from laminar_core.checkpoint.types import CheckpointId, Generation
+from laminar_core.errors import LaminarError
+from laminar_core.runtime.events import GenerationStarted
+from laminar_core.state.manifest import CheckpointManifest, GenerationBase
+from laminar_core.state.paths import number_in
+from laminar_core.testing.disasters import Disasters
+from laminar_core.testing.history import Cut, Facts, History, Write, base_id_of
+from laminar_core.testing.scenarios import BuildJob
+from laminar_core.testing.simulation import JOB, Simulation
+from laminar_core.testing.world import NotLiveError
+
+RECOVERED_WITHIN_MS = 400_000.0
+"""From the end of the last disaster to the end of the job; a missing worker alone takes 120 s."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """One run, after its end."""
+
+    build: BuildJob
+    simulation: Simulation
+    disasters: Disasters
+    history: History
+    facts: Facts
+    ended_ms: float
+    seed: int
+    turns_max: int
+
+    @property
+    def damaged(self) -> bool:
+        """Stored objects were damaged on purpose: what was committed may have been left behind."""
+        return self.disasters.hits["corruption"] > 0
+
+
+def exactly_once(evidence: Evidence) -> Iterator[str]:
+    """The visible output is that of a sequential program: nothing lost, nothing twice."""
+    yield from evidence.disasters.job.problems()
+
+
+def liveness(evidence: Evidence) -> Iterator[str]:
+    """When nothing goes wrong any more, checkpoints complete and the job comes to an end soon."""
+    took_ms = evidence.ended_ms - evidence.disasters.last_hit_ms
+    if took_ms > RECOVERED_WITHIN_MS:
+        yield f"the job ended {took_ms / 1000:.0f} s after the last disaster"
+    if not evidence.facts.manifests:
+        yield "no checkpoint was completed"
+
+
+def consistent_cut(evidence: Evidence) -> Iterator[str]:
+    """A completed checkpoint, restored from the store as it was then, leads to the same output."""
+    cut = evidence.history.cut
+    if cut is None:
+        return
+    job = evidence.build(evidence.simulation.options.parallelism)
+    job.load(cut.ledgers)
+    other = Simulation(
+        job.plan,
+        parallelism=evidence.simulation.options.parallelism,
+        seed=evidence.seed + 1,
+        checkpoint=evidence.simulation.options.checkpoint,
+        objects=cut.disk,
+        turns_max=evidence.turns_max,
+        first_driver=len(evidence.simulation.drivers) + 1,
+    )
+    if _is_orphan(other, cut):
+        return
+    try:
+        other.run(restore_id=cut.checkpoint_id, take_over=True)
+    except (LaminarError, NotLiveError) as error:
+        yield f"checkpoint {cut.checkpoint_id} cannot be restored: {error}"
+        return
+    for problem in job.problems():
+        yield f"checkpoint {cut.checkpoint_id}, restored: {problem}"
+
+
+def _is_orphan(simulation: Simulation, cut: Cut) -> bool:
+    return any(
+        summary.checkpoint_id == cut.checkpoint_id and summary.orphan
+        for summary in simulation.store.list_summaries()
+    )
+
+
+def nothing_referenced_is_deleted(evidence: Evidence) -> Iterator[str]:
+    """Every file that a completed checkpoint names is there, at any time, and is what was written.
+
+    What a disaster damaged is left out.
+    """
+    yield from evidence.history.deletions
+    store = evidence.simulation.store
+    spared = {store.paths.relative(key) for key in evidence.disasters.damaged_keys}
+    for checkpoint_id in store.completed_ids():
+        for part in store.verify(checkpoint_id).parts:
+            if part.problem and part.path not in spared:
+                yield f"checkpoint {checkpoint_id}: {part.problem}"
+
+
+def one_owner(evidence: Evidence) -> Iterator[str]:
+    """Once a newer generation has started, an older one changes nothing that counts.
+
+    It may still create objects of its own checkpoints, which are orphans. The rules and their
+    proof: ``checkpoint.recovery``.
+    """
+    facts = evidence.facts
+    numbers = [claim.generation for _, claim in facts.claims]
+    if numbers != sorted(set(numbers)):
+        yield f"generations were claimed in the order {numbers}"
+    yield from _overwritten(evidence.history.writes)
+    bases = [(order, base) for order, base in facts.bases if base.closed_by is None]
+    yield from _written_without_a_base(evidence)
+    for order, manifest in facts.manifests:
+        for base_order, base in bases:
+            older = manifest.generation < base.generation and base_order < order
+            if older and (base.base_checkpoint_id or 0) >= manifest.checkpoint_id:
+                yield (
+                    f"generation {manifest.generation} completed checkpoint "
+                    f"{manifest.checkpoint_id} in the past of generation {base.generation}"
+                )
+    if not evidence.damaged:
+        yield from _orphans_that_count(evidence, [base for _, base in bases])
+
+
+def _overwritten(writes: list[Write]) -> Iterator[str]:
+    for write in writes:
+        if write.verb == "put" and not write.key.endswith(".heartbeat.json"):
+            yield f"{write.process} overwrites {write.key}"
+
+
+def _written_without_a_base(evidence: Evidence) -> Iterator[str]:
+    facts = evidence.facts
+    started = {base.generation: order for order, base in facts.bases if base.closed_by is None}
+    for order, trigger in facts.triggers:
+        if started.get(trigger.generation, order) >= order:
+            yield f"generation {trigger.generation} reserves ids without having started"
+
+
+def _orphans_that_count(evidence: Evidence, bases: list[GenerationBase]) -> Iterator[str]:
+    known = [Base(Generation(base.generation), base_id_of(base)) for base in bases]
+    manifests = {m.checkpoint_id: m for _, m in evidence.facts.manifests}
+
+    def is_orphan(number: int) -> bool:
+        manifest = manifests.get(number)
+        return manifest is None or not on_timeline(
+            CheckpointId(number), Generation(manifest.generation), known
+        )
+
+    for _, commit in evidence.facts.commits:
+        if is_orphan(commit.checkpoint_id):
+            yield f"checkpoint {commit.checkpoint_id} is an orphan and its output was committed"
+    for event in evidence.simulation.events:
+        if isinstance(event, GenerationStarted) and event.restored_checkpoint_id is not None:
+            yield from _restored_orphan(event, manifests, known)
+
+
+def _restored_orphan(
+    event: GenerationStarted, manifests: Mapping[int, CheckpointManifest], bases: list[Base]
+) -> Iterator[str]:
+    number = event.restored_checkpoint_id
+    assert number is not None
+    before = [base for base in bases if base.generation < event.generation]
+    manifest = manifests.get(number)
+    if manifest is None or not on_timeline(
+        CheckpointId(number), Generation(manifest.generation), before
+    ):
+        yield f"generation {event.generation} restored checkpoint {number}, an orphan"
+
+
+def ids_never_reused(evidence: Evidence) -> Iterator[str]:
+    """A checkpoint id is of one generation, and above all that was there when that one started."""
+    facts = evidence.facts
+    owner = {trigger.checkpoint_id: trigger.generation for _, trigger in facts.triggers}
+    for _, manifest in facts.manifests:
+        if owner.get(manifest.checkpoint_id) != manifest.generation:
+            yield (
+                f"generation {manifest.generation} completed checkpoint {manifest.checkpoint_id}, "
+                f"which generation {owner.get(manifest.checkpoint_id)} had reserved"
+            )
+    for write in evidence.history.writes:
+        number = _checkpoint_of(write.key)
+        if "/operators/" in write.key and number is not None:
+            writer = write.process.partition("-")[0].removeprefix("g")
+            if writer != str(owner.get(number)):
+                yield f"{write.process} wrote {write.key}, of generation {owner.get(number)}"
+    started = {base.generation: order for order, base in facts.bases if base.closed_by is None}
+    for order, trigger in facts.triggers:
+        since = started.get(trigger.generation, order)
+        seen = [_checkpoint_of(write.key) or 0 for write in evidence.history.writes[:since]]
+        if trigger.checkpoint_id <= max(seen, default=0):
+            yield f"generation {trigger.generation} reserved {trigger.checkpoint_id} once more"
+
+
+def _checkpoint_of(key: str) -> int | None:
+    parts = key.removeprefix(f"{JOB}/").split("/")
+    if parts[0] == "checkpoints":
+        return number_in(f"{parts[1]}/")
+    return number_in(parts[1]) if parts[0] in ("history", "commits") else None
+
+
+Check = Callable[[Evidence], Iterator[str]]
+
+CHECKS: dict[str, Check] = {
+    "exactly-once": exactly_once,
+    "liveness": liveness,
+    "consistent-cut": consistent_cut,
+    "nothing-referenced-is-deleted": nothing_referenced_is_deleted,
+    "one-owner": one_owner,
+    "ids-never-reused": ids_never_reused,
+}

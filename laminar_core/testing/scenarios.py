@@ -1,0 +1,327 @@
+"""Small jobs with answers that plain Python computes: what a simulated cluster has to reproduce.
+
+A scenario is a function from a parallelism to a ``Job``. Two calls make two jobs that are equal but
+for their ledgers, so one can restore what the other wrote.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from laminar_core.operators import agg, windows
+from laminar_core.pipeline import Pipeline
+from laminar_core.pipeline.builder import Stream
+from laminar_core.runtime.plan import Plan
+from laminar_core.testing.ledger import Ledger, LedgerSink
+from laminar_core.testing.memory_source import MemorySource
+
+SECOND_US = 1_000_000
+WINDOW_US = 10 * SECOND_US
+JITTER_US = 3 * SECOND_US
+DELAY = "6 seconds"
+
+VALUES, HALF, KEPT_FROM = 100, 50, 30
+"""How many values there are, from 0 on, and where jobs divide them."""
+
+Row = dict[str, Any]
+
+
+def _free(duration_ms: float) -> None:
+    del duration_ms
+
+
+@dataclass(slots=True)
+class Burden:
+    """A map that changes nothing and takes ``batch_ms`` of simulated time a batch."""
+
+    batch_ms: float = 0.0
+    spend: Callable[[float], None] = _free
+    """What makes the time pass: a world's ``spend``."""
+
+    def carry(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Take a while."""
+        self.spend(self.batch_ms)
+        return batch
+
+
+@dataclass
+class Job:
+    """A plan, where its output goes, and what has to be there in the end."""
+
+    plan: Plan
+    expected: dict[str, list[Row]]
+    ledgers: dict[str, Ledger] = field(default_factory=dict)
+    burden: Burden = field(default_factory=Burden)
+    """Its slow operator, if it has one."""
+
+    def problems(self) -> Iterator[str]:
+        """In what the visible output differs from the expected one: rows lost, or there twice."""
+        for name, ledger in self.ledgers.items():
+            found, expected = normal(ledger.rows()), normal(self.expected[name])
+            if found != expected:
+                yield f"{name}: {_difference(found, expected)}"
+            listed = [part for parts in ledger.commits.values() for part in parts]
+            if sorted(listed) != sorted(ledger.visible):
+                yield f"{name}: visible parts are not those that were committed"
+
+    def check(self) -> None:
+        """Output equals the oracle's: nothing lost, nothing twice."""
+        assert list(self.problems()) == []
+
+    def load(self, ledgers: Mapping[str, Ledger]) -> None:
+        """Go on with copies of the output of an equal job."""
+        for name, ledger in self.ledgers.items():
+            ledger.load(ledgers[name])
+
+
+def _difference(found: list[str], expected: list[str]) -> str:
+    lost, extra = list(expected), []
+    for row in found:
+        if row in lost:
+            lost.remove(row)
+        else:
+            extra.append(row)
+    examples = "".join(
+        f"; {what} {rows[0]}"
+        for what, rows in (("e.g. lost", lost), ("e.g. too much", extra))
+        if rows
+    )
+    return f"{len(lost)} of {len(expected)} rows lost, {len(extra)} too many{examples}"
+
+
+@cache
+def payments(splits: int = 3, rows: int = 40, seed: int = 1) -> list[pa.Table]:
+    """Event time grows by a second a row, out of order within ``DELAY``; ``id`` is unique."""
+    random = Random(seed)  # noqa: S311 - a simulation, not a secret
+    tables: list[pa.Table] = []
+    for split in range(splits):
+        ids = [split * rows + n for n in range(rows)]
+        times = [i * SECOND_US + random.randrange(2 * JITTER_US) - JITTER_US for i in ids]
+        tables.append(
+            pa.table(
+                {
+                    "id": [seed * 10_000 + i for i in ids],
+                    "key": [f"k{random.randrange(7)}" for _ in ids],
+                    "value": [random.randrange(VALUES) for _ in ids],
+                    "ts": pa.array(times, pa.timestamp("us", tz="UTC")),
+                }
+            )
+        )
+    return tables
+
+
+def rows_of(tables: Sequence[pa.Table]) -> list[Row]:
+    """The rows of all tables, as Python has them."""
+    return [row for table in tables for row in table.to_pylist()]
+
+
+def totals(rows: Sequence[Row]) -> list[Row]:
+    """Count and sum per key and window, one row after the other."""
+    found: dict[tuple[str, int], Row] = {}
+    for row in rows:
+        time_us = int(row["ts"].timestamp() * SECOND_US)
+        start = time_us - time_us % WINDOW_US
+        total = found.setdefault(
+            (row["key"], start), {"key": row["key"], "start": start, "count": 0, "total": 0}
+        )
+        total["count"] += 1
+        total["total"] += row["value"]
+    return list(found.values())
+
+
+def doubled_windows(rows: Sequence[Row]) -> list[Row]:
+    """Results of ``totals``, two windows at a time."""
+    found: dict[tuple[str, int], Row] = {}
+    for row in rows:
+        start = row["start"] - row["start"] % (2 * WINDOW_US)
+        total = found.setdefault(
+            (row["key"], start), {**row, "start": start, "count": 0, "total": 0}
+        )
+        total["count"] += row["count"]
+        total["total"] += row["total"]
+    return list(found.values())
+
+
+def plain(rows: Sequence[Row]) -> list[Row]:
+    """Rows of a window as ``totals`` words them; others as they are."""
+    return [
+        {
+            "key": row["key"],
+            "start": int(row["window_start"].timestamp() * SECOND_US),
+            "count": row["count"],
+            "total": row["total"],
+        }
+        if "window_start" in row
+        else row
+        for row in rows
+    ]
+
+
+def normal(rows: Sequence[Row]) -> list[str]:
+    """Equal if and only if the same rows are there, equally often."""
+    return sorted(repr(sorted(row.items())) for row in plain(rows))
+
+
+def windowed(stream: Stream, name: str = "totals", window: str = "10 seconds") -> Stream:
+    """Count and sum per key and window."""
+    return (
+        stream.key_by("key")
+        .window(windows.tumbling(window), time="ts")
+        .aggregate(name, agg.count(), agg.sum("value", name="total"))
+    )
+
+
+def with_ledgers(
+    pipeline: Pipeline, outputs: dict[str, tuple[Stream, list[Row]]], burden: Burden | None = None
+) -> Job:
+    """End each stream in a ledger: by name of the sink, the stream and the rows it has to carry."""
+    ledgers = {name: Ledger() for name in outputs}
+    for name, (stream, _) in outputs.items():
+        stream.sink(name, LedgerSink(ledgers[name], name))
+    expected = {name: rows for name, (_, rows) in outputs.items()}
+    return Job(pipeline.plan(), expected, ledgers, burden or Burden())
+
+
+def windows_job(parallelism: int, name: str = "totals", window: str = "10 seconds") -> Job:
+    """One keyed exchange."""
+    del parallelism
+    tables = payments()
+    p = Pipeline("windows")
+    rows = p.source("in", MemorySource(tables)).watermark("ts", max_delay=DELAY)
+    return with_ledgers(p, {"out": (windowed(rows, name, window), totals(rows_of(tables)))})
+
+
+def stateless_job(parallelism: int) -> Job:
+    """No exchange; the source pauses now and then."""
+    del parallelism
+    tables = payments()
+    p = Pipeline("stateless")
+    kept = p.source("in", MemorySource(tables, gap_every=5)).filter(pc.field("value") >= KEPT_FROM)
+    return with_ledgers(p, {"out": (kept, [r for r in rows_of(tables) if r["value"] >= KEPT_FROM])})
+
+
+def union_job(parallelism: int) -> Job:
+    """Two sources of different length meet."""
+    del parallelism
+    first, second = payments(2, 40), payments(3, 25, seed=2)
+    p = Pipeline("union")
+    a = p.source("a", MemorySource(first)).watermark("ts", max_delay=DELAY)
+    b = p.source("b", MemorySource(second, batch_rows=7)).watermark("ts", max_delay=DELAY)
+    return with_ledgers(p, {"out": (windowed(a.union(b)), totals(rows_of(first + second)))})
+
+
+def fan_out_job(parallelism: int) -> Job:
+    """One stream, two sinks."""
+    del parallelism
+    tables = payments()
+    p = Pipeline("fan-out")
+    rows = p.source("in", MemorySource(tables)).watermark("ts", max_delay=DELAY)
+    return with_ledgers(
+        p,
+        {
+            "raw": (rows, rows_of(tables)),
+            "windows": (windowed(rows), totals(rows_of(tables))),
+        },
+    )
+
+
+def rebalance_job(parallelism: int) -> Job:
+    """One split, dealt out to everybody."""
+    del parallelism
+    tables = payments(1, 100)
+    p = Pipeline("rebalance")
+    rows = p.source("in", MemorySource(tables)).rebalance()
+    return with_ledgers(p, {"out": (rows, rows_of(tables))})
+
+
+def broadcast_job(parallelism: int) -> Job:
+    """Every row to everybody."""
+    tables = payments(2, 30)
+    p = Pipeline("broadcast")
+    rows = p.source("in", MemorySource(tables)).broadcast()
+    return with_ledgers(p, {"out": (rows, rows_of(tables) * parallelism)})
+
+
+def mesh_job(parallelism: int) -> Job:
+    """Two exchanges, one behind the other."""
+    del parallelism
+    tables, burden = payments(), Burden()
+    p = Pipeline("mesh")
+    rows = p.source("in", MemorySource(tables)).watermark("ts", max_delay=DELAY)
+    dealt = rows.rebalance().map(burden.carry, name="same")
+    return with_ledgers(p, {"out": (windowed(dealt), totals(rows_of(tables)))}, burden)
+
+
+def diamond_job(parallelism: int) -> Job:
+    """A stream is split, one half takes a detour through a slow operator, and both meet again."""
+    del parallelism
+    tables, burden = payments(), Burden()
+    p = Pipeline("diamond")
+    rows = p.source("in", MemorySource(tables)).watermark("ts", max_delay=DELAY)
+    low = rows.filter(pc.field("value") < HALF, name="low").rebalance()
+    high = rows.filter(pc.field("value") >= HALF, name="high")
+    met = low.map(burden.carry, name="slow").union(high)
+    return with_ledgers(p, {"out": (windowed(met), totals(rows_of(tables)))}, burden)
+
+
+def broadcast_keyed_job(parallelism: int) -> Job:
+    """A small stream that everybody gets, beside a large one that is keyed."""
+    small, large, burden = payments(1, 12, seed=3), payments(), Burden()
+    p = Pipeline("broadcast-keyed")
+    a = p.source("small", MemorySource(small, batch_rows=2)).watermark("ts", max_delay=DELAY)
+    b = p.source("large", MemorySource(large)).watermark("ts", max_delay=DELAY)
+    met = b.rebalance().union(a.broadcast()).map(burden.carry, name="slow")
+    rows = rows_of(small) * parallelism + rows_of(large)
+    return with_ledgers(p, {"out": (windowed(met), totals(rows))}, burden)
+
+
+def two_windows_job(parallelism: int) -> Job:
+    """Two keyed exchanges with state behind both, and a third one before the sink."""
+    del parallelism
+    tables, burden = payments(), Burden()
+    p = Pipeline("two-windows")
+    rows = p.source("in", MemorySource(tables)).watermark("ts", max_delay=DELAY)
+    again = (
+        windowed(rows)
+        .map(burden.carry, name="slow")
+        .key_by("key")
+        .window(windows.tumbling("20 seconds"), time="window_start")
+        .aggregate("again", agg.sum("count", name="count"), agg.sum("total", name="total"))
+    )
+    expected = doubled_windows(totals(rows_of(tables)))
+    return with_ledgers(p, {"out": (again.rebalance(), expected)}, burden)
+
+
+def finished_source_job(parallelism: int) -> Job:
+    """One source ends long before the other, which is paced."""
+    del parallelism
+    short, long, burden = payments(1, 6, seed=4), payments(), Burden()
+    p = Pipeline("finished-source")
+    a = p.source("short", MemorySource(short)).watermark("ts", max_delay=DELAY)
+    b = p.source("long", MemorySource(long), rows_per_second=600)
+    b = b.watermark("ts", max_delay=DELAY)
+    met = a.union(b).rebalance().map(burden.carry, name="slow")
+    rows = rows_of([*short, *long])
+    return with_ledgers(p, {"out": (windowed(met), totals(rows))}, burden)
+
+
+BuildJob = Callable[[int], Job]
+
+SCENARIOS: dict[str, BuildJob] = {
+    "windows": windows_job,
+    "stateless": stateless_job,
+    "union": union_job,
+    "fan-out": fan_out_job,
+    "rebalance": rebalance_job,
+    "broadcast": broadcast_job,
+    "mesh": mesh_job,
+    "diamond": diamond_job,
+    "broadcast-keyed": broadcast_keyed_job,
+    "two-windows": two_windows_job,
+    "finished-source": finished_source_job,
+}

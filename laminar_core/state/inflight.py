@@ -216,7 +216,7 @@ def _read_header(file: memoryview) -> tuple[int, int]:
     if crc != zlib.crc32(magic_to_count):
         raise _unreadable("the checksum of the header differs")
     if compression not in _COMPRESSIONS.values() or reserved:
-        raise _unreadable(f"unknown compression {compression}")
+        raise _unreadable(f"compression {compression} with flags {reserved} is not known")
     return input_id, event_count
 
 

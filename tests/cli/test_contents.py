@@ -201,6 +201,7 @@ class TestRequests:
             "  merchant=a, amount=1",
             "  … and 5 more; --limit or --json prints them",
         ]
+        assert "more" not in read("2", "--inflight", "--limit", "7").out
         assert len(objects(read("2", "--inflight", "--limit", "2", "--json"))) == 3
         assert read("2", "--limit", "0").out.splitlines()[1] == (
             "  … and 2 more; --limit or --json prints them"

@@ -132,6 +132,16 @@ def test_inflight_data_of_all_workers_is_in_the_manifest_by_channel() -> None:
     assert found == list(product(range(WORKERS), range(WORKERS), ("input", "output")))
 
 
+def test_inflight_data_is_in_the_order_of_the_vertices() -> None:
+    looped = inflight(
+        operator_id="in",
+        edge=edge(upstream="time", downstream="in", input_index=1, feedback=True),
+        path="loop.buf",
+    )
+    made = built(ack(0, captured=(overtaken(0, 0, "input"), looped)), ack(1))
+    assert [entry.edge.downstream for entry in made.inflight_data] == ["in", "time"]
+
+
 def test_what_was_overtaken_in_an_output_queue_only_counts_too() -> None:
     made = built(ack(0, captured=(overtaken(0, 1, "output"),)), ack(1))
     assert (made.mode, made.is_unaligned) == ("switched", True)

@@ -287,7 +287,10 @@ class TestDamage:
         assert "cut off in its header" in refused(data[:20])
         assert "use the version that wrote it" in refused(sealed((*header[:1], 2, *header[2:]), []))
         assert "checksum of the header" in refused(data[:20] + b"\7" + data[21:])
-        assert "unknown compression 3" in refused(sealed((*header[:2], 3, *header[3:]), messages))
+        odd = sealed((*header[:2], 3, *header[3:]), messages)
+        assert "compression 3 with flags 0 is not known" in refused(odd)
+        flagged = sealed((*header[:3], 1, *header[4:]), messages)
+        assert "compression 0 with flags 1 is not known" in refused(flagged)
         assert "the checksum differs" in refused(data[:-20])
         assert "not the 7 that its trailer" in refused(sealed(header, messages, frame_count=7))
         assert "no readable Arrow stream" in refused(sealed(header, messages[1:]))
@@ -297,7 +300,8 @@ class TestDamage:
         whole = file([])
         start, frames = whole[:28], bytearray(whole[28:-4])
         frames[0:4] = struct.pack("<I", 2**32 - 1)
-        refused(start + bytes(frames) + struct.pack("<I", zlib.crc32(frames)))
+        told = refused(start + bytes(frames) + struct.pack("<I", zlib.crc32(frames)))
+        assert "its frames are not the 1 that its trailer says" in told
 
     def test_counts_that_differ_are_named(self) -> None:
         messages = messages_of(file())

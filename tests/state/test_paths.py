@@ -57,6 +57,7 @@ def test_a_part_is_a_state_or_inflight_file_of_that_very_checkpoint():
     assert all(paths.is_part(checkpoint, key) for key in parts)
     assert not any(paths.is_part(CheckpointId(1), key) for key in parts)
     assert not any(paths.is_part(checkpoint, f"{key}\n") for key in parts)
+    assert not paths.is_part(checkpoint, "operators/window/state_1.arrow")
     others = [paths.trigger(checkpoint), paths.manifest(checkpoint), paths.parts(checkpoint)]
     assert not any(paths.is_part(checkpoint, key) for key in others)
 

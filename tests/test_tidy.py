@@ -25,6 +25,7 @@ COVERED_ELSEWHERE = {
     "laminar_core/cli/__main__.py": "tests/spark/test_kills.py",
     "laminar_core/connectors/base.py": "tests/connectors",
     "laminar_core/operators/base.py": "tests/operators",
+    "laminar_core/state/record.py": "tests/state/test_manifest.py",
     # Worker and coordinator are tested as what they are: parts of one simulated job.
     "laminar_core/runtime/checkpointing.py": "tests/runtime/test_exactly_once.py",
     "laminar_core/runtime/commits.py": "tests/runtime/test_exactly_once.py",

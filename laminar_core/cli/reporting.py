@@ -136,9 +136,10 @@ def _lines(event: JobEvent) -> Iterator[str]:
         case CheckpointCompleted():
             size = f"{event.size_bytes / 1e6:.1f} MB"
             kind = "" if event.kind == "periodic" else f" ({event.kind.value})"
+            waiting = f", {event.inflight_rows:,} rows in flight" if event.inflight_rows else ""
             yield (
                 f"checkpoint {event.checkpoint_id}{kind} completed in {event.duration_ms:.0f} ms, "
-                f"{size}, {event.mode}"
+                f"{size}, {event.mode}{waiting}"
             )
         case CheckpointFailed():
             yield f"checkpoint {event.checkpoint_id} {event.outcome}: {event.reason}"

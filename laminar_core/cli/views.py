@@ -29,7 +29,10 @@ _START = datetime(1970, 1, 1, tzinfo=UTC)
 def print_summaries(summaries: Iterable[CheckpointSummary]) -> None:
     """One line a checkpoint."""
     _print_table(
-        ("id", "outcome", "kind", "mode", "triggered", "ms", "bytes", "generation", "remarks"),
+        (
+            *("id", "outcome", "kind", "mode", "triggered"),
+            *("ms", "bytes", "in flight", "generation", "remarks"),
+        ),
         (_row(summary) for summary in summaries),
     )
 
@@ -89,6 +92,7 @@ def _row(summary: CheckpointSummary) -> tuple[str, ...]:
         _time(summary.triggered_at_ms),
         "" if summary.duration_ms is None else f"{summary.duration_ms:.0f}",
         "" if summary.size_bytes is None else f"{summary.size_bytes:,}",
+        "" if summary.inflight_bytes is None else f"{summary.inflight_bytes:,}",
         "" if summary.generation is None else str(summary.generation),
         ", ".join(remark for remark in remarks if remark),
     )

@@ -321,6 +321,8 @@ class CheckpointDriver:
                 sync_ms=longest_phase_ms(manifest.subtasks, "sync_ms"),
                 async_ms=longest_phase_ms(manifest.subtasks, "async_ms"),
                 size_bytes=manifest.size_bytes,
+                inflight_bytes=manifest.inflight_bytes,
+                inflight_rows=manifest.inflight_rows,
             )
         )
 

@@ -79,6 +79,9 @@ class CheckpointCompleted(_Event):
     sync_ms: float
     async_ms: float
     size_bytes: int
+    inflight_bytes: int = 0
+    """How much of it was in flight."""
+    inflight_rows: int = 0
 
 
 class CheckpointFailed(_Event):

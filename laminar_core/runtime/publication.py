@@ -110,6 +110,7 @@ def history_record(
         ended_at_ms=effect.ended_ms,
         duration_ms=effect.ended_ms - effect.triggered_ms,
         size_bytes=0 if manifest is None else manifest.size_bytes,
+        inflight_bytes=0 if manifest is None else manifest.inflight_bytes,
         mode="aligned" if manifest is None else manifest.mode,
         alignment_ms_max=None if manifest is None else longest_alignment_ms(manifest.alignment),
         subtasks=tuple(

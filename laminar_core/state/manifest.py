@@ -9,45 +9,15 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Literal, Self, TypeVar
+from typing import Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
+from pydantic import Field, JsonValue, ValidationError, model_validator
 from pydantic_core import from_json
 
 from laminar_core.checkpoint.types import CheckpointKind, ResolvedMode
-from laminar_core.errors import ConfigurationError, CorruptCheckpointError, ErrorCode
-from laminar_core.state.paths import Direction, check_key
-
-JsonObject = dict[str, JsonValue]
-Positive = Annotated[int, Field(ge=1)]
-Count = Annotated[int, Field(ge=0)]
-Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-
-
-class Record(BaseModel):
-    """Base of everything written as JSON."""
-
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
-
-    def to_bytes(self) -> bytes:
-        """JSON in UTF-8; the same record always gives the same bytes."""
-        return self.model_dump_json(indent=1).encode() + b"\n"
-
-
-class FileRef(Record):
-    """A stored object, named so that a reader can tell whether it got exactly that object."""
-
-    path: str = Field(description="Relative to the job's folder.")
-    size_bytes: Count
-    sha256: Sha256
-
-    @model_validator(mode="after")
-    def _stays_inside_the_job(self) -> Self:
-        try:
-            check_key(self.path)
-        except ConfigurationError as error:
-            raise ValueError(str(error)) from error
-        return self
+from laminar_core.errors import CorruptCheckpointError, ErrorCode
+from laminar_core.state.paths import Direction
+from laminar_core.state.record import Count, FileRef, JsonObject, Positive, Record, Sha256
 
 
 class SubtaskEntry(Record):
@@ -57,7 +27,7 @@ class SubtaskEntry(Record):
     subtask_index: Count
     state: FileRef | None = Field(description="None: this subtask holds no rows.")
     row_count: Count
-    properties: JsonObject = {}
+    properties: JsonObject = Field(default_factory=dict)
     committables: tuple[JsonObject, ...] = ()
     sync_ms: float
     async_ms: float
@@ -206,6 +176,16 @@ class CheckpointManifestV1(Record):
         """Bytes of all files together, without the manifest."""
         return sum(file.size_bytes for file in self.files())
 
+    @property
+    def inflight_bytes(self) -> int:
+        """How much of ``size_bytes`` was in flight."""
+        return sum(entry.size_bytes for entry in self.inflight_data)
+
+    @property
+    def inflight_rows(self) -> int:
+        """Rows that a restore replays before anything new."""
+        return sum(entry.row_count for entry in self.inflight_data)
+
 
 CheckpointManifest = CheckpointManifestV1
 """The newest format, and the only one that is written."""
@@ -262,7 +242,7 @@ class Heartbeat(Record):
     format_version: Literal[1] = 1
     sequence: Count
     at_ms: int
-    progress: JsonObject = {}
+    progress: JsonObject = Field(default_factory=dict)
 
 
 class GenerationEnd(Record):
@@ -321,6 +301,7 @@ class HistoryRecord(Record):
     ended_at_ms: int
     duration_ms: float
     size_bytes: Count = 0
+    inflight_bytes: Count = 0
     mode: ResolvedMode = "aligned"
     alignment_ms_max: float | None = None
     subtasks: tuple[SubtaskNumbers, ...] = ()

@@ -29,6 +29,7 @@ class CheckpointSummary:
     triggered_at_ms: int | None = None
     duration_ms: float | None = None
     size_bytes: int | None = None
+    inflight_bytes: int | None = None
     committed: bool = False
     orphan: bool = False
     problem: str | None = None
@@ -66,6 +67,7 @@ def summarise(
                 triggered_at_ms=known.triggered_at_ms,
                 duration_ms=known.duration_ms,
                 size_bytes=known.size_bytes,
+                inflight_bytes=known.inflight_bytes,
                 committed=committed,
                 problem=problem,
             )

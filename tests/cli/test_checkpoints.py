@@ -94,6 +94,7 @@ def test_a_list_has_the_same_fields_for_ever(laminar) -> None:
         "triggered_at_ms": 1_700_000_000_000,
         "duration_ms": 40.5,
         "size_bytes": first["size_bytes"],
+        "inflight_bytes": 0,
         "committed": True,
         "orphan": False,
         "problem": None,
@@ -221,6 +222,7 @@ def test_a_report_has_the_same_fields_for_ever(laminar, job: Job) -> None:
     assert first == {
         "path": relative.format(2, 0),
         "size_bytes": first["size_bytes"],
+        "inflight_bytes": 0,
         "problem": None,
     }
     assert second["problem"] == problem

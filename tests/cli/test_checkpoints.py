@@ -68,7 +68,8 @@ def test_completed_checkpoints_are_listed_oldest_first(laminar) -> None:
     assert ids(answer) == ["1", "2"]
     heading, first, second = answer.out.splitlines()
     assert heading.split() == [
-        *("id", "outcome", "kind", "mode", "triggered", "ms", "bytes", "generation", "remarks")
+        *("id", "outcome", "kind", "mode", "triggered", "ms", "bytes", "in-flight", "generation"),
+        "remarks",
     ]
     assert first.split()[1:4] == ["completed", "periodic", "aligned"]
     assert first.rstrip().endswith("committed")
@@ -222,7 +223,6 @@ def test_a_report_has_the_same_fields_for_ever(laminar, job: Job) -> None:
     assert first == {
         "path": relative.format(2, 0),
         "size_bytes": first["size_bytes"],
-        "inflight_bytes": 0,
         "problem": None,
     }
     assert second["problem"] == problem

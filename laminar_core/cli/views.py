@@ -31,7 +31,7 @@ def print_summaries(summaries: Iterable[CheckpointSummary]) -> None:
     _print_table(
         (
             *("id", "outcome", "kind", "mode", "triggered"),
-            *("ms", "bytes", "in flight", "generation", "remarks"),
+            *("ms", "bytes", "in-flight", "generation", "remarks"),
         ),
         (_row(summary) for summary in summaries),
     )

@@ -135,7 +135,12 @@ def draw(seed: int, scenarios: Mapping[str, BuildJob] = SCENARIOS) -> Setting:
 def simulate_seed(seed: int, scenarios: Mapping[str, BuildJob] = SCENARIOS) -> SeedReport:
     """Run one seed and check every invariant; an error that nobody expects is a violation, too."""
     setting = draw(seed, scenarios)
-    return _Run(setting, scenarios[setting.scenario]).report()
+    return simulate_setting(setting, scenarios[setting.scenario])
+
+
+def simulate_setting(setting: Setting, build: BuildJob) -> SeedReport:
+    """Run what was drawn, or what a test puts together."""
+    return _Run(setting, build).report()
 
 
 def simulate_seeds(

@@ -28,6 +28,9 @@ TURNS_PER_WORKER = 150
 STALLS_MS = (30.0, 300.0, 3_000.0, 16_000.0, 31_000.0)
 """Also beyond what worker and coordinator take for death."""
 
+AGAIN = 0.4
+"""How likely a crash is followed by another one."""
+
 DAY_MS = 86_400_000.0
 DRIVERS_MAX = 30
 """A job that needs more drivers than this does not get anywhere."""
@@ -57,12 +60,16 @@ class Disasters:
     # --- crashes --------------------------------------------------------------------------------
 
     def worker_crash(self) -> None:
-        """SIGKILL for a worker."""
-        index = self.dice.randrange(self.simulation.options.parallelism)
+        """SIGKILL for a worker; often for another one soon after, in the midst of recovery."""
+        parallelism, world = self.simulation.options.parallelism, self.simulation.world
 
         def kill() -> None:
+            index = self.dice.randrange(parallelism)
             if self._hit("worker-crash", f"worker {index}"):
                 self.simulation.kill_worker(index)
+                if self.dice.random() < AGAIN:
+                    soon = self.dice.randrange(20, 60 * (1 + parallelism))
+                    world.at_turn(world.turns + soon, kill)
 
         self._at_some_turn(kill)
 
@@ -205,6 +212,20 @@ class Disasters:
                 self._delay(f"/worker-{index}", extra_ms, self._world_ms + lasts_ms)
 
         self._at_some_turn(spike)
+
+    def reordering(self) -> None:
+        """Frames of data overtake each other on their way."""
+        frames = self.dice.choice((1, 3, 8))
+        self._hit("reordering", f"by up to {frames} frames")
+        self.simulation.network.reorder_max = frames
+
+    def lossy_link(self) -> None:
+        """What coordinator and workers tell each other is lost, or comes twice."""
+        network = self.simulation.network
+        network.control_loss = self.dice.choice((0.0, 0.1, 0.3))
+        network.control_repeat = self.dice.choice((0.1, 0.3))
+        shares = f"{network.control_loss:g} lost, {network.control_repeat:g} repeated"
+        self._hit("lossy-link", shares)
 
     def clock_skew(self) -> None:
         """Wall clocks disagree, and monotonic clocks run at different rates."""
@@ -370,6 +391,8 @@ KINDS: dict[str, Callable[[Disasters], None]] = {
     "stall": Disasters.stall,
     "slow-link": Disasters.slow_link,
     "delay-spike": Disasters.delay_spike,
+    "reordering": Disasters.reordering,
+    "lossy-link": Disasters.lossy_link,
     "clock-skew": Disasters.clock_skew,
     "clock-step": Disasters.clock_step,
     "zombie": Disasters.zombie,

@@ -14,7 +14,7 @@ from laminar_core.testing import campaign, invariants
 from laminar_core.testing.campaign import SeedReport, simulate_seeds
 from laminar_core.testing.invariants import CHECKS
 
-SEEDS = range(60)
+SEEDS = range(40)
 """Each mutant is found within so many."""
 
 

@@ -1,0 +1,100 @@
+"""Each kind of disaster does what it says, and is counted only if it comes to pass."""
+
+from random import Random
+
+import pytest
+
+from laminar_core.checkpoint.coordinator_config import CoordinatorConfig
+from laminar_core.testing.disasters import KINDS, Disasters
+from laminar_core.testing.disk import SimulatedDisk
+from laminar_core.testing.scenarios import windows_job
+from laminar_core.testing.simulation import Simulation
+
+
+def disasters(seed: int = 0) -> Disasters:
+    job = windows_job(2)
+    simulation = Simulation(
+        job.plan, seed=seed, checkpoint=CoordinatorConfig(interval_ms=20), objects=SimulatedDisk()
+    )
+    return Disasters(simulation, job, Random(seed))
+
+
+def notes(planned: Disasters) -> str:
+    return "\n".join(planned.simulation.world.trace.lines())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_kind_comes_to_pass_for_some_seed_and_is_counted(kind):
+    for seed in range(20):
+        planned = disasters(seed)
+        KINDS[kind](planned)
+        planned.run()
+        planned.let_zombies_speak()
+        planned.job.check()
+        if planned.hits:
+            break
+    assert planned.hits.keys() == {kind}
+    assert f"{kind}: " in notes(planned)
+
+
+def test_what_is_planned_for_later_than_the_end_is_not_counted():
+    planned = disasters()
+    planned.simulation.world.at_turn(10_000, lambda: planned._hit("late", "much too late"))
+    planned.run()
+    assert planned.result is not None
+    assert planned._hit("late", "even later") is False
+    assert not planned.hits
+
+
+def test_a_torn_write_leaves_a_piece_under_a_temporary_name_only():
+    for seed in range(20):
+        planned = disasters(seed)
+        planned.torn_write()
+        planned.run()
+        if planned.hits:
+            break
+    (torn,) = planned.simulation.objects.temporaries
+    assert "is killed" in notes(planned)
+    assert torn not in planned.simulation.objects.list("")
+
+
+def test_a_slow_link_delays_its_own_worker():
+    planned = disasters()
+    planned.slow_link()
+    index = next(n for n in range(2) if planned._extra_ms(f"sim://d/worker-{n}", "sim://d"))
+    assert planned._extra_ms("sim://d", f"sim://d/worker-{index}/control") > 0
+    assert planned._extra_ms("sim://d", f"sim://d/worker-{1 - index}/control") == 0
+
+
+def test_a_spike_is_over_after_a_while():
+    for seed in range(20):
+        planned = disasters(seed)
+        planned.delay_spike()
+        planned.run()
+        if planned.hits:
+            break
+    assert planned._extra_ms("sim://d/worker-0", "sim://d") == 0
+    assert planned.last_hit_ms > planned.simulation.world.trace.start_ms
+
+
+def test_a_stalled_driver_does_not_go_on_until_it_wakes_up():
+    planned = disasters()
+    simulation = planned.simulation
+
+    def stall():
+        driver = simulation.drivers[-1]
+        driver.hold_itself()
+        simulation.world.later(9_000, lambda: driver.hold_itself(held=False))
+
+    simulation.world.at_turn(100, stall)
+    started_ms = simulation.world.now_ms
+    planned.run()
+    assert simulation.world.now_ms - started_ms > 9_000
+    planned.job.check()
+
+
+def test_a_job_that_never_gets_a_driver_is_given_up(monkeypatch):
+    planned = disasters()
+    monkeypatch.setattr(planned, "run_one", lambda: None)
+    with pytest.raises(AssertionError, match="drivers did not"):
+        planned.run()

@@ -11,8 +11,9 @@ timeout is the coordinator's decision; a barrier that arrives after it switches 
 
 Two kinds of channels are special. What is queued on an *aligned-only* channel is never captured,
 so also an unaligned cut waits until its barrier is reached (PROTOCOL section 7). A *feedback*
-channel closes a loop: its barrier can only come back after the cut, so nothing waits for it, and
+channel closes a loop: nothing waits for its barrier, which mostly comes back after the cut, and
 what is on its way when the cut is made is recorded until it does (PROTOCOL section 8, FLIP-16).
+It comes back before only if it is another head's that has cut already: what follows it is held.
 
 A barrier is seen twice: it *arrives* when it enters the input queue, maybe behind data, and it is
 *reached* when everything before it has been processed. Alignment counts barriers that were
@@ -25,7 +26,7 @@ I1  A checkpoint id is cut at most once, and ids of cuts strictly increase.
 I2  At a cut, every record sent before its channel's barrier is either processed or captured
     (queued ahead of the barrier, or recorded until the barrier arrives), never both.
 I3  No record behind a barrier that was reached is processed before the cut (``HOLD``).
-I4  A feedback channel is never held, and an aligned-only channel never captured.
+I4  Nothing waits for a feedback channel, and an aligned-only channel is never captured.
 I5  Nothing waits for ever: a channel that ends counts as its barrier, and an abort, a cancel
     marker or a newer barrier releases every channel.
 
@@ -113,21 +114,20 @@ def step(state: State, event: Event) -> Step:
 def _on_arrival(state: State, channel: ChannelId, barrier: CheckpointBarrier) -> Step:
     if isinstance(state, Recording) and state.barrier.checkpoint_id == barrier.checkpoint_id:
         return _seal(state, channel)
-    if channel in state.gate.feedback or barrier.alignment_timeout_ms is None:
+    feedback = channel in state.gate.feedback
+    if not feedback and barrier.alignment_timeout_ms is None:
         return state, ()  # Can never overtake, so only reaching it counts.
     state, effects = _admit(state, barrier)
     if not isinstance(state, Aligning) or not _is_for(state, barrier):
         return state, effects
     state = replace(state, arrived=state.arrived | {channel})
-    if not _overtakes(state.gate, barrier):
+    if feedback or not _overtakes(state.gate, barrier):
         return state, effects
     after, more = _overtake(state)
     return after, effects + more
 
 
 def _on_reached(state: State, channel: ChannelId, barrier: CheckpointBarrier) -> Step:
-    if channel in state.gate.feedback:
-        return state, ()  # It counted when it arrived.
     state, effects = _admit(state, barrier)
     if not isinstance(state, Aligning) or not _is_for(state, barrier):
         return state, effects  # Stale, or the cut is already made.
@@ -199,7 +199,7 @@ def _overtake(state: Aligning) -> Step:
 def _cut(state: Aligning, barrier: CheckpointBarrier, mode: AlignmentMode) -> Step:
     """Cut now. Aligned channels have nothing before the cut left, so they are not captured."""
     gate, checkpoint_id = state.gate, barrier.checkpoint_id
-    captured = (state.target - state.aligned) | (gate.open & gate.feedback)
+    captured = (state.target | (gate.open & gate.feedback)) - state.aligned
     pending = captured - state.arrived - gate.ending
     captures = [CaptureChannel(checkpoint_id, c, c in pending) for c in sorted(captured)]
     if pending:

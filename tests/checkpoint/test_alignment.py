@@ -206,6 +206,12 @@ LOOPS = [
     ("a>U1 l>1", "UCUT1 capture1a record1l seal1l sealed1"),
     ("l>$ a:1", "CUT1 capture1l sealed1"),
     ("a:1 l>$", "CUT1 record1l seal1l sealed1"),
+    # Another head was earlier: its barrier comes back before ours, and what follows it is post-cut.
+    ("l>1 l? l:1 l? a? a:1 l?", "process hold process CUT1 sealed1 process"),
+    ("l>1 a:1 l? l:1", "CUT1 capture1l sealed1 process"),
+    ("l>T1 l:T1 m? a:T1 m>T1", "process CUT1 record1m seal1m sealed1"),
+    ("l>1 l:1 n1 l? a:1", "discard1 cancel1 process"),
+    ("a:$ l>1 l:1 g1", "CUT1 sealed1"),
     # Abort, or a newer barrier: the log is dropped, and the loop's barrier is stale.
     (
         "a:1 n1 l? l>1 l:1 a:2 l>2",

@@ -21,7 +21,8 @@ VALUE_LENGTH_MAX = 72
 """Longest text of one property; ``--json`` prints it whole."""
 
 _NUMBERS = {
-    *("id", "ms", "bytes", "rows", "generation", "subtask", "sync ms", "async ms", "events")
+    *("id", "ms", "bytes", "in flight", "rows", "generation"),
+    *("subtask", "sync ms", "async ms", "events"),
 }
 _START = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -59,7 +60,7 @@ def print_manifest(manifest: CheckpointManifest) -> None:
     if manifest.inflight_data:
         click.echo()
         _print_table(
-            ("in flight", "subtask", "queue", "from", "to", "events", "rows", "bytes"),
+            ("operator", "subtask", "queue in flight", "from", "to", "events", "rows", "bytes"),
             (_queue(entry) for entry in manifest.inflight_data),
         )
     if properties := list(_properties(manifest.subtasks)):

@@ -65,19 +65,21 @@ def test_a_checkpoint_is_one_screen(capsys) -> None:
 def test_what_was_in_flight_is_listed_by_queue(capsys) -> None:
     logged = inflight(
         path="x.buf",
-        edge=edge(input_index=1, feedback=True),
+        edge=edge(upstream="tail", downstream="head", feedback=True),
         event_count=1_000,
         row_count=250_000,
         size_bytes=1_000_000,
     )
-    print_manifest(unaligned("switched", inflight_data=(inflight(), logged)))
+    print_manifest(
+        unaligned("switched", inflight_data=(inflight(edge=edge(upstream="in")), logged))
+    )
     lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
     assert lines[0] == "checkpoint 7 of payments: periodic, switched, generation 2, parent 6"
     start = lines.index("", 5) + 1
     assert lines[start : start + 3] == [
-        "in flight  subtask  queue    from                 to       events     rows      bytes",
-        "window           0  input 1  source 1             keyed 0       3      200         99",
-        "window           0  input 1  source 1 (fed back)  keyed 0   1,000  250,000  1,000,000",
+        "operator  subtask  queue in flight  from               to       events     rows      bytes",
+        "window          0  input 1          in 1               keyed 0       3      200         99",
+        "window          0  input 1          tail 1 (fed back)  head 0    1,000  250,000  1,000,000",
     ]
 
 

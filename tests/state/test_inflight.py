@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from laminar_core.checkpoint.types import Batch, Idle, Watermark
@@ -85,6 +85,7 @@ def channels(draw) -> tuple[pa.Schema, list]:
     return schema, [made[kind]() for kind in kinds]
 
 
+@settings(deadline=None)
 @given(channels(), st.sampled_from([None, "lz4", "zstd"]), st.integers(0, 2**32 - 1))
 def test_every_channel_comes_back_in_order(channel, compression, input_id) -> None:
     schema, elements = channel

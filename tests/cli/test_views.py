@@ -67,7 +67,7 @@ def test_what_was_in_flight_is_listed_by_queue(capsys) -> None:
         path="x.buf",
         edge=edge(upstream="tail", downstream="head", feedback=True),
         event_count=1_000,
-        row_count=250_000,
+        row_count=2_000,
         size_bytes=1_000_000,
     )
     print_manifest(
@@ -77,9 +77,9 @@ def test_what_was_in_flight_is_listed_by_queue(capsys) -> None:
     assert lines[0] == "checkpoint 7 of payments: periodic, switched, generation 2, parent 6"
     start = lines.index("", 5) + 1
     assert lines[start : start + 3] == [
-        "operator  subtask  queue in flight  from               to       events     rows      bytes",
-        "window          0  input 1          in 1               keyed 0       3      200         99",
-        "window          0  input 1          tail 1 (fed back)  head 0    1,000  250,000  1,000,000",
+        "operator  subtask  queue in flight  from               to       events   rows      bytes",
+        "window          0  input 1          in 1               keyed 0       3    200         99",
+        "window          0  input 1          tail 1 (fed back)  head 0    1,000  2,000  1,000,000",
     ]
 
 

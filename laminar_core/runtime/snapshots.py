@@ -121,6 +121,11 @@ class SnapshotWriter:
         self._discarded.add(checkpoint_id)
         self._executor.submit(self._forget, checkpoint_id)
 
+    @property
+    def pending_inflight(self) -> int:
+        """Queues of which pieces are encoded and the end has not come."""
+        return len(self._encoders)
+
     def results(self) -> list[Result]:
         """What has ended since the last call."""
         found: list[Result] = []

@@ -3,6 +3,7 @@
 from collections import deque
 from itertools import groupby
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -202,3 +203,107 @@ def test_what_arrives_is_what_was_sent_and_the_credit_is_conserved(steps: list) 
         for action in ACTIONS:
             action(link)
     assert merged(link.received) == merged(sent)
+
+
+# --- barriers that overtake, and what was in flight ---------------------------------------------
+
+
+def spelled(elements) -> str:
+    return " ".join(map(spell, elements))
+
+
+def drained(channel: OutputChannel, sent: list[str]) -> str:
+    while channel.flush():
+        channel.credits = CREDITS_PER_CHANNEL
+    return " ".join(sent)
+
+
+@pytest.mark.parametrize(
+    ("queued", "passed", "order"),
+    [
+        ("", "", "B"),
+        ("r1 w2 I r3", "r1 w2 I r3", "B r1 w2 I r3"),
+        ("r1 C r2", "r1 r2", "B r1 C r2"),
+        ("r1 E", "r1", "B r1 E"),
+    ],
+)
+def test_a_barrier_that_overtakes_takes_the_head_and_copies_what_it_passes(queued, passed, order):
+    channel, sent = output(queued)
+    assert spelled(channel.put_barrier(BARRIER, overtake=True)) == passed
+    assert drained(channel, sent) == order
+
+
+@pytest.mark.parametrize(
+    ("queued", "order"), [("", "B"), ("r1 w2", "r1 w2 B"), ("r1 E", "r1 B E"), ("E", "B E")]
+)
+def test_a_barrier_in_its_place_is_behind_the_data_and_before_the_end(queued, order):
+    channel, sent = output(queued)
+    assert channel.put_barrier(BARRIER, overtake=False) == []
+    assert drained(channel, sent) == order
+
+
+@pytest.mark.parametrize("overtake", [True, False])
+def test_an_end_that_left_stands_for_every_barrier(overtake):
+    channel, sent = output("r1 E")
+    drained(channel, sent)
+    assert channel.put_barrier(BARRIER, overtake=overtake) == []
+    assert channel.empty
+
+
+def test_a_barrier_that_waits_overtakes_only_what_is_ahead_of_it_and_says_so():
+    channel, _ = output("r1 r2")
+    channel.put_barrier(BARRIER, overtake=False)
+    channel.put(parse("r3"))
+    assert channel.waits(CheckpointId(1))
+    assert not channel.waits(CheckpointId(2))
+    assert channel.time_out(CheckpointId(2)) == []
+    assert spelled(channel.time_out(CheckpointId(1))) == "r1 r2"
+    channel.credits = 0
+    left: list = []
+    channel._deliver = left.append
+    channel.flush()
+    assert [element.unaligned for element in left] == [True]
+    assert not channel.waits(CheckpointId(1))
+    assert channel.time_out(CheckpointId(1)) == []
+
+
+def test_restored_output_needs_credit_and_room_like_anything_else():
+    channel, sent = output("")
+    channel.restore([parse("r1"), parse("w2"), parse("r3")])
+    assert not channel.has_room
+    assert drained(channel, sent) == "r1 w2 r3"
+
+
+def test_restored_input_comes_first_and_gives_no_credit_back():
+    given: list[int] = []
+    channel = InputChannel(ChannelId(0), given.append)
+    channel.restore([parse("r1"), parse("w2")])
+    channel.arrive(parse("r3"))
+    assert [spell(channel.take()) for _ in range(3)] == ["r1", "w2", "r3"]
+    channel.give_back()
+    assert given == [1]
+
+
+def test_what_is_ahead_of_a_barrier_ends_there_and_leaves_markers_out():
+    channel = InputChannel(ChannelId(0), lambda _: None)
+    for word in ("r1", "C", "w2", "I", "B", "r3"):
+        channel.arrive(parse(word))
+    assert spelled(channel.ahead_of(CheckpointId(1))) == "r1 w2 I"
+    assert spelled(channel.ahead_of(CheckpointId(2))) == "r1 w2 I r3"
+    assert len(channel) == 6
+
+
+def test_a_slice_leaves_the_rest_of_its_batch_first_and_its_credit_with_it():
+    given: list[int] = []
+    channel = InputChannel(ChannelId(0), given.append)
+    channel.arrive(Batch(pa.record_batch({"n": [1, 2, 3, 4, 5]})))
+    channel.arrive(Watermark(9))
+    parts = []
+    for _ in range(3):
+        element = channel.take(2)
+        assert isinstance(element, Batch)
+        parts.append(element.data.column("n").to_pylist())
+        channel.give_back()
+    assert parts == [[1, 2], [3, 4], [5]]
+    assert given == [1]
+    assert channel.take(2) == Watermark(9)

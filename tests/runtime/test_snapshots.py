@@ -3,12 +3,21 @@
 import pyarrow as pa
 import pytest
 
-from laminar_core.checkpoint.types import CheckpointId
+from laminar_core.checkpoint.types import Batch, CheckpointId
+from laminar_core.checkpoint.unaligned import InFlightChannelData, QueueId
 from laminar_core.errors import DataError, ErrorCode
 from laminar_core.operators.base import Snapshot
 from laminar_core.runtime.clock import ManualClock
-from laminar_core.runtime.snapshots import NotFinished, NotWritten, SnapshotWriter, Written
+from laminar_core.runtime.inflight import Captured, Queue
+from laminar_core.runtime.snapshots import (
+    InflightWritten,
+    NotFinished,
+    NotWritten,
+    SnapshotWriter,
+    Written,
+)
 from laminar_core.runtime.task_parts import Cut, PendingPart
+from laminar_core.state.manifest import EdgeRef
 from laminar_core.storage.memory import MemoryObjectStore
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
 from tests.runtime.hosts import Background
@@ -20,10 +29,12 @@ ROWS = pa.table({"key": ["a", "b"], "value": [1, 2]})
 class Writer:
     """A writer whose background runs when the test says so."""
 
-    def __init__(self, *faults: Fault) -> None:
+    def __init__(self, *faults: Fault, compression=None) -> None:
         self.store = open_job(FaultyStore(MemoryObjectStore(), *faults))
         self.background, self.wakes = Background(), 0
-        self.writer = SnapshotWriter(self.store, 1, self.background, ManualClock(), self._wake)
+        self.writer = SnapshotWriter(
+            self.store, 1, self.background, ManualClock(), self._wake, compression
+        )
 
     def _wake(self) -> None:
         self.wakes += 1
@@ -133,3 +144,97 @@ def test_cuts_are_finished_in_the_order_in_which_they_were_made():
         writer.submit(checkpoint_id, sink=lambda n=checkpoint_id: order.append(n) or Snapshot())
     assert [result.cut.checkpoint_id for result in writer.results()] == [3, 4, 5]
     assert order == [3, 4, 5]
+
+
+# --- in-flight data -----------------------------------------------------------------------------
+
+SCHEMA = pa.schema([("n", pa.int64())])
+
+
+def queue(number: int = 0) -> Queue:
+    edge = EdgeRef(upstream="up", downstream="v", input_index=0)
+    return Queue(QueueId("input", number), "first", 1, edge, number, 1, SCHEMA)
+
+
+def piece(*values: int, checkpoint_id: int = 3, number: int = 0, last: bool = False) -> Captured:
+    rows = tuple(Batch(pa.record_batch({"n": [value]}, schema=SCHEMA)) for value in values)
+    return InFlightChannelData(CheckpointId(checkpoint_id), QueueId("input", number), rows, 0, last)
+
+
+def values(writer: Writer, result) -> list[int]:
+    elements = writer.store.read_inflight(result.entry, SCHEMA)
+    return [n for element in elements for n in element.data.column("n").to_pylist()]
+
+
+def test_pieces_of_a_queue_become_one_file_when_nothing_follows():
+    writer = Writer()
+    writer.writer.capture("v", queue(), piece(1, 2))
+    writer.writer.capture("v", queue(), piece(3))
+    assert writer.results() == []
+    writer.writer.capture("v", queue(), piece(last=True))
+    (result,) = writer.results()
+    assert isinstance(result, InflightWritten)
+    assert (result.entry.event_count, result.entry.row_count) == (3, 3)
+    assert (result.entry.subtask_index, result.entry.input_id) == (1, 0)
+    assert values(writer, result) == [1, 2, 3]
+    assert writer.wakes == 1
+
+
+def test_a_queue_in_which_nothing_was_has_no_file():
+    writer = Writer()
+    writer.writer.capture("v", queue(), piece())
+    writer.writer.capture("v", queue(), piece(last=True))
+    (result,) = writer.results()
+    assert result == InflightWritten(CheckpointId(3), queue(), None)
+    assert writer.store.objects.list("") == []
+
+
+def test_queues_and_checkpoints_have_files_of_their_own():
+    writer = Writer()
+    for number in (0, 1):
+        writer.writer.capture("v", queue(number), piece(number, number=number))
+    for number in (0, 1):
+        writer.writer.capture("v", queue(number), piece(number=number, last=True))
+    writer.writer.capture("v", queue(), piece(9, checkpoint_id=4, last=True))
+    assert [values(writer, result) for result in writer.results()] == [[0], [1], [9]]
+
+
+def test_in_flight_data_of_what_was_given_up_is_forgotten_and_that_of_others_is_not():
+    writer = Writer()
+    writer.writer.capture("v", queue(), piece(1))
+    writer.writer.capture("v", queue(), piece(5, checkpoint_id=4))
+    assert writer.results() == []
+    writer.writer.discard(CheckpointId(3))
+    writer.writer.capture("v", queue(), piece(2, last=True))
+    writer.writer.capture("v", queue(), piece(6, checkpoint_id=4, last=True))
+    (result,) = writer.results()
+    assert values(writer, result) == [5, 6]
+    assert writer.writer.pending_inflight == 0
+
+
+def test_a_store_that_refuses_in_flight_data_declines_the_checkpoint():
+    writer = Writer(Fault("put_if_absent", Effect.FAIL, last=2))
+    writer.writer.capture("v", queue(), piece(1, last=True))
+    (result,) = writer.results()
+    assert isinstance(result, NotWritten)
+    assert (result.checkpoint_id, result.vertex_id) == (3, "v")
+    assert result.reason.startswith("in-flight data of first: memory:// cannot put_if_absent")
+
+
+def test_in_flight_data_that_cannot_be_encoded_is_more_than_a_lost_checkpoint():
+    writer = Writer()
+    broken = InFlightChannelData(CheckpointId(3), QueueId("input", 0), (object(),), 0, last=True)
+    writer.writer.capture("v", queue(), broken)
+    assert isinstance(writer.results()[0], NotFinished)
+
+
+@pytest.mark.parametrize("compression", ["lz4", "zstd"])
+def test_in_flight_data_may_be_compressed(compression):
+    plain, small = Writer(), Writer(compression=compression)
+    for writer in (plain, small):
+        rows = Batch(pa.record_batch({"n": [7] * 50_000}, schema=SCHEMA))
+        captured = InFlightChannelData(CheckpointId(3), QueueId("input", 0), (rows,), 0, last=True)
+        writer.writer.capture("v", queue(), captured)
+    (large,), (compressed,) = plain.results(), small.results()
+    assert compressed.entry.size_bytes < large.entry.size_bytes / 10
+    assert values(small, compressed) == values(plain, large)

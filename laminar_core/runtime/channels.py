@@ -45,6 +45,8 @@ class OutputChannel:
         self._batches = 0
         self._ended = False
         self.credits = CREDITS_PER_CHANNEL
+        self.batches_put = 0
+        """Since the start."""
 
     @property
     def has_room(self) -> bool:
@@ -55,6 +57,7 @@ class OutputChannel:
         """Append; a watermark replaces one that waits right before it."""
         if isinstance(element, Batch):
             self._batches += 1
+            self.batches_put += 1
         elif isinstance(element, EndOfInput):
             self._ended = True
         _append(self._queue, element)
@@ -140,6 +143,10 @@ class OutputChannel:
         """Everything has been sent."""
         return not self._queue
 
+    def close(self) -> None:
+        """Nothing is sent any more."""
+        self._queue.clear()
+
 
 class InputChannel:
     """The receiver's end. ``grant`` gives credit back to the sender."""
@@ -150,6 +157,14 @@ class InputChannel:
         self._queue: deque[ArrowElement] = deque()
         self._consumed = 0
         self._restored = 0
+        self.batches_restored = 0
+        self.batches_taken = 0
+        """Since the start, whole ones."""
+
+    @property
+    def replays(self) -> bool:
+        """Something that was restored is still queued."""
+        return self._restored > 0
 
     def __len__(self) -> int:
         return len(self._queue)
@@ -163,6 +178,7 @@ class InputChannel:
         for element in elements:
             self._restored += isinstance(element, Batch)
             self.arrive(element)
+        self.batches_restored = self._restored
 
     def ahead_of(self, checkpoint_id: CheckpointId) -> list[InflightElement]:
         """A copy of what is queued and in flight at this checkpoint's cut."""
@@ -184,6 +200,7 @@ class InputChannel:
             if rows_max is not None and element.data.num_rows > rows_max:
                 self._queue.appendleft(Batch(element.data.slice(rows_max)))
                 return Batch(element.data.slice(0, rows_max))
+            self.batches_taken += 1
             if self._restored:
                 self._restored -= 1
             else:

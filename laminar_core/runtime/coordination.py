@@ -31,9 +31,13 @@ from laminar_core.runtime.events import (
     ProgressMade,
     WorkersRunning,
 )
+from laminar_core.runtime.loop_watch import LoopWatch
 from laminar_core.runtime.messages import (
     Cancel,
     Finish,
+    LoopReport,
+    LoopsOver,
+    LoopWave,
     Peer,
     Peers,
     Ping,
@@ -119,6 +123,8 @@ class Coordinator(CheckpointHost):
         self._data_flowed = self._final_requested = False
         self._last_rows = (self._started_ms, 0)
         self._early: list[tuple[CheckpointKind, Future[CheckpointAnswer]]] = []
+        workers, loops = range(parts.identity.parallelism), parts.identity.plan.loops().values()
+        self._loops = LoopWatch(workers, loops)
         self._checkpoints = CheckpointDriver(parts, self, background)
 
     # --- from other threads ---------------------------------------------------------------------
@@ -196,7 +202,9 @@ class Coordinator(CheckpointHost):
 
     def wait_ms(self) -> float:
         """Time until something is due, if nothing arrives and nobody posts anything."""
-        times = (*self._due_ms.values(), self._lines.due_ms)
+        times = [*self._due_ms.values(), self._lines.due_ms]
+        if self._everybody_registered:
+            times.append(self._loops.due_ms)
         waits = [due - self._clock.monotonic_ms() for due in times]
         wakeup = self._checkpoints.next_wakeup_ms() if self._everybody_registered else None
         if wakeup is not None:
@@ -206,6 +214,9 @@ class Coordinator(CheckpointHost):
     def _keep_alive(self) -> None:
         now_ms = self._clock.monotonic_ms()
         self._lines.tick()
+        wave = self._loops.begin(now_ms) if self._everybody_registered else None
+        if wave is not None:
+            self.broadcast(LoopWave(generation=self._identity.generation, round_number=wave))
         if self._is_due("ping", PING_INTERVAL_MS, now_ms):
             self.broadcast(Ping(generation=self._identity.generation))
             self._check_silence(now_ms)
@@ -261,9 +272,20 @@ class Coordinator(CheckpointHost):
             case SnapshotDecline(checkpoint_id=n, reason=reason, counts=counts):
                 reason = f"worker {message.worker}: {reason}"
                 self._checkpoints.dispatch(Declined(CheckpointId(n), reason, counts))
+            case LoopReport():
+                self._on_loop_report(message)
             case WorkerFailed(code=code, reason=reason, restart_helps=helps):
                 reason = f"worker {message.worker}: {reason}"
                 self.fail(ErrorCode(code), reason, restart_helps=helps)
+
+    def _on_loop_report(self, message: LoopReport) -> None:
+        now_ms = self._clock.monotonic_ms()
+        n, loops = message.round_number, message.loops
+        over = self._loops.answered(n, message.worker, loops, now_ms)
+        if over:
+            self.broadcast(
+                LoopsOver(generation=self._identity.generation, loops=tuple(sorted(over)))
+            )
 
     def _on_register(self, message: Register) -> None:
         self._workers[message.worker] = message

@@ -7,6 +7,7 @@ from typing import Annotated, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
+from laminar_core.checkpoint.termination import LoopCounts
 from laminar_core.checkpoint.types import CheckpointBarrier, CheckpointId, CheckpointKind
 from laminar_core.errors import ErrorCode, ProtocolError
 from laminar_core.state.manifest import AlignmentEntry, InflightEntry, SubtaskEntry
@@ -68,6 +69,14 @@ class SnapshotDecline(_Message):
     checkpoint_id: int
     reason: str
     counts: bool
+
+
+class LoopReport(_Message):
+    """What this worker knows of each loop, between two units of work."""
+
+    type: Literal["loop-report"] = "loop-report"
+    round_number: int
+    loops: dict[str, LoopCounts]
 
 
 class WorkerFailed(_Message):
@@ -139,6 +148,20 @@ class Completed(_Message):
     checkpoint_id: int
 
 
+class LoopWave(_Message):
+    """Is anything left in the loops? Asks for a ``LoopReport``."""
+
+    type: Literal["loop-wave"] = "loop-wave"
+    round_number: int
+
+
+class LoopsOver(_Message):
+    """Nothing is left in these loops: their heads end."""
+
+    type: Literal["loops-over"] = "loops-over"
+    loops: tuple[str, ...]
+
+
 class Ping(_Message):
     """The coordinator lives."""
 
@@ -157,8 +180,10 @@ class Cancel(_Message):
     type: Literal["cancel"] = "cancel"
 
 
-ToCoordinator = Register | Progress | SnapshotAck | SnapshotDecline | WorkerFailed
-ToWorker = Peers | Trigger | AlignmentTimeout | Abort | Completed | Ping | Finish | Cancel
+ToCoordinator = Register | Progress | SnapshotAck | SnapshotDecline | LoopReport | WorkerFailed
+CheckpointMessage = Trigger | AlignmentTimeout | Abort | Completed
+LoopMessage = LoopWave | LoopsOver
+ToWorker = Peers | CheckpointMessage | LoopMessage | Ping | Finish | Cancel
 _TO_COORDINATOR = TypeAdapter[ToCoordinator](Annotated[ToCoordinator, Field(discriminator="type")])
 _TO_WORKER = TypeAdapter[ToWorker](Annotated[ToWorker, Field(discriminator="type")])
 M = TypeVar("M")

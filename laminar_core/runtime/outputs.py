@@ -53,11 +53,18 @@ class EdgeOutput:
     """One subtask's sending side of one edge."""
 
     def __init__(
-        self, split: Split, channels: Mapping[int, OutputChannel], *, may_overtake: bool
+        self,
+        split: Split,
+        channels: Mapping[int, OutputChannel],
+        *,
+        may_overtake: bool,
+        in_loop: bool = False,
     ) -> None:
         self._split = split
         self.channels = channels
         self.may_overtake = may_overtake
+        self.in_loop = in_loop
+        """Both ends are in one loop."""
 
     @property
     def has_room(self) -> bool:

@@ -4,6 +4,8 @@ The protocol is decided by ``BarrierAligner``; this module carries its effects o
 one unit and returns, so that the worker's loop is never held up for longer than one batch.
 """
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 
 from laminar_core.checkpoint.alignment import BarrierAligner
@@ -41,6 +43,7 @@ from laminar_core.checkpoint.types import (
     Watermark,
 )
 from laminar_core.runtime.chain import Chain
+from laminar_core.runtime.channels import InputChannel
 from laminar_core.runtime.clock import Clock
 from laminar_core.runtime.inflight import Captured, InflightRecorder
 from laminar_core.runtime.pacing import PacedSource
@@ -63,6 +66,7 @@ class Task:
         self._aligner = BarrierAligner(
             frozenset(i.channel for i in parts.inputs),
             parts.newest_id,
+            feedback=parts.feedback,
             aligned_only=parts.aligned_only,
         )
         self._inflight = InflightRecorder(
@@ -77,6 +81,11 @@ class Task:
         self._alignment: AlignmentEntry | None = None
         if parts.finished:
             self._finish()
+
+    @property
+    def open_inputs(self) -> frozenset[ChannelId]:
+        """Channels that have not been read to their end."""
+        return self._aligner.state.gate.open
 
     # --- the unit of work -----------------------------------------------------------------------
 
@@ -113,14 +122,17 @@ class Task:
         return False
 
     def _work_on_input(self) -> bool:
-        inputs = self.parts.inputs
-        for step in range(len(inputs)):
-            channel = inputs[(self._turn + step) % len(inputs)]
+        for channel in self._in_turn():
             if len(channel) and not self._aligner.holds(channel.channel):
-                self._turn = (self._turn + step + 1) % len(inputs)
+                self._turn = (channel.channel + 1) % len(self.parts.inputs)
                 self._take(channel.channel, channel.take(self._unit.rows_max))
                 return True
         return False
+
+    def _in_turn(self) -> Sequence[InputChannel]:
+        """The inputs in the order in which they are looked at: none is left out for ever."""
+        inputs = self.parts.inputs
+        return [*inputs[self._turn :], *inputs[: self._turn]]
 
     def _take(self, channel: ChannelId, element: ArrowElement) -> None:
         match element:

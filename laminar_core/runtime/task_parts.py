@@ -83,5 +83,11 @@ class TaskParts:
     limits: SnapshotLimits = field(default_factory=SnapshotLimits)
     aligned_only: frozenset[ChannelId] = frozenset()
     """Inputs on which no barrier may overtake."""
+    feedback: frozenset[ChannelId] = frozenset()
+    """Inputs that come back to the head of a loop."""
+    loop: str | None = None
+    """The loop that the vertex is in."""
+    inside: frozenset[ChannelId] = frozenset()
+    """Inputs that come from the same loop, feedback included."""
     finished: bool = False
     """The restored source had ended: it is not read again."""

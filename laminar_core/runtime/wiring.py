@@ -12,10 +12,12 @@ from laminar_core.runtime.channels import InputChannel, OutputChannel
 from laminar_core.runtime.clock import Clock
 from laminar_core.runtime.deployment import Deployment, RestoredState
 from laminar_core.runtime.inflight import Queue
+from laminar_core.runtime.loops import FeedbackChannel, HeadTask
 from laminar_core.runtime.outputs import EdgeOutput, receivers_of, senders_of, splitter
 from laminar_core.runtime.pacing import PacedSource
 from laminar_core.runtime.plan import Edge, SinkNode, SourceNode, Vertex
 from laminar_core.runtime.sinks import CommittingSink
+from laminar_core.runtime.spill import SpillQueue
 from laminar_core.runtime.task import Task
 from laminar_core.runtime.task_parts import TaskListener, TaskParts
 from laminar_core.runtime.transport import WorkerTransport
@@ -108,8 +110,12 @@ class Wiring:
         )
 
     def watermark_us(self) -> int | None:
-        """Event time of the vertices with inputs: the slowest, once all know it."""
-        gates = [t.parts.gate.combined_us for t in self.tasks if t.parts.inputs]
+        """Event time of the vertices with inputs: the slowest, once all know it.
+
+        In a loop there is none.
+        """
+        timed = [t for t in self.tasks if t.parts.inputs and t.parts.loop is None]
+        gates = [t.parts.gate.combined_us for t in timed]
         known = [w for w in gates if w is not None]
         return min(known) if known and len(known) == len(gates) else None
 
@@ -133,11 +139,15 @@ class _Builder:
         self.me = wiring.subtask_index
 
     def build(self) -> None:
-        """From the sinks up, so that a local receiver exists before its sender."""
+        """From the sinks up, so that a local receiver exists before its sender.
+
+        But for feedback: its receiver is looked up when there is something to deliver.
+        """
         for edge in self.deployment.plan.edges:
             self.wiring.codecs[edge.edge_id] = ElementCodec(edge.schema)
         for vertex in reversed(self.deployment.plan.vertices):
-            task = Task(self._parts(vertex), self.listener, self.clock)
+            parts = self._parts(vertex)
+            task = (HeadTask if parts.feedback else Task)(parts, self.listener, self.clock)
             self.wiring.tasks.insert(0, task)
             for edge, sender, channel in self._numbered_inputs(vertex):
                 found = next(i for i in task.parts.inputs if i.channel == channel)
@@ -151,7 +161,8 @@ class _Builder:
         inputs = [self._input(edge, sender, channel) for edge, sender, channel in numbered]
         outputs = [self._output(edge) for edge in self.deployment.plan.outputs_of(vertex.vertex_id)]
         self._file_queues(vertex)
-        gate = WatermarkGate(i.channel for i in inputs)
+        feedback = frozenset(c for edge, _, c in numbered if edge.feedback)
+        gate = WatermarkGate(i.channel for i in inputs if i.channel not in feedback)
         entry = self.restored.alignment(vertex.vertex_id)
         if entry is not None:
             channels = [(ChannelId(c.input_id), c.watermark_us, c.idle) for c in entry.channels]
@@ -169,7 +180,10 @@ class _Builder:
             gate=gate,
             newest_id=self.deployment.newest_id,
             limits=self.deployment.limits,
-            aligned_only=frozenset(c for edge, _, c in numbered if not edge.may_overtake),
+            aligned_only=frozenset(c for e, _, c in numbered if not e.may_overtake) - feedback,
+            feedback=feedback,
+            loop=self.deployment.plan.loops().get(vertex.vertex_id),
+            inside=frozenset(c for edge, _, c in numbered if edge.loop is not None),
             finished=vertex.source is not None and entry is not None and entry.finished,
         )
 
@@ -219,15 +233,20 @@ class _Builder:
         parallelism = self.deployment.parallelism
         channels: dict[int, OutputChannel] = {}
         for receiver in receivers_of(edge, self.me, parallelism):
-            channel = OutputChannel(
-                self._local(edge) if receiver == self.me else self._remote(edge, receiver)
+            deliver = self._local(edge) if receiver == self.me else self._remote(edge, receiver)
+            channel = (
+                FeedbackChannel(deliver, SpillQueue(edge.schema))
+                if edge.feedback
+                else OutputChannel(deliver)
             )
             channel.restore(
                 self.restored.inflight("output", self._edge_ref(edge), receiver, edge.schema)
             )
             channels[receiver] = self.wiring.outputs[edge.edge_id, receiver] = channel
         split = splitter(edge, self.me, parallelism, self.deployment.plan.max_parallelism)
-        return EdgeOutput(split, channels, may_overtake=edge.may_overtake)
+        return EdgeOutput(
+            split, channels, may_overtake=edge.may_overtake, in_loop=edge.loop is not None
+        )
 
     def _file_queues(self, vertex: Vertex) -> None:
         """Say under which operator the in-flight data of each queue is filed."""
@@ -257,11 +276,15 @@ class _Builder:
 
     def _edge_ref(self, edge: Edge) -> EdgeRef:
         position = self.deployment.plan.input_index(edge)
-        return EdgeRef(upstream=edge.upstream, downstream=edge.downstream, input_index=position)
+        return EdgeRef(
+            upstream=edge.upstream,
+            downstream=edge.downstream,
+            input_index=position,
+            feedback=edge.feedback,
+        )
 
     def _local(self, edge: Edge) -> "_LocalDelivery":
-        task, channel = self.wiring.inputs[edge.edge_id, self.me]
-        return _LocalDelivery(task, channel.channel)
+        return _LocalDelivery(self.wiring, (edge.edge_id, self.me))
 
     def _remote(self, edge: Edge, receiver: int) -> "_RemoteDelivery":
         codec = self.wiring.codecs[edge.edge_id]
@@ -276,12 +299,13 @@ class _Builder:
 class _LocalDelivery:
     """Both ends live in this worker."""
 
-    def __init__(self, task: Task, channel: ChannelId) -> None:
-        self._task = task
-        self._channel = channel
+    def __init__(self, wiring: Wiring, key: ChannelKey) -> None:
+        self._wiring = wiring
+        self._key = key
 
     def __call__(self, element: ArrowElement) -> None:
-        self._task.arrived(self._channel, element)
+        task, channel = self._wiring.inputs[self._key]
+        task.arrived(channel.channel, element)
 
 
 class _RemoteDelivery:

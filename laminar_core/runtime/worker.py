@@ -25,12 +25,18 @@ from laminar_core.runtime.clock import Clock
 from laminar_core.runtime.control import ControlEnd
 from laminar_core.runtime.deployment import Deployment, RestoredState
 from laminar_core.runtime.inflight import Captured
+from laminar_core.runtime.loops import HeadTask, loop_counts
 from laminar_core.runtime.messages import (
     Abort,
     AlignmentTimeout,
     Cancel,
+    CheckpointMessage,
     Completed,
     Finish,
+    LoopMessage,
+    LoopReport,
+    LoopsOver,
+    LoopWave,
     Peers,
     Ping,
     Progress,
@@ -179,6 +185,8 @@ class Worker:
                 task.parts.source.reader.close()
             if task.parts.sink is not None:
                 task.parts.sink.writer.close()
+        for channel in self.wiring.outputs.values():
+            channel.close()
 
     def failed(self, error: Exception) -> None:
         """Tell the coordinator why this worker ends."""
@@ -229,6 +237,8 @@ class Worker:
                 self.phase = Phase.RUNNING
             case Trigger() | AlignmentTimeout() | Abort() | Completed():
                 self._on_checkpoint_message(message)
+            case LoopWave() | LoopsOver():
+                self._on_loop_message(message)
             case Ping():
                 pass
             case Finish():
@@ -236,9 +246,23 @@ class Worker:
             case Cancel():
                 self.phase = Phase.CANCELLED
 
-    def _on_checkpoint_message(
-        self, message: Trigger | AlignmentTimeout | Abort | Completed
-    ) -> None:
+    def _on_loop_message(self, message: LoopMessage) -> None:
+        match message:
+            case LoopWave(round_number=n):
+                self._send(
+                    LoopReport(
+                        generation=self._deployment.generation,
+                        worker=self._me,
+                        round_number=n,
+                        loops=loop_counts(self.wiring.tasks),
+                    )
+                )
+            case LoopsOver():
+                for task in self.wiring.tasks:
+                    if isinstance(task, HeadTask) and task.parts.loop in message.loops:
+                        task.end_loop()
+
+    def _on_checkpoint_message(self, message: CheckpointMessage) -> None:
         match message:
             case Trigger():
                 for task in self.wiring.tasks:

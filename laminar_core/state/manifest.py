@@ -45,7 +45,8 @@ class AlignmentEntry(Record):
     """How one subtask of a vertex met the barrier.
 
     ``switched`` is also one whose barrier the timeout moved to the head of an output queue.
-    ``finished``: all was flushed before this checkpoint; no cut was taken, a restore skips it.
+    ``finished``: its input had ended and all was flushed; a restore does not read a finished
+    source again. What still waits in its output queues may be overtaken like any other's.
     """
 
     vertex_id: str
@@ -329,7 +330,7 @@ def resolved_mode(
     One that switched says that the timeout did it; else an unaligned one says that it was triggered
     so, also if others (in a loop) aligned. Elements overtaken where nobody says so: a switch too.
     """
-    modes = {entry.mode for entry in alignment if not entry.finished}
+    modes = {entry.mode for entry in alignment}
     if "unaligned" in modes and "switched" not in modes:
         return "unaligned"
     overtaken = any(not entry.edge.feedback for entry in inflight)

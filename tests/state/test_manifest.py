@@ -217,9 +217,9 @@ class TestResolvedMode:
             assert resolved_mode([alignment(mode=mode) for mode in order], ()) == resolved
 
     @pytest.mark.parametrize("mode", ["unaligned", "switched"])
-    def test_a_finished_subtask_has_no_say(self, mode):
+    def test_a_finished_subtask_counts_because_its_output_may_still_be_overtaken(self, mode):
         parts = [alignment(), alignment(mode=mode, finished=True)]
-        assert resolved_mode(parts, ()) == "aligned"
+        assert resolved_mode(parts, ()) == mode
 
     def test_what_was_overtaken_while_nobody_says_so_is_a_switch(self):
         assert resolved_mode([alignment()], [inflight()]) == "switched"

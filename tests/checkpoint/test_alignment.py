@@ -179,6 +179,8 @@ ABORTED = [
     ("a:T1 n1 t1", "discard1 cancel1"),
     ("n1 a:1 a? b:1", "cancel1 process"),
     ("n1 a:2 b:2", "CUT2 sealed2"),
+    # A notice for a later one is kept while an earlier one is cut.
+    ("n2 a:1 b:1 a:2 a?", "CUT1 sealed1 cancel2 process"),
     ("a:1 b:1 n1", "CUT1 sealed1 discard1"),
     ("a:1 f1 a?", "discard1 decline1 cancel1 process"),
     ("a:1 b:1 f1", "CUT1 sealed1 discard1 decline1 cancel1"),

@@ -280,6 +280,21 @@ class TestLimits:
         assert "60 ms" in bench.declined[0][1]
         assert (modes(bench), bench.trace()) == ([(2, "aligned")], "B1 X1 1 B2")
 
+    def test_an_unaligned_cut_that_takes_too_long_captures_nothing_more(self):
+        bench = Bench(inputs=2, parts={"limits": SnapshotLimits(sync_timeout_ms=50)})
+        snapshot = bench.sum.snapshot
+
+        def slow(checkpoint_id: CheckpointId):
+            bench.clock.wait_ms(60)
+            return snapshot(checkpoint_id)
+
+        bench.sum.snapshot = slow
+        bench.arrive(0, rows(1), unaligned(1))
+        bench.arrive(1, rows(2), unaligned(1))
+        bench.work()
+        assert [n for n, _, _ in bench.declined] == [1]
+        assert (bench.captured, bench.completed, bench.sum.total) == ([], [], 3)
+
     def test_sizes_are_those_of_the_file(self):
         assert serialised_bytes(Watermark(5)) == serialised_bytes(Idle()) == MARK_BYTES
         plain = batch(*range(1000))

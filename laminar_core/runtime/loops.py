@@ -168,4 +168,3 @@ def _counts(task: Task) -> LoopCounts:
         produced=sum(o.batches_put for o in outputs) + sum(i.batches_restored for i in inputs),
         consumed=sum(i.batches_taken for i in inputs),
     )
-

@@ -35,6 +35,8 @@ CREDITS_PER_CHANNEL = 4
 OUTPUT_QUEUE_BATCHES = 2
 """Batches that may wait at the sender before it stops working; one step may overshoot it."""
 
+_IN_FLIGHT = Batch, Watermark, Idle  # A tuple: a union would be built for every element asked.
+
 
 class OutputChannel:
     """The sender's end. ``deliver`` hands one element to the transport or the local receiver."""
@@ -216,7 +218,7 @@ class InputChannel:
 
 def _is_in_flight(element: ArrowElement) -> TypeGuard[InflightElement]:
     """Does it belong to the state of the channel? Markers and the end say where, not what."""
-    return isinstance(element, Batch | Watermark | Idle)
+    return isinstance(element, _IN_FLIGHT)
 
 
 def _append(queue: deque[ArrowElement], element: ArrowElement) -> None:

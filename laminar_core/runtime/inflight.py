@@ -78,15 +78,33 @@ class Queue:
 
 def serialised_bytes(element: InflightElement) -> int:
     """Size of an element in an in-flight file, without the frame around it."""
-    if not isinstance(element, Batch):
-        return MARK_BYTES
-    batch = element.data
-    dictionaries = sum(
-        column.dictionary.nbytes
-        for column in batch.columns
-        if isinstance(column, pa.DictionaryArray)
-    )
-    return pa.ipc.get_record_batch_size(batch) + dictionaries
+    return ElementSizes()(element)
+
+
+class ElementSizes:
+    """``serialised_bytes``, asked for every element of a queue while rows wait.
+
+    Columns are wrapped anew whenever they are looked at, so which of them have a dictionary is
+    remembered for the newest schema.
+    """
+
+    def __init__(self) -> None:
+        self._schema: pa.Schema | None = None
+        self._encoded: list[int] = []
+
+    def __call__(self, element: InflightElement) -> int:
+        """Return the size of one element."""
+        if not isinstance(element, Batch):
+            return MARK_BYTES
+        batch = element.data
+        if batch.schema is not self._schema and batch.schema != self._schema:
+            self._schema = batch.schema
+            types = enumerate(batch.schema.types)
+            self._encoded = [n for n, column in types if pa.types.is_dictionary(column)]
+        size_bytes = pa.ipc.get_record_batch_size(batch)
+        for n in self._encoded:
+            size_bytes += batch.column(n).dictionary.get_total_buffer_size()
+        return size_bytes
 
 
 class InflightRecorder:
@@ -101,7 +119,7 @@ class InflightRecorder:
     ) -> None:
         self._inputs: Mapping[ChannelId, InputChannel] = {i.channel: i for i in inputs}
         self._outputs = list(numbered_outputs(outputs))
-        self._account = UnalignedCheckpointer(max_inflight_buffer_bytes, serialised_bytes)
+        self._account = UnalignedCheckpointer(max_inflight_buffer_bytes, ElementSizes())
         self._deliver = deliver
 
     @property

@@ -16,7 +16,9 @@ from zlib import crc32
 
 from laminar_core.checkpoint.coordinator_config import CoordinatorConfig
 from laminar_core.runtime.events import CheckpointCompleted, CheckpointFailed
+from laminar_core.runtime.inflight import SnapshotLimits
 from laminar_core.runtime.restart import FixedDelay
+from laminar_core.state.arrow_codec import Compression
 from laminar_core.testing.disasters import KINDS, Disasters
 from laminar_core.testing.disk import SimulatedDisk
 from laminar_core.testing.history import History
@@ -30,6 +32,9 @@ TURNS_MAX = 60_000
 
 SLOW = 20.0
 """The turns of a slow worker last so many times longer."""
+
+SMALL_BUFFER_BYTES = 700
+"""For what is in flight in one queue: often exceeded, so that checkpoints are declined."""
 
 _RESTARTS_MAX = 1_000
 _SALT = 7_919
@@ -45,6 +50,8 @@ class Setting:
     parallelism: int
     checkpoint: CoordinatorConfig
     burden_ms: float
+    limits: SnapshotLimits
+    compression: Compression | None
     slow_workers: int
     """So many, the last ones, are slow."""
     disasters: tuple[str, ...]
@@ -127,6 +134,10 @@ def draw(seed: int, scenarios: Mapping[str, BuildJob] = SCENARIOS) -> Setting:
             alignment_timeout_ms=alignment_timeout_ms,
         ),
         burden_ms=dice.choice((0.0, 5.0, 50.0)),
+        limits=SnapshotLimits(
+            max_inflight_buffer_bytes=dice.choice((SMALL_BUFFER_BYTES, 1 << 29, 1 << 29))
+        ),
+        compression=dice.choice((None, "lz4", "zstd")),
         slow_workers=dice.choice((0, 0, 0, 1, 1, 2)),
         disasters=tuple(dice.choices(list(KINDS), k=dice.choice((0, 1, 1, 2, 2, 3, 4)))),
     )
@@ -167,7 +178,10 @@ class _Run:
             turns_max=TURNS_MAX,
         )
         self.simulation.options = replace(
-            self.simulation.options, restart=FixedDelay(attempts=_RESTARTS_MAX, pause_ms=10)
+            self.simulation.options,
+            restart=FixedDelay(attempts=_RESTARTS_MAX, pause_ms=10),
+            limits=setting.limits,
+            inflight_compression=setting.compression,
         )
         slow = range(setting.parallelism)[-setting.slow_workers :] if setting.slow_workers else ()
         self.simulation.paces = dict.fromkeys(slow, SLOW)

@@ -7,12 +7,14 @@ lie behind the end of the job.
 from collections import Counter
 from collections.abc import Callable
 from random import Random
+from typing import Any
 
 from laminar_core.errors import (
     ConfigurationError,
     CorruptCheckpointError,
     ErrorCode,
     FencedError,
+    JobFailedError,
     StorageUnavailable,
 )
 from laminar_core.runtime.options import JobResult
@@ -50,6 +52,8 @@ class Disasters:
         """When the last disaster began, or the last one that lasts was over."""
         self.damaged_keys: set[str] = set()
         """Stored objects that were damaged on purpose."""
+        self._next_run: dict[str, Any] = {}
+        """Fields of ``JobOptions`` for the next driver."""
         self._delays: list[tuple[str, float, float]] = []
         self._allow_fresh = False
 
@@ -269,6 +273,42 @@ class Disasters:
         self.run_one()
         sleeping.hold(held=False)
 
+    # --- people ---------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """Somebody stops the job with a last checkpoint, and starts it again."""
+
+        def stop() -> None:
+            if self._hit("stop", "the newest driver"):
+                self.simulation.stop()
+
+        self._at_some_turn(stop)
+
+    def cancel(self) -> None:
+        """Somebody ends the job at once, and starts it again."""
+
+        def cancel() -> None:
+            if self._hit("cancel", "the newest driver"):
+                self.simulation.cancel()
+
+        self._at_some_turn(cancel)
+
+    def go_back(self) -> None:
+        """The driver dies, and somebody has the next one restore some older checkpoint."""
+
+        def kill() -> None:
+            store = self.simulation.store
+            usable = [
+                summary.checkpoint_id
+                for summary in store.list_summaries()
+                if summary.outcome == "completed" and not summary.orphan
+            ]
+            if usable and self._hit("go-back", f"one of {usable}"):
+                self._next_run = {"restore_id": self.dice.choice(usable), "take_over": True}
+                self.simulation.kill_driver()
+
+        self._at_some_turn(kill)
+
     # --- the run --------------------------------------------------------------------------------
 
     def run(self) -> JobResult:
@@ -285,10 +325,16 @@ class Disasters:
 
     def run_one(self) -> None:
         """One driver, or the next one if it is killed; it may find that the job is not its own."""
+        options, self._next_run = self._next_run, {}
         try:
-            self.result = self.simulation.run(allow_fresh=self._allow_fresh)
+            result = self.simulation.run(allow_fresh=self._allow_fresh, **options)
+            if result.outcome == "finished":
+                self.result = result
         except (FencedError, ProcessKilledError, StorageUnavailable) as error:
             self.simulation.world.note("job", f"a driver is over: {type(error).__name__} {error}")
+        except JobFailedError as error:
+            if error.code is not ErrorCode.CANCELLED:
+                raise
         except ConfigurationError as error:
             self.simulation.world.note("job", f"a driver is refused: {error}")
             if error.code is ErrorCode.NO_RESTORABLE_CHECKPOINT and self.hits["corruption"]:
@@ -395,6 +441,9 @@ KINDS: dict[str, Callable[[Disasters], None]] = {
     "lossy-link": Disasters.lossy_link,
     "clock-skew": Disasters.clock_skew,
     "clock-step": Disasters.clock_step,
+    "stop": Disasters.stop,
+    "cancel": Disasters.cancel,
+    "go-back": Disasters.go_back,
     "zombie": Disasters.zombie,
     "zombie-in-store-call": Disasters.zombie_in_store_call,
 }

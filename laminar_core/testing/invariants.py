@@ -37,9 +37,9 @@ class Evidence:
     turns_max: int
 
     @property
-    def damaged(self) -> bool:
-        """Stored objects were damaged on purpose: what was committed may have been left behind."""
-        return self.disasters.hits["corruption"] > 0
+    def went_back(self) -> bool:
+        """What was committed may have been left behind: by damage, or because somebody said so."""
+        return bool(self.disasters.hits["corruption"] or self.disasters.hits["go-back"])
 
 
 def exactly_once(evidence: Evidence) -> Iterator[str]:
@@ -99,6 +99,8 @@ def nothing_referenced_is_deleted(evidence: Evidence) -> Iterator[str]:
     store = evidence.simulation.store
     spared = {store.paths.relative(key) for key in evidence.disasters.damaged_keys}
     for checkpoint_id in store.completed_ids():
+        if store.paths.manifest(checkpoint_id) in evidence.disasters.damaged_keys:
+            continue  # What it says now, nobody wrote.
         for part in store.verify(checkpoint_id).parts:
             if part.problem and part.path not in spared:
                 yield f"checkpoint {checkpoint_id}: {part.problem}"
@@ -125,7 +127,7 @@ def one_owner(evidence: Evidence) -> Iterator[str]:
                     f"generation {manifest.generation} completed checkpoint "
                     f"{manifest.checkpoint_id} in the past of generation {base.generation}"
                 )
-    if not evidence.damaged:
+    if not evidence.went_back:
         yield from _orphans_that_count(evidence, [base for _, base in bases])
 
 

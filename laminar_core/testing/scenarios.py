@@ -310,6 +310,23 @@ def finished_source_job(parallelism: int) -> Job:
     return with_ledgers(p, {"out": (windowed(met), totals(rows))}, burden)
 
 
+def copies_job(parallelism: int) -> Job:
+    """A source delivers every row twice, by way of different splits; each passes once."""
+    del parallelism
+    burden, numbers = Burden(), {}
+    rows: list[Row] = []
+    for row in rows_of(payments()):
+        number = numbers[row["key"]] = numbers.get(row["key"], -1) + 1
+        rows.append({"key": row["key"], "boot": 1, "n": number, "value": row["value"]})
+    table, late = pa.Table.from_pylist(rows), pa.Table.from_pylist(rows)
+    p = Pipeline("copies")
+    read = p.source("in", MemorySource([table, late.slice(40), late.slice(0, 60)], batch_rows=6))
+    once = read.map(burden.carry, name="slow").deduplicate(
+        producer="key", generation="boot", sequence="n", name="once"
+    )
+    return with_ledgers(p, {"out": (once.rebalance(), rows)}, burden)
+
+
 BuildJob = Callable[[int], Job]
 
 SCENARIOS: dict[str, BuildJob] = {
@@ -324,4 +341,5 @@ SCENARIOS: dict[str, BuildJob] = {
     "broadcast-keyed": broadcast_keyed_job,
     "two-windows": two_windows_job,
     "finished-source": finished_source_job,
+    "copies": copies_job,
 }

@@ -3,7 +3,15 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from benchmarks import backpressure, inflight, micro, payments, recovery
+from benchmarks import (
+    backpressure,
+    inflight,
+    micro,
+    payments,
+    recovery,
+    ten_operators,
+    unaligned,
+)
 from benchmarks.result import Result
 
 Tell = Callable[[str], None]
@@ -29,7 +37,8 @@ _ALL = {
         Benchmark("wire", micro.wire),
         Benchmark("aggregation", micro.aggregation),
         Benchmark("snapshot", micro.snapshot),
-        *(Benchmark(measure.__name__, measure) for measure in inflight.ALL),
+        *(Benchmark(measure.__name__, measure) for measure in (*inflight.ALL, *unaligned.ALL)),
+        Benchmark("checkpoint-10-operators", ten_operators.bench_checkpoint_10_operators),
         Benchmark("payments", payments.throughput),
         Benchmark("backpressure", backpressure.checkpoints),
         Benchmark("worker-recovery", recovery.worker),

@@ -144,7 +144,7 @@ def _on_timeout(state: State, checkpoint_id: CheckpointId) -> Step:
     if isinstance(state, Aligning) and state.barrier.checkpoint_id == checkpoint_id:
         return (state, ()) if state.unaligned_barrier is None else _overtake(state)
     newest = max(state.gate.timed_out_id, checkpoint_id)
-    return _with_gate(state, replace(state.gate, timed_out_id=newest)), ()
+    return _cut_if_triggered(_with_gate(state, replace(state.gate, timed_out_id=newest)))
 
 
 def _overtakes(gate: Gate, barrier: CheckpointBarrier) -> bool:
@@ -230,7 +230,7 @@ def _on_end_arrival(state: State, channel: ChannelId) -> Step:
     if records_arrivals(state, channel):
         assert isinstance(state, Recording)
         return _seal(state, channel)
-    return state, ()
+    return _cut_if_triggered(state)
 
 
 def _on_end_reached(state: State, channel: ChannelId) -> Step:
@@ -252,9 +252,16 @@ def _on_trigger(state: State, barrier: CheckpointBarrier) -> Step:
 
 
 def _cut_if_triggered(state: State) -> Step:
-    """Without running inputs no barrier will come: the trigger itself is the barrier."""
-    barrier = state.gate.triggered
-    if barrier is None or state.gate.awaited or barrier.checkpoint_id <= state.gate.newest_id:
+    """Without running inputs no barrier will come: the trigger itself is the barrier.
+
+    An input whose end is queued behind data does not run either, but only a cut that may overtake
+    need not wait until that data is processed.
+    """
+    gate = state.gate
+    barrier = gate.triggered
+    if barrier is None or barrier.checkpoint_id <= gate.newest_id:
+        return state, ()
+    if gate.awaited and not (gate.awaited <= gate.ending and _overtakes(gate, barrier)):
         return state, ()
     state, effects = _admit(state, barrier)
     if not isinstance(state, Aligning):

@@ -194,6 +194,14 @@ ENDED = [
     ("a:$ b:$ g1 g1 g2", "CUT1 sealed1 CUT2 sealed2"),
     ("n1 g1 a:$ b:$ g2", "cancel1 CUT2 sealed2"),
     ("a:$ b:$ n1 g1 g2", "cancel1 CUT2 sealed2"),
+    # All ends are queued: no barrier will come, and what is ahead of the ends is captured.
+    ("a>$ b>$ gU1 a:$ b:$", "UCUT1 capture1a capture1b sealed1"),
+    ("gU1 a>$ b? b>$", "process UCUT1 capture1a capture1b sealed1"),
+    ("a:$ gT1 b>$ t1", "UCUT1 capture1b sealed1"),
+    ("t1 a:$ gT1 b>$", "UCUT1 capture1b sealed1"),
+    ("a>$ b>$ gT1 a:$ b:$", "CUT1 sealed1"),
+    ("a>$ b>$ g1 t1 a:$ b:$", "CUT1 sealed1"),
+    ("a>$ gU1 t1 b>U1 b:U1", "UCUT1 capture1a capture1b sealed1"),
     # The end is queued when the cut is made: nothing more to record on that channel.
     ("b>$ a:T1 t1", "UCUT1 capture1b sealed1"),
     ("a:T1 t1 b>$ b:$", "UCUT1 record1b seal1b sealed1"),
@@ -225,6 +233,8 @@ LOOPS = [
     ("a:$ g1 l>1", "CUT1 record1l seal1l sealed1"),
     ("a:$ g1 g2 l>1 l>2", f"CUT1 record1l {SUBSUMED} CUT2 record2l seal2l sealed2"),
     ("a:$ l:$ g1", "CUT1 sealed1"),
+    # The barrier of another head is faster than the own trigger.
+    ("a:$ l>1 g1 l:1", "CUT1 sealed1"),
 ]
 ALIGNED_ONLY_TRACES = [
     # An unaligned cut waits for the channel that nothing overtakes, and captures the others.
@@ -235,6 +245,7 @@ ALIGNED_ONLY_TRACES = [
     ("a>U1 x:$", "UCUT1 capture1a sealed1"),
     ("a>U1 a:U1 a? x>U1 x:U1 a?", "hold UCUT1 sealed1 process"),
     ("a>U1 n1 x:U1", "discard1 cancel1"),
+    ("x>$ a>$ gU1 x? x:$", "process UCUT1 capture1a sealed1"),
 ]
 
 

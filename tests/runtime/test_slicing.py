@@ -2,7 +2,13 @@
 
 from collections.abc import Callable
 
-from laminar_core.runtime.slicing import PATIENCE_UNITS, SLICE_ROWS_MAX, UNIT_MS, WorkUnit
+from laminar_core.runtime.slicing import (
+    JUDGED_SLICES,
+    PATIENCE_UNITS,
+    SLICE_ROWS_MAX,
+    UNIT_MS,
+    WorkUnit,
+)
 
 BATCH_ROWS = 10_000
 
@@ -33,36 +39,65 @@ def test_one_row_is_the_least() -> None:
     assert sizes[1:] == [1] * 19
 
 
+def slices(unit: WorkUnit, elapsed_ms: float, count: int = JUDGED_SLICES) -> None:
+    for _ in range(count):
+        assert unit.rows_max is not None
+        unit.took(unit.rows_max, elapsed_ms)
+
+
+def slow_unit(rows: int = BATCH_ROWS, elapsed_ms: float = 100.0) -> WorkUnit:
+    unit = WorkUnit()
+    unit.took(rows, elapsed_ms)
+    return unit
+
+
 def test_slices_shrink_when_rows_get_slower() -> None:
-    unit = WorkUnit()
-    unit.took(BATCH_ROWS, 100.0)
+    unit = slow_unit()
     assert unit.rows_max == BATCH_ROWS // 5
-    unit.took(unit.rows_max, 39.0)
+    slices(unit, 2 * UNIT_MS)
+    assert unit.rows_max == BATCH_ROWS // 5, "that is slow, but not too slow"
+    unit = slow_unit(elapsed_ms=10 * UNIT_MS)
+    unit._whole_rows_per_ms /= 3
+    slices(unit, 2 * UNIT_MS + 1)
+    assert unit.rows_max == BATCH_ROWS // 20
+
+
+def test_one_slice_on_a_busy_machine_decides_nothing() -> None:
+    unit = slow_unit()
+    slices(unit, 500.0, count=1)
     assert unit.rows_max == BATCH_ROWS // 5
-    unit.took(unit.rows_max, 41.0)
-    assert unit.rows_max is None, "that is more than twice the cost of whole batches a row"
-    unit = WorkUnit()
-    unit.took(BATCH_ROWS, 10 * UNIT_MS)
-    unit.took(10, 1000.0)
-    assert unit.rows_max == BATCH_ROWS // 10, "the end of a batch says little"
+    unit = slow_unit()
+    slices(unit, 60.0, count=1)
+    slices(unit, UNIT_MS, count=JUDGED_SLICES - 1)
+    assert unit.rows_max == BATCH_ROWS // 5
+
+
+def test_the_end_of_a_batch_says_little() -> None:
+    unit = slow_unit()
+    for _ in range(3 * JUDGED_SLICES):
+        unit.took(10, 1000.0)
+    assert unit.rows_max == BATCH_ROWS // 5
 
 
 def test_slices_grow_when_the_operator_gets_faster_until_they_are_whole_batches() -> None:
-    unit = WorkUnit()
-    unit.took(BATCH_ROWS, 2 * UNIT_MS)
-    assert unit.rows_max is not None
-    for _ in range(20):
-        if unit.rows_max is not None:
-            assert unit.rows_max <= SLICE_ROWS_MAX
-            unit.took(unit.rows_max, 1.0)
-    assert unit.rows_max is None
+    unit = slow_unit(elapsed_ms=2 * UNIT_MS)
+    sizes = []
+    while unit.rows_max is not None:
+        sizes.append(unit.rows_max)
+        slices(unit, 1.0)
+    assert sizes == [BATCH_ROWS // 2 * 2**n for n in range(len(sizes))]
+    assert sizes[-1] <= SLICE_ROWS_MAX < 2 * sizes[-1]
 
 
 def test_an_operator_with_a_price_for_each_call_gets_whole_batches_again() -> None:
-    unit, sizes = after(lambda rows: 200.0 + rows * 0.001, 2 * PATIENCE_UNITS)
-    assert len([rows for rows in sizes if rows < BATCH_ROWS]) <= 4
-    assert sizes[-1] == BATCH_ROWS
-    del unit
+    _, sizes = after(lambda rows: 200.0 + rows * 0.001, 160)
+    whole = [rows == BATCH_ROWS for rows in sizes]
+    assert whole.count(False) == 2 * JUDGED_SLICES
+    assert whole[1 : 1 + JUDGED_SLICES] == [False] * JUDGED_SLICES
+    first_again = 2 + JUDGED_SLICES + PATIENCE_UNITS
+    assert all(whole[1 + JUDGED_SLICES : first_again])
+    assert not whole[first_again]
+    assert all(whole[first_again + JUDGED_SLICES :][: 2 * PATIENCE_UNITS])
 
 
 def test_a_batch_of_one_row_cannot_be_cut() -> None:

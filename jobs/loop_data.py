@@ -1,0 +1,63 @@
+"""The answer of ``jobs/loop.py``, computed without a loop, a stream or a pipeline.
+
+    python -m jobs.loop_data build/payments build/settled
+
+compares what the job wrote with it.
+"""
+
+from pathlib import Path
+
+import click
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from jobs.loop import ATTEMPT_FEE_CENTS, ATTEMPTS_MAX, SUCCESS_PERCENT
+from laminar_core.connectors.parquet_commit import read_committed
+from laminar_core.state.stable_hash import hash_columns
+
+PAYMENT = ["merchant", "amount_cents", "paid_at"]
+OUTCOME = ["attempts", "fee_cents", "settled"]
+
+
+def settlements(payments: pa.Table) -> pa.Table:
+    """Each payment with the attempt that settled it, or with all of them if none did."""
+    batch = payments.select(PAYMENT).combine_chunks()
+    columns = [batch.column(name).combine_chunks() for name in PAYMENT]
+    outcomes = np.stack([_succeeds(columns, batch.num_rows, n + 1) for n in range(ATTEMPTS_MAX)])
+    settled = outcomes.any(axis=0)
+    attempts = np.where(settled, outcomes.argmax(axis=0) + 1, ATTEMPTS_MAX)
+    for name, values in zip(
+        OUTCOME, (attempts, attempts * ATTEMPT_FEE_CENTS, settled), strict=True
+    ):
+        batch = batch.append_column(name, pa.array(values))
+    return batch
+
+
+def _succeeds(columns: list[pa.Array], rows: int, attempt: int) -> np.ndarray:
+    attempts = pa.array(np.full(rows, attempt, np.int64))
+    return hash_columns([*columns, attempts], rows) % np.uint64(100) < SUCCESS_PERCENT
+
+
+def in_order(table: pa.Table) -> pa.Table:
+    """Sorted by everything, so that tables with equal rows are equal."""
+    plain = table.select(PAYMENT + OUTCOME)
+    plain = plain.set_column(0, "merchant", plain.column("merchant").cast(pa.string()))
+    return plain.sort_by([(name, "ascending") for name in PAYMENT + OUTCOME]).combine_chunks()
+
+
+@click.command()
+@click.argument("payments", type=click.Path(path_type=Path, exists=True))
+@click.argument("output", type=click.Path(path_type=Path, exists=True))
+def main(payments: Path, output: Path) -> None:
+    """Compare OUTPUT, written by jobs/loop.py, with the answer for PAYMENTS."""
+    expected = in_order(settlements(pq.read_table(payments)))
+    found = in_order(read_committed(str(output)))
+    if not found.equals(expected):
+        click.echo(f"{found.num_rows:,} settlements differ from {expected.num_rows:,} expected")
+        raise SystemExit(1)
+    click.echo(f"{found.num_rows:,} settlements, exactly as expected")
+
+
+if __name__ == "__main__":
+    main()

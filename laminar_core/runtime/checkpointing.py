@@ -17,6 +17,7 @@ from laminar_core.checkpoint.coordinator_events import (
     AnswerRequest,
     CheckpointRequested,
     CommitCheckpoint,
+    DeletionsPending,
     DiscardParts,
     Effect,
     Event,
@@ -36,6 +37,7 @@ from laminar_core.checkpoint.coordinator_events import (
 from laminar_core.checkpoint.types import CheckpointBarrier, CheckpointId, CheckpointKind
 from laminar_core.connectors.base import Committer
 from laminar_core.errors import ErrorCode, FencedError, LaminarError, StorageUnavailable
+from laminar_core.runtime.cleanup import Cleanup
 from laminar_core.runtime.commits import CommitHost, CommitQueue, commit_output
 from laminar_core.runtime.events import CheckpointCompleted, CheckpointFailed, JobEvent
 from laminar_core.runtime.messages import (
@@ -89,6 +91,7 @@ class Background:
 
     store: Executor
     commits: Executor
+    deletions: Executor
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +114,10 @@ class CheckpointHost(CommitHost, Protocol):
         """Tell whoever started the job."""
         ...
 
+    def when_confirmed(self, action: Callable[[], None]) -> None:
+        """Do this once every worker has taken everything that was sent up to now."""
+        ...
+
     def last_commit_done(self, kind: CheckpointKind) -> None:
         """The stop or final checkpoint is committed."""
         ...
@@ -123,6 +130,9 @@ class _Attempt:
     trigger: TriggerRecord
     acks: dict[int, SnapshotAck] = field(default_factory=dict)
     manifest: CheckpointManifest | None = None
+    injected: bool = False
+    offered: bool = False
+    """Its manifest may be there, or may come: nobody but the store can say."""
 
 
 class CheckpointDriver:
@@ -138,9 +148,13 @@ class CheckpointDriver:
         self._parent_id = parts.parent_id
         self._host = host
         self._attempts: dict[CheckpointId, _Attempt] = {}
+        self._unanswered: set[CheckpointId] = set()
+        """Offered for publication, and nobody knows what came of it."""
         self._requests: dict[str, Future[CheckpointAnswer]] = {}
         self._request_count = 0
         self._background = background.store
+        self._cleanup = Cleanup(parts.store, background.deletions, host, self._on_deletions)
+        self._cleanup.sweep(parts.highest_id)
         self._commits = CommitQueue(self._commit, self._on_committed, background.commits, host)
         expected = {
             SubtaskId(vertex.vertex_id, index)
@@ -203,32 +217,39 @@ class CheckpointDriver:
         match effect:
             case ReserveId():
                 self._reserve(effect)
-            case InjectBarrier(barrier):
-                self._inject(barrier)
-            case TimeOutAlignment(checkpoint_id):
-                generation = self._identity.generation
-                self._host.broadcast(
-                    AlignmentTimeout(generation=generation, checkpoint_id=checkpoint_id)
-                )
+            case InjectBarrier() | TimeOutAlignment() | AbortCheckpoint():
+                self._order(effect)
             case PublishManifest(checkpoint_id):
                 self._publish(checkpoint_id)
             case CommitCheckpoint(checkpoint_id):
                 manifest = self._attempts[checkpoint_id].manifest
                 assert manifest is not None, "committed before its manifest is durable"
                 self._commits.add(manifest)
-            case AbortCheckpoint(checkpoint_id):
-                generation = self._identity.generation
-                self._host.broadcast(Abort(generation=generation, checkpoint_id=checkpoint_id))
             case RecordOutcome():
                 self._record_outcome(effect)
-            case DiscardParts():
-                pass  # Unreferenced files under an id that never completed: retention's.
+            case DiscardParts(checkpoint_id):
+                if checkpoint_id not in self._unanswered:
+                    self._cleanup.late(checkpoint_id)
             case AnswerRequest(request_id, checkpoint_id, outcome, reason):
                 answer = self._requests.pop(request_id, None)
                 if answer is not None:
                     answer.set_result(CheckpointAnswer(checkpoint_id, outcome.value, reason))
             case FailJob(reason):
                 self._host.fail(ErrorCode.SNAPSHOT_FAILED, reason)
+
+    def _order(self, effect: InjectBarrier | TimeOutAlignment | AbortCheckpoint) -> None:
+        """Tell the workers."""
+        generation = self._identity.generation
+        match effect:
+            case InjectBarrier(barrier):
+                self._inject(barrier)
+            case TimeOutAlignment(n):
+                self._host.broadcast(AlignmentTimeout(generation=generation, checkpoint_id=n))
+            case AbortCheckpoint(n):
+                self._host.broadcast(Abort(generation=generation, checkpoint_id=n))
+                attempt = self._attempts.get(n)
+                if attempt is not None and attempt.injected and not attempt.offered:
+                    self._cleanup.given_up(n)
 
     def _reserve(self, effect: ReserveId) -> None:
         record = TriggerRecord(
@@ -246,6 +267,7 @@ class CheckpointDriver:
         self._in_store(effect.checkpoint_id, reserve)
 
     def _inject(self, barrier: CheckpointBarrier) -> None:
+        self._attempts[barrier.checkpoint_id].injected = True
         self._host.broadcast(
             Trigger(
                 generation=self._identity.generation,
@@ -259,6 +281,7 @@ class CheckpointDriver:
 
     def _publish(self, checkpoint_id: CheckpointId) -> None:
         attempt = self._attempts[checkpoint_id]
+        attempt.offered = True
         acks = [ack for _, ack in sorted(attempt.acks.items())]
         now_ms = self._host.now_ms()
         manifest = build_manifest(self._identity, attempt.trigger, self._parent_id, acks, now_ms)
@@ -296,6 +319,8 @@ class CheckpointDriver:
         record = history_record(effect, generation, manifest)
         self._background.submit(self._store.record_outcome, record)
         if manifest is None:
+            if attempt is not None and attempt.offered:
+                self._unanswered.add(effect.checkpoint_id)
             self._host.tell(
                 CheckpointFailed(
                     time_ms=effect.ended_ms,
@@ -307,6 +332,7 @@ class CheckpointDriver:
                 )
             )
             return
+        self._cleanup.completed(effect.checkpoint_id)
         self.completed_count += 1
         self._parent_id = effect.checkpoint_id
         self._host.tell(
@@ -325,6 +351,10 @@ class CheckpointDriver:
                 inflight_rows=manifest.inflight_rows,
             )
         )
+
+    def _on_deletions(self, count: int) -> None:
+        """Not at once: it may be in the middle of what another event asked for."""
+        self._host.post(lambda: self.dispatch(DeletionsPending(count)))
 
     def _commit(self, manifest: CheckpointManifest) -> None:
         commit_output(self._store, self._committers, manifest, self._identity.generation)

@@ -1,4 +1,4 @@
-"""The coordinator as it runs in a driver: its thread, its socket, its two threads for I/O."""
+"""The coordinator as it runs in a driver: its thread, its socket, its threads for I/O."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -25,6 +25,7 @@ class CoordinatorThread:
         self._background = Background(
             store=ThreadPoolExecutor(1, "laminar-store"),
             commits=ThreadPoolExecutor(1, "laminar-commit"),
+            deletions=ThreadPoolExecutor(1, "laminar-delete"),
         )
         self.coordinator = Coordinator(parts, transport, self._background, clock, listener)
         self._closing = threading.Event()
@@ -40,13 +41,14 @@ class CoordinatorThread:
     def close(self, reason: str) -> None:
         """Abort what is pending, finish what the store has to do, close the socket.
 
-        A commit that has not been made is left to the next generation.
+        A commit or a deletion that has not been made is left to the next generation.
         """
         self._reason = reason
         self._closing.set()
         self._transport.wake()
         self._thread.join()
         self._background.commits.shutdown(cancel_futures=True)
+        self._background.deletions.shutdown(cancel_futures=True)
         self._background.store.shutdown()
         self._transport.close()
 

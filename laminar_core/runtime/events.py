@@ -95,6 +95,14 @@ class CheckpointFailed(_Event):
     reason: str
 
 
+class CleanUpFailed(_Event):
+    """Files of a checkpoint that never completed are still in the store; nothing needs them."""
+
+    event: Literal["clean-up-failed"] = "clean-up-failed"
+    checkpoint_id: int
+    reason: str
+
+
 class GenerationFailed(_Event):
     """This execution is over; ``restart_in_ms`` is None if it was the last."""
 
@@ -124,6 +132,7 @@ JobEvent = (
     | ProgressMade
     | CheckpointCompleted
     | CheckpointFailed
+    | CleanUpFailed
     | GenerationFailed
     | Finished
 )

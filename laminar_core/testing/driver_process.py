@@ -18,7 +18,7 @@ from laminar_core.testing.world import Process, ProcessKilledError, World
 
 
 class SimulatedCoordinator(Process):
-    """A coordinator with its turns, and its two background threads."""
+    """A coordinator with its turns, and its background threads."""
 
     def __init__(
         self, world: World, network: Network, name: str, parts: CoordinatorParts, tell: JobListener
@@ -28,7 +28,8 @@ class SimulatedCoordinator(Process):
         self.address = CoordinatorAddress("ipc", f"sim://{self.name}")
         self._link = SimulatedCoordinatorLink(network, self.address.endpoint, self)
         self._executors = [
-            SimulatedExecutor(world, f"{self.name}-{what}") for what in ("store", "commits")
+            SimulatedExecutor(world, f"{self.name}-{what}")
+            for what in ("store", "commits", "deletions")
         ]
         self.coordinator = Coordinator(
             parts, self._link, Background(*self._executors), self._clock, tell
@@ -53,9 +54,10 @@ class SimulatedCoordinator(Process):
 
     def close(self, reason: str) -> None:
         """As the thread in a driver is closed."""
-        store, commits = self._executors
+        store, commits, deletions = self._executors
         self.coordinator.abandon(reason)
         commits.shutdown(cancel_futures=True)
+        deletions.shutdown(cancel_futures=True)
         store.shutdown()
         self._remove()
 

@@ -51,6 +51,7 @@ class Host:
         self.failures: list[tuple[str, str]] = []
         self.fences: list[str] = []
         self.last_commits: list[str] = []
+        self.unconfirmed: deque[Callable[[], None]] = deque()
 
     def now_ms(self) -> int:
         return self.time_ms
@@ -72,6 +73,14 @@ class Host:
 
     def broadcast(self, message: ToWorker) -> None:
         self.sent.append(message)
+
+    def when_confirmed(self, action: Callable[[], None]) -> None:
+        self.unconfirmed.append(action)
+
+    def confirm(self) -> None:
+        """Every worker has heard everything."""
+        while self.unconfirmed:
+            self.unconfirmed.popleft()()
 
     def tell(self, event: JobEvent) -> None:
         self.told.append(event)

@@ -12,8 +12,9 @@ from laminar_core.runtime.messages import (
     Trigger,
     decode_to_worker,
 )
+from laminar_core.testing.scenarios import windows_job
 from laminar_core.testing.simulation import Simulation
-from tests.runtime.simulated_jobs import JOBS, windows_job
+from tests.runtime.simulated_jobs import JOBS
 
 NAMES = sorted(JOBS)
 

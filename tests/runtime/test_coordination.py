@@ -37,7 +37,7 @@ class Cluster:
 
     def __init__(self, **changes) -> None:
         self.clock, self.link, self.events = ManualClock(), Link(), []
-        self.io, self.commits = Background(), Background()
+        self.io, self.commits, self.deletions = Background(), Background(), Background()
         self.store = open_job()
         self.generation = claim(self.store)
         fields = {
@@ -50,7 +50,7 @@ class Cluster:
             "rows_total": 100,
         }
         parts = CoordinatorParts(**fields | changes)
-        threads = Threads(self.io, self.commits)
+        threads = Threads(self.io, self.commits, self.deletions)
         self.coordinator = Coordinator(parts, self.link, threads, self.clock, self.events.append)
 
     @property
@@ -64,6 +64,7 @@ class Cluster:
             self.coordinator.turn()
             self.io.run()
             self.commits.run()
+            self.deletions.run()
 
     def hear(self, *messages) -> None:
         for message in messages:

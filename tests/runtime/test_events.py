@@ -9,6 +9,7 @@ from laminar_core.checkpoint.types import CheckpointKind
 from laminar_core.runtime.events import (
     CheckpointCompleted,
     CheckpointFailed,
+    CleanUpFailed,
     DataFlowing,
     Finished,
     GenerationFailed,
@@ -87,6 +88,10 @@ EVENTS = [
             '{"time_ms":1,"event":"checkpoint-failed","checkpoint_id":7,"generation":2,'
             '"kind":"periodic","outcome":"expired","reason":"slow"}'
         ),
+    ),
+    (
+        CleanUpFailed(time_ms=1, checkpoint_id=7, reason="no answer"),
+        '{"time_ms":1,"event":"clean-up-failed","checkpoint_id":7,"reason":"no answer"}',
     ),
     (
         GenerationFailed(

@@ -9,6 +9,7 @@ from laminar_core.runtime.events import (
     CheckpointCompleted,
     CheckpointFailed,
     GenerationFailed,
+    GenerationStarted,
     WorkersRunning,
 )
 from laminar_core.runtime.restart import FixedDelay
@@ -142,14 +143,7 @@ def test_damage_while_the_job_runs_is_found_when_it_is_restored():
                     simulation.objects.put(f"simulated/{entry.state.path}", b"rot")
 
     simulation.when(CheckpointCompleted, lambda: simulation.kill_worker(0), number=2)
-    submit = "generations/0000000002.base.json"
-    simulation.observers.append(
-        lambda call: (
-            simulation.world.later(1, damage)
-            if (call.key.endswith(submit) and call.verb == "put_if_absent")
-            else None
-        )
-    )
+    simulation.when(GenerationStarted, damage, number=2)  # Chosen, and no worker has run yet.
     simulation.run()
     assert damaged
     codes = [e.code for e in simulation.events if isinstance(e, GenerationFailed)]

@@ -18,8 +18,11 @@ SLICE_ROWS_MAX = 1_000_000
 WORTH_IT = 0.5
 """Slices have to reach this part of the whole batches' rows per millisecond."""
 
+SLOW_BATCHES = 2
+"""So many whole batches in a row must take longer: a single one may have met a busy machine."""
+
 JUDGED_SLICES = 8
-"""So many slices together are compared with a whole batch: one may have met a busy machine."""
+"""The fastest of so many slices tells what a slice costs, for the same reason."""
 
 PATIENCE_UNITS = 50
 """So many whole batches before slices are tried again; twice as many after each failure."""
@@ -33,48 +36,46 @@ class WorkUnit:
     def __init__(self) -> None:
         self.rows_max: int | None = None
         """None: a whole batch."""
-        self._whole_rows_per_ms = 0.0
+        self._rates: list[float] = []
+        """Rows per millisecond of the units that the next verdict is about."""
+        self._whole_rate = 0.0
         self._whole_units_left = 0
         self._patience_units = PATIENCE_UNITS
-        self._judged = (0, 0, 0.0)
-        """Full slices since the last verdict: how many, their rows, their milliseconds."""
 
     def took(self, row_count: int, elapsed_ms: float) -> None:
         """A unit with so many rows is done."""
+        rate = row_count / max(elapsed_ms, 1e-3)
         if self._whole_units_left:
             self._whole_units_left -= 1
         elif self.rows_max is None:
-            self._after_whole(row_count, elapsed_ms)
+            self._after_whole(row_count, elapsed_ms, rate)
         elif row_count >= self.rows_max:  # The end of a batch says little.
-            self._after_slice(row_count, elapsed_ms)
+            self._rates.append(rate)
+            if len(self._rates) == JUDGED_SLICES:
+                self._judge(self.rows_max, max(self._rates))
 
-    def _after_whole(self, row_count: int, elapsed_ms: float) -> None:
-        if elapsed_ms > UNIT_MS and row_count > 1:
-            self._whole_rows_per_ms = row_count / elapsed_ms
-            self._resize(max(int(row_count * UNIT_MS / elapsed_ms), 1))
+    def _after_whole(self, row_count: int, elapsed_ms: float, rate: float) -> None:
+        if elapsed_ms <= UNIT_MS or row_count == 1:
+            self._rates.clear()
+            return
+        self._rates.append(rate)
+        if len(self._rates) == SLOW_BATCHES:
+            self._whole_rate = max(self._rates)
+            self._resize(self._whole_rate * UNIT_MS)
 
-    def _after_slice(self, row_count: int, elapsed_ms: float) -> None:
-        slices, rows, took_ms = self._judged
-        self._judged = slices + 1, rows + row_count, took_ms + elapsed_ms
-        if self._judged[0] == JUDGED_SLICES:
-            self._judge()
-
-    def _judge(self) -> None:
-        slices, rows, took_ms = self._judged
-        assert self.rows_max is not None, "a slice has a size"
-        mean_ms = took_ms / slices
-        if mean_ms > UNIT_MS and rows / took_ms < WORTH_IT * self._whole_rows_per_ms:
-            self._resize(None)
+    def _judge(self, rows_max: int, rate: float) -> None:
+        slice_ms = rows_max / rate
+        if slice_ms > UNIT_MS and rate < WORTH_IT * self._whole_rate:
             self._whole_units_left = self._patience_units
             self._patience_units = min(2 * self._patience_units, PATIENCE_UNITS_MAX)
-        elif mean_ms > 2 * UNIT_MS:
-            self._resize(max(self.rows_max // 2, 1))
-        elif mean_ms < UNIT_MS / 2:
-            doubled = 2 * self.rows_max
-            self._resize(doubled if doubled <= SLICE_ROWS_MAX else None)
+            self._resize(None)
+        elif not UNIT_MS / 2 <= slice_ms <= UNIT_MS * 2:
+            self._resize(rate * UNIT_MS)
         else:
-            self._resize(self.rows_max)
+            self._resize(rows_max)
 
-    def _resize(self, rows_max: int | None) -> None:
-        self.rows_max = rows_max
-        self._judged = (0, 0, 0.0)
+    def _resize(self, rows: float | None) -> None:
+        self.rows_max = None
+        if rows is not None and rows <= SLICE_ROWS_MAX:
+            self.rows_max = max(int(rows), 1)
+        self._rates.clear()

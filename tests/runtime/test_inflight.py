@@ -15,6 +15,7 @@ from laminar_core.checkpoint.types import (
     Watermark,
 )
 from laminar_core.runtime.inflight import MARK_BYTES, SnapshotLimits, serialised_bytes
+from laminar_core.runtime.slicing import SLOW_BATCHES
 from tests.runtime.task_bench import Bench, barrier, batch, rows, timed, unaligned, word
 
 ONE = CheckpointId(1)
@@ -216,15 +217,16 @@ class TestSlowOperators:
             return process(batch)
 
         bench.sum.process = slow
-        bench.arrive(0, rows(1, 1, 1, 1), rows(2, 2, 2, 2))
-        bench.task.work()
+        bench.arrive(0, *[rows(1, 1, 1, 1)] * SLOW_BATCHES)
+        bench.work()
+        bench.arrive(0, rows(2, 2, 2, 2))
         bench.task.work()
         bench.arrive(0, unaligned(1))
-        assert bench.totals() == [(1, 8)]
-        assert bench.inflight() == {"input 0": "4 !", "output 0": "4 4 !"}
-        assert bench.granted == [0], "its credit comes back with its last row"
+        assert bench.totals() == [(1, 12)]
+        assert bench.inflight() == {"input 0": "4 !", "output 0": "4 !"}
+        assert bench.granted == [SLOW_BATCHES], "its credit comes back with its last row"
         bench.work()
-        assert (bench.sum.total, bench.granted) == (12, [2])
+        assert (bench.sum.total, bench.granted) == (16, [SLOW_BATCHES + 1])
 
 
 class TestLimits:

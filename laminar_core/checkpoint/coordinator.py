@@ -262,7 +262,7 @@ def _expire(state: CoordinatorState, now_ms: int) -> Step:
             continue  # Its manifest may be durable already; only the store can say.
         if now_ms - pending.triggered_ms >= state.config.timeout_ms:
             reason = f"not complete after {state.config.timeout_ms} ms"
-            state, ended = _end(state, pending, Outcome.EXPIRED, reason, now_ms)
+            state, ended = _end_here(state, pending, Outcome.EXPIRED, reason, now_ms)
             effects = (*effects, *ended)
     return state, effects
 
@@ -297,7 +297,19 @@ def _on_store_failed(
     pending = state.find(checkpoint_id)
     if pending is None:
         return state, ()
-    return _end(state, pending, Outcome.DECLINED, reason, now_ms)
+    return _end_here(state, pending, Outcome.DECLINED, reason, now_ms)
+
+
+def _end_here(
+    state: CoordinatorState, pending: Pending, outcome: Outcome, reason: str, now_ms: int
+) -> Step:
+    """It failed at the coordinator: then a savepoint does not count as a failure (section 5)."""
+    failures = state.consecutive_failures
+    ended, effects = _end(state, pending, outcome, reason, now_ms)
+    if pending.kind is not CheckpointKind.SAVEPOINT:
+        return ended, effects
+    uncounted = tuple(effect for effect in effects if not isinstance(effect, FailJob))
+    return replace(ended, consecutive_failures=failures), uncounted
 
 
 def _end(

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from benchmarks import (
     backpressure,
+    coordination,
     inflight,
     micro,
     payments,
@@ -34,6 +35,7 @@ _ALL = {
     benchmark.name: benchmark
     for benchmark in (
         Benchmark("alignment", micro.alignment),
+        Benchmark("coordination", coordination.coordination),
         Benchmark("wire", micro.wire),
         Benchmark("aggregation", micro.aggregation),
         Benchmark("snapshot", micro.snapshot),

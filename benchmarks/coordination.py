@@ -1,0 +1,200 @@
+"""What a checkpoint of 5,000 subtasks costs the coordinator, in seconds of CPU."""
+
+import statistics
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future
+from time import process_time
+from typing import ParamSpec, TypeVar
+
+from benchmarks.result import Result
+from laminar_core.checkpoint.coordinator import initial, step
+from laminar_core.checkpoint.coordinator_config import CoordinatorConfig
+from laminar_core.checkpoint.coordinator_events import (
+    Acknowledged,
+    CheckpointRequested,
+    IdReserved,
+    Published,
+    SubtaskId,
+)
+from laminar_core.checkpoint.types import CheckpointId, CheckpointKind, Generation
+from laminar_core.connectors.collect import CollectSink
+from laminar_core.connectors.datagen import DatagenSource, Sequence
+from laminar_core.pipeline import Pipeline
+from laminar_core.runtime.checkpointing import Background, CoordinatorParts
+from laminar_core.runtime.clock import ManualClock
+from laminar_core.runtime.coordination import Coordinator
+from laminar_core.runtime.events import ignore
+from laminar_core.runtime.messages import (
+    Register,
+    SnapshotAck,
+    ToCoordinator,
+    Trigger,
+    decode_to_worker,
+    encode,
+)
+from laminar_core.runtime.publication import JobIdentity
+from laminar_core.state.manifest import SubtaskEntry
+from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.storage.generations import Claimant
+from laminar_core.storage.memory import MemoryObjectStore
+from laminar_core.storage.owner import this_process
+
+SUBTASKS = 5_000
+TARGET_S = 1.0
+REPEATS = 5
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def coordination() -> list[Result]:
+    """CPU of the coordinator for one checkpoint of 5,000 subtasks."""
+    return [
+        Result("coordinator_machine_5k", _median_cpu_s(_machine), "s CPU", "lower", TARGET_S),
+        Result("coordinator_5k_one_worker_each", _cpu_of(SUBTASKS, 1), "s CPU", "lower", TARGET_S),
+        Result("coordinator_5k_50_workers", _cpu_of(50, 100), "s CPU", "lower", TARGET_S),
+    ]
+
+
+def _machine() -> None:
+    """Only the decisions: one acknowledgement per subtask."""
+    one = CheckpointId(1)
+    subtasks = [SubtaskId("v", n) for n in range(SUBTASKS)]
+    state = initial(CoordinatorConfig(interval_ms=None), subtasks, CheckpointId(0), 0)
+    for event in (CheckpointRequested(CheckpointKind.MANUAL, "r"), IdReserved(one)):
+        state, _ = step(state, event, 1)
+    for subtask in subtasks:
+        state, _ = step(state, Acknowledged(one, frozenset({subtask})), 2)
+    state, _ = step(state, Published(one), 3)
+    assert state.last_completed_id == one
+
+
+def _median_cpu_s(action: Callable[[], object]) -> float:
+    action()
+    return statistics.median(_cpu_s(action) for _ in range(REPEATS))
+
+
+def _cpu_of(workers: int, vertices: int) -> float:
+    """Decode, decide, build and write the manifest, tell everybody: one checkpoint of a cluster."""
+    cluster = _Cluster(workers, vertices)
+    cluster.checkpoint_cpu_s()
+    return statistics.median(cluster.checkpoint_cpu_s() for _ in range(REPEATS))
+
+
+def _cpu_s(action: Callable[[], object]) -> float:
+    begin_s = process_time()
+    action()
+    return process_time() - begin_s
+
+
+class _Inline(Executor):
+    """Runs at once what it is given: its CPU counts, too."""
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
+        future: Future[T] = Future()
+        future.set_result(fn(*args, **kwargs))
+        return future
+
+
+class _Link:
+    """Workers that answer every trigger at once; their own work is not counted."""
+
+    def __init__(self) -> None:
+        self.arrived: deque[bytes] = deque()
+        self.triggered = self.heard_count = 0
+
+    def send(self, worker: int, message: bytes) -> None:
+        if worker == 0:
+            heard = decode_to_worker(message)
+            self.heard_count += heard.sequence is not None
+            self.triggered = heard.checkpoint_id if isinstance(heard, Trigger) else self.triggered
+
+    def receive(self) -> Iterator[bytes]:
+        while self.arrived:
+            yield self.arrived.popleft()
+
+    def wake(self) -> None:
+        """Nobody sleeps."""
+
+
+class _Cluster:
+    """One real coordinator, and so many workers as it sees them."""
+
+    def __init__(self, workers: int, vertices: int) -> None:
+        self._workers = workers
+        pipeline = Pipeline("scale")
+        stream = pipeline.source("in", DatagenSource({"n": Sequence()}, rows=1))
+        for _ in range(vertices - 1):
+            stream = stream.rebalance().select("n")
+        plan = stream.sink("out", CollectSink()).plan()
+        store = CheckpointStore(MemoryObjectStore(), "scale")
+        owner = Claimant(this_process(), "bench", "bench", "0", 1)
+        self._generation = store.claim_generation(owner, wait_ms=lambda _: None)
+        store.record_base(self._generation, None)
+        self._link = _Link()
+        inline = _Inline()
+        parts = CoordinatorParts(
+            identity=JobIdentity("scale", Generation(self._generation), plan, workers),
+            store=store,
+            committers={},
+            config=CoordinatorConfig(interval_ms=None),
+            highest_id=CheckpointId(0),
+            parent_id=None,
+            rows_total=None,
+        )
+        self._operators = plan.operator_ids()
+        background = Background(inline, inline, inline)
+        self._coordinator = Coordinator(parts, self._link, background, ManualClock(), ignore)
+        self._sequence = 0
+        self._say(self._register)
+        self._coordinator.turn()
+
+    def checkpoint_cpu_s(self) -> float:
+        """Trigger one, acknowledge it by everybody, see it completed; workers cost nothing."""
+        answer = self._coordinator.request(CheckpointKind.MANUAL)
+        cpu_s = _cpu_s(self._turns)
+        self._say(self._acknowledge)
+        cpu_s += _cpu_s(self._turns)
+        assert answer.result(0).outcome == "completed"
+        return cpu_s
+
+    def _turns(self) -> None:
+        for _ in range(3):
+            self._coordinator.turn()
+
+    def _say(self, message: Callable[[int], ToCoordinator]) -> None:
+        for worker in range(self._workers):
+            numbers = {"sequence": self._sequence, "confirmed": self._link.heard_count}
+            self._link.arrived.append(encode(message(worker).model_copy(update=numbers)))
+        self._sequence += 1
+
+    def _register(self, worker: int) -> ToCoordinator:
+        return Register(
+            generation=self._generation,
+            worker=worker,
+            pid=1,
+            host="h",
+            endpoint=f"ipc://{worker}",
+            public_key="",
+        )
+
+    def _acknowledge(self, worker: int) -> ToCoordinator:
+        entries = tuple(
+            SubtaskEntry(
+                operator_id=operator,
+                subtask_index=worker,
+                state=None,
+                row_count=0,
+                sync_ms=0,
+                async_ms=0,
+            )
+            for operator in self._operators
+        )
+        return SnapshotAck(
+            generation=self._generation,
+            worker=worker,
+            checkpoint_id=self._link.triggered,
+            entries=entries,
+            alignment=(),
+        )

@@ -1,6 +1,9 @@
 """Checkpoints of a job in Spark with one operator that is too slow: aligned and unaligned."""
 
+import os
+import signal
 from queue import SimpleQueue
+from typing import TypeVar
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -16,8 +19,15 @@ from laminar_core.pipeline import (
     RunConfig,
     UnalignedCheckpointConfig,
 )
+from laminar_core.pipeline.job import StreamingJob
 from laminar_core.runtime.clock import SystemClock
-from laminar_core.runtime.events import CheckpointCompleted, JobEvent
+from laminar_core.runtime.events import (
+    CheckpointCompleted,
+    DataFlowing,
+    JobEvent,
+    WorkersRunning,
+)
+from laminar_core.runtime.restart import FixedDelay
 from laminar_core.runtime.session import open_session
 
 WORKERS = 2
@@ -27,6 +37,11 @@ ROW_US = 1.0
 BATCH_ROWS = 8_192
 CHECKPOINTS = 5
 """So many count, after a first one that found the queues half empty."""
+
+RECOVERIES = 7
+RECOVERY_SLOWNESS = 10
+CLOCK = SystemClock()
+E = TypeVar("E", WorkersRunning, CheckpointCompleted, DataFlowing)
 
 UNALIGNED_MS = 1_000.0
 """Target: a fraction of a second, however deep the backpressure is."""
@@ -57,11 +72,55 @@ def checkpoints() -> list[Result]:
     return [*results, Result("unaligned_slow_100x_to_1x", flat, "ratio", "lower", 2)]
 
 
+def recovery() -> list[Result]:
+    """From SIGKILL of a worker until rows are processed again, with rows in flight and without."""
+    spark = open_session(f"local[{WORKERS}]", "benchmark")
+    try:
+        rounds = [
+            (_recovery_s(spark, "aligned"), _recovery_s(spark, "unaligned"))
+            for _ in range(RECOVERIES)
+        ]
+    finally:
+        spark.stop()
+    aligned, unaligned = (median([r[n] for r in rounds]) for n in range(2))
+    return [
+        Result("recovery_without_inflight", aligned, "s", "lower"),
+        Result("recovery_with_inflight", unaligned, "s", "lower"),
+        Result(
+            "recovery_with_inflight_to_without",
+            median([with_it / without for without, with_it in rounds]),
+            "ratio",
+            "lower",
+            1.1,
+        ),
+    ]
+
+
+def _recovery_s(spark: SparkSession, mode: str) -> float:
+    """Kill a worker after a checkpoint; in unaligned mode it holds full queues."""
+    events: SimpleQueue[JobEvent] = SimpleQueue()
+    job = _start(spark, mode, RECOVERY_SLOWNESS, events)
+    try:
+        pids = _next(events, WorkersRunning).pids
+        for _ in range(CHECKPOINTS):
+            _next(events, CheckpointCompleted)
+        killed_ms = CLOCK.now_ms()
+        os.kill(pids[0], signal.SIGKILL)
+        flowing = _next(events, DataFlowing)
+    finally:
+        job.cancel()
+    return (flowing.time_ms - killed_ms) / 1000
+
+
+def _next(events: "SimpleQueue[JobEvent]", kind: type[E]) -> E:
+    return next(e for e in iter(events.get, None) if isinstance(e, kind))
+
+
 def slow_pipeline(row_us: float) -> Pipeline:
     """Endless rows, dealt out to a map that sleeps ``row_us`` a row, then windows per key."""
 
     def slow(batch: pa.RecordBatch) -> pa.RecordBatch:
-        SystemClock().wait_ms(batch.num_rows * row_us / 1000)
+        CLOCK.wait_ms(batch.num_rows * row_us / 1000)
         return batch
 
     fields = {
@@ -83,20 +142,25 @@ def slow_pipeline(row_us: float) -> Pipeline:
 
 def _median_ms(spark: SparkSession, mode: str, slowness: int) -> float:
     events: SimpleQueue[JobEvent] = SimpleQueue()
+    job = _start(spark, mode, slowness, events)
+    try:
+        durations = [_next(events, CheckpointCompleted).duration_ms for _ in range(CHECKPOINTS + 1)]
+    finally:
+        job.cancel()
+    return median(durations[1:])
+
+
+def _start(
+    spark: SparkSession, mode: str, slowness: int, events: "SimpleQueue[JobEvent]"
+) -> StreamingJob:
     unaligned = UnalignedCheckpointConfig(
         enabled=mode == "unaligned", force_unaligned=mode == "unaligned"
     )
-    job = slow_pipeline(ROW_US * slowness).start(
+    return slow_pipeline(ROW_US * slowness).start(
         spark,
         checkpoint=CheckpointConfig(
             str(dataset.fresh("store")), interval="500 milliseconds", unaligned=unaligned
         ),
-        run=RunConfig(workers=WORKERS),
+        run=RunConfig(workers=WORKERS, restart=FixedDelay(attempts=1000)),
         listener=events.put,
     )
-    try:
-        completed = (e for e in iter(events.get, None) if isinstance(e, CheckpointCompleted))
-        durations = [next(completed).duration_ms for _ in range(CHECKPOINTS + 1)]
-    finally:
-        job.cancel()
-    return median(durations[1:])

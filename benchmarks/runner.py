@@ -7,6 +7,7 @@ from benchmarks import (
     backpressure,
     coordination,
     inflight,
+    inflight_recovery,
     micro,
     payments,
     recovery,
@@ -41,8 +42,10 @@ _ALL = {
         Benchmark("snapshot", micro.snapshot),
         *(Benchmark(measure.__name__, measure) for measure in (*inflight.ALL, *unaligned.ALL)),
         Benchmark("checkpoint-10-operators", ten_operators.bench_checkpoint_10_operators),
+        Benchmark("recovery-overhead", inflight_recovery.bench_unaligned_recovery_overhead),
         Benchmark("payments", payments.throughput),
         Benchmark("backpressure", backpressure.checkpoints),
+        Benchmark("unaligned-recovery", backpressure.recovery),
         Benchmark("worker-recovery", recovery.worker),
         Benchmark("driver-recovery", recovery.driver),
     )

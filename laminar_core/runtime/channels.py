@@ -160,6 +160,7 @@ class InputChannel:
         self._consumed = 0
         self._restored = 0
         self.batches_restored = 0
+        self.batches_replayed = 0
         self.batches_taken = 0
         """Since the start, whole ones."""
 
@@ -205,6 +206,7 @@ class InputChannel:
             self.batches_taken += 1
             if self._restored:
                 self._restored -= 1
+                self.batches_replayed += 1
             else:
                 self._consumed += 1
         return element

@@ -315,7 +315,7 @@ class Coordinator(CheckpointHost):
 
     def _on_progress(self, message: Progress) -> None:
         self._progress[message.worker] = message
-        if message.rows_since_start and not self._data_flowed:
+        if message.flowing and not self._data_flowed:
             self._data_flowed = True
             self.tell(DataFlowing(time_ms=self.now_ms(), generation=self._identity.generation))
         everybody = len(self._progress) == self._identity.parallelism

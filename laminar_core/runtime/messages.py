@@ -45,8 +45,8 @@ class Progress(_Message):
     rows_in: int
     rows_out: int
     rows_late: int
-    rows_since_start: int
-    """Rows read by this worker in this generation."""
+    flowing: bool
+    """Rows were read here in this generation, or rows that had been in flight were replayed."""
     watermark_us: int | None
     drained: bool
     """Every input has ended here and everything is flushed."""

@@ -40,12 +40,13 @@ Frame = tuple[FrameKind, Buffer]
 
 @dataclass(frozen=True, slots=True)
 class RowCounts:
-    """Rows of one worker, over the whole history of the job but for ``rows_since_start``."""
+    """Rows of one worker, over the whole history of the job but for what is since the start."""
 
     rows_in: int
     rows_out: int
     rows_late: int
     rows_since_start: int
+    batches_replayed: int
 
 
 @dataclass(slots=True)
@@ -107,6 +108,7 @@ class Wiring:
             rows_out=sum(s.rows_written for s in sinks),
             rows_late=sum(getattr(o, "late_row_count", 0) for o in operators),
             rows_since_start=since_start,
+            batches_replayed=sum(i.batches_replayed for t in self.tasks for i in t.parts.inputs),
         )
 
     def watermark_us(self) -> int | None:

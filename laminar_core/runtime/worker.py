@@ -284,7 +284,8 @@ class Worker:
         if self._data_flowed and not due:
             return
         counts = self.wiring.counts()
-        first_rows = counts.rows_since_start > 0 and not self._data_flowed
+        flowing = counts.rows_since_start > 0 or counts.batches_replayed > 0
+        first_rows = flowing and not self._data_flowed
         if not (due or first_rows):
             return
         self._data_flowed = self._data_flowed or first_rows
@@ -296,7 +297,7 @@ class Worker:
                 rows_in=counts.rows_in,
                 rows_out=counts.rows_out,
                 rows_late=counts.rows_late,
-                rows_since_start=counts.rows_since_start,
+                flowing=flowing,
                 watermark_us=self.wiring.watermark_us(),
                 drained=all(task.finished for task in self.wiring.tasks),
             )

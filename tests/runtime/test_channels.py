@@ -282,6 +282,7 @@ def test_restored_input_comes_first_and_gives_no_credit_back():
     assert [spell(channel.take()) for _ in range(3)] == ["r1", "w2", "r3"]
     channel.give_back()
     assert given == [1]
+    assert (channel.batches_restored, channel.batches_replayed) == (1, 1)
 
 
 def test_what_is_ahead_of_a_barrier_ends_there_and_leaves_markers_out():

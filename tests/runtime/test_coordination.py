@@ -93,7 +93,7 @@ class Cluster:
             "rows_in": rows,
             "rows_out": 0,
             "rows_late": 0,
-            "rows_since_start": rows,
+            "flowing": rows > 0,
             "watermark_us": None,
             "drained": drained,
         }

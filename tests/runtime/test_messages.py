@@ -36,7 +36,7 @@ TO_COORDINATOR = [
         rows_in=2**60,
         rows_out=0,
         rows_late=1,
-        rows_since_start=2,
+        flowing=True,
         watermark_us=-(2**63),
         drained=True,
     ),

@@ -226,7 +226,7 @@ class TestCheckpoints:
 class TestProgress:
     def test_the_first_rows_are_reported_at_once_then_at_intervals(self, bench):
         bench.turn(1)
-        assert [p.rows_since_start > 0 for p in bench.said(Progress)].count(True) == 1
+        assert [p.flowing for p in bench.said(Progress)].count(True) == 1
         reports = len(bench.said(Progress))
         bench.turn(20)
         assert len(bench.said(Progress)) == reports

@@ -1,0 +1,181 @@
+"""The data of a small world: records that say which path they took and which of it they are.
+
+A record is ``Record("ab", 1)``: the second one that came from source ``a`` through operator ``b``.
+Channels are FIFO, so whoever processes a path must see its numbers in order, each of them once. A
+gap is a loss, a number that comes again is a duplicate, and both show at once.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from laminar_core.checkpoint.types import (
+    Batch,
+    CancelMarker,
+    CheckpointBarrier,
+    CheckpointId,
+    EndOfInput,
+    Idle,
+    Watermark,
+)
+from laminar_core.operators.base import JsonValue, PendingSnapshot, Snapshot
+from laminar_core.runtime.wire import ArrowElement
+
+_SCHEMA = pa.schema([("path", pa.string()), ("number", pa.int64())])
+
+
+_RECORDS: dict[int, "Record"] = {}
+"""By the batch's address; ``batch_of`` keeps it alive."""
+
+
+class ViolationError(Exception):
+    """Something happened that must not happen in any order of events."""
+
+
+class Record(NamedTuple):
+    """One row."""
+
+    path: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.path}{self.number}"
+
+
+@cache
+def batch_of(record: Record) -> pa.RecordBatch:
+    """The record as a batch of one row; there is one of each."""
+    batch = pa.record_batch([[record.path], [record.number]], schema=_SCHEMA)
+    _RECORDS[id(batch)] = record
+    return batch
+
+
+def record_of(batch: pa.RecordBatch) -> Record:
+    """The row of such a batch."""
+    known = _RECORDS.get(id(batch))
+    return known or Record(batch.column(0)[0].as_py(), batch.column(1)[0].as_py())
+
+
+def render(element: ArrowElement) -> str:
+    """An element as a trace shows it."""
+    match element:
+        case Batch(batch):
+            return str(record_of(batch))
+        case Watermark():
+            return "watermark"
+        case Idle():
+            return "idle"
+        case CheckpointBarrier():
+            urgent = "unaligned " if element.unaligned else ""
+            return f"{urgent}barrier {element.checkpoint_id}"
+        case CancelMarker(checkpoint_id):
+            return f"cancel {checkpoint_id}"
+        case EndOfInput():
+            return "end"
+    return type(element).__name__.lower()
+
+
+class CountingOperator:
+    """Passes records on under a new path; its state is how many of each path it has seen."""
+
+    def __init__(self, name: str, rename: Callable[[str], str]) -> None:
+        self.counts: dict[str, int] = {}
+        self._name = name
+        self._rename = rename
+
+    def process(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Count one record; the next of its path must follow.
+
+        Raises:
+            ViolationError: one is missing, or comes again.
+        """
+        path, number = record_of(batch)
+        expected = self.counts.get(path, 0)
+        if number != expected:
+            what = "a duplicate" if number < expected else "a loss"
+            raise ViolationError(
+                f"{self._name} processes {path}{number}, expected was {path}{expected}: {what}"
+            )
+        self.counts[path] = expected + 1
+        yield batch_of(Record(self._rename(path), number))
+
+    def on_watermark(self, watermark_us: int) -> Iterable[pa.RecordBatch]:
+        """Nothing depends on event time."""
+        del watermark_us
+        return ()
+
+    def snapshot(self, checkpoint_id: CheckpointId) -> PendingSnapshot:
+        """The counts."""
+        del checkpoint_id
+        counts: dict[str, JsonValue] = {path: self.counts[path] for path in sorted(self.counts)}
+        return lambda: Snapshot(properties=counts)
+
+    def restore(self, snapshots: Sequence[Snapshot]) -> None:
+        """Continue from the counts."""
+        for path, count in snapshots[0].properties.items():
+            assert isinstance(count, int)
+            self.counts[path] = count
+
+
+class NumberedReader:
+    """A source of so many records, in order."""
+
+    def __init__(self, path: str, row_count: int, next_row: int, *, ends: bool) -> None:
+        self.next_row = next_row
+        self._path = path
+        self._row_count = row_count
+        self._ends = ends
+
+    def poll(self) -> pa.RecordBatch | None:
+        """The next record."""
+        if self.next_row == self._row_count:
+            return None
+        self.next_row += 1
+        return batch_of(Record(self._path, self.next_row - 1))
+
+    @property
+    def finished(self) -> bool:
+        """All of them have been read."""
+        return self._ends and self.next_row == self._row_count
+
+    def position(self) -> pa.Table:
+        """The offset."""
+        return _position(self.next_row, self._row_count)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+@cache
+def _position(next_row: int, row_count: int) -> pa.Table:
+    return pa.table({"next_row": [next_row], "row_count": [row_count]})
+
+
+class StagingWriter:
+    """A sink that pre-commits what came since the last cut."""
+
+    def __init__(self) -> None:
+        self.staged: list[str] = []
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Stage a record."""
+        self.staged.append(str(record_of(batch)))
+
+    def snapshot(self, checkpoint_id: CheckpointId) -> PendingSnapshot:
+        """Pre-commit."""
+        rows: list[JsonValue] = list[JsonValue](sorted(self.staged))
+        self.staged = []
+        committables = ({"checkpoint": int(checkpoint_id), "rows": rows},) if rows else ()
+        return lambda: Snapshot(committables=committables)
+
+    def restore(self, snapshots: Sequence[Snapshot]) -> None:
+        """What was pre-committed is the committer's business."""
+
+    def collected(self) -> Iterable[pa.RecordBatch]:
+        """Nothing."""
+        return ()
+
+    def close(self) -> None:
+        """Nothing is open."""

@@ -15,6 +15,7 @@ from laminar_core.errors import LaminarError
 from laminar_core.runtime.events import (
     CheckpointCompleted,
     CheckpointFailed,
+    CleanUpFailed,
     DataFlowing,
     Finished,
     GenerationFailed,
@@ -143,6 +144,10 @@ def _lines(event: JobEvent) -> Iterator[str]:
             )
         case CheckpointFailed():
             yield f"checkpoint {event.checkpoint_id} {event.outcome}: {event.reason}"
+        case CleanUpFailed():
+            yield (
+                f"what checkpoint {event.checkpoint_id} left could not be deleted: {event.reason}"
+            )
         case GenerationFailed(restart_in_ms=None):
             yield f"generation {event.generation} failed: {event.reason}"
         case GenerationFailed(restart_in_ms=delay_ms):

@@ -11,6 +11,7 @@ from laminar_core.errors import DataError, ErrorCode
 from laminar_core.runtime.events import (
     CheckpointCompleted,
     CheckpointFailed,
+    CleanUpFailed,
     DataFlowing,
     Finished,
     GenerationFailed,
@@ -77,6 +78,14 @@ def change(event: JobEvent, **changes) -> JobEvent:
         (
             change(COMPLETED, kind=CheckpointKind.FINAL),
             ["checkpoint 8 (final) completed in 12 ms, 2.5 MB, aligned"],
+        ),
+        (
+            change(COMPLETED, mode="switched", inflight_rows=38_047, inflight_bytes=900_000),
+            ["checkpoint 8 completed in 12 ms, 2.5 MB, switched, 38,047 rows in flight"],
+        ),
+        (
+            CleanUpFailed(time_ms=1, checkpoint_id=9, reason="disk"),
+            ["what checkpoint 9 left could not be deleted: disk"],
         ),
         (FAILED, ["checkpoint 9 expired: [Errno 28] no space"]),
         (LOST, ["generation 3 failed: worker 1: killed; starting again in 50 ms"]),

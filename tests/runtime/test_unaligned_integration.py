@@ -35,6 +35,7 @@ WORKERS = 3
 ALIGNED, UNALIGNED_MS, SWITCH_MS = None, 0, 30
 BUDGET_MS = 300
 """More than a checkpoint takes if nothing is in its way."""
+MODES = "aligned", "switched"
 SLOW_MS = 20.0
 """Per row; one queue of rows is seconds of work."""
 
@@ -220,7 +221,8 @@ def test_a_checkpoint_during_the_replay_has_what_is_not_replayed_yet() -> None:
 def test_unaligned_then_aligned_sequence() -> None:
     """Goal: a checkpoint of either mode follows one of the other, and each can be restored.
 
-    Method: the operator is slow by turns, the sources are paced; a worker dies at some point.
+    Method: the operator is slow by turns, the sources are paced; a worker dies after a checkpoint
+    of the mode that is to be restored.
     """
     following: set[tuple[str, str]] = set()
     restored: set[str] = set()
@@ -229,16 +231,27 @@ def test_unaligned_then_aligned_sequence() -> None:
         for n in range(1, 60):
             row_ms = SLOW_MS if n % 6 < 2 else 0.0
             run.simulation.when(CheckpointCompleted, become(run.slow, row_ms), n)
-        run.kill_after(3 + seed)
+            run.simulation.when(CheckpointCompleted, kill_once_after(run, MODES[seed % 2]), n)
         run.run_to_end()
         following |= set(pairwise(e.mode for e in run.completed()))
         restored |= {manifest.mode for manifest in run.restored()}
     assert {("aligned", "switched"), ("switched", "aligned")} <= following
-    assert restored == {"aligned", "switched"}
+    assert restored == {*MODES}
 
 
 def become(slow: Slow, row_ms: float) -> Callable[[], None]:
     return lambda: setattr(slow, "row_ms", row_ms)
+
+
+def kill_once_after(run: Backpressured, mode: str) -> Callable[[], None]:
+    """When a checkpoint completes: kill a worker if it is of this mode, and none has died yet."""
+
+    def look() -> None:
+        newest = [e for e in run.simulation.events if isinstance(e, CheckpointCompleted)][-1]
+        if newest.mode == mode and newest.checkpoint_id > 1 and not run.restored():
+            run.simulation.kill_worker(0)
+
+    return look
 
 
 def test_a_stop_aligns_although_everything_else_overtakes() -> None:

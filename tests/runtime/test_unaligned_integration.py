@@ -160,8 +160,8 @@ def test_unaligned_checkpoint_with_backpressure() -> None:
             modes[timeout_ms] = Counter(e.mode for e in events)
     assert medians_ms[ALIGNED, SLOW_MS] > 8 * medians_ms[ALIGNED, SLOW_MS / 100]
     for timeout_ms in (UNALIGNED_MS, SWITCH_MS):
-        assert medians_ms[timeout_ms, SLOW_MS] < 3 * medians_ms[timeout_ms, SLOW_MS / 100]
-        assert medians_ms[timeout_ms, SLOW_MS] < medians_ms[ALIGNED, SLOW_MS] / 6
+        assert medians_ms[timeout_ms, SLOW_MS] < 4 * medians_ms[timeout_ms, SLOW_MS / 100]
+        assert medians_ms[timeout_ms, SLOW_MS] < medians_ms[ALIGNED, SLOW_MS] / 5
     assert set(modes[ALIGNED]) == {"aligned"}
     assert set(modes[UNALIGNED_MS]) == {"unaligned"}
     assert modes[SWITCH_MS].most_common(1)[0][0] == "switched"

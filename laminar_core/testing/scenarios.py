@@ -25,8 +25,8 @@ WINDOW_US = 10 * SECOND_US
 JITTER_US = 3 * SECOND_US
 DELAY = "6 seconds"
 
-VALUES, HALF, KEPT_FROM = 100, 50, 30
-"""How many values there are, from 0 on, and where jobs divide them."""
+VALUES, HALF, KEPT_FROM, WORK = 100, 50, 30, 25
+"""How many values there are, from 0 on; where jobs divide them; what a round takes off one."""
 
 Row = dict[str, Any]
 
@@ -327,6 +327,42 @@ def copies_job(parallelism: int) -> Job:
     return with_ledgers(p, {"out": (once.rebalance(), rows)}, burden)
 
 
+def _round(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Some of the value is worked off, and the round is counted."""
+    left = pc.call_function("subtract", [batch.column("value"), WORK])
+    rounds = pc.call_function("add", [batch.column("rounds"), 1])
+    columns = [batch.column("id"), batch.column("key"), left, rounds]
+    return pa.record_batch(columns, schema=batch.schema)
+
+
+def _settled(row: Row) -> Row:
+    rounds = max(-(-row["value"] // WORK), 1)
+    left = row["value"] - rounds * WORK
+    return {"id": row["id"], "key": row["key"], "value": left, "rounds": rounds}
+
+
+def loop_job(parallelism: int) -> Job:
+    """Rows go round until nothing is left of their value, with an exchange inside and one back."""
+    del parallelism
+    tables, burden = payments(rows=20), Burden()
+    fresh = [
+        table.select(["id", "key", "value"]).append_column(
+            "rounds", pa.array([0] * table.num_rows, pa.int64())
+        )
+        for table in tables
+    ]
+
+    def body(entering: Stream) -> tuple[Stream, Stream]:
+        worked = entering.rebalance().map(_round, name="work").map(burden.carry, name="slow")
+        again = worked.filter(pc.field("value") > 0, name="again")
+        return again.rebalance(), worked.filter(pc.field("value") <= 0, name="settled")
+
+    p = Pipeline("loop")
+    rows = p.source("in", MemorySource(fresh)).rebalance().iterate(body, name="rounds")
+    expected = [_settled(row) for row in rows_of(tables)]
+    return with_ledgers(p, {"out": (rows.rebalance(), expected)}, burden)
+
+
 BuildJob = Callable[[int], Job]
 
 SCENARIOS: dict[str, BuildJob] = {
@@ -342,4 +378,5 @@ SCENARIOS: dict[str, BuildJob] = {
     "two-windows": two_windows_job,
     "finished-source": finished_source_job,
     "copies": copies_job,
+    "loop": loop_job,
 }

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from laminar_core.testing.campaign import Setting, draw, simulate_setting
-from laminar_core.testing.disasters import KINDS
+from laminar_core.testing.disaster_kinds import KINDS
 from laminar_core.testing.scenarios import SCENARIOS
 
 NAMES = list(SCENARIOS)

@@ -7,7 +7,7 @@ from functools import cache
 import pytest
 
 from laminar_core.testing.campaign import SeedReport, draw, simulate_seed, simulate_seeds
-from laminar_core.testing.disasters import KINDS
+from laminar_core.testing.disaster_kinds import KINDS
 from laminar_core.testing.scenarios import SCENARIOS, windows_job
 
 SEEDS, CHUNK = 200, 10

@@ -5,7 +5,8 @@ from random import Random
 import pytest
 
 from laminar_core.checkpoint.coordinator_config import CoordinatorConfig
-from laminar_core.testing.disasters import KINDS, Disasters
+from laminar_core.testing.disaster_kinds import KINDS, delay_spike, slow_link, torn_write
+from laminar_core.testing.disasters import Disasters
 from laminar_core.testing.disk import SimulatedDisk
 from laminar_core.testing.scenarios import windows_job
 from laminar_core.testing.simulation import Simulation
@@ -39,17 +40,17 @@ def test_each_kind_comes_to_pass_for_some_seed_and_is_counted(kind):
 
 def test_what_is_planned_for_later_than_the_end_is_not_counted():
     planned = disasters()
-    planned.simulation.world.at_turn(10_000, lambda: planned._hit("late", "much too late"))
+    planned.simulation.world.at_turn(10_000, lambda: planned.hit("late", "much too late"))
     planned.run()
     assert planned.result is not None
-    assert planned._hit("late", "even later") is False
+    assert planned.hit("late", "even later") is False
     assert not planned.hits
 
 
 def test_a_torn_write_leaves_a_piece_under_a_temporary_name_only():
     for seed in range(20):
         planned = disasters(seed)
-        planned.torn_write()
+        torn_write(planned)
         planned.run()
         if planned.hits:
             break
@@ -60,7 +61,7 @@ def test_a_torn_write_leaves_a_piece_under_a_temporary_name_only():
 
 def test_a_slow_link_delays_its_own_worker():
     planned = disasters()
-    planned.slow_link()
+    slow_link(planned)
     index = next(n for n in range(2) if planned._extra_ms(f"sim://d/worker-{n}", "sim://d"))
     assert planned._extra_ms("sim://d", f"sim://d/worker-{index}/control") > 0
     assert planned._extra_ms("sim://d", f"sim://d/worker-{1 - index}/control") == 0
@@ -69,7 +70,7 @@ def test_a_slow_link_delays_its_own_worker():
 def test_a_spike_is_over_after_a_while():
     for seed in range(20):
         planned = disasters(seed)
-        planned.delay_spike()
+        delay_spike(planned)
         planned.run()
         if planned.hits:
             break

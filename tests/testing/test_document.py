@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from laminar_core.testing.disasters import KINDS
+from laminar_core.testing.disaster_kinds import KINDS
 from laminar_core.testing.invariants import CHECKS
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "testing.md").read_text()

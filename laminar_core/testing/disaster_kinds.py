@@ -1,0 +1,323 @@
+"""The kinds of disaster: each function plans one, at a moment that dice pick."""
+
+from collections.abc import Callable
+
+from laminar_core.errors import CorruptCheckpointError
+from laminar_core.testing.disasters import Disasters
+from laminar_core.testing.disk import SimulatedDisk
+from laminar_core.testing.observed_store import StoreCall
+
+STALLS_MS = (30.0, 300.0, 3_000.0, 16_000.0, 31_000.0)
+"""Also beyond what worker and coordinator take for death."""
+
+AGAIN = 0.4
+"""How likely a crash is followed by another one."""
+
+DAY_MS = 86_400_000.0
+
+# Crashes.
+
+
+def worker_crash(planned: Disasters) -> None:
+    """SIGKILL for a worker; often for another one soon after, in the midst of recovery."""
+    parallelism, world = planned.simulation.options.parallelism, planned.simulation.world
+
+    def kill() -> None:
+        index = planned.dice.randrange(parallelism)
+        if planned.hit("worker-crash", f"worker {index}"):
+            planned.simulation.kill_worker(index)
+            if planned.dice.random() < AGAIN:
+                soon = planned.dice.randrange(20, 60 * (1 + parallelism))
+                world.at_turn(world.turns + soon, kill)
+
+    planned.at_some_turn(kill)
+
+
+def driver_crash(planned: Disasters) -> None:
+    """SIGKILL for the driver."""
+
+    def kill() -> None:
+        if planned.hit("driver-crash", "the newest driver"):
+            planned.simulation.kill_driver()
+
+    planned.at_some_turn(kill)
+
+
+def crash_in_store_call(planned: Disasters, calls: int = 150) -> None:
+    """Whoever makes some call dies of it: before it is made, or when it has been."""
+
+    def kill(call: StoreCall) -> None:
+        planned.hit("crash-in-store-call", f"{call.moment} {call.verb} of {call.key}")
+        planned.kill_caller(call)
+
+    planned.at_some_call(calls, lambda _: True, kill)
+
+
+def torn_write(planned: Disasters) -> None:
+    """Whoever writes dies in the midst of it; a piece stays under a temporary name."""
+
+    def kill(call: StoreCall) -> None:
+        disk, written = planned.simulation.objects, 0
+        if isinstance(disk, SimulatedDisk):
+            written = disk.tear(call.key, call.data, planned.dice)
+        said = f"{written} of {len(call.data)} bytes of {call.key}"
+        planned.hit("torn-write", said)
+        planned.kill_caller(call)
+
+    planned.at_some_call(60, _begins_to_write, kill)
+
+
+# The store and the sinks.
+
+
+def store_errors(planned: Disasters) -> None:
+    """Some calls of the store raise, and nothing has happened."""
+    planned.fail_calls("store-error", "before")
+
+
+def lost_answers(planned: Disasters) -> None:
+    """Some calls of the store raise although they have happened."""
+    planned.fail_calls("lost-answer", "after")
+
+
+def sink_errors(planned: Disasters) -> None:
+    """Some calls of the sinks' committers raise, before or after they have happened."""
+    fail = planned.failure("sink-error")
+
+    def observe(verb: str, moment: str) -> None:
+        if verb != "stage":
+            fail(f"{moment} {verb}")
+
+    for ledger in planned.job.ledgers.values():
+        ledger.observe = observe
+
+
+def slow_store(planned: Disasters) -> None:
+    """Everything that is done in the background takes longer, for a while."""
+    factor, lasts_ms = planned.dice.choice((5.0, 30.0, 100.0)), planned.dice.choice(STALLS_MS[:3])
+    world = planned.simulation.world
+
+    def recover() -> None:
+        world.store_slowness = 1.0
+
+    def slow_down() -> None:
+        if planned.hit("slow-store", f"{factor:g} times for {lasts_ms:g} ms", lasts_ms):
+            world.store_slowness = factor
+            world.later(lasts_ms, recover)
+
+    planned.at_some_turn(slow_down)
+
+
+def corruption(planned: Disasters) -> None:
+    """A file of the newest completed checkpoint is damaged; mostly somebody dies then."""
+    crash = planned.dice.random() < 0.7  # noqa: PLR2004 - mostly
+    planned.at_some_turn(lambda: _damage(planned, crash=crash))
+
+
+def _damage(planned: Disasters, *, crash: bool) -> None:
+    disk, store = planned.simulation.objects, planned.simulation.store
+    completed = store.completed_ids()
+    if planned.result is not None or not completed or not isinstance(disk, SimulatedDisk):
+        return
+    try:
+        manifest = store.read_manifest(completed[-1])
+    except CorruptCheckpointError:
+        return  # Damaged already.
+    keys = [store.paths.manifest(completed[-1])]
+    keys += [store.paths.absolute(file.path) for file in manifest.files() if file.size_bytes]
+    key = planned.dice.choice(keys)
+    if disk.size(key):
+        planned.damaged_keys.add(key)
+        how = disk.damage(key, planned.dice)
+        planned.hit("corruption", f"{how} {key}")
+        if crash:
+            planned.simulation.kill_worker(0)
+
+
+# Time.
+
+
+def stall(planned: Disasters) -> None:
+    """A process stands still for a while, as in a long collection of garbage."""
+    lasts_ms = planned.dice.choice(STALLS_MS)
+    whom = planned.dice.choice(("driver", "machine", "worker", "worker"))
+    index = planned.dice.randrange(planned.simulation.options.parallelism)
+    planned.at_some_turn(lambda: _stall(planned, whom, index, lasts_ms))
+
+
+def _stall(planned: Disasters, whom: str, index: int, lasts_ms: float) -> None:
+    if not planned.simulation.drivers or not planned.hit(
+        "stall", f"{whom} (worker {index}) for {lasts_ms:g} ms", lasts_ms
+    ):
+        return
+    driver = planned.simulation.drivers[-1]
+    hold: Callable[..., None]
+    if whom == "driver":
+        hold = driver.hold_itself
+    elif whom == "machine":
+        hold = driver.hold
+    elif driver.stages and index < len(driver.stages[-1].workers):
+        hold = driver.stages[-1].workers[index].hold
+    else:
+        return
+    hold()
+    planned.simulation.world.later(lasts_ms, lambda: hold(held=False))
+
+
+def slow_link(planned: Disasters) -> None:
+    """Everything from and to one worker takes longer, all the time."""
+    index = planned.dice.randrange(planned.simulation.options.parallelism)
+    extra_ms = planned.dice.choice((3.0, 20.0, 100.0))
+    planned.hit("slow-link", f"worker {index}, {extra_ms:g} ms")
+    planned.delay(f"/worker-{index}", extra_ms, float("inf"))
+
+
+def delay_spike(planned: Disasters) -> None:
+    """Messages of one worker, or of all, are held up for a while."""
+    index = planned.dice.choice(("", "0", str(planned.simulation.options.parallelism - 1)))
+    extra_ms, lasts_ms = (
+        planned.dice.choice((100.0, 1_000.0, 5_000.0)),
+        planned.dice.choice((50, 500)),
+    )
+
+    def spike() -> None:
+        what = f"worker {index or 'all'}, {extra_ms:g} ms"
+        if planned.hit("delay-spike", what, lasts_ms + extra_ms):
+            planned.delay(f"/worker-{index}", extra_ms, planned.world_ms + lasts_ms)
+
+    planned.at_some_turn(spike)
+
+
+def reordering(planned: Disasters) -> None:
+    """Frames of data overtake each other on their way."""
+    frames = planned.dice.choice((1, 3, 8))
+    planned.hit("reordering", f"by up to {frames} frames")
+    planned.simulation.network.reorder_max = frames
+
+
+def lossy_link(planned: Disasters) -> None:
+    """What coordinator and workers tell each other is lost, or comes twice."""
+    network = planned.simulation.network
+    network.control_loss = planned.dice.choice((0.0, 0.1, 0.3))
+    network.control_repeat = planned.dice.choice((0.1, 0.3))
+    shares = f"{network.control_loss:g} lost, {network.control_repeat:g} repeated"
+    planned.hit("lossy-link", shares)
+
+
+def clock_skew(planned: Disasters) -> None:
+    """Wall clocks disagree, and monotonic clocks run at different rates."""
+    hosts = [f"host-{n}" for n in range(planned.simulation.options.parallelism)]
+    for host in [*hosts, "driver-1", "driver-2", "driver-3"]:
+        clock = planned.simulation.world.clock_of(host)
+        clock.step_wall(planned.dice.choice((-DAY_MS, -999.0, 0.0, 999.0, DAY_MS)))
+        clock.run_at(planned.dice.choice((0.9, 0.99, 1.0, 1.01, 1.1)))
+    planned.hit("clock-skew", "on all hosts")
+
+
+def clock_step(planned: Disasters) -> None:
+    """Wall clocks are set anew."""
+    hosts = ["host-0", "driver-1", "driver-2"]
+    by_ms = planned.dice.choice((-DAY_MS, -5_000.0, 5_000.0, DAY_MS))
+
+    def step() -> None:
+        if planned.hit("clock-step", f"by {by_ms:g} ms"):
+            for host in hosts:
+                planned.simulation.world.clock_of(host).step_wall(by_ms)
+
+    planned.at_some_turn(step)
+
+
+# Zombies.
+
+
+def zombie(planned: Disasters) -> None:
+    """A driver and its workers fall asleep while another one runs the job, and wake up."""
+    planned.at_some_turn(lambda: _take_over(planned, "zombie"))
+
+
+def zombie_in_store_call(planned: Disasters, calls: int = 120) -> None:
+    """The same, in the midst of some call of the store."""
+    planned.at_some_call(
+        calls, lambda _: True, lambda _: _take_over(planned, "zombie-in-store-call")
+    )
+
+
+def _take_over(planned: Disasters, kind: str) -> None:
+    if not planned.simulation.drivers or not planned.hit(kind, "the newest driver"):
+        return
+    sleeping = planned.simulation.drivers[-1]
+    sleeping.hold()
+    if planned.dice.random() < 0.6:  # noqa: PLR2004 - more often than not
+        wakes = planned.simulation.world.turns + planned.dice.randrange(100, 600)
+        planned.simulation.world.at_turn(wakes, lambda: sleeping.hold(held=False))
+    planned.run_one()
+    sleeping.hold(held=False)
+
+
+# People.
+
+
+def stop(planned: Disasters) -> None:
+    """Somebody stops the job with a last checkpoint, and starts it again."""
+
+    def stop() -> None:
+        if planned.hit("stop", "the newest driver"):
+            planned.simulation.stop()
+
+    planned.at_some_turn(stop)
+
+
+def cancel(planned: Disasters) -> None:
+    """Somebody ends the job at once, and starts it again."""
+
+    def cancel() -> None:
+        if planned.hit("cancel", "the newest driver"):
+            planned.simulation.cancel()
+
+    planned.at_some_turn(cancel)
+
+
+def go_back(planned: Disasters) -> None:
+    """The driver dies, and somebody has the next one restore some older checkpoint."""
+
+    def kill() -> None:
+        store = planned.simulation.store
+        usable = [
+            summary.checkpoint_id
+            for summary in store.list_summaries()
+            if summary.outcome == "completed" and not summary.orphan
+        ]
+        if usable and planned.hit("go-back", f"one of {usable}"):
+            planned.next_run = {"restore_id": planned.dice.choice(usable), "take_over": True}
+            planned.simulation.kill_driver()
+
+    planned.at_some_turn(kill)
+
+
+def _begins_to_write(call: StoreCall) -> bool:
+    return call.moment == "before" and call.verb in ("put", "put_if_absent")
+
+
+KINDS: dict[str, Callable[[Disasters], None]] = {
+    "worker-crash": worker_crash,
+    "driver-crash": driver_crash,
+    "crash-in-store-call": crash_in_store_call,
+    "torn-write": torn_write,
+    "store-error": store_errors,
+    "lost-answer": lost_answers,
+    "sink-error": sink_errors,
+    "slow-store": slow_store,
+    "corruption": corruption,
+    "stall": stall,
+    "slow-link": slow_link,
+    "delay-spike": delay_spike,
+    "reordering": reordering,
+    "lossy-link": lossy_link,
+    "clock-skew": clock_skew,
+    "clock-step": clock_step,
+    "stop": stop,
+    "cancel": cancel,
+    "go-back": go_back,
+    "zombie": zombie,
+    "zombie-in-store-call": zombie_in_store_call,
+}

@@ -10,6 +10,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from tokenize import TokenError
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -195,7 +196,7 @@ def describe_function(function: Callable[..., object]) -> dict[str, JsonValue]:
     name = f"{getattr(function, '__module__', '?')}.{getattr(function, '__qualname__', '?')}"
     try:
         source = inspect.getsource(function)
-    except (OSError, TypeError):
+    except (OSError, TypeError, SyntaxError, TokenError):  # None, or the file was changed since.
         return {"name": name, "source_sha256": None}
     return {"name": name, "source_sha256": hashlib.sha256(source.encode()).hexdigest()}
 

@@ -154,3 +154,15 @@ def test_a_function_without_source_is_known_by_its_name() -> None:
     assert describe_function(len) == {"name": "builtins.len", "source_sha256": None}
     partial = functools.partial(with_fee)
     assert describe_function(partial)["source_sha256"] is None
+
+
+def test_a_function_whose_file_was_changed_since_is_described_by_its_name(tmp_path) -> None:
+    """Its text is looked up by line number, and there may be anything by now."""
+    file = tmp_path / "program.py"
+    source = "\n\ndef double(batch):\n    return batch\n"
+    file.write_text(source)
+    names: dict = {"__name__": "program"}
+    exec(compile(source, str(file), "exec"), names)
+    file.write_text("\n\n(not closed\n\n")
+    described = describe_function(names["double"])
+    assert described == {"name": "program.double", "source_sha256": None}

@@ -1,6 +1,7 @@
 """A loop in real Spark tasks, one of which is killed while rows go round."""
 
 import os
+import re
 import signal
 import sys
 from pathlib import Path
@@ -22,6 +23,7 @@ from tests.spark.jobs_under_test import Driver
 pytestmark = pytest.mark.spark
 
 ROWS = 60_000
+DOCUMENT = Path(__file__).parents[2] / "docs" / "pipelines.md"
 
 
 @pytest.fixture
@@ -76,3 +78,14 @@ def test_the_command_of_the_documentation_runs_the_loop(payments: Path, tmp_path
         assert driver.wait_for("finished")["outcome"] == "finished"
         assert driver.process.wait() == 0
     assert in_order(read_committed(str(tmp_path / "out"))).equals(answer(payments))
+
+
+@pytest.mark.usefixtures("spark")
+def test_the_loop_of_the_documentation_runs_verbatim(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    section = DOCUMENT.read_text().partition("## Loops\n")[2].partition("\n## ")[0]
+    (program,) = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    exec(compile(program, "loop of the documentation", "exec"), {})
+    assert capsys.readouterr().out.split() == ["finished", "10000", "10000"]

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from laminar_core.runtime.clock import Clock
+from laminar_core.testing.explorer.coordination import Checkpoint
 from laminar_core.testing.explorer.system import Move, State, System
 from laminar_core.testing.explorer.tasks import Classes
 from laminar_core.testing.explorer.topology import World
@@ -54,11 +55,13 @@ def explore(
     states_max: int | None = None,
 ) -> Report:
     """Visit every state, until one is wrong or ``states_max`` have been seen."""
-    return _Search(world, using or Classes(), states_max).run(clock)
+    return Search(world, using or Classes(), states_max).run(clock)
 
 
-class _Search:
-    def __init__(self, world: World, using: Classes, states_max: int | None) -> None:
+class Search:
+    """One search, and what it came across."""
+
+    def __init__(self, world: World, using: Classes, states_max: int | None = None) -> None:
         self._system = System(world, using)
         self._states_max = states_max
         first = self._system.first()
@@ -78,6 +81,10 @@ class _Search:
                 gc.enable()
         return self._report((clock.monotonic_ms() - started_ms) / 1000)
 
+    def checkpoints(self) -> list[Checkpoint]:
+        """The different ones that completed."""
+        return self._system.checkpoints()
+
     def _search(self) -> None:
         while self._waiting and self._violation is None and not self._enough():
             self._depth += 1
@@ -93,7 +100,7 @@ class _Search:
             self._transitions,
             self._depth - 1,
             self._ends,
-            self._system.checkpoint_count,
+            len(self.checkpoints()),
             complete=not self._waiting and self._violation is None,
             seconds=seconds,
             violation=self._violation,

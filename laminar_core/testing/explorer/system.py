@@ -107,10 +107,10 @@ class System:
             state[number] = outcome.local  # Everybody is there before anything is sent.
         return self._follow(state, deque(enumerate(started)))[1]
 
-    @property
-    def checkpoint_count(self) -> int:
-        """Different checkpoints that completed."""
-        return len(self._verdicts)
+    def checkpoints(self) -> list[Checkpoint]:
+        """Different ones that completed."""
+        known = (self._checkpoints[number] for number in self._verdicts)
+        return [checkpoint for checkpoint in known if checkpoint is not None]
 
     # --- moves ----------------------------------------------------------------------------------
 

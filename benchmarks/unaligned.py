@@ -82,13 +82,27 @@ def bench_mode_switch() -> list[Result]:
 
 
 def bench_inflight_capture_10k() -> list[Result]:
-    """Copy a queue of 10,000 events: as 10 batches with watermarks, and as 100."""
+    """Copy a queue of 10,000 events in 10 batches with watermarks; then in fewer and in more.
+
+    What costs is a batch, and the dictionary of a column, whose sizes are asked for.
+    """
     name = "bench_inflight_capture_10k"
-    large, small = _capture_us(BATCH_EVENTS), _capture_us(BATCH_EVENTS // 10)
+    elements = captured(EVENTS, BATCH_EVENTS)
+    plain = [_without_dictionary(element) for element in elements]
+    capture_us = _capture_us(elements)
     return [
-        Result(name, large, "us", "lower", CAPTURE_US),
-        _ratio(name, DOCUMENT_CAPTURE_US / large),
-        Result(f"{name}_in_100_batches", small, "us", "lower"),
+        Result(name, capture_us, "us", "lower", CAPTURE_US),
+        _ratio(name, DOCUMENT_CAPTURE_US / capture_us),
+        Result(f"{name}_without_dictionary", _capture_us(plain), "us", "lower", CAPTURE_US),
+        *(
+            Result(
+                f"{name}_in_{EVENTS // size}_batches",
+                _capture_us(captured(EVENTS, size)),
+                "us",
+                "lower",
+            )
+            for size in (BATCH_EVENTS // 10, 5 * BATCH_EVENTS)
+        ),
     ]
 
 
@@ -142,9 +156,17 @@ def _trigger_us(channels: int) -> float:
     return 1e6 * median_seconds(decide, _REPEATS) / _CALLS
 
 
-def _capture_us(batch_events: int) -> float:
+def _without_dictionary(element: InflightElement) -> InflightElement:
+    if not isinstance(element, Batch):
+        return element
+    batch = element.data
+    values = batch.column("merchant").dictionary_decode()
+    return Batch(batch.set_column(0, "merchant", values))
+
+
+def _capture_us(elements: Iterable[InflightElement]) -> float:
     channel = InputChannel(ChannelId(0), _ignore)
-    for element in captured(EVENTS, batch_events):
+    for element in elements:
         channel.arrive(element)
     recorder = InflightRecorder([channel], [], 2**62, _ignore)
     recorder.cut(CheckpointBarrier(ONE, alignment_timeout_ms=0, unaligned=True), "unaligned")

@@ -122,14 +122,22 @@ LARGE = (
     FAN_IN.variant("fan-in-latency", "every element arrives when it likes", latency=True),
     FAN_IN.variant(
         "fan-in-twice",
-        "two checkpoints, the second maybe while the first is replayed",
+        "a record less, two checkpoints, the second maybe in a replay",
+        nodes=_FEWER,
         checkpoints=2,
+        expiries=0,
     ),
     PAIR.variant("pair-twice", "two checkpoints, the second maybe in a replay", checkpoints=2),
     RELAY,
     DIAMOND,
     LOOP,
-    LOOP.variant("loop-one", "one record, two checkpoints", nodes=_ONE_IN_LOOP, checkpoints=2),
+    LOOP.variant(
+        "loop-twice",
+        "one record, two checkpoints, the second maybe in a replay",
+        nodes=_ONE_IN_LOOP,
+        checkpoints=2,
+        expiries=0,
+    ),
 )
 
 WORLDS = {world.name: world for world in (*QUICK, *LARGE)}

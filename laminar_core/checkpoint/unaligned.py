@@ -70,6 +70,25 @@ class UnalignedCheckpointConfig:
         return 0 if self.force_unaligned else self.alignment_timeout_threshold_ms
 
 
+SWITCHES_IN_A_ROW = 10
+"""So many checkpoints that waited for nothing, and somebody is told."""
+
+
+class SwitchStreak:
+    """Notices a threshold that every checkpoint exceeds (document 000, ``ThresholdTooLow``)."""
+
+    def __init__(self) -> None:
+        self._length = 0
+
+    def ended(self, mode: ResolvedMode) -> bool:
+        """A checkpoint completed that might have overtaken; True with the last of a streak."""
+        self._length = self._length + 1 if mode == "switched" else 0
+        if self._length < SWITCHES_IN_A_ROW:
+            return False
+        self._length = 0
+        return True
+
+
 @dataclass(frozen=True, slots=True)
 class QueueId:
     """One queue of a subtask: an input channel, or the output queue of a channel that leaves it."""

@@ -22,6 +22,7 @@ from laminar_core.runtime.events import (
     GenerationStarted,
     JobEvent,
     ProgressMade,
+    ThresholdTooLow,
     WorkersRunning,
 )
 
@@ -147,6 +148,12 @@ def _lines(event: JobEvent) -> Iterator[str]:
         case CleanUpFailed():
             yield (
                 f"what checkpoint {event.checkpoint_id} left could not be deleted: {event.reason}"
+            )
+        case ThresholdTooLow():
+            yield (
+                f"{event.checkpoints} checkpoints in a row waited {event.alignment_timeout_ms} ms "
+                "and overtook then: with --unaligned they need not wait, with a longer "
+                "--alignment-timeout fewer rows are in flight"
             )
         case GenerationFailed(restart_in_ms=None):
             yield f"generation {event.generation} failed: {event.reason}"

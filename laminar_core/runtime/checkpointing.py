@@ -34,12 +34,23 @@ from laminar_core.checkpoint.coordinator_events import (
     Tick,
     TimeOutAlignment,
 )
-from laminar_core.checkpoint.types import CheckpointBarrier, CheckpointId, CheckpointKind
+from laminar_core.checkpoint.types import (
+    CheckpointBarrier,
+    CheckpointId,
+    CheckpointKind,
+    ResolvedMode,
+)
+from laminar_core.checkpoint.unaligned import SWITCHES_IN_A_ROW, SwitchStreak
 from laminar_core.connectors.base import Committer
 from laminar_core.errors import ErrorCode, FencedError, LaminarError, StorageUnavailable
 from laminar_core.runtime.cleanup import Cleanup
 from laminar_core.runtime.commits import CommitHost, CommitQueue, commit_output
-from laminar_core.runtime.events import CheckpointCompleted, CheckpointFailed, JobEvent
+from laminar_core.runtime.events import (
+    CheckpointCompleted,
+    CheckpointFailed,
+    JobEvent,
+    ThresholdTooLow,
+)
 from laminar_core.runtime.messages import (
     Abort,
     AlignmentTimeout,
@@ -142,6 +153,7 @@ class CheckpointDriver:
         self, parts: CoordinatorParts, host: CheckpointHost, background: Background
     ) -> None:
         self.completed_count = 0
+        self._streak = SwitchStreak()
         self._identity = parts.identity
         self._store = parts.store
         self._committers = parts.committers
@@ -351,6 +363,18 @@ class CheckpointDriver:
                 inflight_rows=manifest.inflight_rows,
             )
         )
+        self._judge_threshold(effect, manifest.mode)
+
+    def _judge_threshold(self, effect: RecordOutcome, mode: ResolvedMode) -> None:
+        timeout_ms = self._state.config.alignment_timeout_ms
+        if timeout_ms and effect.kind is CheckpointKind.PERIODIC and self._streak.ended(mode):
+            self._host.tell(
+                ThresholdTooLow(
+                    time_ms=effect.ended_ms,
+                    checkpoints=SWITCHES_IN_A_ROW,
+                    alignment_timeout_ms=timeout_ms,
+                )
+            )
 
     def _on_deletions(self, count: int) -> None:
         """Not at once: it may be in the middle of what another event asked for."""

@@ -103,6 +103,14 @@ class CleanUpFailed(_Event):
     reason: str
 
 
+class ThresholdTooLow(_Event):
+    """So many checkpoints in a row waited for the alignment timeout, and overtook then."""
+
+    event: Literal["threshold-too-low"] = "threshold-too-low"
+    checkpoints: int
+    alignment_timeout_ms: int
+
+
 class GenerationFailed(_Event):
     """This execution is over; ``restart_in_ms`` is None if it was the last."""
 
@@ -133,6 +141,7 @@ JobEvent = (
     | CheckpointCompleted
     | CheckpointFailed
     | CleanUpFailed
+    | ThresholdTooLow
     | GenerationFailed
     | Finished
 )

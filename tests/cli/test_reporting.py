@@ -19,6 +19,7 @@ from laminar_core.runtime.events import (
     JobEvent,
     ProgressMade,
     RejectedCheckpoint,
+    ThresholdTooLow,
     WorkersRunning,
 )
 
@@ -86,6 +87,15 @@ def change(event: JobEvent, **changes) -> JobEvent:
         (
             CleanUpFailed(time_ms=1, checkpoint_id=9, reason="disk"),
             ["what checkpoint 9 left could not be deleted: disk"],
+        ),
+        (
+            ThresholdTooLow(time_ms=1, checkpoints=10, alignment_timeout_ms=500),
+            [
+                (
+                    "10 checkpoints in a row waited 500 ms and overtook then: with --unaligned "
+                    "they need not wait, with a longer --alignment-timeout fewer rows are in flight"
+                )
+            ],
         ),
         (FAILED, ["checkpoint 9 expired: [Errno 28] no space"]),
         (LOST, ["generation 3 failed: worker 1: killed; starting again in 50 ms"]),

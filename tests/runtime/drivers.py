@@ -4,7 +4,7 @@ from concurrent.futures import Future
 
 from laminar_core.checkpoint.coordinator_config import CoordinatorConfig
 from laminar_core.checkpoint.coordinator_events import Acknowledged, SubtaskId
-from laminar_core.checkpoint.types import CheckpointId, CheckpointKind
+from laminar_core.checkpoint.types import CheckpointId, CheckpointKind, ResolvedMode
 from laminar_core.runtime.checkpointing import Background as Threads
 from laminar_core.runtime.checkpointing import CheckpointDriver, CoordinatorParts
 from laminar_core.runtime.messages import SnapshotAck, Trigger
@@ -14,10 +14,11 @@ from laminar_core.testing.faulty_store import Fault, FaultyStore
 from laminar_core.testing.ledger import Ledger, LedgerCommitter
 from tests.runtime.hosts import Background, Host
 from tests.runtime.plans import small_plan
-from tests.state.manifests import subtask
+from tests.state.manifests import alignment, subtask
 from tests.storage.stores import JOB, claim, open_job
 
 PLAN = small_plan()
+FIRST = PLAN.vertices[0].vertex_id
 SUBTASKS = {SubtaskId(vertex.vertex_id, index) for vertex in PLAN.vertices for index in (0, 1)}
 
 
@@ -56,8 +57,10 @@ class Driver:
                 self.commits.run()
             self.host.run()
 
-    def acknowledge(self, checkpoint_id: int, *workers: int, parts: tuple = ()) -> None:
-        """As workers do, whose sink offers ``parts``."""
+    def acknowledge(
+        self, checkpoint_id: int, *workers: int, parts: tuple = (), mode: ResolvedMode = "aligned"
+    ) -> None:
+        """As workers do, whose sink offers ``parts``, and whose barriers met ``mode``."""
         for worker in workers:
             offered = tuple({"name": part} for part in parts) if worker == 0 else ()
             entries = [
@@ -69,7 +72,7 @@ class Driver:
                 worker=worker,
                 checkpoint_id=checkpoint_id,
                 entries=tuple(entries),
-                alignment=(),
+                alignment=(alignment(vertex_id=FIRST, subtask_index=worker, mode=mode),),
             )
             self.driver.keep(ack)
             mine = frozenset(s for s in SUBTASKS if s.subtask_index == worker)

@@ -4,7 +4,8 @@ import pytest
 
 from laminar_core.checkpoint.coordinator_events import Declined
 from laminar_core.checkpoint.types import CheckpointId, CheckpointKind
-from laminar_core.runtime.events import CheckpointCompleted, CheckpointFailed
+from laminar_core.checkpoint.unaligned import SWITCHES_IN_A_ROW
+from laminar_core.runtime.events import CheckpointCompleted, CheckpointFailed, ThresholdTooLow
 from laminar_core.runtime.messages import Abort, AlignmentTimeout, Completed
 from laminar_core.state.manifest import Heartbeat
 from laminar_core.testing.faulty_store import Effect, Fault
@@ -50,6 +51,20 @@ class TestTrigger:
         driver.driver.tick()
         driver.settle()
         assert driver.triggered() == [1]
+
+    def test_a_budget_that_is_always_too_short_is_told(self):
+        driver = Driver(interval_ms=100, alignment_timeout_ms=50)
+        for _ in range(SWITCHES_IN_A_ROW):
+            driver.complete(CheckpointKind.MANUAL, mode="switched")
+        for n in range(SWITCHES_IN_A_ROW):
+            assert not [e for e in driver.host.told if isinstance(e, ThresholdTooLow)]
+            driver.host.time_ms = 2_000 + n * 100
+            driver.driver.tick()
+            driver.settle()
+            driver.acknowledge(driver.triggered()[-1], 0, 1, mode="switched")
+            driver.settle()
+        (told,) = [e for e in driver.host.told if isinstance(e, ThresholdTooLow)]
+        assert (told.checkpoints, told.alignment_timeout_ms) == (SWITCHES_IN_A_ROW, 50)
 
     def test_workers_hear_once_that_the_alignment_budget_is_spent(self):
         driver = Driver(alignment_timeout_ms=50)

@@ -16,6 +16,7 @@ from laminar_core.runtime.events import (
     GenerationStarted,
     ProgressMade,
     RejectedCheckpoint,
+    ThresholdTooLow,
     WorkersRunning,
     ignore,
 )
@@ -92,6 +93,10 @@ EVENTS = [
     (
         CleanUpFailed(time_ms=1, checkpoint_id=7, reason="no answer"),
         '{"time_ms":1,"event":"clean-up-failed","checkpoint_id":7,"reason":"no answer"}',
+    ),
+    (
+        ThresholdTooLow(time_ms=1, checkpoints=10, alignment_timeout_ms=500),
+        '{"time_ms":1,"event":"threshold-too-low","checkpoints":10,"alignment_timeout_ms":500}',
     ),
     (
         GenerationFailed(

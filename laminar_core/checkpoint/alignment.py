@@ -114,14 +114,13 @@ def step(state: State, event: Event) -> Step:
 def _on_arrival(state: State, channel: ChannelId, barrier: CheckpointBarrier) -> Step:
     if isinstance(state, Recording) and state.barrier.checkpoint_id == barrier.checkpoint_id:
         return _seal(state, channel)
-    feedback = channel in state.gate.feedback
-    if not feedback and barrier.alignment_timeout_ms is None:
+    if channel not in state.gate.feedback and barrier.alignment_timeout_ms is None:
         return state, ()  # Can never overtake, so only reaching it counts.
     state, effects = _admit(state, barrier)
     if not isinstance(state, Aligning) or not _is_for(state, barrier):
         return state, effects
     state = replace(state, arrived=state.arrived | {channel})
-    if feedback or not _overtakes(state.gate, barrier):
+    if not _overtakes(state.gate, barrier):
         return state, effects
     after, more = _overtake(state)
     return after, effects + more

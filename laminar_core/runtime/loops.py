@@ -59,8 +59,6 @@ class HeadTask(Task):
         match element:
             case EndOfInput():
                 self._on(EndReached(channel))
-                if channel not in self.parts.feedback:
-                    self.parts.gate.end(channel)
             case Batch() if self.finished:
                 raise ConfigurationError(
                     ErrorCode.INVALID_PIPELINE,

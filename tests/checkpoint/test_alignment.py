@@ -220,6 +220,7 @@ LOOPS = [
     ("l>1 l? l:1 l? a? a:1 l?", "process hold process CUT1 sealed1 process"),
     ("l>1 a:1 l? l:1", "CUT1 capture1l sealed1 process"),
     ("l>T1 l:T1 m? a:T1 m>T1", "process CUT1 record1m seal1m sealed1"),
+    ("l>U1 a>U1", "UCUT1 record1a capture1l seal1a sealed1"),
     ("l>1 l:1 n1 l? a:1", "discard1 cancel1 process"),
     ("a:$ l>1 l:1 g1", "CUT1 sealed1"),
     # Abort, or a newer barrier: the log is dropped, and the loop's barrier is stale.

@@ -143,7 +143,10 @@ class Subtask:
         return f"receives {render(element)} from {self._senders[channel]}"
 
     def _credit(self, output: int, batches: int) -> str:
-        self._live.task.parts.outputs[output].channels[0].give(batches)
+        channel = self._live.task.parts.outputs[output].channels[0]
+        channel.give(batches)
+        if channel.credits > self._world.credits:
+            raise ViolationError(f"{self.node.name} has credit that it never spent")
         return ""
 
     def _told(self, word: str, content: Any) -> str:  # noqa: ANN401 - a barrier or an id

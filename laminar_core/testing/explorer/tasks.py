@@ -11,8 +11,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from laminar_core.checkpoint.alignment import BarrierAligner
+from laminar_core.checkpoint.alignment_events import Event
 from laminar_core.checkpoint.alignment_state import Idle as NothingPending
-from laminar_core.checkpoint.types import ChannelId, CheckpointId
+from laminar_core.checkpoint.types import (
+    AlignmentMode,
+    ChannelId,
+    CheckpointBarrier,
+    CheckpointId,
+)
 from laminar_core.checkpoint.watermarks import WatermarkGate
 from laminar_core.operators.base import Snapshot
 from laminar_core.runtime.channels import InputChannel, OutputChannel
@@ -37,6 +43,7 @@ from laminar_core.testing.explorer.records import (
     CountingOperator,
     NumberedReader,
     StagingWriter,
+    ViolationError,
     record_of,
 )
 from laminar_core.testing.explorer.topology import Link, Node, World
@@ -56,6 +63,19 @@ class Classes:
 
 class ExploredTask(Task):
     """A task that lets somebody else choose whose turn it is."""
+
+    _given_up: frozenset[CheckpointId] = frozenset()
+    """Checkpoints that this task had been told to give up before the event it takes now."""
+
+    def _on(self, event: Event) -> None:
+        self._given_up = self._aligner.state.gate.abort_notices
+        super()._on(event)
+        self._given_up = frozenset()
+
+    def _cut(self, barrier: CheckpointBarrier, mode: AlignmentMode) -> None:
+        if barrier.checkpoint_id in self._given_up:
+            raise ViolationError(f"{self.parts.vertex_id} cuts what it was told to give up")
+        super()._cut(barrier, mode)
 
     def use(self, using: Classes) -> None:
         """Put other machines in the place of the product's."""

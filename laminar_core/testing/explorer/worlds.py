@@ -98,6 +98,15 @@ QUICK = (
         ends=False,
         latency=False,
     ),
+    PAIR.variant(
+        "pair-aborted",
+        "two records; a checkpoint expires or fails before another one completes",
+        nodes=(Node("a", 2), Node("k", sink=True)),
+        checkpoints=2,
+        crashes=0,
+        ends=False,
+        latency=False,
+    ),
     LOOP.variant("loop-aligned", "never unaligned", alignment_timeout_ms=None),
     LOOP.variant(
         "loop-aborted",

@@ -31,7 +31,7 @@ from laminar_core.testing.world import NotLiveError
 TURNS_MAX = 60_000
 """The longest run of 20,000 takes less; one that needs more is not live."""
 
-SLOW = 20.0
+SLOW = 10.0
 """The turns of a slow worker last so many times longer."""
 
 SMALL_BUFFER_BYTES = 700
@@ -50,7 +50,7 @@ class Setting:
     scenario: str
     parallelism: int
     checkpoint: CoordinatorConfig
-    burden_ms: float
+    row_ms: float
     limits: SnapshotLimits
     compression: Compression | None
     slow_workers: int
@@ -64,7 +64,7 @@ class Setting:
         mode = "aligned" if timeout_ms is None else f"alignment timeout {timeout_ms} ms"
         return (
             f"{self.scenario}, {self.parallelism} workers ({self.slow_workers} slow), "
-            f"{self.burden_ms:g} ms a batch, "
+            f"{self.row_ms:g} ms a row, "
             f"checkpoint every {config.interval_ms} ms ({mode}, {config.max_concurrent} at once), "
             f"{planned}"
         )
@@ -134,7 +134,7 @@ def draw(seed: int, scenarios: Mapping[str, BuildJob] = SCENARIOS) -> Setting:
             tolerable_failures=None,
             alignment_timeout_ms=alignment_timeout_ms,
         ),
-        burden_ms=dice.choice((0.0, 5.0, 50.0)),
+        row_ms=dice.choice((0.0, 1.0, 10.0)),
         limits=SnapshotLimits(
             max_inflight_buffer_bytes=dice.choice((SMALL_BUFFER_BYTES, 1 << 29, 1 << 29))
         ),
@@ -189,7 +189,7 @@ class _Run:
         )
         slow = range(setting.parallelism)[-setting.slow_workers :] if setting.slow_workers else ()
         self.simulation.paces = dict.fromkeys(slow, SLOW)
-        job.burden.batch_ms = setting.burden_ms
+        job.burden.row_ms = setting.row_ms
         job.burden.spend = self.simulation.world.spend
         # The order of observers matters: history has to see what a disaster then falsifies.
         self.history = History(self.simulation, disk, job.ledgers, Random(setting.seed))  # noqa: S311

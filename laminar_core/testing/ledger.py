@@ -170,7 +170,10 @@ class LedgerCommitter:
         with ledger.observed("withdraw_after"):
             for later in [c for c in ledger.commits if c > checkpoint_id]:
                 if all(_generation_of(name) < generation for name in ledger.commits[later]):
-                    for name in ledger.commits.pop(later):
+                    withdrawn = ledger.commits.pop(later)
+                    kept = {name for names in ledger.commits.values() for name in names}
+                    # A checkpoint may carry the output of an older one, which is committed itself.
+                    for name in set(withdrawn) - kept:
                         del ledger.visible[name]
 
     def discard_uncommitted(self, generation: Generation) -> None:

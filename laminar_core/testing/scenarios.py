@@ -37,15 +37,15 @@ def _free(duration_ms: float) -> None:
 
 @dataclass(slots=True)
 class Burden:
-    """A map that changes nothing and takes ``batch_ms`` of simulated time a batch."""
+    """A map that changes nothing and takes ``row_ms`` of simulated time a row."""
 
-    batch_ms: float = 0.0
+    row_ms: float = 0.0
     spend: Callable[[float], None] = _free
     """What makes the time pass: a world's ``spend``."""
 
     def carry(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Take a while."""
-        self.spend(self.batch_ms)
+        self.spend(self.row_ms * batch.num_rows)
         return batch
 
 

@@ -118,3 +118,13 @@ def test_an_observer_can_fail_a_call_or_lose_its_answer(ledger, moment, visible)
 
 def test_sinks_are_told_apart_by_their_names(ledger):
     assert LedgerSink(ledger, "a").describe() != LedgerSink(ledger, "b").describe()
+
+
+def test_output_that_an_older_checkpoint_shows_as_well_is_not_withdrawn_with_a_newer_one(ledger):
+    """Checkpoint 2 carried the output of 1, whose commit came late: going back to 1 needs it."""
+    first, second = offer(ledger, 1), offer(ledger, 2, checkpoint_id=2, subtask=1)
+    commit(ledger, 2, [*first, *second])
+    commit(ledger, 1, first)
+    LedgerCommitter(ledger).withdraw_after(CheckpointId(1), Generation(2))
+    assert values(ledger) == [1]
+    assert sorted(ledger.visible) == ["1-0-0"]

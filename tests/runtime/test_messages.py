@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from laminar_core.checkpoint.termination import LoopCounts
 from laminar_core.checkpoint.types import CheckpointBarrier, CheckpointId, CheckpointKind
 from laminar_core.errors import ProtocolError
 from laminar_core.runtime.messages import (
@@ -12,6 +13,9 @@ from laminar_core.runtime.messages import (
     Cancel,
     Completed,
     Finish,
+    LoopReport,
+    LoopsOver,
+    LoopWave,
     Peer,
     Peers,
     Ping,
@@ -48,6 +52,12 @@ TO_COORDINATOR = [
         alignment=manifest().alignment,
     ),
     SnapshotDecline(**G, worker=1, checkpoint_id=9, reason="disk full", counts=True),
+    LoopReport(
+        **G,
+        worker=1,
+        round_number=4,
+        loops={"retry": LoopCounts(outside_ended=True, produced=2**40, consumed=7)},
+    ),
     WorkerFailed(**G, worker=1, code="null-key", reason="row 3", restart_helps=False),
 ]
 TO_WORKER = [
@@ -63,6 +73,8 @@ TO_WORKER = [
     AlignmentTimeout(**G, checkpoint_id=9),
     Abort(**G, checkpoint_id=9),
     Completed(**G, checkpoint_id=9),
+    LoopWave(**G, round_number=4),
+    LoopsOver(**G, loops=("retry", "settle")),
     Ping(**G),
     Finish(**G),
     Cancel(**G),

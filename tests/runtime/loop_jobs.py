@@ -147,6 +147,25 @@ def nested_job() -> Job:
     return job(p, stream, [oracle(row) for row in rows_of(tables)])
 
 
+def crossing_job() -> Job:
+    """Two loops, each of which feeds the head of the other: rows change sides every round."""
+    p, tables, others = Pipeline("crossing"), rows(), rows(2, 15, first=1000)
+    beside = source(p, others, "b", gap_every=2, gap_polls=20)
+
+    def first(entering: Stream) -> tuple[Stream, tuple[Stream, Stream]]:
+        here = entering.map(once, name="once-1")
+
+        def second(crossing: Stream) -> tuple[Stream, Stream]:
+            return here.filter(AGAIN, name="again-1"), crossing.map(once, name="once-2")
+
+        there = beside.iterate(second, name="second")
+        done = (here.filter(DONE, name="done-1"), there.filter(DONE, name="done-2"))
+        return there.filter(AGAIN, name="again-2"), done
+
+    here, there = source(p, tables, "a").iterate(first, name="first")
+    return job(p, here.union(there), [settled(row) for row in rows_of(tables + others)])
+
+
 def in_a_row_job() -> Job:
     """One loop feeds another one."""
     p, tables = Pipeline("in-a-row"), rows()
@@ -198,6 +217,7 @@ LOOP_JOBS: dict[str, Callable[[], Job]] = {
     "self": self_job,
     "several": several_job,
     "nested": nested_job,
+    "crossing": crossing_job,
     "in-a-row": in_a_row_job,
     "side-by-side": side_by_side_job,
     "outside-input": outside_input_job,

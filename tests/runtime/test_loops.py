@@ -4,7 +4,7 @@ Every job's answer is computed row by row, in plain Python; see ``loop_jobs``.
 """
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from random import Random
 
@@ -45,7 +45,6 @@ def checkpoints(dice: Random) -> CoordinatorConfig:
     timeout_ms = dice.choice((ALIGNED, TIMED, UNALIGNED))
     return CoordinatorConfig(
         interval_ms=dice.choice((5, 10, 30)),
-        max_concurrent=dice.choice((1, 3)) if timeout_ms is ALIGNED else 1,
         tolerable_failures=None,
         alignment_timeout_ms=timeout_ms,
     )
@@ -112,14 +111,24 @@ def run_with_failing_store(seed: int, monkeypatch: pytest.MonkeyPatch) -> int:
             raise StorageUnavailable(ErrorCode.STORE_IO, f"it did not answer: {call}")
 
     simulation.observers.append(fail)
-    impatient = replace(simulation.options.checkpoint, timeout_ms=dice.choice((60, 100, 600_000)))
-    assert simulation.run(checkpoint=impatient).outcome == "finished"
+    for turn in range(30, 1_000, 4):
+        simulation.world.at_turn(turn, partial(decline_what_is_logged, simulation, dice))
+    assert simulation.run().outcome == "finished"
     built.check()
     return aborted
 
 
+def decline_what_is_logged(simulation: Simulation, dice: Random) -> None:
+    for process in simulation.drivers[-1].stages[-1].workers if simulation.drivers else ():
+        for task in process.worker.wiring.tasks:
+            state = task._aligner.state
+            if isinstance(task, HeadTask) and isinstance(state, Recording) and dice.random() < 0.5:
+                checkpoint_id = state.barrier.checkpoint_id
+                process.worker.on_decline(checkpoint_id, "told to", counts=False)
+
+
 @pytest.mark.parametrize("seed", range(SEEDS // 3))
-def test_the_store_may_fail_while_a_loop_is_logged(
+def test_a_checkpoint_may_fail_while_a_loop_is_logged(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The checkpoint is given up, its log is dropped, and rows go on round the loop."""
@@ -128,7 +137,7 @@ def test_the_store_may_fail_while_a_loop_is_logged(
 
 def test_checkpoints_are_aborted_while_a_loop_is_logged(monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards the test above."""
-    assert sum(run_with_failing_store(seed, monkeypatch) for seed in range(13, 20)) > 0
+    assert sum(run_with_failing_store(seed, monkeypatch) for seed in range(20)) > 0
 
 
 @pytest.mark.parametrize("seed", range(4 * len(NAMES)))

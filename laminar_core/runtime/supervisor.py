@@ -6,6 +6,7 @@ from contextlib import suppress
 from laminar_core._version import __version__
 from laminar_core.checkpoint.types import CheckpointKind, Generation
 from laminar_core.errors import (
+    ConfigurationError,
     ErrorCode,
     FencedError,
     JobFailedError,
@@ -97,6 +98,7 @@ class Supervisor:
     def _check(self) -> None:
         """Everything that can be refused before the job is claimed."""
         self._plan.check()
+        self._refuse_overlap_in_loops()
         require_parallelism(self._options.parallelism, self._plan.max_parallelism)
         self._cluster.require_slots(self._options.parallelism)
         for vertex in self._plan.vertices:
@@ -104,6 +106,17 @@ class Supervisor:
             if vertex.sink is not None:
                 vertex.sink.sink.check(leaving)
         probe(self._store.objects)
+
+    def _refuse_overlap_in_loops(self) -> None:
+        """A head gives checkpoint n up when n+1 comes before n is back from its way round.
+
+        With a way that takes longer than the interval none would ever complete (PROTOCOL 8.5).
+        """
+        if self._options.checkpoint.max_concurrent > 1 and self._plan.loops():
+            raise ConfigurationError(
+                ErrorCode.INVALID_OPTION,
+                "checkpoints of a pipeline with a loop cannot overlap: set max_concurrent to 1",
+            )
 
     def _claimant(self, reason: str) -> Claimant:
         return Claimant(

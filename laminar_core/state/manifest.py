@@ -18,6 +18,7 @@ from laminar_core.checkpoint.types import CheckpointKind, ResolvedMode
 from laminar_core.errors import CorruptCheckpointError, ErrorCode
 from laminar_core.state.paths import Direction
 from laminar_core.state.record import Count, FileRef, JsonObject, Positive, Record, Sha256
+from laminar_core.state.seal import seal, unseal
 
 
 class SubtaskEntry(Record):
@@ -166,6 +167,10 @@ class CheckpointManifestV1(Record):
         if unknown := sorted(self.parallelism.keys() - self.fingerprint.keys()):
             raise ValueError(f"operators without description: {unknown}")
         return self
+
+    def to_bytes(self) -> bytes:
+        """JSON in UTF-8 that ends in the digest of itself; see ``seal``."""
+        return seal(super().to_bytes())
 
     def files(self) -> tuple[FileRef, ...]:
         """Every object that has to be whole for this checkpoint to be restorable."""
@@ -341,9 +346,10 @@ def parse_manifest(data: bytes) -> CheckpointManifest:
     """Read a manifest of any released version.
 
     Raises:
-        CorruptCheckpointError: no JSON, a version this Laminar does not know, or fields that
-            contradict each other. Fall back to an older checkpoint.
+        CorruptCheckpointError: not the bytes that were written, no JSON, a version this Laminar
+            does not know, or fields that contradict each other. Fall back to an older checkpoint.
     """
+    data = unseal(data)
     version = _version_of(data)
     # JSON's true and 1.0 equal 1 in Python, but no Laminar ever wrote them.
     record_type = _MANIFEST_VERSIONS.get(version) if type(version) is int else None

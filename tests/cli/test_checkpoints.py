@@ -7,6 +7,7 @@ import pytest
 
 from laminar_core.checkpoint.types import CheckpointId
 from laminar_core.state.manifest import HistoryRecord
+from laminar_core.state.seal import unseal
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from laminar_core.storage.local import LocalObjectStore
 from tests.storage.stores import claim, commit, complete, damage, trigger
@@ -141,7 +142,7 @@ def test_json_is_the_whole_manifest(laminar, job: Job) -> None:
     shown = laminar("show", "2", "--json").out
     stored = job.store.objects.get(MANIFEST.format(2))
     assert stored is not None
-    assert json.loads(shown) == json.loads(stored)
+    assert json.loads(shown) == json.loads(unseal(stored))
 
 
 @pytest.mark.parametrize("wanted", [3, 99])

@@ -28,6 +28,7 @@ from laminar_core.storage.memory import MemoryObjectStore
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
 from laminar_core.testing.scenarios import Job, windows_job
 from laminar_core.testing.simulation import Simulation
+from tests.runtime.loop_jobs import retry_job
 from tests.runtime.simulated_jobs import failing_job, never_ending_job
 
 
@@ -292,6 +293,14 @@ class TestRefusals:
             "checkpoint 77 cannot be restored: it never completed",
             restore_id=77,
         )
+
+    def test_checkpoints_that_overlap_in_a_loop_are_refused_before_the_claim(self):
+        simulation = Simulation(
+            retry_job().plan, checkpoint=CoordinatorConfig(interval_ms=30, max_concurrent=2)
+        )
+        with pytest.raises(ConfigurationError, match="max_concurrent"):
+            simulation.run()
+        assert simulation.store.generations() == []
 
     def test_a_parallelism_that_cannot_be_is_refused_before_the_claim(self):
         _, simulation = simulate()

@@ -205,8 +205,8 @@ class UnalignedCheckpointer(Generic[T]):
             if size_bytes > self._limit_bytes:
                 return (
                     f"{size_bytes} bytes in flight on {queue.direction} {queue.number} exceed "
-                    f"max_inflight_buffer_bytes ({self._limit_bytes}): raise it, or let "
-                    "checkpoints align longer"
+                    f"max_inflight_buffer_bytes ({self._limit_bytes}): raise it, or speed up "
+                    "what the rows wait for"
                 )
         return None
 

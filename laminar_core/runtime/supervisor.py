@@ -225,6 +225,11 @@ class Supervisor:
         )
         if delay_ms is not None:
             return delay_ms
+        if self._cancelled and code is not ErrorCode.CANCELLED:
+            raise JobFailedError(
+                ErrorCode.CANCELLED,
+                f"job {self._options.job} was cancelled while it failed: {outcome.reason}",
+            )
         if not may_restart:
             raise error_for(code, f"job {self._options.job} failed: {outcome.reason}")
         raise JobFailedError(

@@ -28,7 +28,7 @@ from laminar_core.testing.scenarios import SCENARIOS, BuildJob
 from laminar_core.testing.simulation import Simulation
 from laminar_core.testing.world import NotLiveError
 
-TURNS_MAX = 60_000
+TURNS_MAX = 120_000
 """The longest run of 20,000 takes less; one that needs more is not live."""
 
 SLOW = 10.0

@@ -119,16 +119,27 @@ def one_owner(evidence: Evidence) -> Iterator[str]:
     yield from _overwritten(evidence.history.writes)
     bases = [(order, base) for order, base in facts.bases if base.closed_by is None]
     yield from _written_without_a_base(evidence)
-    for order, manifest in facts.manifests:
-        for base_order, base in bases:
-            older = manifest.generation < base.generation and base_order < order
-            if older and (base.base_checkpoint_id or 0) >= manifest.checkpoint_id:
-                yield (
-                    f"generation {manifest.generation} completed checkpoint "
-                    f"{manifest.checkpoint_id} in the past of generation {base.generation}"
-                )
+    yield from _completed_in_the_past(evidence, bases)
     if not evidence.went_back:
         yield from _orphans_that_count(evidence, [base for _, base in bases])
+
+
+def _completed_in_the_past(
+    evidence: Evidence, bases: list[tuple[int, GenerationBase]]
+) -> Iterator[str]:
+    """A sleeper may still complete a checkpoint; that is well if it is an orphan from the start."""
+    for order, manifest in evidence.facts.manifests:
+        number, writer = CheckpointId(manifest.checkpoint_id), Generation(manifest.generation)
+        newer = [
+            Base(Generation(base.generation), base_id_of(base))
+            for base_order, base in bases
+            if base_order < order and base.generation > writer
+        ]
+        if newer and on_timeline(number, writer, newer):
+            yield (
+                f"generation {writer} completed checkpoint {number} in the past of generation "
+                f"{newer[-1].generation}"
+            )
 
 
 def _overwritten(writes: list[Write]) -> Iterator[str]:

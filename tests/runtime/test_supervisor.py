@@ -14,6 +14,7 @@ from laminar_core.errors import (
     IncompatibleStateError,
     JobFailedError,
     ProtocolError,
+    StorageUnavailable,
 )
 from laminar_core.runtime.events import (
     CheckpointCompleted,
@@ -26,6 +27,7 @@ from laminar_core.runtime.events import (
 from laminar_core.runtime.restart import FailureRate, FixedDelay, NoRestart
 from laminar_core.storage.memory import MemoryObjectStore
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
+from laminar_core.testing.observed_store import StoreCall
 from laminar_core.testing.scenarios import Job, windows_job
 from laminar_core.testing.simulation import Simulation
 from tests.runtime.loop_jobs import retry_job
@@ -120,6 +122,32 @@ class TestEndings:
         simulation.when(GenerationFailed, simulation.cancel)
         with pytest.raises(JobFailedError, match="cancelled"):
             simulation.run(restart=FixedDelay(3, pause_ms=1_000))
+
+    def test_a_job_that_is_cancelled_while_it_fails_was_cancelled(self):
+        _, simulation = simulate()
+
+        def fail(call: StoreCall) -> None:
+            if "manifest" in call.key:
+                simulation.cancel()
+                simulation.kill_worker(0)
+
+        simulation.when(DataFlowing, lambda: simulation.observers.append(fail))
+        with pytest.raises(JobFailedError) as caught:
+            simulation.run()
+        assert caught.value.code is ErrorCode.CANCELLED
+
+    def test_a_store_that_fails_while_the_job_is_cancelled_is_not_the_reason_of_its_end(self):
+        _, simulation = simulate()
+
+        def fail(call: StoreCall) -> None:
+            if call.key.endswith(".base.json"):
+                simulation.cancel()
+                raise StorageUnavailable(ErrorCode.STORE_IO, "it did not answer")
+
+        simulation.observers.append(fail)
+        with pytest.raises(JobFailedError, match="cancelled while it failed") as caught:
+            simulation.run()
+        assert caught.value.code is ErrorCode.CANCELLED
 
 
 class TestRestarts:

@@ -66,3 +66,10 @@ def test_ones_own_job_is_simulated_alike() -> None:
     reports = list(simulate_seeds(range(3), {"mine": windows_job}))
     assert [r.setting.scenario for r in reports] == ["mine"] * 3
     assert all(r.passed for r in reports)
+
+
+@pytest.mark.parametrize("seed", [5_088, 15_063])
+def test_seeds_that_failed_once_stay_well(seed: int) -> None:
+    """A cancelled job that failed at the same time; a sleeper that completed an orphan."""
+    report = simulate_seed(seed)
+    assert report.passed, report.violations

@@ -112,9 +112,7 @@ def test_what_is_known_leaves_the_state_as_it_was() -> None:
     assert after.seen is seen
 
 
-@pytest.mark.parametrize(
-    "options", [{"generations_max": 0}, {"gaps_max": -1}, {"expired": "keep"}]
-)
+@pytest.mark.parametrize("options", [{"generations_max": 0}, {"gaps_max": -1}, {"expired": "keep"}])
 def test_a_retention_that_cannot_be_meant_is_refused(options) -> None:
     with pytest.raises(ConfigurationError) as caught:
         Retention(**options)

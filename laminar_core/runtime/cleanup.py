@@ -4,7 +4,8 @@ A worker may be writing when a checkpoint is given up, and only it knows. So its
 when every worker has confirmed the abort, again when an acknowledgement comes late, and once more
 when a later checkpoint completes: a worker writes one part after the other, so by then nothing of
 the earlier one is under way. What a generation could not delete, because it ended, the next one
-finds when it starts; what a driver left that was killed goes a day later.
+finds when it starts. What a driver left that was killed stays: it may only be asleep in the middle
+of publishing, and no clock tells the two apart, because clocks step.
 
 Nothing that has a manifest is touched, nor what was offered for publication without an answer:
 its manifest may still appear. Deleting may fail; that is told, and changes nothing.
@@ -22,9 +23,6 @@ from laminar_core.checkpoint.types import CheckpointId, Generation
 from laminar_core.errors import LaminarError, ProtocolError
 from laminar_core.runtime.events import CleanUpFailed, JobEvent
 from laminar_core.storage.checkpoint_store import CheckpointStore
-
-ABANDONED_MS = 24 * 3_600_000
-"""Nobody sleeps for so long and then goes on with a checkpoint: its driver was killed."""
 
 SWEEP_MAX = 64
 """Attempts of earlier generations to look at; older ones were seen by an earlier start."""
@@ -141,10 +139,7 @@ class Cleanup:
         if self._store.read_outcome(checkpoint_id) is not None:
             return True
         trigger = self._store.read_trigger(checkpoint_id)
-        if trigger is None:
-            return False
-        age_ms = self._host.now_ms() - trigger.triggered_at_ms
-        return trigger.generation in ended or age_ms > ABANDONED_MS
+        return trigger is not None and trigger.generation in ended
 
     def _discard(self, checkpoint_id: CheckpointId) -> None:
         with suppress(ProtocolError):  # It has a manifest: nothing of it is a left-over.

@@ -322,7 +322,7 @@ class Coordinator(CheckpointHost):
         drained = everybody and all(p.drained for p in self._progress.values())
         if drained and not self._final_requested:
             self._final_requested = True
-            self._checkpoints.request(CheckpointKind.FINAL, Future())
+            self._on_request(CheckpointKind.FINAL, Future())  # A lost registration comes again.
 
     def _on_ack(self, message: SnapshotAck) -> None:
         subtasks = {SubtaskId(v.vertex_id, message.worker) for v in self._identity.plan.vertices}

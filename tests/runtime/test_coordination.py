@@ -243,6 +243,14 @@ class TestProgress:
         assert (cluster.outcome.kind, cluster.outcome.counts.rows_in) == ("finished", 30)
         assert len(cluster.link.to(1, Finish)) == 1
 
+    def test_a_registration_that_is_late_holds_the_final_checkpoint_up(self, cluster):
+        """Only its signs of life came through: it would never hear of the checkpoint."""
+        cluster.register(0)
+        cluster.hear(cluster.progress(0, drained=True), cluster.progress(1, drained=True))
+        assert cluster.link.to(0, Trigger) == []
+        cluster.register(1)
+        assert [len(cluster.link.to(worker, Trigger)) for worker in (0, 1)] == [1, 1]
+
     def test_a_final_checkpoint_that_is_lost_is_tried_again(self, cluster):
         cluster.register(0, 1)
         cluster.hear(cluster.progress(0, drained=True), cluster.progress(1, drained=True))

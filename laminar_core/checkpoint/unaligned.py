@@ -129,7 +129,7 @@ class UnalignedSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class UnalignedCheckpointMetrics:
-    """Counters of one subtask, since its start."""
+    """Counters of one subtask, or the sum of several, since the start of their generation."""
 
     unaligned_count: int = 0
     """Cuts that overtook data, however it came to that."""
@@ -138,6 +138,17 @@ class UnalignedCheckpointMetrics:
     total_inflight_bytes: int = 0
     is_in_unaligned_mode: bool = False
     """A cut was made and in-flight data is still being recorded."""
+
+    @classmethod
+    def total(cls, parts: Iterable["UnalignedCheckpointMetrics"]) -> "UnalignedCheckpointMetrics":
+        """Add up; unaligned is whoever contains somebody who is."""
+        known = list(parts)
+        return cls(
+            sum(part.unaligned_count for part in known),
+            sum(part.threshold_switches for part in known),
+            sum(part.total_inflight_bytes for part in known),
+            is_in_unaligned_mode=any(part.is_in_unaligned_mode for part in known),
+        )
 
 
 class UnalignedCheckpointer(Generic[T]):

@@ -14,6 +14,7 @@ from typing import Literal, Protocol
 
 from laminar_core.checkpoint.coordinator_events import Acknowledged, Declined, Outcome, SubtaskId
 from laminar_core.checkpoint.types import CheckpointId, CheckpointKind
+from laminar_core.checkpoint.unaligned import UnalignedCheckpointMetrics
 from laminar_core.errors import ErrorCode, FencedError
 from laminar_core.runtime.checkpointing import (
     Background,
@@ -354,6 +355,9 @@ class Coordinator(CheckpointHost):
                 rows_total=self._parts.rows_total,
                 rows_per_s=rows_per_s,
                 watermark_us=min(known) if len(known) == len(watermarks) else None,
+                unaligned=UnalignedCheckpointMetrics.total(
+                    p.unaligned for p in self._progress.values()
+                ),
             )
         )
 

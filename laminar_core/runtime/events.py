@@ -10,6 +10,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from laminar_core.checkpoint.types import CheckpointKind
+from laminar_core.checkpoint.unaligned import UnalignedCheckpointMetrics
 
 
 class _Event(BaseModel):
@@ -64,6 +65,8 @@ class ProgressMade(_Event):
     rows_total: int | None
     rows_per_s: float
     watermark_us: int | None
+    unaligned: UnalignedCheckpointMetrics = UnalignedCheckpointMetrics()
+    """Of all subtasks, in this generation."""
 
 
 class CheckpointCompleted(_Event):

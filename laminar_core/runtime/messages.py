@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from laminar_core.checkpoint.termination import LoopCounts
 from laminar_core.checkpoint.types import CheckpointBarrier, CheckpointId, CheckpointKind
+from laminar_core.checkpoint.unaligned import UnalignedCheckpointMetrics
 from laminar_core.errors import ErrorCode, ProtocolError
 from laminar_core.state.manifest import AlignmentEntry, InflightEntry, SubtaskEntry
 
@@ -48,6 +49,7 @@ class Progress(_Message):
     flowing: bool
     """Rows were read here in this generation, or rows that had been in flight were replayed."""
     watermark_us: int | None
+    unaligned: UnalignedCheckpointMetrics = UnalignedCheckpointMetrics()
     drained: bool
     """Every input has ended here and everything is flushed."""
 

@@ -42,6 +42,7 @@ from laminar_core.checkpoint.types import (
     Idle,
     Watermark,
 )
+from laminar_core.checkpoint.unaligned import UnalignedCheckpointMetrics
 from laminar_core.runtime.chain import Chain
 from laminar_core.runtime.channels import InputChannel
 from laminar_core.runtime.clock import Clock
@@ -81,6 +82,11 @@ class Task:
         self._alignment: AlignmentEntry | None = None
         if parts.finished:
             self._finish()
+
+    @property
+    def unaligned(self) -> UnalignedCheckpointMetrics:
+        """How often its cuts overtook data, and how much was in flight then."""
+        return self._inflight.metrics
 
     @property
     def open_inputs(self) -> frozenset[ChannelId]:

@@ -5,7 +5,11 @@ from dataclasses import dataclass, field
 
 from laminar_core.checkpoint.fifo import Broken, Delivered, Dropped, FifoChannel
 from laminar_core.checkpoint.types import ChannelId, Generation
-from laminar_core.checkpoint.unaligned import Direction, QueueId
+from laminar_core.checkpoint.unaligned import (
+    Direction,
+    QueueId,
+    UnalignedCheckpointMetrics,
+)
 from laminar_core.checkpoint.watermarks import WatermarkGate
 from laminar_core.operators.base import OperatorSubtask
 from laminar_core.runtime.channels import InputChannel, OutputChannel
@@ -110,6 +114,10 @@ class Wiring:
             rows_since_start=since_start,
             batches_replayed=sum(i.batches_replayed for t in self.tasks for i in t.parts.inputs),
         )
+
+    def unaligned(self) -> UnalignedCheckpointMetrics:
+        """Unaligned cuts of all tasks here."""
+        return UnalignedCheckpointMetrics.total(task.unaligned for task in self.tasks)
 
     def watermark_us(self) -> int | None:
         """Event time of the vertices with inputs: the slowest, once all know it.

@@ -298,6 +298,7 @@ class Worker:
                 rows_out=counts.rows_out,
                 rows_late=counts.rows_late,
                 flowing=flowing,
+                unaligned=self.wiring.unaligned(),
                 watermark_us=self.wiring.watermark_us(),
                 drained=all(task.finished for task in self.wiring.tasks),
             )

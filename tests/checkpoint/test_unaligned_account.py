@@ -8,6 +8,7 @@ from laminar_core.checkpoint.unaligned import (
     QueueId,
     SwitchStreak,
     UnalignedCheckpointer,
+    UnalignedCheckpointMetrics,
 )
 
 ONE = CheckpointId(1)
@@ -96,6 +97,17 @@ def test_the_log_of_a_loop_is_recorded_by_an_aligned_cut() -> None:
     snapshot = of.snapshot()
     assert snapshot is not None
     assert (snapshot.complete, snapshot.mode, snapshot.size_bytes) == (True, "aligned", 1)
+
+
+def test_counters_of_several_subtasks_add_up() -> None:
+    parts = [
+        UnalignedCheckpointMetrics(2, 1, 100, is_in_unaligned_mode=False),
+        UnalignedCheckpointMetrics(3, 0, 20, is_in_unaligned_mode=True),
+    ]
+    assert UnalignedCheckpointMetrics.total(parts) == UnalignedCheckpointMetrics(
+        5, 1, 120, is_in_unaligned_mode=True
+    )
+    assert UnalignedCheckpointMetrics.total([]) == UnalignedCheckpointMetrics()
 
 
 def test_a_streak_of_switches_is_noticed_once_and_then_anew() -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from laminar_core.checkpoint.coordinator import CoordinatorConfig
 from laminar_core.checkpoint.types import CheckpointId, CheckpointKind
+from laminar_core.checkpoint.unaligned import UnalignedCheckpointMetrics
 from laminar_core.errors import ErrorCode, FencedError
 from laminar_core.runtime.checkpointing import Background as Threads
 from laminar_core.runtime.checkpointing import CoordinatorParts, Deadlines
@@ -231,6 +232,14 @@ class TestProgress:
         assert (first.rows_in, first.watermark_us) == (25, None)
         assert (second.rows_in, second.watermark_us, second.rows_total) == (35, 3, 100)
         assert second.rows_per_s == pytest.approx(20, rel=0.05)
+
+    def test_unaligned_cuts_of_all_workers_are_told(self, cluster):
+        cluster.register(0, 1)
+        for worker in (0, 1):
+            metrics = UnalignedCheckpointMetrics(1 + worker, worker, 10)
+            cluster.hear(cluster.progress(worker, unaligned=metrics))
+        cluster.turn(600)
+        assert cluster.told(ProgressMade)[-1].unaligned == UnalignedCheckpointMetrics(3, 1, 20)
 
     def test_when_everybody_is_drained_one_final_checkpoint_ends_the_job(self, cluster):
         cluster.register(0, 1)

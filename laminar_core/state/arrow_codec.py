@@ -1,7 +1,8 @@
-"""State as bytes: one Arrow IPC file per operator subtask, readable by anything that reads Arrow.
+"""State as bytes: a header, then an Arrow IPC file, which anything that reads Arrow can read.
 
-The file says what it is in its schema metadata (``laminar.format``, ``laminar.version``). It is not
-compressed unless asked for: state is written every second and read almost never.
+Version 1 was the Arrow file alone, which says what it is in its schema metadata; it still does, and
+version 1 is still read. Nothing is compressed unless asked for: state is written every second and
+read almost never.
 """
 
 import hashlib
@@ -10,11 +11,15 @@ from typing import Literal
 import pyarrow as pa
 
 from laminar_core.errors import CorruptCheckpointError, ErrorCode
+from laminar_core.state.envelope import HEADER_BYTES, Codec, Content, header, is_wrapped, unwrap
 
 FORMAT_KEY = b"laminar.format"
 VERSION_KEY = b"laminar.version"
 FORMAT_NAME = b"state"
 FORMAT_VERSION = b"1"
+"""Of the Arrow file; the header around it came later and has a version of its own."""
+
+SEGMENT_VERSION = 2
 
 Compression = Literal["lz4", "zstd"]
 
@@ -29,7 +34,7 @@ def sha256_hex(data: bytes | memoryview) -> str:
 
 
 def encode_table(table: pa.Table, *, compression: Compression | None = None) -> memoryview:
-    """Write ``table`` as an Arrow IPC file; the same table gives the same bytes.
+    """Write ``table`` as a segment; the same table gives the same bytes.
 
     The result is a read-only view on Arrow's own buffer: large state is not copied once more.
     """
@@ -42,10 +47,13 @@ def encode_table(table: pa.Table, *, compression: Compression | None = None) -> 
     # Measured first: a buffer that grows is copied again and again, and twice as large at the end.
     measure = pa.MockOutputStream()
     _write(marked, measure, compression)
-    buffer = pa.allocate_buffer(measure.size())
-    _write(marked, pa.FixedSizeBufferWriter(buffer), compression)
+    buffer = pa.allocate_buffer(HEADER_BYTES + measure.size())
     # Arrow's view is of signed bytes, and would differ from equal ``bytes``.
-    return memoryview(buffer).cast("B").toreadonly()
+    view = memoryview(buffer).cast("B")
+    _write(marked, pa.FixedSizeBufferWriter(pa.py_buffer(view[HEADER_BYTES:])), compression)
+    codec: Codec = compression or "none"
+    view[:HEADER_BYTES] = header(Content.SEGMENT, SEGMENT_VERSION, codec, view[HEADER_BYTES:])
+    return view.toreadonly()
 
 
 def _write(table: pa.Table, sink: pa.NativeFile, compression: Compression | None) -> None:
@@ -58,11 +66,12 @@ def decode_table(data: bytes | memoryview) -> pa.Table:
     """Read what :func:`encode_table` wrote and check every value; shares memory with ``data``.
 
     Raises:
-        CorruptCheckpointError: not an Arrow file, not of this format, of a newer version, or with
-            values that Arrow's own validation refuses. Fall back to an older checkpoint.
+        CorruptCheckpointError: not a segment, not an Arrow file, of a newer version, or with values
+            that Arrow's own validation refuses. Fall back to an older checkpoint.
     """
+    payload = _payload(data)
     try:
-        with pa.ipc.open_file(pa.py_buffer(data)) as reader:
+        with pa.ipc.open_file(pa.py_buffer(payload)) as reader:
             table = reader.read_all()
         table.validate(full=True)
     except (pa.ArrowException, OSError) as error:
@@ -70,6 +79,18 @@ def decode_table(data: bytes | memoryview) -> pa.Table:
             f"the state file is no readable Arrow file ({_first_line(error)})"
         ) from error
     return _without_format(table)
+
+
+def _payload(data: bytes | memoryview) -> bytes | memoryview:
+    if not is_wrapped(data):
+        return data  # Version 1, or damage that Arrow will notice.
+    sealed = unwrap(data, Content.SEGMENT)
+    if sealed.version != SEGMENT_VERSION:
+        raise _unreadable(
+            f"segment version {sealed.version} is not known, this Laminar reads 1 to "
+            f"{SEGMENT_VERSION}: use the version that wrote it"
+        )
+    return sealed.payload
 
 
 def _without_format(table: pa.Table) -> pa.Table:

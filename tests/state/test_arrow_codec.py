@@ -14,6 +14,7 @@ from laminar_core.state.arrow_codec import (
     encode_table,
     sha256_hex,
 )
+from laminar_core.state.envelope import HEADER_BYTES, Content, wrap
 from tests.state.manifests import rows
 
 COLUMNS = st.lists(st.tuples(st.integers(-(2**63), 2**63 - 1) | st.none(), st.text() | st.none()))
@@ -81,8 +82,8 @@ def test_the_result_equals_its_own_bytes():
     assert len(data) == data.nbytes
 
 
-def test_any_arrow_reader_reads_it_and_sees_what_it_is():
-    with pa.ipc.open_file(pa.py_buffer(encode_table(rows(1, 2)))) as reader:
+def test_any_arrow_reader_reads_it_behind_the_header_and_sees_what_it_is():
+    with pa.ipc.open_file(pa.py_buffer(encode_table(rows(1, 2))[HEADER_BYTES:])) as reader:
         assert reader.read_all().to_pylist() == rows(1, 2).to_pylist()
         assert reader.schema.metadata == {FORMAT_KEY: b"state", VERSION_KEY: b"1"}
 
@@ -95,10 +96,24 @@ def test_every_truncation_is_unreadable():
         assert caught.value.code is ErrorCode.STATE_UNREADABLE
 
 
+def test_every_flipped_byte_is_found():
+    data = bytes(encode_table(rows(1, 2, 3)))
+    for position in range(len(data)):
+        flipped = bytearray(data)
+        flipped[position] ^= 0x55
+        with pytest.raises(CorruptCheckpointError) as caught:
+            decode_table(bytes(flipped))
+        assert caught.value.code is ErrorCode.STATE_UNREADABLE
+
+
+def test_the_first_version_had_no_header_and_is_still_read():
+    assert decode_table(encode_table(rows(1, 2))[HEADER_BYTES:]).equals(rows(1, 2))
+
+
 @pytest.mark.parametrize("position", range(0, 800, 7))
 def test_a_flipped_byte_is_an_error_of_ours_or_other_values_but_never_a_crash(position):
-    """The digest finds every flipped bit; without it, decoding still must not take us down."""
-    data = bytearray(encode_table(rows(1, 2, 3)))
+    """A digest finds every flipped bit; without it, decoding still must not take us down."""
+    data = bytearray(encode_table(rows(1, 2, 3))[HEADER_BYTES:])
     data[position] ^= 0x55
     with contextlib.suppress(CorruptCheckpointError):
         decode_table(bytes(data)).to_pylist()
@@ -125,6 +140,12 @@ def test_an_arrow_file_of_somebody_else_is_refused(metadata):
 def test_a_newer_format_says_what_to_do():
     with pytest.raises(CorruptCheckpointError, match="use the version that wrote it"):
         decode_table(ipc_file({FORMAT_KEY: b"state", VERSION_KEY: b"2"}))
+
+
+def test_a_newer_segment_says_what_to_do():
+    payload = bytes(encode_table(rows(1))[HEADER_BYTES:])
+    with pytest.raises(CorruptCheckpointError, match="segment version 3 is not known"):
+        decode_table(wrap(Content.SEGMENT, 3, "none", payload))
 
 
 def test_the_digest_is_sha256():

@@ -1,0 +1,97 @@
+"""The header in front of binary state: what it is, in which version, and whether it is whole.
+
+It stands outside the payload, so a reader knows what it has, and that nothing is missing or
+changed, before anything is decoded (ERRATA 1.11). 64 bytes, little-endian; ``docs/formats.md``:
+
+    0   magic          8 bytes: what the payload is
+    8   version        u16, of the payload's format
+    10  codec          u8: 0 none, 1 lz4, 2 zstd; how the payload is compressed
+    11  zero           5 bytes
+    16  length         u64, of the payload in bytes
+    24  sha256         32 bytes, of the payload
+    56  crc32          u32, of bytes 0 to 55
+    60  zero           4 bytes: the payload starts aligned
+"""
+
+import hashlib
+import struct
+import zlib
+from dataclasses import dataclass
+from enum import Enum
+from typing import Literal, get_args
+
+from laminar_core.errors import CorruptCheckpointError, ErrorCode
+
+Codec = Literal["none", "lz4", "zstd"]
+"""How a payload is compressed."""
+
+CODECS: tuple[Codec, ...] = get_args(Codec)
+
+HEADER_BYTES = 64
+_FIELDS = struct.Struct("<8sHB5xQ32s")
+_CHECKSUM = struct.Struct("<I4x")
+_CHECKED_BYTES = _FIELDS.size
+
+
+class Content(Enum):
+    """What a payload is; the magic bytes. A line end in them finds files mangled as text."""
+
+    SEGMENT = b"LMRSEG\r\n"
+    EXECUTOR_STATE = b"LMREXE\r\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """A payload whose length and digest were right."""
+
+    version: int
+    codec: Codec
+    payload: memoryview
+
+
+def header(content: Content, version: int, codec: Codec, payload: bytes | memoryview) -> bytes:
+    """The 64 bytes that go in front of ``payload``."""
+    digest = hashlib.sha256(payload).digest()
+    number = CODECS.index(codec)
+    checked = _FIELDS.pack(content.value, version, number, len(payload), digest)
+    return checked + _CHECKSUM.pack(zlib.crc32(checked))
+
+
+def wrap(content: Content, version: int, codec: Codec, payload: bytes) -> bytes:
+    """Header and payload in one piece."""
+    return header(content, version, codec, payload) + payload
+
+
+def is_wrapped(data: bytes | memoryview) -> bool:
+    """Whether ``data`` starts like something with a header."""
+    return bytes(data[:8]) in {content.value for content in Content}
+
+
+def unwrap(data: bytes | memoryview, content: Content) -> Sealed:
+    """Check everything about ``data``, then hand out its payload, which shares its memory.
+
+    Raises:
+        CorruptCheckpointError: too short, of something else, of another length, or changed.
+    """
+    view = memoryview(data).cast("B")
+    if len(view) < HEADER_BYTES:
+        raise _unreadable(f"{len(view)} bytes are less than a header of {HEADER_BYTES}")
+    magic, version, number, length, digest = _FIELDS.unpack_from(view)
+    if magic != content.value:
+        raise _unreadable(f"it does not start with {content.value!r}")
+    (crc32,) = _CHECKSUM.unpack_from(view, _CHECKED_BYTES)
+    padding = bytes(view[11:16]) + bytes(view[60:HEADER_BYTES])
+    if crc32 != zlib.crc32(view[:_CHECKED_BYTES]) or any(padding):
+        raise _unreadable("its header is damaged")
+    if number >= len(CODECS):
+        raise _unreadable(f"compression {number} is not known: use the version that wrote it")
+    payload = view[HEADER_BYTES:]
+    if len(payload) != length:
+        raise _unreadable(f"its payload has {len(payload)} bytes instead of {length}")
+    if hashlib.sha256(payload).digest() != digest:
+        raise _unreadable("its payload is not what was written (its sha256 differs)")
+    return Sealed(version, CODECS[number], payload.toreadonly())
+
+
+def _unreadable(reason: str) -> CorruptCheckpointError:
+    return CorruptCheckpointError(ErrorCode.STATE_UNREADABLE, f"this is no whole state: {reason}")

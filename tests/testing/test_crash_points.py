@@ -1,0 +1,187 @@
+"""Publish, commit and redrive, interrupted at every single operation of a store or a sink."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from laminar_core.checkpoint.coordinator_config import CoordinatorConfig
+from laminar_core.errors import LaminarError
+from laminar_core.pipeline import Pipeline
+from laminar_core.runtime.events import CheckpointCompleted
+from laminar_core.storage.object_store import ObjectStore
+from laminar_core.testing.crash_points import (
+    CrashPoint,
+    by_drivers,
+    crash_at,
+    crash_points,
+    simulated_crash,
+    simulated_points,
+)
+from laminar_core.testing.disk import SimulatedDisk
+from laminar_core.testing.memory_source import MemorySource
+from laminar_core.testing.scenarios import (
+    DELAY,
+    Job,
+    payments,
+    rows_of,
+    totals,
+    windowed,
+    with_ledgers,
+)
+from laminar_core.testing.simulation import Simulation
+from laminar_core.testing.world import ProcessKilledError
+
+OFTEN = CoordinatorConfig(interval_ms=50)
+
+
+def small(rows: int = 6) -> tuple[Job, Simulation]:
+    """A job with windows that takes a handful of checkpoints."""
+    tables = payments(2, rows)
+    p = Pipeline("small")
+    read = p.source("in", MemorySource(tables)).watermark("ts", max_delay=DELAY)
+    return simulated(with_ledgers(p, {"out": (windowed(read), totals(rows_of(tables)))}))
+
+
+def steady() -> tuple[Job, Simulation]:
+    """A job with output in every checkpoint."""
+    tables = payments(2, 3)
+    p = Pipeline("steady")
+    read = p.source("in", MemorySource(tables, batch_rows=2, gap_every=1))
+    return simulated(with_ledgers(p, {"out": (read.rebalance(), rows_of(tables))}))
+
+
+def simulated(job: Job) -> tuple[Job, Simulation]:
+    disk = SimulatedDisk()
+    return job, Simulation(job.plan, parallelism=1, checkpoint=OFTEN, objects=disk)
+
+
+def with_a_commit_to_redrive() -> tuple[Job, Simulation]:
+    """The first driver died when a checkpoint with output was complete and not committed."""
+    job, simulation = steady()
+
+    def kill(verb: str, moment: str) -> None:
+        if (verb, moment) == ("commit", "before"):
+            simulation.kill_driver()
+            raise ProcessKilledError("driver-1")
+
+    job.ledgers["out"].observe = kill
+    with pytest.raises(ProcessKilledError):
+        simulation.run()
+    return job, simulation
+
+
+def going_back() -> tuple[Job, Simulation]:
+    """All is done, and the next driver is told to restore the first checkpoint."""
+    job, simulation = steady()
+    simulation.run()
+    simulation.options = replace(simulation.options, restore_id=1)
+    return job, simulation
+
+
+BUILDS = {"undisturbed": small, "redrive": with_a_commit_to_redrive, "withdraw": going_back}
+EFFECTS = {"undisturbed": ("crash", "fail"), "redrive": ("crash",), "withdraw": ("crash",)}
+POINTS = {
+    name: simulated_points(build, by_drivers, EFFECTS[name]) for name, build in BUILDS.items()
+}
+
+
+def exact_and_whole(job: Job, simulation: Simulation) -> None:
+    """The output is that of a sequential program, and every checkpoint verifies."""
+    job.check()
+    store = simulation.store
+    assert store.completed_ids()
+    problems = [store.verify(checkpoint_id).problem for checkpoint_id in store.completed_ids()]
+    assert set(problems) == {None}
+    assert [s.problem for s in store.list_summaries() if s.problem] == []
+
+
+@pytest.mark.parametrize("name", BUILDS)
+def test_a_crash_at_any_operation_leaves_a_store_from_which_recovery_is_exact(name: str) -> None:
+    build, points = BUILDS[name], POINTS[name]
+    for point in points:
+        done = simulated_crash(build, by_drivers, point)
+        try:
+            exact_and_whole(done.job, done.simulation)
+        except AssertionError as error:
+            raise AssertionError(f"{point}: {error}") from error
+
+
+@pytest.mark.parametrize(
+    ("name", "operations"),
+    [
+        ("undisturbed", ("manifest.json", "trigger.json", "commits/", ".base.json", "history/")),
+        (
+            "redrive",
+            ("sink out: commit", "driver-2: put_if_absent simulated/commits/"),
+        ),
+        ("withdraw", ("sink out: withdraw_after", "0000000002.base.json")),
+    ],
+)
+def test_what_is_enumerated_has_what_it_is_about(name: str, operations: tuple[str, ...]) -> None:
+    for wanted in operations:
+        found = {(p.moment, p.effect) for p in POINTS[name] if wanted in p.operation}
+        ways = 2 * len(EFFECTS[name])
+        assert len(found) == ways, f"{wanted} is not interrupted in every way"
+
+
+class TestAnActOfOneProcess:
+    """A toy: an index must never name an object that is not there."""
+
+    @staticmethod
+    def write_then_index(objects: ObjectStore) -> None:
+        objects.put("toy/object", b"x")
+        objects.put("toy/index", b"toy/object")
+
+    @staticmethod
+    def index_then_write(objects: ObjectStore) -> None:
+        objects.put("toy/index", b"toy/object")
+        objects.put("toy/object", b"x")
+
+    @staticmethod
+    def broken(act: Callable[[ObjectStore], None]) -> list[CrashPoint]:
+        disk, found = SimulatedDisk(), []
+        for point in crash_points(act, disk):
+            left = disk.copy()
+            crash_at(point, act, left)
+            if left.get("toy/index") and left.get("toy/object") is None:
+                found.append(point)
+        return found
+
+    def test_every_moment_is_one(self) -> None:
+        points = crash_points(self.write_then_index, SimulatedDisk(), ("crash", "fail"))
+        said = [(p.operation, p.moment, p.effect) for p in points if "index" in p.operation]
+        assert said == [
+            ("put toy/index", moment, effect)
+            for moment in ("before", "after")
+            for effect in ("crash", "fail")
+        ]
+
+    def test_a_wrong_order_is_found_and_the_right_one_is_well(self) -> None:
+        assert self.broken(self.write_then_index) == []
+        assert [p.number for p in self.broken(self.index_then_write)] == [2, 3]
+
+    def test_the_disk_that_points_are_counted_on_stays_as_it_was(self) -> None:
+        disk = SimulatedDisk()
+        crash_points(self.write_then_index, disk)
+        assert disk.list("") == []
+
+    def test_an_act_that_ends_before_the_point_is_told(self) -> None:
+        late = CrashPoint(9, "put toy/index", "before", "crash")
+        with pytest.raises(AssertionError, match="never reached"):
+            crash_at(late, self.write_then_index, SimulatedDisk())
+
+    def test_another_error_is_not_taken_for_the_crash(self) -> None:
+        def fail(objects: ObjectStore) -> None:
+            self.write_then_index(objects)
+            raise LaminarError("code", "of its own")
+
+        with pytest.raises(LaminarError, match="of its own"):
+            crash_at(CrashPoint(9, "put toy/index", "before", "crash"), fail, SimulatedDisk())
+
+
+def test_the_build_is_the_same_every_time() -> None:
+    assert POINTS["undisturbed"] == simulated_points(small, by_drivers, ("crash", "fail"))
+    _, simulation = small()
+    simulation.run()
+    assert any(isinstance(event, CheckpointCompleted) for event in simulation.events)

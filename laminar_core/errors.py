@@ -34,6 +34,10 @@ class ErrorCode(StrEnum):
     NO_SUCH_CHECKPOINT = "no-such-checkpoint"
     STORE_NOT_WRITABLE = "store-not-writable"
     STORE_IGNORES_CONDITIONS = "store-ignores-conditions"
+    STORE_CREDENTIALS = "store-credentials-missing-or-refused"
+    STORE_ACCESS_DENIED = "store-access-denied"
+    STORE_WRONG_REGION = "store-wrong-region"
+    NO_SUCH_BUCKET = "no-such-bucket"
 
     # Pipeline against checkpoint
     OPERATORS_CHANGED = "operators-changed"
@@ -53,6 +57,7 @@ class ErrorCode(StrEnum):
     STORE_FULL = "store-full"
     STORE_READ_ONLY = "store-read-only"
     STORE_IO = "store-io"
+    STORE_THROTTLED = "store-throttled"
     OBJECT_EXISTS = "object-exists"
     SPILL_FAILED = "spill-failed"
 
@@ -63,6 +68,7 @@ class ErrorCode(StrEnum):
     DIGEST_DIFFERS = "digest-differs"
     STATE_UNREADABLE = "state-unreadable"
     INFLIGHT_UNREADABLE = "inflight-unreadable"
+    AUDIT_UNREADABLE = "audit-unreadable"
 
     # Checkpoint and job
     SNAPSHOT_FAILED = "snapshot-failed"

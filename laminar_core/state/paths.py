@@ -26,7 +26,8 @@ _SEGMENT = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
 _NUMBER = re.compile(r"([0-9]{10})(?:\.json|/)")
 _NUMBER_MAX = 10**10 - 1
 _PART = re.compile(
-    r"operators/[A-Za-z0-9_-]+/(?:state_[0-9]+\.arrow|[0-9]+/(?:in|out)flight_[0-9]+\.buf)"
+    r"operators/[A-Za-z0-9_-]+/"
+    r"(?:state_[0-9]+(?:_[0-9]+)?\.(?:arrow|seg)|[0-9]+/(?:in|out)flight_[0-9]+\.buf)"
 )
 
 
@@ -115,6 +116,37 @@ class JobPaths:
         """Folder with one record per checkpoint that ended, in whatever way."""
         return f"{self.job}/history/"
 
+    @property
+    def audit(self) -> str:
+        """Folder of the audit log."""
+        return f"{self.job}/audit/"
+
+    @property
+    def audit_head(self) -> str:
+        """Key of what names the newest audit record; overwritten."""
+        return f"{self.audit}head.json"
+
+    @property
+    def control(self) -> str:
+        """Folder of the commands for the running job."""
+        return f"{self.job}/control/"
+
+    def control_command(self, number: int) -> str:
+        """Key of one command; create-only."""
+        return f"{self.control}{_padded(number)}.json"
+
+    def control_begun(self, number: int) -> str:
+        """Key of the record of who carries a command out; create-only."""
+        return f"{self.control}{_padded(number)}.begun.json"
+
+    def control_result(self, number: int) -> str:
+        """Key of the record of how a command ended; create-only."""
+        return f"{self.control}{_padded(number)}.result.json"
+
+    def audit_record(self, number: int) -> str:
+        """Key of one audit record; create-only."""
+        return f"{self.audit}{_padded(number)}.json"
+
     def claim(self, generation: Generation) -> str:
         """Key of the claim; create-only, and the newest one owns the job."""
         return f"{self.generations}{_padded(generation)}.json"
@@ -139,9 +171,30 @@ class JobPaths:
         """Key whose creation completes the checkpoint; create-only."""
         return f"{self._checkpoint(checkpoint_id)}/manifest.json"
 
-    def state(self, checkpoint_id: CheckpointId, operator_id: str, subtask_index: int) -> str:
-        """Key of one operator subtask's rows; create-only."""
-        return f"{self._operator(checkpoint_id, operator_id)}/state_{subtask_index}.arrow"
+    @property
+    def shared(self) -> str:
+        """Folder of the segments that several checkpoints name."""
+        return f"{self.job}/shared/"
+
+    def state(
+        self, checkpoint_id: CheckpointId, operator_id: str, subtask_index: int, part: int = 0
+    ) -> str:
+        """Key of a segment of one operator subtask that only this checkpoint writes; create-only.
+
+        ``part`` counts its segments from 0.
+        """
+        number = f"{subtask_index}_{part}" if part else f"{subtask_index}"
+        return f"{self._operator(checkpoint_id, operator_id)}/state_{number}.seg"
+
+    def shared_segment(
+        self, operator_id: str, generation: Generation, subtask_index: int, sequence: int
+    ) -> str:
+        """Key of a segment that several checkpoints may name; create-only.
+
+        ``sequence`` counts what the subtask has written in this generation, from 0.
+        """
+        folder = f"{self.shared}{check_operator_id(operator_id)}"
+        return f"{folder}/{_padded(generation)}-{subtask_index}-{sequence:08}.seg"
 
     def inflight(
         self,

@@ -1,0 +1,255 @@
+"""The audit log of a job in its store: appended by anybody, lost by nobody, checked by ``verify``.
+
+An append costs four calls: read the head, create the record, overwrite the head, and look whether
+somebody went on meanwhile. No listing, however long the log is.
+
+Concurrent writers race for a number; who loses reads the winner's record and follows it. The head
+may be overwritten by a slower writer with an older one, which therefore looks for a newer record
+afterwards and puts that one in the head: the last writer of the head always sees the newest record.
+"""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+from laminar_core._version import __version__
+from laminar_core.errors import CorruptCheckpointError
+from laminar_core.state.audit import (
+    START,
+    AuditEntry,
+    AuditRecord,
+    AuditReport,
+    Finding,
+    Link,
+    Outcome,
+    follow,
+    head_at,
+    parse_audit_record,
+    parse_head,
+    verify_chain,
+)
+from laminar_core.state.manifest import Owner
+from laminar_core.state.paths import JobPaths, number_in
+from laminar_core.state.record import JsonObject
+from laminar_core.storage.object_store import ObjectStore
+from laminar_core.storage.owner import this_process
+from laminar_core.storage.records import create_or_confirm
+
+_READERS = 8
+CODE_VERSION = f"laminar {__version__}"
+
+
+class AuditLog:
+    """Who did what to a job. Safe to use from several threads and processes."""
+
+    def __init__(
+        self,
+        objects: ObjectStore,
+        paths: JobPaths,
+        now_ms: Callable[[], int],
+        *,
+        identify: Callable[[], Owner] = this_process,
+        key: bytes | None = None,
+    ) -> None:
+        """``now_ms`` is a wall clock; ``key`` signs what is appended, if given."""
+        self.objects = objects
+        self.paths = paths
+        self._now_ms = now_ms
+        self._identify = identify
+        self._key = key
+        # Where an append that was not answered tried to go: a second try starts there.
+        self._unanswered: dict[Owner, tuple[Link, bool]] = {}
+
+    # --- writing --------------------------------------------------------------------------------
+
+    def append(
+        self,
+        *,
+        action: str,
+        actor: str,
+        reason: str,
+        before: JsonObject | None = None,
+        after: JsonObject | None = None,
+        run_id: str | None = None,
+    ) -> AuditRecord:
+        """Write down what is about to be done; do it only after this has returned.
+
+        Raises:
+            StorageUnavailable: the store did not answer, and the record may be there: the act must
+                not happen. To try the same act again, ``write`` the same ``entry`` again.
+        """
+        return self.write(
+            self.entry(
+                action=action,
+                actor=actor,
+                reason=reason,
+                before=before,
+                after=after,
+                run_id=run_id,
+            )
+        )
+
+    def conclude(
+        self,
+        intended: AuditRecord,
+        outcome: Outcome,
+        *,
+        reason: str,
+        after: JsonObject | None = None,
+    ) -> AuditRecord:
+        """Write down how an act that ``append`` announced has ended.
+
+        Raises:
+            StorageUnavailable: as in ``append``; the outcome then is what the store shows.
+        """
+        entry = self.entry(
+            action=intended.action,
+            actor=intended.actor,
+            reason=reason,
+            after=after,
+            run_id=intended.run_id,
+        )
+        return self.write(entry.model_copy(update={"outcome": outcome, "intent": intended.number}))
+
+    def entry(
+        self,
+        *,
+        action: str,
+        actor: str,
+        reason: str,
+        before: JsonObject | None = None,
+        after: JsonObject | None = None,
+        run_id: str | None = None,
+    ) -> AuditEntry:
+        """Describe an act of this process and this moment; nothing is written yet."""
+        return AuditEntry(
+            job=self.paths.job,
+            action=action,
+            actor=actor,
+            reason=reason,
+            before=before,
+            after=after,
+            run_id=run_id,
+            code_version=CODE_VERSION,
+            at_ms=self._now_ms(),
+            writer=self._identify(),
+        )
+
+    def write(self, entry: AuditEntry) -> AuditRecord:
+        """Append ``entry``; the same one again, after an error, gives no second record.
+
+        Raises:
+            StorageUnavailable: as in ``append``.
+        """
+        link, head_lost = self._unanswered.get(entry.writer) or self._newest()
+        while True:
+            self._unanswered[entry.writer] = link, head_lost
+            record = follow(link, entry, key=self._key, head_lost=head_lost)
+            data = record.to_bytes()
+            if create_or_confirm(self.objects, self.paths.audit_record(record.number), data):
+                break
+            link = self._walk(link)
+            if self.objects.size(self.paths.audit_head) is None:
+                self._put_head(link)
+        self._advance_head(Link.to(record.number, data))
+        del self._unanswered[entry.writer]
+        return record
+
+    # --- reading --------------------------------------------------------------------------------
+
+    def read(self, number: int) -> AuditRecord | None:
+        """One record; None if there is none.
+
+        Raises:
+            CorruptCheckpointError: it is not what was written.
+        """
+        key = self.paths.audit_record(number)
+        data = self.objects.get(key)
+        if data is None:
+            return None
+        try:
+            return parse_audit_record(data)
+        except CorruptCheckpointError as error:
+            where = f"{self.objects.uri}/{key}"
+            raise CorruptCheckpointError(error.code, f"{where}: {error}") from error
+
+    def records(self) -> Iterator[AuditRecord]:
+        """All records that can be read, oldest first; ``verify`` names the others."""
+        for _, data in self._stored(self._listed()):
+            try:
+                yield parse_audit_record(data)
+            except CorruptCheckpointError:
+                continue
+
+    def verify(self, *, key: bytes | None = None) -> AuditReport:
+        """Read everything and find what is not as it was written; nothing is changed."""
+        head = self.objects.get(self.paths.audit_head)  # First: records only become more.
+        names = self.objects.children(self.paths.audit)
+        report = verify_chain(self.paths.job, self._stored(_numbers(names)), head, key=key)
+        strays = tuple(
+            Finding("stray", None, f"{name} is no part of the log")
+            for name in names
+            if number_in(name) is None and f"{self.paths.audit}{name}" != self.paths.audit_head
+        )
+        return AuditReport(report.record_count, report.newest, report.findings + strays)
+
+    # --- the head -------------------------------------------------------------------------------
+
+    def _newest(self) -> tuple[Link, bool]:
+        """Where to go on, and whether the head is lost.
+
+        A record that the head names and that is not there is no reason to fill its place: the gap
+        shows what happened.
+        """
+        head, is_damaged = self._read_head()
+        if head is not None:
+            return head, False
+        stored = list(self._stored(self._listed()[-1:]))
+        link = Link.to(*stored[-1]) if stored else START
+        if link.number > 1 and not is_damaged:
+            # A second record comes after a head: one was written meanwhile, or it is lost.
+            head, _ = self._read_head()
+            return (link, True) if head is None else (head, False)
+        if link.number == 1:  # The crash of the first writer leaves a record without a head.
+            self._put_head(link)
+        return link, is_damaged
+
+    def _read_head(self) -> tuple[Link | None, bool]:
+        """The newest record as the head has it, and whether there is a head that says nothing."""
+        data = self.objects.get(self.paths.audit_head)
+        if data is None:
+            return None, False
+        try:
+            head = parse_head(data)
+        except CorruptCheckpointError:
+            return None, True
+        return Link(head.number, head.record_sha256), False
+
+    def _advance_head(self, link: Link) -> None:
+        self._put_head(link)
+        while (newer := self._walk(link)) != link:
+            link = newer
+            self._put_head(link)
+
+    def _walk(self, link: Link) -> Link:
+        """The newest record that can be reached from ``link`` without a gap."""
+        while (data := self.objects.get(self.paths.audit_record(link.number + 1))) is not None:
+            link = Link.to(link.number + 1, data)
+        return link
+
+    def _put_head(self, link: Link) -> None:
+        head = head_at(link, self.paths.job, key=self._key)
+        self.objects.put(self.paths.audit_head, head.to_bytes())
+
+    def _listed(self) -> list[int]:
+        return _numbers(self.objects.children(self.paths.audit))
+
+    def _stored(self, numbers: list[int]) -> Iterator[tuple[int, bytes]]:
+        with ThreadPoolExecutor(_READERS) as pool:
+            found = pool.map(self.objects.get, map(self.paths.audit_record, numbers))
+            yield from (
+                (n, data) for n, data in zip(numbers, found, strict=True) if data is not None
+            )
+
+
+def _numbers(names: list[str]) -> list[int]:
+    return sorted(n for name in names if (n := number_in(name)) is not None)

@@ -48,6 +48,7 @@ from laminar_core.runtime.channels import InputChannel
 from laminar_core.runtime.clock import Clock
 from laminar_core.runtime.inflight import Captured, InflightRecorder
 from laminar_core.runtime.pacing import PacedSource
+from laminar_core.runtime.replay import ReplayOrder
 from laminar_core.runtime.slicing import WorkUnit
 from laminar_core.runtime.task_parts import Cut, PendingPart, Snapshottable, TaskListener, TaskParts
 from laminar_core.runtime.wire import ArrowElement
@@ -74,12 +75,19 @@ class Task:
             parts.inputs, parts.outputs, parts.limits.max_inflight_buffer_bytes, self._captured
         )
         self._by_channel = {i.channel: i for i in parts.inputs}
+        self._replay = ReplayOrder(
+            [[self._by_channel[c] for c in channels] for channels in parts.replay_edges]
+        )
+        if self._replay.active:
+            self._chain.hold_made_watermarks()
         self._turn = 0
         self._unit = WorkUnit()
         self._stopped = False
         self._first_barrier = (CheckpointId(0), 0.0)
         """(id, monotonic ms) of the newest checkpoint of which a barrier arrived."""
         self._alignment: AlignmentEntry | None = None
+        if parts.announced_us is not None:
+            self._emit_watermark(parts.announced_us)
         if parts.finished:
             self._finish()
 
@@ -129,11 +137,16 @@ class Task:
 
     def _work_on_input(self) -> bool:
         for channel in self._in_turn():
-            if len(channel) and not self._aligner.holds(channel.channel):
+            if len(channel) and not self._holds(channel.channel):
                 self._turn = (channel.channel + 1) % len(self.parts.inputs)
                 self._take(channel.channel, channel.take(self._unit.rows_max))
+                if self._replay.took():
+                    self._chain.release_made_watermarks()
                 return True
         return False
+
+    def _holds(self, channel: ChannelId) -> bool:
+        return self._aligner.holds(channel) or self._replay.holds(channel)
 
     def _in_turn(self) -> Sequence[InputChannel]:
         """The inputs in the order in which they are looked at: none is left out for ever."""
@@ -228,6 +241,10 @@ class Task:
     def abort(self, checkpoint_id: CheckpointId) -> None:
         """The coordinator gave the checkpoint up."""
         self._on(CheckpointAborted(checkpoint_id))
+
+    def resume(self) -> None:
+        """The job does not end with the stop checkpoint after all: read on."""
+        self._stopped = False
 
     def snapshot_failed(self, checkpoint_id: CheckpointId, reason: str) -> None:
         """The background could not write a part."""

@@ -91,3 +91,7 @@ class TaskParts:
     """Inputs that come from the same loop, feedback included."""
     finished: bool = False
     """The restored source had ended: it is not read again."""
+    replay_edges: Sequence[Sequence[ChannelId]] = ()
+    """Inputs by edge, in the order of their senders: what was restored on them goes first."""
+    announced_us: int | None = None
+    """Event time that receivers have to hear of, because the number of senders has changed."""

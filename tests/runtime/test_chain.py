@@ -105,3 +105,19 @@ def trace(operators: list[Operator], *inputs: pa.RecordBatch | int) -> list[list
 )
 def test_trace(operators: list[Operator], inputs, left) -> None:
     assert trace(operators, *inputs) == left
+
+
+def test_watermarks_made_of_replayed_rows_wait_for_the_last_of_them() -> None:
+    """These rows are of several channels, one after the other: the second may begin far behind."""
+    left: list[list[int] | int] = []
+    chain = Chain([Marks(), Holds()], lambda batch: left.append(values(batch)), left.append)
+    chain.hold_made_watermarks()
+    chain.process(rows(7))
+    chain.process(rows(3))
+    assert left == []
+    chain.advance(2)  # From upstream: it knows of all that is replayed.
+    assert left == [[7], [3], 2]
+    chain.release_made_watermarks()
+    assert left[3:] == [8]
+    chain.process(rows(9))
+    assert left[4:] == [9, [9], 10]

@@ -144,7 +144,7 @@ class _Cluster:
             rows_total=None,
         )
         self._operators = plan.operator_ids()
-        background = Background(inline, inline, inline)
+        background = Background(inline, inline, inline, inline, inline)
         self._coordinator = Coordinator(parts, self._link, background, ManualClock(), ignore)
         self._sequence = 0
         self._say(self._register)
@@ -184,8 +184,6 @@ class _Cluster:
             SubtaskEntry(
                 operator_id=operator,
                 subtask_index=worker,
-                state=None,
-                row_count=0,
                 sync_ms=0,
                 async_ms=0,
             )

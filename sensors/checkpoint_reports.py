@@ -252,10 +252,10 @@ def _splits_of(
     store: CheckpointStore, entry: SubtaskEntry, manifest: CheckpointManifest
 ) -> pa.Table | None:
     is_connector = "connector" in manifest.operators_description.get(entry.operator_id, {})
-    if not is_connector or entry.state is None or entry.state.size_bytes > _POSITIONS_BYTES_MAX:
+    if not is_connector or len(entry.segments) != 1 or entry.size_bytes > _POSITIONS_BYTES_MAX:
         return None
     try:
-        table = store.read_state(entry.state)
+        table = store.read_state(entry.segments[0])
     except CorruptCheckpointError:
         return None
     return table if "next_row" in table.column_names else None
@@ -271,7 +271,7 @@ def _operators_table(manifest: CheckpointManifest) -> dg.TableMetadataValue:
                     "operator": operator_id,
                     "subtasks": len(parts),
                     "rows": sum(part.row_count for part in parts),
-                    "size_bytes": sum(part.state.size_bytes for part in parts if part.state),
+                    "size_bytes": sum(part.size_bytes for part in parts),
                     "sync_ms": max(float(part.sync_ms) for part in parts),
                     "async_ms": max(float(part.async_ms) for part in parts),
                 }

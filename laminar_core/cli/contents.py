@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 
 import click
 import pyarrow as pa
@@ -77,11 +77,8 @@ def state_contents(
     for entry in filter(selection.takes, manifest.subtasks):
         title = f"{entry.operator_id} subtask {entry.subtask_index}: {entry.row_count:,} rows"
         place: Line = {"operator_id": entry.operator_id, "subtask_index": entry.subtask_index}
-        if entry.state is None:
-            yield Content(title, place, 0, iter(()))
-        else:
-            table = store.read_state(entry.state)
-            yield Content(title, place, table.num_rows, _rows(table))
+        tables = map(store.read_state, entry.segments)
+        yield Content(title, place, entry.row_count, chain.from_iterable(map(_rows, tables)))
 
 
 def inflight_contents(

@@ -104,7 +104,7 @@ def _part(entry: SubtaskEntry) -> tuple[str, ...]:
         entry.operator_id,
         str(entry.subtask_index),
         f"{entry.row_count:,}",
-        f"{entry.state.size_bytes:,}" if entry.state is not None else "0",
+        f"{entry.size_bytes:,}",
         f"{entry.sync_ms:.2f}",
         f"{entry.async_ms:.1f}",
     )

@@ -73,13 +73,14 @@ class CollectSinkWriter:
         del checkpoint_id
         batches = tuple(self._batches)
         schema = self._schema
-        return lambda: Snapshot(pa.Table.from_batches(batches, schema) if batches else None)
+        return lambda: Snapshot([pa.Table.from_batches(batches, schema)] if batches else ())
 
     def restore(self, snapshots: Sequence[Snapshot]) -> None:
         """Start with the rows of these snapshots."""
         for snapshot in snapshots:
-            for batch in snapshot.table.to_batches() if snapshot.table is not None else ():
-                self.write(batch)
+            for table in snapshot.tables:
+                for batch in table.to_batches():
+                    self.write(batch)
 
     def collected(self) -> Iterable[pa.RecordBatch]:
         """All rows."""

@@ -253,8 +253,8 @@ class WindowAggregator:
         }
 
         def finish_snapshot() -> Snapshot:
-            table = stored_table(pinned, layout, max_parallelism) if pinned else None
-            return Snapshot(table=table, properties=properties)
+            tables = [stored_table(pinned, layout, max_parallelism)] if pinned else []
+            return Snapshot(tables=tables, properties=properties)
 
         return finish_snapshot
 
@@ -271,9 +271,9 @@ class WindowAggregator:
         self._require_compatible(snapshots)
         ranges = restored_key_groups(snapshots, self._context)
         tables = [
-            rows_of_key_groups(snapshot.table, self._key_groups)
+            rows_of_key_groups(self._compatible(table), self._key_groups)
             for snapshot in snapshots
-            if snapshot.table is not None
+            for table in snapshot.tables
         ]
         self._state.restore(
             pa.concat_tables([self._layout.schema.empty_table(), *tables]),
@@ -294,14 +294,16 @@ class WindowAggregator:
         }
 
     def _require_compatible(self, snapshots: Sequence[Snapshot]) -> None:
-        stored_schema = self._layout.stored_schema
         for snapshot in snapshots:
             for name, wanted in self._properties().items():
                 if (found := snapshot.properties.get(name)) != wanted:
                     raise self._incompatible(f"its {name} was {found} and is now {wanted}")
-            if snapshot.table is not None and not snapshot.table.schema.equals(stored_schema):
-                names = ", ".join(snapshot.table.schema.names)
-                raise self._incompatible(f"the columns of its state have changed from {names}")
+
+    def _compatible(self, table: pa.Table) -> pa.Table:
+        if not table.schema.equals(self._layout.stored_schema):
+            names = ", ".join(table.schema.names)
+            raise self._incompatible(f"the columns of its state have changed from {names}")
+        return table
 
     def _incompatible(self, reason: str) -> IncompatibleStateError:
         return IncompatibleStateError(

@@ -32,13 +32,14 @@ class SubtaskContext:
 class Snapshot:
     """One operator subtask's part of a checkpoint.
 
-    ``table`` becomes ``state_{subtask}.arrow``; None means this subtask holds no rows, which is
-    recorded as such. ``properties`` are small facts kept in the manifest itself. ``committables``
-    are handles of pre-committed output: the sink's committer gets them once the checkpoint is
-    complete (PROTOCOL section 7).
+    ``tables`` become segments, one each; they are made one at a time, where they are large, and so
+    iterated once. Without any, this subtask holds no rows, which is recorded as such.
+    ``properties`` are small facts kept in the manifest itself. ``committables`` are handles of
+    pre-committed output: the sink's committer gets them once the checkpoint is complete (PROTOCOL
+    section 7).
     """
 
-    table: pa.Table | None = None
+    tables: Iterable[pa.Table] = ()
     properties: JsonObject = field(default_factory=dict)
     committables: tuple[JsonObject, ...] = ()
 

@@ -158,8 +158,8 @@ class Deduplicator:
         }
 
         def finish_snapshot() -> Snapshot:
-            table = _stored_table(pinned, self._schema, max_parallelism) if pinned else None
-            return Snapshot(table=table, properties=properties)
+            tables = [_stored_table(pinned, self._schema, max_parallelism)] if pinned else []
+            return Snapshot(tables=tables, properties=properties)
 
         return finish_snapshot
 
@@ -173,9 +173,9 @@ class Deduplicator:
         owned = owned_key_groups(self._context)
         ranges = restored_key_groups(snapshots, self._context)
         for snapshot, of in zip(snapshots, ranges, strict=True):
-            if snapshot.table is not None:
-                self._require_compatible(snapshot.table.schema)
-                self._seen.update(_seen_of(rows_of_key_groups(snapshot.table, owned)))
+            for table in snapshot.tables:
+                self._require_compatible(table.schema)
+                self._seen.update(_seen_of(rows_of_key_groups(table, owned)))
             if of.start in owned:
                 self.duplicate_row_count += number(snapshot.properties["duplicate_row_count"])
                 self.late_row_count += number(snapshot.properties["late_row_count"])

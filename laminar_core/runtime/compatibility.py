@@ -26,7 +26,7 @@ def check_compatible(manifest: CheckpointManifest, plan: Plan, parallelism: int)
     kept_state = {
         entry.operator_id
         for entry in manifest.subtasks
-        if entry.state is not None or entry.properties or entry.committables
+        if entry.segments or entry.properties or entry.committables
     }
     where = f"checkpoint {manifest.checkpoint_id}"
     if gone := sorted(kept_state - descriptions.keys()):

@@ -68,8 +68,8 @@ class RestoredState:
         entry = self._entry(operator_id)
         if entry is None:
             return []
-        table = None if entry.state is None else self._store.read_state(entry.state)
-        return [Snapshot(table, dict(entry.properties), entry.committables)]
+        tables = map(self._store.read_state, entry.segments)  # One at a time: they may be large.
+        return [Snapshot(tables, dict(entry.properties), entry.committables)]
 
     def splits(self, operator_id: str) -> pa.Table:
         """This subtask's splits with their offsets."""
@@ -78,7 +78,7 @@ class RestoredState:
         if entry is None:
             mine = range(self._subtask_index, every.num_rows, self._deployment.parallelism)
             return every.take(pa.array(mine, pa.int64()))
-        return every.slice(0, 0) if entry.state is None else self._store.read_state(entry.state)
+        return pa.concat_tables([every.slice(0, 0), *map(self._store.read_state, entry.segments)])
 
     def inflight(
         self, direction: Direction, edge: EdgeRef, far_end: int, schema: pa.Schema

@@ -133,9 +133,10 @@ class Preparation:
                 splits[node.operator_id] = node.source.discover()
                 continue
             parts = [
-                self._store.read_state(entry.state)
+                self._store.read_state(segment)
                 for entry in restored.subtasks
-                if entry.operator_id == node.operator_id and entry.state is not None
+                if entry.operator_id == node.operator_id
+                for segment in entry.segments
             ]
             pinned = pa.concat_tables(parts) if parts else node.source.discover().slice(0, 0)
             node.source.check(pinned)

@@ -128,7 +128,7 @@ class PacedSource:
         position = self.reader.position()
         if self._rest is not None:
             position = self._rest.position(position)
-        return lambda: Snapshot(table=position)
+        return lambda: Snapshot(tables=(position,))
 
     def restore(self, snapshots: Sequence[Snapshot]) -> None:
         """A reader is opened at its position; there is nothing left to restore."""

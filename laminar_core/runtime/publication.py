@@ -110,6 +110,7 @@ def history_record(
         ended_at_ms=effect.ended_ms,
         duration_ms=effect.ended_ms - effect.triggered_ms,
         size_bytes=0 if manifest is None else manifest.size_bytes,
+        written_bytes=0 if manifest is None else manifest.written_bytes,
         inflight_bytes=0 if manifest is None else manifest.inflight_bytes,
         mode="aligned" if manifest is None else manifest.mode,
         alignment_ms_max=None if manifest is None else longest_alignment_ms(manifest.alignment),
@@ -117,7 +118,7 @@ def history_record(
             SubtaskNumbers(
                 operator_id=entry.operator_id,
                 subtask_index=entry.subtask_index,
-                size_bytes=0 if entry.state is None else entry.state.size_bytes,
+                size_bytes=entry.size_bytes,
                 row_count=entry.row_count,
                 sync_ms=entry.sync_ms,
                 async_ms=entry.async_ms,

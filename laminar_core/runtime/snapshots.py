@@ -6,10 +6,12 @@ piece by piece while more is being recorded. A part that cannot be
 what a sink has pre-committed exists nowhere else.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
+
+import pyarrow as pa
 
 from laminar_core.checkpoint.types import CheckpointId
 from laminar_core.errors import LaminarError
@@ -19,6 +21,7 @@ from laminar_core.runtime.task_parts import Cut, PendingPart
 from laminar_core.state.arrow_codec import Compression
 from laminar_core.state.inflight import InflightEncoder
 from laminar_core.state.manifest import AlignmentEntry, InflightEntry, SubtaskEntry
+from laminar_core.state.segment import SegmentRef, total_bytes
 from laminar_core.storage.checkpoint_store import CheckpointStore
 
 
@@ -210,24 +213,30 @@ class SnapshotWriter:
     def _write_part(self, checkpoint_id: CheckpointId, part: PendingPart) -> SubtaskEntry:
         started_ms = self._clock.monotonic_ms()
         snapshot = part.pending()
-        table, file = snapshot.table, None
-        if table is not None and table.num_rows and checkpoint_id not in self._discarded:
-            try:
-                file = self._store.write_state(
-                    checkpoint_id, part.operator_id, self._subtask_index, table
-                )
-            except LaminarError as error:
-                raise _StoreError(str(error)) from error
+        segments = tuple(self._write_tables(checkpoint_id, part.operator_id, snapshot.tables))
         return SubtaskEntry(
             operator_id=part.operator_id,
             subtask_index=self._subtask_index,
-            state=file,
-            row_count=table.num_rows if table is not None else 0,
+            segments=segments,
+            written_bytes=total_bytes(segments),
             properties=snapshot.properties,
             committables=snapshot.committables,
             sync_ms=part.sync_ms,
             async_ms=self._clock.monotonic_ms() - started_ms,
         )
+
+    def _write_tables(
+        self, checkpoint_id: CheckpointId, operator_id: str, tables: Iterable[pa.Table]
+    ) -> Iterator[SegmentRef]:
+        for part, table in enumerate(table for table in tables if table.num_rows):
+            if checkpoint_id in self._discarded:
+                return
+            try:
+                yield self._store.write_state(
+                    checkpoint_id, operator_id, self._subtask_index, table, part=part
+                )
+            except LaminarError as error:
+                raise _StoreError(str(error)) from error
 
 
 class _StoreError(Exception):

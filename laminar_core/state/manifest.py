@@ -12,13 +12,13 @@ from collections.abc import Iterable, Mapping
 from typing import Literal, Self, TypeVar
 
 from pydantic import Field, JsonValue, ValidationError, model_validator
-from pydantic_core import from_json
 
 from laminar_core.checkpoint.types import CheckpointKind, ResolvedMode
 from laminar_core.errors import CorruptCheckpointError, ErrorCode
 from laminar_core.state.paths import Direction
 from laminar_core.state.record import Count, FileRef, JsonObject, Positive, Record, Sha256
-from laminar_core.state.seal import seal, unseal
+from laminar_core.state.seal import seal
+from laminar_core.state.segment import SegmentRef, total_bytes, total_rows
 
 
 class SubtaskEntry(Record):
@@ -26,12 +26,26 @@ class SubtaskEntry(Record):
 
     operator_id: str
     subtask_index: Count
-    state: FileRef | None = Field(description="None: this subtask holds no rows.")
-    row_count: Count
+    segments: tuple[SegmentRef, ...] = Field(
+        default=(), description="Merged in this order they are the rows; none: no rows."
+    )
+    written_bytes: Count = Field(
+        default=0, description="State that was uploaded since the checkpoint before."
+    )
     properties: JsonObject = Field(default_factory=dict)
     committables: tuple[JsonObject, ...] = ()
     sync_ms: float
     async_ms: float
+
+    @property
+    def row_count(self) -> int:
+        """Rows of all segments; where these overlap, more than there are keys."""
+        return total_rows(self.segments)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all segments, also of those that an earlier checkpoint has written."""
+        return total_bytes(self.segments)
 
 
 class ChannelEntry(Record):
@@ -103,10 +117,13 @@ class InflightEntry(FileRef):
         return edge.downstream, edge.input_index, self.receiver, self.sender, self.direction
 
 
-class CheckpointManifestV1(Record):
-    """A completed checkpoint, format 1. Creating this object completes it."""
+class CheckpointManifest(Record):
+    """A completed checkpoint, in format 2, the newest. Creating this object completes it.
 
-    format_version: Literal[1] = 1
+    ``manifest_versions`` reads all formats.
+    """
+
+    format_version: Literal[2] = 2
     job: str
     generation: Positive = Field(description="Fencing token of the writer.")
     checkpoint_id: Positive
@@ -125,6 +142,7 @@ class CheckpointManifestV1(Record):
     subtasks: tuple[SubtaskEntry, ...]
     alignment: tuple[AlignmentEntry, ...] = ()
     inflight_data: tuple[InflightEntry, ...] = ()
+    imported_from: str | None = Field(default=None, description="URI of a savepoint.")
 
     @model_validator(mode="after")
     def _is_one_consistent_cut(self) -> Self:
@@ -174,13 +192,18 @@ class CheckpointManifestV1(Record):
 
     def files(self) -> tuple[FileRef, ...]:
         """Every object that has to be whole for this checkpoint to be restorable."""
-        states = tuple(entry.state for entry in self.subtasks if entry.state is not None)
+        states = tuple(segment for entry in self.subtasks for segment in entry.segments)
         return states + self.inflight_data
 
     @property
     def size_bytes(self) -> int:
         """Bytes of all files together, without the manifest."""
         return sum(file.size_bytes for file in self.files())
+
+    @property
+    def written_bytes(self) -> int:
+        """Bytes that were uploaded for it, in the end: what changed, and what was in flight."""
+        return sum(entry.written_bytes for entry in self.subtasks) + self.inflight_bytes
 
     @property
     def inflight_bytes(self) -> int:
@@ -191,10 +214,6 @@ class CheckpointManifestV1(Record):
     def inflight_rows(self) -> int:
         """Rows that a restore replays before anything new."""
         return sum(entry.row_count for entry in self.inflight_data)
-
-
-CheckpointManifest = CheckpointManifestV1
-"""The newest format, and the only one that is written."""
 
 
 class Owner(Record):
@@ -307,6 +326,9 @@ class HistoryRecord(Record):
     ended_at_ms: int
     duration_ms: float
     size_bytes: Count = 0
+    written_bytes: Count | None = Field(
+        default=None, description="Of these, what was uploaded; None in older records: all."
+    )
     inflight_bytes: Count = 0
     mode: ResolvedMode = "aligned"
     alignment_ms_max: float | None = None
@@ -314,7 +336,6 @@ class HistoryRecord(Record):
 
 
 R = TypeVar("R", bound=Record)
-_MANIFEST_VERSIONS: dict[int, type[CheckpointManifestV1]] = {1: CheckpointManifestV1}
 
 
 def fingerprint_of(description: Mapping[str, JsonValue]) -> str:
@@ -342,25 +363,6 @@ def resolved_mode(
     return "switched" if overtaken or "switched" in modes else "aligned"
 
 
-def parse_manifest(data: bytes) -> CheckpointManifest:
-    """Read a manifest of any released version.
-
-    Raises:
-        CorruptCheckpointError: not the bytes that were written, no JSON, a version this Laminar
-            does not know, or fields that contradict each other. Fall back to an older checkpoint.
-    """
-    data = unseal(data)
-    version = _version_of(data)
-    # JSON's true and 1.0 equal 1 in Python, but no Laminar ever wrote them.
-    record_type = _MANIFEST_VERSIONS.get(version) if type(version) is int else None
-    if record_type is None:
-        raise _unreadable(
-            f"manifest format {version!r} is not known, this Laminar reads "
-            f"{sorted(_MANIFEST_VERSIONS)}: use the version that wrote it"
-        )
-    return parse_record(record_type, data)
-
-
 def parse_record(record_type: type[R], data: bytes) -> R:
     """Read one record.
 
@@ -373,16 +375,9 @@ def parse_record(record_type: type[R], data: bytes) -> R:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"])
         problem = f"{where}: {first['msg']}" if where else first["msg"]
-        raise _unreadable(f"not readable as {record_type.__name__} ({problem})") from error
+        raise unreadable(f"not readable as {record_type.__name__} ({problem})") from error
 
 
-def _version_of(data: bytes) -> JsonValue:
-    try:
-        value = from_json(data)
-    except ValueError as error:
-        raise _unreadable(f"the manifest is no JSON ({error})") from error
-    return value.get("format_version") if isinstance(value, dict) else None
-
-
-def _unreadable(message: str) -> CorruptCheckpointError:
+def unreadable(message: str) -> CorruptCheckpointError:
+    """A record that is not what was written."""
     return CorruptCheckpointError(ErrorCode.MANIFEST_UNREADABLE, message)

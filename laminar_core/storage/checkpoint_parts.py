@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-from laminar_core.checkpoint.types import CheckpointId
+from laminar_core.checkpoint.types import CheckpointId, Generation
 from laminar_core.errors import (
     CheckpointDeclined,
     CorruptCheckpointError,
@@ -15,10 +15,12 @@ from laminar_core.errors import (
     IncompatibleStateError,
     ProtocolError,
 )
-from laminar_core.state.arrow_codec import decode_table, encode_table, sha256_hex
+from laminar_core.state.arrow_codec import Compression, decode_table, encode_table, sha256_hex
 from laminar_core.state.inflight import Buffer, Expected, InflightElement, decode, join
 from laminar_core.state.manifest import FileRef, InflightEntry
 from laminar_core.state.paths import Direction
+from laminar_core.state.segment import SegmentRef
+from laminar_core.state.window_state import WINDOW_START, window_starts_of
 from laminar_core.storage.generations import GenerationLog
 from laminar_core.storage.records import create_or_confirm
 from laminar_core.storage.verification import read_verified
@@ -28,19 +30,47 @@ class CheckpointParts(GenerationLog):
     """What a checkpoint consists of. Safe to use from several threads."""
 
     def write_state(
-        self, checkpoint_id: CheckpointId, operator_id: str, subtask_index: int, table: pa.Table
-    ) -> FileRef:
-        """Write one subtask's rows, durably. Writing the same rows again changes nothing.
+        self,
+        checkpoint_id: CheckpointId,
+        operator_id: str,
+        subtask_index: int,
+        table: pa.Table,
+        *,
+        part: int = 0,
+        compression: Compression | None = None,
+    ) -> SegmentRef:
+        """Write rows of one subtask, durably. Writing the same rows again changes nothing.
 
         Raises:
             CheckpointDeclined: other rows are there; this id cannot be completed any more.
             StorageUnavailable: the store is full or does not answer.
         """
-        key = self.paths.state(checkpoint_id, operator_id, subtask_index)
-        return self._write_part(checkpoint_id, key, encode_table(table))
+        key = self.paths.state(checkpoint_id, operator_id, subtask_index, part)
+        data = encode_table(table, compression=compression)
+        return _segment(self._write_part(checkpoint_id, key, data), table)
+
+    def write_shared(
+        self,
+        operator_id: str,
+        generation: Generation,
+        subtask_index: int,
+        sequence: int,
+        table: pa.Table,
+        *,
+        compression: Compression | None = None,
+    ) -> SegmentRef:
+        """Write rows that several checkpoints may name, durably.
+
+        Raises:
+            CheckpointDeclined: other rows are there.
+            StorageUnavailable: the store is full or does not answer.
+        """
+        key = self.paths.shared_segment(operator_id, generation, subtask_index, sequence)
+        data = encode_table(table, compression=compression)
+        return _segment(self._write_part(None, key, data), table)
 
     def read_state(self, ref: FileRef) -> pa.Table:
-        """Read one subtask's rows; nothing is decoded before length and digest are verified.
+        """Read one segment; nothing is decoded before length and digest are verified.
 
         Raises:
             CorruptCheckpointError: missing, or not the bytes that were written.
@@ -107,12 +137,20 @@ class CheckpointParts(GenerationLog):
         return len(parts)
 
     def _write_part(
-        self, checkpoint_id: CheckpointId, key: str, data: bytes | memoryview
+        self, checkpoint_id: CheckpointId | None, key: str, data: bytes | memoryview
     ) -> FileRef:
         if not create_or_confirm(self.objects, key, data):
+            which = "this checkpoint" if checkpoint_id is None else f"checkpoint {checkpoint_id}"
             raise CheckpointDeclined(
                 ErrorCode.OBJECT_EXISTS,
-                f"{self.objects.uri}/{key} holds something else: checkpoint {checkpoint_id} is "
-                "given up, the next one starts from clean files",
+                f"{self.objects.uri}/{key} holds something else: {which} is given up, the next "
+                "one starts from clean files",
             )
         return FileRef(path=self.paths.relative(key), size_bytes=len(data), sha256=sha256_hex(data))
+
+
+def _segment(file: FileRef, table: pa.Table) -> SegmentRef:
+    newest_us: int | None = None
+    if WINDOW_START in table.schema.names and table.num_rows:
+        newest_us = int(window_starts_of(table).max())
+    return SegmentRef(row_count=table.num_rows, newest_window_us=newest_us, **file.model_dump())

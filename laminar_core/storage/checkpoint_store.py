@@ -35,8 +35,8 @@ from laminar_core.state.manifest import (
     CommitRecord,
     HistoryRecord,
     TriggerRecord,
-    parse_manifest,
 )
+from laminar_core.state.manifest_versions import parse_manifest
 from laminar_core.state.paths import number_in
 from laminar_core.storage.checkpoint_parts import CheckpointParts
 from laminar_core.storage.object_store import open_object_store

@@ -14,9 +14,9 @@ from laminar_core.state.manifest import (
     GenerationClaim,
     Record,
     TriggerRecord,
-    parse_manifest,
     parse_record,
 )
+from laminar_core.state.manifest_versions import parse_manifest
 from laminar_core.state.paths import number_in
 from laminar_core.testing.disk import SimulatedDisk
 from laminar_core.testing.ledger import Ledger

@@ -13,7 +13,7 @@ from laminar_core.storage.local import LocalObjectStore
 from tests.storage.stores import claim, commit, complete, damage, trigger
 
 MANIFEST = "payments/checkpoints/{:010}/manifest.json"
-STATE = "payments/checkpoints/{:010}/operators/window/state_{}.arrow"
+STATE = "payments/checkpoints/{:010}/operators/window/state_{}.seg"
 
 
 class Job:

@@ -40,7 +40,12 @@ def waiting(vertex_id: str, index: int, watermark_us: int | None) -> AlignmentEn
 
 def test_a_checkpoint_is_one_screen(capsys) -> None:
     parts = (
-        subtask("window", 0, file_ref(), row_count=12_345, properties={"late": 3, "size": None}),
+        subtask(
+            "window",
+            0,
+            file_ref().model_copy(update={"row_count": 12_345}),
+            properties={"late": 3, "size": None},
+        ),
         subtask("window", 1, properties={"late": 4, "size": None}),
         subtask("sink", 0),
         subtask("sink", 1, sync_ms=1.25),

@@ -231,15 +231,15 @@ def test_a_snapshot_says_what_the_state_is() -> None:
         "allowed_lateness_us": 0,
         "window": WINDOW.describe(),
     }
-    assert snapshot.table is not None
-    assert snapshot.table.schema.names == [
+    (table,) = snapshot.tables
+    assert table.schema.names == [
         "key_group", "merchant", "window_start", "count(*)", "sum(v)", "count(v)",
     ]  # fmt: skip
 
 
 def test_no_state_is_no_table() -> None:
     snapshot = merger().snapshot(CheckpointId(1))()
-    assert snapshot.table is None
+    assert not snapshot.tables
     assert snapshot.properties["watermark_us"] is None
     successor = merger()
     successor.restore([snapshot])

@@ -164,10 +164,8 @@ def meets(stored_range: list[int], owned: range) -> bool:
 
 def stored(snapshot: Snapshot) -> Snapshot:
     """The snapshot as it comes back from a store."""
-    table = snapshot.table
-    if table is not None:
-        table = decode_table(bytes(encode_table(table)))
-    return Snapshot(table, json.loads(json.dumps(snapshot.properties)))
+    tables = [decode_table(bytes(encode_table(table))) for table in snapshot.tables]
+    return Snapshot(tables, json.loads(json.dumps(snapshot.properties)))
 
 
 def as_tuples(batch: pa.RecordBatch) -> list[tuple]:

@@ -15,4 +15,4 @@ def test_rows_pass_and_nothing_is_kept() -> None:
     subtask = head.open(SubtaskContext("retry", 0, 1, 128, Generation(1)), ROWS.schema)
     assert list(subtask.process(ROWS)) == [ROWS]
     assert list(subtask.on_watermark(5)) == []
-    assert subtask.snapshot(1)().table is None
+    assert not subtask.snapshot(1)().tables

@@ -33,7 +33,7 @@ from tests.state.manifests import file_ref, manifest, subtask
 def checkpoint_of(plan: Plan, *with_state: str, parallelism: int = 2) -> CheckpointManifest:
     """A checkpoint of ``plan`` in which ``with_state`` kept something: rows, or what it says."""
     keeping = {
-        "in": {"state": file_ref("checkpoints/0000000007/operators/in/state_0.arrow")},
+        "in": {"segments": (file_ref("checkpoints/0000000007/operators/in/state_0.arrow"),)},
         "time": {"properties": {"newest_us": 5}},
         "out": {"committables": ({"file": 1},)},
     }
@@ -166,7 +166,9 @@ def test_rows_in_flight_need_the_edge_that_they_were_on() -> None:
 def _with_inflight(edge: EdgeRef) -> CheckpointManifest:
     first = next(iter(PLAN.descriptions()))
     entry = InflightEntry(
-        **file_ref(f"checkpoints/0000000007/operators/{first}/0/inflight_0.buf").model_dump(),
+        **file_ref(f"checkpoints/0000000007/operators/{first}/0/inflight_0.buf").model_dump(
+            include={"path", "size_bytes", "sha256"}
+        ),
         operator_id=first,
         direction="input",
         subtask_index=0,

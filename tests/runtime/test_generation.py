@@ -71,9 +71,9 @@ class TestFallingBack:
         job, simulation = interrupted()
         newest = simulation.store.completed_ids()[-1]
         state = next(
-            entry.state.path
+            entry.segments[0].path
             for entry in simulation.store.read_manifest(newest).subtasks
-            if entry.state is not None
+            if entry.segments
         )
         damage(simulation.store, f"simulated/{state}", how)
         simulation.run()

@@ -151,7 +151,7 @@ def test_the_snapshot_is_the_position_at_the_cut() -> None:
     source.poll()
     pending = source.snapshot(CheckpointId(1))
     source.poll()
-    assert pending().table.column("next_row").to_pylist() == [5]
+    assert pending().tables[0].column("next_row").to_pylist() == [5]
 
 
 @pytest.mark.parametrize("finished", [True, False])
@@ -174,7 +174,7 @@ class TestSlices:
             assert part is not None
             assert 0 < part.num_rows <= 2
             seen += part.column("n").to_pylist()
-            table_now = reader.snapshot(CheckpointId(1))().table
+            table_now = reader.snapshot(CheckpointId(1))().tables[0]
             assert table_now is not None
             positions.append(table_now.column("next_row").to_pylist())
         assert seen == list(range(10))
@@ -184,7 +184,7 @@ class TestSlices:
         source = MemorySource([pa.table({"n": list(range(10))})], batch_rows=7)
         reader = PacedSource(source.open(source.discover()), ManualClock(), None, None)
         reader.poll(3)
-        position = reader.snapshot(CheckpointId(1))().table
+        position = reader.snapshot(CheckpointId(1))().tables[0]
         assert position is not None
         again = PacedSource(source.open(position), ManualClock(), None, None)
         rest = [again.poll(), again.poll()]

@@ -20,8 +20,8 @@ from laminar_core.state.manifest import (
     InflightEntry,
     TriggerRecord,
     fingerprint_of,
-    parse_manifest,
 )
+from laminar_core.state.manifest_versions import parse_manifest
 from tests.runtime.plans import small_plan
 from tests.state.manifests import edge, file_ref, inflight, subtask
 

@@ -30,7 +30,7 @@ class NumberedFiles:
     def snapshot(self, checkpoint_id: CheckpointId) -> PendingSnapshot:
         staged, self.staged = self.staged, []
         properties = {"checkpoint": int(checkpoint_id)}
-        return lambda: Snapshot(None, properties, tuple({"file": n} for n in staged))
+        return lambda: Snapshot((), properties, tuple({"file": n} for n in staged))
 
     def restore(self, snapshots: Sequence[Snapshot]) -> None:
         self.restored = list(snapshots)

@@ -56,24 +56,26 @@ def test_every_part_is_durable_before_the_cut_counts_as_written():
     writer = Writer()
     offered = ({"file": "a"},)
     writer.submit(
-        3, window=Snapshot(ROWS), sink=Snapshot(properties={"rows": 7}, committables=offered)
+        3, window=Snapshot([ROWS]), sink=Snapshot(properties={"rows": 7}, committables=offered)
     )
     assert writer.writer.results() == []
     (written,) = writer.results()
     assert isinstance(written, Written)
     window, sink = written.entries
     assert (window.operator_id, window.subtask_index, window.row_count) == ("window", 1, 2)
-    assert writer.store.read_state(window.state).equals(ROWS)
-    assert (sink.state, sink.properties, sink.committables) == (None, {"rows": 7}, offered)
+    (segment,) = window.segments
+    assert writer.store.read_state(segment).equals(ROWS)
+    assert window.written_bytes == segment.size_bytes
+    assert (sink.segments, sink.properties, sink.committables) == ((), {"rows": 7}, offered)
     assert writer.wakes == 1
 
 
-@pytest.mark.parametrize("table", [None, ROWS.slice(0, 0)])
-def test_a_part_without_rows_is_recorded_and_not_written(table):
+@pytest.mark.parametrize("tables", [(), (ROWS.slice(0, 0),)])
+def test_a_part_without_rows_is_recorded_and_not_written(tables):
     writer = Writer()
-    writer.submit(3, window=Snapshot(table))
+    writer.submit(3, window=Snapshot(tables))
     (written,) = writer.results()
-    assert (written.entries[0].state, written.entries[0].row_count) == (None, 0)
+    assert (written.entries[0].segments, written.entries[0].row_count) == ((), 0)
     assert writer.store.objects.list("") == []
 
 
@@ -85,7 +87,7 @@ def test_a_store_that_refuses_costs_the_checkpoint_and_the_other_parts_are_finis
         finished.append(True)
         return Snapshot()
 
-    writer.submit(3, window=Snapshot(ROWS), sink=finish)
+    writer.submit(3, window=Snapshot([ROWS]), sink=finish)
     (result,) = writer.results()
     assert isinstance(result, NotWritten)
     assert result.reason.startswith("window: memory:// cannot put_if_absent")
@@ -94,14 +96,14 @@ def test_a_store_that_refuses_costs_the_checkpoint_and_the_other_parts_are_finis
 
 def test_a_write_whose_answer_was_lost_once_is_confirmed():
     writer = Writer(Fault("put_if_absent", Effect.LOSE_ANSWER))
-    writer.submit(3, window=Snapshot(ROWS))
+    writer.submit(3, window=Snapshot([ROWS]))
     assert isinstance(writer.results()[0], Written)
 
 
 def test_other_rows_under_the_same_id_decline_the_checkpoint():
     writer = Writer()
     writer.store.write_state(CheckpointId(3), "window", 1, ROWS.slice(1))
-    writer.submit(3, window=Snapshot(ROWS))
+    writer.submit(3, window=Snapshot([ROWS]))
     assert "holds something else" in writer.results()[0].reason
 
 
@@ -121,7 +123,7 @@ def test_what_was_given_up_is_finished_but_not_written():
 
     def finish() -> Snapshot:
         finished.append(True)
-        return Snapshot(ROWS)
+        return Snapshot([ROWS])
 
     writer.submit(3, window=finish)
     writer.writer.discard(CheckpointId(3))
@@ -133,7 +135,7 @@ def test_what_was_given_up_is_finished_but_not_written():
 def test_giving_one_up_leaves_the_others_alone():
     writer = Writer()
     for checkpoint_id in (3, 4):
-        writer.submit(checkpoint_id, window=Snapshot(ROWS))
+        writer.submit(checkpoint_id, window=Snapshot([ROWS]))
     writer.writer.discard(CheckpointId(3))
     assert [type(result) for result in writer.results()] == [NotWritten, Written]
 

@@ -138,9 +138,9 @@ def test_damage_while_the_job_runs_is_found_when_it_is_restored():
         for worker in simulation.drivers[-1].stages[-1].workers:
             restored = worker.worker._deployment.restored
             for entry in restored.subtasks if restored is not None else ():
-                if entry.state is not None and not damaged:
-                    damaged.append(entry.state.path)
-                    simulation.objects.put(f"simulated/{entry.state.path}", b"rot")
+                if entry.segments and not damaged:
+                    damaged.append(entry.segments[0].path)
+                    simulation.objects.put(f"simulated/{entry.segments[0].path}", b"rot")
 
     simulation.when(CheckpointCompleted, lambda: simulation.kill_worker(0), number=2)
     simulation.when(GenerationStarted, damage, number=2)  # Chosen, and no worker has run yet.

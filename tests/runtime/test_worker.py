@@ -160,7 +160,7 @@ class TestCheckpoints:
         assert [e.vertex_id for e in ack.alignment] == [
             v.vertex_id for v in bench.job.plan.vertices
         ]
-        in_store = {entry.state.path for entry in ack.entries if entry.state is not None}
+        in_store = {segment.path for entry in ack.entries for segment in entry.segments}
         assert in_store <= {k.removeprefix("payments/") for k in bench.store.objects.list("")}
 
     def test_a_store_that_refuses_declines_it_and_the_next_one_carries_its_output(self):

@@ -178,7 +178,7 @@ def test_the_source_is_observed_with_its_position(instance, store) -> None:
 def test_a_position_that_cannot_be_read_costs_only_itself(instance, store) -> None:
     written = _with_source(store, next_row=[30])
     publish(store, written)
-    damage(store, store.paths.absolute(written.subtasks[0].state.path), "rotten")
+    damage(store, store.paths.absolute(written.subtasks[0].segments[0].path), "rotten")
     assert report(instance, store) == [7]
     (shown,) = materializations(instance)
     assert not any(name.startswith("rows_read") for name in shown.metadata)
@@ -194,7 +194,7 @@ def test_a_whole_checkpoint_passes_the_integrity_check(store) -> None:
 @pytest.mark.parametrize("how", ["missing", "torn", "rotten", "longer"])
 def test_a_damaged_part_fails_the_integrity_check_by_name(store, how: str) -> None:
     written = complete(store, 1, 1)
-    path = written.subtasks[1].state.path
+    path = written.subtasks[1].segments[0].path
     damage(store, store.paths.absolute(path), how)
     result = integrity(store.verify(CheckpointId(1)))
     assert not result.passed

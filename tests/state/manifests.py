@@ -10,11 +10,11 @@ from laminar_core.state.manifest import (
     ChannelEntry,
     CheckpointManifest,
     EdgeRef,
-    FileRef,
     InflightEntry,
     SubtaskEntry,
     fingerprint_of,
 )
+from laminar_core.state.segment import SegmentRef
 
 DESCRIPTIONS = {
     "window": {"kind": "tumbling", "size_us": 300_000_000, "key": ["merchant"]},
@@ -28,18 +28,18 @@ def rows(*values: int) -> pa.Table:
     return pa.table({"key": [f"k{value}" for value in values], "value": list(values)})
 
 
-def file_ref(path: str = "checkpoints/0000000007/operators/window/state_0.arrow") -> FileRef:
-    return FileRef(path=path, size_bytes=1234, sha256=DIGEST)
+def file_ref(path: str = "checkpoints/0000000007/operators/window/state_0.arrow") -> SegmentRef:
+    return SegmentRef(path=path, size_bytes=1234, sha256=DIGEST, row_count=10)
 
 
 def subtask(
-    operator_id: str, index: int, state: FileRef | None = None, **changes: Any
+    operator_id: str, index: int, state: SegmentRef | None = None, **changes: Any
 ) -> SubtaskEntry:
     fields: dict[str, Any] = {
         "operator_id": operator_id,
         "subtask_index": index,
-        "state": state,
-        "row_count": 10 if state else 0,
+        "segments": (state,) if state else (),
+        "written_bytes": state.size_bytes if state else 0,
         "sync_ms": 0.5,
         "async_ms": 12.25,
     }

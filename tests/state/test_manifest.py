@@ -1,6 +1,5 @@
 import json
 from itertools import permutations
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -22,7 +21,6 @@ from laminar_core.state.manifest import (
     SubtaskNumbers,
     TriggerRecord,
     fingerprint_of,
-    parse_manifest,
     parse_record,
     resolved_mode,
 )
@@ -38,9 +36,6 @@ from tests.state.manifests import (
     subtask,
     unaligned,
 )
-
-GOLDEN = Path(__file__).parents[1] / "golden"
-FIRST_EVER = (GOLDEN / "manifest_v1.json").read_bytes()
 
 MODES: list[ResolvedMode] = ["aligned", "unaligned", "switched"]
 
@@ -84,25 +79,6 @@ RECORDS = [
 
 EVERY_RECORD = [manifest(), unaligned(), *RECORDS]
 IDS = [f"{type(record).__name__}-{i}" for i, record in enumerate(EVERY_RECORD)]
-
-
-class TestGolden:
-    """If one of them fails, checkpoints out there cannot be restored: add a version instead."""
-
-    def test_format_1_is_read_for_ever(self):
-        assert parse_manifest(FIRST_EVER) == manifest()
-
-    @pytest.mark.parametrize("mode", ["unaligned", "switched"])
-    def test_unaligned_checkpoints_are_read_for_ever_and_written_as_they_always_were(self, mode):
-        data = (GOLDEN / f"manifest_v1_{mode}.json").read_bytes()
-        assert parse_manifest(data) == unaligned(mode)
-        assert unaligned(mode).to_bytes() == data
-
-    def test_what_is_written_today_differs_from_the_first_release_in_two_fields(self):
-        entry = json.loads(manifest().to_bytes())
-        assert len(entry.pop("sha256")) == 64
-        assert [part.pop("finished") for part in entry["alignment"]] == [False]
-        assert entry == json.loads(FIRST_EVER)
 
 
 class TestOneConsistentCut:
@@ -285,40 +261,6 @@ class TestEveryRecord:
     def test_cannot_be_changed(self, record: Record):
         with pytest.raises(ValidationError, match="frozen"):
             setattr(record, next(iter(type(record).model_fields)), None)
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"",
-        b"\xff\xfe",
-        b"null",
-        b"[]",
-        b"7",
-        b'"x"',
-        b"{}",
-        b"[" * 100_000,
-        b'{"format_version": []}',
-    ],
-)
-def test_what_is_no_manifest_is_unreadable(data):
-    with pytest.raises(CorruptCheckpointError) as caught:
-        parse_manifest(data)
-    assert caught.value.code is ErrorCode.MANIFEST_UNREADABLE
-
-
-@pytest.mark.parametrize("version", [0, 2, "1", True, 1.0, None])
-def test_another_format_version_is_refused(version):
-    changed = json.loads(FIRST_EVER) | {"format_version": version}
-    with pytest.raises(CorruptCheckpointError) as caught:
-        parse_manifest(json.dumps(changed).encode())
-    assert caught.value.code is ErrorCode.MANIFEST_UNREADABLE
-
-
-def test_a_newer_version_says_what_to_do():
-    changed = json.loads(FIRST_EVER) | {"format_version": 2}
-    with pytest.raises(CorruptCheckpointError, match="use the version that wrote it"):
-        parse_manifest(json.dumps(changed).encode())
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])

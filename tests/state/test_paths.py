@@ -27,6 +27,8 @@ def test_the_layout_is_the_documented_one():
         paths.trigger(checkpoint),
         paths.manifest(checkpoint),
         paths.state(checkpoint, "window", 1),
+        paths.state(checkpoint, "window", 1, 2),
+        paths.shared_segment("window", generation, 1, 20),
         paths.inflight(checkpoint, "window", 1, "input", 4),
         paths.inflight(checkpoint, "window", 1, "output", 5),
         paths.commit(checkpoint),
@@ -38,7 +40,9 @@ def test_the_layout_is_the_documented_one():
         "payments/generations/0000000003.end.json",
         "payments/checkpoints/0000000012/trigger.json",
         "payments/checkpoints/0000000012/manifest.json",
-        "payments/checkpoints/0000000012/operators/window/state_1.arrow",
+        "payments/checkpoints/0000000012/operators/window/state_1.seg",
+        "payments/checkpoints/0000000012/operators/window/state_1_2.seg",
+        "payments/shared/window/0000000003-1-00000020.seg",
         "payments/checkpoints/0000000012/operators/window/1/inflight_4.buf",
         "payments/checkpoints/0000000012/operators/window/1/outflight_5.buf",
         "payments/commits/0000000012.json",
@@ -50,6 +54,8 @@ def test_a_part_is_a_state_or_inflight_file_of_that_very_checkpoint():
     paths, checkpoint = JobPaths("payments"), CheckpointId(12)
     parts = [
         paths.state(checkpoint, "window", 1),
+        paths.state(checkpoint, "window", 1, 2),
+        paths.state(checkpoint, "window", 1).replace(".seg", ".arrow"),  # Of the first format.
         paths.inflight(checkpoint, "window", 1, "input", 4),
         paths.inflight(checkpoint, "window", 1, "output", 5),
     ]
@@ -57,7 +63,7 @@ def test_a_part_is_a_state_or_inflight_file_of_that_very_checkpoint():
     assert all(paths.is_part(checkpoint, key) for key in parts)
     assert not any(paths.is_part(CheckpointId(1), key) for key in parts)
     assert not any(paths.is_part(checkpoint, f"{key}\n") for key in parts)
-    assert not paths.is_part(checkpoint, "operators/window/state_1.arrow")
+    assert not paths.is_part(checkpoint, "operators/window/state_1.seg")
     others = [paths.trigger(checkpoint), paths.manifest(checkpoint), paths.parts(checkpoint)]
     assert not any(paths.is_part(checkpoint, key) for key in others)
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from laminar_core.errors import CorruptCheckpointError, ErrorCode
-from laminar_core.state.manifest import parse_manifest
+from laminar_core.state.manifest_versions import parse_manifest
 from laminar_core.state.seal import seal, unseal
 from tests.state.manifests import manifest
 

@@ -73,7 +73,7 @@ class TestWriting:
 
     def test_state_comes_back_as_it_was(self, store):
         ref = store.write_state(CheckpointId(1), "window", 0, rows(1, 2))
-        assert ref.path == "checkpoints/0000000001/operators/window/state_0.arrow"
+        assert ref.path == "checkpoints/0000000001/operators/window/state_0.seg"
         assert store.read_state(ref).equals(rows(1, 2))
 
     def test_writing_the_same_state_again_changes_nothing(self, store):
@@ -88,18 +88,18 @@ class TestWriting:
         assert store.read_state(ref).equals(rows(1))
 
     def test_a_torn_write_costs_the_checkpoint(self):
-        fault = Fault("put_if_absent", Effect.TEAR, ".arrow")
+        fault = Fault("put_if_absent", Effect.TEAR, ".seg")
         with pytest.raises(CheckpointDeclined):
             write(open_job(FaultyStore(MemoryObjectStore(), fault)), 1, 1)
 
     def test_a_full_store_says_so(self):
-        fault = Fault("put_if_absent", Effect.FAIL, ".arrow", last=2, code=ErrorCode.STORE_FULL)
+        fault = Fault("put_if_absent", Effect.FAIL, ".seg", last=2, code=ErrorCode.STORE_FULL)
         with pytest.raises(StorageUnavailable) as caught:
             write(open_job(FaultyStore(MemoryObjectStore(), fault)), 1, 1)
         assert caught.value.code is ErrorCode.STORE_FULL
 
     def test_a_lost_answer_does_not_matter(self):
-        fault = Fault("put_if_absent", Effect.LOSE_ANSWER, ".arrow", last=1)
+        fault = Fault("put_if_absent", Effect.LOSE_ANSWER, ".seg", last=1)
         store = open_job(FaultyStore(MemoryObjectStore(), fault))
         complete(store, 1, claim(store))
         assert store.verify(CheckpointId(1)).problem is None

@@ -138,13 +138,13 @@ def test_a_wanted_one_that_is_not_there_is_refused(job):
 def test_files_of_older_checkpoints_are_not_read_without_need(job):
     watched = FaultyStore(job.objects)
     open_job(watched).choose_checkpoint()
-    read = [key for verb, key in watched.calls if verb == "get" and key.endswith(".arrow")]
+    read = [key for verb, key in watched.calls if verb == "get" and key.endswith(".seg")]
     assert len(read) == 2
     assert all("0000000003" in key for key in read)
 
 
 def test_a_store_that_does_not_answer_is_no_reason_to_fall_back(job):
-    silent = open_job(FaultyStore(job.objects, Fault("get", Effect.FAIL, ".arrow")))
+    silent = open_job(FaultyStore(job.objects, Fault("get", Effect.FAIL, ".seg")))
     with pytest.raises(StorageUnavailable):
         silent.choose_checkpoint()
 

@@ -77,8 +77,9 @@ class Listener:
         part = self._empty._replace(checkpoint_id=cut.checkpoint_id)
         for pending in cut.parts:
             snapshot = pending.pending()
-            if snapshot.table is not None:
-                offset = int(snapshot.table.column("next_row")[0].as_py())
+            tables = list(snapshot.tables)
+            if tables:
+                offset = int(tables[0].column("next_row")[0].as_py())
                 part = part._replace(offset=offset)
             elif pending.operator_id == "sink":
                 part = part._replace(committables=tuple(map(committable_of, snapshot.committables)))

@@ -37,6 +37,10 @@ I4  *No two timelines are committed.* A publisher commits after its check, step 
     checkpoint and ancestors of it. By I2 the former, by I1 and I3 the latter are on the timeline as
     every later generation sees it, so nothing else ever covers the same input again.
 
+**Deletion.** Retention creates a marker beside a manifest before it deletes anything of that
+checkpoint, and only then reads the bases once more; a restorer creates its base (step 4) and only
+then looks for the marker. Whichever of the two comes second sees the other and leaves it alone.
+
 One case is not decided here: a checkpoint that was committed and is damaged afterwards. Falling
 back behind it repeats its output; ``committed_beyond`` names such ids, for the sink to take back.
 
@@ -44,10 +48,19 @@ back behind it repeats its output; ``committed_beyond`` names such ids, for the 
 and that each step left out, or done in another order, breaks them.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Literal
 
+from laminar_core.checkpoint.recovery_facts import (
+    Absent,
+    Base,
+    BeingDeleted,
+    Readable,
+    RestoreFacts,
+    Unreadable,
+    Wish,
+)
 from laminar_core.checkpoint.types import CheckpointId, Generation
 
 OwnerSigns = Literal["ended", "gone", "silent", "running", "beating"]
@@ -91,14 +104,6 @@ def decide_claim(predecessor: Predecessor | None, *, take_over: bool) -> Claim |
     return Claim(Generation(predecessor.generation + 1))
 
 
-@dataclass(frozen=True, slots=True)
-class Base:
-    """What a generation started from; None is a fresh start. Closed ones are not listed."""
-
-    generation: Generation
-    checkpoint_id: CheckpointId | None
-
-
 def on_timeline(checkpoint_id: CheckpointId, generation: Generation, bases: Iterable[Base]) -> bool:
     """The timeline rule, for the manifest ``checkpoint_id`` that ``generation`` wrote.
 
@@ -109,51 +114,6 @@ def on_timeline(checkpoint_id: CheckpointId, generation: Generation, bases: Iter
         base.checkpoint_id is not None and base.checkpoint_id >= checkpoint_id
         for base in bases
         if base.generation > generation
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Absent:
-    """There is no manifest: the checkpoint never completed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Unreadable:
-    """There is a manifest and it cannot be read. The reservation of the id may name its writer."""
-
-    reason: str
-    generation: Generation | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Readable:
-    """The manifest is sound. Whether its files are is another question."""
-
-    generation: Generation
-    parent_id: CheckpointId | None = None
-
-
-ManifestFact = Absent | Unreadable | Readable
-
-
-@dataclass(frozen=True, slots=True)
-class RestoreFacts:
-    """What is known of the store. Starts as listings; grows by the answers to questions.
-
-    ``candidates`` are all ids that have anything stored. ``newest_commit_by`` is the
-    generation of the newest commit record, None if there is none. ``damage`` has an entry for each
-    checkpoint whose files were all read: what is wrong, or None.
-    """
-
-    candidates: frozenset[CheckpointId]
-    bases: tuple[Base, ...]
-    committed: frozenset[CheckpointId] = frozenset()
-    newest_commit_by: Generation | None = None
-    manifests: Mapping[CheckpointId, ManifestFact] = field(
-        default_factory=dict[CheckpointId, ManifestFact]
-    )
-    damage: Mapping[CheckpointId, str | None] = field(
-        default_factory=dict[CheckpointId, str | None]
     )
 
 
@@ -171,13 +131,22 @@ class VerifyFiles:
     checkpoint_id: CheckpointId
 
 
+Cause = Literal["never-completed", "damaged", "orphan", "being-deleted"]
+"""Why there is nothing to restore. ``orphan``: off the timeline. Only ``damaged`` is a loss."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """A completed checkpoint that is not restored. ``orphan``: it is off the timeline."""
+    """A completed checkpoint that is not restored."""
 
     checkpoint_id: CheckpointId
     reason: str
-    orphan: bool = False
+    cause: Cause = "damaged"
+
+    @property
+    def orphan(self) -> bool:
+        """It is off the timeline, so it was never a candidate."""
+        return self.cause == "orphan"
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,37 +177,37 @@ class Refuse:
 
     reason: str
     rejected: tuple[Rejected, ...] = ()
+    cause: Cause = "damaged"
 
 
 Question = ReadManifest | VerifyFiles
 Decision = RestoreFrom | StartFresh | Refuse
 
 
-def decide_restore(
-    facts: RestoreFacts, *, allow_fresh: bool, wanted_id: CheckpointId | None = None
-) -> Decision | Question:
+def decide_restore(facts: RestoreFacts, wish: Wish) -> Decision | Question:
     """Choose the newest checkpoint that is on the timeline and whole; or ask for a missing fact.
 
-    The caller answers a question by adding the fact, and calls again. With ``wanted_id`` no other
-    checkpoint will do. ``allow_fresh`` permits to start empty although checkpoints existed.
+    The caller answers a question by adding the fact, and calls again. If a particular checkpoint
+    was asked for, no other will do.
     """
-    wanted = facts.candidates if wanted_id is None else {wanted_id}
+    wanted = facts.candidates if wish.checkpoint_id is None else {wish.checkpoint_id}
     rejected: list[Rejected] = []
     for checkpoint_id in sorted(wanted, reverse=True):
-        match _judge(facts, checkpoint_id):
+        match _judge(facts, wish, checkpoint_id):
             case ReadManifest() | VerifyFiles() as question:
                 return question
             case Rejected() as verdict:
                 rejected.append(verdict)
-            case "absent":
+            case "absent" | "too new":
                 continue
             case "usable":
                 beyond = _committed_beyond(facts, checkpoint_id)
-                return RestoreFrom(checkpoint_id, tuple(rejected), beyond)
-    if wanted_id is not None:
-        reason = rejected[0].reason if rejected else "it never completed"
-        return Refuse(f"checkpoint {wanted_id} cannot be restored: {reason}", tuple(rejected))
-    return _without_checkpoint(facts, tuple(rejected), allow_fresh=allow_fresh)
+                return RestoreFrom(checkpoint_id, _with_lost(facts, rejected, beyond), beyond)
+    if wish.checkpoint_id is not None:
+        return _refuse_wanted(facts, wish.checkpoint_id, tuple(rejected))
+    if wish.before_ms is not None:
+        return _refuse_before(tuple(rejected))
+    return _without_checkpoint(facts, tuple(rejected), allow_fresh=wish.allow_fresh)
 
 
 def commits_to_redrive(facts: RestoreFacts, restored_id: CheckpointId) -> tuple[CheckpointId, ...]:
@@ -255,18 +224,22 @@ def commits_to_redrive(facts: RestoreFacts, restored_id: CheckpointId) -> tuple[
 
 
 def _judge(
-    facts: RestoreFacts, checkpoint_id: CheckpointId
-) -> Question | Rejected | Literal["absent", "usable"]:
+    facts: RestoreFacts, wish: Wish, checkpoint_id: CheckpointId
+) -> Question | Rejected | Literal["absent", "too new", "usable"]:
     fact = facts.manifests.get(checkpoint_id)
     if fact is None:
         return ReadManifest(checkpoint_id)
     if isinstance(fact, Absent):
         return "absent"
+    if isinstance(fact, BeingDeleted):
+        return Rejected(checkpoint_id, "it is being deleted by retention", "being-deleted")
     if not _may_be_on_timeline(facts, checkpoint_id, fact.generation):
         reason = f"a generation after {fact.generation}, its own, continued without it"
-        return Rejected(checkpoint_id, reason, orphan=True)
+        return Rejected(checkpoint_id, reason, "orphan")
     if isinstance(fact, Unreadable):
         return Rejected(checkpoint_id, fact.reason)
+    if wish.before_ms is not None and fact.completed_at_ms >= wish.before_ms:
+        return "too new"
     return _judge_files(facts, checkpoint_id)
 
 
@@ -313,6 +286,43 @@ def _committed_beyond(facts: RestoreFacts, checkpoint_id: CheckpointId) -> tuple
     return tuple(sorted(c for c in facts.committed if c > checkpoint_id))
 
 
+def _with_lost(
+    facts: RestoreFacts, rejected: list[Rejected], beyond: tuple[CheckpointId, ...]
+) -> tuple[Rejected, ...]:
+    """Add those whose output was committed, so that they were complete, and of which nothing is."""
+    lost = [
+        Rejected(checkpoint_id, "its output was committed, and its manifest is gone")
+        for checkpoint_id in beyond
+        if checkpoint_id not in facts.candidates
+        or isinstance(facts.manifests.get(checkpoint_id), Absent)
+    ]
+    return tuple(sorted([*rejected, *lost], key=lambda r: -r.checkpoint_id))
+
+
+def _refuse_wanted(
+    facts: RestoreFacts, wanted_id: CheckpointId, rejected: tuple[Rejected, ...]
+) -> Refuse:
+    if rejected:
+        reason, cause = rejected[0].reason, rejected[0].cause
+    elif wanted_id in facts.committed:
+        reason, cause = "its output was committed, and its manifest is gone", "damaged"
+    else:
+        reason, cause = "it never completed", "never-completed"
+    return Refuse(f"checkpoint {wanted_id} cannot be restored: {reason}", rejected, cause)
+
+
+def _refuse_before(rejected: tuple[Rejected, ...]) -> Refuse:
+    damaged = [verdict for verdict in rejected if verdict.cause == "damaged"]
+    if not damaged:
+        return Refuse("no checkpoint was completed before that time", rejected, "never-completed")
+    newest = damaged[0]
+    return Refuse(
+        "no checkpoint that was completed before that time can be restored "
+        f"(of those that cannot be read the newest is {newest.checkpoint_id}, {newest.reason})",
+        rejected,
+    )
+
+
 def _without_checkpoint(
     facts: RestoreFacts, rejected: tuple[Rejected, ...], *, allow_fresh: bool
 ) -> StartFresh | Refuse:
@@ -324,7 +334,7 @@ def _without_checkpoint(
 
 def _evidence_of_state(facts: RestoreFacts, rejected: tuple[Rejected, ...]) -> str | None:
     """Say what shows that the current timeline had a checkpoint; None: it never had one."""
-    damaged = [verdict for verdict in rejected if not verdict.orphan]
+    damaged = [verdict for verdict in rejected if verdict.cause == "damaged"]
     if damaged:
         newest = damaged[0]
         return (

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from laminar_core.checkpoint.recovery import Refuse, RestoreFrom, StartFresh
+from laminar_core.checkpoint.recovery_facts import Wish
 from laminar_core.checkpoint.types import CheckpointId, Generation
 from laminar_core.connectors.base import Committer
 from laminar_core.errors import ConfigurationError, ErrorCode, IncompatibleStateError
@@ -74,9 +75,8 @@ class Preparation:
         """
         options = self._options
         allow_fresh = options.allow_fresh and first
-        choice = self._store.choose_checkpoint(
-            allow_fresh=allow_fresh, wanted_id=options.restore_id if first else None
-        )
+        wish = Wish(options.restore_id if first else None, allow_fresh=allow_fresh)
+        choice = self._store.choose_checkpoint(wish)
         restored, rejected = self._restored(choice)
         splits = self._splits(restored)
         base_id = None if restored is None else CheckpointId(restored.checkpoint_id)

@@ -196,6 +196,10 @@ class JobPaths:
         folder = f"{self.shared}{check_operator_id(operator_id)}"
         return f"{folder}/{_padded(generation)}-{subtask_index}-{sequence:08}.seg"
 
+    def deletion(self, checkpoint_id: CheckpointId) -> str:
+        """Key of the marker that retention creates before it deletes anything; create-only."""
+        return f"{self._checkpoint(checkpoint_id)}/deletion.json"
+
     def inflight(
         self,
         checkpoint_id: CheckpointId,

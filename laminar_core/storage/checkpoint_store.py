@@ -4,24 +4,28 @@ Facts are read here, decisions are taken in ``checkpoint.recovery``, and carried
 method can be repeated after StorageUnavailable, which is never swallowed.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
 from laminar_core.checkpoint.recovery import (
-    Absent,
-    Base,
     Decision,
-    ManifestFact,
-    Readable,
     ReadManifest,
-    RestoreFacts,
     RestoreFrom,
-    Unreadable,
     VerifyFiles,
     commits_to_redrive,
     decide_restore,
     on_timeline,
+)
+from laminar_core.checkpoint.recovery_facts import (
+    Absent,
+    Base,
+    BeingDeleted,
+    ManifestFact,
+    Readable,
+    RestoreFacts,
+    Unreadable,
+    Wish,
 )
 from laminar_core.checkpoint.types import CheckpointId, Generation
 from laminar_core.errors import (
@@ -60,6 +64,10 @@ class Choice:
     decision: Decision
     manifest: CheckpointManifest | None = None
     redrive: tuple[CheckpointManifest, ...] = ()
+
+
+ANY = Wish()
+"""The newest that verifies."""
 
 
 class CheckpointStore(CheckpointParts):
@@ -216,9 +224,7 @@ class CheckpointStore(CheckpointParts):
 
     # Restoring.
 
-    def choose_checkpoint(
-        self, *, allow_fresh: bool = False, wanted_id: CheckpointId | None = None
-    ) -> Choice:
+    def choose_checkpoint(self, wish: Wish = ANY) -> Choice:
         """Find what the generation that was claimed last continues from; changes nothing.
 
         Call it after ``claim_generation`` and before ``record_base``: the order is what makes the
@@ -230,7 +236,7 @@ class CheckpointStore(CheckpointParts):
         facts = self._listed_facts()
         found: dict[CheckpointId, CheckpointManifest] = {}
         while True:
-            match decide_restore(facts, allow_fresh=allow_fresh, wanted_id=wanted_id):
+            match decide_restore(facts, wish):
                 case ReadManifest(checkpoint_id):
                     fact = self._manifest_fact(checkpoint_id, found)
                     facts = replace(facts, manifests={**facts.manifests, checkpoint_id: fact})
@@ -240,9 +246,26 @@ class CheckpointStore(CheckpointParts):
                     facts = replace(facts, damage=damage)
                 case RestoreFrom(checkpoint_id) as decision:
                     redrive = commits_to_redrive(facts, checkpoint_id)
-                    return Choice(decision, found[checkpoint_id], tuple(found[c] for c in redrive))
+                    newest = _newest_commit(facts, found, checkpoint_id, redrive)
+                    if newest is None or self._is_committed(newest):
+                        manifests = tuple(found[c] for c in redrive)
+                        return Choice(decision, found[checkpoint_id], manifests)
+                    # To commit once more does no harm; to leave it out would lose rows.
+                    facts = replace(facts, committed=facts.committed - {newest})
                 case decision:
                     return Choice(decision)
+
+    def is_being_deleted(self, checkpoint_id: CheckpointId) -> bool:
+        """Whether retention has marked it; whoever wrote it down as a base asks afterwards."""
+        return self.objects.size(self.paths.deletion(checkpoint_id)) is not None
+
+    def _is_committed(self, checkpoint_id: CheckpointId) -> bool:
+        """Whether the commit record is one, and of this checkpoint."""
+        try:
+            record = self.read_commit(checkpoint_id)
+        except CorruptCheckpointError:
+            return False
+        return record is not None and record.checkpoint_id == checkpoint_id
 
     def _listed_facts(self) -> RestoreFacts:
         bases = self.bases()
@@ -264,6 +287,8 @@ class CheckpointStore(CheckpointParts):
     def _manifest_fact(
         self, checkpoint_id: CheckpointId, found: dict[CheckpointId, CheckpointManifest]
     ) -> ManifestFact:
+        if self.is_being_deleted(checkpoint_id):
+            return BeingDeleted()
         try:
             manifest = self.find_manifest(checkpoint_id)
         except CorruptCheckpointError as error:
@@ -271,9 +296,8 @@ class CheckpointStore(CheckpointParts):
         if manifest is None:
             return Absent()
         found[checkpoint_id] = manifest
-        parent_id = manifest.parent_checkpoint_id
         return Readable(
-            Generation(manifest.generation), None if parent_id is None else CheckpointId(parent_id)
+            Generation(manifest.generation), _parent_id(manifest), manifest.completed_at_ms
         )
 
     def _reserved_by(self, checkpoint_id: CheckpointId) -> Generation | None:
@@ -302,6 +326,22 @@ class CheckpointStore(CheckpointParts):
 
     def _has_manifest(self, checkpoint_id: CheckpointId) -> bool:
         return self.objects.size(self.paths.manifest(checkpoint_id)) is not None
+
+
+def _newest_commit(
+    facts: RestoreFacts,
+    found: Mapping[CheckpointId, CheckpointManifest],
+    restored_id: CheckpointId,
+    redrive: Sequence[CheckpointId],
+) -> CheckpointId | None:
+    """The commit record that everything older rests on; None if there is none."""
+    newest = _parent_id(found[redrive[0]]) if redrive else restored_id
+    return newest if newest in facts.committed else None
+
+
+def _parent_id(manifest: CheckpointManifest) -> CheckpointId | None:
+    parent_id = manifest.parent_checkpoint_id
+    return None if parent_id is None else CheckpointId(parent_id)
 
 
 def _ids(manifest: CheckpointManifest) -> tuple[Generation, CheckpointId]:

@@ -1,24 +1,30 @@
+from dataclasses import replace
+
 import pytest
 
 from laminar_core.checkpoint.recovery import (
-    Absent,
-    Base,
     Claim,
-    ManifestFact,
     Predecessor,
-    Readable,
     ReadManifest,
     Refuse,
     RefuseClaim,
-    RestoreFacts,
     RestoreFrom,
     StartFresh,
-    Unreadable,
     VerifyFiles,
     commits_to_redrive,
     decide_claim,
     decide_restore,
     on_timeline,
+)
+from laminar_core.checkpoint.recovery_facts import (
+    Absent,
+    Base,
+    BeingDeleted,
+    ManifestFact,
+    Readable,
+    RestoreFacts,
+    Unreadable,
+    Wish,
 )
 from laminar_core.checkpoint.types import CheckpointId, Generation
 
@@ -33,27 +39,30 @@ def parse_bases(text: str) -> tuple[Base, ...]:
 
 
 def parse_store(checkpoints: str, bases: str = "", committed_by: int | None = None) -> RestoreFacts:
-    """Facts from ``5@2/4 6@2/5! 7? 8. 9?@1 *``.
+    """Facts from ``5@2/4 6@2/5! 7? 8. 9?@1 3~ *``.
 
     ``5@2/4``: generation 2 wrote it, its parent is 4; ``!`` a file is damaged; ``?`` the manifest
-    is unreadable; ``.`` there is none; ``*`` the output is committed.
+    is unreadable; ``.`` there is none; ``~`` it is being deleted; ``*`` the output is committed.
+    Each was completed ten seconds after the one before it, by number.
     """
     manifests: dict[CheckpointId, ManifestFact] = {}
     damage: dict[CheckpointId, str | None] = {}
     committed = set()
     for word in checkpoints.split():
         text = word.rstrip("*")
-        number, _, rest = text.rstrip("!.").replace("?", "").partition("@")
+        number, _, rest = text.rstrip("!.~").replace("?", "").partition("@")
         checkpoint_id = CheckpointId(int(number))
         generation, _, parent = rest.partition("/")
         writer = Generation(int(generation)) if generation else None
-        if "?" in text:
+        if "~" in text:
+            manifests[checkpoint_id] = BeingDeleted()
+        elif "?" in text:
             manifests[checkpoint_id] = Unreadable("torn", writer)
         elif writer is None:
             manifests[checkpoint_id] = Absent()
         else:
             parent_id = CheckpointId(int(parent)) if parent else None
-            manifests[checkpoint_id] = Readable(writer, parent_id)
+            manifests[checkpoint_id] = Readable(writer, parent_id, 10_000 * checkpoint_id)
         damage[checkpoint_id] = "rotten" if "!" in text else None
         if word.endswith("*"):
             committed.add(checkpoint_id)
@@ -104,13 +113,13 @@ class TestDecideRestore:
         ],
     )
     def test_the_newest_whole_one_on_the_timeline_wins(self, checkpoints, bases, restored):
-        decision = decide_restore(parse_store(checkpoints, bases), allow_fresh=False)
+        decision = decide_restore(parse_store(checkpoints, bases), Wish())
         assert isinstance(decision, RestoreFrom)
         assert decision.checkpoint_id == restored
 
     def test_each_rejected_one_is_reported_with_its_reason(self):
         facts = parse_store("1@1 2@1/1! 3? 4. 5@1/2", "1<- 2<4")
-        decision = decide_restore(facts, allow_fresh=False)
+        decision = decide_restore(facts, Wish())
         assert isinstance(decision, RestoreFrom)
         assert [(r.checkpoint_id, r.reason[:12], r.orphan) for r in decision.rejected] == [
             (5, "a generation", True),
@@ -119,12 +128,12 @@ class TestDecideRestore:
         ]
 
     def test_falling_back_behind_committed_output_names_what_comes_again(self):
-        decision = decide_restore(parse_store("1@1* 2@1/1!* 3@1/2!*"), allow_fresh=False)
+        decision = decide_restore(parse_store("1@1* 2@1/1!* 3@1/2!*"), Wish())
         assert isinstance(decision, RestoreFrom)
         assert (decision.checkpoint_id, decision.committed_beyond) == (1, (2, 3))
 
     def test_without_damage_no_output_comes_again(self):
-        decision = decide_restore(parse_store("1@1* 2@1/1*"), allow_fresh=False)
+        decision = decide_restore(parse_store("1@1* 2@1/1*"), Wish())
         assert decision == RestoreFrom(CheckpointId(2))
 
     @pytest.mark.parametrize(
@@ -140,7 +149,7 @@ class TestDecideRestore:
     )
     def test_a_timeline_without_checkpoints_starts_fresh(self, checkpoints, bases, committed_by):
         facts = parse_store(checkpoints, bases, committed_by)
-        assert isinstance(decide_restore(facts, allow_fresh=False), StartFresh)
+        assert isinstance(decide_restore(facts, Wish()), StartFresh)
 
     @pytest.mark.parametrize(
         ("checkpoints", "bases", "committed_by", "reason"),
@@ -157,26 +166,26 @@ class TestDecideRestore:
         self, checkpoints, bases, committed_by, reason
     ):
         facts = parse_store(checkpoints, bases, committed_by)
-        decision = decide_restore(facts, allow_fresh=False)
+        decision = decide_restore(facts, Wish())
         assert isinstance(decision, Refuse)
         assert reason in decision.reason
-        assert isinstance(decide_restore(facts, allow_fresh=True), StartFresh)
+        assert isinstance(decide_restore(facts, Wish(allow_fresh=True)), StartFresh)
 
     def test_starting_fresh_over_committed_output_names_it(self):
-        decision = decide_restore(parse_store("1@1!* 2@1/1!*", "1<-", 1), allow_fresh=True)
+        decision = decide_restore(parse_store("1@1!* 2@1/1!*", "1<-", 1), Wish(allow_fresh=True))
         assert isinstance(decision, StartFresh)
         assert decision.committed_beyond == (1, 2)
         assert len(decision.rejected) == 2
 
     def test_allow_fresh_does_not_pass_over_a_good_checkpoint(self):
-        decision = decide_restore(parse_store("1@1"), allow_fresh=True)
+        decision = decide_restore(parse_store("1@1"), Wish(allow_fresh=True))
         assert decision == RestoreFrom(CheckpointId(1))
 
 
 class TestWantedId:
     def test_it_is_taken_though_there_are_newer_ones(self):
         facts = parse_store("1@1* 2@1/1* 3@1/2")
-        decision = decide_restore(facts, allow_fresh=False, wanted_id=CheckpointId(1))
+        decision = decide_restore(facts, Wish(CheckpointId(1)))
         assert decision == RestoreFrom(CheckpointId(1), committed_beyond=(CheckpointId(2),))
 
     @pytest.mark.parametrize(
@@ -190,7 +199,7 @@ class TestWantedId:
     )
     def test_nothing_else_will_do(self, checkpoints, bases, reason):
         facts = parse_store(checkpoints, bases)
-        decision = decide_restore(facts, allow_fresh=True, wanted_id=CheckpointId(2))
+        decision = decide_restore(facts, Wish(CheckpointId(2), allow_fresh=True))
         assert isinstance(decision, Refuse)
         assert "checkpoint 2 cannot be restored" in decision.reason
         assert reason in decision.reason
@@ -198,9 +207,88 @@ class TestWantedId:
     def test_an_id_nobody_knows_is_asked_for_and_refused(self):
         facts = RestoreFacts(frozenset(), ())
         wanted = CheckpointId(9)
-        assert decide_restore(facts, allow_fresh=True, wanted_id=wanted) == ReadManifest(wanted)
+        assert decide_restore(facts, Wish(wanted, allow_fresh=True)) == ReadManifest(wanted)
         known = RestoreFacts(frozenset(), (), manifests={wanted: Absent()})
-        assert isinstance(decide_restore(known, allow_fresh=True, wanted_id=wanted), Refuse)
+        assert isinstance(decide_restore(known, Wish(wanted, allow_fresh=True)), Refuse)
+
+    @pytest.mark.parametrize(
+        ("checkpoints", "bases", "cause"),
+        [
+            ("1@1 2@1/1!", "", "damaged"),
+            ("1@1 2?", "", "damaged"),
+            ("1@1 2.*", "", "damaged"),  # It was complete, or it would not have been committed.
+            ("1@1 2.", "", "never-completed"),
+            ("1@1", "", "never-completed"),
+            ("1@1 2@1/1", "2<1", "orphan"),
+            ("1@1 2~", "", "being-deleted"),
+        ],
+    )
+    def test_why_it_cannot_be_had(self, checkpoints, bases, cause):
+        facts = parse_store(checkpoints, bases)
+        facts = replace(facts, manifests={CheckpointId(2): Absent(), **facts.manifests})
+        decision = decide_restore(facts, Wish(CheckpointId(2)))
+        assert isinstance(decision, Refuse)
+        assert decision.cause == cause
+
+
+class TestBefore:
+    """Each was completed ten seconds after the one before it."""
+
+    @pytest.mark.parametrize(
+        ("checkpoints", "before_ms", "restored"),
+        [
+            ("1@1 2@1/1 3@1/2", 30_001, 3),
+            ("1@1 2@1/1 3@1/2", 30_000, 2),
+            ("1@1 2@1/1! 3@1/2", 30_000, 1),
+            ("1@1 2? 3@1/2", 30_000, 1),
+        ],
+    )
+    def test_the_newest_whole_one_before_a_time(self, checkpoints, before_ms, restored):
+        decision = decide_restore(parse_store(checkpoints), Wish(before_ms=before_ms))
+        assert isinstance(decision, RestoreFrom)
+        assert decision.checkpoint_id == restored
+
+    def test_what_is_too_new_is_not_rejected_and_not_read(self):
+        decision = decide_restore(parse_store("1@1 2@1/1 3@1/2!"), Wish(before_ms=15_000))
+        assert decision == RestoreFrom(CheckpointId(1))
+
+    def test_that_there_was_none_is_not_that_none_can_be_read(self):
+        never = decide_restore(parse_store("2@1 3@1/2"), Wish(before_ms=15_000, allow_fresh=True))
+        lost = decide_restore(parse_store("1@1! 3@1/1"), Wish(before_ms=15_000, allow_fresh=True))
+        assert isinstance(never, Refuse)
+        assert isinstance(lost, Refuse)
+        assert (never.cause, lost.cause) == ("never-completed", "damaged")
+        assert "1, rotten" in lost.reason
+
+
+class TestBeingDeleted:
+    def test_it_is_no_candidate_and_not_damaged(self):
+        decision = decide_restore(parse_store("1@1 2~ 3@1/2!"), Wish())
+        assert isinstance(decision, RestoreFrom)
+        assert decision.checkpoint_id == 1
+        assert [(r.checkpoint_id, r.cause) for r in decision.rejected] == [
+            (3, "damaged"),
+            (2, "being-deleted"),
+        ]
+
+    def test_alone_it_is_no_loss(self):
+        assert isinstance(decide_restore(parse_store("1~", "1<-"), Wish()), StartFresh)
+
+
+class TestCommittedAndGone:
+    def test_it_is_reported_though_nothing_of_it_is_left(self):
+        facts = parse_store("1@1* 2@1/1! 3.*")
+        facts = replace(facts, committed=facts.committed | {CheckpointId(4)})
+        decision = decide_restore(facts, Wish())
+        assert isinstance(decision, RestoreFrom)
+        assert [r.checkpoint_id for r in decision.rejected] == [4, 3, 2]
+        assert "manifest is gone" in decision.rejected[0].reason
+
+    def test_newer_ones_that_were_not_looked_at_are_not_gone(self):
+        facts = replace(parse_store("1@1* 2@1/1* 3@1/2*"), manifests={})
+        facts = replace(facts, manifests={CheckpointId(1): Readable(Generation(1))})
+        decision = decide_restore(facts, Wish(CheckpointId(1)))
+        assert decision == RestoreFrom(CheckpointId(1), (), (CheckpointId(2), CheckpointId(3)))
 
 
 class TestQuestions:
@@ -213,7 +301,7 @@ class TestQuestions:
             facts = RestoreFacts(
                 full.candidates, full.bases, full.committed, None, manifests, damage
             )
-            match decide_restore(facts, allow_fresh=False):
+            match decide_restore(facts, Wish()):
                 case ReadManifest(checkpoint_id):
                     asked.append(f"read {checkpoint_id}")
                     manifests[checkpoint_id] = full.manifests.get(checkpoint_id, Absent())

@@ -10,18 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from laminar_core.checkpoint.recovery import (
-    Absent,
-    Base,
-    Readable,
     ReadManifest,
     Refuse,
-    RestoreFacts,
     RestoreFrom,
     StartFresh,
     VerifyFiles,
     commits_to_redrive,
     decide_restore,
 )
+from laminar_core.checkpoint.recovery_facts import Absent, Base, Readable, RestoreFacts, Wish
 from laminar_core.checkpoint.types import CheckpointId, Generation
 
 CLOSED = -1
@@ -136,7 +133,7 @@ def _steps(store: Store, rules: Rules) -> Iterator[RestoreFacts]:
 def restore(store: Store, facts: RestoreFacts):
     """Answer the questions of the decision; return what is restored, and the facts."""
     while True:
-        match decide_restore(facts, allow_fresh=False):
+        match decide_restore(facts, Wish()):
             case ReadManifest(checkpoint_id):
                 fact = fact_of(store.manifests.get(checkpoint_id))
                 facts = replace(facts, manifests={**facts.manifests, checkpoint_id: fact})

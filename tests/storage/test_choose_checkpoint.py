@@ -1,6 +1,7 @@
 import pytest
 
 from laminar_core.checkpoint.recovery import Refuse, RestoreFrom, StartFresh
+from laminar_core.checkpoint.recovery_facts import Wish
 from laminar_core.checkpoint.types import CheckpointId, Generation
 from laminar_core.errors import CorruptCheckpointError, StorageUnavailable
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
@@ -82,7 +83,7 @@ def test_if_none_is_whole_it_refuses_and_never_starts_empty_in_silence(job):
     assert isinstance(refused.decision, Refuse)
     assert "none of 3 checkpoints can be restored (newest: 3" in refused.decision.reason
     assert refused.manifest is None
-    fresh = job.choose_checkpoint(allow_fresh=True)
+    fresh = job.choose_checkpoint(Wish(allow_fresh=True))
     assert isinstance(fresh.decision, StartFresh)
     assert fresh.decision.committed_beyond == (1,)
 
@@ -126,13 +127,42 @@ def test_an_unreadable_orphan_is_told_by_its_reservation(job):
 
 def test_a_wanted_one_is_restored(job):
     commit(job, 2, 1)
-    choice = job.choose_checkpoint(wanted_id=CheckpointId(1))
+    choice = job.choose_checkpoint(Wish(CheckpointId(1)))
     assert choice.decision == RestoreFrom(CheckpointId(1), (), (CheckpointId(2),))
 
 
 def test_a_wanted_one_that_is_not_there_is_refused(job):
-    choice = job.choose_checkpoint(wanted_id=CheckpointId(9), allow_fresh=True)
+    choice = job.choose_checkpoint(Wish(CheckpointId(9), allow_fresh=True))
     assert isinstance(choice.decision, Refuse)
+
+
+@pytest.mark.parametrize("how", ["torn", "rotten", "of another"])
+def test_a_damaged_commit_record_is_no_reason_to_leave_output_out(job, how):
+    """A record that was copied to the name of a checkpoint that nobody committed, for one."""
+    if how == "of another":
+        record = job.objects.get(job.paths.commit(CheckpointId(1)))
+        job.objects.put(job.paths.commit(CheckpointId(3)), record)
+        redriven = [2, 3]
+    else:
+        damage(job, job.paths.commit(CheckpointId(1)), how)
+        redriven = [1, 2, 3]
+    assert [m.checkpoint_id for m in job.choose_checkpoint().redrive] == redriven
+
+
+def test_one_with_a_deletion_marker_is_passed_over(job):
+    job.objects.put(job.paths.deletion(CheckpointId(3)), b"{}")
+    choice = job.choose_checkpoint()
+    assert choice.manifest.checkpoint_id == 2
+    assert [r.cause for r in choice.decision.rejected] == ["being-deleted"]
+    assert job.is_being_deleted(CheckpointId(3))
+
+
+def test_the_newest_before_a_time(job):
+    completed = [job.read_manifest(n).completed_at_ms for n in ids(1, 2, 3)]
+    assert len(set(completed)) == 1  # The clock of these stands still.
+    refused = job.choose_checkpoint(Wish(before_ms=completed[0]))
+    assert refused.decision.cause == "never-completed"
+    assert job.choose_checkpoint(Wish(before_ms=completed[0] + 1)).manifest.checkpoint_id == 3
 
 
 def test_files_of_older_checkpoints_are_not_read_without_need(job):

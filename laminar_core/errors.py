@@ -34,10 +34,17 @@ class ErrorCode(StrEnum):
     NO_SUCH_CHECKPOINT = "no-such-checkpoint"
     STORE_NOT_WRITABLE = "store-not-writable"
     STORE_IGNORES_CONDITIONS = "store-ignores-conditions"
+    RETENTION_PLAN_STALE = "retention-plan-stale"
     STORE_CREDENTIALS = "store-credentials-missing-or-refused"
     STORE_ACCESS_DENIED = "store-access-denied"
     STORE_WRONG_REGION = "store-wrong-region"
     NO_SUCH_BUCKET = "no-such-bucket"
+
+    NO_SUCH_SAVEPOINT = "no-such-savepoint"
+    TARGET_NOT_EMPTY = "target-not-empty"
+    NO_LIVE_DRIVER = "no-live-driver"
+    COMMAND_NOT_DONE = "command-not-done"
+    COMMAND_TIMEOUT = "command-timeout"
 
     # Pipeline against checkpoint
     OPERATORS_CHANGED = "operators-changed"

@@ -3,7 +3,11 @@
 Their semantics, Spark's, are those of ``laminar_core.state.accumulators``.
 """
 
+from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.state.accumulators import Aggregate
+from laminar_core.state.digests import COMPRESSION_MAX, COMPRESSION_MIN, Digests
+from laminar_core.state.hyperloglog import PRECISION_MAX, PRECISION_MIN, HyperLogLog
+from laminar_core.state.user_aggregates import UserAggregate, UserDefined
 
 
 def count(column: str | None = None, *, name: str | None = None) -> Aggregate:
@@ -27,5 +31,103 @@ def max(column: str, *, name: str | None = None) -> Aggregate:  # noqa: A001 - r
 
 
 def avg(column: str, *, name: str | None = None) -> Aggregate:
-    """Average the values that are not null, as float64."""
+    """Average the values that are not null, as float64; decimals as decimal."""
     return Aggregate("avg", column, name or f"avg_{column}")
+
+
+def var_pop(column: str, *, name: str | None = None) -> Aggregate:
+    """Variance of a population, as float64."""
+    return Aggregate("var_pop", column, name or f"var_pop_{column}")
+
+
+def var_samp(column: str, *, name: str | None = None) -> Aggregate:
+    """Variance estimated from a sample, as float64; null for a single value."""
+    return Aggregate("var_samp", column, name or f"var_samp_{column}")
+
+
+def stddev_pop(column: str, *, name: str | None = None) -> Aggregate:
+    """Standard deviation of a population, as float64."""
+    return Aggregate("stddev_pop", column, name or f"stddev_pop_{column}")
+
+
+def stddev_samp(column: str, *, name: str | None = None) -> Aggregate:
+    """Standard deviation estimated from a sample, as float64; null for a single value."""
+    return Aggregate("stddev_samp", column, name or f"stddev_samp_{column}")
+
+
+def first(column: str, *, by: str, name: str | None = None) -> Aggregate:
+    """Take the value of the row with the smallest ``by``, most often event time.
+
+    Rows without ``by`` do not count; of several at the same place the smallest value is taken.
+    """
+    return Aggregate("first", column, name or f"first_{column}", (by,))
+
+
+def last(column: str, *, by: str, name: str | None = None) -> Aggregate:
+    """Take the value of the row with the largest ``by``; of several the largest value."""
+    return Aggregate("last", column, name or f"last_{column}", (by,))
+
+
+def count_distinct(column: str, *, name: str | None = None) -> Aggregate:
+    """Count the distinct values, exactly; all of them are kept as state."""
+    return Aggregate("count_distinct", column, name or f"count_distinct_{column}")
+
+
+def approx_count_distinct(
+    column: str, *, precision: int = 12, name: str | None = None
+) -> Aggregate:
+    """Estimate the number of distinct values in at most ``4 * 2**precision`` bytes per group.
+
+    The relative standard error is ``1.04 / sqrt(2**precision)``: 1.6 % for 12.
+
+    Raises:
+        ConfigurationError: the precision is not in 12..16 (INVALID_OPTION).
+    """
+    _require(PRECISION_MIN <= precision <= PRECISION_MAX, f"precision is 12 to 16, not {precision}")
+    name = name or f"approx_count_distinct_{column}"
+    return Aggregate("approx_count_distinct", column, name, state=HyperLogLog(precision))
+
+
+def percentile(column: str, fraction: float, *, name: str | None = None) -> Aggregate:
+    """Interpolate the value at ``fraction`` (0 to 1), exactly; distinct values are kept as state.
+
+    Raises:
+        ConfigurationError: the fraction is not in [0, 1] (INVALID_OPTION).
+    """
+    _require(0 <= fraction <= 1, f"the fraction of a percentile is 0 to 1, not {fraction}")
+    name = name or f"percentile_{column}"
+    return Aggregate("percentile", column, name, fraction=float(fraction))
+
+
+def approx_percentile(
+    column: str, fraction: float, *, compression: int = 500, name: str | None = None
+) -> Aggregate:
+    """Estimate the value at ``fraction`` (0 to 1) by a t-digest of some kilobytes.
+
+    The rank of the answer is within ``5 / compression`` of the fraction: 0.01 for 500.
+
+    Raises:
+        ConfigurationError: fraction or compression are out of range (INVALID_OPTION).
+    """
+    _require(0 <= fraction <= 1, f"the fraction of a percentile is 0 to 1, not {fraction}")
+    is_possible = COMPRESSION_MIN <= compression <= COMPRESSION_MAX
+    _require(is_possible, f"compression is 10 to 65535, not {compression}")
+    name, state = name or f"approx_percentile_{column}", Digests(compression)
+    return Aggregate("approx_percentile", column, name, fraction=float(fraction), state=state)
+
+
+def user(udaf: UserAggregate, *columns: str, name: str | None = None) -> Aggregate:
+    """Aggregate ``columns`` by what you wrote; see ``laminar_core.state.user_aggregates``.
+
+    Raises:
+        ConfigurationError: there is no column, or its name is no identifier (INVALID_OPTION).
+    """
+    _require(bool(columns), f"aggregate {udaf.name!r} needs at least one column")
+    _require(udaf.name.isidentifier(), f"{udaf.name!r} is no name: use letters, digits and _")
+    state = UserDefined.of(udaf)
+    return Aggregate("user", columns[0], name or udaf.name, columns[1:], state=state)
+
+
+def _require(is_right: bool, problem: str) -> None:  # noqa: FBT001 - a condition, said at each call
+    if not is_right:
+        raise ConfigurationError(ErrorCode.INVALID_OPTION, problem)

@@ -53,6 +53,8 @@ def _are_dense(keys: Iterable[pa.ChunkedArray], row_count: int) -> bool:
 
 
 def _is_simple(rows: pa.Table, reduction: Reduction) -> bool:
+    if callable(reduction.function):
+        return False
     if reduction.column is None:
         return True
     values = rows.column(reduction.column)

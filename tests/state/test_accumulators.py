@@ -2,7 +2,11 @@
 
 import itertools
 import math
+import statistics
 from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
 
 import pyarrow as pa
 import pytest
@@ -10,21 +14,41 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from laminar_core.errors import ConfigurationError, ErrorCode
+from laminar_core.errors import (
+    ConfigurationError,
+    DataError,
+    ErrorCode,
+    IncompatibleStateError,
+)
+from laminar_core.operators import agg
 from laminar_core.state.accumulators import (
     Accumulator,
     Aggregate,
+    PlainFunction,
     accumulate,
     accumulator_type,
     accumulators_of,
     finish,
     merge,
+    require_known_versions,
     result_type,
+    versions_metadata,
 )
+from laminar_core.state.digests import Digests
+from laminar_core.state.distinct import DistinctValues
+from laminar_core.state.moments import Moments
+from laminar_core.state.row_groups import StateFunction
 
 FUNCTIONS = ("count", "sum", "min", "max", "avg")
 ALL = tuple(Aggregate(function, "v", function) for function in FUNCTIONS)
 NAN = float("nan")
+MANY = (
+    *ALL,
+    agg.var_pop("v"), agg.var_samp("v"), agg.stddev_pop("v"), agg.stddev_samp("v"),
+    agg.first("v", by="t"), agg.last("v", by="t"), agg.count_distinct("v"),
+    agg.approx_count_distinct("v"), agg.percentile("v", 0.5), agg.percentile("v", 1.0, name="p1"),
+    agg.approx_percentile("v", 0.5),
+)  # fmt: skip
 
 
 def aggregated(parts: Sequence[pa.Table], aggregates: Sequence[Aggregate]) -> list[dict]:
@@ -69,6 +93,17 @@ def test_an_aggregate_describes_itself() -> None:
         ("min", pa.dictionary(pa.int32(), pa.string()), pa.string()),
         ("max", pa.decimal128(10, 2), pa.decimal128(10, 2)),
         ("min", pa.bool_(), pa.bool_()),
+        ("max", pa.float16(), pa.float16()),
+        ("sum", pa.float16(), pa.float64()),
+        ("sum", pa.decimal32(5, 2), pa.decimal128(15, 2)),
+        ("sum", pa.decimal128(33, 2), pa.decimal128(38, 2)),
+        ("sum", pa.decimal256(40, 2), pa.decimal256(50, 2)),
+        ("sum", pa.duration("ms"), pa.duration("ms")),
+        ("min", pa.duration("ns"), pa.duration("ns")),
+        ("min", pa.decimal64(5, 2), pa.decimal64(5, 2)),
+        ("min", pa.null(), pa.null()),
+        ("max", pa.binary(3), pa.binary(3)),
+        ("max", pa.time64("ns"), pa.time64("ns")),
     ],
     ids=str,
 )
@@ -86,18 +121,19 @@ def test_the_declared_type_is_the_type_of_the_state(
 @pytest.mark.parametrize(
     ("function", "column", "takes"),
     [
-        ("sum", pa.string(), "takes integers or floating point"),
-        ("sum", pa.decimal128(10, 2), "takes integers or floating point"),
-        ("sum", pa.bool_(), "takes integers or floating point"),
-        ("sum", pa.float16(), "takes integers or floating point"),
+        ("sum", pa.string(), "takes integers, floating point, decimals or durations"),
+        ("sum", pa.bool_(), "takes integers, floating point, decimals or durations"),
         ("min", pa.list_(pa.int8()), "takes numbers, booleans, strings"),
-        ("max", pa.duration("s"), "takes numbers, booleans, strings"),
-        ("max", pa.float16(), "takes numbers, booleans, strings"),
+        ("max", pa.month_day_nano_interval(), "takes numbers, booleans, strings"),
+        ("min", pa.string_view(), "takes numbers, booleans, strings"),
+        (Moments(), pa.string(), "takes numbers"),
+        (Digests(), pa.date32(), "takes numbers"),
+        (DistinctValues(), pa.list_(pa.int8()), "takes numbers, booleans, strings"),
     ],
     ids=str,
 )
 def test_a_column_that_does_not_fit_is_refused(
-    function: str, column: pa.DataType, takes: str
+    function: PlainFunction | StateFunction, column: pa.DataType, takes: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=takes) as caught:
         accumulator_type(Accumulator(function, "v"), column)
@@ -132,6 +168,73 @@ def test_nan_stays_the_maximum_when_halves_are_merged() -> None:
     assert (math.isnan(row["max"]), row["min"]) == (True, 2.0)
 
 
+def test_percentiles_and_spreads_of_a_column_share_accumulators() -> None:
+    assert [needs.name for needs in accumulators_of(MANY)][5:] == [
+        "moments(v)", "first(v, t)", "last(v, t)", "distinct(v)", "hyperloglog_12(v)",
+        "value_counts(v)", "t_digest_500(v)",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("rows", [0, 5])
+def test_every_declared_type_is_the_type_that_comes(rows: int) -> None:
+    table = pa.table({"v": pa.array(range(rows), pa.int32()), "t": pa.array(range(rows))})
+    needed = accumulators_of(MANY)
+    state = accumulate({}, table, needed)
+    assert merge(state, [], needed).schema.equals(state.schema)
+    for accumulator in needed:
+        types = [table.schema.field(name).type for name in accumulator.columns]
+        assert state.schema.field(accumulator.name).type == accumulator_type(accumulator, *types)
+    for aggregate in MANY:
+        assert finish(state, aggregate).type == result_type(aggregate, state.schema)
+
+
+def test_sums_and_averages_of_decimals_are_spark_s() -> None:
+    cents = pa.array([Decimal("0.01"), Decimal("0.02"), Decimal("0.02"), None])
+    [row] = aggregated([keyed(cents.slice(0, 1)), keyed(cents.slice(1))], ALL)
+    assert (row["sum"], row["avg"]) == (Decimal("0.05"), Decimal("0.016667"))
+    [row] = aggregated([keyed(pa.array([Decimal("-0.01"), Decimal("-0.04")]))], ALL)
+    assert row["avg"] == Decimal("-0.025000")
+
+
+def test_a_decimal_sum_beyond_its_digits_is_an_error() -> None:
+    widest = keyed(pa.array([Decimal(10**38 - 1), Decimal(-1), Decimal(1)], pa.decimal128(38, 0)))
+    total = [Aggregate("sum", "v", "sum")]
+    [row] = aggregated([widest.slice(0, 2)], total)
+    assert row["sum"] == Decimal(10**38 - 2)
+    [row] = aggregated([widest], total)
+    assert row["sum"] == Decimal(10**38 - 1)
+    beyond = keyed(pa.array([Decimal(10**38 - 1), Decimal(1)], pa.decimal128(38, 0)))
+    with pytest.raises(DataError, match="leaves 38 digits") as caught:
+        aggregated([beyond], total)
+    assert caught.value.code is ErrorCode.ARITHMETIC_OVERFLOW
+    unprovable = keyed(pa.array([Decimal(10**75)] * 11, pa.decimal256(76, 0)))
+    with pytest.raises(DataError, match="leaves 76 digits"):
+        aggregated([unprovable], total)
+
+
+def test_durations_add_up_and_have_no_average() -> None:
+    rows = keyed(pa.array([1, None, 5], pa.duration("ms")))
+    wanted = [Aggregate(f, "v", f) for f in ("sum", "min", "max")]
+    [row] = aggregated([rows.slice(0, 1), rows.slice(1)], wanted)
+    assert [row[f] // timedelta(milliseconds=1) for f in ("sum", "min", "max")] == [6, 1, 5]
+    average = agg.avg("v")
+    with pytest.raises(ConfigurationError, match="divide a sum by a count"):
+        result_type(average, accumulate({}, rows, average.accumulators).schema)
+    beyond = keyed(pa.array([2**62, 2**62], pa.duration("ms")))
+    with pytest.raises(DataError, match="leaves 64 bits"):
+        aggregated([beyond], wanted)
+
+
+def test_state_of_another_version_is_refused_by_name() -> None:
+    needed = accumulators_of(MANY)
+    require_known_versions(versions_metadata(needed), needed)
+    require_known_versions(None, needed)
+    later = replace(Moments(), version=2)
+    newer = versions_metadata([Accumulator(later, "v")])
+    with pytest.raises(IncompatibleStateError, match=r"moments\(v\) is of version 2.* knows 1"):
+        require_known_versions(newer, needed)
+
+
 def outcome(keys: list, values: list) -> dict:
     """Naive aggregation in plain Python."""
     result = {}
@@ -143,6 +246,10 @@ def outcome(keys: list, values: list) -> dict:
             "min": min(known, default=None),
             "max": max(known, default=None),
             "avg": sum(known) / len(known) if known else None,
+            "var_pop_v": statistics.pvariance(known) if known else None,
+            "count_distinct_v": len(set(known)),
+            "percentile_v": statistics.median(known) if known else None,
+            "p1": max(known, default=None),
         }
     return result
 
@@ -162,13 +269,34 @@ def test_merged_parts_are_the_whole(rows: list, cuts: list[int], data_type: pa.D
         {
             "k": pa.array([key for key, _ in rows], pa.string()),
             "v": pa.array([value for _, value in rows], pa.int64()).cast(data_type),
+            "t": pa.array(range(len(rows))),
         }
     )
     bounds = [0, *sorted(min(cut, len(rows)) for cut in cuts), len(rows)]
     parts = [table.slice(a, b - a) for a, b in itertools.pairwise(bounds)]
-    results = aggregated(parts, ALL)
+    results = aggregated(parts, MANY)
     expected = outcome([key for key, _ in rows], [value for _, value in rows])
-    assert {row.pop("k"): row for row in results} == expected
+    assert len(results) == len(expected)
+    for row in results:
+        for name, value in expected[row["k"]].items():
+            # A tenth of the values' rounding, squared: of equal values the variance is not 0.
+            tolerance = {"rel": 1e-9, "abs": 1e-6} if name == "var_pop_v" else {"rel": 1e-15}
+            assert row[name] == (value if value is None else pytest.approx(value, **tolerance))
+
+
+@settings(deadline=None, max_examples=30)
+@given(ROWS, st.integers(0, 30))
+def test_first_and_last_are_those_of_the_rows(rows: list, cut: int) -> None:
+    table = keyed(pa.array([value for _, value in rows], pa.int64()), [key for key, _ in rows])
+    table = table.append_column("t", pa.array([i % 7 for i in range(len(rows))]))
+    [*results] = aggregated([table.slice(0, cut), table.slice(cut)], MANY[9:11])
+    for row in results:
+        mine = [(i % 7, v) for i, (k, v) in enumerate(rows) if k == row["k"]]
+        smallest, largest = (end(at for at, _ in mine) for end in (min, max))
+        first = [v for at, v in mine if at == smallest and v is not None]
+        last = [v for at, v in mine if at == largest and v is not None]
+        assert row["first_v"] == min(first, default=None)
+        assert row["last_v"] == max(last, default=None)
 
 
 ORACLE = {
@@ -176,18 +304,29 @@ ORACLE = {
     "int": pa.array([1, None, -5, 4, 7, None, 3], pa.int32()),
     "double": pa.array([1.5, None, NAN, -0.25, math.inf, None, 3.0], pa.float64()),
     "float": pa.array([1.5, None, NAN, -0.25, NAN, None, NAN], pa.float32()),
+    "decimal": pa.array([Decimal("1.50"), None, Decimal("-2.25"), *map(Decimal, "1700")][:7]),
+    "zeros": pa.array([0.0, -0.0, NAN, NAN, -0.0, 2.0, None], pa.float64()),
 }
 ORACLE_KEYS = ["a", "a", "a", "a", None, "b", "c"]
+ORACLE_CALLS = {
+    **{function: f"{function}(v)" for function in FUNCTIONS},
+    **{f"{f}_v": f"{f}(v)" for f in ("var_pop", "var_samp", "stddev_pop", "stddev_samp")},
+    "first_v": "min_by(v, t)",
+    "last_v": "max_by(v, t)",
+    "count_distinct_v": "count(DISTINCT v)",
+    "percentile_v": "percentile(v, 0.5)",
+    "p1": "percentile(v, 1.0)",
+}
 
 
 @pytest.mark.spark
 @pytest.mark.parametrize("name", ORACLE)
 def test_spark_gives_the_same_results(spark: SparkSession, name: str) -> None:
-    rows = keyed(ORACLE[name], ORACLE_KEYS)
-    calls = ", ".join(f"{function}(v) AS {function}" for function in FUNCTIONS)
+    rows = keyed(ORACLE[name], ORACLE_KEYS).append_column("t", [[3, 1, 2, 4, 1, 1, 1]])
+    calls = ", ".join(f"{call} AS {name}" for name, call in ORACLE_CALLS.items())
     spark.createDataFrame(rows).createOrReplaceTempView("rows")
     theirs = spark.sql(f"SELECT k, {calls} FROM rows GROUP BY k").toArrow().to_pylist()
-    ours = aggregated([rows.slice(0, 3), rows.slice(3)], ALL)
+    ours = aggregated([rows.slice(0, 3), rows.slice(3)], MANY)
     assert by_key(ours) == by_key(theirs)
 
 
@@ -199,5 +338,9 @@ def test_spark_too_takes_an_overflow_for_an_error(spark: SparkSession) -> None:
 
 
 def by_key(rows: list[dict]) -> dict:
-    """Rows as text by key, because NaN equals nothing."""
-    return {row["k"]: {name: str(row[name]) for name in FUNCTIONS} for row in rows}
+    """Rows as text by key, because NaN equals nothing; reals to twelve digits, zeros unsigned."""
+    return {row["k"]: {name: as_text(row[name]) for name in ORACLE_CALLS} for row in rows}
+
+
+def as_text(value: object) -> str:
+    return f"{value + 0.0:.12g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,111 @@
+"""Which rows belong to which group, for functions that need all rows of a group at once.
+
+pyarrow hashes the keys once and lists the row numbers of each group; everything after that is
+arithmetic on arrays of numbers: no function touches a key, and none loops over rows in Python.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyarrow.compute import call_function
+
+Integers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowGroups:
+    """The rows of a table by group.
+
+    Shapes: ``order`` has all row numbers, those of one group together and in order of arrival;
+    ``starts`` has where each group begins in ``order``, and the end of the last one.
+    """
+
+    order: Integers
+    starts: Integers
+
+    @property
+    def count(self) -> int:
+        """How many groups there are."""
+        return len(self.starts) - 1
+
+    def numbers(self) -> Integers:
+        """Number of the group of each row, in the order of rows."""
+        numbers = np.empty(len(self.order), np.int64)
+        numbers[self.order] = np.repeat(np.arange(self.count), np.diff(self.starts))
+        return numbers
+
+
+def one_group(row_count: int) -> RowGroups:
+    """All rows are of one group, even if there are none."""
+    return RowGroups(np.arange(row_count), np.array([0, row_count]))
+
+
+def listed_groups(row_numbers: pa.ChunkedArray) -> RowGroups:
+    """Read the lists of row numbers that pyarrow's ``hash_list`` gave for each group."""
+    lists = row_numbers.combine_chunks()
+    if not len(lists):
+        return RowGroups(np.empty(0, np.int64), np.zeros(1, np.int64))
+    starts = lists.offsets.to_numpy().astype(np.int64)
+    return RowGroups(lists.flatten().to_numpy(), starts - starts[0])
+
+
+class StateFunction(Protocol):
+    """Partial state of one function over all groups at once: how it begins and how it merges.
+
+    The state of a group is one value of ``state_type``, often a struct or a list. Both verbs give
+    one value per group. They are pure, and merging is associative, so that it does not matter
+    where rows were cut into batches; within the stated tolerance for floats and sketches.
+    """
+
+    @property
+    def label(self) -> str:
+        """Its name in the names of state columns."""
+        ...
+
+    @property
+    def version(self) -> int:
+        """Of the state's meaning: partial state is a format, and read for ever (ERRATA 1.10)."""
+        ...
+
+    def state_type(self, columns: list[pa.DataType]) -> pa.DataType | None:
+        """Type of the state over columns of these types; None if it does not take them."""
+        ...
+
+    def accumulate(self, columns: list[pa.Array], groups: RowGroups) -> pa.Array:
+        """State of each group from rows of input."""
+        ...
+
+    def merge(self, states: pa.Array, groups: RowGroups) -> pa.Array:
+        """State of each group from rows of state."""
+        ...
+
+
+def as_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    """One piece of memory."""
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def known_rows(column: pa.Array) -> npt.NDArray[np.bool_]:
+    """Where the value is not null."""
+    return call_function("is_valid", [column]).to_numpy(zero_copy_only=False)
+
+
+def sums(numbers: Integers, values: npt.NDArray, group_count: int) -> npt.NDArray[np.float64]:
+    """Add up the values of each group; also of none, which numpy would make integers."""
+    return np.bincount(numbers, values, group_count).astype(np.float64)
+
+
+def listed(group_numbers: Integers, values: pa.Array, group_count: int) -> pa.ListArray:
+    """One list per group of ``values``, which come sorted by ``group_numbers``."""
+    ends = np.cumsum(np.bincount(group_numbers, minlength=group_count))
+    offsets = pa.array(np.append(0, ends).astype(np.int32))
+    return pa.ListArray.from_arrays(offsets, values)
+
+
+def unlisted(lists: pa.Array, group_numbers: Integers) -> tuple[Integers, pa.Array]:
+    """Group number and value of every item of a column of lists without nulls."""
+    lengths = call_function("list_value_length", [lists]).to_numpy(zero_copy_only=False)
+    return np.repeat(group_numbers, lengths), lists.flatten()

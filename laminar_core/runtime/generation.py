@@ -5,7 +5,7 @@ what to continue from; compare it with the pipeline; write the choice down; make
 visible and take back what will be produced again. Then ``execution`` starts the workers.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -24,7 +24,11 @@ from laminar_core.runtime.pacing import rows_in_all
 from laminar_core.runtime.plan import Plan
 from laminar_core.runtime.publication import JobIdentity
 from laminar_core.state.manifest import CheckpointManifest
+from laminar_core.storage.audit import AuditLog
 from laminar_core.storage.checkpoint_store import CheckpointStore, Choice
+
+RESTARTED = "restarted after a failure"
+"""The reason for a generation that nobody asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +54,14 @@ class Preparation:
         store: CheckpointStore,
         clock: Clock,
         listener: JobListener,
+        audit: AuditLog,
     ) -> None:
         self._plan = plan
         self._options = options
         self._store = store
         self._clock = clock
         self._tell = listener
+        self._audit = audit
         self._committers: Mapping[str, Committer] = {
             node.operator_id: committer
             for node in plan.sinks()
@@ -82,6 +88,7 @@ class Preparation:
         base_id = None if restored is None else CheckpointId(restored.checkpoint_id)
         if restored is None and not allow_fresh:
             self._refuse_foreign_output(generation)
+        self._announce(generation, base_id, rejected, first=first)
         self._store.record_base(generation, base_id)
         self._settle_output(generation, choice, base_id or CheckpointId(0))
         totals = [rows_in_all(table) for table in splits.values()]
@@ -124,6 +131,30 @@ class Preparation:
                 assert choice.manifest is not None
                 check_compatible(choice.manifest, self._plan, self._options.parallelism)
                 return choice.manifest, rejected
+
+    def _announce(
+        self,
+        generation: Generation,
+        base_id: CheckpointId | None,
+        rejected: Iterable[RejectedCheckpoint],
+        *,
+        first: bool,
+    ) -> None:
+        """Let the audit log say what is continued from before anything is."""
+        options = self._options
+        self._audit.append(
+            action="start-fresh" if base_id is None else "restore",
+            actor=options.actor,
+            reason=options.reason if first else RESTARTED,
+            before={"rejected": [checkpoint.model_dump() for checkpoint in rejected]},
+            after={
+                "generation": generation,
+                "checkpoint_id": base_id,
+                "asked_for": options.restore_id if first else None,
+                "allow_fresh": options.allow_fresh and first,
+                "parallelism": options.parallelism,
+            },
+        )
 
     def _splits(self, restored: CheckpointManifest | None) -> dict[str, pa.Table]:
         """Per source all its splits: discovered on a fresh start, else pinned in the checkpoint."""

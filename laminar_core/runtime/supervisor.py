@@ -17,10 +17,12 @@ from laminar_core.runtime.clock import Clock
 from laminar_core.runtime.coordination import GenerationOutcome
 from laminar_core.runtime.events import Finished, GenerationFailed, JobListener
 from laminar_core.runtime.execution import Cluster, Collected, Execution, execute
-from laminar_core.runtime.generation import Preparation
+from laminar_core.runtime.generation import RESTARTED, Preparation
 from laminar_core.runtime.options import JobOptions, JobResult
 from laminar_core.runtime.plan import Plan
 from laminar_core.state.key_groups import require_parallelism
+from laminar_core.state.audit import AuditRecord
+from laminar_core.storage.audit import AuditLog
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from laminar_core.storage.generations import Claimant
 from laminar_core.storage.object_store import probe
@@ -44,7 +46,8 @@ class Supervisor:
         self._clock = clock
         self._tell = listener
         self._store = store
-        self._preparation = Preparation(plan, options, store, clock, listener)
+        self._audit = AuditLog(store.objects, store.paths, clock.now_ms, identify=cluster.identify)
+        self._preparation = Preparation(plan, options, store, clock, listener, self._audit)
         # Reentrant, because a second Ctrl-C may interrupt the handling of the first.
         self._lock = threading.RLock()
         self._running: Execution | None = None
@@ -82,11 +85,7 @@ class Supervisor:
         """
         self._check()
         failures_ms: list[float] = []
-        generation = self._store.claim_generation(
-            self._claimant(self._options.reason),
-            wait_ms=self._clock.wait_ms,
-            take_over=self._options.take_over,
-        )
+        generation = self._claim()
         while True:
             outcome, collected = self._run_generation(generation)
             if outcome.kind in ("finished", "stopped"):
@@ -118,6 +117,43 @@ class Supervisor:
                 "checkpoints of a pipeline with a loop cannot overlap: set max_concurrent to 1",
             )
 
+    def _claim(self) -> Generation:
+        """Become the owner of the job; the audit log says so before it is true."""
+        options = self._options
+        announced: list[AuditRecord] = []
+
+        def announce(generation: Generation) -> None:
+            record = self._audit.append(
+                action="take-over" if options.take_over else "claim",
+                actor=options.actor,
+                reason=options.reason,
+                before={"generation": generation - 1 or None},
+                after={"generation": generation},
+            )
+            announced.append(record)
+
+        try:
+            return self._store.claim_generation(
+                self._claimant(options.reason),
+                wait_ms=self._clock.wait_ms,
+                take_over=options.take_over,
+                announce=announce,
+            )
+        except ConfigurationError as error:
+            with suppress(StorageUnavailable):  # The refusal itself says more.
+                for record in announced:
+                    self._audit.conclude(record, "failed", reason=str(error))
+            raise
+
+    def _end(self, generation: Generation, outcome: str, reason: str) -> None:
+        self._audit.append(
+            action="end",
+            actor=self._options.actor,
+            reason=reason,
+            after={"generation": generation, "outcome": outcome},
+        )
+        self._store.end_generation(generation, outcome, reason)
+
     def _claimant(self, reason: str) -> Claimant:
         return Claimant(
             owner=self._cluster.identify(),
@@ -136,7 +172,7 @@ class Supervisor:
             return GenerationOutcome("fenced", error.code, str(error)), {}
         except Exception as error:
             with suppress(StorageUnavailable):  # The refusal itself says more.
-                self._store.end_generation(generation, "refused", str(error))
+                self._end(generation, "refused", str(error))
             raise
         self._generations += 1
         self._announce(execution)
@@ -166,7 +202,7 @@ class Supervisor:
         self, generation: Generation, outcome: GenerationOutcome, collected: Collected
     ) -> JobResult:
         assert outcome.kind in ("finished", "stopped")
-        self._store.end_generation(generation, outcome.kind, outcome.reason)
+        self._end(generation, outcome.kind, outcome.reason)
         counts = outcome.counts
         result = JobResult(
             outcome=outcome.kind,
@@ -198,12 +234,20 @@ class Supervisor:
             LaminarError: the strategy gave up, or trying again cannot help.
         """
         with suppress(StorageUnavailable):  # It only helps others to see that nobody runs it.
-            self._store.end_generation(generation, "failed", outcome.reason)
-        claimant = self._claimant("restarted after a failure")
+            self._end(generation, "failed", outcome.reason)
+        claimant = self._claimant(RESTARTED)
+        entry = self._audit.entry(
+            action="claim",
+            actor=self._options.actor,
+            reason=RESTARTED,
+            before={"generation": generation},
+            after={"generation": generation + 1},
+        )
         while True:
             failures_ms.append(self._clock.monotonic_ms())
             self._clock.wait_ms(self._restart_delay_ms(generation, outcome, failures_ms))
             try:
+                self._audit.write(entry)
                 return self._store.succeed_generation(generation, claimant)
             except StorageUnavailable as error:
                 outcome = GenerationOutcome("failed", error.code, str(error))

@@ -56,8 +56,8 @@ class AuditLog:
         self._now_ms = now_ms
         self._identify = identify
         self._key = key
-        # Where an append that was not answered tried to go: a second try starts there.
-        self._unanswered: dict[Owner, tuple[Link, bool]] = {}
+        # Where an entry went, or tried to when the store did not answer: a second try starts there.
+        self._places: dict[Owner, tuple[Link, bool]] = {}
 
     # --- writing --------------------------------------------------------------------------------
 
@@ -77,7 +77,7 @@ class AuditLog:
             StorageUnavailable: the store did not answer, and the record may be there: the act must
                 not happen. To try the same act again, ``write`` the same ``entry`` again.
         """
-        return self.write(
+        return self._write_once(
             self.entry(
                 action=action,
                 actor=actor,
@@ -108,7 +108,9 @@ class AuditLog:
             after=after,
             run_id=intended.run_id,
         )
-        return self.write(entry.model_copy(update={"outcome": outcome, "intent": intended.number}))
+        return self._write_once(
+            entry.model_copy(update={"outcome": outcome, "intent": intended.number})
+        )
 
     def entry(
         self,
@@ -135,14 +137,14 @@ class AuditLog:
         )
 
     def write(self, entry: AuditEntry) -> AuditRecord:
-        """Append ``entry``; the same one again, after an error, gives no second record.
+        """Append ``entry``; the same one again, whatever happened, gives no second record.
 
         Raises:
             StorageUnavailable: as in ``append``.
         """
-        link, head_lost = self._unanswered.get(entry.writer) or self._newest()
+        link, head_lost = self._places.get(entry.writer) or self._newest()
         while True:
-            self._unanswered[entry.writer] = link, head_lost
+            self._places[entry.writer] = link, head_lost
             record = follow(link, entry, key=self._key, head_lost=head_lost)
             data = record.to_bytes()
             if create_or_confirm(self.objects, self.paths.audit_record(record.number), data):
@@ -151,8 +153,14 @@ class AuditLog:
             if self.objects.size(self.paths.audit_head) is None:
                 self._put_head(link)
         self._advance_head(Link.to(record.number, data))
-        del self._unanswered[entry.writer]
         return record
+
+    def _write_once(self, entry: AuditEntry) -> AuditRecord:
+        """Append an entry that nobody else has, so nobody can ask for it again."""
+        try:
+            return self.write(entry)
+        finally:
+            self._places.pop(entry.writer, None)
 
     # --- reading --------------------------------------------------------------------------------
 
@@ -203,8 +211,7 @@ class AuditLog:
         head, is_damaged = self._read_head()
         if head is not None:
             return head, False
-        stored = list(self._stored(self._listed()[-1:]))
-        link = Link.to(*stored[-1]) if stored else START
+        link = self._newest_listed()
         if link.number > 1 and not is_damaged:
             # A second record comes after a head: one was written meanwhile, or it is lost.
             head, _ = self._read_head()
@@ -212,6 +219,11 @@ class AuditLog:
         if link.number == 1:  # The crash of the first writer leaves a record without a head.
             self._put_head(link)
         return link, is_damaged
+
+    def _newest_listed(self) -> Link:
+        numbers = self._listed()
+        data = self.objects.get(self.paths.audit_record(numbers[-1])) if numbers else None
+        return START if data is None else Link.to(numbers[-1], data)
 
     def _read_head(self) -> tuple[Link | None, bool]:
         """The newest record as the head has it, and whether there is a head that says nothing."""

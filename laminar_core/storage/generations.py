@@ -40,6 +40,8 @@ _OBSERVATION_STEP_MS = 250
 R = TypeVar("R", bound=Record)
 WaitMs = Callable[[float], None]
 """Wait that many milliseconds; a real clock's sleep, or a simulated one."""
+Announce = Callable[[Generation], object]
+"""Told which generation is about to be claimed; if it raises, nothing is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +80,19 @@ class GenerationLog:
         return max(self._claimed(), default=None)
 
     def claim_generation(
-        self, claimant: Claimant, *, wait_ms: WaitMs, take_over: bool = False
+        self,
+        claimant: Claimant,
+        *,
+        wait_ms: WaitMs,
+        take_over: bool = False,
+        announce: Announce | None = None,
     ) -> Generation:
         """Become the owner of the job and fence every earlier generation.
 
         If the owner so far seems to run on another machine, its heartbeat is watched for up to
         ``OBSERVATION_MS``. ``take_over`` claims the job whether or not the owner is alive. A
-        supervisor that starts the job again ends its own generation first.
+        supervisor that starts the job again ends its own generation first. ``announce`` writes the
+        claim into the audit log before it takes effect.
 
         Raises:
             ConfigurationError: a live driver owns the job, or claimed it at the same moment.
@@ -104,6 +112,8 @@ class GenerationLog:
             if isinstance(decision, RefuseClaim):
                 raise self._owned(decision.reason)
             generation = decision.generation
+            if announce is not None:
+                announce(generation)
             if not self._create_claim(generation, claimant):
                 winner = _describe(generation, self._readable_claim(generation))
                 raise self._owned(f"{winner}, claimed it at the same moment")

@@ -11,8 +11,10 @@ from laminar_core.checkpoint.recovery import Base, on_timeline
 from laminar_core.checkpoint.types import CheckpointId, Generation
 from laminar_core.errors import LaminarError
 from laminar_core.runtime.events import GenerationStarted
+from laminar_core.state.audit import parse_audit_record
 from laminar_core.state.manifest import CheckpointManifest, GenerationBase
-from laminar_core.state.paths import number_in
+from laminar_core.state.paths import JobPaths, number_in
+from laminar_core.storage.audit import AuditLog
 from laminar_core.testing.disasters import Disasters
 from laminar_core.testing.history import Cut, Facts, History, Write, base_id_of
 from laminar_core.testing.scenarios import BuildJob
@@ -144,7 +146,7 @@ def _completed_in_the_past(
 
 def _overwritten(writes: list[Write]) -> Iterator[str]:
     for write in writes:
-        if write.verb == "put" and not write.key.endswith(".heartbeat.json"):
+        if write.verb == "put" and not write.key.endswith((".heartbeat.json", "/audit/head.json")):
             yield f"{write.process} overwrites {write.key}"
 
 
@@ -218,6 +220,29 @@ def _checkpoint_of(key: str) -> int | None:
     return number_in(parts[1]) if parts[0] in ("history", "commits") else None
 
 
+def audited(evidence: Evidence) -> Iterator[str]:
+    """The audit log is whole, and said what was going to happen before it did."""
+    log = AuditLog(evidence.simulation.store.objects, JobPaths(JOB), lambda: 0)
+    yield from (finding.problem for finding in log.verify().findings)
+    announced: set[tuple[str, int]] = set()
+    claims = {order: claim.generation for order, claim in evidence.facts.claims}
+    bases = {o: base.generation for o, base in evidence.facts.bases if base.closed_by is None}
+    for write in evidence.history.writes:
+        if write.key.startswith(log.paths.audit) and write.key != log.paths.audit_head:
+            record = parse_audit_record(write.data)
+            number = (record.after or {}).get("generation")
+            if isinstance(number, int):
+                announced.add((record.action, number))
+        elif write.order in claims:
+            number = claims[write.order]
+            if not announced & {("claim", number), ("take-over", number)}:
+                yield f"generation {number} was claimed before the audit log said so"
+        elif write.order in bases:
+            number = bases[write.order]
+            if not announced & {("restore", number), ("start-fresh", number)}:
+                yield f"generation {number} started before the audit log said from what"
+
+
 Check = Callable[[Evidence], Iterator[str]]
 
 CHECKS: dict[str, Check] = {
@@ -227,4 +252,5 @@ CHECKS: dict[str, Check] = {
     "nothing-referenced-is-deleted": nothing_referenced_is_deleted,
     "one-owner": one_owner,
     "ids-never-reused": ids_never_reused,
+    "audited": audited,
 }

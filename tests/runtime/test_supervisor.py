@@ -204,7 +204,7 @@ class TestRestarts:
             simulation.run(restart=NoRestart())
 
     def test_a_store_that_fails_between_two_generations_is_asked_again(self):
-        claims = Fault("put_if_absent", Effect.FAIL, key="0000000002.json", last=4)
+        claims = Fault("put_if_absent", Effect.FAIL, key="generations/0000000002.json", last=4)
         job, simulation = simulate(objects=FaultyStore(MemoryObjectStore(), claims))
         simulation.when(WorkersRunning, lambda: simulation.kill_worker(0))
         assert simulation.run().generations == 2
@@ -375,10 +375,10 @@ class SameDescription:
 
 
 def contents(simulation: Simulation) -> dict[str, bytes]:
-    """Everything in the job's part of the store, without heartbeats."""
+    """Everything in the job's part of the store, without heartbeats and the audit log."""
     keys = simulation.objects.list("simulated/")
     return {
         key.removeprefix("simulated/"): simulation.objects.get(key)
         for key in keys
-        if "heartbeat" not in key
+        if "heartbeat" not in key and "/audit/" not in key
     }

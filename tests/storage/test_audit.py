@@ -291,6 +291,16 @@ class TestLostAnswers:
         append(open_log(objects), "later")
         assert open_log(objects).verify().findings == ()
 
+    def test_an_entry_that_was_written_is_not_written_again(self):
+        objects = MemoryObjectStore()
+        log = open_log(objects)
+        entry = log.entry(action="start", actor="ann", reason="once")
+        first = log.write(entry)
+        append(log, "other")
+        assert log.write(entry) == first
+        assert reasons(objects) == ["once", "other"]
+        assert head_number(objects) == 2
+
     def test_two_acts_that_look_alike_are_two(self):
         objects = MemoryObjectStore()
         log = open_log(objects)

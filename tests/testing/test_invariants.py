@@ -9,6 +9,8 @@ from laminar_core.checkpoint.alignment import BarrierAligner
 from laminar_core.operators.aggregation import WindowAggregator
 from laminar_core.runtime import commits
 from laminar_core.runtime.channels import InputChannel, OutputChannel
+from laminar_core.state.audit import START, follow
+from laminar_core.storage.audit import AuditLog
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from laminar_core.storage.generations import GenerationLog
 from laminar_core.testing import campaign, invariants
@@ -84,6 +86,10 @@ def ids_start_again(monkeypatch):
     )
 
 
+def nobody_writes_the_audit_log(monkeypatch):
+    monkeypatch.setattr(AuditLog, "write", lambda _, entry: follow(START, entry))
+
+
 MUTANTS: list[tuple[str, Plant, tuple[str, ...]]] = [
     ("exactly-once", windows_are_empty_after_a_restart, ("worker-crash", "worker-crash")),
     ("consistent-cut", aligned_channels_are_not_held, ()),
@@ -94,6 +100,7 @@ MUTANTS: list[tuple[str, Plant, tuple[str, ...]]] = [
     ("nothing-referenced-is-deleted", older_checkpoints_lose_a_file, ()),
     ("one-owner", nobody_looks_for_a_newer_owner, ("zombie-in-store-call",)),
     ("ids-never-reused", ids_start_again, ("zombie",)),
+    ("audited", nobody_writes_the_audit_log, ()),
 ]
 
 

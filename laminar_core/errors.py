@@ -75,10 +75,13 @@ class ErrorCode(StrEnum):
     DIGEST_DIFFERS = "digest-differs"
     STATE_UNREADABLE = "state-unreadable"
     INFLIGHT_UNREADABLE = "inflight-unreadable"
+    TRANSACTION_LOST = "transaction-lost"
     AUDIT_UNREADABLE = "audit-unreadable"
 
     # Checkpoint and job
     SNAPSHOT_FAILED = "snapshot-failed"
+    BEING_DELETED = "being-deleted"
+    DRILL_FAILED = "drill-failed"
     FENCED = "fenced"
     RESTARTS_EXHAUSTED = "restarts-exhausted"
     WORKER_LOST = "worker-lost"

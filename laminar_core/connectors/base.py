@@ -104,6 +104,16 @@ class Committer(Protocol):
         """
         ...
 
+    def check(self, checkpoint_id: CheckpointId, committables: Sequence[JsonObject]) -> None:
+        """Verify, before a restore, that ``commit`` of these would succeed; changes nothing.
+
+        Raises:
+            CorruptCheckpointError: what was pre-committed is gone (TRANSACTION_LOST): deleted, or a
+                transaction that lasted too long. The message says what to do.
+            StorageUnavailable: the target did not answer.
+        """
+        ...
+
     def last_committed(self) -> CheckpointId | None:
         """The newest checkpoint with visible output; None if there is none."""
         ...

@@ -147,6 +147,30 @@ class ParquetCommitter:
                 sync_directory(self.directory.staging)
                 self._record(checkpoint_id, ours)
 
+    def check(self, checkpoint_id: CheckpointId, committables: Sequence[JsonObject]) -> None:
+        """Verify that what is not committed yet is still staged, or has its final name.
+
+        Raises:
+            CorruptCheckpointError: files are gone or damaged; the message counts them.
+            ConfigurationError: the directory holds output of another run.
+            StorageUnavailable: the directory cannot be read.
+        """
+        outputs = dict.fromkeys(StagedOutput.from_json(committable) for committable in committables)
+        with storage_errors(self.directory.path):
+            ours = [output for output in outputs if not self._is_in_older(output, checkpoint_id)]
+            if all(self._is_listed(output, checkpoint_id) for output in ours):
+                return
+            lost = [output for output in ours if not self._is_there(output)]
+        if lost:
+            rows = sum(output.row_count for output in lost)
+            raise CorruptCheckpointError(
+                ErrorCode.TRANSACTION_LOST,
+                f"{len(lost)} of {len(ours)} files that were staged for checkpoint {checkpoint_id} "
+                f"in {self.directory.path} are gone or damaged ({rows:,} rows, first "
+                f"{lost[0].staged}): put them back, or restore an older checkpoint, from which "
+                "their rows are produced again",
+            )
+
     def discard_uncommitted(self, generation: Generation) -> None:
         """Delete what older generations staged. Commit again what is decided before this."""
         with storage_errors(self.directory.staging):
@@ -213,6 +237,11 @@ class ParquetCommitter:
         if listed and (self.directory.staging / output.staged).exists():
             raise _of_another_run(self.directory.path, checkpoint_id)
         return listed
+
+    def _is_there(self, output: StagedOutput) -> bool:
+        """Staged or published already, in its full length."""
+        places = (self.directory.staging / output.staged, self.directory.path / output.final)
+        return any(p.exists() and p.stat().st_size == output.size_bytes for p in places)
 
     def _publish(self, output: StagedOutput) -> None:
         staged = self.directory.staging / output.staged

@@ -110,13 +110,21 @@ class ParquetSource:
         """Verify that every pinned file with rows left is the one that was pinned.
 
         Raises:
-            IncompatibleStateError: a file is gone, or has another size, other row groups or other
-                columns than when it was pinned.
+            IncompatibleStateError: files are gone, or have another size, other row groups or other
+                columns than when they were pinned. The message names the first and counts them.
         """
         unread = [pin for pin in splits.to_pylist() if pin["next_row"] < pin["row_count"]]
         unread.sort(key=itemgetter("path"))
+        problems: list[IncompatibleStateError] = []
         for path, pinned in groupby(unread, key=itemgetter("path")):
-            self._check_file(Path(path), list(pinned))
+            try:
+                self._check_file(Path(path), list(pinned))
+            except IncompatibleStateError as error:
+                problems.append(error)
+        if problems:
+            first, *others = problems
+            more = f"; the same of {len(others)} more files" if others else ""
+            raise IncompatibleStateError(first.code, f"{first}{more}") from first
 
     def _check_file(self, path: Path, pinned: list[dict[str, Any]]) -> None:
         try:

@@ -15,7 +15,9 @@ from laminar_core.checkpoint.types import CheckpointId, Generation
 from laminar_core.errors import CorruptCheckpointError, ErrorCode
 from laminar_core.operators.base import JsonObject, PendingSnapshot, Snapshot, SubtaskContext
 
-LedgerVerb = Literal["stage", "commit", "last_committed", "withdraw_after", "discard_uncommitted"]
+LedgerVerb = Literal[
+    "stage", "check", "commit", "last_committed", "withdraw_after", "discard_uncommitted"
+]
 Moment = Literal["before", "after"]
 
 
@@ -143,21 +145,38 @@ class LedgerCommitter:
         """
         ledger = self.ledger
         with ledger.observed("commit"):
-            names = [str(part["name"]) for part in committables]
-            listed = {n for c, ns in ledger.commits.items() if c <= checkpoint_id for n in ns}
-            ours = [name for name in dict.fromkeys(names) if name not in listed]
-            for name in ours:
-                if name not in ledger.staged and name not in ledger.visible:
-                    raise CorruptCheckpointError(
-                        ErrorCode.OBJECT_MISSING,
-                        f"part {name} of checkpoint {checkpoint_id} is gone: recover from an "
-                        "older checkpoint",
-                    )
+            ours = self._uncommitted(checkpoint_id, committables)
             for name in ours:
                 if name in ledger.staged:
                     ledger.visible[name] = ledger.staged.pop(name)
             if ours:
                 ledger.commits.setdefault(checkpoint_id, []).extend(ours)
+
+    def check(self, checkpoint_id: CheckpointId, committables: Sequence[JsonObject]) -> None:
+        """Verify that a commit of the parts would succeed.
+
+        Raises:
+            CorruptCheckpointError: a part is neither staged nor visible.
+        """
+        with self.ledger.observed("check"):
+            self._uncommitted(checkpoint_id, committables)
+
+    def _uncommitted(
+        self, checkpoint_id: CheckpointId, committables: Sequence[JsonObject]
+    ) -> list[str]:
+        """Names of the parts that no commit up to this one has made visible."""
+        ledger = self.ledger
+        names = [str(part["name"]) for part in committables]
+        listed = {n for c, ns in ledger.commits.items() if c <= checkpoint_id for n in ns}
+        ours = [name for name in dict.fromkeys(names) if name not in listed]
+        for name in ours:
+            if name not in ledger.staged and name not in ledger.visible:
+                raise CorruptCheckpointError(
+                    ErrorCode.TRANSACTION_LOST,
+                    f"part {name} of checkpoint {checkpoint_id} is gone: restore an older "
+                    "checkpoint, from which its rows are produced again",
+                )
+        return ours
 
     def last_committed(self) -> CheckpointId | None:
         """The newest checkpoint with visible output."""

@@ -344,3 +344,38 @@ def fail_call(patch, at, error):
 
     patch.setattr(Path, "rename", watch(Path.rename))
     patch.setattr(os, "fsync", watch(os.fsync))
+
+
+class TestCheck:
+    """Whether a commit would succeed is known before anything is restored."""
+
+    def test_what_is_staged_published_or_listed_can_be_committed(self, sink):
+        outputs = stage(sink, 0, 5) + stage(sink, 5, 7, subtask=1)
+        committer = sink.committer()
+        committer.check(1, outputs)
+        first = StagedOutput.from_json(outputs[0])  # A commit that died between two renames.
+        (sink.directory.staging / first.staged).rename(sink.directory.path / first.final)
+        committer.check(1, outputs)
+        committer.commit(1, outputs)
+        committer.check(1, outputs)
+        committer.check(2, outputs)  # Carried by a later checkpoint.
+        assert committed(sink.path) == list(range(7))
+
+    @pytest.mark.parametrize("how", ["gone", "torn"])
+    def test_all_lost_files_are_counted_and_nothing_is_changed(self, sink, how):
+        outputs = stage(sink, 0, 5) + stage(sink, 5, 7, subtask=1) + stage(sink, 7, 8, generation=2)
+        for output in outputs[:2]:
+            path = sink.directory.staging / StagedOutput.from_json(output).staged
+            path.unlink() if how == "gone" else path.write_bytes(b"PAR1")
+        before = sorted(sink.directory.path.rglob("*"))
+        with pytest.raises(CorruptCheckpointError, match=r"2 of 3 files .* \(7 rows,") as lost:
+            sink.committer().check(1, outputs)
+        assert lost.value.code is ErrorCode.TRANSACTION_LOST
+        assert sorted(sink.directory.path.rglob("*")) == before
+
+    def test_committed_files_that_somebody_took_away_are_no_loss(self, sink):
+        outputs = stage(sink, 0, 5)
+        sink.committer().commit(1, outputs)
+        for file in committed_files(sink.path):
+            file.unlink()
+        sink.committer().check(1, outputs)

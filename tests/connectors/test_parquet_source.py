@@ -244,6 +244,17 @@ def test_a_changed_file_is_noticed_before_a_restore_and_while_reading(tmp_path, 
         reader.poll()
 
 
+def test_all_changed_files_are_counted(tmp_path):
+    for name in "abc":
+        pq.write_table(table(0, 10), tmp_path / f"{name}.parquet")
+    source = ParquetSource(tmp_path)
+    splits = source.discover()
+    for name in "ac":
+        (tmp_path / f"{name}.parquet").unlink()
+    with pytest.raises(IncompatibleStateError, match=r"a\.parquet.*the same of 1 more files"):
+        source.check(splits)
+
+
 def test_the_same_row_groups_are_not_enough_to_be_the_same_file(tmp_path):
     pq.write_table(table(), tmp_path / "a.parquet", compression="snappy")
     source = ParquetSource(tmp_path)

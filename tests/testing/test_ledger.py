@@ -55,6 +55,18 @@ def test_a_commit_without_output_leaves_no_trace(ledger):
     assert LedgerCommitter(ledger).last_committed() is None
 
 
+def test_whether_a_commit_would_succeed_is_known_before(ledger):
+    parts = offer(ledger, 1)
+    LedgerCommitter(ledger).check(CheckpointId(1), parts)
+    commit(ledger, 1, parts)
+    LedgerCommitter(ledger).check(CheckpointId(1), parts)
+    lost = offer(ledger, 2, checkpoint_id=2, subtask=1)
+    ledger.staged.clear()
+    with pytest.raises(CorruptCheckpointError, match="part 1-1-0 of checkpoint 2 is gone") as gone:
+        LedgerCommitter(ledger).check(CheckpointId(2), lost)
+    assert gone.value.code is ErrorCode.TRANSACTION_LOST
+
+
 def test_a_part_that_is_gone_is_named(ledger):
     parts = offer(ledger, 1)
     ledger.staged.clear()

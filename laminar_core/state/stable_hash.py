@@ -14,8 +14,10 @@ of it would strand the state of every checkpoint (ADR-0007). The whole definitio
 
 ``lane[k]`` is bytes 8k to 8k+8 of the value, little-endian, padded with zeros. All integer widths
 hash as their 64-bit value (uint64 by its bits), booleans as 0 and 1, dates as days and timestamps
-as whole microseconds since 1970, so widening a column or changing its time unit moves no key. A
-dictionary-encoded column hashes like its plain values, and a slice like a fresh array.
+as whole microseconds since 1970, times of day and durations in microseconds, so widening a column
+or changing its time unit moves no key. A decimal hashes as the text of 32 bytes that are its digits
+without the point, a little-endian number: changing the precision moves no key, changing the scale
+does. A dictionary-encoded column hashes like its plain values, and a slice like a fresh array.
 
 Source: the mixer is the finaliser of splitmix64 (Steele, Lea & Flood, OOPSLA 2014).
 Tests: ``tests/golden/stable_hash.json`` freezes values; a plain Python reference checks the rest.
@@ -67,6 +69,7 @@ def hash_array(array: pa.Array) -> UInt64Array:
     require_key_type(array.type)
     if pa.types.is_dictionary(array.type):
         return _hash_dictionary(array)
+    array = _common(array)
     hashes = _hash_text(array) if _is_text(array.type) else _hash_integers(_as_uint64(array))
     if array.null_count:
         hashes[array.is_null().to_numpy(zero_copy_only=False)] = _NULL
@@ -87,11 +90,11 @@ def require_key_type(data_type: pa.DataType) -> None:
             f"a {data_type} column cannot be a key, because 0.0 equals -0.0 and NaN equals nothing;"
             " cast it to an integer or a string",
         )
-    if not (_is_text(data_type) or _is_integral(data_type)):
+    if not (_is_text(data_type) or _is_integral(data_type) or _has_common_form(data_type)):
         raise ConfigurationError(
             ErrorCode.UNSUPPORTED_TYPE,
-            f"a {data_type} column cannot be a key; keys are integers, booleans, strings, binary,"
-            " dates (date32) or timestamps",
+            f"a {data_type} column cannot be a key; keys are integers, booleans, decimals, strings,"
+            " binary, dates, times, timestamps or durations",
         )
 
 
@@ -103,6 +106,30 @@ def _is_text(data_type: pa.DataType) -> bool:
 def _is_integral(data_type: pa.DataType) -> bool:
     is_time = pa.types.is_date32(data_type) or pa.types.is_timestamp(data_type)
     return is_time or pa.types.is_integer(data_type) or pa.types.is_boolean(data_type)
+
+
+def _has_common_form(data_type: pa.DataType) -> bool:
+    types = pa.types
+    is_time = types.is_time(data_type) or types.is_date64(data_type) or types.is_duration(data_type)
+    is_fixed = types.is_fixed_size_binary(data_type) or types.is_decimal(data_type)
+    return is_time or is_fixed or types.is_null(data_type)
+
+
+def _common(array: pa.Array) -> pa.Array:
+    """The same values in a type that is text or a number; what already is one stays as it is."""
+    types = pa.types
+    if types.is_decimal(array.type):
+        wide = array.cast(pa.decimal256(76, array.type.scale))
+        return wide.view(pa.binary(32)).cast(pa.binary())
+    if types.is_fixed_size_binary(array.type):
+        return array.cast(pa.binary())
+    if types.is_date64(array.type):
+        return array.cast(pa.date32(), safe=False)
+    if types.is_time(array.type):
+        return array.cast(pa.time64("us"), safe=False).cast(pa.int64())
+    if types.is_duration(array.type):
+        return array.cast(pa.duration("us"), safe=False).cast(pa.int64())
+    return array.cast(pa.int64()) if types.is_null(array.type) else array
 
 
 def _mix(lanes: UInt64Array) -> UInt64Array:

@@ -57,15 +57,8 @@ def hashes(column: pa.Array) -> UInt64Array:
 def hashable(column: pa.Array) -> pa.Array:
     """Equal values of the column, and only those, are equal in a type that the hash takes."""
     values, types = canonical(column), pa.types
-    if types.is_null(values.type):
-        return values.cast(pa.int8())
     if types.is_floating(values.type):
         return values.cast(pa.float64()).view(pa.int64())
-    if types.is_decimal(values.type):
-        values = values.view(pa.binary(values.type.byte_width))
-    if types.is_fixed_size_binary(values.type):
-        return values.cast(pa.binary())
-    if types.is_time32(values.type):
-        return values.cast(pa.int32())
-    is_long = types.is_temporal(values.type) and values.type.bit_width == pa.int64().bit_width
-    return values.cast(pa.int64()) if is_long else values  # Nanoseconds, too, are told apart.
+    if types.is_timestamp(values.type) or types.is_duration(values.type):
+        return values.cast(pa.int64())  # The hash of keys does not tell nanoseconds apart.
+    return values.cast(pa.int64()) if types.is_time64(values.type) else values

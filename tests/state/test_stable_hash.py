@@ -2,6 +2,7 @@
 
 import json
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -180,6 +181,34 @@ def test_a_date_hashes_as_its_day() -> None:
     ]  # fmt: skip
 
 
+def test_times_and_durations_hash_as_their_microseconds() -> None:
+    expected = [reference(5_000_000), reference(None), reference(0)]
+    for data_type in (
+        pa.time32("s"), pa.time32("ms"), pa.time64("us"), pa.time64("ns"),
+        pa.duration("s"), pa.duration("ms"), pa.duration("us"), pa.duration("ns"),
+    ):  # fmt: skip
+        per_second = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[data_type.unit]
+        storage = pa.int32() if data_type.bit_width == 32 else pa.int64()
+        assert hashes_of(pa.array([5 * per_second, None, 0], storage).view(data_type)) == expected
+    days = pa.array([86_400_000, -86_400_000, None], pa.int64()).view(pa.date64())
+    assert hashes_of(days) == [reference(1), reference(-1), reference(None)]
+
+
+def test_decimals_hash_as_their_digits_whatever_the_precision() -> None:
+    values = [Decimal("-1.25"), None, Decimal("0.00"), Decimal("123.45")]
+    digits = [-125, None, 0, 12_345]
+    expected = [d if d is None else d.to_bytes(32, "little", signed=True) for d in digits]
+    for data_type in (pa.decimal32(5, 2), pa.decimal64(9, 2), pa.decimal128(9, 2)):
+        assert hashes_of(pa.array(values, data_type)) == [reference(v) for v in expected]
+    wide = pa.array([None, *values], pa.decimal256(70, 2)).slice(1)
+    assert hashes_of(wide) == [reference(v) for v in expected]
+
+
+def test_fixed_binary_hashes_as_binary_and_the_null_type_as_null() -> None:
+    assert hashes_of(pa.array([b"ab", None], pa.binary(2))) == [reference(b"ab"), reference(None)]
+    assert hashes_of(pa.nulls(2)) == [reference(None)] * 2
+
+
 def test_the_order_of_columns_matters() -> None:
     a, b = pa.array(["x", "y", None]), pa.array([1, 2, 3])
     values = zip(a.to_pylist(), b.to_pylist(), strict=True)
@@ -210,7 +239,9 @@ def test_floating_point_is_refused_with_the_reason(data_type: pa.DataType) -> No
     assert caught.value.code is ErrorCode.UNSUPPORTED_TYPE
 
 
-@pytest.mark.parametrize("data_type", [pa.list_(pa.int8()), pa.duration("s"), pa.null()])
+@pytest.mark.parametrize(
+    "data_type", [pa.list_(pa.int8()), pa.string_view(), pa.month_day_nano_interval()]
+)
 def test_other_types_are_refused_with_those_that_work(data_type: pa.DataType) -> None:
     with pytest.raises(ConfigurationError, match="keys are integers") as caught:
         hash_array(pa.array([], data_type))

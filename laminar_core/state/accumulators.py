@@ -32,7 +32,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import pyarrow as pa
 from pyarrow.compute import RoundOptions, call_function
@@ -229,9 +229,9 @@ class Aggregate:
         """What it is computed from."""
         return self.more if self.column is None else (self.column, *self.more)
 
-    def describe(self) -> dict[str, str | int | float | list[str] | None]:
+    def describe(self) -> dict[str, Any]:
         """Identity in the fingerprint of a pipeline."""
-        described: dict[str, str | int | float | list[str] | None] = {
+        described: dict[str, Any] = {
             "function": self.function,
             "column": self.column,
             "name": self.name,

@@ -31,6 +31,7 @@ from laminar_core.checkpoint.coordinator_config import CoordinatorConfig
 from laminar_core.checkpoint.coordinator_events import (
     AbortCheckpoint,
     Acknowledged,
+    AlignmentTimeoutChanged,
     AnswerRequest,
     CheckpointRequested,
     CommitCheckpoint,
@@ -48,6 +49,8 @@ from laminar_core.checkpoint.coordinator_events import (
     PublishManifest,
     RecordOutcome,
     ReserveId,
+    ResumeSources,
+    StopRevoked,
     StoreFailed,
     SubtaskId,
     Tick,
@@ -96,8 +99,13 @@ def step(state: CoordinatorState, event: Event, now_ms: int) -> Step:
             state, expired = _expire(state, now_ms)
             state, timed_out = _time_out_alignment(state, now_ms)
             effects = (*expired, *timed_out)
-        case CheckpointRequested(kind, request_id):
-            state, effects = _enqueue(state, kind, request_id), ()
+        case CheckpointRequested(kind, request_id, once):
+            state, effects = _enqueue(state, Request(kind, (request_id,), once=once)), ()
+        case StopRevoked():
+            state, effects = _go_on(state)
+        case AlignmentTimeoutChanged(timeout_ms):
+            config = replace(state.config, alignment_timeout_ms=timeout_ms)
+            state, effects = replace(state, config=config), ()
         case IdReserved(checkpoint_id):
             state, effects = _on_reserved(state, checkpoint_id, now_ms)
         case IdTaken(checkpoint_id):
@@ -131,14 +139,16 @@ def next_wakeup_ms(state: CoordinatorState) -> int | None:
 # --- queue and trigger --------------------------------------------------------------------------
 
 
-def _enqueue(state: CoordinatorState, kind: CheckpointKind, request_id: str) -> CoordinatorState:
-    ending = state.ending or kind in _ENDS_THE_JOB
+def _enqueue(state: CoordinatorState, new: Request) -> CoordinatorState:
+    ending = state.ending or new.kind in _ENDS_THE_JOB
     for index, waiting in enumerate(state.queue):
-        if waiting.kind is kind:  # One checkpoint answers everybody who waits for this kind.
-            merged = replace(waiting, request_ids=(*waiting.request_ids, request_id))
+        if waiting.kind is new.kind:  # One checkpoint answers everybody who waits for this kind.
+            request_ids = (*waiting.request_ids, *new.request_ids)
+            # Who wants the job to end, whatever it takes, gets that.
+            merged = replace(waiting, request_ids=request_ids, once=waiting.once and new.once)
             queue = (*state.queue[:index], merged, *state.queue[index + 1 :])
             return replace(state, queue=queue, ending=ending)
-    queue = (*state.queue, Request(kind, (request_id,)))
+    queue = (*state.queue, new)
     ordered = tuple(sorted(queue, key=lambda r: _PRIORITY[r.kind]))
     return replace(state, queue=ordered, ending=ending)
 
@@ -174,7 +184,7 @@ def _start_next(state: CoordinatorState, now_ms: int) -> Step:
 def _reserve(
     state: CoordinatorState, request: Request, now_ms: int
 ) -> tuple[CoordinatorState, ReserveId]:
-    pending = Pending(state.next_id, request.kind, request.request_ids, now_ms)
+    pending = Pending(state.next_id, request.kind, request.request_ids, now_ms, once=request.once)
     state = replace(
         state,
         next_id=CheckpointId(state.next_id + 1),
@@ -187,7 +197,8 @@ def _on_id_taken(state: CoordinatorState, checkpoint_id: CheckpointId) -> Coordi
     pending = state.find(checkpoint_id)
     if pending is None:
         return state
-    again = Request(pending.kind, pending.request_ids)  # Never reuse an id: queue for the next.
+    # Never reuse an id: queue for the next.
+    again = Request(pending.kind, pending.request_ids, once=pending.once)
     return replace(state.without(pending), queue=(again, *state.queue))
 
 
@@ -324,12 +335,15 @@ def _end(
     answers = _answers(pending.request_ids, checkpoint_id, outcome, reason)
     if outcome is Outcome.COMPLETED:
         return state, (record, *answers)
-    if pending.kind in _ENDS_THE_JOB and outcome is not Outcome.ABORTED:
+    resumed: tuple[Effect, ...] = ()
+    if pending.once and outcome is not Outcome.ABORTED:
+        state, resumed = _go_on(state)
+    elif pending.kind in _ENDS_THE_JOB and outcome is not Outcome.ABORTED:
         # The job cannot end without it: try again, and keep whoever asked waiting.
         not_before = now_ms + max(state.config.min_pause_ms, RETRY_PAUSE_MS)
         again = Request(pending.kind, pending.request_ids, not_before)
         state, answers = replace(state, queue=(again, *state.queue)), ()
-    effects = (AbortCheckpoint(checkpoint_id), record, *answers)
+    effects = (AbortCheckpoint(checkpoint_id), *resumed, record, *answers)
     if outcome not in (Outcome.DECLINED, Outcome.EXPIRED):
         return state, effects
     state = replace(state, consecutive_failures=state.consecutive_failures + 1)
@@ -338,6 +352,14 @@ def _end(
         why = f"{state.consecutive_failures} checkpoints failed in a row, the last one: {reason}"
         return state, (*effects, FailJob(why))
     return state, effects
+
+
+def _go_on(state: CoordinatorState) -> Step:
+    """The stop checkpoint does not end the job; another request still may."""
+    others = (*state.queue, *state.pending)
+    if any(other.kind in _ENDS_THE_JOB for other in others):
+        return state, ()
+    return replace(state, ending=False), (ResumeSources(),)
 
 
 def _answers(

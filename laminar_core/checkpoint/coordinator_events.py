@@ -34,10 +34,26 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointRequested:
-    """Somebody asks for a checkpoint; ``request_id`` names who gets the answer."""
+    """Somebody asks for a checkpoint; ``request_id`` names who gets the answer.
+
+    ``once``: a stop checkpoint that fails is not tried again, and the job goes on.
+    """
 
     kind: CheckpointKind
     request_id: str
+    once: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StopRevoked:
+    """The stop checkpoint completed, and the job does not end with it: it goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class AlignmentTimeoutChanged:
+    """For checkpoints from now on. None: always aligned. 0: unaligned from the start."""
+
+    alignment_timeout_ms: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +112,8 @@ class DeletionsPending:
 Event = (
     Tick
     | CheckpointRequested
+    | StopRevoked
+    | AlignmentTimeoutChanged
     | IdReserved
     | IdTaken
     | Acknowledged
@@ -185,6 +203,11 @@ class AnswerRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class ResumeSources:
+    """Tell every worker that the job does not end with the stop checkpoint: read on."""
+
+
+@dataclass(frozen=True, slots=True)
 class FailJob:
     """More consecutive failures than tolerated."""
 
@@ -201,5 +224,6 @@ Effect = (
     | RecordOutcome
     | DiscardParts
     | AnswerRequest
+    | ResumeSources
     | FailJob
 )

@@ -59,6 +59,8 @@ class Request:
     kind: CheckpointKind
     request_ids: tuple[str, ...] = ()
     not_before_ms: int = 0
+    once: bool = False
+    """If it fails it is over, also if the job was to end with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,7 @@ class Pending:
     acknowledged: SubtaskSet = SubtaskSet()
     alignment_due_ms: int | None = None
     """When its alignment budget is spent; None: never, or it is spent."""
+    once: bool = False
 
 
 @dataclass(frozen=True, slots=True)

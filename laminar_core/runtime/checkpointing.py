@@ -29,6 +29,7 @@ from laminar_core.checkpoint.coordinator_events import (
     PublishManifest,
     RecordOutcome,
     ReserveId,
+    ResumeSources,
     StoreFailed,
     SubtaskId,
     Tick,
@@ -55,6 +56,7 @@ from laminar_core.runtime.messages import (
     Abort,
     AlignmentTimeout,
     Completed,
+    Resume,
     SnapshotAck,
     ToWorker,
     Trigger,
@@ -66,6 +68,7 @@ from laminar_core.runtime.publication import (
     longest_alignment_ms,
     longest_phase_ms,
 )
+from laminar_core.state.control import SetMode
 from laminar_core.state.manifest import CheckpointManifest, Heartbeat, TriggerRecord
 from laminar_core.storage.checkpoint_store import CheckpointStore
 
@@ -82,7 +85,7 @@ class Deadlines:
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorParts:
-    """What a generation's coordinator works with."""
+    """What a generation's coordinator works with; ``mode`` was set while an earlier one ran."""
 
     identity: JobIdentity
     store: CheckpointStore
@@ -94,6 +97,7 @@ class CoordinatorParts:
     """The restored checkpoint."""
     rows_total: int | None
     deadlines: Deadlines = Deadlines()
+    mode: SetMode | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +107,8 @@ class Background:
     store: Executor
     commits: Executor
     deletions: Executor
+    control: Executor
+    copies: Executor
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,12 +181,14 @@ class CheckpointDriver:
         }
         self._state = initial(parts.config, expected, parts.highest_id, host.now_ms())
 
-    def request(self, kind: CheckpointKind, answer: "Future[CheckpointAnswer]") -> None:
+    def request(
+        self, kind: CheckpointKind, answer: "Future[CheckpointAnswer]", *, once: bool = False
+    ) -> None:
         """Ask for a checkpoint; ``answer`` is set when it has ended."""
         self._request_count += 1
         request_id = f"request-{self._request_count}"
         self._requests[request_id] = answer
-        self.dispatch(CheckpointRequested(kind, request_id))
+        self.dispatch(CheckpointRequested(kind, request_id, once))
 
     def keep(self, ack: SnapshotAck) -> None:
         """Keep the parts for the manifest."""
@@ -246,6 +254,8 @@ class CheckpointDriver:
                 answer = self._requests.pop(request_id, None)
                 if answer is not None:
                     answer.set_result(CheckpointAnswer(checkpoint_id, outcome.value, reason))
+            case ResumeSources():
+                self._host.broadcast(Resume(generation=self._identity.generation))
             case FailJob(reason):
                 self._host.fail(ErrorCode.SNAPSHOT_FAILED, reason)
 

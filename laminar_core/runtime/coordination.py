@@ -8,13 +8,20 @@ scheduler in a simulation. Everything that can end a generation ends in ``outcom
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import Literal, Protocol
 
-from laminar_core.checkpoint.coordinator_events import Acknowledged, Declined, Outcome, SubtaskId
+from laminar_core.checkpoint.control import ModeRefused, decide_mode
+from laminar_core.checkpoint.coordinator_events import (
+    Acknowledged,
+    AlignmentTimeoutChanged,
+    Declined,
+    Outcome,
+    StopRevoked,
+    SubtaskId,
+)
 from laminar_core.checkpoint.types import CheckpointId, CheckpointKind
-from laminar_core.checkpoint.unaligned import UnalignedCheckpointMetrics
 from laminar_core.errors import ErrorCode, FencedError
 from laminar_core.runtime.checkpointing import (
     Background,
@@ -25,11 +32,11 @@ from laminar_core.runtime.checkpointing import (
 )
 from laminar_core.runtime.clock import Clock
 from laminar_core.runtime.control import ControlLines
+from laminar_core.runtime.control_desk import ControlDesk
 from laminar_core.runtime.events import (
     DataFlowing,
     JobEvent,
     JobListener,
-    ProgressMade,
     WorkersRunning,
 )
 from laminar_core.runtime.loop_watch import LoopWatch
@@ -51,20 +58,14 @@ from laminar_core.runtime.messages import (
     WorkerFailed,
     decode_to_coordinator,
 )
+from laminar_core.runtime.progress import RowTotals, WorkersProgress
+from laminar_core.state.control import SetMode
 from laminar_core.state.manifest import Heartbeat
+from laminar_core.state.record import JsonObject
 
 PING_INTERVAL_MS = 1_000
 HEARTBEAT_INTERVAL_MS = 1_000
 PROGRESS_EVENT_INTERVAL_MS = 500
-
-
-@dataclass(frozen=True, slots=True)
-class RowTotals:
-    """Rows over the whole history of the job."""
-
-    rows_in: int = 0
-    rows_out: int = 0
-    rows_late: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ class GenerationOutcome:
     code: ErrorCode | None = None
     reason: str = ""
     restart_helps: bool = True
-    counts: RowTotals = RowTotals()
+    counts: RowTotals = field(default_factory=RowTotals)
 
 
 class CoordinatorLink(Protocol):
@@ -116,17 +117,23 @@ class Coordinator(CheckpointHost):
         self._outcome_lock = threading.Lock()
         self._lines = ControlLines(parts.identity.generation, link.send, clock)
         self._workers: dict[int, Register] = {}
-        self._progress: dict[int, Progress] = {}
         self._heard_ms: dict[int, float] = {}
         self._started_ms = clock.monotonic_ms()
         self._due_ms = {"ping": 0.0, "heartbeat": 0.0, "progress": 0.0}
         self._heartbeats = 0
         self._data_flowed = self._final_requested = False
-        self._last_rows = (self._started_ms, 0)
-        self._early: list[tuple[CheckpointKind, Future[CheckpointAnswer]]] = []
+        self._progress = WorkersProgress(parts.identity.parallelism, self._started_ms)
+        self._early: list[tuple[CheckpointKind, bool, Future[CheckpointAnswer]]] = []
         workers, loops = range(parts.identity.parallelism), parts.identity.plan.loops().values()
         self._loops = LoopWatch(workers, loops)
         self._checkpoints = CheckpointDriver(parts, self, background)
+        self._ends_anyway = False
+        """Somebody wants the job to end, whatever becomes of savepoints."""
+        self._desk = ControlDesk(parts.store, self._identity.generation, self, background)
+        self.mode: SetMode | None = None
+        """What somebody asked for while the job ran; it is to hold after a restart, too."""
+        if parts.mode is not None:
+            self.set_mode(parts.mode)
 
     # --- from other threads ---------------------------------------------------------------------
 
@@ -161,15 +168,48 @@ class Coordinator(CheckpointHost):
 
     def last_commit_done(self, kind: CheckpointKind) -> None:
         """The stop or final checkpoint is committed: let the workers go."""
+        self._desk.before_the_end(kind, lambda: self._let_go(kind))
+
+    def _let_go(self, kind: CheckpointKind) -> None:
         self.broadcast(Finish(generation=self._identity.generation))
         ending = "finished" if kind is CheckpointKind.FINAL else "stopped"
-        self._end(GenerationOutcome(ending, counts=self._totals()))
+        self._end(GenerationOutcome(ending, counts=self._progress.totals()))
 
     def _end(self, outcome: GenerationOutcome) -> None:
         """Only the first word counts; may be called from any thread."""
         with self._outcome_lock:
             if not self.outcome.done():
                 self.outcome.set_result(outcome)
+
+    # --- for commands from outside, in the coordinator's thread ---------------------------------
+
+    def take(self, kind: CheckpointKind, *, once: bool) -> "Future[CheckpointAnswer]":
+        """Ask for a checkpoint; a stop that fails ``once`` is not tried again."""
+        answer: Future[CheckpointAnswer] = Future()
+        self._on_request(kind, answer, once=once)
+        return answer
+
+    def set_mode(self, mode: SetMode) -> JsonObject | ModeRefused:
+        """Change how checkpoints align from the next one on; returns what holds now."""
+        config, edges = self._parts.config, self._identity.plan.edges
+        change = decide_mode(mode.mode, config.alignment_timeout_ms, config.max_concurrent)
+        if isinstance(change, ModeRefused):
+            return change
+        self.mode = mode
+        self._checkpoints.dispatch(AlignmentTimeoutChanged(change.alignment_timeout_ms))
+        always_aligned = sum(not edge.may_overtake for edge in edges)
+        return {
+            "alignment_timeout_ms": change.alignment_timeout_ms,
+            "edges": len(edges),
+            "edges_always_aligned": always_aligned,
+        }
+
+    def go_on(self, end: Callable[[], None]) -> None:
+        """The job does not end with its stop checkpoint; ``end`` it if somebody else wants that."""
+        if self._ends_anyway:
+            end()
+        else:
+            self._checkpoints.dispatch(StopRevoked())
 
     # --- the loop -------------------------------------------------------------------------------
 
@@ -186,8 +226,9 @@ class Coordinator(CheckpointHost):
         """The last turn: abort what is pending, and answer everybody who waits."""
         self._run_posted()
         self._checkpoints.abort_all(reason)
-        for _, answer in self._early:
+        for _, _, answer in self._early:
             answer.set_result(CheckpointAnswer(None, Outcome.ABORTED.value, reason))
+        self._desk.close(reason)
 
     def _run_posted(self) -> None:
         while True:
@@ -224,9 +265,9 @@ class Coordinator(CheckpointHost):
         if self._is_due("heartbeat", HEARTBEAT_INTERVAL_MS, now_ms):
             self._heartbeats += 1
             self._checkpoints.beat(Heartbeat(sequence=self._heartbeats, at_ms=self.now_ms()))
-        everybody = len(self._progress) == self._identity.parallelism  # Or totals would jump.
-        if self._is_due("progress", PROGRESS_EVENT_INTERVAL_MS, now_ms) and everybody:
-            self._tell_progress(now_ms)
+            self._desk.tick()
+        if self._is_due("progress", PROGRESS_EVENT_INTERVAL_MS, now_ms) and self._progress.complete:
+            self.tell(self._progress.event(now_ms, self.now_ms(), self._parts.rows_total))
 
     def _is_due(self, what: str, interval_ms: float, now_ms: float) -> bool:
         if now_ms < self._due_ms[what]:
@@ -304,24 +345,25 @@ class Coordinator(CheckpointHost):
             )
         )
         early, self._early = self._early, []
-        for kind, answer in early:
-            self._checkpoints.request(kind, answer)
+        for kind, once, answer in early:
+            self._checkpoints.request(kind, answer, once=once)
 
-    def _on_request(self, kind: CheckpointKind, answer: "Future[CheckpointAnswer]") -> None:
+    def _on_request(
+        self, kind: CheckpointKind, answer: "Future[CheckpointAnswer]", *, once: bool = False
+    ) -> None:
         """A trigger reaches only those who are there, and without the others nothing completes."""
+        self._ends_anyway = self._ends_anyway or (kind is CheckpointKind.STOP and not once)
         if self._everybody_registered:
-            self._checkpoints.request(kind, answer)
+            self._checkpoints.request(kind, answer, once=once)
         else:
-            self._early.append((kind, answer))
+            self._early.append((kind, once, answer))
 
     def _on_progress(self, message: Progress) -> None:
-        self._progress[message.worker] = message
+        self._progress.keep(message)
         if message.flowing and not self._data_flowed:
             self._data_flowed = True
             self.tell(DataFlowing(time_ms=self.now_ms(), generation=self._identity.generation))
-        everybody = len(self._progress) == self._identity.parallelism
-        drained = everybody and all(p.drained for p in self._progress.values())
-        if drained and not self._final_requested:
+        if self._progress.drained and not self._final_requested:
             self._final_requested = True
             self._on_request(CheckpointKind.FINAL, Future())  # A lost registration comes again.
 
@@ -330,36 +372,6 @@ class Coordinator(CheckpointHost):
         checkpoint_id = CheckpointId(message.checkpoint_id)
         self._checkpoints.keep(message)
         self._checkpoints.dispatch(Acknowledged(checkpoint_id, frozenset(subtasks)))
-
-    def _totals(self) -> RowTotals:
-        reports = self._progress.values()
-        return RowTotals(
-            rows_in=sum(p.rows_in for p in reports),
-            rows_out=sum(p.rows_out for p in reports),
-            rows_late=sum(p.rows_late for p in reports),
-        )
-
-    def _tell_progress(self, now_ms: float) -> None:
-        totals = self._totals()
-        since_ms, rows_then = self._last_rows
-        self._last_rows = (now_ms, totals.rows_in)
-        watermarks = [p.watermark_us for p in self._progress.values()]
-        known = [w for w in watermarks if w is not None]
-        rows_per_s = 1000 * max(totals.rows_in - rows_then, 0) / max(now_ms - since_ms, 1)
-        self.tell(
-            ProgressMade(
-                time_ms=self.now_ms(),
-                rows_in=totals.rows_in,
-                rows_out=totals.rows_out,
-                rows_late=totals.rows_late,
-                rows_total=self._parts.rows_total,
-                rows_per_s=rows_per_s,
-                watermark_us=min(known) if len(known) == len(watermarks) else None,
-                unaligned=UnalignedCheckpointMetrics.total(
-                    p.unaligned for p in self._progress.values()
-                ),
-            )
-        )
 
     def broadcast(self, message: ToWorker) -> None:
         """Send to every worker that has registered."""

@@ -26,6 +26,8 @@ class CoordinatorThread:
             store=ThreadPoolExecutor(1, "laminar-store"),
             commits=ThreadPoolExecutor(1, "laminar-commit"),
             deletions=ThreadPoolExecutor(1, "laminar-delete"),
+            control=ThreadPoolExecutor(1, "laminar-control"),
+            copies=ThreadPoolExecutor(1, "laminar-copy"),
         )
         self.coordinator = Coordinator(parts, transport, self._background, clock, listener)
         self._closing = threading.Event()
@@ -41,7 +43,8 @@ class CoordinatorThread:
     def close(self, reason: str) -> None:
         """Abort what is pending, finish what the store has to do, close the socket.
 
-        A commit or a deletion that has not been made is left to the next generation.
+        A commit or a deletion that has not been made is left to the next generation; a copy that is
+        not complete is given up.
         """
         self._reason = reason
         self._closing.set()
@@ -49,6 +52,8 @@ class CoordinatorThread:
         self._thread.join()
         self._background.commits.shutdown(cancel_futures=True)
         self._background.deletions.shutdown(cancel_futures=True)
+        self._background.copies.shutdown(cancel_futures=True)
+        self._background.control.shutdown()
         self._background.store.shutdown()
         self._transport.close()
 

@@ -16,6 +16,7 @@ from laminar_core.runtime.events import JobListener
 from laminar_core.runtime.generation import Start
 from laminar_core.runtime.options import JobOptions
 from laminar_core.runtime.transport import CoordinatorAddress
+from laminar_core.state.control import SetMode
 from laminar_core.state.manifest import Owner
 from laminar_core.storage.checkpoint_store import CheckpointStore
 
@@ -144,8 +145,9 @@ def execute(
     options: JobOptions,
     store: CheckpointStore,
     listener: JobListener,
+    mode: SetMode | None = None,
 ) -> Execution:
-    """Start the coordinator, then the workers."""
+    """Start the coordinator, then the workers; ``mode`` is what was set while the job ran."""
     restored_id = None if start.restored is None else start.restored.checkpoint_id
     parts = CoordinatorParts(
         identity=start.identity,
@@ -156,6 +158,7 @@ def execute(
         parent_id=None if restored_id is None else CheckpointId(restored_id),
         rows_total=start.rows_total,
         deadlines=options.deadlines,
+        mode=mode,
     )
     process = cluster.start_coordinator(parts, listener)
     deployment = Deployment(

@@ -150,6 +150,12 @@ class Completed(_Message):
     checkpoint_id: int
 
 
+class Resume(_Message):
+    """The job was to end with the last checkpoint, and goes on instead."""
+
+    type: Literal["resume"] = "resume"
+
+
 class LoopWave(_Message):
     """Is anything left in the loops? Asks for a ``LoopReport``."""
 
@@ -183,7 +189,7 @@ class Cancel(_Message):
 
 
 ToCoordinator = Register | Progress | SnapshotAck | SnapshotDecline | LoopReport | WorkerFailed
-CheckpointMessage = Trigger | AlignmentTimeout | Abort | Completed
+CheckpointMessage = Trigger | AlignmentTimeout | Abort | Completed | Resume
 LoopMessage = LoopWave | LoopsOver
 ToWorker = Peers | CheckpointMessage | LoopMessage | Ping | Finish | Cancel
 _TO_COORDINATOR = TypeAdapter[ToCoordinator](Annotated[ToCoordinator, Field(discriminator="type")])

@@ -20,8 +20,9 @@ from laminar_core.runtime.execution import Cluster, Collected, Execution, execut
 from laminar_core.runtime.generation import RESTARTED, Preparation
 from laminar_core.runtime.options import JobOptions, JobResult
 from laminar_core.runtime.plan import Plan
-from laminar_core.state.key_groups import require_parallelism
 from laminar_core.state.audit import AuditRecord
+from laminar_core.state.control import SetMode
+from laminar_core.state.key_groups import require_parallelism
 from laminar_core.storage.audit import AuditLog
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from laminar_core.storage.generations import Claimant
@@ -53,6 +54,7 @@ class Supervisor:
         self._running: Execution | None = None
         self._stopping = self._cancelled = False
         self._completed = self._generations = 0
+        self._mode: SetMode | None = None
 
     # --- from other threads ---------------------------------------------------------------------
 
@@ -181,12 +183,15 @@ class Supervisor:
         finally:
             with self._lock:
                 self._running = None
+            self._mode = execution.coordinator.mode
             self._completed += execution.coordinator.completed_count
 
     def _start(self, generation: Generation) -> Execution:
         """What the user asked for binds until one generation has started from it."""
         start = self._preparation.prepare(generation, first=self._generations == 0)
-        return execute(self._cluster, start, self._options, self._store, self._tell)
+        return execute(
+            self._cluster, start, self._options, self._store, self._tell, mode=self._mode
+        )
 
     def _announce(self, execution: Execution) -> None:
         """From here on ``stop`` and ``cancel`` reach it; what was asked before is done now."""

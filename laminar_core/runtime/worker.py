@@ -41,6 +41,7 @@ from laminar_core.runtime.messages import (
     Ping,
     Progress,
     Register,
+    Resume,
     SnapshotAck,
     SnapshotDecline,
     ToCoordinator,
@@ -235,7 +236,7 @@ class Worker:
             case Peers():
                 self._transport.connect_peers(message.peers)
                 self.phase = Phase.RUNNING
-            case Trigger() | AlignmentTimeout() | Abort() | Completed():
+            case Trigger() | AlignmentTimeout() | Abort() | Completed() | Resume():
                 self._on_checkpoint_message(message)
             case LoopWave() | LoopsOver():
                 self._on_loop_message(message)
@@ -263,20 +264,20 @@ class Worker:
                         task.end_loop()
 
     def _on_checkpoint_message(self, message: CheckpointMessage) -> None:
-        match message:
-            case Trigger():
-                for task in self.wiring.tasks:
+        for task in self.wiring.tasks:
+            match message:
+                case Trigger():
                     task.trigger(message.barrier())
-            case AlignmentTimeout():
-                for task in self.wiring.tasks:
+                case AlignmentTimeout():
                     task.time_out(CheckpointId(message.checkpoint_id))
-            case Abort():
-                for task in self.wiring.tasks:
+                case Abort():
                     task.abort(CheckpointId(message.checkpoint_id))
-                self.on_discard(CheckpointId(message.checkpoint_id))
-            case Completed():
-                for task in self.wiring.tasks:
+                case Completed():
                     task.committed(CheckpointId(message.checkpoint_id))
+                case Resume():
+                    task.resume()
+        if isinstance(message, Abort):
+            self.on_discard(CheckpointId(message.checkpoint_id))
 
     def _report_progress(self) -> None:
         now_ms = self._clock.monotonic_ms()

@@ -39,18 +39,26 @@ def read_verified(objects: ObjectStore, paths: JobPaths, ref: FileRef) -> bytes:
         CorruptCheckpointError: missing, or of another length or digest.
     """
     key = paths.absolute(ref.path)
-    data = objects.get(key)
+    return checked(objects.get(key), ref, f"{objects.uri}/{key}")
+
+
+def checked(data: bytes | None, ref: FileRef, where: str) -> bytes:
+    """What was read for ``ref``, if it is what was written; ``where`` is for the message.
+
+    Raises:
+        CorruptCheckpointError: missing, or of another length or digest.
+    """
     if data is None:
-        raise CorruptCheckpointError(ErrorCode.OBJECT_MISSING, f"{objects.uri}/{key} is missing")
+        raise CorruptCheckpointError(ErrorCode.OBJECT_MISSING, f"{where} is missing")
     if len(data) != ref.size_bytes:
         raise CorruptCheckpointError(
             ErrorCode.LENGTH_DIFFERS,
-            f"{objects.uri}/{key} has {len(data)} bytes instead of {ref.size_bytes}",
+            f"{where} has {len(data)} bytes instead of {ref.size_bytes}",
         )
     if sha256_hex(data) != ref.sha256:
         raise CorruptCheckpointError(
             ErrorCode.DIGEST_DIFFERS,
-            f"{objects.uri}/{key} is not what was written (its sha256 differs)",
+            f"{where} is not what was written (its sha256 differs)",
         )
     return data
 

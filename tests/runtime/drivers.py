@@ -30,7 +30,7 @@ class Driver:
         self.store = open_job(self.objects)
         self.generation = claim(self.store)
         self.host, self.io, self.commits = Host(), Background(), Background()
-        self.deletions = Background()
+        self.deletions, self.control, self.copies = Background(), Background(), Background()
         self.ledger = Ledger()
         parts = CoordinatorParts(
             identity=JobIdentity(JOB, self.generation, PLAN, 2),
@@ -41,7 +41,7 @@ class Driver:
             parent_id=None,
             rows_total=None,
         )
-        threads = Threads(self.io, self.commits, self.deletions)
+        threads = Threads(self.io, self.commits, self.deletions, self.control, self.copies)
         self.driver = CheckpointDriver(parts, self.host, threads)
 
     def request(self, kind: CheckpointKind = CheckpointKind.MANUAL) -> Future:

@@ -39,6 +39,7 @@ class Cluster:
     def __init__(self, **changes) -> None:
         self.clock, self.link, self.events = ManualClock(), Link(), []
         self.io, self.commits, self.deletions = Background(), Background(), Background()
+        self.control, self.copies = Background(), Background()
         self.store = open_job()
         self.generation = claim(self.store)
         fields = {
@@ -51,7 +52,7 @@ class Cluster:
             "rows_total": 100,
         }
         parts = CoordinatorParts(**fields | changes)
-        threads = Threads(self.io, self.commits, self.deletions)
+        threads = Threads(self.io, self.commits, self.deletions, self.control, self.copies)
         self.coordinator = Coordinator(parts, self.link, threads, self.clock, self.events.append)
 
     @property

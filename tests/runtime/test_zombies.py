@@ -5,7 +5,7 @@ import pytest
 from laminar_core.checkpoint.coordinator import CoordinatorConfig
 from laminar_core.checkpoint.types import CheckpointId
 from laminar_core.errors import ErrorCode, FencedError, StorageUnavailable
-from laminar_core.runtime.events import CheckpointCompleted, DataFlowing
+from laminar_core.runtime.events import CheckpointCompleted
 from laminar_core.runtime.restart import NoRestart
 from laminar_core.runtime.worker import Phase
 from laminar_core.testing.scenarios import Job, windows_job
@@ -71,7 +71,7 @@ def test_a_worker_that_sleeps_while_its_generation_is_cancelled_leaves_when_it_w
         simulation.kill_worker(0)
 
     simulation.when(CheckpointCompleted, put_to_sleep)
-    simulation.when(DataFlowing, lambda: asleep[0].hold(held=False), number=2)
+    simulation.when(CheckpointCompleted, lambda: asleep[0].hold(held=False), number=2)
     result = simulation.run()
     assert (result.outcome, result.generations) == ("finished", 2)
     simulation.world.run_until(asleep[0].ended.done, LONG_MS)

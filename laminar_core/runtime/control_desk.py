@@ -1,0 +1,372 @@
+"""Where commands from outside reach a running generation: read, begun, handed over, answered.
+
+The log is read with each heartbeat by a thread of its own; the coordinator's thread only hears of
+what is begun. Whatever is begun is written into the audit log before it takes effect, and its
+outcome afterwards. Commands overlap: a savepoint that is being copied does not hold up a cancel.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Protocol
+
+from laminar_core.checkpoint.control import Answer, CommandFacts, ModeRefused, decide_commands
+from laminar_core.checkpoint.types import CheckpointId, CheckpointKind, Generation
+from laminar_core.errors import ConfigurationError, LaminarError, StorageUnavailable
+from laminar_core.runtime.checkpointing import Background, CheckpointAnswer
+from laminar_core.state.audit import AuditEntry, AuditRecord
+from laminar_core.state.control import (
+    CancelJob,
+    ControlBegun,
+    ControlCommand,
+    ControlOutcome,
+    ControlResult,
+    SetMode,
+    StopJob,
+    TakeCheckpoint,
+    TakeSavepoint,
+)
+from laminar_core.state.record import JsonObject
+from laminar_core.storage.audit import AuditLog
+from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.storage.control_log import ControlEntry, ControlLog
+from laminar_core.storage.object_store import open_object_store
+from laminar_core.storage.savepoints import Author, require_empty, write_savepoint
+
+
+class DeskHost(Protocol):
+    """What a desk can do with the job: the coordinator. All but ``now_ms`` in its thread."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since 1970."""
+        ...
+
+    def post(self, action: Callable[[], None]) -> None:
+        """Run ``action`` in the coordinator's thread; from any thread."""
+        ...
+
+    def take(self, kind: CheckpointKind, *, once: bool) -> "Future[CheckpointAnswer]":
+        """Ask for a checkpoint; a stop that fails ``once`` is not tried again."""
+        ...
+
+    def set_mode(self, mode: SetMode) -> "JsonObject | ModeRefused":
+        """Change how checkpoints align; returns what holds now."""
+        ...
+
+    def cancel(self, reason: str) -> None:
+        """End the generation now."""
+        ...
+
+    def go_on(self, end: Callable[[], None]) -> None:
+        """The job does not end with its stop checkpoint; ``end`` it if somebody else wants that."""
+        ...
+
+
+CopySavepoint = Callable[[ControlCommand, CheckpointId, Callable[[], bool]], str]
+"""Copy this checkpoint to the command's target, unless told meanwhile that it is pointless; returns
+its URI. Raises LaminarError."""
+
+
+@dataclass(slots=True)
+class _Open:
+    """A command that has no result yet, and what this driver has done about it."""
+
+    entry: ControlEntry
+    begun: ControlBegun | None = None
+    intent: AuditEntry | None = None
+    audited: AuditRecord | None = None
+    started: bool = False
+    result: ControlResult | None = None
+
+    def facts(self, generation: Generation) -> CommandFacts:
+        """As the decision wants them."""
+        command, begun = self.entry.command, self.entry.begun
+        by_us = self.begun is not None
+        return CommandFacts(
+            number=self.entry.number,
+            addressed_to=None if command is None else Generation(command.generation),
+            expires_at_ms=0 if command is None else command.expires_at_ms,
+            begun_by=generation if by_us else begun and Generation(begun.generation),
+            started=self.started,
+            problem=self.entry.problem,
+        )
+
+
+class ControlDesk:
+    """Of one generation. ``tick``, ``before_the_end`` and ``close``: the coordinator's thread."""
+
+    def __init__(
+        self,
+        store: CheckpointStore,
+        generation: Generation,
+        host: DeskHost,
+        background: Background,
+        copy: CopySavepoint | None = None,
+    ) -> None:
+        self._store = store
+        self._log = ControlLog(store.objects, store.paths)
+        self._audit = AuditLog(store.objects, store.paths, host.now_ms)
+        self._generation = generation
+        self._host = host
+        self._executor = background.control
+        self._copies = background.copies
+        self._copy = copy or self._copy_savepoint
+        self._polling = self._closed = False
+        self._read_up_to: int | None = None
+        self._open: dict[int, _Open] = {}
+        """Of the background thread, like all that is in it, but ``started``."""
+        self._running: dict[int, ControlCommand] = {}
+        """Begun and not answered; of the coordinator's thread."""
+        self._stops: dict[int, CheckpointId] = {}
+        """Stop commands with a target whose checkpoint is complete."""
+
+    # --- in the coordinator's thread ------------------------------------------------------------
+
+    def tick(self) -> None:
+        """Look for commands, unless that is under way."""
+        if not (self._polling or self._closed):
+            self._polling = True
+            self._executor.submit(self._poll)
+
+    def before_the_end(self, kind: CheckpointKind, end: Callable[[], None]) -> None:
+        """The last checkpoint is committed: make of it what was asked for, then end the job."""
+        waiting = [n for n in self._stops if n in self._running]
+        if kind is not CheckpointKind.STOP or not waiting:
+            end()
+            return
+
+        failures: list[bool] = []
+
+        def copied(failed: bool) -> None:  # noqa: FBT001 - the answer to one question
+            failures.append(failed)
+            if len(failures) < len(waiting):
+                return
+            if all(failures):
+                self._host.go_on(end)
+            else:  # Several targets: one that has its savepoint wants the job to end.
+                end()
+
+        for number in waiting:
+            self._start_copy(number, self._stops.pop(number), copied)
+
+    def close(self, reason: str) -> None:
+        """The generation is over: answer whoever still waits; nothing is begun any more."""
+        self._closed = True
+        for number, command in list(self._running.items()):
+            if isinstance(command.action, StopJob) and command.action.target is None:
+                self._answer(number, "completed", f"the job ended: {reason}")
+            else:
+                self._answer(number, "failed", f"the job ended before this was done: {reason}")
+
+    def _polled(self, begun: list[ControlEntry]) -> None:
+        self._polling = False
+        for entry in begun:
+            assert entry.command is not None, "begun without being understood"
+            self._running[entry.number] = entry.command
+            if self._closed:
+                self._answer(entry.number, "failed", "the job ended before this was done")
+            else:
+                self._start(entry.number, entry.command)
+
+    def _start(self, number: int, command: ControlCommand) -> None:
+        match command.action:
+            case TakeCheckpoint():
+                self._take(number, CheckpointKind.MANUAL, self._checkpoint_taken)
+            case TakeSavepoint():
+                self._take(number, CheckpointKind.SAVEPOINT, self._savepoint_taken)
+            case StopJob(target=None):
+                self._host.take(CheckpointKind.STOP, once=False)
+            case StopJob():
+                self._take(number, CheckpointKind.STOP, self._stop_taken)
+            case SetMode() as mode:
+                self._set_mode(number, mode)
+            case CancelJob():
+                self._answer(number, "completed", "the job is cancelled")
+                self._host.cancel(f"cancelled by {command.actor}: {command.reason}")
+
+    def _take(
+        self, number: int, kind: CheckpointKind, then: Callable[[int, CheckpointAnswer], None]
+    ) -> None:
+        def answered(future: "Future[CheckpointAnswer]") -> None:
+            answer = future.result()
+            if answer.outcome == "completed":
+                then(number, answer)
+            else:
+                self._answer(number, "failed", f"{answer.outcome}: {answer.reason}", answer)
+
+        self._host.take(kind, once=kind is CheckpointKind.STOP).add_done_callback(answered)
+
+    def _checkpoint_taken(self, number: int, answer: CheckpointAnswer) -> None:
+        self._answer(number, "completed", "", answer)
+
+    def _savepoint_taken(self, number: int, answer: CheckpointAnswer) -> None:
+        assert answer.checkpoint_id is not None, "completed without an id"
+        self._start_copy(number, answer.checkpoint_id, lambda _: None)
+
+    def _stop_taken(self, number: int, answer: CheckpointAnswer) -> None:
+        """Its output is committed before it is copied, so such a savepoint never owes any."""
+        assert answer.checkpoint_id is not None, "completed without an id"
+        self._stops[number] = answer.checkpoint_id
+
+    def _set_mode(self, number: int, mode: SetMode) -> None:
+        holds = self._host.set_mode(mode)
+        if isinstance(holds, ModeRefused):
+            self._answer(number, "refused", holds.reason)
+        else:
+            self._answer(number, "completed", details=holds)
+
+    def _start_copy(
+        self, number: int, checkpoint_id: CheckpointId, then: Callable[[bool], None]
+    ) -> None:
+        command = self._running[number]
+        answer = CheckpointAnswer(checkpoint_id, "completed", "")
+
+        def run() -> None:
+            try:
+                uri, problem = self._copy(command, checkpoint_id, lambda: self._closed), ""
+            except LaminarError as error:
+                uri, problem = None, str(error)
+            except Exception as error:  # noqa: BLE001 - nobody else would ever see it
+                uri, problem = None, repr(error)
+            self._host.post(lambda: copied(uri, problem))
+
+        def copied(uri: str | None, problem: str) -> None:
+            if uri is None:
+                self._answer(number, "failed", f"it could not be copied: {problem}", answer)
+            else:
+                self._answer(number, "completed", "", answer, savepoint=uri)
+            then(uri is None)
+
+        self._copies.submit(run)
+
+    def _answer(
+        self,
+        number: int,
+        outcome: ControlOutcome,
+        reason: str = "",
+        answer: CheckpointAnswer | None = None,
+        *,
+        savepoint: str | None = None,
+        details: JsonObject | None = None,
+    ) -> None:
+        if self._running.pop(number, None) is None:
+            return  # Answered when the generation ended.
+        result = ControlResult(
+            outcome=outcome,
+            reason=reason,
+            generation=self._generation,
+            answered_at_ms=self._host.now_ms(),
+            checkpoint_id=None if answer is None else answer.checkpoint_id,
+            savepoint=savepoint,
+            details=details or {},
+        )
+        self._executor.submit(self._put, number, result)
+
+    # --- in the background ----------------------------------------------------------------------
+
+    def _poll(self) -> None:
+        begun: list[ControlEntry] = []
+        try:
+            self._read()
+            self._decide(begun)
+        except LaminarError:
+            pass  # The next heartbeat tries again.
+        finally:
+            self._host.post(lambda: self._polled(begun))
+
+    def _read(self) -> None:
+        if self._read_up_to is None:
+            numbers = self._log.numbers()
+            found = self._log.unanswered()
+            self._open = {entry.number: _Open(entry) for entry in found}
+            self._read_up_to = max([*numbers, *self._open], default=0)
+        for entry in self._log.read_after(self._read_up_to):
+            self._open[entry.number] = _Open(entry)
+            self._read_up_to = entry.number
+
+    def _decide(self, begun: list[ControlEntry]) -> None:
+        for number, known in list(self._open.items()):
+            if known.result is not None:  # The store did not take it the first time.
+                self._put(number, known.result)
+        facts = [known.facts(self._generation) for known in self._open.values()]
+        for decision in decide_commands(facts, self._generation, self._host.now_ms()):
+            if isinstance(decision, Answer):
+                self._put(decision.number, self._verdict(decision))
+            elif problem := _target_problem(self._open[decision.number].entry):
+                refused = Answer(decision.number, "refused", problem)
+                self._put(decision.number, self._verdict(refused))
+            elif self._begin(self._open[decision.number]):
+                begun.append(self._open[decision.number].entry)
+
+    def _begin(self, known: _Open) -> bool:
+        """Make it ours, then write it into the audit log, then let it take effect."""
+        command = known.entry.command
+        assert command is not None, "begun without being understood"
+        if known.begun is None:
+            now_ms = self._host.now_ms()
+            known.begun = ControlBegun(generation=self._generation, begun_at_ms=now_ms)
+        if not self._log.begin(known.entry.number, known.begun):
+            del self._open[known.entry.number]  # Another generation's, which answers it.
+            return False
+        if known.intent is None:
+            known.intent = self._audit.entry(
+                action=command.action.kind,
+                actor=command.actor,
+                reason=command.reason,
+                after={"command": known.entry.number, **command.action.model_dump(mode="json")},
+                run_id=command.run_id,
+            )
+        known.audited = self._audit.write(known.intent)
+        known.started = True
+        return True
+
+    def _copy_savepoint(
+        self, command: ControlCommand, checkpoint_id: CheckpointId, is_cancelled: Callable[[], bool]
+    ) -> str:
+        target = _target_of(command)
+        assert target is not None, "nothing is copied without a target"
+        objects = open_object_store(target)
+        manifest = self._store.read_manifest(checkpoint_id)
+        author = Author(command.actor, command.reason, self._host.now_ms())
+        write_savepoint(self._store, manifest, objects, author, is_cancelled)
+        return objects.uri
+
+    def _verdict(self, decision: Answer) -> ControlResult:
+        return ControlResult(
+            outcome=decision.verdict,
+            reason=decision.reason,
+            generation=self._generation,
+            answered_at_ms=self._host.now_ms(),
+        )
+
+    def _put(self, number: int, result: ControlResult) -> None:
+        """Write the result; if the store does not take it, it is tried again with the next poll."""
+        known = self._open[number]
+        known.result, known.started = result, True
+        with suppress(StorageUnavailable):
+            self._log.answer(number, result)
+            del self._open[number]
+            if known.audited is not None:
+                self._audit.conclude(
+                    known.audited,
+                    "done" if result.outcome == "completed" else "failed",
+                    reason=result.reason,
+                    after={"command": number, "checkpoint_id": result.checkpoint_id},
+                )
+
+
+def _target_of(command: ControlCommand) -> str | None:
+    return getattr(command.action, "target", None)
+
+
+def _target_problem(entry: ControlEntry) -> str | None:
+    """What is known to go wrong is said before a checkpoint is taken for it."""
+    target = None if entry.command is None else _target_of(entry.command)
+    if target is None:
+        return None
+    try:
+        require_empty(open_object_store(target))
+    except ConfigurationError as error:
+        return str(error)
+    return None

@@ -1,0 +1,304 @@
+"""Savepoints: made from a completed checkpoint, verified, listed, deleted. Any store will do.
+
+Files come first and are read back; ``savepoint.json`` is created last and names them all with their
+digests. So a copy that was broken off is a directory without a savepoint in it, and a second copy
+into it is refused.
+"""
+
+# pyarrow ships no types, which the strict mode of this package would not accept.
+# pyright: standard
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+import pyarrow as pa
+from pyarrow.compute import SortOptions, call_function
+
+from laminar_core._version import __version__
+from laminar_core.checkpoint.types import CheckpointId, Generation
+from laminar_core.errors import (
+    CheckpointDeclined,
+    ConfigurationError,
+    CorruptCheckpointError,
+    ErrorCode,
+)
+from laminar_core.state.arrow_codec import encode_table, sha256_hex
+from laminar_core.state.manifest import CheckpointManifest, SubtaskEntry
+from laminar_core.state.record import FileRef
+from laminar_core.state.savepoint import (
+    MARKER,
+    RECORD,
+    SavepointDeletion,
+    SavepointOrigin,
+    SavepointRecord,
+    is_own,
+    manifest_as_json,
+    outside_checkpoint,
+    parse_savepoint,
+)
+from laminar_core.state.segment import SegmentRef, total_bytes
+from laminar_core.state.window_state import KEY_GROUP
+from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.storage.object_store import ObjectStore, open_object_store
+from laminar_core.storage.records import create_or_confirm
+from laminar_core.storage.verification import PartReport, VerifyReport, checked, read_verified
+
+R = TypeVar("R", bound=FileRef)
+
+CANONICAL_BYTES_MAX = 256 << 20
+"""State of one subtask that is sorted as a whole; of more, each file is sorted by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Author:
+    """Who makes a savepoint, why, and when."""
+
+    actor: str
+    reason: str
+    created_at_ms: int
+
+
+def never() -> bool:
+    """Nobody changes their mind."""
+    return False
+
+
+def write_savepoint(
+    store: CheckpointStore,
+    manifest: CheckpointManifest,
+    target: ObjectStore,
+    author: Author,
+    is_cancelled: Callable[[], bool] = never,
+) -> SavepointRecord:
+    """Copy a completed checkpoint, whole and by itself, to an empty place.
+
+    Raises:
+        ConfigurationError: the target is not empty.
+        CorruptCheckpointError: the checkpoint is damaged, or the target does not keep what it gets.
+        CheckpointDeclined: ``is_cancelled`` said so.
+        StorageUnavailable: one of the stores does not answer.
+    """
+    require_empty(target)
+    copier = _Copier(store, target, is_cancelled)
+    subtasks = tuple(copier.state(entry) for entry in manifest.subtasks)
+    inflight = tuple(copier.as_it_is(e, outside_checkpoint(e.path)) for e in manifest.inflight_data)
+    claim = store.objects.get(store.paths.claim(Generation(manifest.generation)))
+    moved = manifest.model_copy(update={"subtasks": subtasks, "inflight_data": inflight})
+    record = SavepointRecord(
+        origin=SavepointOrigin(
+            job=manifest.job,
+            store=store.objects.uri,
+            generation=manifest.generation,
+            checkpoint_id=manifest.checkpoint_id,
+            claim_sha256=None if claim is None else sha256_hex(claim),
+        ),
+        canonical=copier.canonical,
+        actor=author.actor,
+        reason=author.reason,
+        created_at_ms=author.created_at_ms,
+        code_version=f"laminar {__version__}",
+        manifest=manifest_as_json(moved),
+    )
+    if not create_or_confirm(target, RECORD, record.to_bytes()):
+        raise ConfigurationError(
+            ErrorCode.TARGET_NOT_EMPTY,
+            f"somebody else made a savepoint in {target.uri} meanwhile: give another place",
+        )
+    return record
+
+
+def require_empty(target: ObjectStore) -> None:
+    """Refuse a place where something is already.
+
+    Raises:
+        ConfigurationError: it is not empty.
+    """
+    if found := target.children(""):
+        raise ConfigurationError(
+            ErrorCode.TARGET_NOT_EMPTY,
+            f"{target.uri} is not empty ({found[0]}): give a savepoint a place of its own",
+        )
+
+
+class _Copier:
+    """Copies the files of one checkpoint, each read back after it was written."""
+
+    def __init__(
+        self, store: CheckpointStore, target: ObjectStore, is_cancelled: Callable[[], bool]
+    ) -> None:
+        self.canonical = True
+        self._store = store
+        self._target = target
+        self._is_cancelled = is_cancelled
+
+    def state(self, entry: SubtaskEntry) -> SubtaskEntry:
+        """The rows of one subtask, in one sorted table if they are all its own."""
+        segments = entry.segments
+        name = f"operators/{entry.operator_id}/state_{entry.subtask_index}"
+        if not all(is_own(segment.path) for segment in segments):
+            self.canonical = False  # Only the operator knows how such rows are merged.
+            copied = [self.as_it_is(s, _part(name, n)) for n, s in enumerate(segments)]
+        elif total_bytes(segments) <= CANONICAL_BYTES_MAX:
+            copied = [self._sorted(segments, _part(name, 0))] if segments else []
+        else:
+            self.canonical = self.canonical and len(segments) == 1
+            copied = [self._sorted((s,), _part(name, n)) for n, s in enumerate(segments)]
+        written_bytes = total_bytes(copied)
+        return entry.model_copy(update={"segments": tuple(copied), "written_bytes": written_bytes})
+
+    def as_it_is(self, ref: R, path: str) -> R:
+        """One file, byte by byte."""
+        data = read_verified(self._store.objects, self._store.paths, ref)
+        self._write(path, data)
+        return ref.model_copy(update={"path": path})
+
+    def _sorted(self, segments: tuple[SegmentRef, ...], path: str) -> SegmentRef:
+        table = pa.concat_tables([self._store.read_state(segment) for segment in segments])
+        data = encode_table(canonical(table))
+        self._write(path, data)
+        file = FileRef(path=path, size_bytes=len(data), sha256=sha256_hex(data))
+        newest = [s.newest_window_us for s in segments]
+        return SegmentRef(
+            **file.model_dump(),
+            row_count=table.num_rows,
+            newest_window_us=None if None in newest else max(n for n in newest if n is not None),
+        )
+
+    def _write(self, path: str, data: bytes | memoryview) -> None:
+        if self._is_cancelled():
+            raise CheckpointDeclined(ErrorCode.CANCELLED, "the job ended before it was copied")
+        if not create_or_confirm(self._target, path, data):
+            raise ConfigurationError(
+                ErrorCode.TARGET_NOT_EMPTY,
+                f"{self._target.uri}/{path} is there already: give a savepoint a place of its own",
+            )
+        if self._target.get(path) != data:
+            raise CorruptCheckpointError(
+                ErrorCode.DIGEST_DIFFERS,
+                f"{self._target.uri}/{path} is not what was just written: use other storage",
+            )
+
+
+def _part(name: str, number: int) -> str:
+    return f"{name}_{number}.seg" if number else f"{name}.seg"
+
+
+def canonical(table: pa.Table) -> pa.Table:
+    """The same rows in an order that depends on nothing but the rows, in one chunk.
+
+    Keyed rows are sorted by key group, then by every column that has an order. Others keep theirs,
+    because it means something: splits are read in it.
+    """
+    if KEY_GROUP not in table.schema.names:
+        return table.combine_chunks()
+    others = [f.name for f in table.schema if f.name != KEY_GROUP and _has_order(f.type)]
+    keys = [(name, "ascending") for name in (KEY_GROUP, *others)]
+    return table.take(_order(table, keys)).combine_chunks()
+
+
+def _order(table: pa.Table, keys: list[tuple[str, str]]) -> pa.Array:
+    return call_function("sort_indices", [table], SortOptions(sort_keys=keys))
+
+
+def _has_order(kind: pa.DataType) -> bool:
+    try:
+        _order(pa.table({"a": pa.nulls(0, kind)}), [("a", "ascending")])
+    except pa.ArrowException:
+        return False
+    return True
+
+
+# --- reading ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class FoundSavepoint:
+    """A savepoint and where it is; ``sha256`` is of its record: the same one, or another."""
+
+    objects: ObjectStore
+    record: SavepointRecord
+    sha256: str
+
+    def read(self, ref: FileRef) -> bytes:
+        """Read one of its files.
+
+        Raises:
+            CorruptCheckpointError: missing, or not what was written.
+        """
+        return checked(self.objects.get(ref.path), ref, f"{self.objects.uri}/{ref.path}")
+
+    def verify(self) -> VerifyReport:
+        """Read every byte."""
+        manifest = self.record.cut()
+        return VerifyReport(
+            CheckpointId(manifest.checkpoint_id), tuple(self._verified(f) for f in manifest.files())
+        )
+
+    def _verified(self, ref: FileRef) -> PartReport:
+        try:
+            self.read(ref)
+        except CorruptCheckpointError as error:
+            return PartReport(ref.path, ref.size_bytes, str(error))
+        return PartReport(ref.path, ref.size_bytes, None)
+
+
+def read_savepoint(objects: ObjectStore) -> FoundSavepoint:
+    """Read what is known of the savepoint in ``objects``; its files are not looked at.
+
+    Raises:
+        ConfigurationError: there is none, a copy was broken off, or it is being deleted.
+        CorruptCheckpointError: its record is damaged.
+    """
+    if objects.size(MARKER) is not None:
+        raise _no_savepoint(f"{objects.uri} was claimed by a job that deletes it")
+    data = objects.get(RECORD)
+    if data is None:
+        if objects.children(""):
+            raise _no_savepoint(
+                f"{objects.uri} has no {RECORD}: it is no savepoint, or the copy was broken off"
+            )
+        raise _no_savepoint(f"there is nothing at {objects.uri}: give the place of a savepoint")
+    try:
+        record = parse_savepoint(data)
+    except CorruptCheckpointError as error:
+        raise CorruptCheckpointError(error.code, f"{objects.uri}/{RECORD}: {error}") from error
+    return FoundSavepoint(objects, record, sha256_hex(data))
+
+
+def list_savepoints(uri: str) -> Iterator[tuple[str, FoundSavepoint | str]]:
+    """The savepoint at ``uri`` and those in the folders directly below, by their URIs.
+
+    What is damaged or broken off is listed with what is wrong instead.
+    """
+    base = uri.rstrip("/")
+    folders = [n.rstrip("/") for n in open_object_store(uri).children("") if n.endswith("/")]
+    for place in [base, *(f"{base}/{folder}" for folder in folders)]:
+        objects = open_object_store(place)
+        names = objects.children("")
+        if RECORD in names or MARKER in names:
+            yield place, _found_or_problem(objects)
+
+
+def _found_or_problem(objects: ObjectStore) -> FoundSavepoint | str:
+    try:
+        return read_savepoint(objects)
+    except (ConfigurationError, CorruptCheckpointError) as error:
+        return str(error)
+
+
+def delete_savepoint(objects: ObjectStore, record: SavepointRecord, by: SavepointDeletion) -> None:
+    """Delete a savepoint that a job has claimed; repeating it after a crash is harmless.
+
+    The marker comes first, so nobody takes it for whole or for damaged from then on; the record
+    stays until all files are gone, because it names them.
+    """
+    create_or_confirm(objects, MARKER, by.to_bytes())
+    for file in record.cut().files():
+        objects.delete(file.path)
+    objects.delete(RECORD)
+    objects.delete(MARKER)
+
+
+def _no_savepoint(problem: str) -> ConfigurationError:
+    return ConfigurationError(ErrorCode.NO_SUCH_SAVEPOINT, problem)

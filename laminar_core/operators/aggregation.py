@@ -7,6 +7,7 @@ keyed exchange: skewed keys shrink most, so a hot key costs the network no more 
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -47,14 +48,18 @@ from laminar_core.state.accumulators import (
     result_type,
 )
 from laminar_core.state.grouping import plain_column, plain_type
+from laminar_core.state.rescaling import Redistribution
 from laminar_core.state.stable_hash import require_key_type
 from laminar_core.state.window_state import (
     TIME_TYPE,
     WINDOW_START,
     StateLayout,
     WindowState,
+    WindowTables,
+    merge_stored,
     rows_of_key_groups,
     stored_table,
+    unfinished_rows,
 )
 
 WINDOW_END = "window_end"
@@ -96,7 +101,7 @@ class PartialAggregate:
             ConfigurationError: a column is missing (WRONG_SCHEMA) or of a type that cannot be a
                 key, an event time or aggregated so (UNSUPPORTED_TYPE).
         """
-        values = [a.column for a in self.accumulators if a.column is not None]
+        values = [column for needs in self.accumulators for column in needs.columns]
         require_columns(input_schema, [*self.keys, self.time_column, *values])
         require_time_column(input_schema, self.time_column)
         fields: list[tuple[str, pa.DataType]] = []
@@ -105,8 +110,8 @@ class PartialAggregate:
             fields.append((key, plain_type(input_schema.field(key).type)))
         fields.append((WINDOW_START, TIME_TYPE))
         for needs in self.accumulators:
-            over = pa.null() if needs.column is None else input_schema.field(needs.column).type
-            fields.append((needs.name, accumulator_type(needs, over)))
+            over = [input_schema.field(column).type for column in needs.columns]
+            fields.append((needs.name, accumulator_type(needs, *over)))
         require_distinct([name for name, _ in fields], "rename the key column")
         return pa.schema(fields)
 
@@ -151,6 +156,7 @@ class WindowAggregate:
     counted.
     """
 
+    redistribution: ClassVar[Redistribution] = "keyed"
     operator_id: str
     keys: tuple[str, ...]
     window: Window
@@ -243,7 +249,21 @@ class WindowAggregator:
     def snapshot(self, checkpoint_id: CheckpointId) -> PendingSnapshot:
         """Pin the state; merging and sorting it is left to the asynchronous phase."""
         del checkpoint_id
-        pinned = self._state.pin()
+        return self._pending(self._state.pin())
+
+    def snapshot_changes(self, checkpoint_id: CheckpointId) -> PendingSnapshot:
+        """Pin what came since the last call; the tables of several calls add up to the state."""
+        del checkpoint_id
+        return self._pending(self._state.take_changes())
+
+    def merge_tables(
+        self, tables: Iterable[pa.Table], finished_window_us: int | None
+    ) -> Iterable[pa.Table]:
+        """Reduce them to one row per key and window that is open."""
+        yield merge_stored(tables, self._layout, finished_window_us)
+
+    def _pending(self, pinned: Sequence[WindowTables]) -> PendingSnapshot:
+        finished_us = self._state.finished_us
         layout, max_parallelism = self._layout, self._context.max_parallelism
         properties: JsonObject = {
             "watermark_us": self._state.watermark_us,
@@ -254,7 +274,7 @@ class WindowAggregator:
 
         def finish_snapshot() -> Snapshot:
             tables = [stored_table(pinned, layout, max_parallelism)] if pinned else []
-            return Snapshot(tables=tables, properties=properties)
+            return Snapshot(tables, properties, finished_window_us=finished_us)
 
         return finish_snapshot
 
@@ -271,12 +291,12 @@ class WindowAggregator:
         self._require_compatible(snapshots)
         ranges = restored_key_groups(snapshots, self._context)
         tables = [
-            rows_of_key_groups(self._compatible(table), self._key_groups)
+            rows_of_key_groups(rows, self._key_groups)
             for snapshot in snapshots
-            for table in snapshot.tables
+            for rows in self._unfinished(snapshot)
         ]
         self._state.restore(
-            pa.concat_tables([self._layout.schema.empty_table(), *tables]),
+            tables,
             _least(snapshot.properties["watermark_us"] for snapshot in snapshots),
             sum(
                 number(snapshot.properties["late_row_count"])
@@ -284,6 +304,12 @@ class WindowAggregator:
                 if owned.start in self._key_groups
             ),
         )
+
+    def _unfinished(self, snapshot: Snapshot) -> Iterator[pa.Table]:
+        """Rows of the windows that had not fired in the subtask that wrote them."""
+        watermark_us = _least([snapshot.properties["watermark_us"]])
+        for table in snapshot.tables:
+            yield unfinished_rows(self._compatible(table), self._layout.finished_us(watermark_us))
 
     def _properties(self) -> JsonObject:
         """What a snapshot must agree on with the subtask that restores it."""

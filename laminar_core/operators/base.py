@@ -7,11 +7,12 @@ the driver to the workers, knows its identity and describes itself for the finge
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import pyarrow as pa
 
 from laminar_core.checkpoint.types import CheckpointId, Generation, Watermark
+from laminar_core.state.rescaling import Redistribution
 
 JsonValue = None | bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"]
 JsonObject = dict[str, JsonValue]
@@ -42,6 +43,9 @@ class Snapshot:
     tables: Iterable[pa.Table] = ()
     properties: JsonObject = field(default_factory=dict)
     committables: tuple[JsonObject, ...] = ()
+
+    finished_window_us: int | None = None
+    """Of a snapshot of changes: what earlier ones hold of windows up to this start is void."""
 
 
 PendingSnapshot = Callable[[], Snapshot]
@@ -74,8 +78,38 @@ class OperatorSubtask(Protocol):
         ...
 
 
+@runtime_checkable
+class IncrementalSubtask(Protocol):
+    """An operator subtask that can also tell what changed since it was asked last.
+
+    What it returns, merged by ``merge_tables`` with what it returned before, is its state. So a
+    checkpoint costs what changed, and not what there is.
+    """
+
+    def snapshot_changes(self, checkpoint_id: CheckpointId) -> PendingSnapshot:
+        """Like ``snapshot``, but the tables are those of what changed since the last call.
+
+        After ``restore`` everything has changed.
+        """
+        ...
+
+    def merge_tables(
+        self, tables: Iterable[pa.Table], finished_window_us: int | None
+    ) -> Iterable[pa.Table]:
+        """Put tables of consecutive snapshots together; called in a background thread.
+
+        Shapes: as in a snapshot, with one row per key. Rows of windows that start at
+        ``finished_window_us`` or before are left out.
+        """
+        ...
+
+
 class OperatorSpec(Protocol):
-    """The plan's view of an operator: immutable, and cheap to send to every worker."""
+    """The plan's view of an operator: immutable, and cheap to send to every worker.
+
+    An operator that keeps something and can be restored with another number of workers says so in
+    a class attribute ``redistribution``, see ``redistribution_of``.
+    """
 
     @property
     def operator_id(self) -> str:
@@ -97,3 +131,12 @@ class OperatorSpec(Protocol):
     def open(self, context: SubtaskContext, input_schema: pa.Schema) -> OperatorSubtask:
         """Create the running instance in a worker."""
         ...
+
+
+def redistribution_of(spec: OperatorSpec) -> Redistribution | None:
+    """Which old snapshots ``restore`` gets when the number of workers has changed.
+
+    None: the operator does not say. A checkpoint in which it kept something is then restored with
+    as many workers as before only.
+    """
+    return getattr(spec, "redistribution", None)

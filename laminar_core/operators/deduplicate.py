@@ -7,6 +7,7 @@ run, not one row. What is remembered, and for how long, is ``laminar_core.checkp
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +35,7 @@ from laminar_core.operators.keyed import (
 )
 from laminar_core.state.grouping import plain_type
 from laminar_core.state.key_groups import key_groups_of
+from laminar_core.state.rescaling import Redistribution
 from laminar_core.state.stable_hash import require_key_type
 from laminar_core.state.window_state import KEY_GROUP, rows_of_key_groups
 
@@ -48,6 +50,7 @@ class Deduplicate:
     All rows of a producer have to come to one subtask: the input is exchanged by ``producer``.
     """
 
+    redistribution: ClassVar[Redistribution] = "keyed"
     operator_id: str
     producer: str
     generation: str

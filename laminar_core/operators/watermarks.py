@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import pyarrow as pa
 
@@ -9,6 +10,7 @@ from laminar_core.checkpoint.types import CheckpointId, Watermark
 from laminar_core.operators.base import JsonObject, PendingSnapshot, Snapshot, SubtaskContext
 from laminar_core.operators.columns import require_columns
 from laminar_core.operators.windows import known_times_us, require_time_column
+from laminar_core.state.rescaling import Redistribution
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +22,7 @@ class AssignWatermarks:
     watermark promises rows *newer* than it and here rows *not older*; windows fire alike.
     """
 
+    redistribution: ClassVar[Redistribution] = "union"
     operator_id: str
     column: str
     max_delay_us: int

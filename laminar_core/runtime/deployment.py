@@ -1,6 +1,8 @@
 """Everything a worker has to know before it starts; travels inside Spark's task."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 import pyarrow as pa
 
@@ -8,16 +10,23 @@ from laminar_core.checkpoint.types import CheckpointId, Generation
 from laminar_core.checkpoint.unaligned import Direction
 from laminar_core.operators.base import Snapshot, SubtaskContext
 from laminar_core.runtime.inflight import SnapshotLimits
-from laminar_core.runtime.plan import Plan
+from laminar_core.runtime.outputs import edge_ref
+from laminar_core.runtime.pacing import has_rows_left, in_reading_order
+from laminar_core.runtime.plan import Edge, Plan
+from laminar_core.runtime.restored_edges import (
+    EventTimes,
+    RestoredEdge,
+    exchange_of,
+    rescaled_edge,
+    same_edge,
+)
 from laminar_core.runtime.transport import CoordinatorAddress
 from laminar_core.state.arrow_codec import Compression
 from laminar_core.state.inflight import InflightElement
-from laminar_core.state.manifest import (
-    AlignmentEntry,
-    CheckpointManifest,
-    EdgeRef,
-    SubtaskEntry,
-)
+from laminar_core.state.key_groups import key_group_range
+from laminar_core.state.manifest import CheckpointManifest, SubtaskEntry
+from laminar_core.state.rescaling import Redistribution, Rescaling, deal
+from laminar_core.state.segment import SegmentRef
 from laminar_core.storage.checkpoint_store import CheckpointStore
 
 
@@ -50,64 +59,128 @@ class Deployment:
         """Barriers up to this one are stale."""
         return CheckpointId(0 if self.restored is None else self.restored.checkpoint_id)
 
+    @property
+    def rescaling(self) -> Rescaling | None:
+        """The change of the number of workers; None if the checkpoint was taken with as many."""
+        if self.restored is None or self.restored.workers == self.parallelism:
+            return None
+        return Rescaling(self.restored.workers, self.parallelism, self.plan.max_parallelism)
+
 
 class RestoredState:
-    """One worker's part of the checkpoint that its generation continues from."""
+    """One worker's part of the checkpoint that its generation continues from.
+
+    Without one, on a fresh start, nothing is found. Files are read when they are asked for, and
+    whatever reads them raises CorruptCheckpointError if one is not what the manifest says.
+    """
 
     def __init__(self, deployment: Deployment, subtask_index: int, store: CheckpointStore) -> None:
         self._deployment = deployment
-        self._subtask_index = subtask_index
+        self._me = subtask_index
         self._store = store
+        self._rescaling = deployment.rescaling
+        manifest = deployment.restored
+        alignment = () if manifest is None else manifest.alignment
+        before = deployment.parallelism if manifest is None else manifest.workers
+        self._times = EventTimes(deployment.plan, before, alignment)
+        self._finished = {(a.vertex_id, a.subtask_index): a.finished for a in alignment}
+        subtasks = () if manifest is None else manifest.subtasks
+        self._subtasks = {(s.operator_id, s.subtask_index): s for s in subtasks}
+        inflight = () if manifest is None else manifest.inflight_data
+        self._inflight = {(e.edge, e.sender, e.receiver, e.direction): e for e in inflight}
 
-    def snapshots(self, operator_id: str) -> list[Snapshot]:
-        """What the operator continues from; empty on a fresh start.
+    # --- what operators kept --------------------------------------------------------------------
 
-        Raises:
-            CorruptCheckpointError: a state file is not what the manifest says.
+    def snapshots(
+        self, operator_id: str, redistribution: Redistribution | None = None
+    ) -> list[Snapshot]:
+        """What the operator continues from; after a change of workers as ``redistribution`` says.
+
+        An operator that does not say has kept nothing: ``check_compatible`` has seen to it.
         """
-        entry = self._entry(operator_id)
-        if entry is None:
+        if self._rescaling is None:
+            origins = [self._me]
+        elif redistribution is None:
             return []
-        tables = map(self._store.read_state, entry.segments)  # One at a time: they may be large.
-        return [Snapshot(tables, dict(entry.properties), entry.committables)]
+        else:
+            origins = self._rescaling.origins(redistribution, self._me)
+        entries = [self._subtasks.get((operator_id, origin)) for origin in origins]
+        return [self._snapshot(entry) for entry in entries if entry is not None]
+
+    def _snapshot(self, entry: SubtaskEntry) -> Snapshot:
+        segments = [segment for segment in entry.segments if self._concerns_me(segment)]
+        tables = map(self._store.read_state, segments)  # One at a time: they may be large.
+        return Snapshot(tables, dict(entry.properties), entry.committables)
+
+    def _concerns_me(self, segment: SegmentRef) -> bool:
+        """Does it hold keys of this subtask, as far as the manifest says?"""
+        if self._rescaling is None or segment.key_groups is None:
+            return True
+        start, stop = segment.key_groups
+        mine = key_group_range(
+            self._me, self._rescaling.max_parallelism, self._deployment.parallelism
+        )
+        return start < mine.stop and mine.start < stop
 
     def splits(self, operator_id: str) -> pa.Table:
         """This subtask's splits with their offsets."""
-        entry = self._entry(operator_id)
         every = self._deployment.splits[operator_id]
-        if entry is None:
-            mine = range(self._subtask_index, every.num_rows, self._deployment.parallelism)
-            return every.take(pa.array(mine, pa.int64()))
-        return pa.concat_tables([every.slice(0, 0), *map(self._store.read_state, entry.segments)])
+        entry = self._subtasks.get((operator_id, self._me))
+        if entry is not None and self._rescaling is None:
+            mine = map(self._store.read_state, entry.segments)
+            return pa.concat_tables([every.slice(0, 0), *mine])
+        ordered = in_reading_order(every)
+        dealt = deal(has_rows_left(ordered), self._deployment.parallelism, self._me)
+        return ordered.take(pa.array(dealt, pa.int64()))
 
-    def inflight(
-        self, direction: Direction, edge: EdgeRef, far_end: int, schema: pa.Schema
-    ) -> list[InflightElement]:
-        """What was queued at this subtask's end of a channel; ``far_end`` is the other subtask.
+    def finished(self, vertex_id: str) -> bool:
+        """Had the source of this vertex ended, here and wherever its splits come from now?"""
+        origins = [self._me] if self._rescaling is None else range(self._rescaling.before)
+        return all(self._finished.get((vertex_id, origin), False) for origin in origins)
+
+    # --- what was on its way --------------------------------------------------------------------
+
+    def edge(self, edge: Edge) -> RestoredEdge:
+        """What waits at this end of an edge into this subtask, and event time of its channels.
 
         Raises:
-            CorruptCheckpointError: a file is not what the manifest says.
+            IncompatibleStateError: the edge carries rows of another type now.
         """
-        manifest = self._deployment.restored
-        for entry in manifest.inflight_data if manifest is not None else ():
-            ends = (entry.sender, entry.receiver)
-            near, far = ends if direction == "output" else reversed(ends)
-            here = (entry.direction, near, far, entry.edge)
-            if here == (direction, self._subtask_index, far_end, edge):
-                return self._store.read_inflight(entry, schema)
-        return []
+        if self._deployment.restored is None:
+            return RestoredEdge()
+        if self._rescaling is None:
+            read = partial(self._queued, edge, ("input",))
+            return same_edge(edge, self._me, self._deployment.parallelism, self._times, read)
+        read = partial(self._queued, edge, ("input", "output"))
+        return rescaled_edge(edge, self._me, self._rescaling, self._times, read)
 
-    def alignment(self, vertex_id: str) -> AlignmentEntry | None:
-        """Watermarks at the cut."""
-        manifest = self._deployment.restored
-        for entry in manifest.alignment if manifest is not None else ():
-            if (entry.vertex_id, entry.subtask_index) == (vertex_id, self._subtask_index):
-                return entry
-        return None
+    def outgoing(self, edge: Edge, receiver: int) -> list[InflightElement]:
+        """What waits here to be sent; after a change of workers it has been sent.
 
-    def _entry(self, operator_id: str) -> SubtaskEntry | None:
-        manifest = self._deployment.restored
-        for entry in manifest.subtasks if manifest is not None else ():
-            if (entry.operator_id, entry.subtask_index) == (operator_id, self._subtask_index):
-                return entry
-        return None
+        Raises:
+            IncompatibleStateError: the edge carries rows of another type now.
+        """
+        if self._rescaling is not None:
+            return []
+        return list(self._queued(edge, ("output",), self._me, receiver))
+
+    def event_time_us(self, vertex_id: str) -> int | None:
+        """Combined watermark of the vertex's inputs; the least where several subtasks become one.
+
+        A receiver of several edges can take over from other subtasks on each of them.
+        """
+        edges = self._deployment.plan.inputs_of(vertex_id)
+        if self._rescaling is None or not edges:
+            return self._times.of_subtasks(vertex_id, [self._me])
+        origins_of = self._rescaling.origins_of_receiver
+        origins = {o for edge in edges for o in origins_of(exchange_of(edge), self._me)}
+        return self._times.of_subtasks(vertex_id, origins)
+
+    def _queued(
+        self, edge: Edge, ends: tuple[Direction, ...], sender: int, receiver: int
+    ) -> Iterator[InflightElement]:
+        ref = edge_ref(self._deployment.plan, edge)
+        for direction in ends:
+            entry = self._inflight.get((ref, sender, receiver, direction))
+            if entry is not None:
+                yield from self._store.read_inflight(entry, edge.schema)

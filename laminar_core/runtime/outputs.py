@@ -4,11 +4,12 @@ from collections.abc import Callable, Iterable, Mapping
 
 import pyarrow as pa
 
-from laminar_core.checkpoint.types import Batch
+from laminar_core.checkpoint.types import Batch, ChannelId
 from laminar_core.runtime.channels import OutputChannel
-from laminar_core.runtime.plan import Broadcast, Edge, Forward, Keyed, Rebalance
+from laminar_core.runtime.plan import Broadcast, Edge, Forward, Keyed, Plan, Rebalance
 from laminar_core.runtime.wire import ArrowElement
 from laminar_core.state.key_groups import partition
+from laminar_core.state.manifest import EdgeRef
 
 Split = Callable[[pa.RecordBatch], Iterable[tuple[int, pa.RecordBatch]]]
 
@@ -23,6 +24,28 @@ def receivers_of(edge: Edge, sender: int, parallelism: int) -> range:
 def senders_of(edge: Edge, receiver: int, parallelism: int) -> range:
     """Subtasks that have a channel to ``receiver``: the same relation, seen from the other end."""
     return receivers_of(edge, receiver, parallelism)
+
+
+def numbered_inputs(
+    plan: Plan, vertex_id: str, receiver: int, parallelism: int
+) -> list[tuple[Edge, int, ChannelId]]:
+    """(edge, sender, channel), channels dense from 0 in the order of edges and senders."""
+    pairs = [
+        (edge, sender)
+        for edge in plan.inputs_of(vertex_id)
+        for sender in senders_of(edge, receiver, parallelism)
+    ]
+    return [(edge, sender, ChannelId(number)) for number, (edge, sender) in enumerate(pairs)]
+
+
+def edge_ref(plan: Plan, edge: Edge) -> EdgeRef:
+    """The edge as a checkpoint names it."""
+    return EdgeRef(
+        upstream=edge.upstream,
+        downstream=edge.downstream,
+        input_index=plan.input_index(edge),
+        feedback=edge.feedback,
+    )
 
 
 def splitter(edge: Edge, sender: int, parallelism: int, max_parallelism: int) -> Split:

@@ -22,6 +22,17 @@ def rows_in_all(splits: pa.Table) -> int | None:
     return None if counts.null_count else int(counts.to_numpy().sum())
 
 
+def has_rows_left(splits: pa.Table) -> list[bool]:
+    """Say of each split whether there is more to read; of an unbounded one there is."""
+    next_rows, counts = (splits.column(c).to_pylist() for c in ("next_row", "row_count"))
+    return [n is None or at < n for at, n in zip(next_rows, counts, strict=True)]
+
+
+def in_reading_order(splits: pa.Table) -> pa.Table:
+    """As they were discovered; a source that does not number its splits has no other order."""
+    return splits.sort_by("split_id") if "split_id" in splits.column_names else splits
+
+
 class _Rest:
     """What is left of a batch that is taken in slices."""
 

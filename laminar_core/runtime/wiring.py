@@ -4,22 +4,29 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from laminar_core.checkpoint.fifo import Broken, Delivered, Dropped, FifoChannel
-from laminar_core.checkpoint.types import ChannelId, Generation
+from laminar_core.checkpoint.types import WATERMARK_END_US, ChannelId, Generation
 from laminar_core.checkpoint.unaligned import (
     Direction,
     QueueId,
     UnalignedCheckpointMetrics,
 )
 from laminar_core.checkpoint.watermarks import WatermarkGate
-from laminar_core.operators.base import OperatorSubtask
+from laminar_core.operators.base import OperatorSubtask, redistribution_of
 from laminar_core.runtime.channels import InputChannel, OutputChannel
 from laminar_core.runtime.clock import Clock
 from laminar_core.runtime.deployment import Deployment, RestoredState
 from laminar_core.runtime.inflight import Queue
 from laminar_core.runtime.loops import FeedbackChannel, HeadTask
-from laminar_core.runtime.outputs import EdgeOutput, receivers_of, senders_of, splitter
+from laminar_core.runtime.outputs import (
+    EdgeOutput,
+    edge_ref,
+    numbered_inputs,
+    receivers_of,
+    splitter,
+)
 from laminar_core.runtime.pacing import PacedSource
 from laminar_core.runtime.plan import Edge, SinkNode, SourceNode, Vertex
+from laminar_core.runtime.restored_edges import restored_gate
 from laminar_core.runtime.sinks import CommittingSink
 from laminar_core.runtime.spill import SpillQueue
 from laminar_core.runtime.task import Task
@@ -33,7 +40,7 @@ from laminar_core.runtime.wire import (
     Header,
     decode_header,
 )
-from laminar_core.state.manifest import EdgeRef
+from laminar_core.state.inflight import InflightElement
 
 ChannelKey = tuple[int, int]
 """(edge id, index of the subtask at the other end)."""
@@ -168,15 +175,16 @@ class _Builder:
 
     def _parts(self, vertex: Vertex) -> TaskParts:
         numbered = self._numbered_inputs(vertex)
-        inputs = [self._input(edge, sender, channel) for edge, sender, channel in numbered]
-        outputs = [self._output(edge) for edge in self.deployment.plan.outputs_of(vertex.vertex_id)]
+        plan = self.deployment.plan
+        restored = {e.edge_id: self.restored.edge(e) for e in plan.inputs_of(vertex.vertex_id)}
+        inputs = [
+            self._input(edge, sender, channel, restored[edge.edge_id].queues.get(sender, ()))
+            for edge, sender, channel in numbered
+        ]
+        outputs = [self._output(edge) for edge in plan.outputs_of(vertex.vertex_id)]
         self._file_queues(vertex)
         feedback = frozenset(c for edge, _, c in numbered if edge.feedback)
-        gate = WatermarkGate(i.channel for i in inputs if i.channel not in feedback)
-        entry = self.restored.alignment(vertex.vertex_id)
-        if entry is not None:
-            channels = [(ChannelId(c.input_id), c.watermark_us, c.idle) for c in entry.channels]
-            gate.restore(channels, entry.watermark_us)
+        gate = restored_gate(numbered, restored, self.restored.event_time_us(vertex.vertex_id))
         return TaskParts(
             vertex_id=vertex.vertex_id,
             subtask_index=self.me,
@@ -192,18 +200,25 @@ class _Builder:
             limits=self.deployment.limits,
             aligned_only=frozenset(c for e, _, c in numbered if not e.may_overtake) - feedback,
             feedback=feedback,
-            loop=self.deployment.plan.loops().get(vertex.vertex_id),
+            loop=plan.loops().get(vertex.vertex_id),
             inside=frozenset(c for edge, _, c in numbered if edge.loop is not None),
-            finished=vertex.source is not None and entry is not None and entry.finished,
+            finished=vertex.source is not None and self.restored.finished(vertex.vertex_id),
+            replay_edges=[
+                [channel for edge, _, channel in numbered if edge.edge_id == one.edge_id]
+                for one in plan.inputs_of(vertex.vertex_id)
+                if one.loop is None
+            ],
+            announced_us=self._announced_us(gate),
         )
 
+    def _announced_us(self, gate: WatermarkGate) -> int | None:
+        """New senders differ in what old ones have said; each says what is true of its own rows."""
+        ended = gate.combined_us == WATERMARK_END_US
+        return None if self.deployment.rescaling is None or ended else gate.combined_us
+
     def _numbered_inputs(self, vertex: Vertex) -> list[tuple[Edge, int, ChannelId]]:
-        """(edge, sender, channel), channels dense from 0 in the order of edges and senders."""
-        found: list[tuple[Edge, int, ChannelId]] = []
-        for edge in self.deployment.plan.inputs_of(vertex.vertex_id):
-            for sender in senders_of(edge, self.me, self.deployment.parallelism):
-                found.append((edge, sender, ChannelId(len(found))))
-        return found
+        plan, parallelism = self.deployment.plan, self.deployment.parallelism
+        return numbered_inputs(plan, vertex.vertex_id, self.me, parallelism)
 
     # --- the inside of a vertex -----------------------------------------------------------------
 
@@ -220,7 +235,7 @@ class _Builder:
         opened: list[tuple[str, OperatorSubtask]] = []
         for spec, schema in zip(vertex.operators, vertex.schemas(), strict=False):
             subtask = spec.open(self.deployment.context(spec.operator_id, self.me), schema)
-            if snapshots := self.restored.snapshots(spec.operator_id):
+            if snapshots := self.restored.snapshots(spec.operator_id, redistribution_of(spec)):
                 subtask.restore(snapshots)
             opened.append((spec.operator_id, subtask))
         return opened
@@ -228,15 +243,17 @@ class _Builder:
     def _sink(self, vertex: Vertex, node: SinkNode) -> CommittingSink:
         context = self.deployment.context(node.operator_id, self.me)
         sink = CommittingSink(node.sink.open(context, vertex.schemas()[-1]))
-        if snapshots := self.restored.snapshots(node.operator_id):
+        if snapshots := self.restored.snapshots(node.operator_id, "split"):
             sink.restore(snapshots)
         return sink
 
     # --- channels -------------------------------------------------------------------------------
 
-    def _input(self, edge: Edge, sender: int, channel: ChannelId) -> InputChannel:
+    def _input(
+        self, edge: Edge, sender: int, channel: ChannelId, queued: Sequence[InflightElement]
+    ) -> InputChannel:
         created = InputChannel(channel, self._grant(edge, sender))
-        created.restore(self.restored.inflight("input", self._edge_ref(edge), sender, edge.schema))
+        created.restore(queued)
         return created
 
     def _output(self, edge: Edge) -> EdgeOutput:
@@ -249,9 +266,7 @@ class _Builder:
                 if edge.feedback
                 else OutputChannel(deliver)
             )
-            channel.restore(
-                self.restored.inflight("output", self._edge_ref(edge), receiver, edge.schema)
-            )
+            channel.restore(self.restored.outgoing(edge, receiver))
             channels[receiver] = self.wiring.outputs[edge.edge_id, receiver] = channel
         split = splitter(edge, self.me, parallelism, self.deployment.plan.max_parallelism)
         return EdgeOutput(
@@ -278,20 +293,11 @@ class _Builder:
                     queue_id,
                     operator_id,
                     self.me,
-                    self._edge_ref(edge),
+                    edge_ref(plan, edge),
                     sender,
                     receiver,
                     edge.schema,
                 )
-
-    def _edge_ref(self, edge: Edge) -> EdgeRef:
-        position = self.deployment.plan.input_index(edge)
-        return EdgeRef(
-            upstream=edge.upstream,
-            downstream=edge.downstream,
-            input_index=position,
-            feedback=edge.feedback,
-        )
 
     def _local(self, edge: Edge) -> "_LocalDelivery":
         return _LocalDelivery(self.wiring, (edge.edge_id, self.me))

@@ -206,6 +206,11 @@ class CheckpointManifest(Record):
         return sum(entry.written_bytes for entry in self.subtasks) + self.inflight_bytes
 
     @property
+    def workers(self) -> int:
+        """Subtasks of every operator: worker i hosts subtask i of each of them."""
+        return max(self.parallelism.values(), default=1)
+
+    @property
     def inflight_bytes(self) -> int:
         """How much of ``size_bytes`` was in flight."""
         return sum(entry.size_bytes for entry in self.inflight_data)

@@ -1,6 +1,6 @@
 """A pipeline continues a checkpoint only if everything that the checkpoint holds means the same."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -11,6 +11,7 @@ from laminar_core.operators.stateless import SelectColumns
 from laminar_core.operators.watermarks import AssignWatermarks
 from laminar_core.runtime.compatibility import check_compatible
 from laminar_core.runtime.plan import (
+    Broadcast,
     Edge,
     Forward,
     Keyed,
@@ -26,6 +27,7 @@ from laminar_core.state.manifest import (
     InflightEntry,
     fingerprint_of,
 )
+from laminar_core.testing.scenarios import loop_job
 from tests.runtime.plans import KEEP, SCHEMA, SOURCE, TIME, small_plan, with_first, with_second
 from tests.state.manifests import file_ref, manifest, subtask
 
@@ -138,11 +140,50 @@ def test_the_order_of_independent_lines_in_a_program_does_not_matter() -> None:
     check_compatible(checkpoint_of(PLAN, *ALL), swapped, 2)
 
 
-@pytest.mark.parametrize("parallelism", [1, 3])
-def test_another_number_of_workers_is_refused(parallelism: int) -> None:
-    with pytest.raises(IncompatibleStateError, match="run with 2 workers") as caught:
-        check_compatible(checkpoint_of(PLAN), PLAN, parallelism)
+@pytest.mark.parametrize("parallelism", [1, 3, 128])
+@pytest.mark.parametrize("with_state", [(), ALL])
+def test_another_number_of_workers_may_continue(parallelism: int, with_state) -> None:
+    check_compatible(checkpoint_of(PLAN, *with_state), PLAN, parallelism)
+
+
+def refusal(checkpoint: CheckpointManifest, plan: Plan, parallelism: int) -> str:
+    check_compatible(checkpoint, plan, checkpoint.workers)
+    with pytest.raises(IncompatibleStateError) as caught:
+        check_compatible(checkpoint, plan, parallelism)
     assert caught.value.code is ErrorCode.UNSUPPORTED_PARALLELISM
+    return str(caught.value)
+
+
+def test_more_workers_than_key_groups_are_refused() -> None:
+    assert "128 key groups, so at most as many workers can continue it, not 129" in refusal(
+        checkpoint_of(PLAN), PLAN, 129
+    )
+
+
+@dataclass(frozen=True)
+class SaysNothing(SelectColumns):
+    """An operator that does not say how what it kept is divided."""
+
+
+def test_an_operator_that_kept_something_has_to_say_how_it_is_divided() -> None:
+    plan = with_second(PLAN, operators=(SaysNothing("time", ("key", "at")),))
+    check_compatible(checkpoint_of(plan), plan, 3)
+    assert (
+        "was taken with 2 workers and cannot be continued with 3, because time does not say how "
+        "what it kept is divided (its attribute redistribution): run with 2 workers"
+    ) in refusal(checkpoint_of(plan, "time"), plan, 3)
+
+
+def test_loops_keep_their_number_of_workers() -> None:
+    plan = loop_job(2).plan
+    assert "because what goes round in loop rounds stays" in refusal(checkpoint_of(plan), plan, 1)
+
+
+def test_rows_in_flight_where_no_barrier_overtakes_belong_to_nobody_else() -> None:
+    plan = small_plan(Broadcast())
+    edge = EdgeRef(upstream="in", downstream="time", input_index=0)
+    checkpoint = _with_inflight(edge, plan)
+    assert "rows in flight from in to time, which are broadcast" in refusal(checkpoint, plan, 1)
 
 
 def test_another_number_of_key_groups_is_refused() -> None:
@@ -163,8 +204,8 @@ def test_rows_in_flight_need_the_edge_that_they_were_on() -> None:
         assert caught.value.code is ErrorCode.OPERATORS_CHANGED
 
 
-def _with_inflight(edge: EdgeRef) -> CheckpointManifest:
-    first = next(iter(PLAN.descriptions()))
+def _with_inflight(edge: EdgeRef, plan: Plan = PLAN) -> CheckpointManifest:
+    first = next(iter(plan.descriptions()))
     entry = InflightEntry(
         **file_ref(f"checkpoints/0000000007/operators/{first}/0/inflight_0.buf").model_dump(
             include={"path", "size_bytes", "sha256"}
@@ -179,4 +220,4 @@ def _with_inflight(edge: EdgeRef) -> CheckpointManifest:
         event_count=1,
         row_count=1,
     )
-    return checkpoint_of(PLAN).model_copy(update={"inflight_data": (entry,)})
+    return checkpoint_of(plan).model_copy(update={"inflight_data": (entry,)})

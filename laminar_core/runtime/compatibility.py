@@ -3,7 +3,8 @@
 State is matched by operator id. An operator that kept nothing in the checkpoint may change freely;
 one that did must describe itself as it did then, because rows and offsets mean what the
 description says. What flows into an operator, and how it is divided, must be the same for all of
-them: event time is kept per input channel. Source: PROTOCOL sections 9, 10 and 11.
+them: event time is kept per input channel. The number of workers may be another one, unless
+something cannot be divided anew. Source: PROTOCOL sections 9, 10 and 11.
 """
 
 import json
@@ -11,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from laminar_core.errors import ErrorCode, IncompatibleStateError
-from laminar_core.operators.base import JsonObject
+from laminar_core.operators.base import JsonObject, redistribution_of
 from laminar_core.runtime.plan import INPUTS_KEY, Plan
 from laminar_core.state.manifest import CheckpointManifest, fingerprint_of
 
@@ -29,7 +30,7 @@ def check_compatible(manifest: CheckpointManifest, plan: Plan, parallelism: int)
 
     Raises:
         IncompatibleStateError: operators were changed, added or removed, or the parallelism is
-            another one. The message names what differs.
+            another one and cannot be. The message names what differs.
     """
     for mismatch in mismatches(manifest, plan, parallelism):
         raise mismatch.error
@@ -84,19 +85,50 @@ def _check_edges(manifest: CheckpointManifest, plan: Plan) -> None:
 
 
 def _check_parallelism(manifest: CheckpointManifest, plan: Plan, parallelism: int) -> None:
+    where, before = f"checkpoint {manifest.checkpoint_id}", manifest.workers
     if manifest.max_parallelism != plan.max_parallelism:
-        raise IncompatibleStateError(
-            ErrorCode.UNSUPPORTED_PARALLELISM,
-            f"checkpoint {manifest.checkpoint_id} has {manifest.max_parallelism} key groups, the "
-            f"pipeline {plan.max_parallelism}: set max_parallelism to {manifest.max_parallelism}",
+        raise _refused(
+            f"{where} has {manifest.max_parallelism} key groups, the pipeline "
+            f"{plan.max_parallelism}: set max_parallelism to {manifest.max_parallelism}"
         )
-    before = max(manifest.parallelism.values())
-    if before != parallelism:
-        raise IncompatibleStateError(
-            ErrorCode.UNSUPPORTED_PARALLELISM,
-            f"checkpoint {manifest.checkpoint_id} was taken with {before} workers and cannot be "
-            f"continued with {parallelism}: run with {before} workers",
+    if before == parallelism:
+        return
+    if parallelism > plan.max_parallelism:
+        raise _refused(
+            f"{where} has {plan.max_parallelism} key groups, so at most as many workers can "
+            f"continue it, not {parallelism}"
         )
+    if reason := _why_not_rescaled(manifest, plan):
+        raise _refused(
+            f"{where} was taken with {before} workers and cannot be continued with {parallelism}, "
+            f"because {reason}: run with {before} workers"
+        )
+
+
+def _why_not_rescaled(manifest: CheckpointManifest, plan: Plan) -> str | None:
+    """What does not allow another number of workers, if something does (PROTOCOL section 10)."""
+    if loops := sorted(set(plan.loops().values())):
+        return f"what goes round in loop {loops[0]} stays with its worker"
+    kept = {s.operator_id for s in manifest.subtasks if s.segments or s.properties}
+    for operator in (operator for vertex in plan.vertices for operator in vertex.operators):
+        if operator.operator_id in kept and redistribution_of(operator) is None:
+            return (
+                f"{operator.operator_id} does not say how what it kept is divided "
+                "(its attribute redistribution)"
+            )
+    edges = {(e.upstream, e.downstream, plan.input_index(e)): e for e in plan.edges}
+    for entry in manifest.inflight_data:
+        edge = edges.get((entry.edge.upstream, entry.edge.downstream, entry.edge.input_index))
+        if edge is not None and not edge.may_overtake:
+            return (
+                f"there are rows in flight from {edge.upstream} to {edge.downstream}, which are "
+                f"{edge.partitioning}"
+            )
+    return None
+
+
+def _refused(what: str) -> IncompatibleStateError:
+    return IncompatibleStateError(ErrorCode.UNSUPPORTED_PARALLELISM, what)
 
 
 def _changed(what: str) -> IncompatibleStateError:

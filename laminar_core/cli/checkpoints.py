@@ -15,15 +15,14 @@ from laminar_core.cli.contents import (
     print_contents_as_json,
     state_contents,
 )
+from laminar_core.cli.jobs import job_option, open_job
 from laminar_core.cli.options import json_option, store_option
 from laminar_core.cli.reporting import ROWS_SHOWN
 from laminar_core.cli.views import print_manifest, print_report, print_summaries
 from laminar_core.errors import ConfigurationError, CorruptCheckpointError, ErrorCode
 from laminar_core.storage.checkpoint_store import CheckpointStore
-from laminar_core.storage.object_store import open_object_store
 from laminar_core.storage.verification import VerifyReport
 
-job_option = click.option("--job", help="Name of the job  [default: the only one in the store].")
 id_argument = click.argument("checkpoint_id", type=click.IntRange(min=1))
 
 
@@ -41,7 +40,7 @@ def list_checkpoints(*, store: str, job: str | None, as_json: bool, everything: 
     """List the checkpoints of a job, oldest first."""
     summaries = [
         summary
-        for summary in _open(store, job).list_summaries()
+        for summary in open_job(store, job).list_summaries()
         if everything or summary.outcome == "completed" or summary.problem
     ]
     if as_json:
@@ -57,7 +56,7 @@ def list_checkpoints(*, store: str, job: str | None, as_json: bool, everything: 
 @id_argument
 def show(*, store: str, job: str | None, as_json: bool, checkpoint_id: int) -> None:
     """Show one completed checkpoint: operators, sizes, event time."""
-    manifest = _open(store, job).read_manifest(CheckpointId(checkpoint_id))
+    manifest = open_job(store, job).read_manifest(CheckpointId(checkpoint_id))
     if as_json:
         click.echo(manifest.model_dump_json(indent=1))
     else:
@@ -79,7 +78,7 @@ def verify(
     """
     if everything and checkpoint_id is not None:
         raise click.UsageError("give an id, or --all")
-    opened = _open(store, job)
+    opened = open_job(store, job)
     ids = _ids_to_read(opened, checkpoint_id, everything=everything)
     reports = [opened.verify(one) for one in ids]
     if as_json:
@@ -120,7 +119,7 @@ def read_checkpoint(  # noqa: PLR0913 - one parameter per option
     """Print the rows of a checkpoint (the newest by default): state, or what was in flight."""
     if input_id is not None and not inflight:
         raise click.UsageError("--input-id needs --inflight: state has no inputs")
-    opened = _open(store, job)
+    opened = open_job(store, job)
     manifest = opened.read_manifest(_ids_to_read(opened, checkpoint_id, everything=False)[0])
     selection = Selection(operator_id, subtask, input_id)
     selection.check(manifest)
@@ -133,28 +132,6 @@ def read_checkpoint(  # noqa: PLR0913 - one parameter per option
     else:
         shown = ROWS_SHOWN if limit is None else limit
         print_contents(contents(opened, manifest, selection), shown)
-
-
-def _open(store: str, job: str | None) -> CheckpointStore:
-    """Open the job, or the only one that there is.
-
-    Raises:
-        ConfigurationError: there is no such job, none at all, or a choice to make.
-    """
-    names = [name.rstrip("/") for name in open_object_store(store).children("")]
-    jobs = [name for name in names if not name.startswith("_")]
-    if job is None and len(jobs) == 1:
-        return CheckpointStore.open(store, jobs[0])
-    if job in jobs:
-        return CheckpointStore.open(store, job)
-    known = ", ".join(jobs)
-    if not jobs:
-        problem = "has no jobs"
-    elif job is None:
-        problem = f"has the jobs {known}: choose one with --job"
-    else:
-        problem = f"has no job {job}; its jobs: {known}"
-    raise ConfigurationError(ErrorCode.INVALID_OPTION, f"the store {store} {problem}")
 
 
 def _ids_to_read(

@@ -6,6 +6,7 @@ import traceback
 import click
 
 from laminar_core._version import __version__
+from laminar_core.cli.audit import audit
 from laminar_core.cli.bench import bench
 from laminar_core.cli.checkpoints import checkpoints
 from laminar_core.cli.options import GlobalSettings
@@ -28,6 +29,7 @@ def laminar(context: click.Context, *, debug: bool) -> None:
 
 laminar.add_command(run)
 laminar.add_command(checkpoints)
+laminar.add_command(audit)
 laminar.add_command(bench)
 laminar.add_command(simulate)
 

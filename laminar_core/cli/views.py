@@ -22,14 +22,14 @@ VALUE_LENGTH_MAX = 72
 
 _NUMBERS = {
     *("id", "ms", "bytes", "in flight", "rows", "generation"),
-    *("subtask", "sync ms", "async ms", "events"),
+    *("subtask", "sync ms", "async ms", "events", "number"),
 }
 _START = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def print_summaries(summaries: Iterable[CheckpointSummary]) -> None:
     """One line a checkpoint."""
-    _print_table(
+    print_table(
         (
             *("id", "outcome", "kind", "mode", "triggered"),
             *("ms", "bytes", "in-flight", "generation", "remarks"),
@@ -46,26 +46,26 @@ def print_manifest(manifest: CheckpointManifest) -> None:
         f"{manifest.mode}, generation {manifest.generation}, parent {parent_id or 'none'}"
     )
     click.echo(
-        f"triggered {_time(manifest.triggered_at_ms)}, complete after "
+        f"triggered {wall_time(manifest.triggered_at_ms)}, complete after "
         f"{manifest.duration_ms:.0f} ms, {manifest.size_bytes:,} bytes, "
         f"written by {manifest.code_version}"
     )
     for vertex_id, time in _event_times(manifest):
         click.echo(f"event time of {vertex_id}: {time}")
     click.echo()
-    _print_table(
+    print_table(
         ("operator", "subtask", "rows", "bytes", "sync ms", "async ms"),
         (_part(entry) for entry in manifest.subtasks),
     )
     if manifest.inflight_data:
         click.echo()
-        _print_table(
+        print_table(
             ("operator", "subtask", "queue in flight", "from", "to", "events", "rows", "bytes"),
             (_queue(entry) for entry in manifest.inflight_data),
         )
     if properties := list(_properties(manifest.subtasks)):
         click.echo()
-        _print_table(("operator", "property", "value, by subtask if they differ"), properties)
+        print_table(("operator", "property", "value, by subtask if they differ"), properties)
 
 
 def print_report(report: VerifyReport) -> None:
@@ -90,7 +90,7 @@ def _row(summary: CheckpointSummary) -> tuple[str, ...]:
         "unreadable" if summary.problem else summary.outcome,
         summary.kind or "",
         summary.mode or "",
-        _time(summary.triggered_at_ms),
+        wall_time(summary.triggered_at_ms),
         "" if summary.duration_ms is None else f"{summary.duration_ms:.0f}",
         "" if summary.size_bytes is None else f"{summary.size_bytes:,}",
         "" if summary.inflight_bytes is None else f"{summary.inflight_bytes:,}",
@@ -162,13 +162,15 @@ def _shortened(text: str) -> str:
     return text if len(text) <= VALUE_LENGTH_MAX else f"{text[: VALUE_LENGTH_MAX - 1]}…"
 
 
-def _time(at_ms: int | None) -> str:
+def wall_time(at_ms: int | None) -> str:
+    """Milliseconds since 1970 as a date, in UTC; of nothing, nothing."""
     if at_ms is None:
         return ""
     return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
-def _print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Columns that fit; the last one is broken where a terminal ends."""
     table = Table(box=None, pad_edge=False)
     for heading in headings:
         justify = "right" if heading in _NUMBERS else "left"

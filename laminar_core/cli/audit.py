@@ -1,0 +1,190 @@
+"""``laminar audit``: who did what to a job, and whether anybody touched the log since."""
+
+import json
+import os
+import sys
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import asdict
+from datetime import UTC, datetime
+from itertools import pairwise
+
+import click
+
+from laminar_core.cli.jobs import job_option, open_job
+from laminar_core.cli.options import json_option, store_option
+from laminar_core.cli.views import print_table, wall_time
+from laminar_core.errors import ConfigurationError, CorruptCheckpointError, ErrorCode
+from laminar_core.runtime.clock import SystemClock
+from laminar_core.state.audit import AuditRecord, AuditReport
+from laminar_core.state.record import JsonObject
+from laminar_core.storage.audit import AuditLog
+
+_DATES = ("%Y-%m-%d", "%Y-%m-%d %H:%M", "%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%S")
+
+
+@click.group()
+def audit() -> None:
+    """See who did what to a job, and verify the log of it."""
+
+
+@audit.command("list")
+@store_option
+@job_option
+@json_option
+@click.option("--action", "actions", multiple=True, help="Only these; may be repeated.")
+@click.option("--actor", "actors", multiple=True, help="Only of these; may be repeated.")
+@click.option("--since", type=click.DateTime(_DATES), help="Only from this time on, in UTC.")
+def list_records(
+    *,
+    store: str,
+    job: str | None,
+    as_json: bool,
+    actions: tuple[str, ...],
+    actors: tuple[str, ...],
+    since: datetime | None,
+) -> None:
+    """List the acts of users and automation, oldest first."""
+    since_ms = 0 if since is None else since.replace(tzinfo=UTC).timestamp() * 1000
+    every = list(_open_log(store, job).records())
+    records = [
+        record
+        for record in every
+        if _is_in(record.action, actions)
+        and _is_in(record.actor, actors)
+        and record.at_ms >= since_ms
+    ]
+    if as_json:
+        click.echo(json.dumps([record.model_dump() for record in records], indent=1))
+    else:
+        print_table(
+            ("number", "at", "action", "outcome", "actor", "generation", "reason"),
+            map(_row, records),
+        )
+    if any(later != number + 1 for number, later in pairwise([0, *(r.number for r in every)])):
+        click.echo("some records are missing or unreadable: see `laminar audit verify`", err=True)
+
+
+@audit.command()
+@store_option
+@job_option
+@json_option
+@click.argument("number", type=click.IntRange(min=1))
+def show(*, store: str, job: str | None, as_json: bool, number: int) -> None:
+    """Show one act with everything that was written down."""
+    log = _open_log(store, job)
+    record = log.read(number)
+    if record is None:
+        raise ConfigurationError(
+            ErrorCode.INVALID_OPTION,
+            f"the audit log of {log.paths.job} has no record {number}: see `laminar audit list`",
+        )
+    if as_json:
+        click.echo(record.model_dump_json(indent=1))
+    else:
+        for line in _lines(record):
+            click.echo(line)
+
+
+@audit.command()
+@store_option
+@job_option
+@json_option
+@click.option(
+    "--key-env",
+    metavar="NAME",
+    help="Environment variable with the key that records are signed with.",
+)
+@click.option(
+    "--from",
+    "first",
+    type=click.IntRange(min=1),
+    default=1,
+    metavar="NUMBER",
+    help="Report only from this record on: what is older was looked into.",
+)
+def verify(*, store: str, job: str | None, as_json: bool, key_env: str | None, first: int) -> None:
+    """Find every record that was edited, removed, moved, put in between, or cut off.
+
+    The exit code is 5 if there is one.
+    """
+    key = None if key_env is None else _key_in(key_env)
+    report = _since(_open_log(store, job).verify(key=key), first)
+    if as_json:
+        click.echo(json.dumps({"ok": not report.findings, **asdict(report)}, indent=1))
+    else:
+        _print_report(report)
+    if report.findings:
+        sys.exit(CorruptCheckpointError.exit_code)
+
+
+def _open_log(store: str, job: str | None) -> AuditLog:
+    opened = open_job(store, job)
+    return AuditLog(opened.objects, opened.paths, SystemClock().now_ms)
+
+
+def _is_in(value: str, wanted: Collection[str]) -> bool:
+    return not wanted or value in wanted
+
+
+def _key_in(name: str) -> bytes:
+    value = os.environ.get(name)
+    if not value:
+        raise ConfigurationError(
+            ErrorCode.INVALID_OPTION, f"--key-env: the environment variable {name} is not set"
+        )
+    return value.encode()
+
+
+def _since(report: AuditReport, first: int) -> AuditReport:
+    findings = tuple(f for f in report.findings if f.number is None or f.number >= first)
+    return AuditReport(report.record_count, report.newest, findings)
+
+
+def _print_report(report: AuditReport) -> None:
+    for finding in report.findings:
+        click.echo(f"{finding.kind}: {finding.problem}")
+    count = f"{report.record_count:,} record{'' if report.record_count == 1 else 's'}"
+    if report.findings:
+        click.echo(f"the audit log is not as it was written: {count}")
+    elif report.record_count:
+        click.echo(
+            f"the audit log is whole: {count}, the newest has SHA-256 {report.newest.sha256}"
+        )
+    else:
+        click.echo("the audit log is empty")
+
+
+def _row(record: AuditRecord) -> tuple[str, ...]:
+    generation = (record.after or {}).get("generation")
+    return (
+        str(record.number),
+        wall_time(record.at_ms),
+        record.action,
+        record.outcome,
+        record.actor,
+        "" if generation is None else str(generation),
+        record.reason,
+    )
+
+
+def _lines(record: AuditRecord) -> Iterator[str]:
+    writer = record.writer
+    ending = "" if record.intent is None else f", the outcome of record {record.intent}"
+    yield f"record {record.number} of {record.job}: {record.action}, {record.outcome}{ending}"
+    yield f"at {wall_time(record.at_ms)} by {record.actor}: {record.reason}"
+    place = writer.host_id.partition("/")[0]
+    run = "" if record.run_id is None else f", run {record.run_id}"
+    yield (
+        f"process {writer.pid} of {writer.user} on {place}, {record.code_version}{run}, "
+        f"{'not signed' if record.signature is None else 'signed'}"
+    )
+    yield from _facts("before", record.before)
+    yield from _facts("after", record.after)
+
+
+def _facts(title: str, facts: JsonObject | None) -> Iterable[str]:
+    if not facts:
+        return
+    yield f"{title}:"
+    for name, value in facts.items():
+        yield f"  {name}: {json.dumps(value, ensure_ascii=False)}"

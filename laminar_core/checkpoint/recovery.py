@@ -37,9 +37,10 @@ I4  *No two timelines are committed.* A publisher commits after its check, step 
     checkpoint and ancestors of it. By I2 the former, by I1 and I3 the latter are on the timeline as
     every later generation sees it, so nothing else ever covers the same input again.
 
-**Deletion.** Retention creates a marker beside a manifest before it deletes anything of that
-checkpoint, and only then reads the bases once more; a restorer creates its base (step 4) and only
-then looks for the marker. Whichever of the two comes second sees the other and leaves it alone.
+**Deletion.** In step 2 a generation also gives up every plan of retention that is not decided yet;
+in step 3 it leaves alone what a decided one deletes. Whoever deletes writes the plan, looks for a
+newer generation, and only then decides. ``storage.retention_log`` says why no generation starts
+from what is deleted.
 
 One case is not decided here: a checkpoint that was committed and is damaged afterwards. Falling
 back behind it repeats its output; ``committed_beyond`` names such ids, for the sink to take back.

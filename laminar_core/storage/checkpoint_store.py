@@ -42,9 +42,11 @@ from laminar_core.state.manifest import (
 )
 from laminar_core.state.manifest_versions import parse_manifest
 from laminar_core.state.paths import number_in
+from laminar_core.state.retention_records import TOMBSTONE_LENGTH_MAX, is_tombstone
 from laminar_core.storage.checkpoint_parts import CheckpointParts
 from laminar_core.storage.object_store import open_object_store
 from laminar_core.storage.records import create_or_confirm, read_record
+from laminar_core.storage.retention_log import RetentionLog
 from laminar_core.storage.summaries import CheckpointSummary, summarise
 from laminar_core.storage.verification import (
     PartReport,
@@ -125,8 +127,11 @@ class CheckpointStore(CheckpointParts):
         return _numbers(self.objects.children(self.paths.checkpoints))
 
     def completed_ids(self) -> list[CheckpointId]:
-        """Ids with a manifest, ascending. Whether one is whole, or an orphan, is not looked at."""
-        return [c for c in self.attempted_ids() if self._has_manifest(c)]
+        """Ids with a manifest, ascending, without what is being deleted.
+
+        Whether one is whole, or an orphan, is not looked at.
+        """
+        return [c for c in self.attempted_ids() if self.is_complete(c)]
 
     def committed_ids(self) -> list[CheckpointId]:
         """Ids with a commit record, ascending."""
@@ -168,10 +173,12 @@ class CheckpointStore(CheckpointParts):
         """
         manifest = self.find_manifest(checkpoint_id)
         if manifest is None:
+            deleted = self.is_being_deleted(checkpoint_id)
+            reason = ", retention deleted it" if deleted else ""
             raise ConfigurationError(
                 ErrorCode.NO_SUCH_CHECKPOINT,
                 f"job {self.job} in {self.objects.uri} has no completed checkpoint "
-                f"{checkpoint_id}: see `laminar checkpoints list`",
+                f"{checkpoint_id}{reason}: see `laminar checkpoints list`",
             )
         return manifest
 
@@ -179,7 +186,7 @@ class CheckpointStore(CheckpointParts):
         """Like ``read_manifest``; None if the checkpoint never completed."""
         key = self.paths.manifest(checkpoint_id)
         data = self.objects.get(key)
-        if data is None:
+        if data is None or is_tombstone(data):
             return None
         try:
             manifest = parse_manifest(data)
@@ -256,7 +263,7 @@ class CheckpointStore(CheckpointParts):
                     return Choice(decision)
 
     def is_being_deleted(self, checkpoint_id: CheckpointId) -> bool:
-        """Whether retention has marked it; whoever wrote it down as a base asks afterwards."""
+        """Whether retention has marked it: it is being deleted, or was."""
         return self.objects.size(self.paths.deletion(checkpoint_id)) is not None
 
     def _is_committed(self, checkpoint_id: CheckpointId) -> bool:
@@ -269,12 +276,14 @@ class CheckpointStore(CheckpointParts):
 
     def _listed_facts(self) -> RestoreFacts:
         bases = self.bases()
+        doomed = RetentionLog(self.objects, self.paths).being_deleted()
         committed = self.committed_ids()
         return RestoreFacts(
             candidates=frozenset(self.attempted_ids()),
             bases=bases,
             committed=frozenset(committed),
             newest_commit_by=self._committer(committed[-1]) if committed else None,
+            manifests=dict.fromkeys(doomed, BeingDeleted()),
         )
 
     def _committer(self, checkpoint_id: CheckpointId) -> Generation | None:
@@ -319,13 +328,21 @@ class CheckpointStore(CheckpointParts):
         except CorruptCheckpointError as error:
             return summarise(checkpoint_id, None, committed=committed, problem=str(error))
         summary = summarise(checkpoint_id, known, committed=committed)
+        if self.is_being_deleted(checkpoint_id):
+            return replace(summary, deleted=True)
         orphan = isinstance(known, CheckpointManifest) and not on_timeline(
             checkpoint_id, Generation(known.generation), bases
         )
         return replace(summary, orphan=orphan)
 
-    def _has_manifest(self, checkpoint_id: CheckpointId) -> bool:
-        return self.objects.size(self.paths.manifest(checkpoint_id)) is not None
+    def is_complete(self, checkpoint_id: CheckpointId) -> bool:
+        """Whether there is a manifest, readable or not, of what is not being deleted."""
+        key = self.paths.manifest(checkpoint_id)
+        size_bytes = self.objects.size(key)
+        if size_bytes is None or self.is_being_deleted(checkpoint_id):
+            return False
+        # Only what is as short as a tombstone is read, to see whether it is one.
+        return size_bytes > TOMBSTONE_LENGTH_MAX or not is_tombstone(self.objects.get(key) or b"")
 
 
 def _newest_commit(

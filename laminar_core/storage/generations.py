@@ -32,6 +32,7 @@ from laminar_core.state.paths import JobPaths, number_in
 from laminar_core.storage.object_store import ObjectStore
 from laminar_core.storage.owner import is_running, is_visible
 from laminar_core.storage.records import create_or_confirm, read_record
+from laminar_core.storage.retention_log import RetentionLog
 
 OBSERVATION_MS = 5_000
 """How long a heartbeat may stand still before its owner counts as gone."""
@@ -117,7 +118,7 @@ class GenerationLog:
             if not self._create_claim(generation, claimant):
                 winner = _describe(generation, self._readable_claim(generation))
                 raise self._owned(f"{winner}, claimed it at the same moment")
-        self._close_open_bases(generation)
+        self._settle_the_past(generation)
         return generation
 
     def succeed_generation(self, generation: Generation, claimant: Claimant) -> Generation:
@@ -130,7 +131,7 @@ class GenerationLog:
         successor = Generation(generation + 1)
         if not self._create_claim(successor, claimant):
             self.check_owner(generation)
-        self._close_open_bases(successor)
+        self._settle_the_past(successor)
         return successor
 
     def check_owner(self, generation: Generation) -> None:
@@ -186,6 +187,13 @@ class GenerationLog:
         """The base of ``generation``, None if it has not started."""
         return read_record(self.objects, self.paths.base(generation), GenerationBase)
 
+    def read_heartbeat(self, generation: Generation) -> Heartbeat | None:
+        """The newest sign of life of ``generation``, None if there is none or it is damaged."""
+        try:
+            return read_record(self.objects, self.paths.heartbeat(generation), Heartbeat)
+        except CorruptCheckpointError:
+            return None
+
     def generations(self) -> list[GenerationSummary]:
         """Every generation, oldest first, for people to look at."""
         return [self._summary(generation) for generation in self._claimed()]
@@ -204,6 +212,12 @@ class GenerationLog:
             claimed_at_ms=claimant.claimed_at_ms,
         )
         return create_or_confirm(self.objects, self.paths.claim(generation), claim.to_bytes())
+
+    def _settle_the_past(self, generation: Generation) -> None:
+        """From here on no older generation starts, and nothing more is doomed unseen (step 2)."""
+        self._close_open_bases(generation)
+        deletions = RetentionLog(self.objects, self.paths)
+        deletions.abandon_undecided(f"generation {generation}", "it was claimed")
 
     def _close_open_bases(self, generation: Generation) -> None:
         """Keep older generations that have not started from starting (step 2, invariant I1)."""

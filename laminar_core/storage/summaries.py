@@ -17,7 +17,8 @@ class CheckpointSummary:
     """What is known of one checkpoint without reading its files; None where nothing is.
 
     ``pending``: triggered, and nothing more is recorded. ``orphan``: completed, but off the
-    timeline, so it is never restored. ``problem``: an object that cannot be read.
+    timeline, so it is never restored. ``deleted``: by retention, or just being deleted.
+    ``problem``: an object that cannot be read.
     """
 
     checkpoint_id: CheckpointId
@@ -32,6 +33,7 @@ class CheckpointSummary:
     inflight_bytes: int | None = None
     committed: bool = False
     orphan: bool = False
+    deleted: bool = False
     problem: str | None = None
 
 

@@ -1,0 +1,286 @@
+"""Carries out what ``checkpoint.retention`` decides, so that it can be interrupted at any point.
+
+A run of retention goes through these steps; a later run goes on where it ended:
+
+1. plans that are decided and have no result are carried out to their end first;
+2. everything is read and classified: the plan;
+3. the plan is written down, and everything is read again: if it does not hold any more, it is given
+   up, and the difference is told;
+4. the plan is decided (``retention_log``). Before that nothing has been deleted, and after it the
+   plan is carried out, by this run or by any later one;
+5. a marker beside every checkpoint that goes; then of one after the other, oldest first, the files
+   and at last the manifest; then files that nothing names, traces of what went earlier, the result.
+
+Every step can be repeated, and two runs at once do not disturb each other: what they delete are
+names that are never used again.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import Literal
+
+from laminar_core.checkpoint.retention import plan_retention
+from laminar_core.checkpoint.retention_facts import (
+    Completed,
+    FileVerdict,
+    RetentionFacts,
+    RetentionPlan,
+    RetentionPolicy,
+)
+from laminar_core.checkpoint.types import CheckpointId
+from laminar_core.errors import (
+    ConfigurationError,
+    CorruptCheckpointError,
+    ErrorCode,
+)
+from laminar_core.state.audit import AuditRecord
+from laminar_core.state.record import JsonObject
+from laminar_core.state.retention_records import (
+    PlannedCheckpoint,
+    PlannedOrphan,
+    RetentionPlanRecord,
+    RetentionResult,
+)
+from laminar_core.storage.audit import AuditLog
+from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.storage.retention_application import Application, Progress
+from laminar_core.storage.retention_log import RetentionLog
+from laminar_core.storage.retention_reader import READERS, Depth, Verify, read_facts
+
+_DIFFERENCES_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Mandate:
+    """Who wants it, and why; ``policy`` is what to keep, as it was said (for the record)."""
+
+    actor: str
+    reason: str
+    policy: JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A plan, and what it was made of."""
+
+    facts: RetentionFacts
+    plan: RetentionPlan
+
+
+class Retention:
+    """Retention of one job under one policy."""
+
+    def __init__(
+        self,
+        store: CheckpointStore,
+        policy: RetentionPolicy,
+        now_ms: Callable[[], int],
+        *,
+        verify: Verify = "sizes",
+        audit: AuditLog | None = None,
+        readers: int = READERS,
+    ) -> None:
+        """``now_ms`` is a wall clock; ``readers`` is the number of requests at a time."""
+        self._store = store
+        self._policy = policy
+        self._now_ms = now_ms
+        self._audit = audit
+        self._readers = readers
+        self._depth = Depth(
+            verify=verify,
+            remembers=policy.history_keep is not None or policy.history_max_age_ms is not None,
+            dates=policy.history_max_age_ms is not None,
+            readers=readers,
+        )
+        self.log = RetentionLog(store.objects, store.paths)
+
+    def plan(self) -> Planned:
+        """Classify everything; changes nothing.
+
+        Raises:
+            CorruptCheckpointError: what a generation started from cannot be read.
+            StorageUnavailable: the store did not answer.
+        """
+        facts = read_facts(self._store, self._now_ms(), self._depth)
+        return Planned(facts, plan_retention(facts, self._policy))
+
+    def apply(
+        self, planned: Planned, mandate: Mandate, progress: Progress | None = None
+    ) -> RetentionResult | None:
+        """Carry the plan out; None: there was nothing to do.
+
+        Raises:
+            ConfigurationError: the plan does not hold any more, and was given up; plan again.
+            CorruptCheckpointError: a record of retention is not what was written.
+            StorageUnavailable: the store did not answer; the next run goes on.
+        """
+        if planned.plan.is_empty:
+            return None
+        record = self._write_down(planned, mandate)
+        self._check_that_it_holds(planned, record)
+        intended = self._announce(record)
+        said = self.log.decide(record.number, "apply", record.actor, record.reason, _ids_of(record))
+        if said.verdict != "apply" or self.log.read_plan(record.number) is None:
+            problem = f"{said.by} gave it up: {said.reason}"
+            self._conclude(intended, "failed", problem, None)
+            raise _stale(record.number, [problem])
+        result = Application(self._store, record, self._readers, self._now_ms, progress).run()
+        self._conclude(intended, "done", record.reason, result)
+        self.log.forget_old()
+        return result
+
+    def finish_earlier(self, progress: Progress | None = None) -> list[RetentionResult]:
+        """Carry out what an earlier run has decided and not finished; give up what it has not.
+
+        Raises:
+            CorruptCheckpointError: a record of retention is not what was written.
+            StorageUnavailable: the store did not answer; the next run goes on.
+        """
+        self.log.abandon_undecided("retention", "another run of retention has begun")
+        results: list[RetentionResult] = []
+        for number in list(self.log.unfinished()):
+            record = self.log.read_plan(number)
+            if record is None:
+                continue  # Another run finished it, and it is forgotten.
+            self._check_decision(number)
+            intended = self._announce(record)
+            result = Application(self._store, record, self._readers, self._now_ms, progress).run()
+            self._conclude(intended, "done", "an earlier run was interrupted", result)
+            results.append(result)
+        return results
+
+    def _check_decision(self, number: int) -> None:
+        try:
+            self.log.decide(number, "abandon", "retention", "to read what was decided")
+        except CorruptCheckpointError as error:
+            plan = f"{self._store.objects.uri}/{self.log.paths.plan(number)}"
+            raise CorruptCheckpointError(
+                error.code, f"{error}; put it back, or delete {plan} to give the plan up"
+            ) from error
+
+    def _write_down(self, planned: Planned, mandate: Mandate) -> RetentionPlanRecord:
+        for number in count(max(self.log.steps(), default=0) + 1):
+            record = _as_record(self._store.job, number, planned, mandate)
+            if self.log.create_plan(record):
+                return record
+        raise AssertionError("numbers do not end")
+
+    def _check_that_it_holds(self, planned: Planned, record: RetentionPlanRecord) -> None:
+        """Read everything once more: a claim or a pin that came meanwhile is seen here."""
+        known = {
+            c.checkpoint_id: c.damage
+            for c in planned.facts.checkpoints
+            if isinstance(c, Completed) and c.damage is not None
+        }
+        depth = replace(self._depth, verify="sizes", damage=known)
+        facts = read_facts(self._store, planned.facts.now_ms, depth)
+        changes = list(differences(planned.plan, plan_retention(facts, self._policy)))
+        if changes:
+            self.log.decide(record.number, "abandon", record.actor, changes[0])
+            raise _stale(record.number, changes)
+
+    def _announce(self, record: RetentionPlanRecord) -> AuditRecord | None:
+        if self._audit is None:
+            return None
+        return self._audit.append(
+            action="retention-apply",
+            actor=record.actor,
+            reason=record.reason,
+            before={"plan": record.number, "policy": record.policy},
+            after={"checkpoints": list(_ids_of(record)), "bytes": record.deleted_bytes},
+        )
+
+    def _conclude(
+        self,
+        intended: AuditRecord | None,
+        outcome: Literal["done", "failed"],
+        reason: str,
+        result: RetentionResult | None,
+    ) -> None:
+        if self._audit is None or intended is None:
+            return
+        after = None if result is None else result.model_dump(mode="json")
+        self._audit.conclude(intended, outcome, reason=reason, after=after)
+
+
+def differences(old: RetentionPlan, new: RetentionPlan) -> Iterator[str]:
+    """Why ``old`` must not be carried out any more; that ``new`` deletes more is no reason."""
+    if new.blocked is not None:
+        yield new.blocked
+        return
+    if new.generation != old.generation:
+        yield f"generation {new.generation} owns the job now"
+        return
+    verdicts = {v.checkpoint_id: v for v in new.checkpoints}
+    for checkpoint_id in old.deleted_ids:
+        now = verdicts.get(checkpoint_id)
+        if now is None:
+            yield f"checkpoint {checkpoint_id} is gone"
+        elif now.action != "delete":
+            yield f"checkpoint {checkpoint_id} stays now: {', '.join(now.reasons)}"
+    files = {v.path: v for v in new.files}
+    for file in old.deleted_files:
+        now_file = files.get(file.path)
+        if now_file is not None and now_file.action != "delete":
+            yield f"{file.path} stays now: {now_file.reason}"
+    for checkpoint_id in sorted(set(old.forgotten) - set(new.forgotten)):
+        yield f"checkpoint {checkpoint_id} is to be remembered now"
+
+
+def _stale(number: int, changes: Sequence[str]) -> ConfigurationError:
+    shown = "; ".join(changes[:_DIFFERENCES_SHOWN])
+    more = len(changes) - _DIFFERENCES_SHOWN
+    rest = f"; and {more} more" if more > 0 else ""
+    return ConfigurationError(
+        ErrorCode.RETENTION_PLAN_STALE,
+        f"retention plan {number} does not hold any more, and nothing was deleted "
+        f"({shown}{rest}): plan again",
+    )
+
+
+def _ids_of(record: RetentionPlanRecord) -> tuple[int, ...]:
+    return tuple(c.checkpoint_id for c in record.checkpoints)
+
+
+def _as_record(job: str, number: int, planned: Planned, mandate: Mandate) -> RetentionPlanRecord:
+    plan = planned.plan
+    assert plan.generation is not None, "without a generation everything is blocked"
+    verdicts = {v.checkpoint_id: v for v in plan.checkpoints}
+    gone = set(plan.deleted_ids)
+    files: dict[CheckpointId, list[FileVerdict]] = {c: [] for c in plan.deleted_ids}
+    for file in plan.deleted_files:
+        if file.checkpoint_id is not None and file.checkpoint_id in gone:
+            files[file.checkpoint_id].append(file)
+    return RetentionPlanRecord(
+        number=number,
+        job=job,
+        generation=plan.generation,
+        actor=mandate.actor,
+        reason=mandate.reason,
+        planned_at_ms=planned.facts.now_ms,
+        policy=mandate.policy,
+        checkpoints=tuple(
+            PlannedCheckpoint(
+                checkpoint_id=checkpoint_id,
+                reasons=verdicts[checkpoint_id].reasons,
+                files=tuple(file.path for file in named),
+                size_bytes=sum(file.size_bytes for file in named),
+            )
+            for checkpoint_id, named in files.items()
+        ),
+        orphans=tuple(_orphan(f) for f in plan.deleted_files if f.checkpoint_id not in gone),
+        abandoned=plan.abandoned,
+        quarantine=tuple(_orphan(file) for file in plan.quarantined_files),
+        released=plan.released,
+        forgotten=plan.forgotten,
+    )
+
+
+def _orphan(file: FileVerdict) -> PlannedOrphan:
+    return PlannedOrphan(
+        path=file.path,
+        reason=file.reason,
+        size_bytes=file.size_bytes,
+        checkpoint_id=file.checkpoint_id,
+    )

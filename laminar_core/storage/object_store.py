@@ -1,92 +1,62 @@
-"""What Laminar needs from a store, how one is found, and how one is tried out before it is used.
-
-The contract, checked for every implementation by one test class:
-
-* ``put_if_absent`` is atomic: of any number of concurrent calls for one key exactly one is answered
-  True, and a reader sees the whole object or none.
-* A call that returned is durable, and visible to every later ``get`` and ``list`` on any machine.
-* A call that raised may have happened. Ask again: every verb can be repeated.
-"""
+"""How a store is found by its URI, and how one is tried out before it is used."""
 
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
-from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
 from laminar_core.errors import ConfigurationError, ErrorCode, StorageUnavailable
 from laminar_core.state.paths import PROBE_FOLDER
+from laminar_core.storage.contract import CountedStore, ObjectStore, SelfProbing
+from laminar_core.storage.counted import CountedObjectStore
 from laminar_core.storage.local import LocalObjectStore
 from laminar_core.storage.memory import MemoryObjectStore
 
+__all__ = ["ObjectStore", "address", "open_object_store", "probe"]
+
 _RACERS = 4
+_REFUSALS = {
+    ErrorCode.STORE_READ_ONLY: ErrorCode.STORE_NOT_WRITABLE,
+    ErrorCode.STORE_ACCESS_DENIED: ErrorCode.STORE_ACCESS_DENIED,
+}
+"""What is a trouble of the store while a job runs is a wrong configuration before it starts."""
 _PROBE_NUMBERS = count(1)
 
 
-class ObjectStore(Protocol):
-    """Named immutable bytes. Keys are parts joined by ``/``; see ``check_key``.
-
-    Every method raises StorageUnavailable if the store does not answer, and ConfigurationError for
-    a key that is no key. Folders exist only as parts of keys.
-    """
-
-    @property
-    def uri(self) -> str:
-        """Where this is, for messages, and for ``open_object_store`` in another process."""
-        ...
-
-    def get(self, key: str) -> bytes | None:
-        """The whole object, or None if there is none."""
-        ...
-
-    def put(self, key: str, data: bytes | memoryview) -> None:
-        """Write the object, in place of what is there."""
-        ...
-
-    def put_if_absent(self, key: str, data: bytes | memoryview) -> bool:
-        """Write the object unless there is one; False: somebody's object is there, unchanged."""
-        ...
-
-    def children(self, folder: str) -> list[str]:
-        """Names directly in ``folder``, sorted; those of folders end with ``/``."""
-        ...
-
-    def list(self, folder: str) -> list[str]:
-        """Keys of all objects below ``folder`` ("" or ending with ``/``), sorted."""
-        ...
-
-    def delete(self, key: str) -> None:
-        """Remove the object; nothing happens if there is none."""
-        ...
-
-    def size(self, key: str) -> int | None:
-        """Length in bytes, or None if there is no such object."""
-        ...
-
-
-def open_object_store(uri: str) -> ObjectStore:
-    """Open the store at a path or ``file://`` URI; nothing is read or written yet.
+def open_object_store(uri: str) -> CountedStore:
+    """Open the store at a path, a ``file://`` or an ``s3://`` URI; nothing is read or written yet.
 
     ``memory://NAME`` finds a store that a test has made with ``MemoryObjectStore.named``.
 
     Raises:
-        ConfigurationError: a scheme that is not supported, or a file URI of another host.
+        ConfigurationError: a scheme that is not supported, a file URI of another host, or an
+            ``s3://`` URI with a parameter that does not exist or does not belong there.
     """
+    if uri.startswith("s3://"):
+        from laminar_core.storage.s3 import S3ObjectStore  # noqa: PLC0415 - boto3 starts slowly
+
+        return S3ObjectStore(uri)
     parts = urlsplit(uri)
     if not uri or "\0" in uri:
         raise ConfigurationError(ErrorCode.INVALID_OPTION, f"{uri!r} is no store: give a directory")
     if "://" not in uri and parts.scheme != "file":
-        return LocalObjectStore(uri)
+        return CountedObjectStore(LocalObjectStore(uri))
     if parts.scheme == "file" and parts.netloc in {"", "localhost"} and parts.path:
-        return LocalObjectStore(unquote(parts.path))
+        return CountedObjectStore(LocalObjectStore(unquote(parts.path)))
     if parts.scheme == "memory" and (found := MemoryObjectStore.find(parts.netloc)):
-        return found
+        return CountedObjectStore(found)
     raise ConfigurationError(
         ErrorCode.INVALID_OPTION,
         f"{uri!r} is no store that can be opened: give a directory that driver and workers share, "
-        "as a path or as file:///path",
+        "as a path or as file:///path, or a bucket as s3://bucket/prefix",
     )
+
+
+def address(objects: ObjectStore, key: str) -> str:
+    """Where an object is, for messages: the parameters of an ``s3://`` URI are left out."""
+    uri = objects.uri.partition("?")[0] if objects.uri.startswith("s3://") else objects.uri
+    return f"{uri.rstrip('/')}/{key}"
 
 
 def probe(objects: ObjectStore) -> None:
@@ -103,8 +73,8 @@ def probe(objects: ObjectStore) -> None:
         objects.delete(key)
         _expect(objects, objects.get(key) is None, "a deleted object is still there")
     except StorageUnavailable as error:
-        if error.code is ErrorCode.STORE_READ_ONLY:
-            raise ConfigurationError(ErrorCode.STORE_NOT_WRITABLE, str(error)) from error
+        if error.code in _REFUSALS:
+            raise ConfigurationError(_REFUSALS[error.code], str(error)) from error
         raise
 
 
@@ -120,6 +90,8 @@ def _check_conditions(objects: ObjectStore, key: str) -> None:
     _expect(objects, sum(won) == 1, f"{sum(won)} of {_RACERS} writers created the same object")
     winner = b"%d" % won.index(True)
     _expect(objects, not objects.put_if_absent(key, b"late"), "an object was created twice")
+    if isinstance(objects, SelfProbing) and (problem := objects.check_conditions(key)):
+        _expect(objects, False, problem)  # noqa: FBT003 - an assertion
     _expect(objects, objects.get(key) == winner, "an object was overwritten")
     _expect(objects, key in objects.list(PROBE_FOLDER), "a new object is not listed")
     objects.put(key, b"overwritten")

@@ -2,7 +2,8 @@ import pytest
 
 from laminar_core.errors import ConfigurationError, ErrorCode, StorageUnavailable
 from laminar_core.storage.memory import MemoryObjectStore
-from laminar_core.storage.object_store import open_object_store, probe
+from laminar_core.storage.object_store import address, open_object_store, probe
+from laminar_core.storage.s3 import S3ObjectStore
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
 
 
@@ -26,12 +27,32 @@ def test_opening_touches_nothing(tmp_path):
 
 @pytest.mark.parametrize(
     "uri",
-    ["", "s3://bucket/x", "hdfs://host/x", "file://otherhost/x", "file://", "memory://none", "a\0"],
+    ["", "hdfs://host/x", "file://otherhost/x", "file://", "memory://none", "a\0"],
 )
 def test_anything_else_is_refused_with_advice(uri):
     with pytest.raises(ConfigurationError, match="give a directory") as caught:
         open_object_store(uri)
     assert caught.value.code is ErrorCode.INVALID_OPTION
+
+
+def test_a_bucket_is_opened_by_its_uri_and_nothing_is_sent():
+    objects = open_object_store("s3://bucket/prefix/?region=eu-central-1")
+    assert isinstance(objects, S3ObjectStore)
+    assert objects.uri == "s3://bucket/prefix?region=eu-central-1"
+    assert objects.counts.puts == objects.counts.gets == 0
+
+
+@pytest.mark.parametrize(
+    ("uri", "shown"),
+    [
+        ("s3://bucket?region=eu-central-1", "s3://bucket/job/a"),
+        ("s3://bucket/deep/prefix?region=eu-central-1", "s3://bucket/deep/prefix/job/a"),
+        ("/data/what?", "/data/what?/job/a"),
+        ("/", "/job/a"),
+    ],
+)
+def test_the_address_of_an_object_has_no_parameters(uri, shown):
+    assert address(open_object_store(uri), "job/a") == shown
 
 
 class TestProbe:
@@ -62,6 +83,22 @@ class TestProbe:
         with pytest.raises(ConfigurationError) as caught:
             probe(read_only)
         assert caught.value.code is ErrorCode.STORE_NOT_WRITABLE
+
+    def test_a_store_that_denies_access_later_is_a_wrong_configuration(self):
+        denied = Fault("list", Effect.FAIL, last=100, code=ErrorCode.STORE_ACCESS_DENIED)
+        with pytest.raises(ConfigurationError) as caught:
+            probe(FaultyStore(MemoryObjectStore(), denied))
+        assert caught.value.code is ErrorCode.STORE_ACCESS_DENIED
+
+    def test_a_store_may_know_of_another_way_in_which_it_is_careless(self):
+        class Careless(MemoryObjectStore):
+            def check_conditions(self, key):
+                assert self.get(key) is not None
+                return "large ones are replaced"
+
+        with pytest.raises(ConfigurationError, match="large ones are replaced") as caught:
+            probe(Careless())
+        assert caught.value.code is ErrorCode.STORE_IGNORES_CONDITIONS
 
     @pytest.mark.parametrize("code", [ErrorCode.STORE_FULL, ErrorCode.STORE_IO])
     def test_a_full_or_failing_store_is_unavailable(self, code):

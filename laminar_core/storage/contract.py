@@ -1,0 +1,75 @@
+"""What Laminar needs from a store.
+
+The contract, checked for every implementation by one test class:
+
+* ``put_if_absent`` is atomic: of any number of concurrent calls for one key exactly one is answered
+  True, and a reader sees the whole object or none.
+* A call that returned is durable, and visible to every later ``get`` and ``list`` on any machine.
+* A call that raised may have happened. Ask again: every verb can be repeated.
+"""
+
+from typing import Protocol, runtime_checkable
+
+from laminar_core.storage.counts import RequestCounts
+
+
+class ObjectStore(Protocol):
+    """Named immutable bytes. Keys are parts joined by ``/``; see ``check_key``.
+
+    Every method raises StorageUnavailable if the store does not answer, and ConfigurationError for
+    a key that is no key. Folders exist only as parts of keys.
+    """
+
+    @property
+    def uri(self) -> str:
+        """Where this is, for messages, and for ``open_object_store`` in another process."""
+        ...
+
+    def get(self, key: str) -> bytes | None:
+        """The whole object, or None if there is none."""
+        ...
+
+    def put(self, key: str, data: bytes | memoryview) -> None:
+        """Write the object, in place of what is there."""
+        ...
+
+    def put_if_absent(self, key: str, data: bytes | memoryview) -> bool:
+        """Write the object unless there is one; False: somebody's object is there, unchanged."""
+        ...
+
+    def children(self, folder: str) -> list[str]:
+        """Names directly in ``folder``, sorted; those of folders end with ``/``."""
+        ...
+
+    def list(self, folder: str) -> list[str]:
+        """Keys of all objects below ``folder`` ("" or ending with ``/``), sorted."""
+        ...
+
+    def delete(self, key: str) -> None:
+        """Remove the object; nothing happens if there is none."""
+        ...
+
+    def size(self, key: str) -> int | None:
+        """Length in bytes, or None if there is no such object."""
+        ...
+
+
+class CountedStore(ObjectStore, Protocol):
+    """A store that counts its requests; ``open_object_store`` opens no other."""
+
+    @property
+    def counts(self) -> RequestCounts:
+        """Requests since this object was made; other handles and processes count for themselves."""
+        ...
+
+
+@runtime_checkable
+class SelfProbing(Protocol):
+    """A store with more than one way of creating an object: each of them is tried by ``probe``."""
+
+    def check_conditions(self, key: str) -> str | None:
+        """What is wrong with the ways that ``put_if_absent`` takes for other sizes, or None.
+
+        There is an object at ``key``; it stays as it is.
+        """
+        ...

@@ -1,0 +1,245 @@
+"""One row of accumulators per key, for results that are wanted after every batch.
+
+Merging on read, as windows do it, would read everything for each batch. Here a hash table numbers
+the keys, and their rows are a log: a key that changes gets a new row at the end, and the row it had
+before is dead. Tables of the log are immutable. Two neighbours become one, without their dead rows,
+when the older has at most twice the rows of the newer, so that there are few tables, each row is
+copied a logarithmic number of times, and dead rows are never many more than living ones.
+
+Snapshots pin the tables and copy the place of each key's row. What changed since the last cut is
+the end of the log, so tables from before and after a cut do not become one until the next cut.
+
+Source: the log of Bitcask and the merging of LSM trees, without the disk.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from pyarrow.compute import call_function
+
+from laminar_core.state.accumulators import Accumulator, merge
+from laminar_core.state.grouping import Reduction, group
+from laminar_core.state.key_groups import key_groups_of
+from laminar_core.state.key_index import MISSING, KeyIndex
+from laminar_core.state.row_groups import Integers, as_array
+from laminar_core.state.stable_hash import UInt64Array, hash_columns
+from laminar_core.state.window_state import KEY_GROUP
+
+_SIZE_RATIO = 2
+
+
+@dataclass(frozen=True, slots=True)
+class RowLayout:
+    """``schema``: the keys, then the accumulators."""
+
+    keys: tuple[str, ...]
+    accumulators: tuple[Accumulator, ...]
+    schema: pa.Schema
+
+    @property
+    def stored_schema(self) -> pa.Schema:
+        """Schema in a checkpoint. The key group is int32, because Spark reads no unsigned."""
+        return self.schema.insert(0, pa.field(KEY_GROUP, pa.int32()))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Part:
+    """A piece of the log: rows ``first`` to ``first + len(keys)``, and whose they are."""
+
+    first: int
+    table: pa.Table
+    keys: Integers
+
+    def living(self, row_of_key: Integers) -> Integers:
+        """Positions in the table of the rows that are the newest of their key."""
+        return np.flatnonzero(
+            row_of_key[self.keys] == np.arange(self.first, self.first + len(self.keys))
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PinnedRows:
+    """Rows as they were at a cut; reading them changes nothing."""
+
+    parts: tuple[_Part, ...]
+    row_of_key: Integers
+    layout: RowLayout
+
+    def stored_table(self, max_parallelism: int) -> pa.Table:
+        """Build the table of a checkpoint: the living rows, sorted by key group."""
+        layout = self.layout
+        living = [part.table.take(pa.array(part.living(self.row_of_key))) for part in self.parts]
+        rows = pa.concat_tables([layout.schema.empty_table(), *living]).combine_chunks()
+        groups = [key_groups_of(b, layout.keys, max_parallelism) for b in rows.to_batches()]
+        key_group = np.concatenate([np.empty(0, np.int32), *groups]).astype(np.int32)
+        stored = rows.add_column(0, layout.stored_schema.field(KEY_GROUP), [pa.array(key_group)])
+        return stored.take(pa.array(np.argsort(key_group, kind="stable")))
+
+
+class KeyedRows:
+    """The keys of one subtask."""
+
+    def __init__(self, layout: RowLayout) -> None:
+        self._layout = layout
+        self._index = KeyIndex()
+        self._row_of_key = np.empty(0, np.int64)
+        self._parts: list[_Part] = []
+        self._settled = 0
+        """How many parts are from before the last cut."""
+        self._is_tidy = True
+        """Whether those have become as few as they can."""
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    @property
+    def row_count(self) -> int:
+        """Rows held, dead ones among them."""
+        return sum(len(part.keys) for part in self._parts)
+
+    def update(self, partial: pa.Table) -> pa.Table:
+        """Merge partial results into the rows of their keys; return the new rows.
+
+        Shapes: ``partial`` and the result have the layout's schema; keys may repeat in ``partial``,
+        the result has each once.
+
+        Raises:
+            DataError: a sum leaves its type; nothing has changed then.
+        """
+        hashes = self._hashes_of(partial)
+        known = np.unique(self._find(partial, hashes))
+        known = known[known != MISSING]
+        together = pa.concat_tables([self._rows_of(known), partial])
+        merged = merge(together, self._layout.keys, self._layout.accumulators)
+        fresh = merged.slice(len(known))  # Groups come in order of appearance.
+        self._append(merged, np.append(known, self._add(fresh)))
+        return merged
+
+    def replace(self, rows: pa.Table) -> None:
+        """Take rows, each of another key, in place of those that their keys have."""
+        numbers = self._find(rows, self._hashes_of(rows))
+        missing = np.flatnonzero(numbers == MISSING)
+        numbers[missing] = self._add(rows.take(pa.array(missing)))
+        self._append(rows, numbers)
+
+    def pin(self) -> PinnedRows:
+        """Hold on to all rows as they are now."""
+        return self._pinned(self._parts)
+
+    def take_changes(self) -> PinnedRows:
+        """Hold on to the rows that changed since the last call."""
+        changes = self._pinned(self._parts[self._settled :])
+        self._settled = len(self._parts)
+        self._is_tidy = False  # Not now: rows wait for a snapshot.
+        return changes
+
+    def rows(self) -> pa.Table:
+        """All rows, in the order in which they changed last."""
+        living = [part.table.take(pa.array(part.living(self._row_of_key))) for part in self._parts]
+        return pa.concat_tables([self._layout.schema.empty_table(), *living])
+
+    # --- keys -----------------------------------------------------------------------------------
+
+    def _hashes_of(self, rows: pa.Table) -> UInt64Array:
+        columns = [as_array(rows.column(key)) for key in self._layout.keys]
+        return hash_columns(columns, rows.num_rows)
+
+    def _find(self, rows: pa.Table, hashes: UInt64Array) -> Integers:
+        keys = rows.select(list(self._layout.keys))
+
+        def are_equal(positions: Integers, numbers: Integers) -> np.ndarray:
+            mine = keys.take(pa.array(positions))
+            return same_keys(mine, self._rows_of(numbers, self._layout.keys))
+
+        return self._index.find(hashes, are_equal)
+
+    def _add(self, rows: pa.Table) -> Integers:
+        numbers = self._index.add(self._hashes_of(rows))
+        if len(self._row_of_key) < len(self._index):
+            grown = np.empty(max(2 * len(self._row_of_key), len(self._index)), np.int64)
+            grown[: len(self._row_of_key)] = self._row_of_key
+            self._row_of_key = grown
+        return numbers
+
+    # --- the log --------------------------------------------------------------------------------
+
+    def _rows_of(self, numbers: Integers, columns: Sequence[str] | None = None) -> pa.Table:
+        """The rows of these keys, in this order."""
+        rows = self._row_of_key[numbers]
+        part_of_row = np.searchsorted([part.first for part in self._parts], rows, "right") - 1
+        order = np.argsort(part_of_row, kind="stable")
+        bounds = np.searchsorted(part_of_row[order], np.arange(len(self._parts) + 1))
+        taken = [self._layout.schema.empty_table()]
+        for part, start, stop in zip(self._parts, bounds[:-1], bounds[1:], strict=True):
+            if start < stop:
+                table = part.table if columns is None else part.table.select(columns)
+                taken.append(table.take(pa.array(rows[order[start:stop]] - part.first)))
+        if columns is not None:
+            taken[0] = taken[0].select(columns)
+        together = pa.concat_tables(taken)
+        if len(taken) <= 2:  # noqa: PLR2004 - of one part they are in order
+            return together
+        place = np.empty(len(order), np.int64)
+        place[order] = np.arange(len(order))
+        return together.take(pa.array(place))
+
+    def _append(self, rows: pa.Table, numbers: Integers) -> None:
+        if not len(numbers):
+            return
+        if not self._is_tidy:
+            self._settled = self._tidy(0)
+            self._is_tidy = True
+        first = self._parts[-1].first + len(self._parts[-1].keys) if self._parts else 0
+        self._parts.append(_Part(first, rows.combine_chunks(), numbers))
+        self._row_of_key[numbers] = np.arange(first, first + len(numbers))
+        self._tidy(self._settled)
+
+    def _tidy(self, oldest: int) -> int:
+        """Let neighbours from ``oldest`` on become one where they are alike; count all parts."""
+        for at in range(len(self._parts) - 2, oldest - 1, -1):
+            older, newer = self._parts[at : at + 2]
+            if len(older.keys) <= _SIZE_RATIO * len(newer.keys):
+                self._parts[at : at + 2] = [self._joined(older, newer)]
+        return len(self._parts)
+
+    def _joined(self, older: _Part, newer: _Part) -> _Part:
+        living = [part.living(self._row_of_key) for part in (older, newer)]
+        tables = [
+            part.table.take(pa.array(rows))
+            for part, rows in zip((older, newer), living, strict=True)
+        ]
+        keys = np.concatenate([older.keys[living[0]], newer.keys[living[1]]])
+        self._row_of_key[keys] = np.arange(older.first, older.first + len(keys))
+        return _Part(older.first, pa.concat_tables(tables).combine_chunks(), keys)
+
+    def _pinned(self, parts: Sequence[_Part]) -> PinnedRows:
+        return PinnedRows(tuple(parts), self._row_of_key.copy(), self._layout)
+
+
+def same_keys(left: pa.Table, right: pa.Table) -> np.ndarray:
+    """Compare row by row; null equals null."""
+    same = np.ones(left.num_rows, np.bool_)
+    for mine, theirs in zip(left.columns, right.columns, strict=True):
+        if pa.types.is_null(mine.type):
+            continue
+        equal = call_function("equal", [mine, theirs]).fill_null(pa.scalar(value=False))
+        if mine.null_count and theirs.null_count:
+            both = call_function("and", [mine.is_null(), theirs.is_null()])
+            equal = call_function("or", [equal, both])
+        same &= equal.to_numpy()
+    return same
+
+
+def newest_rows(tables: Iterable[pa.Table], keys: Sequence[str], schema: pa.Schema) -> pa.Table:
+    """Of tables of consecutive cuts, the last row of each key; sorted by key group.
+
+    Shapes: all have ``schema``, that of a checkpoint, and so has the result.
+    """
+    rows = pa.concat_tables([schema.empty_table(), *tables])
+    last = Reduction("row", lambda groups: pa.array(groups.order[groups.starts[1:] - 1]), None)
+    columns = {key: rows.column(key) for key in (KEY_GROUP, *keys)}
+    newest = rows.take(group(columns, rows, [last]).column("row").combine_chunks())
+    order = np.argsort(newest.column(KEY_GROUP).to_numpy(), kind="stable")
+    return newest.take(pa.array(order)).combine_chunks()

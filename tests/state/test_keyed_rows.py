@@ -1,0 +1,142 @@
+"""Rows by key against a dictionary: totals, cuts, changes, and how much is held."""
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from laminar_core.errors import DataError
+from laminar_core.operators import agg
+from laminar_core.state.accumulators import accumulate, accumulators_of
+from laminar_core.state.keyed_rows import KeyedRows, RowLayout, newest_rows, same_keys
+from laminar_core.state.window_state import KEY_GROUP, rows_of_key_groups
+
+KEYS = ("k", "n")
+NEEDED = accumulators_of([agg.sum("v"), agg.count_distinct("v")])
+Row = tuple[str | None, int, int]
+
+
+def partial(rows: list[Row]) -> pa.Table:
+    k, n, v = zip(*rows, strict=True) if rows else ((), (), ())
+    table = pa.table(
+        {"k": pa.array(k, pa.string()), "n": pa.array(n, pa.int16()), "v": pa.array(v, pa.int64())}
+    )
+    return accumulate({key: table.column(key) for key in KEYS}, table, NEEDED)
+
+
+LAYOUT = RowLayout(KEYS, NEEDED, partial([]).schema)
+
+
+def as_model(table: pa.Table) -> dict:
+    found = {}
+    for row in table.drop_columns([c for c in [KEY_GROUP] if c in table.column_names]).to_pylist():
+        key, state = (row.pop("k"), row.pop("n")), tuple(map(str, row.values()))
+        assert key not in found, "each key once"
+        found[key] = state
+    return found
+
+
+def expected(history: list[Row]) -> dict:
+    groups: dict = {}
+    for k, n, v in history:
+        groups.setdefault((k, n), []).append(v)
+    return {key: (str(len(vs)), str(sum(vs)), str(sorted(set(vs)))) for key, vs in groups.items()}
+
+
+ROW = st.tuples(st.sampled_from(["a", "b", "", None]), st.integers(0, 3), st.integers(-3, 3))
+STEPS = st.lists(st.lists(ROW, max_size=8) | st.just("cut"), max_size=14)
+
+
+@settings(deadline=None, max_examples=80)
+@given(STEPS)
+def test_totals_changes_and_cuts_are_those_of_a_dictionary(steps: list) -> None:
+    """Goal: after any batches and cuts, the changes of all cuts together are the state."""
+    rows, history, changed, cuts = KeyedRows(LAYOUT), [], set(), []
+    for step in steps:
+        if step == "cut":
+            changes = rows.take_changes().stored_table(8)
+            assert set(as_model(changes)) == changed
+            cuts.append(changes)
+            changed = set()
+            assert as_model(newest_rows(cuts, KEYS, LAYOUT.stored_schema)) == expected(history)
+            continue
+        history += step
+        totals = as_model(rows.update(partial(step)))
+        batch_keys = {(k, n) for k, n, _ in step}
+        changed |= batch_keys
+        assert totals == {
+            key: state for key, state in expected(history).items() if key in batch_keys
+        }
+        assert as_model(rows.rows()) == expected(history)
+        assert len(rows) == len(expected(history))
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.lists(ROW, max_size=8), max_size=6), st.lists(ROW, max_size=8))
+def test_what_was_pinned_restores_and_goes_on(batches: list, after: list[Row]) -> None:
+    rows = KeyedRows(LAYOUT)
+    for batch in batches:
+        rows.update(partial(batch))
+    pinned = rows.pin()
+    rows.update(partial([("a", 0, 100), ("new", 0, 100)]))
+    stored = pinned.stored_table(8)
+    assert stored.schema.equals(LAYOUT.stored_schema)
+    assert stored.column(KEY_GROUP).to_pylist() == sorted(stored.column(KEY_GROUP).to_pylist())
+    restored = [KeyedRows(LAYOUT), KeyedRows(LAYOUT)]
+    for half, owned in zip(restored, (range(4), range(4, 8)), strict=True):
+        half.replace(rows_of_key_groups(stored, owned))
+    history = [row for batch in batches for row in batch]
+    assert as_model(restored[0].rows()) | as_model(restored[1].rows()) == expected(history)
+    restored[0].replace(restored[1].rows())
+    restored[0].update(partial(after))
+    assert as_model(restored[0].rows()) == expected(history + after)
+    assert as_model(restored[0].take_changes().stored_table(8)) == expected(history + after)
+
+
+def test_dead_rows_do_not_pile_up_and_parts_stay_few() -> None:
+    rows = KeyedRows(LAYOUT)
+    rows.update(partial([(str(i), 0, 1) for i in range(1_000)]))
+    for step in range(300):
+        rows.update(partial([(str((step * 7 + i) % 1_000), 0, 1) for i in range(20)]))
+        if step % 10 == 0:
+            rows.take_changes()
+        assert rows.row_count <= 4 * 1_000
+        assert len(rows._parts) <= 24
+
+
+def test_rows_that_do_not_change_are_not_copied_again_and_again() -> None:
+    rows = KeyedRows(LAYOUT)
+    rows.update(partial([(str(i), 0, 1) for i in range(1_000)]))
+    rows.take_changes()
+    [large] = rows._parts
+    for _ in range(100):
+        rows.update(partial([("0", 0, 1)]))
+        rows.take_changes()
+    assert rows._parts[0] is large
+
+
+def test_a_sum_that_does_not_fit_leaves_everything_as_it_was() -> None:
+    rows = KeyedRows(LAYOUT)
+    rows.update(partial([("a", 0, 2**62)]))
+    before = as_model(rows.rows())
+    with pytest.raises(DataError, match="leaves 64 bits"):
+        rows.update(partial([("b", 0, 1), ("a", 0, 2**62)]))
+    assert as_model(rows.rows()) == before
+    assert as_model(rows.update(partial([("b", 0, 1)]))) == expected([("b", 0, 1)])
+
+
+def test_keys_with_equal_hashes_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "laminar_core.state.keyed_rows.hash_columns",
+        lambda _columns, rows: pa.array([7] * rows, pa.uint64()).to_numpy(),
+    )
+    rows, history = KeyedRows(LAYOUT), [("a", 0, 1), ("b", 0, 2), (None, 0, 3), ("a", 1, 4)]
+    for _ in range(2):
+        rows.update(partial(history))
+    assert as_model(rows.rows()) == expected(history * 2)
+
+
+def test_null_equals_null_and_nothing_else() -> None:
+    left = pa.table({"a": ["x", None, None, "x"], "n": pa.nulls(4)})
+    right = pa.table({"a": ["x", None, "x", None], "n": pa.nulls(4)})
+    assert same_keys(left, right).tolist() == [True, True, False, False]

@@ -20,7 +20,7 @@ COVERED_ELSEWHERE = {
     "laminar_core/checkpoint/alignment_state.py": "tests/checkpoint/test_alignment.py",
     "laminar_core/checkpoint/coordinator_config.py": "tests/checkpoint/test_coordinator.py",
     "laminar_core/checkpoint/coordinator_events.py": "tests/checkpoint/test_coordinator.py",
-    "laminar_core/_version.py": "tests/runtime/test_generation.py",
+    "laminar_core/_version.py": "tests/runtime/test_recovery.py",
     "laminar_core/checkpoint/recovery_facts.py": "tests/checkpoint/test_recovery.py",
     "laminar_core/checkpoint/types.py": "tests/checkpoint/test_alignment.py",
     "laminar_core/cli/__main__.py": "tests/spark/test_kills.py",

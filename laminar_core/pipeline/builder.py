@@ -147,6 +147,7 @@ class Pipeline:
             take_over=run.take_over,
             allow_fresh=run.allow_fresh,
             restore_id=None if run.restore_id is None else CheckpointId(run.restore_id),
+            restore_before_ms=run.restore_before_ms,
             actor=run.actor,
             reason=run.reason,
             deadlines=run.deadlines,

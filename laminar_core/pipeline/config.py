@@ -1,6 +1,7 @@
 """What can be set about a run."""
 
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Literal, get_args
 
 from laminar_core.checkpoint.coordinator_config import CoordinatorConfig
@@ -108,9 +109,52 @@ class RunConfig:
     """Start empty, and withdraw the output, if checkpoints exist and none can be used."""
     restore_id: int | None = None
     """Go back to this checkpoint; what came after it is withdrawn."""
+    restore_before: str | None = None
+    """Go back to the newest checkpoint that was completed before this time: ISO 8601 with a zone,
+    as in ``"2026-03-01T12:00:00Z"``; what came after it is withdrawn."""
     actor: str = "laminar"
     reason: str = "started"
     deadlines: Deadlines = field(default_factory=Deadlines)
+
+    def __post_init__(self) -> None:
+        """Refuse two wishes at once.
+
+        Raises:
+            ConfigurationError: a checkpoint and a time, or a time that is none.
+        """
+        if self.restore_before is not None:
+            instant_ms(self.restore_before)
+            if self.restore_id is not None:
+                raise ConfigurationError(
+                    ErrorCode.INVALID_OPTION,
+                    "restore_id and restore_before both say which checkpoint: give one of them",
+                )
+
+    @property
+    def restore_before_ms(self) -> int | None:
+        """Milliseconds since 1970."""
+        return None if self.restore_before is None else instant_ms(self.restore_before)
+
+
+def instant_ms(text: str) -> int:
+    """Milliseconds since 1970 of an ISO 8601 time with a zone.
+
+    >>> instant_ms("1970-01-01T01:00:00+01:00")
+    0
+
+    Raises:
+        ConfigurationError: it is none, or says no zone.
+    """
+    try:
+        instant = datetime.fromisoformat(text)
+    except ValueError:
+        instant = None
+    if instant is None or instant.tzinfo is None:
+        raise ConfigurationError(
+            ErrorCode.INVALID_OPTION,
+            f"{text!r} is no time: write it in ISO 8601 with a zone, as in 2026-03-01T12:00:00Z",
+        )
+    return int(instant.timestamp() * 1000)
 
 
 def duration_ms(duration: Duration) -> int:

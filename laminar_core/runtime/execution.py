@@ -13,8 +13,8 @@ from laminar_core.runtime.checkpointing import CoordinatorParts
 from laminar_core.runtime.coordination import Coordinator, GenerationOutcome
 from laminar_core.runtime.deployment import Deployment
 from laminar_core.runtime.events import JobListener
-from laminar_core.runtime.generation import Start
 from laminar_core.runtime.options import JobOptions
+from laminar_core.runtime.recovery import Start
 from laminar_core.runtime.transport import CoordinatorAddress
 from laminar_core.state.control import SetMode
 from laminar_core.state.manifest import Owner

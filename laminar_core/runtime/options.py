@@ -6,6 +6,7 @@ from typing import Literal
 import pyarrow as pa
 
 from laminar_core.checkpoint.coordinator_config import CoordinatorConfig
+from laminar_core.checkpoint.recovery_facts import Wish
 from laminar_core.checkpoint.types import CheckpointId
 from laminar_core.runtime.checkpointing import Deadlines
 from laminar_core.runtime.inflight import SnapshotLimits
@@ -30,9 +31,16 @@ class JobOptions:
     """Start empty although checkpoints exist, if none of them can be used."""
     restore_id: CheckpointId | None = None
     """Continue from this checkpoint instead of the newest; what came after it is left behind."""
+    restore_before_ms: int | None = None
+    """Continue from the newest checkpoint that was completed before this wall-clock time."""
     actor: str = "laminar"
     reason: str = "started"
     deadlines: Deadlines = field(default_factory=Deadlines)
+
+    @property
+    def wish(self) -> Wish:
+        """What was asked for about the checkpoint to continue from."""
+        return Wish(self.restore_id, self.restore_before_ms, allow_fresh=self.allow_fresh)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,9 @@ from laminar_core.runtime.clock import Clock
 from laminar_core.runtime.coordination import GenerationOutcome
 from laminar_core.runtime.events import Finished, GenerationFailed, JobListener
 from laminar_core.runtime.execution import Cluster, Collected, Execution, execute
-from laminar_core.runtime.generation import RESTARTED, Preparation
 from laminar_core.runtime.options import JobOptions, JobResult
 from laminar_core.runtime.plan import Plan
+from laminar_core.runtime.recovery import RESTARTED, RecoveryManager
 from laminar_core.state.audit import AuditRecord
 from laminar_core.state.control import SetMode
 from laminar_core.state.key_groups import require_parallelism
@@ -48,7 +48,7 @@ class Supervisor:
         self._tell = listener
         self._store = store
         self._audit = AuditLog(store.objects, store.paths, clock.now_ms, identify=cluster.identify)
-        self._preparation = Preparation(plan, options, store, clock, listener, self._audit)
+        self._recovery = RecoveryManager(plan, options, store, clock, listener, self._audit)
         # Reentrant, because a second Ctrl-C may interrupt the handling of the first.
         self._lock = threading.RLock()
         self._running: Execution | None = None
@@ -188,7 +188,7 @@ class Supervisor:
 
     def _start(self, generation: Generation) -> Execution:
         """What the user asked for binds until one generation has started from it."""
-        start = self._preparation.prepare(generation, first=self._generations == 0)
+        start = self._recovery.recover(generation, first=self._generations == 0)
         return execute(
             self._cluster, start, self._options, self._store, self._tell, mode=self._mode
         )

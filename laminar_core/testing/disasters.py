@@ -11,6 +11,7 @@ from typing import Any
 
 from laminar_core.errors import (
     ConfigurationError,
+    CorruptCheckpointError,
     ErrorCode,
     FencedError,
     JobFailedError,
@@ -79,7 +80,7 @@ class Disasters:
         except JobFailedError as error:
             if error.code is not ErrorCode.CANCELLED:
                 raise
-        except ConfigurationError as error:
+        except (ConfigurationError, CorruptCheckpointError) as error:
             self.simulation.world.note("job", f"a driver is refused: {error}")
             if error.code is ErrorCode.NO_RESTORABLE_CHECKPOINT and self.hits["corruption"]:
                 self._allow_fresh = True  # As a person would decide who was told.

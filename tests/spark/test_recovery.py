@@ -12,7 +12,12 @@ from pyspark.sql import SparkSession
 from jobs.payments import pipeline
 from laminar_core.connectors.parquet_sink import ParquetSink
 from laminar_core.connectors.parquet_source import ParquetSource
-from laminar_core.errors import ConfigurationError, ErrorCode, IncompatibleStateError, LaminarError
+from laminar_core.errors import (
+    ConfigurationError,
+    CorruptCheckpointError,
+    ErrorCode,
+    LaminarError,
+)
 from laminar_core.operators import agg, windows
 from laminar_core.pipeline import CheckpointConfig, Pipeline, RunConfig
 from laminar_core.runtime.events import CheckpointCompleted, GenerationStarted, JobEvent
@@ -133,7 +138,7 @@ def test_a_job_without_a_usable_checkpoint_is_refused_and_starts_fresh_only_if_t
     for checkpoint_id in runner.run_half():
         runner.file(f"checkpoints/{checkpoint_id:010d}/manifest.json").write_text("{")
 
-    with pytest.raises(IncompatibleStateError) as refused:
+    with pytest.raises(CorruptCheckpointError) as refused:
         runner.run()
     assert refused.value.code is ErrorCode.NO_RESTORABLE_CHECKPOINT
     assert "\n" not in str(refused.value)

@@ -6,9 +6,10 @@ import pytest
 
 from laminar_core.checkpoint.coordinator_config import CoordinatorConfig
 from laminar_core.errors import (
+    ConfigurationError,
+    CorruptCheckpointError,
     ErrorCode,
     FencedError,
-    IncompatibleStateError,
     StorageUnavailable,
 )
 from laminar_core.runtime.events import CheckpointCompleted, GenerationFailed, GenerationStarted
@@ -115,8 +116,9 @@ class TestFallingBack:
         job, simulation = interrupted()
         rot_from(simulation, 1)
         rows = job.ledgers["out"].rows()
-        with pytest.raises(IncompatibleStateError, match="can be restored"):
+        with pytest.raises(CorruptCheckpointError, match="can be restored") as refused:
             simulation.run()
+        assert refused.value.code is ErrorCode.NO_RESTORABLE_CHECKPOINT
         assert job.ledgers["out"].rows() == rows
 
 
@@ -165,21 +167,42 @@ class TestSettlingOutput:
         generations = {name.partition("-")[0] for name in job.ledgers["out"].staged}
         assert generations <= {"2"}
 
-    def test_part_of_the_decided_output_that_is_gone_ends_the_job_with_a_clear_line(self):
+    def test_decided_output_that_is_gone_is_refused_and_an_older_one_makes_it_again(self):
+        job, simulation = finished()
+        ledger, store = job.ledgers["out"], simulation.store
+        newest = max(ledger.commits)
+        assert newest > 1, "there must be something to go back to"
+        store.objects.delete(store.paths.commit(newest))
+        for name in ledger.commits.pop(newest):
+            del ledger.visible[name]
+        bases = len(store.bases())
+        with pytest.raises(CorruptCheckpointError, match="is gone: restore an older") as lost:
+            simulation.run(restore_id=newest)
+        assert lost.value.code is ErrorCode.TRANSACTION_LOST
+        assert len(store.bases()) == bases  # Refused before anything was decided.
+        simulation.run(restore_id=newest - 1)
+        job.check()
+
+
+class TestBeingDeleted:
+    def test_a_marker_that_comes_with_the_base_costs_an_attempt_and_another_one_is_taken(self):
+        """Retention and restorer see each other, whoever is second."""
         job, simulation = interrupted()
         newest = simulation.store.completed_ids()[-1]
-        simulation.objects.delete(simulation.store.paths.commit(newest))
-        ledger = job.ledgers["out"]
-        ledger.commits.pop(newest, None)
-        ledger.staged.clear()
-        listed = {name for names in ledger.commits.values() for name in names}
-        ledger.visible = {n: rows for n, rows in ledger.visible.items() if n in listed}
-        manifest = simulation.store.read_manifest(newest)
-        offered = {part["name"] for s in manifest.subtasks for part in s.committables}
-        if offered <= listed:
-            pytest.fail("the scenario needs a part that is not committed yet")
-        with pytest.raises(Exception, match="is gone: recover from an older checkpoint"):
-            simulation.run()
+        marker = simulation.store.paths.deletion(newest)
+
+        def mark() -> None:
+            simulation.objects.put(marker, b"{}")
+
+        base = "generations/0000000002.base.json"
+        simulation.observers.append(
+            once(lambda call: call.key.endswith(base) and call.answer is True, mark)
+        )
+        simulation.run()
+        assert started(simulation).restored_checkpoint_id == newest - 1
+        failed = [e.reason for e in simulation.events if isinstance(e, GenerationFailed)]
+        assert "is being deleted by retention" in failed[0]
+        job.check()
 
 
 class TestFencing:
@@ -223,6 +246,27 @@ class TestWishes:
         simulation.run(restore_id=2)
         assert started(simulation).restored_checkpoint_id == 2
         job.check()
+
+    def test_going_back_before_a_time(self):
+        job, simulation = finished()
+        third = simulation.store.read_manifest(3)
+        simulation.run(restore_before_ms=third.completed_at_ms)
+        assert started(simulation).restored_checkpoint_id == 2
+        job.check()
+
+    def test_there_never_was_one_and_none_can_be_read_are_different_answers(self):
+        job = windows_job(2)
+        with pytest.raises(ConfigurationError) as never:
+            Simulation(job.plan).run(restore_id=1)
+        _, simulation = finished()
+        rot_from(simulation, 1)
+        with pytest.raises(CorruptCheckpointError) as unreadable:
+            simulation.run(restore_before_ms=2**42)
+        answers = [(e.value.code, e.value.exit_code) for e in (never, unreadable)]
+        assert answers == [
+            (ErrorCode.NO_SUCH_CHECKPOINT, 2),
+            (ErrorCode.NO_RESTORABLE_CHECKPOINT, 5),
+        ]
 
     def test_a_wish_binds_until_a_generation_has_started_from_it(self):
         job, simulation = finished()

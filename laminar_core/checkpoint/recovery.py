@@ -112,7 +112,7 @@ def on_timeline(checkpoint_id: CheckpointId, generation: Generation, bases: Iter
     False
     """
     return all(
-        base.checkpoint_id is not None and base.checkpoint_id >= checkpoint_id
+        base.newest_kept is not None and base.newest_kept >= checkpoint_id
         for base in bases
         if base.generation > generation
     )

@@ -8,10 +8,20 @@ from laminar_core.checkpoint.types import CheckpointId, Generation
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """What a generation started from; None is a fresh start. Closed ones are not listed."""
+    """What a generation started from; None is a fresh start. Closed ones are not listed.
+
+    ``floor`` is set if the base is the copy of a savepoint: then not the copy's id says what of the
+    past still counts, but that of the checkpoint it was made from; 0 if that is of another job.
+    """
 
     generation: Generation
     checkpoint_id: CheckpointId | None
+    floor: CheckpointId | None = None
+
+    @property
+    def newest_kept(self) -> CheckpointId | None:
+        """Of earlier generations, the newest checkpoint that may be on the timeline."""
+        return self.checkpoint_id if self.floor is None else self.floor
 
 
 @dataclass(frozen=True, slots=True)

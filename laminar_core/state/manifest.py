@@ -17,6 +17,7 @@ from laminar_core.checkpoint.types import CheckpointKind, ResolvedMode
 from laminar_core.errors import CorruptCheckpointError, ErrorCode
 from laminar_core.state.paths import Direction
 from laminar_core.state.record import Count, FileRef, JsonObject, Positive, Record, Sha256
+from laminar_core.state.savepoint_use import SavepointUse
 from laminar_core.state.seal import seal
 from laminar_core.state.segment import SegmentRef, total_bytes, total_rows
 
@@ -256,6 +257,13 @@ class GenerationBase(Record):
     generation: Positive
     base_checkpoint_id: Positive | None
     closed_by: Positive | None = None
+    savepoint: SavepointUse | None = Field(default=None, description="The base is its copy.")
+
+    @model_validator(mode="after")
+    def _a_savepoint_is_copied(self) -> Self:
+        if self.savepoint is not None and self.base_checkpoint_id is None:
+            raise ValueError("a savepoint becomes a checkpoint, which is then the base")
+        return self
 
     @model_validator(mode="after")
     def _closed_by_a_later_one(self) -> Self:

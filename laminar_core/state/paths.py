@@ -163,6 +163,10 @@ class JobPaths:
         """Key of the record that the generation stopped by itself; create-only."""
         return f"{self.generations}{_padded(generation)}.end.json"
 
+    def released(self, generation: Generation) -> str:
+        """Key of the record that the savepoint this generation claimed is deleted; create-only."""
+        return f"{self.generations}{_padded(generation)}.released.json"
+
     def trigger(self, checkpoint_id: CheckpointId) -> str:
         """Key that reserves the id for one generation; create-only."""
         return f"{self._checkpoint(checkpoint_id)}/trigger.json"

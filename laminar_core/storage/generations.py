@@ -29,6 +29,7 @@ from laminar_core.state.manifest import (
     Record,
 )
 from laminar_core.state.paths import JobPaths, number_in
+from laminar_core.state.savepoint_use import SavepointUse
 from laminar_core.storage.object_store import ObjectStore
 from laminar_core.storage.owner import is_running, is_visible
 from laminar_core.storage.records import create_or_confirm, read_record
@@ -148,13 +149,22 @@ class GenerationLog:
                 "this process stops, the newer one goes on",
             )
 
-    def record_base(self, generation: Generation, checkpoint_id: CheckpointId | None) -> None:
+    def record_base(
+        self,
+        generation: Generation,
+        checkpoint_id: CheckpointId | None,
+        savepoint: SavepointUse | None = None,
+    ) -> None:
         """Write down what ``generation`` starts from, before it starts; None is a fresh start.
+
+        ``savepoint``: the checkpoint is the copy of one.
 
         Raises:
             FencedError: a newer generation was faster and closed this one.
         """
-        record = GenerationBase(generation=generation, base_checkpoint_id=checkpoint_id)
+        record = GenerationBase(
+            generation=generation, base_checkpoint_id=checkpoint_id, savepoint=savepoint
+        )
         if not create_or_confirm(self.objects, self.paths.base(generation), record.to_bytes()):
             self.check_owner(generation)
             raise ProtocolError(
@@ -177,11 +187,7 @@ class GenerationLog:
             CorruptCheckpointError: a base cannot be read, so no timeline can be known.
         """
         records = (self.read_base(generation) for generation in self._claimed())
-        return tuple(
-            Base(Generation(r.generation), _id_or_none(r.base_checkpoint_id))
-            for r in records
-            if r is not None and r.closed_by is None
-        )
+        return tuple(base_of(r) for r in records if r is not None and r.closed_by is None)
 
     def read_base(self, generation: Generation) -> GenerationBase | None:
         """The base of ``generation``, None if it has not started."""
@@ -301,5 +307,11 @@ def _numbers(names: Iterable[str]) -> list[Generation]:
     return sorted(Generation(number) for number in found if number is not None)
 
 
-def _id_or_none(number: int | None) -> CheckpointId | None:
-    return None if number is None else CheckpointId(number)
+def base_of(record: GenerationBase) -> Base:
+    """What decisions need of a base that is not closed."""
+    base_id, used = record.base_checkpoint_id, record.savepoint
+    return Base(
+        Generation(record.generation),
+        None if base_id is None else CheckpointId(base_id),
+        None if used is None else CheckpointId(used.timeline_floor),
+    )

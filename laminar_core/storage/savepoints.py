@@ -287,16 +287,24 @@ def _found_or_problem(objects: ObjectStore) -> FoundSavepoint | str:
         return str(error)
 
 
-def delete_savepoint(objects: ObjectStore, record: SavepointRecord, by: SavepointDeletion) -> None:
-    """Delete a savepoint that a job has claimed; repeating it after a crash is harmless.
+def delete_savepoint(objects: ObjectStore, sha256: str, by: SavepointDeletion) -> None:
+    """Delete the savepoint with this digest; repeating it after a crash is harmless.
 
     The marker comes first, so nobody takes it for whole or for damaged from then on; the record
-    stays until all files are gone, because it names them.
+    stays until all files are gone, because it names them. Another savepoint that is there by now
+    is left alone.
+
+    Raises:
+        StorageUnavailable: some of it may be gone; call again.
     """
-    create_or_confirm(objects, MARKER, by.to_bytes())
-    for file in record.cut().files():
-        objects.delete(file.path)
-    objects.delete(RECORD)
+    data = objects.get(RECORD)
+    if data is not None and sha256_hex(data) != sha256:
+        return
+    if data is not None:
+        create_or_confirm(objects, MARKER, by.to_bytes())
+        for file in parse_savepoint(data).cut().files():
+            objects.delete(file.path)
+        objects.delete(RECORD)
     objects.delete(MARKER)
 
 

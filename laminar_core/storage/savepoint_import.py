@@ -1,0 +1,279 @@
+"""A savepoint comes into a job's store: copied into a checkpoint, which a generation starts from.
+
+The order makes it safe to die anywhere:
+
+1. reserve an id above every id of this job, and above that of the savepoint's checkpoint;
+2. copy the files and read them back;
+3. record the base, which names the copy and the savepoint: from here on the job has gone over;
+4. publish the manifest.
+
+Dead before 3, nothing has happened: left-over files, and an id that is not used again. Dead between
+3 and 4, whoever comes next finds the base without its manifest, and imports the savepoint again.
+
+A savepoint of this very job is a step back on its timeline: what came after it counts no more, and
+its output is taken back. One of another job has no past here: the output it had not committed stays
+that job's, and the job here must not have checkpoints of its own.
+"""
+
+from dataclasses import dataclass
+
+from laminar_core._version import __version__
+from laminar_core.checkpoint.recovery import on_timeline
+from laminar_core.checkpoint.types import CheckpointId, CheckpointKind, Generation
+from laminar_core.errors import (
+    CheckpointDeclined,
+    ConfigurationError,
+    CorruptCheckpointError,
+    ErrorCode,
+    IncompatibleStateError,
+)
+from laminar_core.state.arrow_codec import sha256_hex
+from laminar_core.state.manifest import (
+    CheckpointManifest,
+    GenerationBase,
+    HistoryRecord,
+    TriggerRecord,
+)
+from laminar_core.state.savepoint import SavepointDeletion, SavepointOrigin, relocated
+from laminar_core.state.savepoint_use import SavepointUse
+from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.storage.object_store import open_object_store
+from laminar_core.storage.records import create_or_confirm
+from laminar_core.storage.savepoints import FoundSavepoint, delete_savepoint, read_savepoint
+
+
+@dataclass(frozen=True, slots=True)
+class SavepointImport:
+    """A savepoint whose files are in the job's store; nothing counts before ``publish``."""
+
+    store: CheckpointStore
+    manifest: CheckpointManifest
+    use: SavepointUse
+
+    def record_base(self) -> None:
+        """Write down that the generation starts from it.
+
+        Raises:
+            FencedError: a newer generation was faster.
+        """
+        generation = Generation(self.manifest.generation)
+        base_id = CheckpointId(self.manifest.checkpoint_id)
+        self.store.record_base(generation, base_id, self.use)
+
+    def publish(self) -> None:
+        """Complete the copy; after ``record_base``.
+
+        Raises:
+            FencedError: a newer generation is claimed, and decides.
+        """
+        manifest = self.manifest
+        self.store.publish(manifest)
+        self.store.record_outcome(
+            HistoryRecord(
+                checkpoint_id=manifest.checkpoint_id,
+                generation=manifest.generation,
+                kind=manifest.kind,
+                outcome="completed",
+                reason=f"imported from {self.use.uri}",
+                triggered_at_ms=manifest.triggered_at_ms,
+                ended_at_ms=manifest.completed_at_ms,
+                duration_ms=manifest.duration_ms,
+                size_bytes=manifest.size_bytes,
+                inflight_bytes=manifest.inflight_bytes,
+                mode=manifest.mode,
+            )
+        )
+
+
+def is_of_this_job(store: CheckpointStore, origin: SavepointOrigin) -> bool:
+    """Whether the job made the savepoint itself, wherever its store was then."""
+    if origin.job != store.job or origin.claim_sha256 is None:
+        return False
+    claim = store.objects.get(store.paths.claim(Generation(origin.generation)))
+    return claim is not None and sha256_hex(claim) == origin.claim_sha256
+
+
+def floor_of(store: CheckpointStore, found: FoundSavepoint) -> CheckpointId:
+    """What of the job's own checkpoints stays on the timeline; 0: it has, or keeps, none.
+
+    Raises:
+        IncompatibleStateError: going over to the savepoint would lose or repeat output.
+    """
+    origin = found.record.origin
+    checkpoint_id, generation = CheckpointId(origin.checkpoint_id), Generation(origin.generation)
+    if not is_of_this_job(store, origin):
+        if store.completed_ids() or store.committed_ids():
+            raise _refused(
+                f"job {store.job} has checkpoints of its own, and {found.objects.uri} is of "
+                f"another one ({origin.job} in {origin.store}): start it under a new name with "
+                "--job, or leave --from-savepoint away to continue"
+            )
+        return CheckpointId(0)
+    if not on_timeline(checkpoint_id, generation, store.bases()):
+        raise _refused(
+            f"job {store.job} went back behind checkpoint {checkpoint_id}, of which "
+            f"{found.objects.uri} was made, and took its output back: start it under a new name "
+            "with --job"
+        )
+    return checkpoint_id
+
+
+def import_savepoint(
+    store: CheckpointStore,
+    found: FoundSavepoint,
+    generation: Generation,
+    now_ms: int,
+    *,
+    claim: bool,
+) -> SavepointImport:
+    """Steps 1 and 2, for the generation that was claimed last.
+
+    Raises:
+        IncompatibleStateError: see ``floor_of``.
+        CorruptCheckpointError: a file of the savepoint is damaged.
+        StorageUnavailable: one of the stores does not answer.
+    """
+    floor = floor_of(store, found)
+    checkpoint_id = _reserve(store, found.record.origin, generation, now_ms)
+    manifest = _manifest(found, store.job, generation, checkpoint_id, floor, now_ms)
+    for source, target in zip(found.record.cut().files(), manifest.files(), strict=True):
+        key = store.paths.absolute(target.path)
+        data = found.read(source)
+        if not create_or_confirm(store.objects, key, data) or store.objects.get(key) != data:
+            raise CheckpointDeclined(
+                ErrorCode.OBJECT_EXISTS, f"{store.objects.uri}/{key} is not what was written"
+            )
+    use = SavepointUse(
+        uri=found.objects.uri, sha256=found.sha256, claimed=claim, timeline_floor=floor
+    )
+    return SavepointImport(store, manifest, use)
+
+
+def unfinished_import(store: CheckpointStore) -> GenerationBase | None:
+    """The base of the newest generation that started, if its savepoint was never published."""
+    started = store.bases()
+    if not started or started[-1].floor is None:
+        return None
+    base = store.read_base(started[-1].generation)
+    assert base is not None, "it was read a moment ago"
+    assert base.base_checkpoint_id is not None, "the model refuses that"
+    found = store.objects.size(store.paths.manifest(CheckpointId(base.base_checkpoint_id)))
+    return base if found is None else None
+
+
+def reopen(base: GenerationBase, job: str) -> FoundSavepoint:
+    """Find the savepoint of an import that was broken off.
+
+    Raises:
+        IncompatibleStateError: it is gone, or another one is in its place.
+    """
+    assert base.savepoint is not None, "only asked of imports"
+    use = base.savepoint
+    problem = f"{use.uri} holds another savepoint now"
+    try:
+        found = read_savepoint(open_object_store(use.uri))
+        if found.sha256 == use.sha256:
+            return found
+    except (ConfigurationError, CorruptCheckpointError) as error:
+        problem = str(error)
+    raise _refused(
+        f"job {job} was about to continue from the savepoint {use.uri}, and that was broken off; "
+        f"now {problem}: give --from-savepoint where it is now, or --restore with an id"
+    )
+
+
+def delete_claimed(store: CheckpointStore, generation: Generation, actor: str) -> list[str]:
+    """Delete the savepoints that the job has claimed; returns their URIs.
+
+    Only for a generation that has completed a checkpoint of its own. What is deleted is recorded,
+    so it is looked for once. Repeating it after a crash is harmless.
+
+    Raises:
+        StorageUnavailable: one of the stores does not answer.
+    """
+    return [
+        _delete_claimed(store, base.savepoint, released, generation, actor)
+        for base, released in claimed_savepoints(store)
+        if base.savepoint is not None
+    ]
+
+
+def claimed_savepoints(store: CheckpointStore) -> list[tuple[GenerationBase, str]]:
+    """Imports whose savepoint is to be deleted, with the key of the record that it was."""
+    found: list[tuple[GenerationBase, str]] = []
+    for base in store.bases():
+        record = store.read_base(base.generation)
+        if record is None or record.savepoint is None or not record.savepoint.claimed:
+            continue
+        released = store.paths.released(base.generation)
+        if store.objects.size(released) is None:
+            found.append((record, released))
+    return found
+
+
+def _delete_claimed(
+    store: CheckpointStore, use: SavepointUse, released: str, generation: Generation, actor: str
+) -> str:
+    objects = open_object_store(use.uri)
+    deletion = SavepointDeletion(
+        job=store.job,
+        generation=generation,
+        actor=actor,
+        reason="claimed by the job, which has a checkpoint of its own now",
+    )
+    delete_savepoint(objects, use.sha256, deletion)
+    create_or_confirm(store.objects, released, deletion.to_bytes())
+    return use.uri
+
+
+def _reserve(
+    store: CheckpointStore, origin: SavepointOrigin, generation: Generation, now_ms: int
+) -> CheckpointId:
+    """An id that is new to this job, and to sinks that show output of the savepoint's."""
+    number = max(store.highest_checkpoint_id() or 0, origin.checkpoint_id)
+    while True:
+        number += 1
+        record = TriggerRecord(
+            checkpoint_id=number,
+            generation=generation,
+            kind=CheckpointKind.SAVEPOINT,
+            triggered_at_ms=now_ms,
+        )
+        if store.record_trigger(record):
+            return CheckpointId(number)
+        store.check_owner(generation)
+
+
+def _manifest(
+    found: FoundSavepoint,
+    job: str,
+    generation: Generation,
+    checkpoint_id: CheckpointId,
+    floor: CheckpointId,
+    now_ms: int,
+) -> CheckpointManifest:
+    """What the savepoint says, as a checkpoint of this generation."""
+    cut = relocated(found.record.cut(), f"checkpoints/{checkpoint_id:010}/")
+    subtasks = cut.subtasks
+    if not floor:  # That job commits it, or already has: here it would be somebody else's output.
+        subtasks = tuple(entry.model_copy(update={"committables": ()}) for entry in subtasks)
+    moved = cut.model_copy(
+        update={
+            "job": job,
+            "generation": generation,
+            "checkpoint_id": checkpoint_id,
+            "parent_checkpoint_id": floor or None,
+            "kind": CheckpointKind.SAVEPOINT,
+            "subtasks": subtasks,
+            "triggered_at_ms": now_ms,
+            "completed_at_ms": now_ms,
+            "duration_ms": 0.0,
+            "code_version": f"laminar {__version__}",
+            "imported_from": found.objects.uri,
+        }
+    )
+    return CheckpointManifest.model_validate_json(moved.model_dump_json())
+
+
+def _refused(problem: str) -> IncompatibleStateError:
+    return IncompatibleStateError(ErrorCode.NO_RESTORABLE_CHECKPOINT, problem)

@@ -14,6 +14,7 @@ from laminar_core.runtime.coordinator_thread import CoordinatorThread
 from laminar_core.runtime.deployment import Deployment
 from laminar_core.runtime.events import JobListener
 from laminar_core.runtime.execution import Collected
+from laminar_core.runtime.snapshots import background_threads
 from laminar_core.runtime.transport import CoordinatorTransport, ZmqWorkerTransport
 from laminar_core.runtime.worker import Worker
 from laminar_core.state.manifest import Owner
@@ -77,8 +78,8 @@ def _work(deployment: Deployment, index: int) -> None:
     """What a Spark task does."""
     transport = ZmqWorkerTransport(deployment.address, index, HOST)
     store = CheckpointStore.open(deployment.store_uri, deployment.job)
-    with ThreadPoolExecutor(1, "laminar-snapshot") as executor:
-        worker = Worker(deployment, index, transport, store, executor, SystemClock())
+    with background_threads() as threads:
+        worker = Worker(deployment, index, transport, store, threads, SystemClock())
         try:
             worker.start()
             worker.register(os.getpid(), HOST)

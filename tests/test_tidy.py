@@ -27,6 +27,7 @@ COVERED_ELSEWHERE = {
     "laminar_core/connectors/base.py": "tests/connectors",
     "laminar_core/operators/base.py": "tests/operators",
     "laminar_core/state/record.py": "tests/state/test_manifest.py",
+    "laminar_core/state/segment.py": "tests/state/test_manifest_versions.py",
     # Worker and coordinator are tested as what they are: parts of one simulated job.
     "laminar_core/runtime/checkpointing.py": "tests/runtime/test_exactly_once.py",
     "laminar_core/runtime/commits.py": "tests/runtime/test_exactly_once.py",
@@ -36,6 +37,7 @@ COVERED_ELSEWHERE = {
     "laminar_core/runtime/options.py": "tests/pipeline/test_job.py",
     "laminar_core/runtime/snapshots.py": "tests/runtime/test_exactly_once.py",
     "laminar_core/runtime/spark_stage.py": "tests/spark/test_kills.py",
+    "laminar_core/runtime/state_options.py": "tests/pipeline/test_state_config.py",
     "laminar_core/runtime/task.py": "tests/runtime/test_exactly_once.py",
     "laminar_core/runtime/wiring.py": "tests/runtime/test_exactly_once.py",
     "laminar_core/runtime/worker.py": "tests/runtime/test_execution.py",

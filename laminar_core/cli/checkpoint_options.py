@@ -10,6 +10,7 @@ from laminar_core.checkpoint.unaligned import UnalignedCheckpointConfig
 from laminar_core.cli.options import BYTES, DURATION, store_option
 from laminar_core.pipeline import CheckpointConfig
 from laminar_core.pipeline.config import duration_ms
+from laminar_core.pipeline.state_config import StateConfig
 
 _DEFAULTS = UnalignedCheckpointConfig()
 
@@ -72,6 +73,20 @@ _OPTIONS = (
         show_default=True,
         help="Of in-flight data in the store.",
     ),
+    click.option(
+        "--snapshots",
+        type=click.Choice(["full", "incremental", "changelog"]),
+        default="incremental",
+        show_default=True,
+        help="What a checkpoint writes of keyed state; changelog uploads changes all the time.",
+    ),
+    click.option(
+        "--state-compression",
+        type=click.Choice(["none", "lz4", "zstd"]),
+        default="none",
+        show_default=True,
+        help="Of state in the store.",
+    ),
 )
 
 
@@ -92,6 +107,7 @@ def _config(values: dict[str, Any]) -> CheckpointConfig:
     """Take the options of this module out of ``values``."""
     take = values.pop
     compression = take("inflight_compression")
+    of_state = take("state_compression")
     return CheckpointConfig(
         store=take("store"),
         interval=take("checkpoint_interval"),
@@ -103,6 +119,9 @@ def _config(values: dict[str, Any]) -> CheckpointConfig:
             take("overtakes"), take("alignment_timeout"), take("max_inflight_bytes")
         ),
         inflight_compression=None if compression == "none" else compression,
+        state=StateConfig(
+            snapshots=take("snapshots"), compression=None if of_state == "none" else of_state
+        ),
     )
 
 

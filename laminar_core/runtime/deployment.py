@@ -20,6 +20,7 @@ from laminar_core.runtime.restored_edges import (
     rescaled_edge,
     same_edge,
 )
+from laminar_core.runtime.state_options import StateOptions
 from laminar_core.runtime.transport import CoordinatorAddress
 from laminar_core.state.arrow_codec import Compression
 from laminar_core.state.inflight import InflightElement
@@ -47,6 +48,7 @@ class Deployment:
 
     limits: SnapshotLimits = field(default_factory=SnapshotLimits)
     inflight_compression: Compression | None = None
+    state: StateOptions = field(default_factory=StateOptions)
 
     def context(self, operator_id: str, subtask_index: int) -> SubtaskContext:
         """Where a subtask of this generation runs."""
@@ -106,6 +108,11 @@ class RestoredState:
             origins = self._rescaling.origins(redistribution, self._me)
         entries = [self._subtasks.get((operator_id, origin)) for origin in origins]
         return [self._snapshot(entry) for entry in entries if entry is not None]
+
+    def own_segments(self, operator_id: str) -> tuple[SegmentRef, ...] | None:
+        """The chain that changes can be added to; None: none, or it was shared out anew."""
+        entry = self._subtasks.get((operator_id, self._me))
+        return None if entry is None or self._rescaling is not None else entry.segments
 
     def _snapshot(self, entry: SubtaskEntry) -> Snapshot:
         segments = [segment for segment in entry.segments if self._concerns_me(segment)]

@@ -172,6 +172,7 @@ def execute(
         splits=start.splits,
         limits=options.limits,
         inflight_compression=options.inflight_compression,
+        state=options.state,
     )
     collects = len(start.committers) < len(start.identity.plan.sinks())
     return Execution(cluster, process, cluster.submit(deployment), collects)

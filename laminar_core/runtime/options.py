@@ -11,6 +11,7 @@ from laminar_core.checkpoint.types import CheckpointId
 from laminar_core.runtime.checkpointing import Deadlines
 from laminar_core.runtime.inflight import SnapshotLimits
 from laminar_core.runtime.restart import ExponentialDelay, RestartStrategy
+from laminar_core.runtime.state_options import StateOptions
 from laminar_core.state.arrow_codec import Compression
 
 
@@ -24,6 +25,7 @@ class JobOptions:
     checkpoint: CoordinatorConfig
     limits: SnapshotLimits = field(default_factory=SnapshotLimits)
     inflight_compression: Compression | None = None
+    state: StateOptions = field(default_factory=StateOptions)
     restart: RestartStrategy = field(default_factory=ExponentialDelay)
     take_over: bool = False
     """Claim the job although its driver may be alive."""

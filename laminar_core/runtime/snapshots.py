@@ -7,22 +7,40 @@ what a sink has pre-committed exists nowhere else.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 
-import pyarrow as pa
-
 from laminar_core.checkpoint.types import CheckpointId
 from laminar_core.errors import LaminarError
+from laminar_core.operators.base import Snapshot
 from laminar_core.runtime.clock import Clock
 from laminar_core.runtime.inflight import Captured, Queue
+from laminar_core.runtime.segments import SegmentWriter
 from laminar_core.runtime.task_parts import Cut, PendingPart
 from laminar_core.state.arrow_codec import Compression
 from laminar_core.state.inflight import InflightEncoder
 from laminar_core.state.manifest import AlignmentEntry, InflightEntry, SubtaskEntry
 from laminar_core.state.segment import SegmentRef, total_bytes
-from laminar_core.storage.checkpoint_store import CheckpointStore
+
+
+@dataclass(frozen=True, slots=True)
+class BackgroundThreads:
+    """What a worker does beside its loop; one thread each."""
+
+    snapshots: Executor
+    compactions: Executor
+
+
+@contextmanager
+def background_threads() -> Iterator[BackgroundThreads]:
+    """Start them; at the end what they were given is finished."""
+    with (
+        ThreadPoolExecutor(1, "laminar-snapshot") as snapshots,
+        ThreadPoolExecutor(1, "laminar-compaction") as compactions,
+    ):
+        yield BackgroundThreads(snapshots, compactions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,15 +111,13 @@ class SnapshotWriter:
 
     def __init__(
         self,
-        store: CheckpointStore,
-        subtask_index: int,
+        segments: SegmentWriter,
         executor: Executor,
         clock: Clock,
         wake: Callable[[], None],
         compression: Compression | None = None,
     ) -> None:
-        self._store = store
-        self._subtask_index = subtask_index
+        self.segments = segments
         self._executor = executor
         self._clock = clock
         self._wake = wake
@@ -114,6 +130,10 @@ class SnapshotWriter:
     def submit(self, cut: Cut) -> None:
         """Queue the rest of a snapshot."""
         self._executor.submit(self._run, cut)
+
+    def upload(self, part: PendingPart) -> None:
+        """Queue changes ahead of the checkpoint that will need them."""
+        self._executor.submit(self._run_upload, part)
 
     def capture(self, vertex_id: str, queue: Queue, captured: Captured) -> None:
         """Queue a piece of in-flight data; the last one of a queue has its file written."""
@@ -194,7 +214,7 @@ class SnapshotWriter:
     def _write_inflight(
         self, captured: Captured, queue: Queue, encoder: InflightEncoder
     ) -> InflightEntry:
-        file = self._store.write_inflight(
+        file = self.segments.store.write_inflight(
             captured.checkpoint_id,
             queue.operator_id,
             queue.subtask_index,
@@ -213,30 +233,51 @@ class SnapshotWriter:
     def _write_part(self, checkpoint_id: CheckpointId, part: PendingPart) -> SubtaskEntry:
         started_ms = self._clock.monotonic_ms()
         snapshot = part.pending()
-        segments = tuple(self._write_tables(checkpoint_id, part.operator_id, snapshot.tables))
+        segments, written_bytes = self._write_state(checkpoint_id, part, snapshot)
         return SubtaskEntry(
             operator_id=part.operator_id,
-            subtask_index=self._subtask_index,
+            subtask_index=self.segments.subtask_index,
             segments=segments,
-            written_bytes=total_bytes(segments),
+            written_bytes=written_bytes,
             properties=snapshot.properties,
             committables=snapshot.committables,
             sync_ms=part.sync_ms,
             async_ms=self._clock.monotonic_ms() - started_ms,
         )
 
-    def _write_tables(
-        self, checkpoint_id: CheckpointId, operator_id: str, tables: Iterable[pa.Table]
-    ) -> Iterator[SegmentRef]:
-        for part, table in enumerate(table for table in tables if table.num_rows):
-            if checkpoint_id in self._discarded:
-                return
-            try:
-                yield self._store.write_state(
-                    checkpoint_id, operator_id, self._subtask_index, table, part=part
+    def _write_state(
+        self, checkpoint_id: CheckpointId, part: PendingPart, snapshot: Snapshot
+    ) -> tuple[tuple[SegmentRef, ...], int]:
+        """The segments of a part, and how many bytes of them are new."""
+        if part.merge is not None:
+            self.segments.add_changes(part.operator_id, snapshot)
+        if checkpoint_id in self._discarded:
+            return (), 0
+        try:
+            if part.merge is None:
+                tables = snapshot.tables
+                written = self.segments.write_all(checkpoint_id, part.operator_id, tables)
+                return written, total_bytes(written)
+            chain = self.segments.write_changes(
+                part.operator_id, snapshot.finished_window_us, part.merge
+            )
+            return chain, self.segments.take_written_bytes(part.operator_id)
+        except LaminarError as error:
+            raise _StoreError(str(error)) from error
+
+    def _run_upload(self, part: PendingPart) -> None:
+        """A store that does not take it now is asked again by the next checkpoint."""
+        try:
+            snapshot = part.pending()
+            assert part.merge is not None, "only changes are uploaded ahead"
+            self.segments.add_changes(part.operator_id, snapshot)
+            with suppress(LaminarError):
+                self.segments.write_changes(
+                    part.operator_id, snapshot.finished_window_us, part.merge
                 )
-            except LaminarError as error:
-                raise _StoreError(str(error)) from error
+        except Exception as error:  # noqa: BLE001 - it is reported, and ends the generation
+            self._results.put(NotFinished(error))
+            self._wake()
 
 
 class _StoreError(Exception):

@@ -24,6 +24,7 @@ from laminar_core.runtime.coordinator_thread import CoordinatorThread
 from laminar_core.runtime.deployment import Deployment
 from laminar_core.runtime.events import JobListener
 from laminar_core.runtime.execution import Collected
+from laminar_core.runtime.snapshots import background_threads
 from laminar_core.runtime.transport import (
     CoordinatorTransport,
     TransportKind,
@@ -62,8 +63,8 @@ class WorkerTask:
         self, index: int, host: str, transport: ZmqWorkerTransport
     ) -> Iterator[pa.RecordBatch]:
         store = CheckpointStore.open(self.deployment.store_uri, self.deployment.job)
-        with ThreadPoolExecutor(1, "laminar-snapshot") as executor:
-            worker = Worker(self.deployment, index, transport, store, executor, SystemClock())
+        with background_threads() as threads:
+            worker = Worker(self.deployment, index, transport, store, threads, SystemClock())
             try:
                 worker.start()
                 worker.register(os.getpid(), host)

@@ -43,6 +43,7 @@ from laminar_core.checkpoint.types import (
     Watermark,
 )
 from laminar_core.checkpoint.unaligned import UnalignedCheckpointMetrics
+from laminar_core.operators.base import IncrementalSubtask
 from laminar_core.runtime.chain import Chain
 from laminar_core.runtime.channels import InputChannel
 from laminar_core.runtime.clock import Clock
@@ -306,7 +307,7 @@ class Task:
         overtaken = self._inflight.cut(barrier, mode)
         self._alignment = self._alignment_entry(barrier, waited_ms)
         parts = tuple(
-            self._snapshot(operator_id, part, barrier.checkpoint_id)
+            self._snapshot(operator_id, part, barrier)
             for operator_id, part in self._snapshottable()
         )
         self._listener.on_cut(Cut(barrier.checkpoint_id, self.parts.vertex_id, parts))
@@ -330,11 +331,15 @@ class Task:
         return found
 
     def _snapshot(
-        self, operator_id: str, part: Snapshottable, checkpoint_id: CheckpointId
+        self, operator_id: str, part: Snapshottable, barrier: CheckpointBarrier
     ) -> PendingPart:
         started_ms = self._clock.monotonic_ms()
-        pending = part.snapshot(checkpoint_id)
-        return PendingPart(operator_id, pending, self._clock.monotonic_ms() - started_ms)
+        changes = self.parts.incremental and barrier.kind is not CheckpointKind.SAVEPOINT
+        if changes and isinstance(part, IncrementalSubtask):
+            pending, merge = part.snapshot_changes(barrier.checkpoint_id), part.merge_tables
+        else:
+            pending, merge = part.snapshot(barrier.checkpoint_id), None
+        return PendingPart(operator_id, pending, self._clock.monotonic_ms() - started_ms, merge)
 
     def _alignment_entry(self, barrier: CheckpointBarrier, waited_ms: float) -> AlignmentEntry:
         gate = self.parts.gate

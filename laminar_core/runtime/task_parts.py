@@ -11,6 +11,7 @@ from laminar_core.runtime.channels import InputChannel
 from laminar_core.runtime.inflight import Captured, SnapshotLimits
 from laminar_core.runtime.outputs import EdgeOutput
 from laminar_core.runtime.pacing import PacedSource
+from laminar_core.runtime.segments import MergeTables
 from laminar_core.runtime.sinks import CommittingSink
 from laminar_core.state.manifest import AlignmentEntry
 
@@ -22,6 +23,8 @@ class PendingPart:
     operator_id: str
     pending: PendingSnapshot
     sync_ms: float
+    merge: MergeTables | None = None
+    """Set if it is of what changed: how that is put together with what was written before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +92,8 @@ class TaskParts:
     """The loop that the vertex is in."""
     inside: frozenset[ChannelId] = frozenset()
     """Inputs that come from the same loop, feedback included."""
+    incremental: bool = False
+    """Operators that can are asked for what changed since the last cut, and not for everything."""
     finished: bool = False
     """The restored source had ended: it is not read again."""
     replay_edges: Sequence[Sequence[ChannelId]] = ()

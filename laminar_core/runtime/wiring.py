@@ -1,7 +1,9 @@
 """Builds one worker's tasks and joins them: channels, state, and who gets an incoming frame."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+
+import pyarrow as pa
 
 from laminar_core.checkpoint.fifo import Broken, Delivered, Dropped, FifoChannel
 from laminar_core.checkpoint.types import WATERMARK_END_US, ChannelId, Generation
@@ -122,6 +124,13 @@ class Wiring:
             batches_replayed=sum(i.batches_replayed for t in self.tasks for i in t.parts.inputs),
         )
 
+    def collected(self) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """What the sinks hand to the driver: (sink, batch)."""
+        for task in self.tasks:
+            if task.parts.sink is not None and task.parts.sink_id is not None:
+                for batch in task.parts.sink.writer.collected():
+                    yield task.parts.sink_id, batch
+
     def unaligned(self) -> UnalignedCheckpointMetrics:
         """Unaligned cuts of all tasks here."""
         return UnalignedCheckpointMetrics.total(task.unaligned for task in self.tasks)
@@ -198,6 +207,7 @@ class _Builder:
             gate=gate,
             newest_id=self.deployment.newest_id,
             limits=self.deployment.limits,
+            incremental=self.deployment.state.incremental,
             aligned_only=frozenset(c for e, _, c in numbered if not e.may_overtake) - feedback,
             feedback=feedback,
             loop=plan.loops().get(vertex.vertex_id),

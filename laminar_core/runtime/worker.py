@@ -6,7 +6,6 @@ wait for ever.
 """
 
 from collections.abc import Iterator
-from concurrent.futures import Executor
 from enum import Enum, auto
 
 import pyarrow as pa
@@ -21,6 +20,7 @@ from laminar_core.errors import (
     LaminarError,
     ProtocolError,
 )
+from laminar_core.runtime.changelog import Changelog
 from laminar_core.runtime.clock import Clock
 from laminar_core.runtime.control import ControlEnd
 from laminar_core.runtime.deployment import Deployment, RestoredState
@@ -50,7 +50,9 @@ from laminar_core.runtime.messages import (
     WorkerFailed,
     decode_to_worker,
 )
+from laminar_core.runtime.segments import SegmentWriter
 from laminar_core.runtime.snapshots import (
+    BackgroundThreads,
     InflightWritten,
     NotFinished,
     NotWritten,
@@ -95,7 +97,7 @@ class Worker:
         subtask_index: int,
         transport: WorkerTransport,
         store: CheckpointStore,
-        executor: Executor,
+        threads: BackgroundThreads,
         clock: Clock,
     ) -> None:
         self.phase = Phase.REGISTERING
@@ -106,14 +108,13 @@ class Worker:
             deployment.generation, transport.send_control, clock
         )
         self._clock = clock
-        self._snapshots = SnapshotWriter(
-            store,
-            subtask_index,
-            executor,
-            clock,
-            transport.wake,
-            deployment.inflight_compression,
+        segments = SegmentWriter(
+            store, deployment.generation, subtask_index, deployment.state, threads.compactions
         )
+        self._snapshots = SnapshotWriter(
+            segments, threads.snapshots, clock, transport.wake, deployment.inflight_compression
+        )
+        self._changelog = Changelog(self._snapshots, deployment.state, clock)
         self._parts: dict[CheckpointId, WorkerPart] = {}
         self._next_progress_ms = 0.0
         self._heard_ms = clock.monotonic_ms()
@@ -132,6 +133,7 @@ class Worker:
         """
         restored = RestoredState(self._deployment, self._me, self._store)
         wire(self.wiring, self._deployment, restored, self._transport, self, self._clock)
+        self._changelog.follow(self.wiring.tasks, restored)
 
     def register(self, pid: int, host: str) -> None:
         """Tell the coordinator where this worker receives data; from now on it may answer."""
@@ -162,10 +164,7 @@ class Worker:
     def collected(self) -> Iterator[tuple[str, pa.RecordBatch]]:
         """What the sinks hand to the driver, once the job has ended well: (sink, batch)."""
         if self.phase is Phase.FINISHED:
-            for task in self.wiring.tasks:
-                if task.parts.sink is not None and task.parts.sink_id is not None:
-                    for batch in task.parts.sink.writer.collected():
-                        yield task.parts.sink_id, batch
+            yield from self.wiring.collected()
 
     def run_once(self) -> bool:
         """One turn of the loop; say whether anything happened."""
@@ -176,6 +175,7 @@ class Worker:
                 busy |= task.work()
                 busy |= task.flush()
             busy |= self._take_results()
+            self._changelog.turn()
         self._report_progress()
         return busy
 

@@ -14,6 +14,10 @@ Invariants, checked by ``tests/operators/test_aggregation_model.py``:
     I3  a row that no window waits for any more is dropped, and counted as late
 
 Tables are immutable, so a snapshot pins them by reference and works on them in the background.
+
+What came since the last cut is kept apart from what came before, each half reduced for itself. So
+the changes since then are pinned as cheaply as everything, and partial results of one key, from
+however many cuts, add up to its state (``take_changes``).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -65,6 +69,10 @@ class StateLayout:
     def stored_schema(self) -> pa.Schema:
         """Schema in a checkpoint. The key group is int32, because Spark reads no unsigned."""
         return self.schema.insert(0, pa.field(KEY_GROUP, pa.int32()))
+
+    def finished_us(self, watermark_us: int | None) -> int | None:
+        """Start of the newest pane that no window waits for any more; None: all are open."""
+        return None if watermark_us is None else watermark_us - self.size_us - self.lateness_us
 
     def merged_pane(self, tables: Iterable[pa.Table]) -> pa.Table:
         """Reduce the rows of one window to one per key, in order of first appearance."""
@@ -122,19 +130,38 @@ class WindowState:
         """Hold on to the panes as they are now, without copying any of them."""
         return tuple((start_us, pane.tables) for start_us, pane in self._panes.items())
 
-    def restore(self, rows: pa.Table, watermark_us: int | None, late_row_count: int) -> None:
-        """Start from ``rows``, which were pinned when the watermark was ``watermark_us``."""
+    def take_changes(self) -> tuple[WindowTables, ...]:
+        """Hold on to what came since the last call, of the panes that are still there.
+
+        Merged with what earlier calls returned it is the state, once ``unfinished_rows`` has left
+        out what belongs to panes that are gone.
+        """
+        changes = ((start_us, pane.take_fresh()) for start_us, pane in self._panes.items())
+        return tuple((start_us, tables) for start_us, tables in changes if tables)
+
+    @property
+    def finished_us(self) -> int | None:
+        """Start of the newest pane that no window waits for any more; None: all are open."""
+        return self._layout.finished_us(self.watermark_us)
+
+    def restore(
+        self, tables: Iterable[pa.Table], watermark_us: int | None, late_row_count: int
+    ) -> None:
+        """Start from ``tables``, which were pinned when the watermark was ``watermark_us``.
+
+        To ``take_changes`` all of it is new.
+        """
         assert not self._panes, "restore comes before any row"
         self.watermark_us = watermark_us
         self.late_row_count = late_row_count
-        for start_us, pane_rows in split_by_window(rows):
-            self._append(start_us, pane_rows)
+        for rows in tables:
+            for start_us, pane_rows in split_by_window(rows):
+                self._append(start_us, pane_rows)
 
     def _without_late(self, rows: pa.Table) -> pa.Table:
-        if self.watermark_us is None or not rows.num_rows:
+        newest_late_us = self.finished_us
+        if newest_late_us is None or not rows.num_rows:
             return rows
-        layout = self._layout
-        newest_late_us = self.watermark_us - layout.size_us - layout.lateness_us
         late = window_starts_of(rows) <= newest_late_us
         if not late.any():
             return rows
@@ -145,7 +172,7 @@ class WindowState:
     def _append(self, start_us: int, rows: pa.Table) -> None:
         pane = self._panes.get(start_us)
         if pane is None:
-            self._panes[start_us] = pane = _Pane(self._layout.pane_schema.empty_table())
+            self._panes[start_us] = pane = _Pane.of(self._layout.pane_schema.empty_table())
             firing_us = self._firing_of(start_us)
             if self._next_firing_us is None or firing_us < self._next_firing_us:
                 self._next_firing_us = firing_us
@@ -184,8 +211,8 @@ class WindowState:
 
     def _drop_finished(self) -> None:
         """Let go of the panes that no window waits for, and look for the next firing."""
-        assert self.watermark_us is not None
-        newest_us = self.watermark_us - self._layout.size_us - self._layout.lateness_us
+        newest_us = self.finished_us
+        assert newest_us is not None
         self._panes = {start: pane for start, pane in self._panes.items() if start > newest_us}
         self._next_firing_us = min(map(self._firing_of, self._panes), default=None)
 
@@ -204,8 +231,8 @@ class WindowState:
 
 
 @dataclass(slots=True)
-class _Pane:
-    """The rows of one slide of event time: the reduced ones, then what came since, in order."""
+class _Run:
+    """Rows of a pane: the reduced ones, then what came since, in order."""
 
     reduced: pa.Table
     pending: list[pa.Table] = field(default_factory=list)
@@ -213,17 +240,50 @@ class _Pane:
 
     @property
     def tables(self) -> list[pa.Table]:
-        return [self.reduced, *self.pending]
+        return [table for table in (self.reduced, *self.pending) if table.num_rows]
 
-    def append(self, table: pa.Table, layout: StateLayout) -> None:
-        self.pending.append(table)
-        self.pending_rows += table.num_rows
+    def append(self, tables: Iterable[pa.Table]) -> None:
+        for table in tables:
+            self.pending.append(table)
+            self.pending_rows += table.num_rows
+
+    def tidy(self, layout: StateLayout) -> None:
+        """Reduce it if that is worth while by now."""
         if self.pending_rows > max(PENDING_ROWS_MIN, 2 * self.reduced.num_rows):
-            self.reduced = layout.merged_pane(self.tables)
+            self.reduced = layout.merged_pane([self.reduced, *self.pending])
             self.pending, self.pending_rows = [], 0
         elif len(self.pending) > PENDING_TABLES_MAX:
             # Of many small tables a merge costs more per table than per row.
             self.pending = [pa.concat_tables(self.pending).combine_chunks()]
+
+
+@dataclass(slots=True)
+class _Pane:
+    """The rows of one slide of event time: those of the last cut, and those that came since."""
+
+    empty: pa.Table
+    settled: _Run
+    fresh: _Run
+
+    @classmethod
+    def of(cls, empty: pa.Table) -> "_Pane":
+        return cls(empty, _Run(empty), _Run(empty))
+
+    @property
+    def tables(self) -> list[pa.Table]:
+        return [*self.settled.tables, *self.fresh.tables] or [self.empty]
+
+    def append(self, table: pa.Table, layout: StateLayout) -> None:
+        self.fresh.append([table])
+        self.fresh.tidy(layout)
+        self.settled.tidy(layout)
+
+    def take_fresh(self) -> list[pa.Table]:
+        """Settle what came since the last call, without reducing it: rows wait meanwhile."""
+        taken = self.fresh.tables
+        self.settled.append(taken)
+        self.fresh = _Run(self.empty)
+        return taken
 
 
 def split_by_window(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
@@ -276,9 +336,34 @@ def stored_table(
     rows = layout.merged(pinned).combine_chunks()
     groups = [key_groups_of(b, layout.keys, max_parallelism) for b in rows.to_batches()]
     key_group = np.concatenate([np.empty(0, np.int32), *groups]).astype(np.int32)
-    order = np.lexsort((window_starts_of(rows), key_group))
     stored = rows.add_column(0, layout.stored_schema.field(KEY_GROUP), [pa.array(key_group)])
-    return stored.take(pa.array(order))
+    return _sorted(stored)
+
+
+def merge_stored(
+    tables: Iterable[pa.Table], layout: StateLayout, finished_us: int | None
+) -> pa.Table:
+    """Put tables of several checkpoints together to one, without the panes that are finished.
+
+    Shapes: all have ``layout.stored_schema``, and so has the result, sorted as theirs are.
+    """
+    rows = [unfinished_rows(table, finished_us) for table in tables]
+    together = pa.concat_tables([layout.stored_schema.empty_table(), *rows])
+    keys = [KEY_GROUP, *layout.keys, WINDOW_START]
+    return _sorted(merge(together, keys, layout.accumulators).combine_chunks())
+
+
+def _sorted(stored: pa.Table) -> pa.Table:
+    groups = stored.column(KEY_GROUP).to_numpy()
+    return stored.take(pa.array(np.lexsort((window_starts_of(stored), groups))))
+
+
+def unfinished_rows(rows: pa.Table, finished_us: int | None) -> pa.Table:
+    """Leave out the rows of panes that start at ``finished_us`` or before."""
+    if finished_us is None or not rows.num_rows:
+        return rows
+    finished = window_starts_of(rows) <= finished_us
+    return rows.filter(pa.array(~finished)) if finished.any() else rows
 
 
 def rows_of_key_groups(stored: pa.Table, key_groups: range) -> pa.Table:

@@ -9,6 +9,7 @@ import pyarrow as pa
 from laminar_core.errors import ErrorCode, JobFailedError
 from laminar_core.runtime.deployment import Deployment
 from laminar_core.runtime.execution import Collected
+from laminar_core.runtime.snapshots import BackgroundThreads
 from laminar_core.runtime.worker import Worker
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from laminar_core.testing.executor import SimulatedExecutor
@@ -42,11 +43,13 @@ class WorkerProcess(Process):
         self.ended: Future[list[tuple[str, pa.RecordBatch]]] = Future()
         """What its sinks collected, or why it died."""
         self.executor = SimulatedExecutor(world, f"{self.name}-snapshots")
+        self.compactions = SimulatedExecutor(world, f"{self.name}-compactions")
         self.transport = SimulatedWorkerTransport(network, deployment.address.endpoint, index, self)
         self._network = network
         store = open_store(self.name, lambda: not self.ended.done())
         self.clock = world.clock_of(f"host-{index}")
-        self.worker = Worker(deployment, index, self.transport, store, self.executor, self.clock)
+        threads = BackgroundThreads(self.executor, self.compactions)
+        self.worker = Worker(deployment, index, self.transport, store, threads, self.clock)
         self._registered = False
         world.add(self)
 
@@ -71,7 +74,7 @@ class WorkerProcess(Process):
     def hold(self, *, held: bool = True) -> None:
         """Put it to sleep, with its background thread, or let go of it."""
         self.world.note(self.name, "falls asleep" if held else "wakes up")
-        self.held = self.executor.held = held
+        self.held = self.executor.held = self.compactions.held = held
 
     def kill(self) -> None:
         """SIGKILL: nothing is closed, and some of its last messages are lost."""
@@ -80,6 +83,7 @@ class WorkerProcess(Process):
         self.world.note(self.name, "is killed")
         self._network.lose(self.transport.endpoint)
         self.executor.kill()
+        self.compactions.kill()
         self._remove()
         self.ended.set_exception(_lost(f"{self.name} was killed"))
 
@@ -94,6 +98,7 @@ class WorkerProcess(Process):
     def _close(self) -> None:
         self.worker.close()
         self.executor.shutdown()
+        self.compactions.shutdown()
         self._remove()
 
     def _remove(self) -> None:

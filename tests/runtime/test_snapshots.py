@@ -3,12 +3,13 @@
 import pyarrow as pa
 import pytest
 
-from laminar_core.checkpoint.types import Batch, CheckpointId
+from laminar_core.checkpoint.types import Batch, CheckpointId, Generation
 from laminar_core.checkpoint.unaligned import InFlightChannelData, QueueId
 from laminar_core.errors import DataError, ErrorCode
 from laminar_core.operators.base import Snapshot
 from laminar_core.runtime.clock import ManualClock
 from laminar_core.runtime.inflight import Captured, Queue
+from laminar_core.runtime.segments import SegmentWriter
 from laminar_core.runtime.snapshots import (
     InflightWritten,
     NotFinished,
@@ -16,6 +17,7 @@ from laminar_core.runtime.snapshots import (
     SnapshotWriter,
     Written,
 )
+from laminar_core.runtime.state_options import StateOptions
 from laminar_core.runtime.task_parts import Cut, PendingPart
 from laminar_core.state.manifest import EdgeRef
 from laminar_core.storage.memory import MemoryObjectStore
@@ -32,8 +34,9 @@ class Writer:
     def __init__(self, *faults: Fault, compression=None) -> None:
         self.store = open_job(FaultyStore(MemoryObjectStore(), *faults))
         self.background, self.wakes = Background(), 0
+        self.segments = SegmentWriter(self.store, Generation(1), 1, StateOptions(), self.background)
         self.writer = SnapshotWriter(
-            self.store, 1, self.background, ManualClock(), self._wake, compression
+            self.segments, self.background, ManualClock(), self._wake, compression
         )
 
     def _wake(self) -> None:

@@ -128,8 +128,8 @@ class Backpressured:
     def sent(self, manifest: CheckpointManifest) -> Counter[int]:
         """Rows before its offsets: no source sends them again."""
         store = self.simulation.store
-        states = [s.state for s in manifest.subtasks if s.operator_id == "in"]
-        splits = [r for state in states if state for r in store.read_state(state).to_pylist()]
+        states = [s for e in manifest.subtasks if e.operator_id == "in" for s in e.segments]
+        splits = [row for state in states for row in store.read_state(state).to_pylist()]
         read = [self.tables[s["split_id"]].slice(0, s["next_row"]) for s in splits]
         return ids(batch for table in read for batch in table.to_batches())
 

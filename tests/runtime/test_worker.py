@@ -31,6 +31,7 @@ from laminar_core.runtime.messages import (
     Trigger,
     WorkerFailed,
 )
+from laminar_core.runtime.snapshots import BackgroundThreads
 from laminar_core.runtime.transport import CoordinatorAddress
 from laminar_core.runtime.worker import COORDINATOR_SILENCE_MAX_MS, Phase, Worker
 from laminar_core.storage.memory import MemoryObjectStore
@@ -60,7 +61,8 @@ class Bench:
             splits={node.operator_id: node.source.discover() for node in plan.sources()},
         )
         self.store = open_job(FaultyStore(MemoryObjectStore(), *faults))
-        self.worker = Worker(deployment, 0, self.link, self.store, self.background, self.clock)
+        threads = BackgroundThreads(self.background, self.background)
+        self.worker = Worker(deployment, 0, self.link, self.store, threads, self.clock)
 
     def start(self) -> "Bench":
         self.worker.start()

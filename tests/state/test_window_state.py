@@ -247,7 +247,7 @@ def test_restored_state_goes_on_where_it_was() -> None:
     fired(state, 10)
     stored = stored_table(state.pin(), layout(), 16)
     successor = WindowState(layout())
-    successor.restore(rows_of_key_groups(stored, range(16)), state.watermark_us, 3)
+    successor.restore([rows_of_key_groups(stored, range(16))], state.watermark_us, 3)
     successor.add(partial(("a", 0, 1), ("a", 10, 4)))
     assert successor.late_row_count == 4
     assert fired(successor, 20) == [("a", 10, 2, 6)]

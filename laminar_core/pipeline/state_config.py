@@ -1,0 +1,57 @@
+"""How keyed state is kept, and what a checkpoint writes of it: what users set."""
+
+from dataclasses import dataclass
+from typing import get_args
+
+from laminar_core.errors import ConfigurationError, ErrorCode
+from laminar_core.operators.windows import Duration, duration_us
+from laminar_core.runtime.state_options import SnapshotMode, StateOptions
+from laminar_core.state.arrow_codec import Compression
+from laminar_core.state.chain import SEGMENTS_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class StateConfig:
+    """State of all operators of a job. May be another one whenever the job is started."""
+
+    snapshots: SnapshotMode = "incremental"
+    """What a checkpoint writes: ``full`` state, what changed since the last one (``incremental``),
+    or what changed since the last of many uploads in between (``changelog``)."""
+    changelog_interval: Duration = "1 second"
+    """Between two uploads, with ``changelog``."""
+    segments_max: int = SEGMENTS_MAX
+    """Files per operator and worker that a restore has to read; more are merged beside the job."""
+    compression: Compression | None = None
+    """Of state files: ``lz4`` or ``zstd``."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant.
+
+        Raises:
+            ConfigurationError: a value is out of range.
+        """
+        if self.snapshots not in get_args(SnapshotMode):
+            modes = ", ".join(get_args(SnapshotMode))
+            raise _invalid(f"snapshots is one of {modes}, not {self.snapshots!r}")
+        if self.segments_max < 2:  # noqa: PLR2004 - two files are the least that can be merged
+            raise _invalid(f"segments_max must be at least 2, not {self.segments_max}")
+        if self.compression not in (None, *get_args(Compression)):
+            raise _invalid(f"compression is None, 'lz4' or 'zstd', not {self.compression!r}")
+        self.options()
+
+    def options(self) -> StateOptions:
+        """The same for the runtime.
+
+        Raises:
+            ConfigurationError: the interval is no duration.
+        """
+        return StateOptions(
+            snapshots=self.snapshots,
+            changelog_interval_ms=max(duration_us(self.changelog_interval) // 1000, 1),
+            segments_max=self.segments_max,
+            compression=self.compression,
+        )
+
+
+def _invalid(message: str) -> ConfigurationError:
+    return ConfigurationError(ErrorCode.INVALID_OPTION, f"StateConfig: {message}")

@@ -1,0 +1,35 @@
+import pytest
+
+from laminar_core.errors import ConfigurationError
+from laminar_core.pipeline.state_config import StateConfig
+from laminar_core.runtime.state_options import StateOptions
+
+
+def test_the_defaults_are_those_of_the_runtime() -> None:
+    assert StateConfig().options() == StateOptions()
+
+
+def test_everything_reaches_the_runtime() -> None:
+    config = StateConfig("changelog", "250 milliseconds", 3, "zstd")
+    assert config.options() == StateOptions("changelog", 250, 3, "zstd")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"snapshots": "delta"}, "full, incremental, changelog, not 'delta'"),
+        ({"segments_max": 1}, "at least 2, not 1"),
+        ({"compression": "gzip"}, "'lz4' or 'zstd', not 'gzip'"),
+        ({"changelog_interval": "soon"}, "soon"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_by_name(changes, said) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        StateConfig(**changes)
+
+
+@pytest.mark.parametrize(
+    ("mode", "incremental"), [("full", False), ("incremental", True), ("changelog", True)]
+)
+def test_a_changelog_is_incremental(mode, incremental) -> None:
+    assert StateOptions(mode).incremental is incremental

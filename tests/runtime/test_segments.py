@@ -1,0 +1,183 @@
+"""Chains of changes: complete whatever fails, and merged beside the checkpoints."""
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+import pytest
+
+from laminar_core.checkpoint.types import CheckpointId, Generation
+from laminar_core.errors import CheckpointDeclined, ErrorCode, StorageUnavailable
+from laminar_core.operators.base import Snapshot
+from laminar_core.runtime.segments import CHAIN_FACTOR_MAX, SegmentWriter
+from laminar_core.runtime.state_options import StateOptions
+from laminar_core.state.chain import plan_compaction
+from laminar_core.state.segment import SegmentRef
+from laminar_core.storage.memory import MemoryObjectStore
+from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
+from tests.runtime.hosts import Background
+from tests.storage.stores import open_job
+
+OPERATOR = "totals"
+
+
+def rows(*numbers: int) -> pa.Table:
+    return pa.table({"n": pa.array(numbers, pa.int64())})
+
+
+def merge(tables: Iterable[pa.Table], finished_us: int | None) -> Iterable[pa.Table]:
+    """Keep what is above the mark; one table."""
+    together = pa.concat_tables(tables).column("n").to_pylist()
+    yield rows(*sorted(n for n in together if finished_us is None or n > finished_us))
+
+
+class Writing:
+    """A writer, whose merging runs when the test says so."""
+
+    def __init__(self, *faults: Fault, segments_max: int = 3) -> None:
+        self.store = open_job(FaultyStore(MemoryObjectStore(), *faults))
+        self.compactions = Background()
+        options = StateOptions(segments_max=segments_max)
+        self.writer = SegmentWriter(self.store, Generation(4), 1, options, self.compactions)
+
+    def change(self, *numbers: int, finished_us: int | None = None) -> tuple[SegmentRef, ...]:
+        tables = [rows(*numbers)] if numbers else []
+        self.writer.add_changes(OPERATOR, Snapshot(tables, finished_window_us=finished_us))
+        return self.writer.write_changes(OPERATOR, finished_us, merge)
+
+    def read(self, segments: Iterable[SegmentRef]) -> list[int]:
+        return [n for s in segments for n in self.store.read_state(s).column("n").to_pylist()]
+
+
+def test_a_checkpoint_of_changes_writes_them_and_names_what_there_was() -> None:
+    writing = Writing()
+    first = writing.change(1, 2)
+    second = writing.change(3)
+    assert second[:1] == first
+    assert writing.read(second) == [1, 2, 3]
+    assert [s.path for s in second] == [
+        "shared/totals/0000000004-1-00000000.seg",
+        "shared/totals/0000000004-1-00000001.seg",
+    ]
+
+
+def test_nothing_new_writes_nothing() -> None:
+    writing = Writing()
+    first = writing.change(1)
+    before = writing.store.objects.list("")
+    assert writing.change() == first
+    assert writing.store.objects.list("") == before
+
+
+def test_bytes_are_counted_once() -> None:
+    writing = Writing()
+    (first,) = writing.change(1)
+    assert writing.writer.take_written_bytes(OPERATOR) == first.size_bytes
+    (_, second) = writing.change(2, 3)
+    assert writing.writer.take_written_bytes(OPERATOR) == second.size_bytes
+    assert writing.writer.take_written_bytes(OPERATOR) == 0
+
+
+@pytest.mark.parametrize("effect", [Effect.FAIL, Effect.TEAR])
+def test_what_the_store_did_not_take_goes_with_the_next_changes(effect) -> None:
+    writing = Writing(Fault("put_if_absent", effect, "shared", first=2, last=3))
+    writing.change(1)
+    with pytest.raises((StorageUnavailable, CheckpointDeclined)):
+        writing.change(2)
+    assert sorted(writing.read(writing.change(3))) == [1, 2, 3]
+
+
+def test_a_restored_chain_goes_on_and_nothing_of_it_is_written_again() -> None:
+    before = Writing()
+    chain = before.change(1)
+    writing = Writing()
+    writing.store = before.store
+    writing.writer = SegmentWriter(
+        before.store, Generation(5), 1, StateOptions(), writing.compactions
+    )
+    writing.writer.adopt(OPERATOR, chain)
+    after = writing.change(2)
+    assert after[:1] == chain
+    assert after[1].path == "shared/totals/0000000005-1-00000000.seg"
+    assert writing.writer.take_written_bytes(OPERATOR) == after[1].size_bytes
+
+
+def test_finished_segments_leave_the_chain() -> None:
+    writing = Writing()
+    chain = tuple(
+        s.model_copy(update={"newest_window_us": 10 * n})
+        for n, s in enumerate(writing.change(1) + writing.change(2)[1:])
+    )
+    writing.writer.adopt(OPERATOR, chain)
+    assert writing.change(finished_us=0) == chain[1:]
+
+
+def test_a_long_chain_is_merged_in_the_background_and_the_next_checkpoint_has_it() -> None:
+    writing = Writing()
+    for n in range(4):
+        chain = writing.change(n)
+    assert len(chain) == 4, "the checkpoint does not wait for the merging"
+    writing.compactions.run()
+    after = writing.change(9)
+    assert len(after) < 5
+    assert sorted(writing.read(after)) == [0, 1, 2, 3, 9]
+    assert not writing.compactions.queue, "one at a time, and only if needed"
+
+
+def test_changes_that_come_while_a_chain_is_merged_stay_behind_it() -> None:
+    writing = Writing()
+    for n in range(4):
+        writing.change(n)
+    writing.change(7)
+    writing.compactions.run()
+    assert sorted(writing.read(writing.change(8))) == [0, 1, 2, 3, 7, 8]
+
+
+def test_merging_counts_as_written() -> None:
+    writing = Writing()
+    for n in range(4):
+        writing.change(n)
+    writing.writer.take_written_bytes(OPERATOR)
+    writing.compactions.run()
+    after = writing.change()
+    assert writing.writer.take_written_bytes(OPERATOR) == after[0].size_bytes
+
+
+def test_merging_that_fails_costs_nothing_and_is_tried_again() -> None:
+    """Four segments, then two attempts (each create is tried twice) at the merged one."""
+    writing = Writing(Fault("put_if_absent", Effect.FAIL, "shared", first=5, last=6))
+    for n in range(4):
+        writing.change(n)
+    writing.compactions.run()
+    assert sorted(writing.read(writing.change())) == [0, 1, 2, 3]
+    writing.compactions.run()
+    assert len(writing.change()) < 4
+
+
+def test_a_damaged_segment_is_not_merged_away() -> None:
+    writing = Writing()
+    for n in range(4):
+        chain = writing.change(n)
+    writing.store.objects.put(f"payments/{chain[2].path}", b"rot")
+    writing.compactions.run()
+    assert writing.change() == chain, "a restore finds the damage"
+
+
+def test_merging_that_never_keeps_up_costs_checkpoints_and_says_so() -> None:
+    writing = Writing()
+    for n in range(3 * CHAIN_FACTOR_MAX):
+        writing.change(n)
+    with pytest.raises(CheckpointDeclined, match="checkpoint less often") as caught:
+        writing.change(99)
+    assert caught.value.code is ErrorCode.SNAPSHOT_FAILED
+    writing.compactions.run()
+    assert sorted(writing.read(writing.change())) == [*range(3 * CHAIN_FACTOR_MAX), 99]
+
+
+def test_full_snapshots_belong_to_their_checkpoint_alone() -> None:
+    writing = Writing()
+    written = writing.writer.write_all(CheckpointId(3), OPERATOR, [rows(1), rows(), rows(2)])
+    assert [s.path for s in written] == [
+        "checkpoints/0000000003/operators/totals/state_1.seg",
+        "checkpoints/0000000003/operators/totals/state_1_1.seg",
+    ]
+    assert plan_compaction([s.size_bytes for s in written], 3) is None

@@ -60,6 +60,7 @@ _CREDENTIALS = {
     "SignatureDoesNotMatch",
     "TokenRefreshRequired",
     "UnrecognizedClientException",
+    "XAdminUserNotFound",  # versitygw
 }
 _DENIED = {"AccessDenied", "AccountProblem", "AllAccessDisabled", "Forbidden", "403"}
 _NO_BUCKET = {"NoSuchBucket", "InvalidBucketName"}

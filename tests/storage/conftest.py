@@ -7,14 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.storage.fault_proxy import FaultProxy
-from tests.storage.s3_servers import (
-    VERSITYGW,
-    VERSITYGW_ABSENT,
-    S3Server,
-    environment,
-    ministack,
-    versitygw,
-)
+from tests.storage.s3_servers import S3Server, environment, ministack, versitygw
 
 
 @pytest.fixture(scope="session")
@@ -37,8 +30,6 @@ def s3_server(aws_environment: None) -> Iterator[S3Server]:
 @pytest.fixture(scope="session")
 def versitygw_server(aws_environment: None, tmp_path_factory) -> Iterator[S3Server]:
     del aws_environment
-    if VERSITYGW is None:
-        pytest.skip(VERSITYGW_ABSENT)
     root: Path = tmp_path_factory.mktemp("versitygw")
     with versitygw(root) as server:
         yield server

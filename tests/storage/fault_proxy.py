@@ -4,7 +4,7 @@ import socket
 import struct
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from http.client import HTTPConnection, HTTPResponse
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -196,7 +196,7 @@ class FaultProxy:
     def script(self, *faults: Fault) -> None:
         """Replace what goes wrong, and forget what was asked so far."""
         with self._lock:
-            self._faults = list(faults)
+            self._faults = [replace(fault, matched=0) for fault in faults]
             self.requests.clear()
 
     def fault_for(self, operation: str, path: str) -> Fault | None:

@@ -2,9 +2,10 @@
 
 from laminar_core.checkpoint.dedup import Retention
 from laminar_core.checkpoint.unaligned import UnalignedCheckpointConfig
-from laminar_core.pipeline.builder import KeyedStream, Pipeline, Stream, WindowedStream
+from laminar_core.pipeline.builder import Pipeline, Stream
 from laminar_core.pipeline.config import CheckpointConfig, RunConfig
 from laminar_core.pipeline.job import StreamingJob
+from laminar_core.pipeline.keyed import KeyedStream, WindowedStream
 
 __all__ = [
     "CheckpointConfig",

@@ -27,16 +27,16 @@ from laminar_core.checkpoint.dedup import Retention
 from laminar_core.checkpoint.types import CheckpointId
 from laminar_core.connectors.base import Sink, Source
 from laminar_core.errors import ConfigurationError, ErrorCode
-from laminar_core.operators.aggregation import PartialAggregate, WindowAggregate
 from laminar_core.operators.base import OperatorSpec
 from laminar_core.operators.deduplicate import Deduplicate
 from laminar_core.operators.loops import LoopHead
 from laminar_core.operators.stateless import FilterRows, MapBatches, SelectColumns
 from laminar_core.operators.watermarks import AssignWatermarks
-from laminar_core.operators.windows import Duration, Window, duration_us
+from laminar_core.operators.windows import Duration, duration_us
 from laminar_core.pipeline.config import CheckpointConfig, RunConfig, duration_ms
 from laminar_core.pipeline.graph import Node, plan_of
 from laminar_core.pipeline.job import StreamingJob
+from laminar_core.pipeline.keyed import KeyedStream
 from laminar_core.runtime.clock import SystemClock
 from laminar_core.runtime.events import JobListener, ignore
 from laminar_core.runtime.options import JobOptions, JobResult
@@ -52,7 +52,6 @@ from laminar_core.runtime.plan import (
 )
 from laminar_core.runtime.spark_stage import SparkCluster
 from laminar_core.runtime.supervisor import Supervisor
-from laminar_core.state.accumulators import Aggregate
 from laminar_core.state.paths import check_job_name, check_operator_id
 from laminar_core.storage.checkpoint_store import CheckpointStore
 
@@ -148,6 +147,8 @@ class Pipeline:
             allow_fresh=run.allow_fresh,
             restore_id=None if run.restore_id is None else CheckpointId(run.restore_id),
             restore_before_ms=run.restore_before_ms,
+            from_savepoint=run.from_savepoint,
+            claim_savepoint=run.claim,
             actor=run.actor,
             reason=run.reason,
             deadlines=run.deadlines,
@@ -195,7 +196,7 @@ class Stream:
         """Take event time from ``column``; rows may be up to ``max_delay`` out of order."""
         delay_us = 0 if max_delay is None else duration_us(max_delay)
         name = self._pipeline.name_for("watermark", name)
-        stream = self._then(AssignWatermarks(name, column, delay_us))
+        stream = self.then(AssignWatermarks(name, column, delay_us))
         stream._time = column  # noqa: SLF001 - one of us
         return stream
 
@@ -207,7 +208,7 @@ class Stream:
         name: str | None = None,
     ) -> "Stream":
         """Replace every batch by ``function(batch)``."""
-        return self._then(MapBatches(self._pipeline.name_for("map", name), function, schema))
+        return self.then(MapBatches(self._pipeline.name_for("map", name), function, schema))
 
     def filter(
         self,
@@ -216,11 +217,11 @@ class Stream:
         name: str | None = None,
     ) -> "Stream":
         """Keep the rows for which the predicate is true."""
-        return self._then(FilterRows(self._pipeline.name_for("filter", name), predicate))
+        return self.then(FilterRows(self._pipeline.name_for("filter", name), predicate))
 
     def select(self, *columns: str, name: str | None = None) -> "Stream":
         """Keep these columns."""
-        return self._then(SelectColumns(self._pipeline.name_for("select", name), columns))
+        return self.then(SelectColumns(self._pipeline.name_for("select", name), columns))
 
     def deduplicate(
         self,
@@ -239,7 +240,7 @@ class Stream:
         """
         name = self._pipeline.name_for("deduplicate", name)
         operator = Deduplicate(name, producer, generation, sequence, retention or Retention())
-        return self._then(operator, Keyed((producer,)))
+        return self.then(operator, Keyed((producer,)))
 
     def rebalance(self) -> "Stream":
         """Deal whole batches out to all workers, for a source that is uneven."""
@@ -312,7 +313,7 @@ class Stream:
         """Bring rows with equal values in ``columns`` together."""
         if not columns:
             raise ConfigurationError(ErrorCode.INVALID_PIPELINE, "key_by needs at least one column")
-        return KeyedStream(self, columns)
+        return KeyedStream(self, columns, self._time)
 
     def sink(self, name: str, sink: Sink) -> Pipeline:
         """Write the rows to ``sink``; whether it can take them is found when the job starts."""
@@ -321,64 +322,11 @@ class Stream:
         self._pipeline.add(node)
         return self._pipeline
 
-    def _then(self, operator: OperatorSpec, by: Partitioning | None = None) -> "Stream":
+    def then(self, operator: OperatorSpec, by: Partitioning | None = None) -> "Stream":
+        """Add an operator; ``by`` is how its rows are divided, if not like this stream's."""
         schema = operator.output_schema(self.schema)
         node = Node(schema, ((self._node, by or self._by),), operator=operator)
         return Stream(self._pipeline, self._pipeline.add(node), time=self._time)
-
-
-class KeyedStream:
-    """Rows grouped by key."""
-
-    def __init__(self, stream: Stream, columns: tuple[str, ...]) -> None:
-        self._stream = stream
-        self._columns = columns
-
-    def window(self, window: Window, *, time: str | None = None) -> "WindowedStream":
-        """Cut event time into windows; ``time`` is by default the watermark's column.
-
-        Raises:
-            ConfigurationError: no event time is known.
-        """
-        column = time or self._stream._time  # noqa: SLF001 - one of us
-        if not column:
-            raise ConfigurationError(
-                ErrorCode.INVALID_PIPELINE,
-                "windows need event time: call watermark(column) before, or pass time=column",
-            )
-        return WindowedStream(self._stream, self._columns, window, column)
-
-
-class WindowedStream:
-    """Rows grouped by key and window."""
-
-    def __init__(self, stream: Stream, columns: tuple[str, ...], window: Window, time: str) -> None:
-        self._stream = stream
-        self._columns = columns
-        self._window = window
-        self._time = time
-
-    def aggregate(
-        self, name: str, *aggregates: Aggregate, allowed_lateness: Duration | None = None
-    ) -> Stream:
-        """One row per key and window, when event time has passed the window's end.
-
-        Each batch is combined where it arises, so that only one row per key and window crosses to
-        the worker that owns the key. Rows that come after their window was emitted are dropped and
-        counted; ``allowed_lateness`` delays the emission.
-        """
-        check_operator_id(name)
-        if not aggregates:
-            raise ConfigurationError(
-                ErrorCode.INVALID_PIPELINE, f"{name} aggregates nothing: add agg.count()"
-            )
-        lateness_us = 0 if allowed_lateness is None else duration_us(allowed_lateness)
-        partial = PartialAggregate(
-            f"{name}-combine", self._columns, self._time, self._window, aggregates
-        )
-        merge = WindowAggregate(name, self._columns, self._window, aggregates, lateness_us)
-        combined = self._stream._then(partial)  # noqa: SLF001 - one of us
-        return combined._then(merge, Keyed(self._columns))  # noqa: SLF001 - one of us
 
 
 def _workers(run: RunConfig, spark: SparkSession) -> int:

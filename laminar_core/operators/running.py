@@ -1,0 +1,248 @@
+"""Aggregation without windows: running totals per key, told whenever they change.
+
+``CombineRows`` reduces each batch to one row of accumulators per key before the keyed exchange.
+``RunningAggregate`` owns the keys. For each batch that comes it emits the new totals of the keys in
+it: an *upsert stream*, in which a row replaces the earlier row of its key. No total is ever final,
+and no key is ever forgotten: state grows with the number of keys.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pyarrow as pa
+
+from laminar_core.checkpoint.types import CheckpointId
+from laminar_core.errors import ErrorCode, IncompatibleStateError
+from laminar_core.operators.base import JsonObject, PendingSnapshot, Snapshot, SubtaskContext
+from laminar_core.operators.columns import require_columns, require_distinct
+from laminar_core.operators.keyed import (
+    key_group_properties,
+    owned_key_groups,
+    restored_key_groups,
+)
+from laminar_core.operators.stateless import StatelessSubtask
+from laminar_core.state.accumulators import (
+    Accumulator,
+    Aggregate,
+    accumulate,
+    accumulator_type,
+    accumulators_of,
+    finish,
+    require_known_versions,
+    result_type,
+    versions_metadata,
+)
+from laminar_core.state.grouping import plain_column, plain_type
+from laminar_core.state.keyed_rows import KeyedRows, PinnedRows, RowLayout, newest_rows
+from laminar_core.state.rescaling import Redistribution
+from laminar_core.state.stable_hash import require_key_type
+from laminar_core.state.window_state import rows_of_key_groups
+
+OUTPUT_ROWS_MAX = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class CombineRows:
+    """Reduce every batch to one row per key; stateless.
+
+    Output: the keys (plain values), then the accumulators, ``count(*)`` among them.
+    """
+
+    operator_id: str
+    keys: tuple[str, ...]
+    aggregates: tuple[Aggregate, ...]
+
+    def describe(self) -> JsonObject:
+        """Keys and aggregates: what the rows in flight to the merging side mean."""
+        return {
+            "kind": "combine-rows",
+            "keys": list(self.keys),
+            "aggregates": [dict(aggregate.describe()) for aggregate in self.aggregates],
+        }
+
+    @property
+    def accumulators(self) -> tuple[Accumulator, ...]:
+        """The columns of state."""
+        return accumulators_of(self.aggregates)
+
+    def output_schema(self, input_schema: pa.Schema) -> pa.Schema:
+        """Keys, accumulators.
+
+        Raises:
+            ConfigurationError: a column is missing (WRONG_SCHEMA) or of a type that cannot be a
+                key or aggregated so (UNSUPPORTED_TYPE).
+        """
+        values = [column for needs in self.accumulators for column in needs.columns]
+        require_columns(input_schema, [*self.keys, *values])
+        fields: list[tuple[str, pa.DataType]] = []
+        for key in self.keys:
+            require_key_type(input_schema.field(key).type)
+            fields.append((key, plain_type(input_schema.field(key).type)))
+        for needs in self.accumulators:
+            over = [input_schema.field(column).type for column in needs.columns]
+            fields.append((needs.name, accumulator_type(needs, *over)))
+        require_distinct([name for name, _ in fields], "rename the key column")
+        return pa.schema(fields)
+
+    def open(self, context: SubtaskContext, input_schema: pa.Schema) -> StatelessSubtask:
+        """Create the running instance."""
+        del context
+        self.output_schema(input_schema)
+        return StatelessSubtask(self._combine)
+
+    def _combine(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Reduce one batch.
+
+        Raises:
+            DataError: a sum leaves its type (ARITHMETIC_OVERFLOW).
+        """
+        rows = pa.Table.from_batches([batch])
+        partial = accumulate({key: rows.column(key) for key in self.keys}, rows, self.accumulators)
+        columns = {name: plain_column(partial.column(name)) for name in partial.column_names}
+        return pa.table(columns).combine_chunks().to_batches()[0]
+
+
+@dataclass(frozen=True, slots=True)
+class RunningAggregate:
+    """Merge partial results into totals; emit the totals that a batch has changed.
+
+    Input: the output of a ``CombineRows`` with the same keys and aggregates, exchanged by key.
+    Output: the keys, then the aggregates.
+    """
+
+    redistribution: ClassVar[Redistribution] = "keyed"
+    operator_id: str
+    keys: tuple[str, ...]
+    aggregates: tuple[Aggregate, ...]
+
+    def describe(self) -> JsonObject:
+        """Keys and aggregates: what the state means."""
+        return {
+            "kind": "running-aggregate",
+            "keys": list(self.keys),
+            "aggregates": [dict(aggregate.describe()) for aggregate in self.aggregates],
+        }
+
+    def output_schema(self, input_schema: pa.Schema) -> pa.Schema:
+        """Keys, results.
+
+        Raises:
+            ConfigurationError: the input is not that of the matching ``CombineRows``
+                (WRONG_SCHEMA), or two output columns have one name (INVALID_PIPELINE).
+        """
+        layout = self.layout(input_schema)
+        fields = [(key, layout.schema.field(key).type) for key in self.keys]
+        fields += [(a.name, result_type(a, layout.schema)) for a in self.aggregates]
+        require_distinct(
+            [name for name, _ in fields], 'name one of them, as in agg.sum("amount", name="total")'
+        )
+        return pa.schema(fields)
+
+    def layout(self, input_schema: pa.Schema) -> RowLayout:
+        """Columns of the state."""
+        accumulators = accumulators_of(self.aggregates)
+        names = [*self.keys, *(needs.name for needs in accumulators)]
+        require_columns(input_schema, names)
+        schema = pa.schema([input_schema.field(name) for name in names])
+        return RowLayout(self.keys, accumulators, schema)
+
+    def open(self, context: SubtaskContext, input_schema: pa.Schema) -> "RunningAggregator":
+        """Create the running instance."""
+        return RunningAggregator(self, context, input_schema)
+
+
+class RunningAggregator:
+    """One subtask: the totals of the keys in its range of key groups."""
+
+    def __init__(
+        self, spec: RunningAggregate, context: SubtaskContext, input_schema: pa.Schema
+    ) -> None:
+        self._spec = spec
+        self._context = context
+        self._layout = spec.layout(input_schema)
+        self._schema = spec.output_schema(input_schema)
+        self._rows = KeyedRows(self._layout)
+
+    @property
+    def key_count(self) -> int:
+        """How many keys there are totals of."""
+        return len(self._rows)
+
+    def process(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Merge partial results; yield the totals of their keys.
+
+        Raises:
+            DataError: a sum leaves its type (ARITHMETIC_OVERFLOW).
+        """
+        if not batch.num_rows:
+            return iter(())
+        partial = pa.Table.from_batches([batch]).select(self._layout.schema.names)
+        return self._results(self._rows.update(partial))
+
+    def on_watermark(self, watermark_us: int) -> Iterable[pa.RecordBatch]:
+        """Nothing waits for event time here."""
+        del watermark_us
+        return ()
+
+    def snapshot(self, checkpoint_id: CheckpointId) -> PendingSnapshot:
+        """Pin the totals; their table is built in the asynchronous phase."""
+        del checkpoint_id
+        return self._pending(self._rows.pin())
+
+    def snapshot_changes(self, checkpoint_id: CheckpointId) -> PendingSnapshot:
+        """Pin the totals that changed since the last call; a later one replaces an earlier one."""
+        del checkpoint_id
+        return self._pending(self._rows.take_changes())
+
+    def merge_tables(
+        self, tables: Iterable[pa.Table], finished_window_us: int | None
+    ) -> Iterable[pa.Table]:
+        """Keep the newest total of each key."""
+        del finished_window_us  # There are no windows.
+        yield self._marked(newest_rows(tables, self._layout.keys, self._layout.stored_schema))
+
+    def restore(self, snapshots: Sequence[Snapshot]) -> None:
+        """Start from the snapshots of all subtasks whose key groups meet this one's.
+
+        Raises:
+            IncompatibleStateError: the state is of another aggregation, or of another version of
+                one of its functions (OPERATORS_CHANGED).
+        """
+        restored_key_groups(snapshots, self._context)
+        owned = owned_key_groups(self._context)
+        for snapshot in snapshots:
+            for table in snapshot.tables:
+                self._rows.replace(rows_of_key_groups(self._compatible(table), owned))
+
+    def _pending(self, pinned: PinnedRows) -> PendingSnapshot:
+        properties, max_parallelism = (
+            key_group_properties(self._context),
+            self._context.max_parallelism,
+        )
+
+        def finish_snapshot() -> Snapshot:
+            table = self._marked(pinned.stored_table(max_parallelism))
+            return Snapshot([table] if table.num_rows else [], properties)
+
+        return finish_snapshot
+
+    def _marked(self, table: pa.Table) -> pa.Table:
+        return table.replace_schema_metadata(versions_metadata(self._layout.accumulators))
+
+    def _compatible(self, table: pa.Table) -> pa.Table:
+        require_known_versions(table.schema.metadata, self._layout.accumulators)
+        if not table.schema.equals(self._layout.stored_schema):
+            raise IncompatibleStateError(
+                ErrorCode.OPERATORS_CHANGED,
+                f"operator {self._spec.operator_id!r} does not fit the checkpoint: the columns of"
+                f" its state have changed from {', '.join(table.schema.names)}; change them back,"
+                " or give it another name to start it empty",
+            )
+        return table
+
+    def _results(self, totals: pa.Table) -> Iterator[pa.RecordBatch]:
+        columns = [totals.column(key) for key in self._spec.keys]
+        columns += [finish(totals, aggregate) for aggregate in self._spec.aggregates]
+        table = pa.Table.from_arrays(columns, schema=self._schema)
+        yield from table.to_batches(max_chunksize=OUTPUT_ROWS_MAX)

@@ -24,6 +24,7 @@ COVERED_ELSEWHERE = {
     "laminar_core/checkpoint/recovery_facts.py": "tests/checkpoint/test_recovery.py",
     "laminar_core/checkpoint/types.py": "tests/checkpoint/test_alignment.py",
     "laminar_core/cli/__main__.py": "tests/spark/test_kills.py",
+    "laminar_core/cli/recovery_view.py": "tests/cli/test_recover.py",
     "laminar_core/connectors/base.py": "tests/connectors",
     "laminar_core/operators/base.py": "tests/operators",
     "laminar_core/state/record.py": "tests/state/test_manifest.py",

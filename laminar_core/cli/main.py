@@ -10,6 +10,7 @@ from laminar_core.cli.audit import audit
 from laminar_core.cli.bench import bench
 from laminar_core.cli.checkpoints import checkpoints
 from laminar_core.cli.options import GlobalSettings
+from laminar_core.cli.recover import recover
 from laminar_core.cli.run import run
 from laminar_core.cli.simulate import simulate
 from laminar_core.errors import LaminarError
@@ -28,6 +29,7 @@ def laminar(context: click.Context, *, debug: bool) -> None:
 
 
 laminar.add_command(run)
+laminar.add_command(recover)
 laminar.add_command(checkpoints)
 laminar.add_command(audit)
 laminar.add_command(bench)

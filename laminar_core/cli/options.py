@@ -7,6 +7,7 @@ import click
 
 from laminar_core.errors import ConfigurationError
 from laminar_core.operators.windows import duration_us
+from laminar_core.pipeline.config import instant_ms
 
 _SIZE = re.compile(r"([0-9]+) ?(KiB|MiB|GiB|)")
 _UNITS = {"": 1, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
@@ -28,6 +29,20 @@ class DurationType(click.ParamType):
         """Check it."""
         try:
             duration_us(value)
+        except ConfigurationError as error:
+            self.fail(str(error), param, ctx)
+        return value
+
+
+class InstantType(click.ParamType):
+    """``"2026-03-01T12:00:00Z"``; stays text, but is refused with the name of its option."""
+
+    name = "time"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Check it."""
+        try:
+            instant_ms(value)
         except ConfigurationError as error:
             self.fail(str(error), param, ctx)
         return value
@@ -71,6 +86,7 @@ class KeyValueType(click.ParamType):
 
 
 DURATION = DurationType()
+INSTANT = InstantType()
 BYTES = BytesType()
 KEY_VALUE = KeyValueType()
 

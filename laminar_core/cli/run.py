@@ -11,7 +11,7 @@ import click
 from pyspark.sql import SparkSession
 
 from laminar_core.cli.checkpoint_options import checkpoint_options
-from laminar_core.cli.options import KEY_VALUE, GlobalSettings
+from laminar_core.cli.options import INSTANT, KEY_VALUE, GlobalSettings
 from laminar_core.cli.reporting import JsonReporter, Reporter, TextReporter
 from laminar_core.cli.target import load_pipeline
 from laminar_core.errors import LaminarError
@@ -68,6 +68,12 @@ FAST_START = {
     metavar="ID",
     help="Go back to this checkpoint; what came after it is withdrawn.",
 )
+@click.option(
+    "--restore-before",
+    type=INSTANT,
+    metavar="TIME",
+    help="Go back to the newest checkpoint completed before this time (ISO 8601 with a zone).",
+)
 @click.option("--take-over", is_flag=True, help="Run although the job's driver may be alive.")
 @click.option(
     "--allow-fresh", is_flag=True, help="Start empty if checkpoints exist and none is usable."
@@ -97,6 +103,7 @@ def run(  # noqa: PLR0913 - one parameter per option
     conf: tuple[tuple[str, str], ...],
     restarts: int,
     restore_id: int | None,
+    restore_before: str | None,
     take_over: bool,
     allow_fresh: bool,
     transport: Literal["auto", "ipc", "curve", "tcp"],
@@ -118,6 +125,7 @@ def run(  # noqa: PLR0913 - one parameter per option
         take_over=take_over,
         allow_fresh=allow_fresh,
         restore_id=restore_id,
+        restore_before=restore_before,
         actor=this_process().user,
         reason=reason,
     )

@@ -7,7 +7,7 @@ import pytest
 from laminar_core.checkpoint.coordinator_config import CoordinatorConfig
 from laminar_core.checkpoint.unaligned import UnalignedCheckpointConfig
 from laminar_core.errors import ConfigurationError
-from laminar_core.pipeline.config import CheckpointConfig, RunConfig, duration_ms
+from laminar_core.pipeline.config import CheckpointConfig, RunConfig, duration_ms, instant_ms
 from laminar_core.runtime.inflight import SnapshotLimits
 from laminar_core.runtime.restart import ExponentialDelay
 
@@ -118,3 +118,27 @@ def test_a_run_asks_for_nothing_dangerous_by_default() -> None:
     assert (run.take_over, run.allow_fresh, run.restore_id) == (False, False, None)
     assert run.transport == "auto"
     assert run.restart == ExponentialDelay()
+
+
+@pytest.mark.parametrize(
+    ("text", "milliseconds"),
+    [
+        ("1970-01-01T00:00:01Z", 1_000),
+        ("1970-01-01T01:00:00.250+01:00", 250),
+        ("2026-03-01 12:00:00Z", 1_772_366_400_000),
+    ],
+)
+def test_a_time_has_a_zone(text: str, milliseconds: int) -> None:
+    assert instant_ms(text) == milliseconds
+    assert RunConfig(restore_before=text).restore_before_ms == milliseconds
+
+
+@pytest.mark.parametrize("text", ["yesterday", "2026-03-01T12:00:00", "", "12"])
+def test_a_time_without_a_zone_is_refused_at_once(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="ISO 8601 with a zone"):
+        RunConfig(restore_before=text)
+
+
+def test_one_checkpoint_can_be_asked_for_in_one_way() -> None:
+    with pytest.raises(ConfigurationError, match="give one of them"):
+        RunConfig(restore_id=3, restore_before="2026-03-01T12:00:00Z")

@@ -1,0 +1,106 @@
+"""``laminar recover``: what a start would continue from, and then that start, if wanted."""
+
+import json
+import sys
+from typing import Any
+
+import click
+
+from laminar_core.checkpoint.types import CheckpointId
+from laminar_core.cli.recovery_view import print_recovery
+from laminar_core.cli.run import run
+from laminar_core.cli.target import load_pipeline
+from laminar_core.pipeline import CheckpointConfig, RunConfig
+from laminar_core.runtime.clock import SystemClock
+from laminar_core.runtime.events import ignore
+from laminar_core.runtime.options import JobOptions
+from laminar_core.runtime.plan import Plan
+from laminar_core.runtime.recovery import RecoveryManager
+from laminar_core.runtime.recovery_report import RecoveryReport
+from laminar_core.state.paths import check_job_name
+from laminar_core.storage.audit import AuditLog
+from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.storage.owner import is_running, is_visible
+
+_HELP = """Say what TARGET would continue from, then run it like `laminar run`.
+
+With --dry-run nothing is claimed, written or started: the checkpoint, its age and size, state that
+would not map, sources that no longer have the offsets, output that would be committed or withdrawn,
+and every checkpoint that is passed over with its reason. The job may be running meanwhile.
+
+The exit code is 0 if it would start, else the one with which it would be refused.
+"""
+
+
+def _recover(*, dry_run: bool, **values: Any) -> None:  # noqa: ANN401 - the options of `run`
+    context = click.get_current_context()
+    store = values["store"]
+    built = load_pipeline(values["target"], values["settings"])
+    plan = built.plan()
+    plan.check()
+    wishes = RunConfig(restore_id=values["restore_id"], restore_before=values["restore_before"])
+    job = check_job_name(values["job"] or built.name)
+    opened = CheckpointStore.open(store, job)
+    options = JobOptions(
+        job=job,
+        store_uri=store,
+        parallelism=values["workers"],
+        checkpoint=CheckpointConfig(store).coordinator_config(),
+        allow_fresh=values["allow_fresh"],
+        restore_id=None if wishes.restore_id is None else CheckpointId(wishes.restore_id),
+        restore_before_ms=wishes.restore_before_ms,
+    )
+    report, owner = examine(plan, options, opened), owner_of(opened)
+    if not values["as_json"]:
+        print_recovery(report, owner)
+    elif dry_run:
+        click.echo(json.dumps({**report.as_dict(), "owner": owner}, indent=1))
+    if not dry_run:
+        context.invoke(run, **values)
+    elif report.exit_code:
+        sys.exit(report.exit_code)
+
+
+def examine(plan: Plan, options: JobOptions, store: CheckpointStore) -> RecoveryReport:
+    """What a start with these options would do, now; changes nothing.
+
+    Raises:
+        CorruptCheckpointError: it cannot be known what earlier runs started from.
+        StorageUnavailable: the store, or a sink, did not answer.
+    """
+    clock = SystemClock()
+    audit = AuditLog(store.objects, store.paths, clock.now_ms)
+    return RecoveryManager(plan, options, store, clock, ignore, audit).examine().report
+
+
+def owner_of(store: CheckpointStore) -> str | None:
+    """Say who owns the job, unless that one has ended or is known to be dead."""
+    newest = max(store.generations(), key=lambda g: g.generation, default=None)
+    if newest is None or newest.end is not None:
+        return None
+    if newest.claim is None:
+        return f"generation {newest.generation} has not ended, and its claim cannot be read"
+    owner = newest.claim.owner
+    if not is_visible(owner):
+        return (
+            f"generation {newest.generation} has not ended: it may be alive on "
+            f"{owner.host_id.partition('/')[0]}"
+        )
+    if not is_running(owner):
+        return None
+    return (
+        f"generation {newest.generation} is alive (process {owner.pid}): a start is refused until "
+        "it ends, or takes the job over with --take-over"
+    )
+
+
+recover = click.Command(
+    "recover",
+    callback=_recover,
+    params=[
+        *run.params,
+        click.Option(["--dry-run"], is_flag=True, help="Only say it: nothing is changed."),
+    ],
+    help=_HELP,
+)
+"""It takes every option of ``laminar run``."""

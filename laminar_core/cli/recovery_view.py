@@ -1,0 +1,105 @@
+"""What a recovery would do, as text for people."""
+
+from collections.abc import Iterable, Iterator
+
+import click
+
+from laminar_core.cli.views import print_table, wall_time
+from laminar_core.runtime.recovery_report import CheckpointReport, RecoveryReport
+
+_SECOND_MS, _MINUTE_MS, _HOUR_MS, _DAY_MS = 1_000, 60_000, 3_600_000, 86_400_000
+
+
+def print_recovery(report: RecoveryReport, owner: str | None) -> None:
+    """The verdict first; then what goes on, what is taken back, and everything in the way."""
+    for line in _lines(report, owner):
+        click.echo(line)
+    if report.operators:
+        click.echo()
+        print_table(
+            ("operator", "rows", "bytes", "state"),
+            (
+                (o.operator_id, f"{o.row_count:,}", f"{o.size_bytes:,}", o.problem or o.status)
+                for o in report.operators
+            ),
+        )
+    if report.sources:
+        click.echo()
+        print_table(("source", "splits", "rows", "left", "problem"), _sources(report))
+    if report.sinks:
+        click.echo()
+        print_table(("sink", "to commit", "visible up to", "what becomes of it"), _sinks(report))
+
+
+def _lines(report: RecoveryReport, owner: str | None) -> Iterator[str]:
+    checkpoint = report.checkpoint
+    match report.verdict:
+        case "restore" if checkpoint is not None:
+            yield f"job {report.job} would continue from {_described(checkpoint)}"
+        case "fresh":
+            yield f"job {report.job} would start from nothing"
+        case _:
+            yield f"job {report.job} would be refused:"
+            yield from (f"  {problem}" for problem in report.problems)
+    if checkpoint is not None and checkpoint.workers != report.workers:
+        yield f"its state is divided among {report.workers} workers, {checkpoint.workers} before"
+    if report.rows_to_replay:
+        yield f"{report.rows_to_replay:,} rows that the last run had read are read again"
+    if report.redriven_ids:
+        yield f"output of {_listed(report.redriven_ids)} would be committed (again) first"
+    if report.committed_beyond_ids:
+        yield f"output of {_listed(report.committed_beyond_ids)} would be withdrawn"
+    for rejected in report.rejected:
+        yield f"not restored: checkpoint {rejected.checkpoint_id}, {rejected.reason}"
+    if owner is not None:
+        yield owner
+
+
+def _described(checkpoint: CheckpointReport) -> str:
+    completed = wall_time(checkpoint.completed_at_ms)
+    inflight = f", {checkpoint.inflight_rows:,} rows in flight" if checkpoint.inflight_rows else ""
+    return (
+        f"checkpoint {checkpoint.checkpoint_id} of generation {checkpoint.generation} "
+        f"({checkpoint.kind}, {checkpoint.mode}), completed {completed}, "
+        f"{age(checkpoint.age_ms)} ago, {checkpoint.size_bytes:,} bytes{inflight}"
+    )
+
+
+def age(duration_ms: int) -> str:
+    """A duration in its largest unit, rounded down.
+
+    >>> age(7_500_000)
+    '2 h'
+    """
+    units = ((_DAY_MS, "d"), (_HOUR_MS, "h"), (_MINUTE_MS, "min"), (_SECOND_MS, "s"))
+    for unit_ms, name in units:
+        if duration_ms >= unit_ms:
+            return f"{duration_ms // unit_ms} {name}"
+    return f"{duration_ms} ms"
+
+
+def _sources(report: RecoveryReport) -> Iterable[tuple[str, ...]]:
+    for source in report.sources:
+        left = "without end" if source.rows_left is None else f"{source.rows_left:,}"
+        yield (
+            source.operator_id,
+            f"{source.splits:,}",
+            f"{source.rows_read:,}",
+            left,
+            source.problem or "",
+        )
+
+
+def _sinks(report: RecoveryReport) -> Iterable[tuple[str, ...]]:
+    for sink in report.sinks:
+        becomes = "what came after it is withdrawn" if sink.is_withdrawn else "it stays"
+        yield (
+            sink.operator_id,
+            f"{sink.to_commit:,}",
+            "nothing" if sink.visible_id is None else str(sink.visible_id),
+            sink.problem or (becomes if sink.visible_id is not None else ""),
+        )
+
+
+def _listed(ids: tuple[int, ...]) -> str:
+    return f"checkpoint {ids[0]}" if len(ids) == 1 else f"checkpoints {', '.join(map(str, ids))}"

@@ -1,0 +1,146 @@
+"""``laminar recover --dry-run`` says everything and changes nothing, not even a name on a disk."""
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from laminar_core.checkpoint.coordinator_config import CoordinatorConfig
+from laminar_core.connectors.parquet_sink import ParquetSink
+from laminar_core.connectors.parquet_source import ParquetSource
+from laminar_core.pipeline import Pipeline
+from laminar_core.runtime.events import CheckpointCompleted
+from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.storage.local import LocalObjectStore
+from laminar_core.testing.simulation import JOB, Simulation
+from laminar_core.testing.world import ProcessKilledError
+
+PROGRAM = """
+from laminar_core.connectors.parquet_sink import ParquetSink
+from laminar_core.connectors.parquet_source import ParquetSource
+from laminar_core.pipeline import Pipeline
+
+def pipeline(keep: str = "n"):
+    p = Pipeline("simulated")
+    rows = p.source("in", ParquetSource({input!r}, batch_rows=5)).rebalance()
+    p = rows.select(keep, name="keep").sink("out", ParquetSink({output!r}))
+    return p
+
+def renamed():
+    p = Pipeline("simulated")
+    return p.source("other", ParquetSource({input!r})).sink("out", ParquetSink({output!r}))
+"""
+
+
+def files(folder: Path) -> dict[str, bytes | None]:
+    """Every name below a folder, and what is in the files."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None
+        for path in sorted(folder.rglob("*"))
+    }
+
+
+@pytest.fixture
+def place(own_imports: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A program, and its job as a driver left it that was killed after three checkpoints."""
+    del own_imports
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in").mkdir()
+    for number in range(2):
+        rows = pa.table({"n": range(1_000 * number, 1_000 * number + 400)})
+        pq.write_table(rows, tmp_path / "in" / f"{number}.parquet")
+    where = {"input": str(tmp_path / "in"), "output": str(tmp_path / "out")}
+    (tmp_path / "job.py").write_text(PROGRAM.format(**where))
+    p = Pipeline("simulated")
+    read = p.source("in", ParquetSource(where["input"], batch_rows=5)).rebalance()
+    p = read.select("n", name="keep").sink("out", ParquetSink(where["output"]))
+    simulation = Simulation(
+        p.plan(),
+        checkpoint=CoordinatorConfig(interval_ms=10),
+        objects=LocalObjectStore(str(tmp_path / "store")),
+    )
+    simulation.when(CheckpointCompleted, simulation.kill_driver, 3)
+    with pytest.raises(ProcessKilledError):
+        simulation.run()
+    return tmp_path
+
+
+def store_of(place: Path) -> CheckpointStore:
+    return CheckpointStore.open(str(place / "store"), JOB)
+
+
+def dry_run(cli, place: Path, *words: object, target: str = "job.py"):
+    """Ask; whatever the answer is, nothing has changed."""
+    before = files(place)
+    answer = cli("recover", target, "--dry-run", "--store", place / "store", *words)
+    after = {n: data for n, data in files(place).items() if "__pycache__" not in n}
+    assert after == before
+    assert "Traceback" not in answer.err
+    return answer
+
+
+def test_it_says_what_would_be_continued_and_changes_nothing(cli, place: Path) -> None:
+    newest = store_of(place).completed_ids()[-1]
+    answer = dry_run(cli, place)
+    assert answer.code == 0
+    assert f"job simulated would continue from checkpoint {newest}" in answer.out
+    said = json.loads(dry_run(cli, place, "--json").out)
+    assert (said["verdict"], said["checkpoint"]["checkpoint_id"]) == ("restore", newest)
+    assert said["problems"] == []
+
+
+def test_a_chosen_one_and_one_before_a_time(cli, place: Path) -> None:
+    said = json.loads(dry_run(cli, place, "--json", "--restore", 1).out)
+    assert said["checkpoint"]["checkpoint_id"] == 1
+    assert said["committed_beyond_ids"]
+    answer = dry_run(cli, place, "--restore-before", "2001-01-01T00:00:00Z")
+    assert answer.code == 2
+    assert "no checkpoint was completed before that time (2001-01-01" in answer.out
+    answer = dry_run(cli, place, "--restore-before", "tomorrow")
+    assert answer.code == 2
+    assert "'tomorrow' is no time" in answer.err
+
+
+def test_damaged_ones_are_named_and_none_at_all_has_a_code_of_its_own(cli, place: Path) -> None:
+    store = store_of(place)
+    *older, newest = store.completed_ids()
+    store.objects.put(store.paths.manifest(newest), b"rot")
+    answer = dry_run(cli, place)
+    assert answer.code == 0
+    assert f"not restored: checkpoint {newest}" in answer.out
+    for checkpoint_id in older:
+        store.objects.put(store.paths.manifest(checkpoint_id), b"rot")
+    said = dry_run(cli, place, "--json")
+    assert said.code == 5
+    assert json.loads(said.out)["problems"][0]["code"] == "no-restorable-checkpoint"
+    assert dry_run(cli, place, "--allow-fresh").code == 0
+
+
+def test_a_job_that_never_ran_starts_from_nothing(cli, place: Path) -> None:
+    answer = dry_run(cli, place, "--job", "another", "--allow-fresh")
+    assert answer.code == 0
+    assert "job another would start from nothing" in answer.out
+    answer = dry_run(cli, place, "--job", "another", "--restore", 3)
+    assert (answer.code, "it never completed" in answer.out) == (2, True)
+
+
+def test_everything_in_the_way_is_named(cli, place: Path) -> None:
+    for file in (place / "in").glob("*.parquet"):
+        file.rename(file.with_suffix(".gone"))
+    pq.write_table(pa.table({"n": [1]}), place / "in" / "9.parquet")
+    answer = dry_run(cli, place, "--json")
+    assert answer.code == 2
+    said = json.loads(answer.out)
+    assert [p["code"] for p in said["problems"]] == ["source-changed"]
+    answer = dry_run(cli, place, target="job.py:renamed")
+    assert answer.code == 2
+    assert "has state of in, which the pipeline lacks" in answer.out
+
+
+def test_a_live_driver_is_told_of(cli, place: Path) -> None:
+    store = store_of(place)
+    assert "may be alive on driver-1" in dry_run(cli, place).out
+    store.end_generation(store.newest_generation(), "stopped", "")
+    assert "alive" not in dry_run(cli, place).out

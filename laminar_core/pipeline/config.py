@@ -115,6 +115,10 @@ class RunConfig:
     restore_before: str | None = None
     """Go back to the newest checkpoint that was completed before this time: ISO 8601 with a zone,
     as in ``"2026-03-01T12:00:00Z"``; what came after it is withdrawn."""
+    from_savepoint: str | None = None
+    """Start from the savepoint at this URI; nothing else is restored, and it is only read."""
+    claim: bool = False
+    """The savepoint is the job's: it is deleted once a checkpoint builds on it."""
     actor: str = "laminar"
     reason: str = "started"
     deadlines: Deadlines = field(default_factory=Deadlines)
@@ -123,8 +127,20 @@ class RunConfig:
         """Refuse two wishes at once.
 
         Raises:
-            ConfigurationError: a checkpoint and a time, or a time that is none.
+            ConfigurationError: a checkpoint and a time, or a time that is none; a savepoint and
+                something else.
         """
+        others = self.restore_id is not None or self.restore_before is not None or self.allow_fresh
+        if self.from_savepoint is not None and others:
+            raise ConfigurationError(
+                ErrorCode.INVALID_OPTION,
+                "a savepoint is a start of its own: leave restore_id, restore_before and "
+                "allow_fresh away, or from_savepoint",
+            )
+        if self.claim and self.from_savepoint is None:
+            raise ConfigurationError(
+                ErrorCode.INVALID_OPTION, "only a savepoint can be claimed: give from_savepoint"
+            )
         if self.restore_before is not None:
             instant_ms(self.restore_before)
             if self.restore_id is not None:

@@ -7,6 +7,9 @@ the earlier one is under way. What a generation could not delete, because it end
 finds when it starts. What a driver left that was killed stays: it may only be asleep in the middle
 of publishing, and no clock tells the two apart, because clocks step.
 
+Savepoints that the job has claimed are deleted in the same way, once a checkpoint of this
+generation builds on what was imported.
+
 Nothing that has a manifest is touched, nor what was offered for publication without an answer:
 its manifest may still appear. Deleting may fail; that is told, and changes nothing.
 
@@ -22,7 +25,9 @@ from typing import Protocol
 from laminar_core.checkpoint.types import CheckpointId, Generation
 from laminar_core.errors import LaminarError, ProtocolError
 from laminar_core.runtime.events import CleanUpFailed, JobEvent
+from laminar_core.storage.audit import AuditLog
 from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.storage.savepoint_import import claimed_savepoints
 
 SWEEP_MAX = 64
 """Attempts of earlier generations to look at; older ones were seen by an earlier start."""
@@ -65,6 +70,7 @@ class Cleanup:
         self._unconfirmed: set[CheckpointId] = set()
         self._again: set[CheckpointId] = set()
         self._pending = 0
+        self._claims_looked_for = False
 
     def sweep(self, highest_id: CheckpointId) -> None:
         """Delete what earlier generations left, up to the highest id that they used."""
@@ -83,6 +89,9 @@ class Cleanup:
 
     def completed(self, checkpoint_id: CheckpointId) -> None:
         """Everything earlier is written by now: look once more."""
+        if not self._claims_looked_for:
+            self._claims_looked_for = True
+            self._executor.submit(self._attempt, checkpoint_id, self._delete_claimed)
         earlier = {n for n in self._again if n < checkpoint_id}
         self._again -= earlier
         for n in sorted(earlier):
@@ -122,6 +131,19 @@ class Cleanup:
         else:
             return
         self._host.post(lambda: self._tell(checkpoint_id, problem))
+
+    def _delete_claimed(self, checkpoint_id: CheckpointId) -> None:
+        """The job has a checkpoint of its own now, beside the copy that it started from."""
+        audit = AuditLog(self._store.objects, self._store.paths, self._host.now_ms)
+        for claimed in claimed_savepoints(self._store):
+            intent = audit.append(
+                action="delete-savepoint",
+                actor="laminar",
+                reason=f"it was claimed, and checkpoint {checkpoint_id} builds on it",
+                after={"savepoint": claimed.use.uri, "claimed_by": claimed.generation},
+            )
+            claimed.delete()
+            audit.conclude(intent, "done", reason="")
 
     def _sweep(self, highest_id: CheckpointId) -> None:
         attempted = [n for n in self._store.attempted_ids() if n <= highest_id][-SWEEP_MAX:]

@@ -118,12 +118,48 @@ def commit_output(
         StorageUnavailable: the store or the sink did not answer; try again.
         CorruptCheckpointError: what was pre-committed is gone; trying again does not help.
     """
+    if manifest.imported_from is not None:
+        _settle_import(store, committers, manifest, generation)
+        return
     store.check_owner(generation)
     counts: dict[str, int] = {}
     for operator_id, committer in committers.items():
         committables = committables_of(manifest, operator_id)
         committer.commit(CheckpointId(manifest.checkpoint_id), committables)
         counts[operator_id] = len(committables)
+    store.record_commit(
+        CommitRecord(
+            checkpoint_id=manifest.checkpoint_id,
+            generation=generation,
+            committed_at_ms=manifest.completed_at_ms,
+            committables=counts,
+        )
+    )
+
+
+def _settle_import(
+    store: CheckpointStore,
+    committers: Mapping[str, Committer],
+    manifest: CheckpointManifest,
+    generation: Generation,
+) -> None:
+    """Make visible what is before a savepoint that was imported, and nothing else; repeatable.
+
+    Of this job, its parent is the checkpoint it was made from: what that had pre-committed belongs
+    to that one, and what came after it is taken back. One of another job has nothing to commit.
+
+    Raises:
+        As ``commit_output`` does.
+    """
+    store.check_owner(generation)
+    made_from = manifest.parent_checkpoint_id
+    counts: dict[str, int] = {}
+    for operator_id, committer in committers.items():
+        committables = committables_of(manifest, operator_id)
+        counts[operator_id] = len(committables)
+        if made_from is not None:
+            committer.commit(CheckpointId(made_from), committables)
+            committer.withdraw_after(CheckpointId(made_from), generation)
     store.record_commit(
         CommitRecord(
             checkpoint_id=manifest.checkpoint_id,

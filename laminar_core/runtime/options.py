@@ -35,6 +35,10 @@ class JobOptions:
     """Continue from this checkpoint instead of the newest; what came after it is left behind."""
     restore_before_ms: int | None = None
     """Continue from the newest checkpoint that was completed before this wall-clock time."""
+    from_savepoint: str | None = None
+    """Start from the savepoint at this URI."""
+    claim_savepoint: bool = False
+    """It is the job's from then on: deleted once a checkpoint builds on it."""
     actor: str = "laminar"
     reason: str = "started"
     deadlines: Deadlines = field(default_factory=Deadlines)

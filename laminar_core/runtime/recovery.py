@@ -30,6 +30,7 @@ from laminar_core.runtime.clock import Clock
 from laminar_core.runtime.commits import commit_output
 from laminar_core.runtime.compatibility import Mismatch, mismatches
 from laminar_core.runtime.events import GenerationStarted, JobListener, RejectedCheckpoint
+from laminar_core.runtime.importing import Importer
 from laminar_core.runtime.options import JobOptions
 from laminar_core.runtime.pacing import rows_before, rows_in_all
 from laminar_core.runtime.plan import Plan
@@ -101,6 +102,11 @@ class RecoveryManager:
             for node in plan.sinks()
             if (committer := node.sink.committer()) is not None
         }
+        self._importer = Importer(plan, options, store, clock, self._committers)
+
+    def look(self) -> None:
+        """Refuse a savepoint that cannot be used, before anything is claimed; see ``Importer``."""
+        self._importer.look()
 
     def recover(self, generation: Generation, *, first: bool) -> Start:
         """Settle what ``generation``, which was just claimed, continues from.
@@ -117,7 +123,9 @@ class RecoveryManager:
         """
         wish = self._options.wish if first else Wish()
         self._store.check_owner(generation)  # The claim has fenced every earlier generation.
-        choice = self._store.choose_checkpoint(wish)  # Read and verify whole, newest first.
+        # A savepoint, or what is read and verified whole, newest first.
+        imported = self._importer.bring_in(generation, first=first)
+        choice = imported or self._store.choose_checkpoint(wish)
         examined = self._compare(choice, wish)  # Operators, key groups, sources, sinks.
         self._store.check_owner(generation)  # What a successor did is nothing to be refused for.
         examined.report.raise_problem()
@@ -264,10 +272,12 @@ class RecoveryManager:
                 "before_ms": options.restore_before_ms if first else None,
                 "allow_fresh": options.allow_fresh and first,
                 "parallelism": options.parallelism,
+                "savepoint": self._importer.uri,
             },
         )
         base_id = examined.base_id
-        self._store.record_base(generation, base_id)
+        if not self._importer.go_over():
+            self._store.record_base(generation, base_id)
         # Retention marks first and reads the bases then: one of the two sees the other.
         if base_id is not None and self._store.is_being_deleted(base_id):
             raise StorageUnavailable(

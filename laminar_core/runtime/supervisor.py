@@ -107,6 +107,7 @@ class Supervisor:
             if vertex.sink is not None:
                 vertex.sink.sink.check(leaving)
         probe(self._store.objects)
+        self._recovery.look()
 
     def _refuse_overlap_in_loops(self) -> None:
         """A head gives checkpoint n up when n+1 comes before n is back from its way round.

@@ -73,9 +73,8 @@ class SavepointDeletion(Record):
 
     format_version: Literal[1] = 1
     job: str
-    generation: Positive
-    actor: str
-    reason: str
+    generation: Positive = Field(description="Which started from it.")
+    savepoint_sha256: Sha256
 
 
 def parse_savepoint(data: bytes) -> SavepointRecord:

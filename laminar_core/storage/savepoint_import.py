@@ -15,6 +15,8 @@ its output is taken back. One of another job has no past here: the output it had
 that job's, and the job here must not have checkpoints of its own.
 """
 
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from laminar_core._version import __version__
@@ -32,6 +34,7 @@ from laminar_core.state.manifest import (
     CheckpointManifest,
     GenerationBase,
     HistoryRecord,
+    SubtaskEntry,
     TriggerRecord,
 )
 from laminar_core.state.savepoint import SavepointDeletion, SavepointOrigin, relocated
@@ -125,8 +128,11 @@ def import_savepoint(
     now_ms: int,
     *,
     claim: bool,
+    forget: AbstractSet[str] = frozenset(),
 ) -> SavepointImport:
     """Steps 1 and 2, for the generation that was claimed last.
+
+    ``forget``: operators that start anew.
 
     Raises:
         IncompatibleStateError: see ``floor_of``.
@@ -134,9 +140,19 @@ def import_savepoint(
         StorageUnavailable: one of the stores does not answer.
     """
     floor = floor_of(store, found)
+    cut = found.record.cut()
+    if not floor:
+        cut = for_another_job(cut, forget)
     checkpoint_id = _reserve(store, found.record.origin, generation, now_ms)
-    manifest = _manifest(found, store.job, generation, checkpoint_id, floor, now_ms)
-    for source, target in zip(found.record.cut().files(), manifest.files(), strict=True):
+    about = {
+        "job": store.job,
+        "generation": generation,
+        "checkpoint_id": checkpoint_id,
+        "parent_checkpoint_id": floor or None,
+        "imported_from": found.objects.uri,
+    }
+    manifest = _manifest(cut, about, now_ms)
+    for source, target in zip(cut.files(), manifest.files(), strict=True):
         key = store.paths.absolute(target.path)
         data = found.read(source)
         if not create_or_confirm(store.objects, key, data) or store.objects.get(key) != data:
@@ -182,48 +198,41 @@ def reopen(base: GenerationBase, job: str) -> FoundSavepoint:
     )
 
 
-def delete_claimed(store: CheckpointStore, generation: Generation, actor: str) -> list[str]:
-    """Delete the savepoints that the job has claimed; returns their URIs.
+@dataclass(frozen=True, slots=True)
+class ClaimedSavepoint:
+    """One that is the job's, and is still there."""
 
-    Only for a generation that has completed a checkpoint of its own. What is deleted is recorded,
-    so it is looked for once. Repeating it after a crash is harmless.
+    store: CheckpointStore
+    generation: Generation
+    use: SavepointUse
 
-    Raises:
-        StorageUnavailable: one of the stores does not answer.
-    """
-    return [
-        _delete_claimed(store, base.savepoint, released, generation, actor)
-        for base, released in claimed_savepoints(store)
-        if base.savepoint is not None
-    ]
+    def delete(self) -> None:
+        """Delete it, and write down that it is done; repeating it after a crash is harmless.
+
+        Only once a checkpoint builds on the copy.
+
+        Raises:
+            StorageUnavailable: one of the stores does not answer.
+            ConfigurationError: its store cannot be opened.
+        """
+        deletion = SavepointDeletion(
+            job=self.store.job, generation=self.generation, savepoint_sha256=self.use.sha256
+        )
+        delete_savepoint(open_object_store(self.use.uri), deletion)
+        key = self.store.paths.released(self.generation)
+        create_or_confirm(self.store.objects, key, deletion.to_bytes())
 
 
-def claimed_savepoints(store: CheckpointStore) -> list[tuple[GenerationBase, str]]:
-    """Imports whose savepoint is to be deleted, with the key of the record that it was."""
-    found: list[tuple[GenerationBase, str]] = []
+def claimed_savepoints(store: CheckpointStore) -> list[ClaimedSavepoint]:
+    """Those that are to be deleted once a checkpoint builds on their copies."""
+    found: list[ClaimedSavepoint] = []
     for base in store.bases():
-        record = store.read_base(base.generation)
+        record = None if base.floor is None else store.read_base(base.generation)
         if record is None or record.savepoint is None or not record.savepoint.claimed:
             continue
-        released = store.paths.released(base.generation)
-        if store.objects.size(released) is None:
-            found.append((record, released))
+        if store.objects.size(store.paths.released(base.generation)) is None:
+            found.append(ClaimedSavepoint(store, base.generation, record.savepoint))
     return found
-
-
-def _delete_claimed(
-    store: CheckpointStore, use: SavepointUse, released: str, generation: Generation, actor: str
-) -> str:
-    objects = open_object_store(use.uri)
-    deletion = SavepointDeletion(
-        job=store.job,
-        generation=generation,
-        actor=actor,
-        reason="claimed by the job, which has a checkpoint of its own now",
-    )
-    delete_savepoint(objects, use.sha256, deletion)
-    create_or_confirm(store.objects, released, deletion.to_bytes())
-    return use.uri
 
 
 def _reserve(
@@ -244,34 +253,34 @@ def _reserve(
         store.check_owner(generation)
 
 
+def for_another_job(cut: CheckpointManifest, forget: AbstractSet[str]) -> CheckpointManifest:
+    """Leave out what stays with the job of the savepoint.
+
+    Output that waits for its commit is committed there, or has been: here it would be seen twice.
+    """
+
+    def adapted(entry: SubtaskEntry) -> SubtaskEntry:
+        gone: dict[str, object] = {"committables": ()}
+        if entry.operator_id in forget:
+            gone |= {"segments": (), "properties": {}}
+        return entry.model_copy(update=gone)
+
+    return cut.model_copy(update={"subtasks": tuple(map(adapted, cut.subtasks))})
+
+
 def _manifest(
-    found: FoundSavepoint,
-    job: str,
-    generation: Generation,
-    checkpoint_id: CheckpointId,
-    floor: CheckpointId,
-    now_ms: int,
+    cut: CheckpointManifest, about: Mapping[str, object], now_ms: int
 ) -> CheckpointManifest:
-    """What the savepoint says, as a checkpoint of this generation."""
-    cut = relocated(found.record.cut(), f"checkpoints/{checkpoint_id:010}/")
-    subtasks = cut.subtasks
-    if not floor:  # That job commits it, or already has: here it would be somebody else's output.
-        subtasks = tuple(entry.model_copy(update={"committables": ()}) for entry in subtasks)
-    moved = cut.model_copy(
-        update={
-            "job": job,
-            "generation": generation,
-            "checkpoint_id": checkpoint_id,
-            "parent_checkpoint_id": floor or None,
-            "kind": CheckpointKind.SAVEPOINT,
-            "subtasks": subtasks,
-            "triggered_at_ms": now_ms,
-            "completed_at_ms": now_ms,
-            "duration_ms": 0.0,
-            "code_version": f"laminar {__version__}",
-            "imported_from": found.objects.uri,
-        }
-    )
+    """What the savepoint says, as a checkpoint that was just completed."""
+    folder = f"checkpoints/{about['checkpoint_id']:010}/"
+    now = {
+        "kind": CheckpointKind.SAVEPOINT,
+        "triggered_at_ms": now_ms,
+        "completed_at_ms": now_ms,
+        "duration_ms": 0.0,
+        "code_version": f"laminar {__version__}",
+    }
+    moved = relocated(cut, folder).model_copy(update={**about, **now})
     return CheckpointManifest.model_validate_json(moved.model_dump_json())
 
 

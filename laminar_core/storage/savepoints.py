@@ -287,8 +287,8 @@ def _found_or_problem(objects: ObjectStore) -> FoundSavepoint | str:
         return str(error)
 
 
-def delete_savepoint(objects: ObjectStore, sha256: str, by: SavepointDeletion) -> None:
-    """Delete the savepoint with this digest; repeating it after a crash is harmless.
+def delete_savepoint(objects: ObjectStore, deletion: SavepointDeletion) -> None:
+    """Delete the savepoint with that digest; repeating it after a crash is harmless.
 
     The marker comes first, so nobody takes it for whole or for damaged from then on; the record
     stays until all files are gone, because it names them. Another savepoint that is there by now
@@ -298,10 +298,10 @@ def delete_savepoint(objects: ObjectStore, sha256: str, by: SavepointDeletion) -
         StorageUnavailable: some of it may be gone; call again.
     """
     data = objects.get(RECORD)
-    if data is not None and sha256_hex(data) != sha256:
+    if data is not None and sha256_hex(data) != deletion.savepoint_sha256:
         return
     if data is not None:
-        create_or_confirm(objects, MARKER, by.to_bytes())
+        create_or_confirm(objects, MARKER, deletion.to_bytes())
         for file in parse_savepoint(data).cut().files():
             objects.delete(file.path)
         objects.delete(RECORD)

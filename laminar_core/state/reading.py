@@ -1,0 +1,178 @@
+"""The rows of an operator's state as its files have them, put together without the operator.
+
+What an operator wrote says enough: its description (kind, keys, window) and the names of the
+accumulators, see ``state.accumulators``. So a checkpoint can be read, compared and queried where
+the pipeline is not installed; only the state of users' own aggregates cannot be merged without
+their code.
+
+How the tables of a subtask add up depends on the operator: partial results of a window aggregation
+are merged, of running aggregates the newest row of a key counts, and others write all they have.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from laminar_core.state.accumulators import (
+    Accumulator,
+    PlainFunction,
+    merge,
+    require_known_versions,
+)
+from laminar_core.state.digests import Digests
+from laminar_core.state.distinct import DistinctValues, ValueCounts
+from laminar_core.state.hyperloglog import HyperLogLog
+from laminar_core.state.keyed_rows import newest_rows
+from laminar_core.state.moments import Moments
+from laminar_core.state.ordered import Endmost
+from laminar_core.state.record import JsonObject
+from laminar_core.state.row_groups import RowGroups, StateFunction
+from laminar_core.state.window_state import KEY_GROUP, WINDOW_START, unfinished_rows
+
+_KEYS_OF_KIND = {"deduplicate": ("producer", "generation", "first")}
+_KEYS_OF_SPLITS = ("split_id",)
+_NAME = re.compile(r"([a-z]\w*)\((.*)\)", re.DOTALL)
+_NUMBERED = re.compile(r"(hyperloglog|t_digest)_([0-9]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Unmergeable:
+    """State that only the user's code can merge: of several halves the result is null."""
+
+    label: str
+    kept_type: pa.DataType = field(compare=False)
+    version: int = 1
+
+    def state_type(self, columns: list[pa.DataType]) -> pa.DataType:
+        """What it is stored as."""
+        del columns
+        return self.kept_type
+
+    def accumulate(self, columns: list[pa.Array], groups: RowGroups) -> pa.Array:
+        """Nobody reads rows of input here."""
+        raise NotImplementedError
+
+    def merge(self, states: pa.Array, groups: RowGroups) -> pa.Array:
+        """The state of a group that has one; else null."""
+        counts = groups.starts[1:] - groups.starts[:-1]
+        first = pa.array(groups.order[groups.starts[:-1]], mask=counts > 1)
+        return states.take(first)
+
+
+def merged_rows(
+    tables: Sequence[pa.Table], description: JsonObject, properties: JsonObject
+) -> pa.Table:
+    """Put the tables of one subtask together, in their order: one row per key.
+
+    ``description`` is the operator's, ``properties`` are the subtask's; both from the manifest.
+
+    Raises:
+        DataError: a sum leaves its type.
+        IncompatibleStateError: a newer Laminar wrote it, with state of another meaning.
+    """
+    schema = tables[0].schema.remove_metadata()
+    match description.get("kind"):
+        case "window-aggregate":
+            finished_us = _finished_us(description, properties)
+            rows = pa.concat_tables([unfinished_rows(table, finished_us) for table in tables])
+            if len(tables) == 1:
+                return rows
+            keys = [KEY_GROUP, *_named(description, schema), WINDOW_START]
+            rest = [accumulator_of(column) for column in schema if column.name not in keys]
+            for table in tables:
+                require_known_versions(table.schema.metadata, rest)
+            return merge(rows, keys, rest).select(schema.names)
+        case _ if _named(description, schema) and KEY_GROUP in schema.names:
+            return newest_rows(tables, _named(description, schema), schema)
+        case _:
+            return pa.concat_tables(tables)
+
+
+def key_columns(description: JsonObject, schema: pa.Schema) -> tuple[str, ...]:
+    """Columns that tell the rows of a state apart; none if nothing is known to.
+
+    >>> key_columns({"keys": ["merchant"]}, pa.schema([("merchant", pa.string())]))
+    ('merchant',)
+    """
+    known = _KEYS_OF_KIND.get(str(description.get("kind")), ())
+    candidates = [
+        (*_named(description, schema), *([WINDOW_START] if WINDOW_START in schema.names else [])),
+        known,
+        _KEYS_OF_SPLITS,
+    ]
+    return next(
+        (keys for keys in candidates if keys and all(key in schema.names for key in keys)), ()
+    )
+
+
+def accumulator_of(column: pa.Field) -> Accumulator:
+    """Which accumulator a column of state is, by its name.
+
+    >>> accumulator_of(pa.field("sum(amount)", pa.int64())).function
+    'sum'
+    """
+    found = _NAME.fullmatch(column.name)
+    label, inner = (found[1], found[2]) if found else (column.name, "")
+    function = _function(label, column.type)
+    return _Named(function, None if inner == "*" else inner, name_in_table=column.name)
+
+
+def unmergeable_columns(schema: pa.Schema) -> list[str]:
+    """Columns whose state is null here where it was kept in several pieces."""
+    return [
+        column.name
+        for column in schema
+        if _NAME.fullmatch(column.name) and isinstance(accumulator_of(column).function, Unmergeable)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Named(Accumulator):
+    """An accumulator that is called as in the table, whatever its columns were."""
+
+    name_in_table: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.name_in_table
+
+
+def _function(label: str, kept: pa.DataType) -> PlainFunction | StateFunction:
+    simple: dict[str, PlainFunction | StateFunction] = {
+        "count": "count",
+        "sum": "sum",
+        "min": "min",
+        "max": "max",
+        "moments": Moments(),
+        "first": Endmost("first"),
+        "last": Endmost("last"),
+        "distinct": DistinctValues(),
+        "value_counts": ValueCounts(),
+    }
+    numbered = _NUMBERED.fullmatch(label)
+    if numbered is None:
+        return simple.get(label) or Unmergeable(label, kept)
+    number = int(numbered[2])
+    return HyperLogLog(number) if numbered[1] == "hyperloglog" else Digests(number)
+
+
+def _named(description: JsonObject, schema: pa.Schema) -> tuple[str, ...]:
+    keys = description.get("keys")
+    names = tuple(str(key) for key in keys) if isinstance(keys, list) else ()
+    return names if all(name in schema.names for name in names) else ()
+
+
+def _finished_us(description: JsonObject, properties: JsonObject) -> int | None:
+    """Start of the newest window that had fired in the subtask; see ``StateLayout.finished_us``."""
+    window = description.get("window")
+    times = (
+        properties.get("watermark_us"),
+        window.get("size_us") if isinstance(window, dict) else None,
+        description.get("allowed_lateness_us"),
+    )
+    watermark_us, size_us, lateness_us = (time if isinstance(time, int) else None for time in times)
+    if watermark_us is None or size_us is None:
+        return None
+    return watermark_us - size_us - (lateness_us or 0)

@@ -22,6 +22,7 @@ from laminar_core.state.paths import Direction
 from laminar_core.state.segment import SegmentRef
 from laminar_core.state.window_state import WINDOW_START, window_starts_of
 from laminar_core.storage.generations import GenerationLog
+from laminar_core.storage.object_store import address
 from laminar_core.storage.records import create_or_confirm
 from laminar_core.storage.verification import read_verified
 
@@ -110,7 +111,7 @@ class CheckpointParts(GenerationLog):
         try:
             return decode(data, schema, expected)
         except (CorruptCheckpointError, IncompatibleStateError) as error:
-            where = f"{self.objects.uri}/{self.paths.absolute(entry.path)}"
+            where = address(self.objects, self.paths.absolute(entry.path))
             raise type(error)(error.code, f"{where}: {error}") from error
 
     def discard_parts(self, checkpoint_id: CheckpointId) -> int:
@@ -143,7 +144,7 @@ class CheckpointParts(GenerationLog):
             which = "this checkpoint" if checkpoint_id is None else f"checkpoint {checkpoint_id}"
             raise CheckpointDeclined(
                 ErrorCode.OBJECT_EXISTS,
-                f"{self.objects.uri}/{key} holds something else: {which} is given up, the next "
+                f"{address(self.objects, key)} holds something else: {which} is given up, the next "
                 "one starts from clean files",
             )
         return FileRef(path=self.paths.relative(key), size_bytes=len(data), sha256=sha256_hex(data))

@@ -44,7 +44,7 @@ from laminar_core.state.manifest_versions import parse_manifest
 from laminar_core.state.paths import number_in
 from laminar_core.state.retention_records import TOMBSTONE_LENGTH_MAX, is_tombstone
 from laminar_core.storage.checkpoint_parts import CheckpointParts
-from laminar_core.storage.object_store import open_object_store
+from laminar_core.storage.object_store import address, open_object_store
 from laminar_core.storage.records import create_or_confirm, read_record
 from laminar_core.storage.retention_log import RetentionLog
 from laminar_core.storage.summaries import CheckpointSummary, summarise
@@ -192,13 +192,13 @@ class CheckpointStore(CheckpointParts):
             manifest = parse_manifest(data)
         except CorruptCheckpointError as error:
             raise CorruptCheckpointError(
-                error.code, f"{self.objects.uri}/{key}: {error}"
+                error.code, f"{address(self.objects, key)}: {error}"
             ) from error
         if (manifest.job, manifest.checkpoint_id) != (self.job, checkpoint_id):
             raise CorruptCheckpointError(
                 ErrorCode.MANIFEST_UNREADABLE,
-                f"{self.objects.uri}/{key} is the manifest of checkpoint {manifest.checkpoint_id} "
-                f"of job {manifest.job}: put the right one back",
+                f"{address(self.objects, key)} is the manifest of checkpoint "
+                f"{manifest.checkpoint_id} of job {manifest.job}: put the right one back",
             )
         return manifest
 

@@ -13,7 +13,7 @@ from laminar_core.storage.counted import CountedObjectStore
 from laminar_core.storage.local import LocalObjectStore
 from laminar_core.storage.memory import MemoryObjectStore
 
-__all__ = ["ObjectStore", "address", "open_object_store", "probe"]
+__all__ = ["ObjectStore", "address", "open_object_store", "place_below", "probe"]
 
 _RACERS = 4
 _REFUSALS = {
@@ -53,10 +53,20 @@ def open_object_store(uri: str) -> CountedStore:
     )
 
 
+def place_below(uri: str, folder: str) -> str:
+    """The URI of a folder of the store at ``uri``, to be opened as a store of its own.
+
+    >>> place_below("s3://bucket/savepoints?region=eu-central-1", "before-upgrade")
+    's3://bucket/savepoints/before-upgrade?region=eu-central-1'
+    """
+    place, mark, parameters = uri.partition("?") if uri.startswith("s3://") else (uri, "", "")
+    return f"{place.rstrip('/')}/{folder.strip('/')}{mark}{parameters}"
+
+
 def address(objects: ObjectStore, key: str) -> str:
     """Where an object is, for messages: the parameters of an ``s3://`` URI are left out."""
     uri = objects.uri.partition("?")[0] if objects.uri.startswith("s3://") else objects.uri
-    return f"{uri.rstrip('/')}/{key}"
+    return f"{uri}/{key}"
 
 
 def probe(objects: ObjectStore) -> None:

@@ -4,7 +4,7 @@ from typing import TypeVar
 
 from laminar_core.errors import CorruptCheckpointError, StorageUnavailable
 from laminar_core.state.manifest import Record, parse_record
-from laminar_core.storage.object_store import ObjectStore
+from laminar_core.storage.object_store import ObjectStore, address
 
 R = TypeVar("R", bound=Record)
 
@@ -43,4 +43,4 @@ def read_record(objects: ObjectStore, key: str, record_type: type[R]) -> R | Non
     try:
         return parse_record(record_type, data)
     except CorruptCheckpointError as error:
-        raise CorruptCheckpointError(error.code, f"{objects.uri}/{key}: {error}") from error
+        raise CorruptCheckpointError(error.code, f"{address(objects, key)}: {error}") from error

@@ -7,7 +7,7 @@ from laminar_core.errors import CorruptCheckpointError, ErrorCode
 from laminar_core.state.arrow_codec import sha256_hex
 from laminar_core.state.manifest import CheckpointManifest, FileRef
 from laminar_core.state.paths import JobPaths
-from laminar_core.storage.object_store import ObjectStore
+from laminar_core.storage.object_store import ObjectStore, address
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ def read_verified(objects: ObjectStore, paths: JobPaths, ref: FileRef) -> bytes:
         CorruptCheckpointError: missing, or of another length or digest.
     """
     key = paths.absolute(ref.path)
-    return checked(objects.get(key), ref, f"{objects.uri}/{key}")
+    return checked(objects.get(key), ref, address(objects, key))
 
 
 def checked(data: bytes | None, ref: FileRef, where: str) -> bytes:

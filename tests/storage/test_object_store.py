@@ -2,7 +2,7 @@ import pytest
 
 from laminar_core.errors import ConfigurationError, ErrorCode, StorageUnavailable
 from laminar_core.storage.memory import MemoryObjectStore
-from laminar_core.storage.object_store import address, open_object_store, probe
+from laminar_core.storage.object_store import address, open_object_store, place_below, probe
 from laminar_core.storage.s3 import S3ObjectStore
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
 
@@ -48,11 +48,22 @@ def test_a_bucket_is_opened_by_its_uri_and_nothing_is_sent():
         ("s3://bucket?region=eu-central-1", "s3://bucket/job/a"),
         ("s3://bucket/deep/prefix?region=eu-central-1", "s3://bucket/deep/prefix/job/a"),
         ("/data/what?", "/data/what?/job/a"),
-        ("/", "/job/a"),
     ],
 )
 def test_the_address_of_an_object_has_no_parameters(uri, shown):
     assert address(open_object_store(uri), "job/a") == shown
+
+
+@pytest.mark.parametrize(
+    ("uri", "below"),
+    [
+        ("s3://bucket?region=r", "s3://bucket/a/b?region=r"),
+        ("s3://bucket/prefix/", "s3://bucket/prefix/a/b"),
+        ("/data/what?", "/data/what?/a/b"),
+    ],
+)
+def test_a_folder_of_a_store_is_a_store_with_the_same_parameters(uri, below):
+    assert place_below(uri, "a/b/") == below
 
 
 class TestProbe:

@@ -151,6 +151,7 @@ def materialization(store: CheckpointStore, stored: StoredCheckpoint) -> dg.Asse
         "sync_ms": max((float(s.sync_ms) for s in manifest.subtasks), default=0.0),
         "async_ms": max((float(s.async_ms) for s in manifest.subtasks), default=0.0),
         "size_bytes": manifest.size_bytes,
+        "written_bytes": manifest.written_bytes,
         "inflight_bytes": manifest.inflight_bytes,
         "inflight_rows": manifest.inflight_rows,
         "state_rows": sum(s.row_count for s in manifest.subtasks),

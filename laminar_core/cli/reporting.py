@@ -136,7 +136,7 @@ def _lines(event: JobEvent) -> Iterator[str]:
             for rejected in event.rejected:
                 yield f"checkpoint {rejected.checkpoint_id} is not used: {rejected.reason}"
         case CheckpointCompleted():
-            size = f"{event.size_bytes / 1e6:.1f} MB"
+            size = f"{event.size_bytes / 1e6:.1f} MB, {event.written_bytes / 1e6:.1f} MB new"
             kind = "" if event.kind == "periodic" else f" ({event.kind.value})"
             waiting = f", {event.inflight_rows:,} rows in flight" if event.inflight_rows else ""
             yield (

@@ -21,8 +21,8 @@ VALUE_LENGTH_MAX = 72
 """Longest text of one property; ``--json`` prints it whole."""
 
 _NUMBERS = {
-    *("id", "ms", "bytes", "in flight", "rows", "generation"),
-    *("subtask", "sync ms", "async ms", "events", "number"),
+    *("id", "ms", "bytes", "written", "in-flight", "in flight", "rows", "generation"),
+    *("subtask", "files", "sync ms", "async ms", "events", "number"),
 }
 _START = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -32,7 +32,7 @@ def print_summaries(summaries: Iterable[CheckpointSummary]) -> None:
     print_table(
         (
             *("id", "outcome", "kind", "mode", "triggered"),
-            *("ms", "bytes", "in-flight", "generation", "remarks"),
+            *("ms", "bytes", "written", "in-flight", "generation", "remarks"),
         ),
         (_row(summary) for summary in summaries),
     )
@@ -47,14 +47,14 @@ def print_manifest(manifest: CheckpointManifest) -> None:
     )
     click.echo(
         f"triggered {wall_time(manifest.triggered_at_ms)}, complete after "
-        f"{manifest.duration_ms:.0f} ms, {manifest.size_bytes:,} bytes, "
-        f"written by {manifest.code_version}"
+        f"{manifest.duration_ms:.0f} ms, {manifest.size_bytes:,} bytes "
+        f"({manifest.written_bytes:,} new), written by {manifest.code_version}"
     )
     for vertex_id, time in _event_times(manifest):
         click.echo(f"event time of {vertex_id}: {time}")
     click.echo()
     print_table(
-        ("operator", "subtask", "rows", "bytes", "sync ms", "async ms"),
+        ("operator", "subtask", "files", "rows", "bytes", "written", "sync ms", "async ms"),
         (_part(entry) for entry in manifest.subtasks),
     )
     if manifest.inflight_data:
@@ -93,6 +93,7 @@ def _row(summary: CheckpointSummary) -> tuple[str, ...]:
         wall_time(summary.triggered_at_ms),
         "" if summary.duration_ms is None else f"{summary.duration_ms:.0f}",
         "" if summary.size_bytes is None else f"{summary.size_bytes:,}",
+        "" if summary.written_bytes is None else f"{summary.written_bytes:,}",
         "" if summary.inflight_bytes is None else f"{summary.inflight_bytes:,}",
         "" if summary.generation is None else str(summary.generation),
         ", ".join(remark for remark in remarks if remark),
@@ -103,8 +104,10 @@ def _part(entry: SubtaskEntry) -> tuple[str, ...]:
     return (
         entry.operator_id,
         str(entry.subtask_index),
+        str(len(entry.segments)),
         f"{entry.row_count:,}",
         f"{entry.size_bytes:,}",
+        f"{entry.written_bytes:,}",
         f"{entry.sync_ms:.2f}",
         f"{entry.async_ms:.1f}",
     )

@@ -369,6 +369,7 @@ class CheckpointDriver:
                 sync_ms=longest_phase_ms(manifest.subtasks, "sync_ms"),
                 async_ms=longest_phase_ms(manifest.subtasks, "async_ms"),
                 size_bytes=manifest.size_bytes,
+                written_bytes=manifest.written_bytes,
                 inflight_bytes=manifest.inflight_bytes,
                 inflight_rows=manifest.inflight_rows,
             )

@@ -82,6 +82,9 @@ class CheckpointCompleted(_Event):
     sync_ms: float
     async_ms: float
     size_bytes: int
+    """Of all files that a restore reads."""
+    written_bytes: int = 0
+    """What was uploaded for it: what changed, and what was in flight."""
     inflight_bytes: int = 0
     """How much of it was in flight."""
     inflight_rows: int = 0

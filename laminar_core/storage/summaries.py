@@ -30,6 +30,7 @@ class CheckpointSummary:
     triggered_at_ms: int | None = None
     duration_ms: float | None = None
     size_bytes: int | None = None
+    written_bytes: int | None = None
     inflight_bytes: int | None = None
     committed: bool = False
     orphan: bool = False
@@ -69,6 +70,7 @@ def summarise(
                 triggered_at_ms=known.triggered_at_ms,
                 duration_ms=known.duration_ms,
                 size_bytes=known.size_bytes,
+                written_bytes=known.written_bytes,
                 inflight_bytes=known.inflight_bytes,
                 committed=committed,
                 problem=problem,

@@ -69,7 +69,8 @@ def test_completed_checkpoints_are_listed_oldest_first(laminar) -> None:
     assert ids(answer) == ["1", "2"]
     heading, first, second = answer.out.splitlines()
     assert heading.split() == [
-        *("id", "outcome", "kind", "mode", "triggered", "ms", "bytes", "in-flight", "generation"),
+        *("id", "outcome", "kind", "mode", "triggered", "ms", "bytes", "written", "in-flight"),
+        "generation",
         "remarks",
     ]
     assert first.split()[1:4] == ["completed", "periodic", "aligned"]
@@ -96,6 +97,7 @@ def test_a_list_has_the_same_fields_for_ever(laminar) -> None:
         "triggered_at_ms": 1_700_000_000_000,
         "duration_ms": 40.5,
         "size_bytes": first["size_bytes"],
+        "written_bytes": first["size_bytes"],
         "inflight_bytes": 0,
         "committed": True,
         "orphan": False,

@@ -37,6 +37,7 @@ COMPLETED = CheckpointCompleted(
     sync_ms=1,
     async_ms=1,
     size_bytes=2_500_000,
+    written_bytes=120_000,
 )
 FAILED = CheckpointFailed(
     time_ms=1,
@@ -75,14 +76,14 @@ def change(event: JobEvent, **changes) -> JobEvent:
                 "checkpoint 8 is not used: a [torn] file",
             ],
         ),
-        (COMPLETED, ["checkpoint 8 completed in 12 ms, 2.5 MB, aligned"]),
+        (COMPLETED, ["checkpoint 8 completed in 12 ms, 2.5 MB, 0.1 MB new, aligned"]),
         (
             change(COMPLETED, kind=CheckpointKind.FINAL),
-            ["checkpoint 8 (final) completed in 12 ms, 2.5 MB, aligned"],
+            ["checkpoint 8 (final) completed in 12 ms, 2.5 MB, 0.1 MB new, aligned"],
         ),
         (
             change(COMPLETED, mode="switched", inflight_rows=38_047, inflight_bytes=900_000),
-            ["checkpoint 8 completed in 12 ms, 2.5 MB, switched, 38,047 rows in flight"],
+            ["checkpoint 8 completed in 12 ms, 2.5 MB, 0.1 MB new, switched, 38,047 rows in flight"],
         ),
         (
             CleanUpFailed(time_ms=1, checkpoint_id=9, reason="disk"),

@@ -75,7 +75,7 @@ EVENTS = [
         (
             '{"time_ms":1,"event":"checkpoint-completed","checkpoint_id":7,"generation":2,'
             '"kind":"final","mode":"aligned","duration_ms":12.5,"alignment_ms":1.0,"sync_ms":0.5,'
-            '"async_ms":3.0,"size_bytes":4,"inflight_bytes":0,"inflight_rows":0}'
+            '"async_ms":3.0,"size_bytes":4,"written_bytes":0,"inflight_bytes":0,"inflight_rows":0}'
         ),
     ),
     (

@@ -17,6 +17,7 @@ def test_a_manifest_is_a_completed_checkpoint():
         triggered_at_ms=1_700_000_000_000,
         duration_ms=40.5,
         size_bytes=1234,
+        written_bytes=1234,
         inflight_bytes=0,
         committed=True,
     )

@@ -23,6 +23,7 @@ from laminar_core.operators.base import (
     SubtaskContext,
 )
 from laminar_core.operators.columns import require_columns, require_distinct
+from laminar_core.operators.fired import FIRED_AHEAD, FiredAhead
 from laminar_core.operators.keyed import (
     key_group_properties,
     number,
@@ -220,11 +221,14 @@ class WindowAggregator:
         self._schema = spec.output_schema(input_schema)
         self._state = WindowState(self._layout)
         self._key_groups = owned_key_groups(context)
+        self._ahead: FiredAhead | None = None
+        """After a restore with other workers, until the watermark has caught up."""
+        self._late_of_ahead = 0
 
     @property
     def late_row_count(self) -> int:
         """Input rows dropped so far because their windows had fired."""
-        return self._state.late_row_count
+        return self._state.late_row_count + self._late_of_ahead
 
     def process(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Take partial results into the state; yields nothing.
@@ -232,7 +236,11 @@ class WindowAggregator:
         Raises:
             DataError: an integer sum leaves 64 bits (ARITHMETIC_OVERFLOW).
         """
-        self._state.add(pa.Table.from_batches([batch]).select(self._layout.schema.names))
+        rows = pa.Table.from_batches([batch]).select(self._layout.schema.names)
+        if self._ahead is not None:
+            rows, late = self._ahead.in_time(rows)
+            self._late_of_ahead += late
+        self._state.add(rows)
         return iter(())
 
     def on_watermark(self, watermark_us: int) -> Iterator[pa.RecordBatch]:
@@ -244,6 +252,10 @@ class WindowAggregator:
             DataError: an integer sum leaves 64 bits (ARITHMETIC_OVERFLOW).
         """
         fired = self._state.advance(watermark_us)
+        if self._ahead is not None:
+            fired = self._ahead.not_again(fired)
+            if not self._ahead.is_ahead_of(self._state.watermark_us):
+                self._ahead = None
         return (batch for merged in fired for batch in self._results(merged))
 
     def snapshot(self, checkpoint_id: CheckpointId) -> PendingSnapshot:
@@ -267,10 +279,12 @@ class WindowAggregator:
         layout, max_parallelism = self._layout, self._context.max_parallelism
         properties: JsonObject = {
             "watermark_us": self._state.watermark_us,
-            "late_row_count": self._state.late_row_count,
+            "late_row_count": self.late_row_count,
             **key_group_properties(self._context),
             **self._properties(),
         }
+        if self._ahead is not None:
+            properties[FIRED_AHEAD] = self._ahead.properties()
 
         def finish_snapshot() -> Snapshot:
             tables = [stored_table(pinned, layout, max_parallelism)] if pinned else []
@@ -281,8 +295,8 @@ class WindowAggregator:
     def restore(self, snapshots: Sequence[Snapshot]) -> None:
         """Start from the snapshots of all subtasks whose key groups meet this one's.
 
-        Their number may differ from then to now. The watermark is the least of theirs: where they
-        differ, keys of a subtask that was ahead get late rows accepted again, never rows lost.
+        Their number may differ from then to now. The watermark is the least of theirs; what keys
+        of a subtask that was ahead have emitted is not emitted again, see ``operators.fired``.
         Late rows are counted on by the subtask that owns the first key group of who counted them.
 
         Raises:
@@ -304,6 +318,10 @@ class WindowAggregator:
                 if owned.start in self._key_groups
             ),
         )
+        open_us = self._layout.size_us + self._layout.lateness_us
+        ahead = FiredAhead(self._spec.keys, open_us, self._context.max_parallelism)
+        ahead.restore(snapshots, ranges, self._key_groups)
+        self._ahead = ahead if ahead.is_ahead_of(self._state.watermark_us) else None
 
     def _unfinished(self, snapshot: Snapshot) -> Iterator[pa.Table]:
         """Rows of the windows that had not fired in the subtask that wrote them."""

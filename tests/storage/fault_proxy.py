@@ -43,7 +43,10 @@ _HIDDEN = {
 
 @dataclass
 class Fault:
-    """Happens to requests ``first`` to ``last`` that are ``operation`` on a matching ``key``."""
+    """Happens to requests ``first`` to ``last`` that are ``operation`` on a matching ``key``.
+
+    ``operation`` "*" is any; of these requests ``every`` so many-th is struck.
+    """
 
     operation: str
     effect: Effect
@@ -52,6 +55,7 @@ class Fault:
     message: str = "scripted"
     first: int = 1
     last: int = 1
+    every: int = 1
     key: str = ""
     headers: dict[str, str] = field(default_factory=dict)
     change: Callable[[], object] = bool
@@ -64,7 +68,8 @@ class Fault:
         if self.operation not in {operation, "*"} or self.key not in path:
             return False
         self.matched += 1
-        return self.first <= self.matched <= self.last
+        in_turn = (self.matched - self.first) % self.every == 0
+        return in_turn and self.first <= self.matched <= self.last
 
 
 def operation_of(method: str, target: str) -> str:

@@ -49,10 +49,11 @@ class Importer:
         self._found: FoundSavepoint | None = None
         self._brought: SavepointImport | None = None
 
-    def look(self) -> None:
+    def look(self) -> Generation | None:
         """Refuse what can be refused before the job is claimed, and before anything is copied.
 
         What is read here was there before the claim, so no older generation can still add to it.
+        Returns the generation it comes from, None if there is none.
 
         Raises:
             ConfigurationError: there is no savepoint, or a sink shows other output.
@@ -60,9 +61,10 @@ class Importer:
             CorruptCheckpointError: its record is damaged.
         """
         if self._options.from_savepoint is None:
-            return
+            return None
         self._found = read_savepoint(open_object_store(self._options.from_savepoint))
         self._check(self._found)
+        return Generation(self._found.record.origin.generation)
 
     @property
     def uri(self) -> str | None:

@@ -104,9 +104,12 @@ class RecoveryManager:
         }
         self._importer = Importer(plan, options, store, clock, self._committers)
 
-    def look(self) -> None:
-        """Refuse a savepoint that cannot be used, before anything is claimed; see ``Importer``."""
-        self._importer.look()
+    def look(self) -> Generation | None:
+        """Refuse a savepoint that cannot be used, before anything is claimed; see ``Importer``.
+
+        Returns the generation that it comes from.
+        """
+        return self._importer.look()
 
     def recover(self, generation: Generation, *, first: bool) -> Start:
         """Settle what ``generation``, which was just claimed, continues from.

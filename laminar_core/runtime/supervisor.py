@@ -87,7 +87,7 @@ class Supervisor:
         """
         self._check()
         failures_ms: list[float] = []
-        generation = self._claim()
+        generation = self._claim(above=self._recovery.look())
         while True:
             outcome, collected = self._run_generation(generation)
             if outcome.kind in ("finished", "stopped"):
@@ -107,7 +107,6 @@ class Supervisor:
             if vertex.sink is not None:
                 vertex.sink.sink.check(leaving)
         probe(self._store.objects)
-        self._recovery.look()
 
     def _refuse_overlap_in_loops(self) -> None:
         """A head gives checkpoint n up when n+1 comes before n is back from its way round.
@@ -120,7 +119,7 @@ class Supervisor:
                 "checkpoints of a pipeline with a loop cannot overlap: set max_concurrent to 1",
             )
 
-    def _claim(self) -> Generation:
+    def _claim(self, above: Generation | None) -> Generation:
         """Become the owner of the job; the audit log says so before it is true."""
         options = self._options
         announced: list[AuditRecord] = []
@@ -141,6 +140,7 @@ class Supervisor:
                 wait_ms=self._clock.wait_ms,
                 take_over=options.take_over,
                 announce=announce,
+                above=above,
             )
         except ConfigurationError as error:
             with suppress(StorageUnavailable):  # The refusal itself says more.

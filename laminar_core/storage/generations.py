@@ -88,15 +88,18 @@ class GenerationLog:
         wait_ms: WaitMs,
         take_over: bool = False,
         announce: Announce | None = None,
+        above: Generation | None = None,
     ) -> Generation:
         """Become the owner of the job and fence every earlier generation.
 
         If the owner so far seems to run on another machine, its heartbeat is watched for up to
         ``OBSERVATION_MS``. ``take_over`` claims the job whether or not the owner is alive. A
         supervisor that starts the job again ends its own generation first. ``announce`` writes the
-        claim into the audit log before it takes effect.
+        claim into the audit log before it takes effect. ``above`` is the generation of another job
+        that this one goes on for: no name that it gave is used again.
 
         Raises:
+            FencedError: the first claim of this job was overtaken by a higher one.
             ConfigurationError: a live driver owns the job, or claimed it at the same moment.
             StorageUnavailable: the store did not answer, and the claim may have been made: call
                 again with the same claimant.
@@ -113,12 +116,14 @@ class GenerationLog:
             decision = decide_claim(predecessor, take_over=take_over)
             if isinstance(decision, RefuseClaim):
                 raise self._owned(decision.reason)
-            generation = decision.generation
+            generation = Generation(max(decision.generation, (above or 0) + 1))
             if announce is not None:
                 announce(generation)
             if not self._create_claim(generation, claimant):
                 winner = _describe(generation, self._readable_claim(generation))
                 raise self._owned(f"{winner}, claimed it at the same moment")
+            if newest is None:  # Numbers need not start at 1: a higher one may be there by now.
+                self.check_owner(generation)
         self._settle_the_past(generation)
         return generation
 

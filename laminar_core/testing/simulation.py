@@ -49,16 +49,17 @@ class Simulation:
         reorders: int = 0,
         turns_max: int = TURNS_MAX,
         first_driver: int = 1,
+        job: str = JOB,
     ) -> None:
         self.plan = plan
         self.world = World(seed, turns_max)
         self.network = Network(self.world, reorders)
         """``reorders``: how many frames of data a later one may overtake on its way."""
         self.objects = objects or MemoryObjectStore()
-        self.store = CheckpointStore(self.objects, JOB)
+        self.store = CheckpointStore(self.objects, job)
         """Everybody's checkpoints, seen from outside: its calls are not observed."""
         self.options = JobOptions(
-            job=JOB,
+            job=job,
             store_uri="memory://",
             parallelism=parallelism,
             checkpoint=checkpoint or CoordinatorConfig(interval_ms=40),
@@ -116,7 +117,7 @@ class Simulation:
             if not lives():
                 raise ProcessKilledError(process)
 
-        return CheckpointStore(ObservedStore(self.objects, process, observe), JOB)
+        return CheckpointStore(ObservedStore(self.objects, process, observe), self.store.job)
 
     def _tell(self, event: JobEvent) -> None:
         self.events.append(event)

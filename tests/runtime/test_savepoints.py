@@ -1,0 +1,333 @@
+"""Savepoints of a running job, taken by commands in its store; restored here and elsewhere."""
+
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from laminar_core.checkpoint.coordinator_config import CoordinatorConfig
+from laminar_core.checkpoint.types import CheckpointId, CheckpointKind, Generation
+from laminar_core.errors import ConfigurationError, IncompatibleStateError
+from laminar_core.pipeline import Pipeline
+from laminar_core.runtime.events import CheckpointCompleted, DataFlowing
+from laminar_core.state.control import (
+    Action,
+    ControlCommand,
+    ControlResult,
+    SetMode,
+    StopJob,
+    TakeCheckpoint,
+    TakeSavepoint,
+)
+from laminar_core.storage.audit import AuditLog
+from laminar_core.storage.control_log import ControlLog
+from laminar_core.storage.local import LocalObjectStore
+from laminar_core.storage.savepoints import read_savepoint
+from laminar_core.testing.memory_source import MemorySource
+from laminar_core.testing.scenarios import (
+    DELAY,
+    Burden,
+    Job,
+    payments,
+    rows_of,
+    totals,
+    windowed,
+    with_ledgers,
+)
+from laminar_core.testing.simulation import Simulation
+
+LONG_MS = 10**15
+UNALIGNED = CoordinatorConfig(interval_ms=300, alignment_timeout_ms=0)
+ALIGNED = CoordinatorConfig(interval_ms=300)
+
+
+def slow_job() -> Job:
+    """Takes some seconds of simulated time, most of them behind full queues."""
+    tables = payments(3, 300)
+    burden = Burden(row_ms=6)
+    p = Pipeline("slow")
+    rows = p.source("in", MemorySource(tables)).watermark("ts", max_delay=DELAY).rebalance()
+    slow = rows.map(burden.carry)
+    return with_ledgers(p, {"out": (windowed(slow), totals(rows_of(tables)))}, burden)
+
+
+@dataclass
+class Story:
+    """A simulated job, and commands for it."""
+
+    checkpoint: CoordinatorConfig = ALIGNED
+    seed: int = 0
+    name: str = "simulated"
+    job: Job = field(default_factory=slow_job)
+
+    def __post_init__(self) -> None:
+        self.simulation = Simulation(
+            self.job.plan, seed=self.seed, checkpoint=self.checkpoint, job=self.name
+        )
+        self.job.burden.spend = self.simulation.world.spend
+        self.log = ControlLog(self.simulation.store.objects, self.simulation.store.paths)
+
+    def tell(self, action: Action, **changes: object) -> int:
+        fields = {
+            "command_id": f"command-{len(self.log.numbers())}",
+            "job": self.name,
+            "generation": self.simulation.store.newest_generation() or 1,
+            "action": action,
+            "actor": "ann",
+            "reason": "a test",
+            "requested_at_ms": 0,
+            "expires_at_ms": LONG_MS,
+        }
+        return self.log.append(ControlCommand(**fields | changes))
+
+    def at_start(self, *actions: Action) -> None:
+        """Leave commands once data flows."""
+
+        def leave() -> None:
+            for action in actions:
+                self.tell(action)
+
+        self.simulation.when(DataFlowing, leave)
+
+    def result(self, number: int = 1) -> ControlResult:
+        found = self.log.result(number)
+        assert found is not None
+        return found
+
+    def manifests(self) -> list:
+        store = self.simulation.store
+        return [store.read_manifest(n) for n in store.completed_ids()]
+
+
+def take(target: Path, checkpoint: CoordinatorConfig = ALIGNED, seed: int = 0) -> Story:
+    """A job that was stopped with a savepoint."""
+    story = Story(checkpoint, seed)
+    story.at_start(StopJob(target=str(target)))
+    assert story.simulation.run().outcome == "stopped"
+    assert story.result().outcome == "completed", story.result()
+    return story
+
+
+# --- taking -------------------------------------------------------------------------------------
+
+
+def test_a_checkpoint_is_taken_when_somebody_asks_for_it():
+    story = Story(CoordinatorConfig(interval_ms=None))
+    story.at_start(TakeCheckpoint())
+    story.simulation.run()
+    result = story.result()
+    assert (result.outcome, result.checkpoint_id) == ("completed", 1)
+    assert [m.kind for m in story.manifests()] == [CheckpointKind.MANUAL, CheckpointKind.FINAL]
+    story.job.check()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_savepoint_of_an_unaligned_job_under_backpressure_is_aligned(seed, tmp_path):
+    story = Story(UNALIGNED, seed)
+    story.at_start(TakeSavepoint(target=str(tmp_path / "s")))
+    story.simulation.run()
+    assert story.result().outcome == "completed"
+    record = read_savepoint(LocalObjectStore(tmp_path / "s")).record
+    cut = record.cut()
+    assert (cut.kind, cut.mode, cut.inflight_data) == (CheckpointKind.SAVEPOINT, "aligned", ())
+    assert any(m.mode == "unaligned" for m in story.manifests()), "nothing to tell it from"
+    assert (record.origin.job, record.actor, record.canonical) == ("simulated", "ann", True)
+    story.job.check()
+
+
+def test_a_savepoint_that_does_not_stop_the_job_commits_nothing(tmp_path):
+    story = Story()
+    story.at_start(TakeSavepoint(target=str(tmp_path / "s")))
+    story.simulation.run()
+    taken = story.result().checkpoint_id
+    assert taken is not None
+    assert taken not in story.simulation.store.committed_ids()
+
+
+def test_a_stop_with_a_savepoint_ends_the_job_and_has_committed_its_output(tmp_path):
+    story = take(tmp_path / "s")
+    found = read_savepoint(LocalObjectStore(tmp_path / "s"))
+    checkpoint_id = found.record.origin.checkpoint_id
+    assert story.simulation.store.committed_ids()[-1] == checkpoint_id
+    assert found.verify().problem is None
+    assert 0 < len(story.job.ledgers["out"].rows()) < len(story.job.expected["out"])
+
+
+# --- restoring ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("checkpoint", [ALIGNED, UNALIGNED])
+def test_a_moved_savepoint_continues_under_another_name_exactly(checkpoint, seed, tmp_path):
+    before = take(tmp_path / "s", checkpoint, seed)
+    shutil.move(tmp_path / "s", tmp_path / "moved")
+    after = Story(checkpoint, seed + 10, name="renamed")
+    after.job.load(before.job.ledgers)
+    result = after.simulation.run(from_savepoint=str(tmp_path / "moved"))
+    assert result.outcome == "finished"
+    after.job.check()
+    imported = after.manifests()[0]
+    assert imported.imported_from == str(tmp_path / "moved")
+    assert imported.parent_checkpoint_id is None
+    origin = read_savepoint(LocalObjectStore(tmp_path / "moved")).record.origin
+    assert imported.checkpoint_id > origin.checkpoint_id
+    assert imported.generation > origin.generation
+
+
+def test_a_savepoint_is_never_touched_unless_it_is_claimed(tmp_path):
+    before = take(tmp_path / "s")
+    files = {p: p.read_bytes() for p in (tmp_path / "s").rglob("*") if p.is_file()}
+    after = Story(name="renamed")
+    after.job.load(before.job.ledgers)
+    after.simulation.run(from_savepoint=str(tmp_path / "s"))
+    assert {p: p.read_bytes() for p in (tmp_path / "s").rglob("*") if p.is_file()} == files
+
+
+def test_a_claimed_savepoint_is_deleted_after_the_first_checkpoint_that_builds_on_it(tmp_path):
+    before = take(tmp_path / "s")
+    after = Story(name="renamed")
+    after.job.load(before.job.ledgers)
+    seen = []
+    record = tmp_path / "s/savepoint.json"
+    after.simulation.when(CheckpointCompleted, lambda: seen.append(record.exists()))
+    after.simulation.run(from_savepoint=str(tmp_path / "s"), claim_savepoint=True)
+    assert seen == [True]
+    assert not [p for p in (tmp_path / "s").rglob("*") if p.is_file()]
+    after.job.check()
+    store = after.simulation.store
+    acts = AuditLog(store.objects, store.paths, lambda: 0).records()
+    assert ("delete-savepoint", "done") in [(act.action, act.outcome) for act in acts]
+
+
+def test_in_the_same_job_it_is_a_step_back_and_later_output_is_taken_back(tmp_path):
+    story = Story()
+    story.at_start(TakeSavepoint(target=str(tmp_path / "s")))
+    assert story.simulation.run().outcome == "finished"
+    story.job.check()
+    rows = story.job.ledgers["out"].rows()
+    result = story.simulation.run(from_savepoint=str(tmp_path / "s"))
+    assert result.outcome == "finished"
+    story.job.check()
+    assert len(rows) == len(story.job.ledgers["out"].rows())
+    store = story.simulation.store
+    orphans = [s.checkpoint_id for s in store.list_summaries() if s.orphan]
+    origin = read_savepoint(LocalObjectStore(tmp_path / "s")).record.origin
+    assert orphans
+    assert min(orphans) == origin.checkpoint_id + 1
+
+
+def test_a_savepoint_behind_which_the_job_went_back_is_refused_in_that_job(tmp_path):
+    story = Story()
+    savepoint = TakeSavepoint(target=str(tmp_path / "s"))
+    story.at_start(savepoint)
+    story.simulation.run()
+    assert story.result().outcome == "completed"
+    story.simulation.run(restore_id=CheckpointId(1))
+    with pytest.raises(IncompatibleStateError, match="went back behind checkpoint"):
+        story.simulation.run(from_savepoint=str(tmp_path / "s"))
+    story.job.check()
+
+
+def test_a_savepoint_of_another_job_does_not_replace_what_a_job_has(tmp_path):
+    take(tmp_path / "s")
+    other = Story(name="other")
+    other.simulation.run()
+    claims = other.simulation.store.newest_generation()
+    with pytest.raises(IncompatibleStateError, match="under a new name"):
+        other.simulation.run(from_savepoint=str(tmp_path / "s"))
+    assert other.simulation.store.newest_generation() == claims, "refused before it was claimed"
+
+
+def test_a_fork_may_not_write_where_its_origin_does(tmp_path):
+    before = Story()
+    before.at_start(TakeSavepoint(target=str(tmp_path / "s")))
+    before.simulation.run()
+    fork = Story(name="fork")
+    fork.job.load(before.job.ledgers)
+    with pytest.raises(ConfigurationError, match="shows output up to checkpoint"):
+        fork.simulation.run(from_savepoint=str(tmp_path / "s"))
+
+
+def test_a_fork_that_writes_elsewhere_shows_what_comes_after_the_savepoint(tmp_path):
+    before = Story()
+    before.at_start(TakeSavepoint(target=str(tmp_path / "s")))
+    before.simulation.run()
+    taken = before.result().checkpoint_id
+    assert taken is not None
+    fork = Story(name="fork")
+    fork.simulation.run(from_savepoint=str(tmp_path / "s"))
+    ledger = before.job.ledgers["out"]
+    # What the origin committed with the next checkpoint was before the savepoint's cut.
+    manifest = before.simulation.store.read_manifest(CheckpointId(taken))
+    owed = {str(c["name"]) for entry in manifest.subtasks for c in entry.committables}
+    shown = {n for c, names in ledger.commits.items() if c < taken for n in names} | owed
+    earlier = sum(batch.num_rows for name in shown for batch in ledger.visible[name])
+    assert len(fork.job.ledgers["out"].rows()) == len(ledger.rows()) - earlier
+
+
+# --- when it goes wrong -------------------------------------------------------------------------
+
+
+def test_a_stop_whose_copy_fails_lets_the_job_go_on(tmp_path, monkeypatch):
+    monkeypatch.setattr(LocalObjectStore, "get", lambda *_: b"")
+    story = Story()
+    story.at_start(StopJob(target=str(tmp_path / "s")))
+    assert story.simulation.run().outcome == "finished"
+    assert story.result().outcome == "failed"
+    assert "not what was just written" in story.result().reason
+    assert not (tmp_path / "s/savepoint.json").exists()
+    story.job.check()
+
+
+def test_a_target_that_is_taken_is_refused_before_anything_is_done(tmp_path):
+    (tmp_path / "s").mkdir()
+    (tmp_path / "s/notes.txt").write_text("mine")
+    story = Story(CoordinatorConfig(interval_ms=None))
+    story.at_start(StopJob(target=str(tmp_path / "s")))
+    assert story.simulation.run().outcome == "finished"
+    assert story.result().outcome == "refused"
+    assert "not empty" in story.result().reason
+    assert [m.kind for m in story.manifests()] == [CheckpointKind.FINAL]
+
+
+def test_a_command_that_a_dead_driver_had_begun_is_answered_and_not_repeated(tmp_path):
+    story = Story()
+    story.at_start(StopJob(target=str(tmp_path / "s")))
+
+    def kill(call) -> None:
+        begun = call.verb == "put_if_absent" and call.key.endswith("1.begun.json")
+        if begun and call.moment == "after":
+            story.simulation.kill_driver()
+
+    story.simulation.observers.append(kill)
+    assert story.simulation.run_to_end().outcome == "finished"
+    assert story.result().outcome == "interrupted"
+    assert not (tmp_path / "s").exists()
+    story.job.check()
+
+
+# --- modes --------------------------------------------------------------------------------------
+
+
+def test_the_mode_changes_for_checkpoints_from_then_on_and_outlives_a_restart():
+    story = Story(ALIGNED)
+    story.at_start(SetMode(mode="unaligned"))
+    changed: list[int] = []
+
+    def crash() -> None:
+        changed.append(story.simulation.store.completed_ids()[-1])
+        story.simulation.kill_worker(0)
+
+    def on_result(call) -> None:
+        if call.key.endswith("1.result.json") and call.moment == "after":
+            story.simulation.world.later(400, crash)
+
+    story.simulation.observers.append(on_result)
+    story.simulation.run()
+    assert story.result().details["alignment_timeout_ms"] == 0
+    modes = [m.mode for m in story.manifests() if m.kind is CheckpointKind.PERIODIC]
+    assert modes[0] == "aligned"
+    later = [m for m in story.manifests() if m.generation == Generation(2)]
+    assert {m.mode for m in later if m.kind is CheckpointKind.PERIODIC} == {"unaligned"}
+    story.job.check()

@@ -1,0 +1,115 @@
+"""Retention against whoever counts on a checkpoint, in all interleavings of their operations."""
+
+from collections import Counter
+
+import pytest
+
+from laminar_core.checkpoint.recovery import Refuse, RestoreFrom
+from laminar_core.checkpoint.recovery_facts import Wish
+from laminar_core.checkpoint.retention_facts import RetentionPolicy
+from laminar_core.checkpoint.types import CheckpointId
+from laminar_core.errors import ConfigurationError
+from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.storage.object_store import ObjectStore
+from laminar_core.storage.pins import Pins
+from tests.storage.interleavings import commute, outcomes, sampled
+from tests.storage.retention_jobs import JOB, StoredJob, pin_of, run
+from tests.storage.stores import claimant, elsewhere, never
+
+LAST = RetentionPolicy(keep_last=1)
+
+
+@pytest.fixture
+def job() -> StoredJob:
+    """Checkpoint 2 is what retention keeps, 1 is what it deletes."""
+    job = StoredJob()
+    job.start()
+    job.complete()
+    job.complete(forget=1)
+    return job
+
+
+def restorer(wish: Wish):
+    """A driver that takes the job over and starts from what it chooses."""
+
+    def restore(objects: ObjectStore) -> int | str | None:
+        store = CheckpointStore(objects, JOB)
+        generation = store.claim_generation(claimant(elsewhere()), wait_ms=never, take_over=True)
+        choice = store.choose_checkpoint(wish)
+        if isinstance(choice.decision, Refuse):
+            return choice.decision.cause
+        assert isinstance(choice.decision, RestoreFrom)
+        store.record_base(generation, choice.decision.checkpoint_id)
+        return choice.decision.checkpoint_id
+
+    return restore
+
+
+@pytest.mark.parametrize("wanted", [1, 2, None])
+def test_no_generation_starts_from_what_is_deleted(job: StoredJob, wanted: int | None) -> None:
+    wish = Wish(None if wanted is None else CheckpointId(wanted))
+    seen = Counter()
+    processes = [restorer(wish), lambda objects: run(job, LAST, objects)]
+    for left, (restored, applied) in outcomes(job.store.objects, processes):
+        store = CheckpointStore(left, JOB)
+        seen[restored, type(applied).__name__] += 1
+        if isinstance(restored, int):
+            assert not store.is_being_deleted(CheckpointId(restored))
+            assert store.verify(CheckpointId(restored)).problem is None
+            assert CheckpointStore(left, JOB).choose_checkpoint().manifest.checkpoint_id == restored
+        else:
+            assert (wanted, restored) in {(1, "being-deleted"), (1, "never-completed")}
+            assert store.choose_checkpoint().manifest.checkpoint_id == 2
+        assert store.verify(CheckpointId(2)).problem is None
+    told = {restored for restored, _ in seen}
+    assert told == ({1, "being-deleted"} if wanted == 1 else {2}), seen
+    assert {applied for _, applied in seen} >= {"RetentionResult", "ConfigurationError"}, seen
+
+
+def test_what_is_pinned_stays_and_what_goes_is_not_pinned(job: StoredJob) -> None:
+    seen = Counter()
+
+    def pin(objects: ObjectStore) -> str:
+        Pins(CheckpointStore(objects, JOB)).pin(pin_of(1))
+        return "pinned"
+
+    for left, (pinned, applied) in outcomes(
+        job.store.objects, [pin, lambda objects: run(job, LAST, objects)]
+    ):
+        store = CheckpointStore(left, JOB)
+        seen[str(pinned)[:6], type(applied).__name__] += 1
+        if pinned == "pinned":
+            assert store.verify(CheckpointId(1)).problem is None
+            assert not store.is_being_deleted(CheckpointId(1))
+            assert len(Pins(store).list()) == 1
+        else:
+            assert isinstance(pinned, ConfigurationError)
+            assert Pins(store).list() == []
+    assert len(seen) > 2, seen
+
+
+def test_two_runs_at_once_do_not_disturb_each_other(job: StoredJob) -> None:
+    """By chance: both make every call, and nearly all of them touch the same objects."""
+
+    def apply(objects: ObjectStore) -> object:
+        return run(job, LAST, objects)
+
+    seen = Counter()
+    for left, results in sampled(job.store.objects, [apply, apply], range(40)):
+        seen.update(type(result).__name__ for result in results)
+        errors = [result for result in results if isinstance(result, Exception)]
+        assert all(isinstance(error, ConfigurationError) for error in errors), errors
+        run(job, LAST, left)
+        store = CheckpointStore(left, JOB)
+        assert store.completed_ids() == [2]
+        assert store.verify(CheckpointId(2)).problem is None
+    assert seen.keys() == {"RetentionResult", "NoneType", "ConfigurationError"}
+
+
+def test_the_order_of_reads_and_of_other_objects_does_not_matter() -> None:
+    assert commute(("get", "a/b"), ("size", "a/b"))
+    assert commute(("put_if_absent", "a/b"), ("delete", "a/c"))
+    assert commute(("children", "a/"), ("put", "b/a"))
+    assert not commute(("put_if_absent", "a/b"), ("get", "a/b"))
+    assert not commute(("delete", "a/b/c"), ("list", "a/"))
+    assert not commute(("put_if_absent", "a/b"), ("put_if_absent", "a/b"))

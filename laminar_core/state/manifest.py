@@ -16,9 +16,9 @@ from pydantic import Field, JsonValue, ValidationError, model_validator
 from laminar_core.checkpoint.types import CheckpointKind, ResolvedMode
 from laminar_core.errors import CorruptCheckpointError, ErrorCode
 from laminar_core.state.paths import Direction
-from laminar_core.state.record import Count, FileRef, JsonObject, Positive, Record, Sha256
+from laminar_core.state.record import Count, FileRef, JsonObject, Positive, Record, Sealed, Sha256
 from laminar_core.state.savepoint_use import SavepointUse
-from laminar_core.state.seal import seal
+from laminar_core.state.seal import unseal
 from laminar_core.state.segment import SegmentRef, total_bytes, total_rows
 
 
@@ -118,7 +118,7 @@ class InflightEntry(FileRef):
         return edge.downstream, edge.input_index, self.receiver, self.sender, self.direction
 
 
-class CheckpointManifest(Record):
+class CheckpointManifest(Sealed):
     """A completed checkpoint, in format 2, the newest. Creating this object completes it.
 
     ``manifest_versions`` reads all formats.
@@ -187,10 +187,6 @@ class CheckpointManifest(Record):
             raise ValueError(f"operators without description: {unknown}")
         return self
 
-    def to_bytes(self) -> bytes:
-        """JSON in UTF-8 that ends in the digest of itself; see ``seal``."""
-        return seal(super().to_bytes())
-
     def files(self) -> tuple[FileRef, ...]:
         """Every object that has to be whole for this checkpoint to be restorable."""
         states = tuple(segment for entry in self.subtasks for segment in entry.segments)
@@ -246,7 +242,7 @@ class GenerationClaim(Record):
     claimed_at_ms: int
 
 
-class GenerationBase(Record):
+class GenerationBase(Sealed):
     """What a generation starts from; None is a fresh start. Create-only.
 
     ``closed_by`` is set when a later generation found the record missing and wrote it: the
@@ -383,7 +379,7 @@ def parse_record(record_type: type[R], data: bytes) -> R:
         CorruptCheckpointError: no JSON, or not such a record.
     """
     try:
-        return record_type.model_validate_json(data)
+        return record_type.model_validate_json(unseal(data))
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"])

@@ -24,6 +24,7 @@ _JOB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _OPERATOR_ID = re.compile(r"[A-Za-z0-9_-]+")
 _SEGMENT = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
 _NUMBER = re.compile(r"([0-9]{10})(?:\.json|/)")
+_GENERATION = re.compile(r"([0-9]{10})(?:\.[a-z]+)*\.json")
 _NUMBER_MAX = 10**10 - 1
 _PART = re.compile(
     r"operators/[A-Za-z0-9_-]+/"
@@ -80,6 +81,12 @@ def check_folder(prefix: str) -> str:
 def number_in(name: str) -> int | None:
     """Read the number of ``0000000012.json`` or ``0000000012/``; None for any other name."""
     match = _NUMBER.fullmatch(name)
+    return int(match[1]) if match else None
+
+
+def generation_in(name: str) -> int | None:
+    """Read the number of any record of a generation, such as ``0000000012.end.json``."""
+    match = _GENERATION.fullmatch(name)
     return int(match[1]) if match else None
 
 
@@ -154,6 +161,10 @@ class JobPaths:
     def base(self, generation: Generation) -> str:
         """Key of the record of what the generation starts from; create-only."""
         return f"{self.generations}{_padded(generation)}.base.json"
+
+    def base_copy(self, generation: Generation) -> str:
+        """Key of the second copy of the base."""
+        return f"{self.generations}{_padded(generation)}.base.copy.json"
 
     def heartbeat(self, generation: Generation) -> str:
         """Key of the sign of life; overwritten."""

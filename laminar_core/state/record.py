@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 from laminar_core.errors import ConfigurationError
 from laminar_core.state.paths import check_key
+from laminar_core.state.seal import seal
 
 JsonObject = dict[str, JsonValue]
 Positive = Annotated[int, Field(ge=1)]
@@ -21,6 +22,14 @@ class Record(BaseModel):
     def to_bytes(self) -> bytes:
         """JSON in UTF-8; the same record always gives the same bytes."""
         return self.model_dump_json(indent=1).encode() + b"\n"
+
+
+class Sealed(Record):
+    """A record that ends in the digest of itself; see ``seal``."""
+
+    def to_bytes(self) -> bytes:
+        """JSON in UTF-8, sealed; the same record always gives the same bytes."""
+        return seal(super().to_bytes())
 
 
 class FileRef(Record):

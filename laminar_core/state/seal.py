@@ -35,6 +35,6 @@ def unseal(data: bytes) -> bytes:
     body = data[: found.start()]
     if hashlib.sha256(body).hexdigest() != found[1].decode():
         raise CorruptCheckpointError(
-            ErrorCode.DIGEST_DIFFERS, "the manifest is not what was written: its digest differs"
+            ErrorCode.DIGEST_DIFFERS, "the record is not what was written: its digest differs"
         )
     return body + _END

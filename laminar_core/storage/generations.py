@@ -28,8 +28,9 @@ from laminar_core.state.manifest import (
     Owner,
     Record,
 )
-from laminar_core.state.paths import JobPaths, number_in
+from laminar_core.state.paths import JobPaths, generation_in, number_in
 from laminar_core.state.savepoint_use import SavepointUse
+from laminar_core.storage.bases import complete_copy, create_base, read_base
 from laminar_core.storage.object_store import ObjectStore
 from laminar_core.storage.owner import is_running, is_visible
 from laminar_core.storage.records import create_or_confirm, read_record
@@ -104,7 +105,7 @@ class GenerationLog:
             StorageUnavailable: the store did not answer, and the claim may have been made: call
                 again with the same claimant.
         """
-        newest = self.newest_generation()
+        newest = max(self._seen(), default=None)  # No number is used twice, not even a lost one.
         claim = self._readable_claim(newest)
         if newest is not None and claim is not None and claim.owner == claimant.owner:
             generation = newest  # Ours already: an earlier call failed half-way.
@@ -140,6 +141,14 @@ class GenerationLog:
         self._settle_the_past(successor)
         return successor
 
+    def owner_signs(self, generation: Generation, wait_ms: WaitMs) -> OwnerSigns:
+        """What shows whether the driver of ``generation`` lives; as a claim would find it."""
+        return self._signs(generation, self._readable_claim(generation), wait_ms)
+
+    def has_ended(self, generation: Generation) -> GenerationEnd | None:
+        """How ``generation`` stopped by itself; None if it runs, or its driver was killed."""
+        return read_record(self.objects, self.paths.end(generation), GenerationEnd)
+
     def check_owner(self, generation: Generation) -> None:
         """Make sure that no newer generation is claimed.
 
@@ -170,7 +179,7 @@ class GenerationLog:
         record = GenerationBase(
             generation=generation, base_checkpoint_id=checkpoint_id, savepoint=savepoint
         )
-        if not create_or_confirm(self.objects, self.paths.base(generation), record.to_bytes()):
+        if not create_base(self.objects, self.paths, record):
             self.check_owner(generation)
             raise ProtocolError(
                 ErrorCode.ILLEGAL_EVENT, f"generation {generation} started from another checkpoint"
@@ -189,14 +198,28 @@ class GenerationLog:
         """What each generation started from, oldest first; closed ones are left out.
 
         Raises:
-            CorruptCheckpointError: a base cannot be read, so no timeline can be known.
+            CorruptCheckpointError: neither a base nor its copy can be read, so no timeline can be
+                known.
         """
-        records = (self.read_base(generation) for generation in self._claimed())
+        records = map(self._base_of_a_claim, self._seen())
         return tuple(base_of(r) for r in records if r is not None and r.closed_by is None)
 
     def read_base(self, generation: Generation) -> GenerationBase | None:
-        """The base of ``generation``, None if it has not started."""
-        return read_record(self.objects, self.paths.base(generation), GenerationBase)
+        """The base of ``generation``, None if it has not started.
+
+        Raises:
+            CorruptCheckpointError: neither it nor its copy can be read.
+        """
+        return read_base(self.objects, self.paths, generation)
+
+    def _base_of_a_claim(self, generation: Generation) -> GenerationBase | None:
+        """The base; None also for what is no base, of a generation that nobody claimed."""
+        try:
+            return self.read_base(generation)
+        except CorruptCheckpointError:
+            if self.objects.size(self.paths.claim(generation)) is None:
+                return None
+            raise
 
     def read_heartbeat(self, generation: Generation) -> Heartbeat | None:
         """The newest sign of life of ``generation``, None if there is none or it is damaged."""
@@ -211,6 +234,11 @@ class GenerationLog:
 
     def _claimed(self) -> list[Generation]:
         return _numbers(self.objects.children(self.paths.generations))
+
+    def _seen(self) -> list[Generation]:
+        """Generations of which there is anything: also those whose claim is lost."""
+        names = self.objects.children(self.paths.generations)
+        return sorted({Generation(n) for n in map(generation_in, names) if n is not None})
 
     def _create_claim(self, generation: Generation, claimant: Claimant) -> bool:
         claim = GenerationClaim(
@@ -233,13 +261,16 @@ class GenerationLog:
     def _close_open_bases(self, generation: Generation) -> None:
         """Keep older generations that have not started from starting (step 2, invariant I1)."""
         names = set(self.objects.children(self.paths.generations))
-        for older in _numbers(names):
-            has_base = self.paths.base(older).removeprefix(self.paths.generations) in names
-            if older < generation and not has_base:
+        for older in (n for n in _numbers(names) if n < generation):
+            keys = self.paths.base(older), self.paths.base_copy(older)
+            first, copy = (key.removeprefix(self.paths.generations) in names for key in keys)
+            if not first and not copy:
                 closed = GenerationBase(
                     generation=older, base_checkpoint_id=None, closed_by=generation
                 )
-                create_or_confirm(self.objects, self.paths.base(older), closed.to_bytes())
+                create_base(self.objects, self.paths, closed)
+            elif not copy:
+                complete_copy(self.objects, self.paths, older)
 
     def _signs(
         self, generation: Generation, claim: GenerationClaim | None, wait_ms: WaitMs

@@ -181,5 +181,7 @@ def test_a_store_that_does_not_answer_is_no_reason_to_fall_back(job):
 
 def test_an_unreadable_base_stops_the_choice(job):
     job.objects.put(job.paths.base(Generation(1)), b"torn")
+    assert job.choose_checkpoint().manifest.checkpoint_id == 3  # There is a copy.
+    job.objects.delete(job.paths.base_copy(Generation(1)))
     with pytest.raises(CorruptCheckpointError):
         job.choose_checkpoint()

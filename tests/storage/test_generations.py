@@ -235,6 +235,7 @@ class TestFencing:
     def test_a_base_that_cannot_be_read_stops_everything(self, store):
         generation = claim(store, base=3)
         store.objects.put(store.paths.base(generation), b"torn")
+        store.objects.put(store.paths.base_copy(generation), b"torn")
         with pytest.raises(CorruptCheckpointError, match=r"0000000001\.base\.json"):
             store.bases()
 

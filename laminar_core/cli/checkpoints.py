@@ -15,6 +15,7 @@ from laminar_core.cli.contents import (
     print_contents_as_json,
     state_contents,
 )
+from laminar_core.cli.diff import diff
 from laminar_core.cli.jobs import job_option, open_job
 from laminar_core.cli.options import json_option, store_option
 from laminar_core.cli.reporting import ROWS_SHOWN
@@ -29,6 +30,9 @@ id_argument = click.argument("checkpoint_id", type=click.IntRange(min=1))
 @click.group()
 def checkpoints() -> None:
     """See, read and verify the checkpoints of a job."""
+
+
+checkpoints.add_command(diff)
 
 
 @checkpoints.command("list")

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import islice
 
 import click
 import pyarrow as pa
@@ -14,6 +14,7 @@ from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.state.inflight import InflightElement
 from laminar_core.state.manifest import CheckpointManifest, InflightEntry, SubtaskEntry
 from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.storage.state_reading import read_rows
 
 ROWS_AT_ONCE = 1_024
 """Rows become Python objects only as far as they are printed."""
@@ -73,12 +74,14 @@ class Content:
 def state_contents(
     store: CheckpointStore, manifest: CheckpointManifest, selection: Selection
 ) -> Iterator[Content]:
-    """Rows of the operators' state, subtask by subtask; each file is read when it is asked for."""
+    """Rows of the operators' state, subtask by subtask; each one is read when it is asked for."""
     for entry in filter(selection.takes, manifest.subtasks):
-        title = f"{entry.operator_id} subtask {entry.subtask_index}: {entry.row_count:,} rows"
         place: Line = {"operator_id": entry.operator_id, "subtask_index": entry.subtask_index}
-        tables = map(store.read_state, entry.segments)
-        yield Content(title, place, entry.row_count, chain.from_iterable(map(_rows, tables)))
+        table = read_rows(store, manifest, entry)
+        count = 0 if table is None else table.num_rows
+        files = f" in {len(entry.segments)} files" if len(entry.segments) > 1 else ""
+        title = f"{entry.operator_id} subtask {entry.subtask_index}: {count:,} rows{files}"
+        yield Content(title, place, count, iter(()) if table is None else _rows(table))
 
 
 def inflight_contents(

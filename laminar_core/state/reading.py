@@ -75,7 +75,7 @@ def merged_rows(
     schema = tables[0].schema.remove_metadata()
     match description.get("kind"):
         case "window-aggregate":
-            finished_us = _finished_us(description, properties)
+            finished_us = finished_window_us(description, properties)
             rows = pa.concat_tables([unfinished_rows(table, finished_us) for table in tables])
             if len(tables) == 1:
                 return rows
@@ -164,7 +164,7 @@ def _named(description: JsonObject, schema: pa.Schema) -> tuple[str, ...]:
     return names if all(name in schema.names for name in names) else ()
 
 
-def _finished_us(description: JsonObject, properties: JsonObject) -> int | None:
+def finished_window_us(description: JsonObject, properties: JsonObject) -> int | None:
     """Start of the newest window that had fired in the subtask; see ``StateLayout.finished_us``."""
     window = description.get("window")
     times = (

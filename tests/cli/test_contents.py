@@ -140,10 +140,10 @@ class TestState:
         answer = read("2")
         assert (answer.code, answer.err) == (0, "")
         assert answer.out.splitlines() == [
-            "window subtask 0: 10 rows",
+            "window subtask 0: 2 rows",
             "  key=k7, value=7",
             "  key=k8, value=8",
-            "window subtask 1: 10 rows",
+            "window subtask 1: 2 rows",
             "  key=k7, value=7",
             "  key=k8, value=8",
             "sink subtask 0: 0 rows",

@@ -1,0 +1,135 @@
+"""What changed between two checkpoints is what a comparison of dictionaries says."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from laminar_core.checkpoint.types import CheckpointId
+from laminar_core.state.manifest import CheckpointManifest, fingerprint_of
+from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.storage.comparison import Comparison, compare_operator
+from tests.storage.stores import claim, complete, open_job
+from tests.storage.window_states import DESCRIPTIONS, Panes, write_windows
+
+
+@pytest.fixture
+def store() -> CheckpointStore:
+    store = open_job()
+    claim(store)
+    return store
+
+
+def counts(found: Comparison) -> tuple[int, int, int, int]:
+    added, removed, changed = map(found.count, ("added", "removed", "changed"))
+    return added, removed, changed, found.unchanged_count
+
+
+def test_keys_that_came_went_changed_and_stayed(store):
+    before = write_windows(store, 1, [{("a", 0): (1, 5), ("b", 0): (2, 7), ("c", 0): (1, 1)}])
+    after = write_windows(store, 2, [{("a", 0): (1, 5), ("b", 0): (3, 9), ("c", 10): (1, 1)}])
+    assert counts(compare_operator(store, before, after, "totals")) == (1, 1, 1, 1)
+
+
+def test_the_same_state_in_more_pieces_has_not_changed(store):
+    before = write_windows(store, 1, [{("a", 0): (3, 5), ("b", 0): (2, 7)}])
+    pieces: list[Panes] = [{("a", 0): (1, 5)}, {("a", 0): (2, 0), ("b", 0): (2, 7)}]
+    after = write_windows(store, 2, pieces)
+    assert counts(compare_operator(store, before, after, "totals")) == (0, 0, 0, 2)
+
+
+def test_with_other_workers_keys_are_the_same(store):
+    rows = {(name, 0): (1, 5) for name in "abcdefgh"}
+    before = write_windows(store, 1, [rows], parallelism=2)
+    after = write_windows(store, 2, [{**rows, ("a", 0): (2, 6)}], parallelism=3)
+    found = compare_operator(store, before, after, "totals")
+    assert (len(found.parts), counts(found)) == (1, (0, 0, 1, 7))
+
+
+def test_with_the_same_workers_each_compares_its_own(store):
+    rows = {(name, 0): (1, 5) for name in "abcdefgh"}
+    before, after = (write_windows(store, number, [rows]) for number in (1, 2))
+    assert len(compare_operator(store, before, after, "totals").parts) == 2
+
+
+def test_positions_of_sources_change(store):
+    before = write_windows(store, 1, [], next_row=3)
+    after = write_windows(store, 2, [], next_row=5)
+    (part,) = compare_operator(store, before, after, "in").parts
+    assert part.before.column("next_row").to_pylist() == [3, 3]
+    assert part.after.column("next_row").to_pylist() == [5, 5]
+
+
+def test_an_operator_that_only_one_of_them_has(store):
+    before = write_windows(store, 1, [{("a", 0): (1, 5)}])
+    after = complete(store, 2, before.generation)
+    assert counts(compare_operator(store, before, after, "totals")) == (0, 1, 0, 0)
+    assert counts(compare_operator(store, before, after, "window"))[0] > 0
+    assert compare_operator(store, before, after, "out").parts == ()
+
+
+def redescribed(manifest: CheckpointManifest, **changes: object) -> CheckpointManifest:
+    descriptions = {**DESCRIPTIONS, "totals": {**DESCRIPTIONS["totals"], **changes}}
+    return CheckpointManifest(
+        **dict(manifest)
+        | {
+            "operators_description": descriptions,
+            "fingerprint": {name: fingerprint_of(text) for name, text in descriptions.items()},
+        }
+    )
+
+
+def test_another_definition_is_said(store):
+    before = write_windows(store, 1, [{("a", 0): (1, 5)}])
+    after = write_windows(store, 2, [{("a", 0): (1, 5)}])
+    found = compare_operator(store, before, redescribed(after, aggregates=[]), "totals")
+    assert found.notes == ("its definition has changed",)
+    assert counts(found) == (0, 0, 0, 1)
+
+
+def test_what_cannot_be_compared_is_counted(store):
+    before = write_windows(store, 1, [{("a", 0): (1, 5)}], parallelism=1)
+    after = write_windows(store, 2, [{("a", 0): (1, 5), ("b", 0): (1, 5)}], parallelism=1)
+    old = store.read_state(before.subtasks[1].segments[0])
+    position = old.schema.get_field_index("merchant")
+    renamed = old.rename_columns({"merchant": "shop"})
+    listed = [old.set_column(position, "merchant", [[["x"]]])]
+    for number, table in enumerate([renamed, *listed], 3):
+        changed = write_windows(store, number, [], parallelism=1)
+        segment = store.write_state(CheckpointId(number), "totals", 0, table)
+        entry = changed.subtasks[1].model_copy(update={"segments": (segment,)})
+        other = changed.model_copy(update={"subtasks": (changed.subtasks[0], entry)})
+        found = compare_operator(store, other, after, "totals")
+        assert found.notes == ("its key merchant has changed: it had 1 rows and has 2",)
+        assert found.parts == ()
+
+
+KEYS = st.tuples(st.sampled_from("abcdef"), st.sampled_from([0, 10]))
+PANES = st.dictionaries(KEYS, st.tuples(st.integers(1, 3), st.integers(-3, 3)))
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(PANES, max_size=3), st.lists(PANES, max_size=3), st.integers(1, 3), st.integers(1, 3)
+)
+def test_any_two_checkpoints(first, second, workers_then, workers_now):
+    store = open_job()
+    claim(store)
+    before = write_windows(store, 1, first, parallelism=workers_then)
+    after = write_windows(store, 2, second, parallelism=workers_now)
+    old, new = map(added_up, (first, second))
+    both = old.keys() & new.keys()
+    assert counts(compare_operator(store, before, after, "totals")) == (
+        len(new.keys() - old.keys()),
+        len(old.keys() - new.keys()),
+        sum(old[key] != new[key] for key in both),
+        sum(old[key] == new[key] for key in both),
+    )
+
+
+def added_up(cuts: list[Panes]) -> dict[tuple[str, int], tuple[int, int]]:
+    total: dict[tuple[str, int], tuple[int, int]] = {}
+    for panes in cuts:
+        for key, (count, amount) in panes.items():
+            known = total.get(key, (0, 0))
+            total[key] = known[0] + count, known[1] + amount
+    return total

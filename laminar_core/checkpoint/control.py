@@ -1,13 +1,15 @@
 """What a driver does with the commands that others left for it in the store.
 
-A command is *begun* by creating a record that names the generation, then carried out, then answered
-by creating the result. Both are create-only, so with any number of drivers, alive or asleep:
+A command is *taken up* by creating a record that names the generation, then carried out or refused,
+then answered by creating the result. Both are create-only, so with any number of drivers, alive or
+asleep:
 
-C1  A command is carried out by at most one generation, and once: the one whose record says begun.
-C2  A command that was begun by a generation that is over is answered ``interrupted``: what became
-    of it nobody knows, and trying again would be a second time.
-C3  A command is carried out only by the generation that it is addressed to, and before it expires.
-C4  Commands are begun in the order of their numbers; only a stop or a cancel has to be the last.
+C1  A command is carried out by at most one generation, and once: the one whose record it is.
+C2  A command that was taken up by a generation that is over is answered ``interrupted``: what
+    became of it nobody knows, and trying again would be a second time.
+C3  A command is carried out only by the generation that it is addressed to, and before it expires;
+    what is refused, or has expired, is not carried out by anybody, not even by one that was asleep.
+C4  Commands are taken up in the order of their numbers.
 
 Checked by ``tests/checkpoint/test_control.py``.
 """
@@ -40,14 +42,17 @@ class CommandFacts:
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """Create the record that it is begun; if that is ours, carry the command out."""
+    """Take it up; if the record is ours, carry the command out."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Create the result; nothing is carried out."""
+    """Nothing is carried out. Take it up, and if the record is ours, create the result.
+
+    What is ``interrupted`` has been taken up by somebody else, and is answered as it is.
+    """
 
     number: int
     verdict: Verdict

@@ -9,9 +9,12 @@ from laminar_core._version import __version__
 from laminar_core.cli.audit import audit
 from laminar_core.cli.bench import bench
 from laminar_core.cli.checkpoints import checkpoints
+from laminar_core.cli.control import checkpoint, control, mode, stop
 from laminar_core.cli.options import GlobalSettings
 from laminar_core.cli.recover import recover
+from laminar_core.cli.retention import retention
 from laminar_core.cli.run import run
+from laminar_core.cli.savepoints import savepoint
 from laminar_core.cli.simulate import simulate
 from laminar_core.errors import LaminarError
 
@@ -30,7 +33,13 @@ def laminar(context: click.Context, *, debug: bool) -> None:
 
 laminar.add_command(run)
 laminar.add_command(recover)
+laminar.add_command(checkpoint)
+laminar.add_command(savepoint)
+laminar.add_command(stop)
+laminar.add_command(mode)
+laminar.add_command(control)
 laminar.add_command(checkpoints)
+laminar.add_command(retention)
 laminar.add_command(audit)
 laminar.add_command(bench)
 laminar.add_command(simulate)

@@ -11,6 +11,7 @@ import click
 from pyspark.sql import SparkSession
 
 from laminar_core.cli.checkpoint_options import checkpoint_options
+from laminar_core.cli.control import absolute_uri
 from laminar_core.cli.options import INSTANT, KEY_VALUE, GlobalSettings
 from laminar_core.cli.reporting import JsonReporter, Reporter, TextReporter
 from laminar_core.cli.target import load_pipeline
@@ -74,6 +75,16 @@ FAST_START = {
     metavar="TIME",
     help="Go back to the newest checkpoint completed before this time (ISO 8601 with a zone).",
 )
+@click.option(
+    "--from-savepoint",
+    metavar="URI",
+    help="Start from this savepoint: of this job a step back, of another one under a new --job.",
+)
+@click.option(
+    "--claim/--no-claim",
+    default=False,
+    help="Delete the savepoint once a checkpoint builds on it  [default: never touch it].",
+)
 @click.option("--take-over", is_flag=True, help="Run although the job's driver may be alive.")
 @click.option(
     "--allow-fresh", is_flag=True, help="Start empty if checkpoints exist and none is usable."
@@ -104,6 +115,8 @@ def run(  # noqa: PLR0913 - one parameter per option
     restarts: int,
     restore_id: int | None,
     restore_before: str | None,
+    from_savepoint: str | None,
+    claim: bool,
     take_over: bool,
     allow_fresh: bool,
     transport: Literal["auto", "ipc", "curve", "tcp"],
@@ -126,6 +139,8 @@ def run(  # noqa: PLR0913 - one parameter per option
         allow_fresh=allow_fresh,
         restore_id=restore_id,
         restore_before=restore_before,
+        from_savepoint=from_savepoint and absolute_uri(from_savepoint),
+        claim=claim,
         actor=this_process().user,
         reason=reason,
     )

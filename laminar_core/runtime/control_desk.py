@@ -11,7 +11,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
-from laminar_core.checkpoint.control import Answer, CommandFacts, ModeRefused, decide_commands
+from laminar_core.checkpoint.control import (
+    Answer,
+    Begin,
+    CommandFacts,
+    ModeRefused,
+    decide_commands,
+)
 from laminar_core.checkpoint.types import CheckpointId, CheckpointKind, Generation
 from laminar_core.errors import ConfigurationError, LaminarError, StorageUnavailable
 from laminar_core.runtime.checkpointing import Background, CheckpointAnswer
@@ -291,23 +297,31 @@ class ControlDesk:
                 self._put(number, known.result)
         facts = [known.facts(self._generation) for known in self._open.values()]
         for decision in decide_commands(facts, self._generation, self._host.now_ms()):
+            known = self._open[decision.number]
+            if isinstance(decision, Begin) and (problem := _target_problem(known.entry)):
+                decision = Answer(decision.number, "refused", problem)  # noqa: PLW2901 - it is now
             if isinstance(decision, Answer):
-                self._put(decision.number, self._verdict(decision))
-            elif problem := _target_problem(self._open[decision.number].entry):
-                refused = Answer(decision.number, "refused", problem)
-                self._put(decision.number, self._verdict(refused))
-            elif self._begin(self._open[decision.number]):
-                begun.append(self._open[decision.number].entry)
+                if decision.verdict == "interrupted" or self._take_up(known):
+                    self._put(decision.number, self._verdict(decision))
+            elif self._begin(known):
+                begun.append(known.entry)
+
+    def _take_up(self, known: _Open) -> bool:
+        """Whether it is ours to answer; else somebody else was faster, and it is read again."""
+        if known.begun is None:
+            now_ms = self._host.now_ms()
+            known.begun = ControlBegun(generation=self._generation, begun_at_ms=now_ms)
+        number = known.entry.number
+        if self._log.begin(number, known.begun):
+            return True
+        self._open[number] = _Open(self._log.entry(number))
+        return False
 
     def _begin(self, known: _Open) -> bool:
         """Make it ours, then write it into the audit log, then let it take effect."""
         command = known.entry.command
         assert command is not None, "begun without being understood"
-        if known.begun is None:
-            now_ms = self._host.now_ms()
-            known.begun = ControlBegun(generation=self._generation, begun_at_ms=now_ms)
-        if not self._log.begin(known.entry.number, known.begun):
-            del self._open[known.entry.number]  # Another generation's, which answers it.
+        if not self._take_up(known):
             return False
         if known.intent is None:
             known.intent = self._audit.entry(

@@ -69,7 +69,7 @@ class ControlCommand(Record):
 
 
 class ControlBegun(Record):
-    """``generation`` carries the command out; nobody else will."""
+    """``generation`` carries the command out or refuses it; nobody else will."""
 
     format_version: Literal[1] = 1
     generation: Positive

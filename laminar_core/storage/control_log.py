@@ -76,7 +76,7 @@ class ControlLog:
 
     def entries(self) -> list[ControlEntry]:
         """Everything, oldest first, for people to look at."""
-        return [self._entry(number) for number in self.numbers()]
+        return [self.entry(number) for number in self.numbers()]
 
     # --- for the driver -------------------------------------------------------------------------
 
@@ -91,7 +91,7 @@ class ControlLog:
         numbers = (n for name in sorted(names) if (n := number_in(name)) is not None)
         folder = self.paths.control
         return [
-            self._entry(number)
+            self.entry(number)
             for number in numbers
             if self.paths.control_result(number).removeprefix(folder) not in names
         ]
@@ -100,10 +100,10 @@ class ControlLog:
         """The commands behind ``number``, without a listing: numbers have no gaps."""
         while self.objects.size(self.paths.control_command(number + 1)) is not None:
             number += 1
-            yield self._entry(number)
+            yield self.entry(number)
 
     def begin(self, number: int, record: ControlBegun) -> bool:
-        """Take the command on; False: another generation has, or is said to have."""
+        """Take the command up, to carry it out or refuse it; False: somebody else has."""
         key = self.paths.control_begun(number)
         return create_or_confirm(self.objects, key, record.to_bytes())
 
@@ -112,7 +112,8 @@ class ControlLog:
         key = self.paths.control_result(number)
         return create_or_confirm(self.objects, key, result.to_bytes())
 
-    def _entry(self, number: int) -> ControlEntry:
+    def entry(self, number: int) -> ControlEntry:
+        """Everything that is known of one command."""
         problems: list[str] = []
         command = begun = result = None
         try:

@@ -1,0 +1,248 @@
+"""``laminar checkpoint``, ``stop``, ``mode``, ``control``: ask the running driver of a job."""
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import click
+from rich.console import Console
+
+from laminar_core.checkpoint.control import RequestedMode
+from laminar_core.cli.jobs import job_option, open_job
+from laminar_core.cli.options import DURATION, json_option, store_option
+from laminar_core.cli.views import print_table, wall_time
+from laminar_core.errors import ConfigurationError, ErrorCode, LaminarError
+from laminar_core.pipeline.config import duration_ms
+from laminar_core.runtime.clock import SystemClock
+from laminar_core.runtime.control_client import Asked, ControlClient
+from laminar_core.state.control import (
+    Action,
+    CancelJob,
+    ControlResult,
+    SetMode,
+    StopJob,
+    TakeCheckpoint,
+)
+from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.storage.control_log import ControlEntry, ControlLog
+from laminar_core.storage.owner import this_process
+
+
+def command_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Options of everything that asks a driver."""
+    options = (
+        store_option,
+        job_option,
+        json_option,
+        click.option(
+            "--timeout",
+            type=DURATION,
+            default="10 minutes",
+            show_default=True,
+            help="Of the wait; what is not begun by then is not done.",
+        ),
+        click.option("--wait/--no-wait", default=True, help="For the result  [default: wait]."),
+        click.option("--reason", default="asked for", show_default=True, help="Kept in the log."),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@click.command("checkpoint")
+@command_options
+@click.argument("job_name", metavar="[JOB]", required=False)
+def checkpoint(*, job_name: str | None, job: str | None, store: str, **how: object) -> None:
+    """Take a checkpoint of a running job now."""
+    if job_name is not None and job is not None:
+        raise click.UsageError("give the job once")
+    ask(store, job_name or job, TakeCheckpoint(), **how)
+
+
+@click.command()
+@command_options
+@click.option(
+    "--savepoint", "target", metavar="TARGET", help="Make the last checkpoint a savepoint."
+)
+@click.option("--cancel", is_flag=True, help="End at once, without a last checkpoint.")
+def stop(*, store: str, job: str | None, target: str | None, cancel: bool, **how: object) -> None:
+    """Stop a running job: a last checkpoint, its output committed, then the end.
+
+    With --savepoint the last checkpoint is copied to TARGET, a new directory or URI; if that fails
+    the job goes on.
+    """
+    if cancel and target is not None:
+        raise click.UsageError("--cancel takes no checkpoint: leave it out, or --savepoint")
+    action = CancelJob() if cancel else StopJob(target=target and absolute_uri(target))
+    ask(store, job, action, **how)
+
+
+@click.command()
+@command_options
+@click.argument("mode")
+def mode(*, store: str, job: str | None, mode: str, **how: object) -> None:
+    """Change how the checkpoints of a running job align, from the next one on.
+
+    MODE is aligned, unaligned, default (as it was started), or the time from a checkpoint's
+    creation until its barriers overtake, as in "5 seconds".
+    """
+    ask(store, job, SetMode(mode=_requested(mode)), **how)
+
+
+@click.group()
+def control() -> None:
+    """See what running jobs were asked for."""
+
+
+@control.command("list")
+@store_option
+@job_option
+@json_option
+def list_commands(*, store: str, job: str | None, as_json: bool) -> None:
+    """List the commands of a job and what became of them, oldest first."""
+    opened = open_job(store, job)
+    entries = ControlLog(opened.objects, opened.paths).entries()
+    if as_json:
+        click.echo(json.dumps([_as_json(entry) for entry in entries], indent=1))
+        return
+    headings = ("number", "at", "command", "actor", "generation", "outcome", "what")
+    print_table(headings, map(_row, entries))
+
+
+def ask(  # noqa: PLR0913 - one parameter per option
+    store: str,
+    job: str | None,
+    action: Action,
+    *,
+    timeout: object,
+    wait: object,
+    reason: object,
+    as_json: object,
+) -> None:
+    """Leave the command, wait for the result, print it.
+
+    Raises:
+        ConfigurationError: nobody runs the job, or its driver refuses.
+        LaminarError: it was not done.
+    """
+    opened, clock = open_job(store, job), SystemClock()
+    client = ControlClient(opened, clock)
+    timeout_ms = duration_ms(str(timeout))
+    asked = client.ask(action, actor=this_process().user, reason=str(reason), timeout_ms=timeout_ms)
+    if not wait:
+        _print(asked, None, as_json=bool(as_json))
+        return
+    with _waiting(asked.number) as tell:
+        result = client.wait(asked, timeout_ms, tell)
+        if result.outcome == "completed" and isinstance(action, StopJob | CancelJob):
+            tell("the job ends")
+            client.wait_for_end(asked.generation, timeout_ms)
+    _print(asked, result, as_json=bool(as_json))
+    _raise_unless_done(opened, asked, result)
+
+
+def absolute_uri(target: str) -> str:
+    """A target means the same to the driver, which runs elsewhere."""
+    return target if "://" in target else os.path.abspath(target)  # noqa: PTH100 - links stay
+
+
+def _requested(text: str) -> RequestedMode | int:
+    if text == "aligned" or text == "unaligned" or text == "default":  # noqa: PLR1714 - narrows
+        return text
+    try:
+        return duration_ms(text)
+    except ConfigurationError as error:
+        raise click.UsageError(
+            f"MODE is aligned, unaligned, default, or a time as in '5 seconds': {error}"
+        ) from error
+
+
+@contextmanager
+def _waiting(number: int) -> Iterator[Callable[[str], None]]:
+    """Show what is waited for, on a terminal."""
+    console = Console(stderr=True, highlight=False)
+    if not console.is_terminal:
+        yield lambda _: None
+        return
+    with console.status(f"command {number}") as status:
+        yield lambda what: status.update(f"command {number}: {what}")
+
+
+def _print(asked: Asked, result: ControlResult | None, *, as_json: bool) -> None:
+    if as_json:
+        said = {} if result is None else result.model_dump(mode="json")
+        click.echo(json.dumps({"number": asked.number, **said}))
+    elif result is None:
+        click.echo(f"command {asked.number} is left for generation {asked.generation}")
+    elif result.outcome == "completed":
+        click.echo(_told(result))
+
+
+def _told(result: ControlResult) -> str:
+    if result.savepoint is not None:
+        return f"checkpoint {result.checkpoint_id} is the savepoint {result.savepoint}"
+    if result.checkpoint_id is not None:
+        return f"checkpoint {result.checkpoint_id} completed"
+    if "alignment_timeout_ms" in result.details:
+        return _told_mode(result)
+    return result.reason or "done"
+
+
+def _told_mode(result: ControlResult) -> str:
+    timeout_ms = result.details["alignment_timeout_ms"]
+    if timeout_ms is None:
+        return "checkpoints align from now on"
+    when = "at once" if timeout_ms == 0 else f"after {timeout_ms} ms"
+    edges, always = result.details["edges"], result.details["edges_always_aligned"]
+    but = f"; {always} of {edges} edges always align" if always else ""
+    return f"barriers overtake {when} from now on{but}"
+
+
+def _raise_unless_done(store: CheckpointStore, asked: Asked, result: ControlResult) -> None:
+    what = f"command {asked.number} for job {store.job}: {result.reason}"
+    match result.outcome:
+        case "completed":
+            return
+        case "refused" | "expired":
+            raise ConfigurationError(ErrorCode.COMMAND_NOT_DONE, f"{result.outcome} {what}")
+        case "failed" | "interrupted":
+            raise LaminarError(ErrorCode.COMMAND_NOT_DONE, f"{result.outcome} {what}")
+
+
+def _as_json(entry: ControlEntry) -> dict[str, object]:
+    return {
+        "number": entry.number,
+        "problem": entry.problem,
+        **{
+            name: None if record is None else record.model_dump(mode="json")
+            for name, record in (
+                ("command", entry.command),
+                ("begun", entry.begun),
+                ("result", entry.result),
+            )
+        },
+    }
+
+
+def _row(entry: ControlEntry) -> tuple[str, ...]:
+    command, result = entry.command, entry.result
+    waiting = "waiting" if entry.begun is None else "begun"
+    outcome = waiting if result is None else result.outcome
+    if command is None:
+        return str(entry.number), "", "?", "", "", outcome, entry.problem or ""
+    return (
+        str(entry.number),
+        wall_time(command.requested_at_ms),
+        command.action.kind,
+        command.actor,
+        str(command.generation),
+        outcome,
+        entry.problem or _what(result),
+    )
+
+
+def _what(result: ControlResult | None) -> str:
+    if result is None:
+        return ""
+    return _told(result) if result.outcome == "completed" else result.reason

@@ -1,0 +1,180 @@
+"""``laminar savepoint``: take one of a running job, make one of a checkpoint, look at one."""
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from laminar_core.checkpoint.recovery import on_timeline
+from laminar_core.checkpoint.types import CheckpointId, Generation
+from laminar_core.cli.control import absolute_uri, ask, command_options
+from laminar_core.cli.jobs import job_option, open_job
+from laminar_core.cli.options import json_option, store_option
+from laminar_core.cli.views import print_manifest, print_report, print_table, wall_time
+from laminar_core.errors import CorruptCheckpointError, ErrorCode, IncompatibleStateError
+from laminar_core.runtime.clock import SystemClock
+from laminar_core.state.control import TakeSavepoint
+from laminar_core.state.manifest import CheckpointManifest
+from laminar_core.storage.audit import AuditLog
+from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.storage.object_store import open_object_store
+from laminar_core.storage.owner import this_process
+from laminar_core.storage.savepoints import (
+    Author,
+    FoundSavepoint,
+    list_savepoints,
+    read_savepoint,
+    require_empty,
+    write_savepoint,
+)
+
+
+class _TakesByDefault(click.Group):
+    """``laminar savepoint TARGET`` is ``laminar savepoint take TARGET``."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put the command in, unless there is one or help is asked for."""
+        if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
+            args = ["take", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(cls=_TakesByDefault)
+def savepoint() -> None:
+    """Take a savepoint of a running job (TARGET), or look at savepoints.
+
+    A savepoint belongs to you: it is whole by itself, can be copied anywhere, and nothing deletes
+    it. `laminar run --from-savepoint` starts a job from it.
+    """
+
+
+@savepoint.command()
+@command_options
+@click.argument("target")
+def take(*, store: str, job: str | None, target: str, **how: object) -> None:
+    """Take a savepoint of a running job at TARGET, a new directory or URI."""
+    ask(store, job, TakeSavepoint(target=absolute_uri(target)), **how)
+
+
+@savepoint.command()
+@store_option
+@job_option
+@json_option
+@click.option("--reason", default="exported", show_default=True, help="Kept in the savepoint.")
+@click.argument("checkpoint_id", type=click.IntRange(min=1), metavar="ID")
+@click.argument("target")
+def export(
+    *, store: str, job: str | None, as_json: bool, reason: str, checkpoint_id: int, target: str
+) -> None:
+    """Make a savepoint of checkpoint ID, whether or not the job runs.
+
+    It is as the checkpoint is: if rows were in flight, they are in it.
+    """
+    opened = open_job(store, job)
+    manifest = opened.read_manifest(CheckpointId(checkpoint_id))
+    _require_on_timeline(opened, manifest)
+    objects = open_object_store(absolute_uri(target))
+    require_empty(objects)
+    actor, now_ms = this_process().user, SystemClock().now_ms
+    audit = AuditLog(opened.objects, opened.paths, now_ms)
+    intent = audit.append(
+        action="export",
+        actor=actor,
+        reason=reason,
+        after={"checkpoint_id": checkpoint_id, "savepoint": objects.uri},
+    )
+    write_savepoint(opened, manifest, objects, Author(actor, reason, now_ms()))
+    audit.conclude(intent, "done", reason="")
+    if as_json:
+        click.echo(json.dumps({"checkpoint_id": checkpoint_id, "savepoint": objects.uri}))
+    else:
+        click.echo(f"checkpoint {checkpoint_id} is the savepoint {objects.uri}")
+
+
+@savepoint.command("list")
+@json_option
+@click.argument("uri")
+def list_them(*, uri: str, as_json: bool) -> None:
+    """List the savepoint at URI and those in the folders directly below."""
+    found = list(list_savepoints(absolute_uri(uri)))
+    if as_json:
+        click.echo(json.dumps([_as_json(place, one) for place, one in found], indent=1))
+        return
+    headings = ("savepoint", "created", "job", "checkpoint", "mode", "bytes", "by", "remarks")
+    print_table(headings, [_row(place, one) for place, one in found])
+
+
+@savepoint.command()
+@json_option
+@click.argument("uri")
+def show(*, uri: str, as_json: bool) -> None:
+    """Show one savepoint: where it comes from, and what is in it."""
+    record = read_savepoint(open_object_store(absolute_uri(uri))).record
+    if as_json:
+        click.echo(record.model_dump_json(indent=1))
+        return
+    origin = record.origin
+    click.echo(f"of checkpoint {origin.checkpoint_id} of job {origin.job} in {origin.store}")
+    click.echo(f"made {wall_time(record.created_at_ms)} UTC by {record.actor}: {record.reason}")
+    click.echo(f"canonical: {'yes' if record.canonical else 'no'}")
+    print_manifest(record.cut())
+
+
+@savepoint.command()
+@json_option
+@click.argument("uri")
+def verify(*, uri: str, as_json: bool) -> None:
+    """Read every byte of a savepoint; the exit code is 5 if something is damaged."""
+    report = read_savepoint(open_object_store(absolute_uri(uri))).verify()
+    if as_json:
+        parts = [asdict(part) for part in report.parts]
+        click.echo(json.dumps({"ok": report.problem is None, "parts": parts}, indent=1))
+    else:
+        print_report(report)
+    if report.problem:
+        sys.exit(CorruptCheckpointError.exit_code)
+
+
+def _require_on_timeline(store: CheckpointStore, manifest: CheckpointManifest) -> None:
+    checkpoint_id, generation = manifest.checkpoint_id, Generation(manifest.generation)
+    if not on_timeline(CheckpointId(checkpoint_id), generation, store.bases()):
+        raise IncompatibleStateError(
+            ErrorCode.NO_RESTORABLE_CHECKPOINT,
+            f"job {store.job} went back behind checkpoint {checkpoint_id}: export another one",
+        )
+
+
+def _row(place: str, found: FoundSavepoint | str) -> tuple[str, ...]:
+    name = Path(place).name
+    if isinstance(found, str):
+        return name, "", "", "", "", "", "", found
+    record, cut = found.record, found.record.cut()
+    return (
+        name,
+        wall_time(record.created_at_ms),
+        record.origin.job,
+        str(record.origin.checkpoint_id),
+        cut.mode,
+        f"{cut.size_bytes:,}",
+        record.actor,
+        record.reason,
+    )
+
+
+def _as_json(place: str, found: FoundSavepoint | str) -> dict[str, object]:
+    if isinstance(found, str):
+        return {"savepoint": place, "problem": found}
+    record, cut = found.record, found.record.cut()
+    return {
+        "savepoint": place,
+        "problem": None,
+        "origin": record.origin.model_dump(mode="json"),
+        "created_at_ms": record.created_at_ms,
+        "actor": record.actor,
+        "reason": record.reason,
+        "canonical": record.canonical,
+        "mode": cut.mode,
+        "size_bytes": cut.size_bytes,
+    }

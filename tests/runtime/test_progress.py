@@ -1,0 +1,54 @@
+"""What the workers last said, together."""
+
+from laminar_core.checkpoint.unaligned import UnalignedCheckpointMetrics
+from laminar_core.runtime.messages import Progress
+from laminar_core.runtime.progress import RowTotals, WorkersProgress
+
+
+def report(worker: int, rows_in: int = 0, **changes) -> Progress:
+    fields = {
+        "generation": 1,
+        "worker": worker,
+        "rows_in": rows_in,
+        "rows_out": 2 * rows_in,
+        "rows_late": 1,
+        "flowing": True,
+        "drained": False,
+        "watermark_us": None,
+        "unaligned": UnalignedCheckpointMetrics(),
+    }
+    return Progress(**fields | changes)
+
+
+def test_totals_are_of_the_newest_reports():
+    progress = WorkersProgress(2, 0)
+    for said in (report(0, 1), report(1, 10), report(0, 5)):
+        progress.keep(said)
+    assert progress.totals() == RowTotals(15, 30, 2)
+
+
+def test_it_is_complete_when_everybody_has_reported_and_drained_when_all_are():
+    progress = WorkersProgress(2, 0)
+    progress.keep(report(0, drained=True))
+    assert (progress.complete, progress.drained) == (False, False)
+    progress.keep(report(1))
+    assert (progress.complete, progress.drained) == (True, False)
+    progress.keep(report(1, drained=True))
+    assert progress.drained
+
+
+def test_the_rate_is_since_the_last_event():
+    progress = WorkersProgress(1, 0)
+    progress.keep(report(0, 100))
+    assert progress.event(1_000, 5, None).rows_per_s == 100
+    progress.keep(report(0, 150))
+    assert progress.event(1_500, 6, None).rows_per_s == 100
+
+
+def test_the_watermark_is_the_slowest_and_unknown_until_everybody_has_one():
+    progress = WorkersProgress(2, 0)
+    progress.keep(report(0, watermark_us=7))
+    progress.keep(report(1))
+    assert progress.event(1, 1, None).watermark_us is None
+    progress.keep(report(1, watermark_us=9))
+    assert progress.event(2, 2, None).watermark_us == 7

@@ -8,7 +8,7 @@ Everything follows from the seed, so one that failed fails again, to the last tu
 
 import traceback
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from random import Random
 from typing import Any
@@ -24,7 +24,8 @@ from laminar_core.testing.disasters import Disasters
 from laminar_core.testing.disk import SimulatedDisk
 from laminar_core.testing.history import History
 from laminar_core.testing.invariants import CHECKS, Evidence
-from laminar_core.testing.scenarios import SCENARIOS, BuildJob
+from laminar_core.testing.jobs import BuildJob
+from laminar_core.testing.scenarios import SCENARIOS
 from laminar_core.testing.simulation import Simulation
 from laminar_core.testing.world import NotLiveError
 
@@ -117,8 +118,12 @@ class SeedReport:
         }
 
 
-def draw(seed: int, scenarios: Mapping[str, BuildJob] = SCENARIOS) -> Setting:
-    """What ``seed`` stands for."""
+def draw(
+    seed: int,
+    scenarios: Mapping[str, BuildJob] = SCENARIOS,
+    kinds: Sequence[str] = tuple(KINDS),
+) -> Setting:
+    """What ``seed`` stands for, among these scenarios and kinds of disaster."""
     dice = _dice(seed)
     alignment_timeout_ms = dice.choice((None, None, 0, 0, 5, 50, 500))
     concurrent = dice.choice((1, 3)) if alignment_timeout_ms is None else 1
@@ -140,7 +145,7 @@ def draw(seed: int, scenarios: Mapping[str, BuildJob] = SCENARIOS) -> Setting:
         ),
         compression=dice.choice((None, "lz4", "zstd")),
         slow_workers=dice.choice((0, 0, 0, 1, 1, 2)),
-        disasters=tuple(dice.choices(list(KINDS), k=dice.choice((0, 1, 1, 2, 2, 3, 4)))),
+        disasters=tuple(dice.choices(kinds, k=dice.choice((0, 1, 1, 2, 2, 3, 4)))),
     )
 
 

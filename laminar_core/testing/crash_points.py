@@ -19,8 +19,8 @@ from typing import Literal
 from laminar_core.errors import ErrorCode, StorageUnavailable
 from laminar_core.storage.object_store import ObjectStore
 from laminar_core.testing.disk import SimulatedDisk
+from laminar_core.testing.jobs import Job
 from laminar_core.testing.observed_store import ObservedStore, StoreCall
-from laminar_core.testing.scenarios import Job
 from laminar_core.testing.simulation import Simulation
 from laminar_core.testing.world import ProcessKilledError
 

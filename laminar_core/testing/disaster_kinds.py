@@ -1,6 +1,7 @@
 """The kinds of disaster: each function plans one, at a moment that dice pick."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from laminar_core.errors import CorruptCheckpointError
 from laminar_core.testing.disasters import Disasters
@@ -14,6 +15,9 @@ AGAIN = 0.4
 """How likely a crash is followed by another one."""
 
 DAY_MS = 86_400_000.0
+
+WORKERS = (1, 2, 3, 4)
+"""So many may go on after a rescaling."""
 
 # Crashes.
 
@@ -294,6 +298,22 @@ def go_back(planned: Disasters) -> None:
     planned.at_some_turn(kill)
 
 
+def rescale(planned: Disasters) -> None:
+    """Somebody ends the job, in whatever way, and goes on with another number of workers."""
+    if not planned.job.rescales:
+        return
+    end = planned.dice.choice(("stop", "cancel", "kill_driver"))
+
+    def end_and_change() -> None:
+        before = planned.simulation.options.parallelism
+        after = planned.dice.choice([n for n in WORKERS if n != before])
+        if planned.hit("rescale", f"{end}, from {before} to {after} workers"):
+            planned.simulation.options = replace(planned.simulation.options, parallelism=after)
+            getattr(planned.simulation, end)()
+
+    planned.at_some_turn(end_and_change)
+
+
 def _begins_to_write(call: StoreCall) -> bool:
     return call.moment == "before" and call.verb in ("put", "put_if_absent")
 
@@ -320,4 +340,5 @@ KINDS: dict[str, Callable[[Disasters], None]] = {
     "go-back": go_back,
     "zombie": zombie,
     "zombie-in-store-call": zombie_in_store_call,
+    "rescale": rescale,
 }

@@ -18,8 +18,8 @@ from laminar_core.errors import (
     StorageUnavailable,
 )
 from laminar_core.runtime.options import JobResult
+from laminar_core.testing.jobs import Job
 from laminar_core.testing.observed_store import StoreCall
-from laminar_core.testing.scenarios import Job
 from laminar_core.testing.simulation import Simulation
 from laminar_core.testing.world import ProcessKilledError
 

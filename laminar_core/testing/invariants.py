@@ -6,6 +6,7 @@ store's contents or the sequential oracle can be asked instead.
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from zlib import crc32
 
 from laminar_core.checkpoint.recovery import Base, on_timeline
 from laminar_core.checkpoint.types import CheckpointId, Generation
@@ -15,9 +16,10 @@ from laminar_core.state.audit import parse_audit_record
 from laminar_core.state.manifest import CheckpointManifest, GenerationBase
 from laminar_core.state.paths import JobPaths, number_in
 from laminar_core.storage.audit import AuditLog
+from laminar_core.testing.disaster_kinds import WORKERS
 from laminar_core.testing.disasters import Disasters
 from laminar_core.testing.history import Cut, Facts, History, Write, base_id_of
-from laminar_core.testing.scenarios import BuildJob
+from laminar_core.testing.jobs import BuildJob
 from laminar_core.testing.simulation import JOB, Simulation
 from laminar_core.testing.world import NotLiveError
 
@@ -46,7 +48,8 @@ class Evidence:
 
 def exactly_once(evidence: Evidence) -> Iterator[str]:
     """The visible output is that of a sequential program: nothing lost, nothing twice."""
-    yield from evidence.disasters.job.problems()
+    result = evidence.disasters.result
+    yield from evidence.disasters.job.problems(0 if result is None else result.rows_late)
 
 
 def liveness(evidence: Evidence) -> Iterator[str]:
@@ -59,15 +62,21 @@ def liveness(evidence: Evidence) -> Iterator[str]:
 
 
 def consistent_cut(evidence: Evidence) -> Iterator[str]:
-    """A completed checkpoint, restored from the store as it was then, leads to the same output."""
+    """A completed checkpoint, restored from the store as it was then, leads to the same output.
+
+    With any number of workers, if the job may be rescaled.
+    """
     cut = evidence.history.cut
     if cut is None:
         return
-    job = evidence.build(evidence.simulation.options.parallelism)
+    parallelism = evidence.simulation.options.parallelism
+    if evidence.disasters.job.rescales:
+        parallelism = WORKERS[crc32(f"{evidence.seed} {cut.checkpoint_id}".encode()) % len(WORKERS)]
+    job = evidence.build(parallelism)
     job.load(cut.ledgers)
     other = Simulation(
         job.plan,
-        parallelism=evidence.simulation.options.parallelism,
+        parallelism=parallelism,
         seed=evidence.seed + 1,
         checkpoint=evidence.simulation.options.checkpoint,
         objects=cut.disk,
@@ -77,12 +86,12 @@ def consistent_cut(evidence: Evidence) -> Iterator[str]:
     if _is_orphan(other, cut):
         return
     try:
-        other.run(restore_id=cut.checkpoint_id, take_over=True)
+        result = other.run(restore_id=cut.checkpoint_id, take_over=True)
     except (LaminarError, NotLiveError) as error:
         yield f"checkpoint {cut.checkpoint_id} cannot be restored: {error}"
         return
-    for problem in job.problems():
-        yield f"checkpoint {cut.checkpoint_id}, restored: {problem}"
+    for problem in job.problems(result.rows_late):
+        yield f"checkpoint {cut.checkpoint_id}, restored with {parallelism} workers: {problem}"
 
 
 def _is_orphan(simulation: Simulation, cut: Cut) -> bool:

@@ -4,187 +4,30 @@ A scenario is a function from a parallelism to a ``Job``. Two calls make two job
 for their ledgers, so one can restore what the other wrote.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cache
-from random import Random
-from typing import Any
-
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from laminar_core.operators import agg, windows
 from laminar_core.pipeline import Pipeline
 from laminar_core.pipeline.builder import Stream
-from laminar_core.runtime.plan import Plan
-from laminar_core.testing.ledger import Ledger, LedgerSink
+from laminar_core.testing.event_time_jobs import EVENT_TIME_JOBS
+from laminar_core.testing.jobs import (
+    DELAY,
+    HALF,
+    KEPT_FROM,
+    WORK,
+    BuildJob,
+    Burden,
+    Job,
+    Row,
+    doubled_windows,
+    payments,
+    rows_of,
+    totals,
+    windowed,
+    with_ledgers,
+)
 from laminar_core.testing.memory_source import MemorySource
-
-SECOND_US = 1_000_000
-WINDOW_US = 10 * SECOND_US
-JITTER_US = 3 * SECOND_US
-DELAY = "6 seconds"
-
-VALUES, HALF, KEPT_FROM, WORK = 100, 50, 30, 25
-"""How many values there are, from 0 on; where jobs divide them; what a round takes off one."""
-
-Row = dict[str, Any]
-
-
-def _free(duration_ms: float) -> None:
-    del duration_ms
-
-
-@dataclass(slots=True)
-class Burden:
-    """A map that changes nothing and takes ``row_ms`` of simulated time a row."""
-
-    row_ms: float = 0.0
-    spend: Callable[[float], None] = _free
-    """What makes the time pass: a world's ``spend``."""
-
-    def carry(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Take a while."""
-        self.spend(self.row_ms * batch.num_rows)
-        return batch
-
-
-@dataclass
-class Job:
-    """A plan, where its output goes, and what has to be there in the end."""
-
-    plan: Plan
-    expected: dict[str, list[Row]]
-    ledgers: dict[str, Ledger] = field(default_factory=dict)
-    burden: Burden = field(default_factory=Burden)
-    """Its slow operator, if it has one."""
-
-    def problems(self) -> Iterator[str]:
-        """In what the visible output differs from the expected one: rows lost, or there twice."""
-        for name, ledger in self.ledgers.items():
-            found, expected = normal(ledger.rows()), normal(self.expected[name])
-            if found != expected:
-                yield f"{name}: {_difference(found, expected)}"
-            listed = [part for parts in ledger.commits.values() for part in parts]
-            if sorted(listed) != sorted(ledger.visible):
-                yield f"{name}: visible parts are not those that were committed"
-
-    def check(self) -> None:
-        """Output equals the oracle's: nothing lost, nothing twice."""
-        assert list(self.problems()) == []
-
-    def load(self, ledgers: Mapping[str, Ledger]) -> None:
-        """Go on with copies of the output of an equal job."""
-        for name, ledger in self.ledgers.items():
-            ledger.load(ledgers[name])
-
-
-def _difference(found: list[str], expected: list[str]) -> str:
-    lost, extra = list(expected), []
-    for row in found:
-        if row in lost:
-            lost.remove(row)
-        else:
-            extra.append(row)
-    examples = "".join(
-        f"; {what} {rows[0]}"
-        for what, rows in (("e.g. lost", lost), ("e.g. too much", extra))
-        if rows
-    )
-    return f"{len(lost)} of {len(expected)} rows lost, {len(extra)} too many{examples}"
-
-
-@cache
-def payments(splits: int = 3, rows: int = 40, seed: int = 1) -> list[pa.Table]:
-    """Event time grows by a second a row, out of order within ``DELAY``; ``id`` is unique."""
-    random = Random(seed)  # noqa: S311 - a simulation, not a secret
-    tables: list[pa.Table] = []
-    for split in range(splits):
-        ids = [split * rows + n for n in range(rows)]
-        times = [i * SECOND_US + random.randrange(2 * JITTER_US) - JITTER_US for i in ids]
-        tables.append(
-            pa.table(
-                {
-                    "id": [seed * 10_000 + i for i in ids],
-                    "key": [f"k{random.randrange(7)}" for _ in ids],
-                    "value": [random.randrange(VALUES) for _ in ids],
-                    "ts": pa.array(times, pa.timestamp("us", tz="UTC")),
-                }
-            )
-        )
-    return tables
-
-
-def rows_of(tables: Sequence[pa.Table]) -> list[Row]:
-    """The rows of all tables, as Python has them."""
-    return [row for table in tables for row in table.to_pylist()]
-
-
-def totals(rows: Sequence[Row]) -> list[Row]:
-    """Count and sum per key and window, one row after the other."""
-    found: dict[tuple[str, int], Row] = {}
-    for row in rows:
-        time_us = int(row["ts"].timestamp() * SECOND_US)
-        start = time_us - time_us % WINDOW_US
-        total = found.setdefault(
-            (row["key"], start), {"key": row["key"], "start": start, "count": 0, "total": 0}
-        )
-        total["count"] += 1
-        total["total"] += row["value"]
-    return list(found.values())
-
-
-def doubled_windows(rows: Sequence[Row]) -> list[Row]:
-    """Results of ``totals``, two windows at a time."""
-    found: dict[tuple[str, int], Row] = {}
-    for row in rows:
-        start = row["start"] - row["start"] % (2 * WINDOW_US)
-        total = found.setdefault(
-            (row["key"], start), {**row, "start": start, "count": 0, "total": 0}
-        )
-        total["count"] += row["count"]
-        total["total"] += row["total"]
-    return list(found.values())
-
-
-def plain(rows: Sequence[Row]) -> list[Row]:
-    """Rows of a window as ``totals`` words them; others as they are."""
-    return [
-        {
-            "key": row["key"],
-            "start": int(row["window_start"].timestamp() * SECOND_US),
-            "count": row["count"],
-            "total": row["total"],
-        }
-        if "window_start" in row
-        else row
-        for row in rows
-    ]
-
-
-def normal(rows: Sequence[Row]) -> list[str]:
-    """Equal if and only if the same rows are there, equally often."""
-    return sorted(repr(sorted(row.items())) for row in plain(rows))
-
-
-def windowed(stream: Stream, name: str = "totals", window: str = "10 seconds") -> Stream:
-    """Count and sum per key and window."""
-    return (
-        stream.key_by("key")
-        .window(windows.tumbling(window), time="ts")
-        .aggregate(name, agg.count(), agg.sum("value", name="total"))
-    )
-
-
-def with_ledgers(
-    pipeline: Pipeline, outputs: dict[str, tuple[Stream, list[Row]]], burden: Burden | None = None
-) -> Job:
-    """End each stream in a ledger: by name of the sink, the stream and the rows it has to carry."""
-    ledgers = {name: Ledger() for name in outputs}
-    for name, (stream, _) in outputs.items():
-        stream.sink(name, LedgerSink(ledgers[name], name))
-    expected = {name: rows for name, (_, rows) in outputs.items()}
-    return Job(pipeline.plan(), expected, ledgers, burden or Burden())
 
 
 def windows_job(parallelism: int, name: str = "totals", window: str = "10 seconds") -> Job:
@@ -244,7 +87,9 @@ def broadcast_job(parallelism: int) -> Job:
     tables = payments(2, 30)
     p = Pipeline("broadcast")
     rows = p.source("in", MemorySource(tables)).broadcast()
-    return with_ledgers(p, {"out": (rows, rows_of(tables) * parallelism)})
+    job = with_ledgers(p, {"out": (rows, rows_of(tables) * parallelism)})
+    job.rescales = False
+    return job
 
 
 def mesh_job(parallelism: int) -> Job:
@@ -277,7 +122,9 @@ def broadcast_keyed_job(parallelism: int) -> Job:
     b = p.source("large", MemorySource(large)).watermark("ts", max_delay=DELAY)
     met = b.rebalance().union(a.broadcast()).map(burden.carry, name="slow")
     rows = rows_of(small) * parallelism + rows_of(large)
-    return with_ledgers(p, {"out": (windowed(met), totals(rows))}, burden)
+    job = with_ledgers(p, {"out": (windowed(met), totals(rows))}, burden)
+    job.rescales = False
+    return job
 
 
 def two_windows_job(parallelism: int) -> Job:
@@ -360,10 +207,10 @@ def loop_job(parallelism: int) -> Job:
     p = Pipeline("loop")
     rows = p.source("in", MemorySource(fresh)).rebalance().iterate(body, name="rounds")
     expected = [_settled(row) for row in rows_of(tables)]
-    return with_ledgers(p, {"out": (rows.rebalance(), expected)}, burden)
+    job = with_ledgers(p, {"out": (rows.rebalance(), expected)}, burden)
+    job.rescales = False
+    return job
 
-
-BuildJob = Callable[[int], Job]
 
 SCENARIOS: dict[str, BuildJob] = {
     "windows": windows_job,
@@ -379,4 +226,6 @@ SCENARIOS: dict[str, BuildJob] = {
     "finished-source": finished_source_job,
     "copies": copies_job,
     "loop": loop_job,
+    **EVENT_TIME_JOBS,
 }
+"""New ones go to the end: what a seed stands for depends on the order."""

@@ -4,16 +4,9 @@ import pyarrow as pa
 
 from laminar_core.connectors.collect import CollectSink
 from laminar_core.pipeline import Pipeline
+from laminar_core.testing.jobs import Job, normal, payments, rows_of, with_ledgers
 from laminar_core.testing.memory_source import MemorySource
-from laminar_core.testing.scenarios import (
-    SCENARIOS,
-    Job,
-    normal,
-    payments,
-    rows_of,
-    windows_job,
-    with_ledgers,
-)
+from laminar_core.testing.scenarios import SCENARIOS, windows_job
 
 __all__ = ["JOBS", "Job", "normal", "rows_of", "windows_job"]
 

@@ -9,8 +9,9 @@ from laminar_core.state.audit import AuditRecord
 from laminar_core.storage.audit import CODE_VERSION, AuditLog
 from laminar_core.storage.memory import MemoryObjectStore
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
+from laminar_core.testing.jobs import Job
 from laminar_core.testing.observed_store import StoreCall
-from laminar_core.testing.scenarios import Job, windows_job
+from laminar_core.testing.scenarios import windows_job
 from laminar_core.testing.simulation import Simulation
 
 

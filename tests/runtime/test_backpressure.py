@@ -6,7 +6,8 @@ from laminar_core.checkpoint.coordinator import CoordinatorConfig
 from laminar_core.checkpoint.types import Batch
 from laminar_core.runtime.channels import CREDITS_PER_CHANNEL, OUTPUT_QUEUE_BATCHES
 from laminar_core.runtime.events import WorkersRunning
-from laminar_core.testing.scenarios import SCENARIOS, Job
+from laminar_core.testing.jobs import Job
+from laminar_core.testing.scenarios import SCENARIOS
 from laminar_core.testing.simulation import Simulation
 from laminar_core.testing.world import Process
 

@@ -8,17 +8,9 @@ import pytest
 from laminar_core.checkpoint.coordinator import CoordinatorConfig
 from laminar_core.pipeline import Pipeline
 from laminar_core.runtime.events import CheckpointCompleted, DataFlowing
+from laminar_core.testing.jobs import DELAY, SECOND_US, Job, payments, rows_of, totals, windowed
 from laminar_core.testing.ledger import Ledger, LedgerSink
 from laminar_core.testing.memory_source import MemorySource
-from laminar_core.testing.scenarios import (
-    DELAY,
-    SECOND_US,
-    Job,
-    payments,
-    rows_of,
-    totals,
-    windowed,
-)
 from laminar_core.testing.simulation import Simulation
 
 OFTEN = CoordinatorConfig(interval_ms=5, max_concurrent=2, tolerable_failures=None)

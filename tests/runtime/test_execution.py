@@ -13,7 +13,8 @@ from laminar_core.runtime.inflight import SnapshotLimits
 from laminar_core.runtime.messages import Finish
 from laminar_core.runtime.restart import NoRestart
 from laminar_core.runtime.worker import Phase
-from laminar_core.testing.scenarios import normal, windows_job
+from laminar_core.testing.jobs import normal
+from laminar_core.testing.scenarios import windows_job
 from laminar_core.testing.simulation import Simulation
 from laminar_core.testing.world import ProcessKilledError
 from tests.runtime.simulated_jobs import collect_job

@@ -13,8 +13,9 @@ from laminar_core.errors import (
     StorageUnavailable,
 )
 from laminar_core.runtime.events import CheckpointCompleted, GenerationFailed, GenerationStarted
+from laminar_core.testing.jobs import Job
 from laminar_core.testing.observed_store import StoreCall
-from laminar_core.testing.scenarios import Job, windows_job
+from laminar_core.testing.scenarios import windows_job
 from laminar_core.testing.simulation import Simulation
 from laminar_core.testing.world import ProcessKilledError
 from tests.storage.stores import damage

@@ -18,9 +18,10 @@ from laminar_core.runtime.recovery import RecoveryManager
 from laminar_core.runtime.recovery_report import RecoveryReport, SourceReport, rows_to_replay
 from laminar_core.storage.audit import AuditLog
 from laminar_core.testing.disk import SimulatedDisk
+from laminar_core.testing.jobs import Job, payments
 from laminar_core.testing.ledger import Ledger
 from laminar_core.testing.memory_source import MemorySource
-from laminar_core.testing.scenarios import Job, fan_out_job, payments, windows_job
+from laminar_core.testing.scenarios import fan_out_job, windows_job
 from laminar_core.testing.simulation import Simulation
 from laminar_core.testing.world import ProcessKilledError
 

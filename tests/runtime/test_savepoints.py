@@ -24,8 +24,7 @@ from laminar_core.storage.audit import AuditLog
 from laminar_core.storage.control_log import ControlLog
 from laminar_core.storage.local import LocalObjectStore
 from laminar_core.storage.savepoints import read_savepoint
-from laminar_core.testing.memory_source import MemorySource
-from laminar_core.testing.scenarios import (
+from laminar_core.testing.jobs import (
     DELAY,
     Burden,
     Job,
@@ -35,6 +34,7 @@ from laminar_core.testing.scenarios import (
     windowed,
     with_ledgers,
 )
+from laminar_core.testing.memory_source import MemorySource
 from laminar_core.testing.simulation import Simulation
 
 LONG_MS = 10**15

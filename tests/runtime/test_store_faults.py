@@ -15,7 +15,8 @@ from laminar_core.runtime.events import (
 from laminar_core.runtime.restart import FixedDelay
 from laminar_core.storage.memory import MemoryObjectStore
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
-from laminar_core.testing.scenarios import Job, windows_job
+from laminar_core.testing.jobs import Job
+from laminar_core.testing.scenarios import windows_job
 from laminar_core.testing.simulation import Simulation
 
 

@@ -27,8 +27,9 @@ from laminar_core.runtime.events import (
 from laminar_core.runtime.restart import FailureRate, FixedDelay, NoRestart
 from laminar_core.storage.memory import MemoryObjectStore
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
+from laminar_core.testing.jobs import Job
 from laminar_core.testing.observed_store import StoreCall
-from laminar_core.testing.scenarios import Job, windows_job
+from laminar_core.testing.scenarios import windows_job
 from laminar_core.testing.simulation import Simulation
 from tests.runtime.loop_jobs import retry_job
 from tests.runtime.simulated_jobs import failing_job, never_ending_job

@@ -18,8 +18,7 @@ from laminar_core.pipeline import Pipeline
 from laminar_core.pipeline.builder import Stream
 from laminar_core.runtime.events import CheckpointCompleted, GenerationStarted
 from laminar_core.state.manifest import CheckpointManifest
-from laminar_core.testing.memory_source import MemorySource
-from laminar_core.testing.scenarios import (
+from laminar_core.testing.jobs import (
     DELAY,
     Job,
     Row,
@@ -29,6 +28,7 @@ from laminar_core.testing.scenarios import (
     windowed,
     with_ledgers,
 )
+from laminar_core.testing.memory_source import MemorySource
 from laminar_core.testing.simulation import Simulation
 
 WORKERS = 3

@@ -8,7 +8,8 @@ from laminar_core.errors import ErrorCode, FencedError, StorageUnavailable
 from laminar_core.runtime.events import CheckpointCompleted
 from laminar_core.runtime.restart import NoRestart
 from laminar_core.runtime.worker import Phase
-from laminar_core.testing.scenarios import Job, windows_job
+from laminar_core.testing.jobs import Job
+from laminar_core.testing.scenarios import windows_job
 from laminar_core.testing.simulation import Simulation
 
 OFTEN = CoordinatorConfig(interval_ms=10)

@@ -9,7 +9,8 @@ from laminar_core.errors import ConfigurationError, StorageUnavailable
 from laminar_core.runtime.events import CheckpointCompleted, GenerationStarted
 from laminar_core.storage.object_store import ObjectStore
 from laminar_core.storage.s3 import S3ObjectStore
-from laminar_core.testing.scenarios import Job, windows_job
+from laminar_core.testing.jobs import Job
+from laminar_core.testing.scenarios import windows_job
 from laminar_core.testing.simulation import JOB, Simulation
 from tests.cli.command_line import CommandLine
 from tests.storage.fault_proxy import Effect, Fault

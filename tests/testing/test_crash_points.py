@@ -19,16 +19,8 @@ from laminar_core.testing.crash_points import (
     simulated_points,
 )
 from laminar_core.testing.disk import SimulatedDisk
+from laminar_core.testing.jobs import DELAY, Job, payments, rows_of, totals, windowed, with_ledgers
 from laminar_core.testing.memory_source import MemorySource
-from laminar_core.testing.scenarios import (
-    DELAY,
-    Job,
-    payments,
-    rows_of,
-    totals,
-    windowed,
-    with_ledgers,
-)
 from laminar_core.testing.simulation import Simulation
 from laminar_core.testing.world import ProcessKilledError
 

@@ -6,7 +6,8 @@ from laminar_core.checkpoint.coordinator_config import CoordinatorConfig
 from laminar_core.errors import ErrorCode, StorageUnavailable
 from laminar_core.testing.disk import SimulatedDisk
 from laminar_core.testing.history import History
-from laminar_core.testing.scenarios import Job, windows_job
+from laminar_core.testing.jobs import Job
+from laminar_core.testing.scenarios import windows_job
 from laminar_core.testing.simulation import Simulation
 
 

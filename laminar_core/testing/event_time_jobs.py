@@ -1,0 +1,160 @@
+"""Jobs that are wrong when event time is: late rows, windows that overlap, idle sources."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from functools import cache
+
+import pyarrow as pa
+
+from laminar_core.operators import agg, windows
+from laminar_core.pipeline import Pipeline
+from laminar_core.testing.jobs import (
+    DELAY,
+    SECOND_US,
+    BuildJob,
+    Burden,
+    Job,
+    Judge,
+    Row,
+    payments,
+    rows_of,
+    totals,
+    windowed,
+    with_ledgers,
+)
+from laminar_core.testing.memory_source import MemorySource
+
+LATE_EVERY, LATE_BY = 7, timedelta(seconds=45)
+
+
+def sliding_job(parallelism: int) -> Job:
+    """Windows that overlap: what has fired once is still there for the next one."""
+    del parallelism
+    tables, burden = payments(rows=30), Burden()
+    p = Pipeline("sliding")
+    rows = p.source("in", MemorySource(tables)).watermark("ts", max_delay=DELAY)
+    fired = (
+        rows.rebalance()
+        .map(burden.carry, name="slow")
+        .key_by("key")
+        .window(windows.sliding("20 seconds", "10 seconds"), time="ts")
+        .aggregate("sliding", agg.count(), agg.sum("value", name="total"))
+    )
+    later = [{**row, "ts": row["ts"] - timedelta(seconds=10)} for row in rows_of(tables)]
+    expected = _added(totals(rows_of(tables)), totals(later))
+    return with_ledgers(p, {"out": (fired, expected)}, burden)
+
+
+def dealt_time_job(parallelism: int) -> Job:
+    """Event time is made behind an exchange, of what each worker happens to get."""
+    del parallelism
+    tables, burden = payments(1, 100), Burden()
+    p = Pipeline("dealt-time")
+    dealt = p.source("in", MemorySource(tables)).rebalance().map(burden.carry, name="slow")
+    timed = dealt.watermark("ts", max_delay=DELAY)
+    return with_ledgers(p, {"out": (windowed(timed), totals(rows_of(tables)))}, burden)
+
+
+def late_job(parallelism: int) -> Job:
+    """Some rows come when their window has long fired, or should have."""
+    del parallelism
+    tables, burden = with_late_rows(), Burden()
+    p = Pipeline("late")
+    rows = p.source("in", MemorySource(tables)).watermark("ts", max_delay=DELAY)
+    dealt = rows.rebalance().map(burden.carry, name="slow")
+    job = with_ledgers(p, {"out": (windowed(dealt), totals(rows_of(tables)))}, burden)
+    in_time = [row for row in rows_of(tables) if row["id"] % LATE_EVERY]
+    job.judge = counts_between(in_time, rows_of(tables))
+    return job
+
+
+def idle_job(parallelism: int) -> Job:
+    """Sources fall silent and are not waited for; their next rows may be late."""
+    del parallelism
+    tables, burden = payments(), Burden()
+    p = Pipeline("idle")
+    source = MemorySource(tables, gap_every=4, gap_polls=40)
+    rows = p.source("in", source, idle_timeout="5 milliseconds").watermark("ts", max_delay=DELAY)
+    met = rows.map(burden.carry, name="slow")
+    job = with_ledgers(p, {"out": (windowed(met), totals(rows_of(tables)))}, burden)
+    job.judge = counts_between([], rows_of(tables))
+    return job
+
+
+def copied_job(parallelism: int) -> Job:
+    """Every row to everybody, and of these one: however many workers there are at the time."""
+    del parallelism
+    numbers: Counter[str] = Counter()
+    rows: list[Row] = []
+    for row in rows_of(payments(2, 30)):
+        rows.append({"key": row["key"], "boot": 1, "n": numbers[row["key"]]})
+        numbers[row["key"]] += 1
+    burden, source = Burden(), MemorySource([pa.Table.from_pylist(rows)])
+    p = Pipeline("copied")
+    copies = p.source("in", source).broadcast().map(burden.carry, name="slow")
+    once = copies.deduplicate(producer="key", generation="boot", sequence="n", name="once")
+    return with_ledgers(p, {"out": (once, rows)}, burden)
+
+
+@cache
+def with_late_rows() -> list[pa.Table]:
+    """Payments of which every seventh is far behind those before it, once it can be."""
+    tables = []
+    for table in payments():
+        rows = table.to_pylist()
+        for row in rows:
+            if row["id"] % LATE_EVERY == 0:
+                row["ts"] -= LATE_BY
+        tables.append(pa.Table.from_pylist(rows, schema=table.schema))
+    return tables
+
+
+def counts_between(least: Sequence[Row], most: Sequence[Row]) -> Judge:
+    """Judge windows of which it depends on the order of events whether a late row is in.
+
+    Each is emitted once, with all of ``least``; and each of ``most`` is in one, or counted as late.
+    """
+    at_least, at_most = _counts(totals(least)), _counts(totals(most))
+
+    def judge(rows: list[Row], rows_late: int) -> Iterator[str]:
+        emitted = Counter(_window(row) for row in rows)
+        if twice := sorted(window for window, times in emitted.items() if times > 1):
+            yield f"emitted more than once: {twice}"
+        found = {_window(row): row["count"] for row in rows}
+        for window, count in at_least.items():
+            if found.get(window, 0) < count:
+                yield f"{window} lost {count - found.get(window, 0)} rows that were in time"
+        for window, count in found.items():
+            if count > at_most[window]:
+                yield f"{window} has {count - at_most[window]} rows too many"
+        if (seen := sum(found.values()) + rows_late) != len(most):
+            yield f"{len(most)} rows came and {seen} are counted, {rows_late} of them as late"
+
+    return judge
+
+
+def _window(row: Row) -> tuple[str, int]:
+    return row["key"], int(row["window_start"].timestamp() * SECOND_US)
+
+
+def _counts(rows: Sequence[Row]) -> Counter[tuple[str, int]]:
+    return Counter({(row["key"], row["start"]): row["count"] for row in rows})
+
+
+def _added(*parts: Sequence[Row]) -> list[Row]:
+    found: dict[tuple[str, int], Row] = {}
+    for row in (row for part in parts for row in part):
+        total = found.setdefault((row["key"], row["start"]), {**row, "count": 0, "total": 0})
+        total["count"] += row["count"]
+        total["total"] += row["total"]
+    return list(found.values())
+
+
+EVENT_TIME_JOBS: dict[str, BuildJob] = {
+    "sliding": sliding_job,
+    "dealt-time": dealt_time_job,
+    "late": late_job,
+    "idle": idle_job,
+    "copied": copied_job,
+}

@@ -18,6 +18,7 @@ from laminar_core.cli.contents import (
 from laminar_core.cli.diff import diff
 from laminar_core.cli.jobs import job_option, open_job
 from laminar_core.cli.options import json_option, store_option
+from laminar_core.cli.pins import pin, pins_as_json, pins_as_remarks, pins_by_checkpoint, unpin
 from laminar_core.cli.reporting import ROWS_SHOWN
 from laminar_core.cli.views import print_manifest, print_report, print_summaries
 from laminar_core.errors import ConfigurationError, CorruptCheckpointError, ErrorCode
@@ -33,24 +34,31 @@ def checkpoints() -> None:
 
 
 checkpoints.add_command(diff)
+checkpoints.add_command(pin)
+checkpoints.add_command(unpin)
 
 
 @checkpoints.command("list")
 @store_option
 @job_option
 @json_option
-@click.option("--all", "everything", is_flag=True, help="Also those that did not complete.")
+@click.option(
+    "--all", "everything", is_flag=True, help="Also those that did not complete, or are gone."
+)
 def list_checkpoints(*, store: str, job: str | None, as_json: bool, everything: bool) -> None:
     """List the checkpoints of a job, oldest first."""
+    opened = open_job(store, job)
+    pins = pins_by_checkpoint(opened)
     summaries = [
         summary
-        for summary in open_job(store, job).list_summaries()
-        if everything or summary.outcome == "completed" or summary.problem
+        for summary in opened.list_summaries()
+        if everything or (summary.outcome == "completed" and not summary.deleted) or summary.problem
     ]
     if as_json:
-        click.echo(json.dumps([asdict(summary) for summary in summaries], indent=1))
+        told = (asdict(s) | {"pins": pins_as_json(pins, s.checkpoint_id)} for s in summaries)
+        click.echo(json.dumps(list(told), indent=1))
     else:
-        print_summaries(summaries)
+        print_summaries(summaries, pins_as_remarks(pins))
 
 
 @checkpoints.command()
@@ -60,11 +68,14 @@ def list_checkpoints(*, store: str, job: str | None, as_json: bool, everything: 
 @id_argument
 def show(*, store: str, job: str | None, as_json: bool, checkpoint_id: int) -> None:
     """Show one completed checkpoint: operators, sizes, event time."""
-    manifest = open_job(store, job).read_manifest(CheckpointId(checkpoint_id))
+    opened = open_job(store, job)
+    manifest = opened.read_manifest(CheckpointId(checkpoint_id))
     if as_json:
         click.echo(manifest.model_dump_json(indent=1))
-    else:
-        print_manifest(manifest)
+        return
+    print_manifest(manifest)
+    for remark in pins_as_remarks(pins_by_checkpoint(opened)).get(checkpoint_id, ()):
+        click.echo(remark)
 
 
 @checkpoints.command()

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 import click
@@ -27,14 +27,17 @@ _NUMBERS = {
 _START = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def print_summaries(summaries: Iterable[CheckpointSummary]) -> None:
-    """One line a checkpoint."""
+def print_summaries(
+    summaries: Iterable[CheckpointSummary], remarks: Mapping[int, Sequence[str]] | None = None
+) -> None:
+    """One line a checkpoint; ``remarks`` by id are added to what it says itself."""
+    more = remarks or {}
     print_table(
         (
             *("id", "outcome", "kind", "mode", "triggered"),
             *("ms", "bytes", "written", "in-flight", "generation", "remarks"),
         ),
-        (_row(summary) for summary in summaries),
+        (_row(summary, more.get(summary.checkpoint_id, ())) for summary in summaries),
     )
 
 
@@ -79,8 +82,10 @@ def print_report(report: VerifyReport) -> None:
             click.echo(f"  {part.problem}")
 
 
-def _row(summary: CheckpointSummary) -> tuple[str, ...]:
+def _row(summary: CheckpointSummary, more: Sequence[str]) -> tuple[str, ...]:
     remarks = [
+        *more,
+        "deleted by retention" if summary.deleted else "",
         "committed" if summary.committed else "",
         "orphan" if summary.orphan else "",
         summary.problem or summary.reason,

@@ -63,21 +63,22 @@ class Pins:
             self._objects.delete(key)
             raise
 
-    def unpin(self, checkpoint_id: CheckpointId, name: str) -> PinRecord | None:
-        """Take a pin away; returns what it said, None if that cannot be read.
+    def find(self, checkpoint_id: CheckpointId, name: str) -> PinRecord | None:
+        """What a pin says, None if that cannot be read.
 
         Raises:
             ConfigurationError: there is no such pin.
         """
-        key = self._paths.pin(checkpoint_id, name)
-        if self._objects.size(key) is None:
+        if self._objects.size(self._paths.pin(checkpoint_id, name)) is None:
             raise ConfigurationError(
                 ErrorCode.INVALID_OPTION,
                 f"checkpoint {checkpoint_id} has no pin {name}: see `laminar checkpoints list`",
             )
-        found = self._read(checkpoint_id, name)
-        self._objects.delete(key)
-        return found.record
+        return self._read(checkpoint_id, name).record
+
+    def unpin(self, checkpoint_id: CheckpointId, name: str) -> None:
+        """Take a pin away; nothing happens if there is none."""
+        self._objects.delete(self._paths.pin(checkpoint_id, name))
 
     def list(self) -> list[StoredPin]:
         """All pins and holds, also those that have ended, by checkpoint and name."""

@@ -101,7 +101,9 @@ def test_a_list_has_the_same_fields_for_ever(laminar) -> None:
         "inflight_bytes": 0,
         "committed": True,
         "orphan": False,
+        "deleted": False,
         "problem": None,
+        "pins": [],
     }
     assert first["size_bytes"] > 0
     assert list(last) == list(first)

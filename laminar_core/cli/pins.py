@@ -1,0 +1,125 @@
+"""``laminar checkpoints pin`` and ``unpin``: keep a checkpoint whatever retention's policy says."""
+
+import json
+from collections.abc import Mapping, Sequence
+
+import click
+
+from laminar_core.checkpoint.types import CheckpointId
+from laminar_core.cli.jobs import job_option, open_job
+from laminar_core.cli.options import DURATION, json_option, store_option
+from laminar_core.cli.retention_view import pin_as_json, pin_as_remark
+from laminar_core.pipeline.config import duration_ms
+from laminar_core.runtime.clock import SystemClock
+from laminar_core.state.record import JsonObject
+from laminar_core.state.retention_paths import check_pin_name
+from laminar_core.state.retention_records import PinRecord
+from laminar_core.storage.audit import AuditLog
+from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.storage.owner import this_process
+from laminar_core.storage.pins import Pins, StoredPin
+
+_id_argument = click.argument("checkpoint_id", type=click.IntRange(min=1))
+_name_option = click.option(
+    "--name", default="pin", show_default=True, help="A checkpoint can have several."
+)
+_reason_option = click.option("--reason", default="asked for", show_default=True, help="Why.")
+
+
+@click.command()
+@store_option
+@job_option
+@_id_argument
+@_name_option
+@_reason_option
+@click.option("--for", "duration", type=DURATION, help="Hold it so long  [default: for ever].")
+@json_option
+def pin(  # noqa: PLR0913 - one parameter per option
+    *,
+    store: str,
+    job: str | None,
+    checkpoint_id: int,
+    name: str,
+    reason: str,
+    duration: str | None,
+    as_json: bool,
+) -> None:
+    """Keep a checkpoint: retention leaves it alone until it is unpinned, or the time is over."""
+    opened = open_job(store, job)
+    now_ms = SystemClock().now_ms()
+    record = PinRecord(
+        checkpoint_id=checkpoint_id,
+        name=check_pin_name(name),
+        actor=this_process().user,
+        reason=reason,
+        created_at_ms=now_ms,
+        expires_at_ms=None if duration is None else now_ms + duration_ms(duration),
+    )
+    audit = _audit(opened)
+    intended = audit.append(
+        action="pin", actor=record.actor, reason=reason, after=record.model_dump(mode="json")
+    )
+    try:
+        Pins(opened).pin(record)
+    except BaseException as error:
+        audit.conclude(intended, "failed", reason=str(error))
+        raise
+    audit.conclude(intended, "done", reason=reason)
+    if as_json:
+        click.echo(record.model_dump_json(indent=1, exclude={"format_version"}))
+    else:
+        how = "pinned" if duration is None else f"held for {duration}"
+        click.echo(f"checkpoint {checkpoint_id} is {how} as {name}")
+
+
+@click.command()
+@store_option
+@job_option
+@_id_argument
+@_name_option
+@_reason_option
+@json_option
+def unpin(
+    *, store: str, job: str | None, checkpoint_id: int, name: str, reason: str, as_json: bool
+) -> None:
+    """Take a pin away: retention treats the checkpoint like others again."""
+    opened = open_job(store, job)
+    pins = Pins(opened)
+    before = pins.find(CheckpointId(checkpoint_id), name)
+    audit = _audit(opened)
+    audit.append(
+        action="unpin",
+        actor=this_process().user,
+        reason=reason,
+        before={"checkpoint_id": checkpoint_id, "name": name}
+        if before is None
+        else before.model_dump(mode="json"),
+    )
+    pins.unpin(CheckpointId(checkpoint_id), name)
+    if as_json:
+        click.echo(json.dumps({"checkpoint_id": checkpoint_id, "name": name}, indent=1))
+    else:
+        click.echo(f"checkpoint {checkpoint_id} is no longer pinned as {name}")
+
+
+def pins_by_checkpoint(store: CheckpointStore) -> dict[int, list[StoredPin]]:
+    """All pins of a job."""
+    found: dict[int, list[StoredPin]] = {}
+    for each in Pins(store).list():
+        found.setdefault(each.checkpoint_id, []).append(each)
+    return found
+
+
+def pins_as_json(pins: Mapping[int, Sequence[StoredPin]], checkpoint_id: int) -> list[JsonObject]:
+    """Those of one checkpoint."""
+    return [pin_as_json(each) for each in pins.get(checkpoint_id, ())]
+
+
+def pins_as_remarks(pins: Mapping[int, Sequence[StoredPin]]) -> dict[int, list[str]]:
+    """The same in a few words."""
+    now_ms = SystemClock().now_ms()
+    return {c: [pin_as_remark(each, now_ms) for each in found] for c, found in pins.items()}
+
+
+def _audit(store: CheckpointStore) -> AuditLog:
+    return AuditLog(store.objects, store.paths, SystemClock().now_ms)

@@ -1,0 +1,224 @@
+"""``laminar retention``: what would go and why, deleting it, and what became of earlier plans."""
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from laminar_core.cli.jobs import job_option, open_job
+from laminar_core.cli.options import DURATION, json_option, store_option
+from laminar_core.cli.retention_view import (
+    plan_as_json,
+    print_plan,
+    print_result,
+    print_status,
+    status_as_json,
+)
+from laminar_core.pipeline.retention_config import RetentionConfig
+from laminar_core.runtime.clock import SystemClock
+from laminar_core.state.record import JsonObject
+from laminar_core.storage.audit import AuditLog
+from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.storage.owner import this_process
+from laminar_core.storage.retention import Mandate, Planned, Retention
+from laminar_core.storage.retention_status import read_status
+
+_POLICY_OPTIONS = (
+    click.option(
+        "--policy",
+        "policy_file",
+        type=click.Path(path_type=Path),
+        help="A TOML or JSON file with a policy; options say what is different.",
+    ),
+    click.option("--keep-last", type=click.IntRange(min=1), help="Restorable ones  [default: 3]."),
+    click.option("--hourly", type=click.IntRange(min=0), help="The newest of so many hours."),
+    click.option("--daily", type=click.IntRange(min=0), help="The newest of so many days."),
+    click.option("--weekly", type=click.IntRange(min=0), help="The newest of so many weeks."),
+    click.option("--max-age", type=DURATION, help="Keep nothing older, but --min-kept."),
+    click.option("--min-kept", type=click.IntRange(min=1), help="At any age  [default: 1]."),
+    click.option(
+        "--savepoints",
+        type=click.Choice(["keep", "like-others"]),
+        help="Checkpoints of the kind savepoint  [default: keep].",
+    ),
+    click.option(
+        "--unreadable",
+        type=click.Choice(["report", "delete"]),
+        help="Old ones whose manifest cannot be read  [default: report].",
+    ),
+    click.option(
+        "--orphans",
+        type=click.Choice(["report", "delete"]),
+        help="Files that nothing names, after quarantine  [default: delete].",
+    ),
+    click.option("--quarantine", type=DURATION, help="How long they wait  [default: 1 day]."),
+    click.option(
+        "--history-keep", type=click.IntRange(min=0), help="Attempts to remember  [default: all]."
+    ),
+    click.option("--history-max-age", type=DURATION, help="Forget older attempts."),
+    click.option(
+        "--verify",
+        "whole",
+        is_flag=True,
+        help="Read every byte to see what can be restored; else lengths are compared.",
+    ),
+)
+
+
+def policy_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options; what they say becomes the argument ``config``."""
+
+    @wraps(command)
+    def with_config(*args: Any, **values: Any) -> None:  # noqa: ANN401 - as click calls it
+        command(*args, config=_config(values), **values)
+
+    wrapped = with_config
+    for option in reversed(_POLICY_OPTIONS):
+        wrapped = option(wrapped)
+    return wrapped
+
+
+def _config(values: dict[str, Any]) -> RetentionConfig:
+    """Take the options of the policy out of ``values``."""
+    path = values.pop("policy_file")
+    base: JsonObject = {} if path is None else RetentionConfig.read(path).model_dump()
+    named = {name: values.pop(name) for name in RetentionConfig.model_fields}
+    return RetentionConfig.of(base | {n: value for n, value in named.items() if value is not None})
+
+
+@click.group()
+def retention() -> None:
+    """Delete old checkpoints of a job, and what was left behind."""
+
+
+@retention.command()
+@store_option
+@job_option
+@policy_options
+@click.option("--files", is_flag=True, help="Also name every file that goes.")
+@json_option
+def plan(
+    *,
+    store: str,
+    job: str | None,
+    config: RetentionConfig,
+    whole: bool,
+    files: bool,
+    as_json: bool,
+) -> None:
+    """Show what would go and what stays, and why; nothing is changed."""
+    runner = _runner(open_job(store, job), config, whole=whole)
+    _show(runner, config, with_files=files, as_json=as_json)
+
+
+@retention.command()
+@store_option
+@job_option
+@policy_options
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="The same as `laminar retention plan`.")
+@click.option("--reason", default="asked for", show_default=True, help="Kept in the audit log.")
+@json_option
+def apply(  # noqa: PLR0913 - one parameter per option
+    *,
+    store: str,
+    job: str | None,
+    config: RetentionConfig,
+    whole: bool,
+    yes: bool,
+    dry_run: bool,
+    reason: str,
+    as_json: bool,
+) -> None:
+    """Delete what the policy does not keep, after asking.
+
+    What an earlier run has begun and not finished is finished first. Killed at any point, the next
+    run goes on.
+    """
+    runner = _runner(open_job(store, job), config, whole=whole)
+    if dry_run:
+        _show(runner, config, with_files=False, as_json=as_json)
+        return
+    if not yes and (as_json or not sys.stdin.isatty()):
+        raise click.UsageError("nobody can be asked here: give --yes, or --dry-run")
+    with _bar() as tell:
+        finished = runner.finish_earlier(tell)
+    for result in finished:
+        if not as_json:
+            print_result(result, "an earlier plan was finished")
+    planned = runner.plan()
+    if not as_json:
+        print_plan(planned.plan, config, [], with_files=False)
+    if not planned.plan.is_empty and not yes:
+        click.confirm("delete this?", abort=True)
+    _carry_out(runner, planned, Mandate(this_process().user, reason, config.model_dump()), as_json)
+
+
+@retention.command()
+@store_option
+@job_option
+@json_option
+def status(*, store: str, job: str | None, as_json: bool) -> None:
+    """Show the plans of a job, what waits in quarantine, and what is pinned."""
+    found = read_status(open_job(store, job))
+    if as_json:
+        click.echo(json.dumps(status_as_json(found), indent=1))
+    else:
+        print_status(found, SystemClock().now_ms())
+
+
+def _show(runner: Retention, config: RetentionConfig, *, with_files: bool, as_json: bool) -> None:
+    planned = runner.plan()
+    unfinished = list(runner.log.unfinished())
+    if as_json:
+        click.echo(json.dumps(plan_as_json(planned.plan, config, unfinished), indent=1))
+    else:
+        print_plan(planned.plan, config, unfinished, with_files=with_files)
+
+
+def _carry_out(
+    runner: Retention,
+    planned: Planned,
+    mandate: Mandate,
+    as_json: bool,  # noqa: FBT001 - an option, passed on
+) -> None:
+    with _bar() as tell:
+        result = runner.apply(planned, mandate, tell)
+    if as_json:
+        done = None if result is None else result.model_dump(mode="json")
+        click.echo(json.dumps({"result": done}, indent=1))
+    elif result is not None:
+        print_result(result, "done")
+
+
+def _runner(store: CheckpointStore, config: RetentionConfig, *, whole: bool) -> Retention:
+    now_ms = SystemClock().now_ms
+    return Retention(
+        store,
+        config.policy(),
+        now_ms,
+        verify="bytes" if whole else "sizes",
+        audit=AuditLog(store.objects, store.paths, now_ms),
+    )
+
+
+@contextmanager
+def _bar() -> Iterator[Callable[[int, int], None]]:
+    """A progress bar on a terminal."""
+    bar = Progress(
+        TextColumn("deleting"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        disable=not sys.stderr.isatty(),
+        transient=True,
+    )
+    with bar:
+        task = bar.add_task("", total=None, start=False)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -1,0 +1,119 @@
+"""Which checkpoints to keep, as users write it: options, a JSON or TOML file, or Python."""
+
+import tomllib
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from laminar_core.checkpoint.retention_facts import RetentionPolicy
+from laminar_core.errors import ConfigurationError, ErrorCode
+from laminar_core.pipeline.config import duration_ms
+from laminar_core.state.record import Count, JsonObject, Positive
+
+Duration = Annotated[str, Field(description='As in "1 day" or "12 hours".')]
+
+
+class RetentionConfig(BaseModel):
+    """A policy. What one rule keeps is kept, whatever the others say; see ``docs/retention.md``."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    keep_last: Positive = Field(default=3, description="Newest restorable checkpoints.")
+    hourly: Count = Field(default=0, description="The newest of each of so many hours.")
+    daily: Count = Field(default=0, description="The newest of each of so many days (UTC).")
+    weekly: Count = Field(default=0, description="The newest of each of so many weeks (Monday).")
+    max_age: Duration | None = Field(default=None, description="Keep nothing older ...")
+    min_kept: Positive = Field(default=1, description="... but so many restorable ones always.")
+    savepoints: Literal["keep", "like-others"] = Field(
+        default="keep", description="Checkpoints of the kind savepoint."
+    )
+    unreadable: Literal["report", "delete"] = Field(
+        default="report", description="Old ones whose manifest cannot be read."
+    )
+    orphans: Literal["report", "delete"] = Field(
+        default="delete", description="Files that nothing names, after quarantine."
+    )
+    quarantine: Duration = Field(default="1 day", description="From seen as an orphan to deleted.")
+    history_keep: Count | None = Field(
+        default=None, description="Ended attempts to remember beside the checkpoints; null: all."
+    )
+    history_max_age: Duration | None = Field(default=None, description="Forget older ones.")
+
+    @model_validator(mode="after")
+    def _durations_are_durations(self) -> Self:
+        try:
+            self.policy()
+        except ConfigurationError as error:
+            raise ValueError(str(error)) from error
+        return self
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read a policy from a ``.toml`` or ``.json`` file.
+
+        Raises:
+            ConfigurationError: there is no such file, or it is no policy.
+        """
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigurationError(
+                ErrorCode.NO_SUCH_PATH, f"{path} cannot be read: {error}"
+            ) from error
+        try:
+            if path.suffix == ".toml":
+                return cls.model_validate(tomllib.loads(text))
+            return cls.model_validate_json(text)
+        except tomllib.TOMLDecodeError as error:
+            raise _invalid(f"{path} is no TOML: {error}") from error
+        except ValidationError as error:
+            raise _invalid(f"{path} is no retention policy: {_first_problem(error)}") from error
+
+    @classmethod
+    def of(cls, values: JsonObject) -> Self:
+        """Make a policy of named values.
+
+        Raises:
+            ConfigurationError: it is none.
+        """
+        try:
+            return cls.model_validate(values)
+        except ValidationError as error:
+            raise _invalid(f"not a retention policy: {_first_problem(error)}") from error
+
+    def policy(self) -> RetentionPolicy:
+        """The same in the words of the protocol.
+
+        Raises:
+            ConfigurationError: a duration is none.
+        """
+        return RetentionPolicy(
+            keep_last=self.keep_last,
+            hourly=self.hourly,
+            daily=self.daily,
+            weekly=self.weekly,
+            max_age_ms=_optional_ms(self.max_age),
+            min_kept=self.min_kept,
+            keep_savepoints=self.savepoints == "keep",
+            delete_unreadable=self.unreadable == "delete",
+            delete_orphans=self.orphans == "delete",
+            quarantine_min_ms=duration_ms(self.quarantine),
+            history_keep=self.history_keep,
+            history_max_age_ms=_optional_ms(self.history_max_age),
+        )
+
+
+def _optional_ms(duration: str | None) -> int | None:
+    return None if duration is None else duration_ms(duration)
+
+
+def _first_problem(error: ValidationError) -> str:
+    first = error.errors(include_url=False, include_context=False)[0]
+    where = ".".join(str(part) for part in first["loc"])
+    said = first["msg"].removeprefix("Value error, ")
+    return f"{where}: {said}" if where else said
+
+
+def _invalid(message: str) -> ConfigurationError:
+    return ConfigurationError(ErrorCode.INVALID_OPTION, message)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from laminar_core.checkpoint.recovery import RestoreFrom
 from laminar_core.checkpoint.recovery_facts import Wish
-from laminar_core.checkpoint.types import CheckpointId, Generation
+from laminar_core.checkpoint.types import CheckpointId, CheckpointKind, Generation
 from laminar_core.connectors.base import Committer
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.runtime.clock import Clock
@@ -129,12 +129,18 @@ class Importer:
                 yield operator_id
 
     def _refuse_other_output(self, found: FoundSavepoint) -> None:
-        """A sink goes on behind exactly the output that the savepoint has, or from nothing."""
+        """A sink goes on behind exactly the output that the savepoint has, or from nothing.
+
+        A savepoint that stopped its job was made after the commit of its output. The last commit
+        that a sink shows may be older: there was nothing to commit since.
+        """
         origin = found.record.origin
+        has_stopped = found.record.cut().kind in (CheckpointKind.STOP, CheckpointKind.FINAL)
         moved = set(self._moved_sinks(found))
         for operator_id, committer in self._committers.items():
             visible = committer.last_committed()
-            if visible is None or (visible == origin.checkpoint_id and operator_id not in moved):
+            is_its_own = has_stopped and operator_id not in moved
+            if visible is None or (is_its_own and visible <= origin.checkpoint_id):
                 continue
             raise ConfigurationError(
                 ErrorCode.INVALID_OPTION,

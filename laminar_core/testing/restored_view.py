@@ -1,0 +1,116 @@
+"""What a recovery brings back, looked at before anything has run: for comparing two of them.
+
+A driver's part and the workers' part, as they are: claim, choose, verify, compare, settle; then
+tasks are built and restored, and snapshotted before they have done anything.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from laminar_core.checkpoint.types import CheckpointId
+from laminar_core.runtime.clock import Clock, ManualClock
+from laminar_core.runtime.deployment import Deployment, RestoredState
+from laminar_core.runtime.events import GenerationStarted, JobEvent
+from laminar_core.runtime.options import JobOptions
+from laminar_core.runtime.plan import Plan
+from laminar_core.runtime.recovery import RecoveryManager, Start
+from laminar_core.runtime.transport import CoordinatorAddress
+from laminar_core.runtime.wiring import Wiring, wire
+from laminar_core.state.content import content_of
+from laminar_core.state.manifest import Owner
+from laminar_core.storage.audit import AuditLog
+from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.storage.generations import Claimant
+from laminar_core.storage.object_store import ObjectStore
+
+View = Mapping[str, str]
+"""By place, its content in canonical form."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What a recovery chose, what it brought back, and which checkpoints it told to be rejected."""
+
+    checkpoint_id: CheckpointId | None
+    view: View
+    rejected: frozenset[int]
+
+
+def recover_and_look(plan: Plan, options: JobOptions, objects: ObjectStore) -> Restored:
+    """Recover a job whose driver is gone, without running it.
+
+    Raises:
+        LaminarError: the job is refused.
+    """
+    clock = ManualClock()
+    store = CheckpointStore(objects, options.job)
+    audit = AuditLog(objects, store.paths, clock.now_ms, identify=_nobody)
+    told: set[int] = set()
+
+    def listen(event: JobEvent) -> None:
+        if isinstance(event, GenerationStarted):
+            told.update(rejected.checkpoint_id for rejected in event.rejected)
+
+    manager = RecoveryManager(plan, options, store, clock, listen, audit)
+    claimant = Claimant(_nobody(), options.actor, options.reason, "test", clock.now_ms())
+    generation = store.claim_generation(claimant, wait_ms=clock.wait_ms, take_over=True)
+    start = manager.recover(generation, first=True)
+    restored_id = None if start.restored is None else CheckpointId(start.restored.checkpoint_id)
+    return Restored(restored_id, dict(_view(start, store, clock)), frozenset(told))
+
+
+def _nobody() -> Owner:
+    return Owner(
+        host_id="nowhere", boot_id="", pid=1, pid_start_time=0, claim_number=1, user="test"
+    )
+
+
+def _view(start: Start, store: CheckpointStore, clock: Clock) -> Iterator[tuple[str, str]]:
+    identity = start.identity
+    deployment = Deployment(
+        job=identity.job,
+        generation=identity.generation,
+        parallelism=identity.parallelism,
+        plan=identity.plan,
+        store_uri=store.objects.uri,
+        address=CoordinatorAddress("ipc", ""),
+        restored=start.restored,
+        splits=start.splits,
+    )
+    for worker in range(identity.parallelism):
+        yield from _view_of_worker(deployment, worker, store, clock)
+    for entry in () if start.restored is None else start.restored.inflight_data:
+        yield f"in flight {entry.queue}", repr(store.read_inflight(entry))
+
+
+def _view_of_worker(
+    deployment: Deployment, worker: int, store: CheckpointStore, clock: Clock
+) -> Iterator[tuple[str, str]]:
+    wiring, mute = Wiring(worker, deployment.generation), _mute()
+    wire(wiring, deployment, RestoredState(deployment, worker, store), mute, mute, clock)
+    for parts in (task.parts for task in wiring.tasks):
+        where, gate = f"{parts.vertex_id}[{worker}]", parts.gate
+        yield f"event time of {where}", repr((gate.combined_us, gate.channels()))
+        if parts.source is not None:
+            yield f"source {where}", repr(parts.source.reader.position().to_pylist())
+        if parts.sink is not None:
+            yield f"sink {where}", str(parts.sink.rows_written)
+        for operator_id, subtask in parts.operators:
+            snapshot = subtask.snapshot(CheckpointId(1))()
+            said = json.dumps(snapshot.properties, sort_keys=True)
+            yield f"{operator_id}[{worker}]", f"{content_of(snapshot.tables)} {said}"
+
+
+class _Mute:
+    """A transport and a listener for tasks that only restore."""
+
+    reorder_max = 0
+
+    def __getattr__(self, name: str) -> object:
+        raise AssertionError(f"nothing runs here, and nobody calls {name}")
+
+
+def _mute() -> Any:  # noqa: ANN401 - it stands for two protocols of which nothing is called
+    return _Mute()

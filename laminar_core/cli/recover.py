@@ -47,6 +47,7 @@ def _recover(*, dry_run: bool, **values: Any) -> None:  # noqa: ANN401 - the opt
         parallelism=values["workers"],
         checkpoint=CheckpointConfig(store).coordinator_config(),
         allow_fresh=values["allow_fresh"],
+        reset_state=values["reset_state"],
         restore_id=None if wishes.restore_id is None else CheckpointId(wishes.restore_id),
         restore_before_ms=wishes.restore_before_ms,
     )

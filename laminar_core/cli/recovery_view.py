@@ -43,6 +43,8 @@ def _lines(report: RecoveryReport, owner: str | None) -> Iterator[str]:
             yield from (f"  {problem}" for problem in report.problems)
     if checkpoint is not None and checkpoint.workers != report.workers:
         yield f"its state is divided among {report.workers} workers, {checkpoint.workers} before"
+    if report.reset is not None:
+        yield from report.reset.lines()
     if report.rows_to_replay:
         yield f"{report.rows_to_replay:,} rows that the last run had read are read again"
     if report.redriven_ids:

@@ -133,6 +133,7 @@ def _lines(event: JobEvent) -> Iterator[str]:
                 start = f"from checkpoint {event.restored_checkpoint_id}"
             workers = "1 worker" if event.parallelism == 1 else f"{event.parallelism} workers"
             yield f"generation {event.generation} starts {start}, {workers}"
+            yield from event.reset
             for rejected in event.rejected:
                 yield f"checkpoint {rejected.checkpoint_id} is not used: {rejected.reason}"
         case CheckpointCompleted():

@@ -90,6 +90,12 @@ FAST_START = {
     "--allow-fresh", is_flag=True, help="Start empty if checkpoints exist and none is usable."
 )
 @click.option(
+    "--reset-state",
+    multiple=True,
+    metavar="OPERATOR",
+    help="Drop all state and read all sources anew, because OPERATOR changed; repeatable.",
+)
+@click.option(
     "--transport",
     type=click.Choice(["auto", "ipc", "curve", "tcp"]),
     default="auto",
@@ -119,6 +125,7 @@ def run(  # noqa: PLR0913 - one parameter per option
     claim: bool,
     take_over: bool,
     allow_fresh: bool,
+    reset_state: tuple[str, ...],
     transport: Literal["auto", "ipc", "curve", "tcp"],
     reason: str,
     as_json: bool,
@@ -137,6 +144,7 @@ def run(  # noqa: PLR0913 - one parameter per option
         transport=transport,
         take_over=take_over,
         allow_fresh=allow_fresh,
+        reset_state=reset_state,
         restore_id=restore_id,
         restore_before=restore_before,
         from_savepoint=from_savepoint and absolute_uri(from_savepoint),

@@ -145,6 +145,7 @@ class Pipeline:
             restart=run.restart,
             take_over=run.take_over,
             allow_fresh=run.allow_fresh,
+            reset_state=run.reset_state,
             restore_id=None if run.restore_id is None else CheckpointId(run.restore_id),
             restore_before_ms=run.restore_before_ms,
             from_savepoint=run.from_savepoint,

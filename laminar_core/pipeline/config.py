@@ -110,6 +110,9 @@ class RunConfig:
     """Run although a driver that owns the job may be alive; it is fenced."""
     allow_fresh: bool = False
     """Start empty, and withdraw the output, if checkpoints exist and none can be used."""
+    reset_state: tuple[str, ...] = ()
+    """Drop all state and read all sources from their beginning, because these operators have
+    changed or are gone; output of the past is withdrawn."""
     restore_id: int | None = None
     """Go back to this checkpoint; what came after it is withdrawn."""
     restore_before: str | None = None
@@ -136,6 +139,12 @@ class RunConfig:
                 ErrorCode.INVALID_OPTION,
                 "a savepoint is a start of its own: leave restore_id, restore_before and "
                 "allow_fresh away, or from_savepoint",
+            )
+        if self.reset_state and (self.from_savepoint or self.restore_id or self.restore_before):
+            raise ConfigurationError(
+                ErrorCode.INVALID_OPTION,
+                "reset_state drops all state: leave restore_id, restore_before and from_savepoint "
+                "away, or reset_state",
             )
         if self.claim and self.from_savepoint is None:
             raise ConfigurationError(

@@ -7,12 +7,12 @@ them: event time is kept per input channel. The number of workers may be another
 something cannot be divided anew. Source: PROTOCOL sections 9, 10 and 11.
 """
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from laminar_core.errors import ErrorCode, IncompatibleStateError
 from laminar_core.operators.base import JsonObject, redistribution_of
+from laminar_core.operators.mapping import difference
 from laminar_core.runtime.plan import INPUTS_KEY, Plan
 from laminar_core.state.manifest import CheckpointManifest, fingerprint_of
 
@@ -40,13 +40,9 @@ def mismatches(manifest: CheckpointManifest, plan: Plan, parallelism: int) -> It
     """Everything that does not fit, the gravest first; empty if the pipeline can go on from it."""
     yield from _caught(_check_parallelism, manifest, plan, parallelism)
     descriptions = plan.descriptions()
-    kept_state = {
-        entry.operator_id
-        for entry in manifest.subtasks
-        if entry.segments or entry.properties or entry.committables
-    }
+    kept = kept_state(manifest)
     where = f"checkpoint {manifest.checkpoint_id}"
-    if gone := sorted(kept_state - descriptions.keys()):
+    if gone := sorted(kept - descriptions.keys()):
         problem = _changed(f"{where} has state of {', '.join(gone)}, which the pipeline lacks")
         yield Mismatch(problem, frozenset(gone))
     if new := sorted(descriptions.keys() - manifest.parallelism.keys()):
@@ -56,13 +52,22 @@ def mismatches(manifest: CheckpointManifest, plan: Plan, parallelism: int) -> It
         if operator_id in new:
             continue
         before = manifest.operators_description[operator_id]
-        if operator_id not in kept_state:
+        if operator_id not in kept:
             before, now = _inputs(before), _inputs(now)  # noqa: PLW2901 - the rest may differ
         if fingerprint_of(before) != fingerprint_of(now):
-            difference = _difference(before, now)
-            problem = _changed(f"{operator_id} is not what it was in {where}: {difference}")
+            differs = difference(before, now)
+            problem = _changed(f"{operator_id} is not what it was in {where}: {differs}")
             yield Mismatch(problem, frozenset({operator_id}))
     yield from _caught(_check_edges, manifest, plan)
+
+
+def kept_state(manifest: CheckpointManifest) -> set[str]:
+    """Operators that kept anything."""
+    return {
+        entry.operator_id
+        for entry in manifest.subtasks
+        if entry.segments or entry.properties or entry.committables
+    }
 
 
 def _caught(check: Callable[..., None], *arguments: object) -> Iterator[Mismatch]:
@@ -140,12 +145,3 @@ def _changed(what: str) -> IncompatibleStateError:
 
 def _inputs(description: JsonObject) -> JsonObject:
     return {INPUTS_KEY: description.get(INPUTS_KEY)}
-
-
-def _difference(before: JsonObject, now: JsonObject) -> str:
-    differing = [
-        f"{key} was {json.dumps(before.get(key))}, is {json.dumps(now.get(key))}"
-        for key in sorted({*before, *now})
-        if before.get(key) != now.get(key)
-    ]
-    return "; ".join(differing)

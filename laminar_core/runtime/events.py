@@ -37,6 +37,8 @@ class GenerationStarted(_Event):
     rejected: tuple[RejectedCheckpoint, ...] = ()
     rows_total: int | None
     """Rows of all sources, over the whole job; None if one is unbounded."""
+    reset: tuple[str, ...] = ()
+    """What was dropped because it was asked for, line by line."""
 
 
 class WorkersRunning(_Event):

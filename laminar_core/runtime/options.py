@@ -31,6 +31,8 @@ class JobOptions:
     """Claim the job although its driver may be alive."""
     allow_fresh: bool = False
     """Start empty although checkpoints exist, if none of them can be used."""
+    reset_state: tuple[str, ...] = ()
+    """Operators because of which all state is dropped and all sources start anew."""
     restore_id: CheckpointId | None = None
     """Continue from this checkpoint instead of the newest; what came after it is left behind."""
     restore_before_ms: int | None = None

@@ -9,7 +9,7 @@ passed over.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -32,7 +32,7 @@ from laminar_core.runtime.compatibility import Mismatch, mismatches
 from laminar_core.runtime.events import GenerationStarted, JobListener, RejectedCheckpoint
 from laminar_core.runtime.importing import Importer
 from laminar_core.runtime.options import JobOptions
-from laminar_core.runtime.pacing import rows_before, rows_in_all
+from laminar_core.runtime.pacing import rows_in_all
 from laminar_core.runtime.plan import Plan
 from laminar_core.runtime.publication import JobIdentity, committables_of
 from laminar_core.runtime.recovery_report import (
@@ -42,7 +42,9 @@ from laminar_core.runtime.recovery_report import (
     SinkReport,
     SourceReport,
     rows_to_replay,
+    source_report,
 )
+from laminar_core.runtime.state_reset import reset
 from laminar_core.state.manifest import CheckpointManifest
 from laminar_core.storage.audit import AuditLog
 from laminar_core.storage.checkpoint_store import CheckpointStore, Choice
@@ -129,7 +131,7 @@ class RecoveryManager:
         # A savepoint, or what is read and verified whole, newest first.
         imported = self._importer.bring_in(generation, first=first)
         choice = imported or self._store.choose_checkpoint(wish)
-        examined = self._compare(choice, wish)  # Operators, key groups, sources, sinks.
+        examined = self._compare(choice, wish, first)  # Operators, key groups, sources, sinks.
         self._store.check_owner(generation)  # What a successor did is nothing to be refused for.
         examined.report.raise_problem()
         self._write_down(generation, examined, first=first)
@@ -144,12 +146,16 @@ class RecoveryManager:
             StorageUnavailable: the store, or a sink, did not answer.
         """
         wish = self._options.wish
-        return self._compare(self._store.choose_checkpoint(wish), wish)
+        return self._compare(self._store.choose_checkpoint(wish), wish, first=True)
 
     # --- compare --------------------------------------------------------------------------------
 
-    def _compare(self, choice: Choice, wish: Wish) -> Examined:
+    def _compare(self, choice: Choice, wish: Wish, first: bool) -> Examined:  # noqa: FBT001
         """Collect everything that is in the way, instead of the first thing only."""
+        left = None
+        if first and self._options.reset_state:
+            choice, left = reset(choice, self._plan, self._options.reset_state)
+            wish = replace(wish, allow_fresh=True)
         manifest = choice.manifest
         job, workers = self._options.job, self._options.parallelism
         rejected = choice.decision.rejected
@@ -175,6 +181,7 @@ class RecoveryManager:
             redriven_ids=tuple(m.checkpoint_id for m in choice.redrive),
             committed_beyond_ids=choice.decision.committed_beyond,
             rejected=rejected,
+            reset=left,
             problems=tuple(problems),
         )
         return Examined(choice, splits, report)
@@ -209,7 +216,7 @@ class RecoveryManager:
                 problems.append(error)
             if pinned is not None:
                 splits[node.operator_id] = pinned
-            reports.append(_source_report(node.operator_id, pinned, problem))
+            reports.append(source_report(node.operator_id, pinned, problem))
         return splits, tuple(reports)
 
     def _pinned(self, manifest: CheckpointManifest | None, operator_id: str) -> pa.Table | None:
@@ -276,6 +283,7 @@ class RecoveryManager:
                 "allow_fresh": options.allow_fresh and first,
                 "parallelism": options.parallelism,
                 "savepoint": self._importer.uri,
+                "reset": "; ".join(report.reset.lines()) if report.reset else None,
             },
         )
         base_id = examined.base_id
@@ -320,6 +328,7 @@ class RecoveryManager:
                 restored_checkpoint_id=examined.base_id,
                 rejected=_damaged(examined.report),
                 rows_total=start.rows_total,
+                reset=tuple(examined.report.reset.lines()) if examined.report.reset else (),
             )
         )
         return start
@@ -361,17 +370,6 @@ def _operator_reports(
             sum(entry.size_bytes for entry in entries),
             problem,
         )
-
-
-def _source_report(
-    operator_id: str, pinned: pa.Table | None, problem: LaminarError | None
-) -> SourceReport:
-    said = None if problem is None else str(problem)
-    if pinned is None:
-        return SourceReport(operator_id, problem=said)
-    read, total = rows_before(pinned), rows_in_all(pinned)
-    left = None if total is None else total - read
-    return SourceReport(operator_id, pinned.num_rows, read, left, said)
 
 
 def _foreign_output(job: str, operator_id: str, visible_id: CheckpointId) -> ConfigurationError:

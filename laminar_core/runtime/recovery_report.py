@@ -8,8 +8,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
+import pyarrow as pa
+
 from laminar_core.checkpoint.recovery import Rejected
 from laminar_core.errors import LaminarError
+from laminar_core.runtime.pacing import rows_before, rows_in_all
+from laminar_core.runtime.state_reset import Reset
 from laminar_core.state.manifest import CheckpointManifest
 
 Verdict = Literal["restore", "fresh", "refuse"]
@@ -106,6 +110,8 @@ class RecoveryReport:
     committed_beyond_ids: tuple[int, ...] = ()
     """Checkpoints after the restored one whose output was committed."""
     rejected: tuple[Rejected, ...] = ()
+    reset: Reset | None = None
+    """State that is dropped because the user asked for it."""
     problems: tuple[LaminarError, ...] = ()
 
     @property
@@ -168,3 +174,15 @@ def rows_to_replay(progress: Mapping[str, object], sources: tuple[SourceReport, 
     if not isinstance(rows_in, int):
         return None
     return max(rows_in - sum(source.rows_read for source in sources), 0)
+
+
+def source_report(
+    operator_id: str, pinned: pa.Table | None, problem: LaminarError | None
+) -> SourceReport:
+    """Positions as rows; ``pinned`` are the splits, None if they cannot be known."""
+    said = None if problem is None else str(problem)
+    if pinned is None:
+        return SourceReport(operator_id, problem=said)
+    read, total = rows_before(pinned), rows_in_all(pinned)
+    left = None if total is None else total - read
+    return SourceReport(operator_id, pinned.num_rows, read, left, said)

@@ -144,3 +144,16 @@ def test_a_live_driver_is_told_of(cli, place: Path) -> None:
     assert "may be alive on driver-1" in dry_run(cli, place).out
     store.end_generation(store.newest_generation(), "stopped", "")
     assert "alive" not in dry_run(cli, place).out
+
+
+def test_a_reset_is_reported_before_it_is_done(cli, place: Path) -> None:
+    newest = store_of(place).completed_ids()[-1]
+    answer = dry_run(cli, place, "--reset-state", "windows")
+    assert answer.code == 2
+    assert "there is no operator windows to reset" in answer.err
+    answer = dry_run(cli, place, "--reset-state", "in")
+    assert answer.code == 0
+    assert "job simulated would start from nothing" in answer.out
+    assert f"checkpoint {newest} is left behind to reset in: all state is dropped" in answer.out
+    said = json.loads(dry_run(cli, place, "--json", "--reset-state", "in").out)
+    assert (said["verdict"], said["reset"]["checkpoint_id"]) == ("fresh", newest)

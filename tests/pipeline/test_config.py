@@ -142,3 +142,12 @@ def test_a_time_without_a_zone_is_refused_at_once(text: str) -> None:
 def test_one_checkpoint_can_be_asked_for_in_one_way() -> None:
     with pytest.raises(ConfigurationError, match="give one of them"):
         RunConfig(restore_id=3, restore_before="2026-03-01T12:00:00Z")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"restore_id": 3}, {"restore_before": "2026-03-01T12:00:00Z"}, {"from_savepoint": "file:/s"}],
+)
+def test_a_reset_of_state_goes_with_no_checkpoint(other: dict) -> None:
+    with pytest.raises(ConfigurationError, match="reset_state drops all state"):
+        RunConfig(reset_state=("totals",), **other)

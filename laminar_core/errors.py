@@ -67,6 +67,7 @@ class ErrorCode(StrEnum):
     STORE_THROTTLED = "store-throttled"
     OBJECT_EXISTS = "object-exists"
     SPILL_FAILED = "spill-failed"
+    WORKING_STATE = "working-state"
 
     # Corruption
     MANIFEST_UNREADABLE = "manifest-unreadable"

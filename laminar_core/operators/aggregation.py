@@ -49,17 +49,14 @@ from laminar_core.state.accumulators import (
     result_type,
 )
 from laminar_core.state.grouping import plain_column, plain_type
+from laminar_core.state.panes import Ground, PinnedPane, stored_tables
 from laminar_core.state.rescaling import Redistribution
 from laminar_core.state.stable_hash import require_key_type
+from laminar_core.state.window_layout import TIME_TYPE, WINDOW_START, StateLayout
 from laminar_core.state.window_state import (
-    TIME_TYPE,
-    WINDOW_START,
-    StateLayout,
     WindowState,
-    WindowTables,
     merge_stored,
     rows_of_key_groups,
-    stored_table,
     unfinished_rows,
 )
 
@@ -219,8 +216,14 @@ class WindowAggregator:
         self._context = context
         self._layout = spec.layout(input_schema)
         self._schema = spec.output_schema(input_schema)
-        self._state = WindowState(self._layout)
         self._key_groups = owned_key_groups(context)
+        self._ground = Ground(
+            self._layout,
+            context.backend.shelf(self._layout.pane_schema),
+            context.max_parallelism,
+            self._key_groups,
+        )
+        self._state = WindowState(self._layout, self._ground)
         self._ahead: FiredAhead | None = None
         """After a restore with other workers, until the watermark has caught up."""
         self._late_of_ahead = 0
@@ -274,9 +277,8 @@ class WindowAggregator:
         """Reduce them to one row per key and window that is open."""
         yield merge_stored(tables, self._layout, finished_window_us)
 
-    def _pending(self, pinned: Sequence[WindowTables]) -> PendingSnapshot:
+    def _pending(self, pinned: Sequence[PinnedPane]) -> PendingSnapshot:
         finished_us = self._state.finished_us
-        layout, max_parallelism = self._layout, self._context.max_parallelism
         properties: JsonObject = {
             "watermark_us": self._state.watermark_us,
             "late_row_count": self.late_row_count,
@@ -287,7 +289,7 @@ class WindowAggregator:
             properties[FIRED_AHEAD] = self._ahead.properties()
 
         def finish_snapshot() -> Snapshot:
-            tables = [stored_table(pinned, layout, max_parallelism)] if pinned else []
+            tables = stored_tables(pinned, self._ground)
             return Snapshot(tables, properties, finished_window_us=finished_us)
 
         return finish_snapshot
@@ -304,11 +306,11 @@ class WindowAggregator:
         """
         self._require_compatible(snapshots)
         ranges = restored_key_groups(snapshots, self._context)
-        tables = [
+        tables = (
             rows_of_key_groups(rows, self._key_groups)
             for snapshot in snapshots
             for rows in self._unfinished(snapshot)
-        ]
+        )
         self._state.restore(
             tables,
             _least(snapshot.properties["watermark_us"] for snapshot in snapshots),

@@ -12,6 +12,7 @@ from typing import Protocol, runtime_checkable
 import pyarrow as pa
 
 from laminar_core.checkpoint.types import CheckpointId, Generation, Watermark
+from laminar_core.state.chunks import MemoryBackend, StateBackend
 from laminar_core.state.rescaling import Redistribution
 
 JsonValue = None | bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"]
@@ -27,6 +28,8 @@ class SubtaskContext:
     parallelism: int
     max_parallelism: int
     generation: Generation
+    backend: StateBackend = field(default_factory=MemoryBackend)
+    """Where large state is put."""
 
 
 @dataclass(frozen=True, slots=True)

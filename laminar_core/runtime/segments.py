@@ -1,27 +1,37 @@
 """Writes the state of one worker's operators as segments, and merges chains that become long.
 
-Everything but the merging is called from the one background thread that writes snapshots. Changes
-that could not be written are kept, and go with the next ones: the operator has forgotten that they
-are new. A segment that was tried once gets a new name the next time, because the first try may have
-succeeded with other bytes.
+Everything but the merging is called from the one background thread that writes snapshots. Tables
+are made one at a time, as they are written. Changes that could not be written are kept, and go with
+the next ones: the operator has forgotten that they are new. A segment that was tried once gets a
+new name the next time, because the first try may have succeeded with other bytes.
 
 Source: PROTOCOL section 12; O'Neil et al. 1996, "The log-structured merge-tree", for the merging.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import count, pairwise
 from queue import Empty, SimpleQueue
 
+import numpy as np
 import pyarrow as pa
 
 from laminar_core.checkpoint.types import CheckpointId, Generation
 from laminar_core.errors import CheckpointDeclined, ErrorCode, LaminarError
 from laminar_core.operators.base import Snapshot
 from laminar_core.runtime.state_options import StateOptions
-from laminar_core.state.chain import open_segments, plan_compaction, replaced
+from laminar_core.state.chain import (
+    MERGED_BYTES_MAX,
+    merging_ranges,
+    open_segments,
+    plan_compaction,
+    replaced,
+    runs_of,
+)
 from laminar_core.state.segment import SegmentRef, total_bytes
+from laminar_core.state.window_layout import KEY_GROUP
 from laminar_core.storage.checkpoint_store import CheckpointStore
 
 CHAIN_FACTOR_MAX = 4
@@ -31,12 +41,22 @@ MergeTables = Callable[[Iterable[pa.Table], int | None], Iterable[pa.Table]]
 """``IncrementalSubtask.merge_tables``."""
 
 
+class NotMadeError(Exception):
+    """The tables of a snapshot could not be made; its cause says why.
+
+    Unlike a store that refuses, this cannot be tried again: what changed is lost with the snapshot.
+    """
+
+
 @dataclass(slots=True)
 class _Chain:
     """What is known of one operator's state."""
 
     segments: tuple[SegmentRef, ...] = ()
-    unwritten: list[pa.Table] = field(default_factory=list)
+    unmade: deque[Iterator[pa.Table]] = field(default_factory=deque)
+    """Changes of which the tables are not all made."""
+    unwritten: deque[pa.Table] = field(default_factory=deque)
+    """Older than those."""
     written_bytes: int = 0
     """Since the last checkpoint that was told."""
     compacting: bool = False
@@ -81,6 +101,7 @@ class SegmentWriter:
 
         Raises:
             LaminarError: the store did not take one of them.
+            NotMadeError: there is none to be taken.
         """
         return tuple(
             self.store.write_state(
@@ -91,13 +112,13 @@ class SegmentWriter:
                 part=part,
                 compression=self._options.compression,
             )
-            for part, table in enumerate(table for table in tables if table.num_rows)
+            for part, table in enumerate(_made(tables))
         )
 
     def add_changes(self, operator_id: str, snapshot: Snapshot) -> None:
         """Remember what changed; ``write_changes`` writes it."""
         chain = self._chains.setdefault(operator_id, _Chain())
-        chain.unwritten += [table for table in snapshot.tables if table.num_rows]
+        chain.unmade.append(_made(snapshot.tables))
         chain.segments = open_segments(chain.segments, snapshot.finished_window_us)
 
     def write_changes(
@@ -107,14 +128,15 @@ class SegmentWriter:
 
         Raises:
             LaminarError: the store did not take it; it is still remembered.
+            NotMadeError: what changed is lost.
         """
         self._take_compacted()
         chain = self._chains.setdefault(operator_id, _Chain())
-        if len(chain.unwritten) > 1:
-            chain.unwritten = [t for t in merge(chain.unwritten, finished_window_us) if t.num_rows]
-        while chain.unwritten:
+        if len(chain.unmade) + len(chain.unwritten) > 1:
+            _merge_small(chain, finished_window_us, merge)
+        while _make_one(chain):
             segment = self._write_shared(operator_id, chain.unwritten[0])
-            del chain.unwritten[0]
+            chain.unwritten.popleft()
             chain.segments += (segment,)
             chain.written_bytes += segment.size_bytes
         self._compact_if_long(operator_id, chain, finished_window_us, merge)
@@ -141,19 +163,20 @@ class SegmentWriter:
     def _compact_if_long(
         self, operator_id: str, chain: _Chain, finished_us: int | None, merge: MergeTables
     ) -> None:
-        sizes = [segment.size_bytes for segment in chain.segments]
-        run = plan_compaction(sizes, self._options.segments_max)
-        if run is None:
+        runs = runs_of(chain.segments)
+        sizes = [total_bytes(chain.segments[run.start : run.stop]) for run in runs]
+        planned = plan_compaction(sizes, self._options.segments_max)
+        if planned is None:
             return
         if len(sizes) > CHAIN_FACTOR_MAX * self._options.segments_max:
             raise CheckpointDeclined(
                 ErrorCode.SNAPSHOT_FAILED,
-                f"the state of {operator_id} is in {len(sizes)} files, which are not merged as "
+                f"the state of {operator_id} is in {len(sizes)} parts, which are not merged as "
                 "fast as new ones come: checkpoint less often, or raise segments_max",
             )
         if not chain.compacting:
             chain.compacting = True
-            merged = chain.segments[run.start : run.stop]
+            merged = chain.segments[runs[planned.start].start :]
             self._compactions.submit(self._compact, operator_id, merged, finished_us, merge)
 
     def _compact(
@@ -166,12 +189,39 @@ class SegmentWriter:
         """Runs in a thread of its own; the chain learns of it with the next checkpoint."""
         by: tuple[SegmentRef, ...] | None = None
         try:
-            tables = merge(map(self.store.read_state, merged), finished_us)
+            tables = self._merged(merged, finished_us, merge)
             by = tuple(self._write_shared(operator_id, t) for t in tables if t.num_rows)
         except LaminarError:
             pass  # The chain is whole without it, and the next checkpoint tries again.
         finally:
             self._compacted.put(_Compacted(operator_id, tuple(merged), by))
+
+    def _merged(
+        self, segments: Sequence[SegmentRef], finished_us: int | None, merge: MergeTables
+    ) -> Iterator[pa.Table]:
+        """Merge range by range, if it is much; a segment is in memory as long as ranges meet it."""
+        ranges = merging_ranges(segments)
+        if ranges is None:
+            yield from merge(map(self.store.read_state, segments), finished_us)
+            return
+        opened: dict[str, pa.Table] = {}
+        for groups in ranges:
+            yield from merge(self._rows_of(groups, segments, opened), finished_us)
+
+    def _rows_of(
+        self, groups: range, segments: Sequence[SegmentRef], opened: dict[str, pa.Table]
+    ) -> Iterator[pa.Table]:
+        for segment in segments:
+            assert segment.key_groups is not None, "or all is merged at once"
+            start, stop = segment.key_groups
+            if start < groups.stop and groups.start < stop:
+                table = opened.pop(segment.path, None)
+                table = self.store.read_state(segment) if table is None else table
+                if stop > groups.stop:
+                    opened[segment.path] = table
+                of_row = table.column(KEY_GROUP).to_numpy()
+                inside = (of_row >= groups.start) & (of_row < groups.stop)
+                yield table.filter(pa.array(inside))
 
     def _take_compacted(self) -> None:
         while True:
@@ -184,3 +234,59 @@ class SegmentWriter:
             if done.by is not None:
                 chain.segments = replaced(chain.segments, done.merged, done.by)
                 chain.written_bytes += total_bytes(done.by)
+
+
+# --- tables that wait to be written -------------------------------------------------------------
+
+
+def _made(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Make tables, one at a time, those with rows; a large one is cut at key groups."""
+    source = iter(tables)
+    while True:
+        try:
+            table = next(source, None)
+        except Exception as error:
+            raise NotMadeError(str(error)) from error
+        if table is None:
+            return
+        if table.num_rows:
+            yield from _cut(table)
+
+
+def _cut(table: pa.Table) -> Iterator[pa.Table]:
+    """Cut a table that is sorted by key group into disjoint ones of a size that merges well."""
+    parts = -(-table.nbytes // (2 * MERGED_BYTES_MAX))
+    if parts == 1 or KEY_GROUP not in table.schema.names:
+        yield table
+        return
+    of_row = table.column(KEY_GROUP).to_numpy()
+    wanted = of_row[np.arange(1, parts) * len(of_row) // parts]
+    bounds = np.unique([0, *np.searchsorted(of_row, wanted), len(of_row)]).tolist()
+    for start, stop in pairwise(bounds):
+        yield table.slice(start, stop - start)
+
+
+def _make_one(chain: _Chain) -> bool:
+    """See to it that a table waits to be written; False: there is none."""
+    while chain.unmade and not chain.unwritten:
+        table = next(chain.unmade[0], None)
+        if table is None:
+            chain.unmade.popleft()
+        else:
+            chain.unwritten.append(table)
+    return bool(chain.unwritten)
+
+
+def _merge_small(chain: _Chain, finished_us: int | None, merge: MergeTables) -> None:
+    """Make one run of several changes, if together they are no more than is well merged."""
+    size_bytes = sum(table.nbytes for table in chain.unwritten)
+    while chain.unmade and size_bytes <= MERGED_BYTES_MAX:
+        table = next(chain.unmade[0], None)
+        if table is None:
+            chain.unmade.popleft()
+        else:
+            chain.unwritten.append(table)
+            size_bytes += table.nbytes
+    if not chain.unmade and len(chain.unwritten) > 1:
+        merged = merge(list(chain.unwritten), finished_us)
+        chain.unwritten = deque(table for table in merged if table.num_rows)

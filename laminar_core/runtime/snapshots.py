@@ -17,7 +17,7 @@ from laminar_core.errors import LaminarError
 from laminar_core.operators.base import Snapshot
 from laminar_core.runtime.clock import Clock
 from laminar_core.runtime.inflight import Captured, Queue
-from laminar_core.runtime.segments import SegmentWriter
+from laminar_core.runtime.segments import NotMadeError, SegmentWriter
 from laminar_core.runtime.task_parts import Cut, PendingPart
 from laminar_core.state.arrow_codec import Compression
 from laminar_core.state.inflight import InflightEncoder
@@ -173,7 +173,7 @@ class SnapshotWriter:
                     problem or f"{part.operator_id}: {error}"
                 )  # Finish the others all the same.
             except Exception as error:  # noqa: BLE001 - it is reported, and ends the generation
-                return NotFinished(error)
+                return _not_finished(error)
         if problem or cut.checkpoint_id in self._discarded:
             reason = problem or "given up before it was written"
             return NotWritten(cut.checkpoint_id, cut.vertex_id, reason)
@@ -276,9 +276,17 @@ class SnapshotWriter:
                     part.operator_id, snapshot.finished_window_us, part.merge
                 )
         except Exception as error:  # noqa: BLE001 - it is reported, and ends the generation
-            self._results.put(NotFinished(error))
+            self._results.put(_not_finished(error))
             self._wake()
 
 
 class _StoreError(Exception):
     """Tells a store that refused from a snapshot that could not be made."""
+
+
+def _not_finished(error: Exception) -> NotFinished:
+    """Report what went wrong inside the operator as it was said there."""
+    cause = error.__cause__
+    if isinstance(error, NotMadeError) and isinstance(cause, Exception):
+        return NotFinished(cause)
+    return NotFinished(error)

@@ -1,18 +1,27 @@
 """Which segments make up a state that is written as what changed, and when they are put together.
 
-A *chain* is the segments of one operator subtask, oldest first. Every checkpoint of changes adds
-one; without an end to that a restore would read all that was ever written. So a segment of which
-every window has fired is dropped, and neighbours are merged into one, newest and smallest first,
-as in a log-structured merge tree. The longer chains may be, the less is rewritten: 14 times what
-came, at most, for the default over 4,096 checkpoints that have no key in common.
+A *chain* is the segments of one operator subtask, oldest first. Every checkpoint of changes adds a
+*run*: one segment, or several that have no key group in common where it is large. Without an end to
+that a restore would read all that was ever written. So a segment of which every window has fired is
+dropped, and neighbouring runs are merged into one, newest and smallest first, as in a
+log-structured merge tree. The longer chains may be, the less is rewritten: 14 times what came, at
+most, for the default over 4,096 checkpoints that have no key in common.
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 
-from laminar_core.state.segment import SegmentRef
+from laminar_core.state.segment import SegmentRef, total_bytes
 
 SEGMENTS_MAX = 8
-"""Longer chains are compacted."""
+"""Chains of more runs are compacted."""
+
+RUN_SEGMENT_BYTES_MIN = 1024 * 1024
+"""A run goes on behind a segment of this size only: many small ones are better merged."""
+
+MERGED_BYTES_MAX = 32 * 1024 * 1024
+"""Of all segments that are merged together; where they are more, one range of key groups after the
+other is."""
 
 
 def open_segments(
@@ -28,11 +37,38 @@ def open_segments(
     )
 
 
-def plan_compaction(sizes_bytes: Sequence[int], segments_max: int) -> range | None:
-    """Choose the segments to be merged, a run at the end of the chain; None if it is short enough.
+def runs_of(chain: Sequence[SegmentRef]) -> list[range]:
+    """Group the segments into runs; returns their positions."""
+    starts = [
+        position
+        for position, segment in enumerate(chain)
+        if not position or not _goes_on(chain[position - 1], segment)
+    ]
+    return [range(*bounds) for bounds in pairwise([*starts, len(chain)])]
 
-    A segment that is as large as all after it together is left alone, unless it is the last but
-    one.
+
+def _goes_on(before: SegmentRef, segment: SegmentRef) -> bool:
+    if before.key_groups is None or segment.key_groups is None:
+        return False
+    apart = before.key_groups[1] <= segment.key_groups[0]
+    return apart and before.size_bytes >= RUN_SEGMENT_BYTES_MIN
+
+
+def merging_ranges(segments: Sequence[SegmentRef]) -> list[range] | None:
+    """Cut key groups into ranges that can be merged one after the other; None: all at once."""
+    parts = -(-total_bytes(segments) // MERGED_BYTES_MAX)
+    owned = [segment.key_groups for segment in segments if segment.key_groups is not None]
+    if parts <= 1 or len(owned) < len(segments):
+        return None
+    first, stop = min(start for start, _ in owned), max(end for _, end in owned)
+    bounds = sorted({first + (stop - first) * part // parts for part in range(parts + 1)})
+    return [range(*pair) for pair in pairwise(bounds)]
+
+
+def plan_compaction(sizes_bytes: Sequence[int], segments_max: int) -> range | None:
+    """Choose the runs to be merged, some at the end of the chain; None if it is short enough.
+
+    One that is as large as all after it together is left alone, unless it is the last but one.
 
     >>> plan_compaction([100, 1, 1, 1, 1], 4)
     range(1, 5)

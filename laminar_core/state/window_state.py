@@ -1,19 +1,15 @@
 """Keyed window state as merge-on-read panes: append partial results, reduce them when read.
 
-A *pane* holds the rows of one slide of event time as a list of tables of accumulators. Adding rows
-appends a table and touches no key. A pane is reduced to one row per key when what came since
-outnumbers twice what it had, so each row is merged a bounded number of times, and memory stays
-proportional to the number of keys (ADR-0008).
+A *pane* holds the rows of one slide of event time, see ``panes``. Adding rows appends a table and
+touches no key. A tumbling window is one pane. A sliding window is ``size / slide`` neighbouring
+panes, put together when it fires: a row is stored and sent once, however many windows it is in.
 
-A tumbling window is one pane. A sliding window is ``size / slide`` neighbouring panes, put
-together when it fires: a row is stored and sent once, however many windows it is in.
-
-Invariants, checked by ``tests/operators/test_aggregation_model.py``:
+Invariants, checked by ``tests/operators/test_aggregation_model.py`` for every backend:
     I1  a window fires once, when the watermark reaches its end plus the allowed lateness
     I2  a row counts in every window that contains it and fires after it came
     I3  a row that no window waits for any more is dropped, and counted as late
 
-Tables are immutable, so a snapshot pins them by reference and works on them in the background.
+Chunks are immutable, so a snapshot pins them by reference and works on them in the background.
 
 What came since the last cut is kept apart from what came before, each half reduced for itself. So
 the changes since then are pinned as cheaply as everything, and partial results of one key, from
@@ -21,89 +17,65 @@ however many cuts, add up to its state (``take_changes``).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from pyarrow.compute import call_function
 
-from laminar_core.state.accumulators import ROW_COUNT, Accumulator, merge
-from laminar_core.state.key_groups import key_groups_of
+from laminar_core.state.accumulators import ROW_COUNT, merge
+from laminar_core.state.chunks import MemoryShelf
+from laminar_core.state.panes import (
+    TABLE_BYTES_MAX,
+    Ground,
+    Pane,
+    PinnedPane,
+    by_key_groups,
+    sorted_by_key_group,
+)
+from laminar_core.state.window_layout import (
+    KEY_GROUP,
+    WINDOW_START,
+    StateLayout,
+    window_starts_of,
+)
 
-WINDOW_START = "window_start"
-KEY_GROUP = "key_group"
-TIME_TYPE = pa.timestamp("us", tz="UTC")
-
-PENDING_ROWS_MIN = 65_536
-PENDING_TABLES_MAX = 64
 FIRED_ROWS_MIN = 1_048_576
+"""Windows are merged together up to so many rows, and larger ones in parts."""
 _SCANS_MAX = 4
 
 
-WindowTables = tuple[int, Sequence[pa.Table]]
-"""Start of a window in microseconds, and the tables that together hold its rows."""
-
-
 @dataclass(frozen=True, slots=True)
-class StateLayout:
-    """What the state of one window aggregation consists of.
+class _Fired:
+    """A window that fires, and the panes that it consists of."""
 
-    ``schema``: the keys, ``window_start``, the accumulators. ``window_start`` (timestamp[us, UTC])
-    is the start of the last window that contains a row, which is also the start of its pane.
-    """
-
-    keys: tuple[str, ...]
-    accumulators: tuple[Accumulator, ...]
-    schema: pa.Schema
-    size_us: int
-    slide_us: int
-    lateness_us: int
+    start_us: int
+    panes: tuple[PinnedPane, ...]
 
     @property
-    def pane_schema(self) -> pa.Schema:
-        """Schema of the tables in a pane, where the window is understood."""
-        return self.schema.remove(len(self.keys))
+    def row_count(self) -> int:
+        return sum(pane.row_count for pane in self.panes)
 
     @property
-    def stored_schema(self) -> pa.Schema:
-        """Schema in a checkpoint. The key group is int32, because Spark reads no unsigned."""
-        return self.schema.insert(0, pa.field(KEY_GROUP, pa.int32()))
+    def size_bytes(self) -> int:
+        return sum(pane.size_bytes for pane in self.panes)
 
-    def finished_us(self, watermark_us: int | None) -> int | None:
-        """Start of the newest pane that no window waits for any more; None: all are open."""
-        return None if watermark_us is None else watermark_us - self.size_us - self.lateness_us
-
-    def merged_pane(self, tables: Iterable[pa.Table]) -> pa.Table:
-        """Reduce the rows of one window to one per key, in order of first appearance."""
-        return merge(pa.concat_tables(tables), self.keys, self.accumulators)
-
-    def merged(self, windows: Sequence[WindowTables]) -> pa.Table:
-        """Reduce the rows of several windows to one per window and key, in this order.
-
-        Shapes: returns ``schema``; rows come in order of first appearance.
-        """
-        if len(windows) == 1:  # Most often: a constant need not be hashed row by row.
-            start_us, tables = windows[0]
-            return self._labelled(start_us, self.merged_pane(tables))
-        labelled = [self._labelled(start, table) for start, tables in windows for table in tables]
-        rows = pa.concat_tables([self.schema.empty_table(), *labelled])
-        return merge(rows, [*self.keys, WINDOW_START], self.accumulators)
-
-    def _labelled(self, start_us: int, table: pa.Table) -> pa.Table:
-        starts = pa.repeat(pa.scalar(start_us, TIME_TYPE), table.num_rows)
-        return table.add_column(len(self.keys), self.schema.field(WINDOW_START), starts)
+    def tables(self) -> list[pa.Table]:
+        return [table for pane in self.panes for table in pane.tables()]
 
 
 class WindowState:
     """The windows that one subtask holds open."""
 
-    def __init__(self, layout: StateLayout) -> None:
+    def __init__(self, layout: StateLayout, ground: Ground | None = None) -> None:
         self.watermark_us: int | None = None
         self.late_row_count = 0
         """Input rows dropped, because all windows that contain them had fired."""
         self._layout = layout
-        self._panes: dict[int, _Pane] = {}
+        self._ground = ground or Ground(layout, MemoryShelf(), 1, range(1))
+        self._panes: dict[int, Pane] = {}
+        self._gathered_bytes = 0
         self._next_firing_us: int | None = None
 
     def add(self, rows: pa.Table) -> None:
@@ -126,18 +98,18 @@ class WindowState:
             self._drop_finished()
         return self._merge_fired(fired)
 
-    def pin(self) -> tuple[WindowTables, ...]:
+    def pin(self) -> tuple[PinnedPane, ...]:
         """Hold on to the panes as they are now, without copying any of them."""
-        return tuple((start_us, pane.tables) for start_us, pane in self._panes.items())
+        return tuple(pane.pin() for pane in self._panes.values())
 
-    def take_changes(self) -> tuple[WindowTables, ...]:
+    def take_changes(self) -> tuple[PinnedPane, ...]:
         """Hold on to what came since the last call, of the panes that are still there.
 
         Merged with what earlier calls returned it is the state, once ``unfinished_rows`` has left
         out what belongs to panes that are gone.
         """
-        changes = ((start_us, pane.take_fresh()) for start_us, pane in self._panes.items())
-        return tuple((start_us, tables) for start_us, tables in changes if tables)
+        changes = (pane.take_fresh() for pane in self._panes.values())
+        return tuple(change for change in changes if not change.is_empty())
 
     @property
     def finished_us(self) -> int | None:
@@ -172,11 +144,25 @@ class WindowState:
     def _append(self, start_us: int, rows: pa.Table) -> None:
         pane = self._panes.get(start_us)
         if pane is None:
-            self._panes[start_us] = pane = _Pane.of(self._layout.pane_schema.empty_table())
+            self._panes[start_us] = pane = Pane(start_us, self._ground)
             firing_us = self._firing_of(start_us)
             if self._next_firing_us is None or firing_us < self._next_firing_us:
                 self._next_firing_us = firing_us
-        pane.append(rows, self._layout)
+        before_bytes = pane.gathered_bytes
+        pane.add(rows)
+        self._gathered_bytes += pane.gathered_bytes - before_bytes
+        if self._gathered_bytes > self._ground.shelf.gathered_bytes_max:
+            self._put_away()
+
+    def _put_away(self) -> None:
+        """Too much waits in memory: put the panes away of which the most does."""
+        if self._ground.shelf.in_memory:
+            return
+        for pane in sorted(self._panes.values(), key=lambda pane: -pane.gathered_bytes):
+            if 2 * self._gathered_bytes <= self._ground.shelf.gathered_bytes_max:
+                return
+            self._gathered_bytes -= pane.gathered_bytes
+            pane.put_away()
 
     def _firing_of(self, start_us: int) -> int:
         """Watermark at which the next window over the pane at ``start_us`` fires."""
@@ -187,8 +173,8 @@ class WindowState:
         passed = (self.watermark_us - first_us) // layout.slide_us + 1
         return first_us + passed * layout.slide_us
 
-    def _due(self, watermark_us: int) -> list[WindowTables]:
-        """List the windows that fire now, ascending, with the tables they consist of."""
+    def _due(self, watermark_us: int) -> list[_Fired]:
+        """List the windows that fire now, ascending, with the panes they consist of."""
         if self._next_firing_us is None or watermark_us < self._next_firing_us:
             return []
         layout = self._layout
@@ -202,12 +188,11 @@ class WindowState:
                 layout.slide_us,
             )
         }
-        return [(start_us, self._tables_of(start_us)) for start_us in sorted(starts)]
+        return [_Fired(start_us, self._panes_of(start_us)) for start_us in sorted(starts)]
 
-    def _tables_of(self, window_us: int) -> list[pa.Table]:
+    def _panes_of(self, window_us: int) -> tuple[PinnedPane, ...]:
         starts = range(window_us, window_us + self._layout.size_us, self._layout.slide_us)
-        panes = [self._panes[start_us] for start_us in starts if start_us in self._panes]
-        return [table for pane in panes for table in pane.tables]
+        return tuple(self._panes[start].pin() for start in starts if start in self._panes)
 
     def _drop_finished(self) -> None:
         """Let go of the panes that no window waits for, and look for the next firing."""
@@ -215,75 +200,38 @@ class WindowState:
         assert newest_us is not None
         self._panes = {start: pane for start, pane in self._panes.items() if start > newest_us}
         self._next_firing_us = min(map(self._firing_of, self._panes), default=None)
+        self._gathered_bytes = sum(pane.gathered_bytes for pane in self._panes.values())
 
-    def _merge_fired(self, fired: Iterable[WindowTables]) -> Iterator[pa.Table]:
+    def _merge_fired(self, fired: Iterable[_Fired]) -> Iterator[pa.Table]:
         """Merge many small windows in one pass, but no more than the memory takes well."""
-        waiting: list[WindowTables] = []
+        waiting: list[_Fired] = []
         waiting_rows = 0
         for window in fired:
-            waiting.append(window)
-            waiting_rows += sum(table.num_rows for table in window[1])
-            if waiting_rows >= FIRED_ROWS_MIN:
-                yield self._layout.merged(waiting)
+            parts = max(window.row_count / FIRED_ROWS_MIN, window.size_bytes / TABLE_BYTES_MAX)
+            if parts > 1:
+                yield from self._merge_waiting(waiting)
+                yield from self._merge_large(window, int(parts) + 1)
                 waiting, waiting_rows = [], 0
-        if waiting:
-            yield self._layout.merged(waiting)
+                continue
+            waiting.append(window)
+            waiting_rows += window.row_count
+            if waiting_rows >= FIRED_ROWS_MIN:
+                yield from self._merge_waiting(waiting)
+                waiting, waiting_rows = [], 0
+        yield from self._merge_waiting(waiting)
 
+    def _merge_waiting(self, windows: Sequence[_Fired]) -> Iterator[pa.Table]:
+        if windows:
+            yield self._layout.merged([(window.start_us, window.tables()) for window in windows])
 
-@dataclass(slots=True)
-class _Run:
-    """Rows of a pane: the reduced ones, then what came since, in order."""
-
-    reduced: pa.Table
-    pending: list[pa.Table] = field(default_factory=list)
-    pending_rows: int = 0
-
-    @property
-    def tables(self) -> list[pa.Table]:
-        return [table for table in (self.reduced, *self.pending) if table.num_rows]
-
-    def append(self, tables: Iterable[pa.Table]) -> None:
-        for table in tables:
-            self.pending.append(table)
-            self.pending_rows += table.num_rows
-
-    def tidy(self, layout: StateLayout) -> None:
-        """Reduce it if that is worth while by now."""
-        if self.pending_rows > max(PENDING_ROWS_MIN, 2 * self.reduced.num_rows):
-            self.reduced = layout.merged_pane([self.reduced, *self.pending])
-            self.pending, self.pending_rows = [], 0
-        elif len(self.pending) > PENDING_TABLES_MAX:
-            # Of many small tables a merge costs more per table than per row.
-            self.pending = [pa.concat_tables(self.pending).combine_chunks()]
-
-
-@dataclass(slots=True)
-class _Pane:
-    """The rows of one slide of event time: those of the last cut, and those that came since."""
-
-    empty: pa.Table
-    settled: _Run
-    fresh: _Run
-
-    @classmethod
-    def of(cls, empty: pa.Table) -> "_Pane":
-        return cls(empty, _Run(empty), _Run(empty))
-
-    @property
-    def tables(self) -> list[pa.Table]:
-        return [*self.settled.tables, *self.fresh.tables] or [self.empty]
-
-    def append(self, table: pa.Table, layout: StateLayout) -> None:
-        self.fresh.append([table])
-        self.fresh.tidy(layout)
-        self.settled.tidy(layout)
-
-    def take_fresh(self) -> list[pa.Table]:
-        """Settle what came since the last call, without reducing it: rows wait meanwhile."""
-        taken = self.fresh.tables
-        self.settled.append(taken)
-        self.fresh = _Run(self.empty)
-        return taken
+    def _merge_large(self, window: _Fired, parts: int) -> Iterator[pa.Table]:
+        """One range of key groups after the other."""
+        ground = self._ground
+        for panes in by_key_groups(window.panes, ground.ranges_for(parts), ground):
+            tables = [table for _, tables in panes for table in tables]
+            merged = self._layout.merged([(window.start_us, tables)])
+            if merged.num_rows:
+                yield merged
 
 
 def split_by_window(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
@@ -321,25 +269,6 @@ def _rows_by_start(starts: npt.NDArray[np.int64]) -> Iterator[tuple[int, npt.NDA
         yield int(start), rows[positions]
 
 
-def window_starts_of(rows: pa.Table) -> npt.NDArray[np.int64]:
-    """``window_start`` of every row, in microseconds."""
-    return rows.column(WINDOW_START).cast(pa.int64()).to_numpy()
-
-
-def stored_table(
-    pinned: Sequence[WindowTables], layout: StateLayout, max_parallelism: int
-) -> pa.Table:
-    """Build the table of a checkpoint from pinned panes: one row per key and ``window_start``.
-
-    Shapes: ``layout.stored_schema``, sorted by key group, then ``window_start``.
-    """
-    rows = layout.merged(pinned).combine_chunks()
-    groups = [key_groups_of(b, layout.keys, max_parallelism) for b in rows.to_batches()]
-    key_group = np.concatenate([np.empty(0, np.int32), *groups]).astype(np.int32)
-    stored = rows.add_column(0, layout.stored_schema.field(KEY_GROUP), [pa.array(key_group)])
-    return _sorted(stored)
-
-
 def merge_stored(
     tables: Iterable[pa.Table], layout: StateLayout, finished_us: int | None
 ) -> pa.Table:
@@ -350,12 +279,7 @@ def merge_stored(
     rows = [unfinished_rows(table, finished_us) for table in tables]
     together = pa.concat_tables([layout.stored_schema.empty_table(), *rows])
     keys = [KEY_GROUP, *layout.keys, WINDOW_START]
-    return _sorted(merge(together, keys, layout.accumulators).combine_chunks())
-
-
-def _sorted(stored: pa.Table) -> pa.Table:
-    groups = stored.column(KEY_GROUP).to_numpy()
-    return stored.take(pa.array(np.lexsort((window_starts_of(stored), groups))))
+    return sorted_by_key_group(merge(together, keys, layout.accumulators).combine_chunks())
 
 
 def unfinished_rows(rows: pa.Table, finished_us: int | None) -> pa.Table:

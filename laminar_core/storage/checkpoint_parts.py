@@ -20,7 +20,7 @@ from laminar_core.state.inflight import Buffer, Expected, InflightElement, decod
 from laminar_core.state.manifest import FileRef, InflightEntry
 from laminar_core.state.paths import Direction
 from laminar_core.state.segment import SegmentRef
-from laminar_core.state.window_state import WINDOW_START, window_starts_of
+from laminar_core.state.window_layout import KEY_GROUP, WINDOW_START, window_starts_of
 from laminar_core.storage.generations import GenerationLog
 from laminar_core.storage.object_store import address
 from laminar_core.storage.records import create_or_confirm
@@ -152,6 +152,15 @@ class CheckpointParts(GenerationLog):
 
 def _segment(file: FileRef, table: pa.Table) -> SegmentRef:
     newest_us: int | None = None
+    key_groups: tuple[int, int] | None = None
     if WINDOW_START in table.schema.names and table.num_rows:
         newest_us = int(window_starts_of(table).max())
-    return SegmentRef(row_count=table.num_rows, newest_window_us=newest_us, **file.model_dump())
+    if KEY_GROUP in table.schema.names and table.num_rows:
+        groups = table.column(KEY_GROUP).to_numpy()
+        key_groups = int(groups.min()), int(groups.max()) + 1
+    return SegmentRef(
+        row_count=table.num_rows,
+        key_groups=key_groups,
+        newest_window_us=newest_us,
+        **file.model_dump(),
+    )

@@ -239,7 +239,7 @@ def test_a_snapshot_says_what_the_state_is() -> None:
 
 def test_no_state_is_no_table() -> None:
     snapshot = merger().snapshot(CheckpointId(1))()
-    assert not snapshot.tables
+    assert list(snapshot.tables) == []
     assert snapshot.properties["watermark_us"] is None
     successor = merger()
     successor.restore([snapshot])

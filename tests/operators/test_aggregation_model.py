@@ -1,8 +1,14 @@
-"""Windowed aggregation against a naive model, undisturbed, cut anywhere, and rescaled."""
+"""Windowed aggregation against a naive model: undisturbed, cut anywhere, on any backend."""
 
 import json
+import shutil
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Literal
 
 import pyarrow as pa
 import pytest
@@ -14,9 +20,12 @@ from laminar_core.operators import agg
 from laminar_core.operators.aggregation import PartialAggregate, WindowAggregate
 from laminar_core.operators.base import Snapshot, SubtaskContext
 from laminar_core.operators.windows import SlidingWindow, TumblingWindow, Window
-from laminar_core.state import window_state
+from laminar_core.state import panes, window_state
 from laminar_core.state.arrow_codec import decode_table, encode_table
+from laminar_core.state.chunks import MemoryBackend, StateBackend
 from laminar_core.state.key_groups import partition
+from laminar_core.state.rocks_chunks import RocksBackend
+from laminar_core.state.window_state import window_starts_of
 
 KEYS = ("merchant", "country")
 AGGREGATES = (
@@ -24,6 +33,8 @@ AGGREGATES = (
     agg.sum("v / 2"), agg.max("merchant", name="merchant again"),
 )  # fmt: skip
 MAX_PARALLELISM = 8
+SEGMENTS_MAX = 3
+ID = CheckpointId(1)
 Row = tuple[str | None, int, int, int | None]  # Merchant, country, event time, v.
 
 
@@ -31,8 +42,13 @@ Row = tuple[str | None, int, int, int | None]  # Merchant, country, event time, 
 def small_panes() -> Iterator[None]:
     """Let a handful of rows cross every threshold."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(window_state, "PENDING_ROWS_MIN", 4)
-        patch.setattr(window_state, "PENDING_TABLES_MAX", 1)
+        patch.setattr(panes, "PENDING_ROWS_MIN", 2)
+        patch.setattr(panes, "PENDING_TABLES_MAX", 1)
+        patch.setattr(panes, "BUCKET_ROWS_MAX", 2)
+        patch.setattr(panes, "GATHERED_ROWS_MAX", 3)
+        patch.setattr(panes, "TIDIED_ROWS_MAX", 4)
+        patch.setattr(panes, "TABLE_BYTES_MAX", 200)
+        patch.setattr(window_state, "TABLE_BYTES_MAX", 400)
         patch.setattr(window_state, "FIRED_ROWS_MIN", 5)
         patch.setattr(window_state, "_SCANS_MAX", 2)
         yield
@@ -86,25 +102,66 @@ def outcome(key: tuple, values: list[int | None]) -> tuple:
     return len(values), len(known), total, *extremes, total / len(known), total / 2, key[0]
 
 
-class Job:
-    """Both operators at some parallelism, with the exchange between them."""
+Backend = Literal["memory", "rocksdb"]
 
-    def __init__(self, window: Window, lateness_us: int, parallelism: int, keys_are: str) -> None:
+
+@dataclass(frozen=True)
+class Cut:
+    """A checkpoint; ``parallelism`` and ``backend`` of the job that continues it, if one does."""
+
+    mode: Literal["full", "changes"]
+    parallelism: int | None
+    backend: Backend
+
+
+class Job:
+    """Both operators at some parallelism, with the exchange between them, and their chains."""
+
+    def __init__(
+        self,
+        window: Window,
+        lateness_us: int,
+        parallelism: int,
+        keys_are: str,
+        backend: Backend = "memory",
+    ) -> None:
         self.keys_are = keys_are
         self.partial = PartialAggregate("partial", KEYS, "ts", window, AGGREGATES)
         self.merging = WindowAggregate("window", KEYS, window, AGGREGATES, lateness_us)
-        self.start(parallelism)
+        self.folder = Path(mkdtemp(prefix="laminar-model-"))
+        self.numbers = count()
+        self.backends: list[StateBackend] = []
+        self.start(parallelism, backend)
 
-    def start(self, parallelism: int) -> None:
+    def start(self, parallelism: int, backend: Backend) -> None:
+        self.close_backends()
         input_schema = self.batch([]).schema
         exchanged = self.partial.output_schema(input_schema)
+        self.backends = [self.opened(backend) for _ in range(parallelism)]
         contexts = [
-            SubtaskContext("any", i, parallelism, MAX_PARALLELISM, Generation(1))
+            SubtaskContext("any", i, parallelism, MAX_PARALLELISM, Generation(1), self.backends[i])
             for i in range(parallelism)
         ]
         self.combiner = self.partial.open(contexts[0], input_schema)
         self.subtasks = [self.merging.open(context, exchanged) for context in contexts]
+        self.chains: list[list[pa.Table]] = [[] for _ in contexts]
         self.output_schema = self.merging.output_schema(exchanged)
+
+    def opened(self, backend: Backend) -> StateBackend:
+        if backend == "memory":
+            return MemoryBackend()
+        folder = self.folder / str(next(self.numbers))
+        rocks = RocksBackend(folder, 0, in_memory_files=True)
+        rocks._memory_bytes = 2_000  # Rows that are gathered are put away soon.
+        return rocks
+
+    def close_backends(self) -> None:
+        for backend in self.backends:
+            backend.close()
+
+    def close(self) -> None:
+        self.close_backends()
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def batch(self, rows: list[Row]) -> pa.RecordBatch:
         merchant, country, ts, v = zip(*rows, strict=True) if rows else ((), (), (), ())
@@ -138,15 +195,41 @@ class Job:
             fired += rows
         return fired
 
-    def restart(self, parallelism: int) -> None:
-        """Snapshot everything, lose everything, restore at another parallelism."""
-        pending = [subtask.snapshot(CheckpointId(1)) for subtask in self.subtasks]
-        self.disturb()
+    def cut(self, cut: Cut) -> None:
+        """Take a checkpoint; lose everything and continue it, if somebody does."""
+        full = cut.mode == "full"
+        pending = [s.snapshot(ID) if full else s.snapshot_changes(ID) for s in self.subtasks]
+        if cut.parallelism is not None:
+            self.disturb()
         snapshots = [stored(finish()) for finish in pending]
-        self.start(parallelism)
-        for subtask in self.subtasks:
-            owned = range(subtask._key_groups.start, subtask._key_groups.stop)
-            subtask.restore([s for s in snapshots if meets(s.properties["key_groups"], owned)])
+        if not full:
+            snapshots = [self.extended(i, snapshot) for i, snapshot in enumerate(snapshots)]
+        if cut.parallelism is not None:
+            self.restart(snapshots, cut.parallelism, cut.backend)
+
+    def extended(self, index: int, changes: Snapshot) -> Snapshot:
+        """The subtask's chain with these changes; what is void or too long is dealt with."""
+        finished_us = changes.finished_window_us
+        chain = [t for t in self.chains[index] if not is_void(t, finished_us)]
+        chain += changes.tables
+        if len(chain) > SEGMENTS_MAX:
+            merged = self.subtasks[index].merge_tables(iter(chain[1:]), finished_us)
+            chain = [chain[0], *merged]
+        self.chains[index] = chain
+        return stored(Snapshot(chain, changes.properties))
+
+    def restart(self, snapshots: list[Snapshot], parallelism: int, backend: Backend) -> None:
+        """Lose everything, restore with other workers, or with as many and go on with chains."""
+        as_before = parallelism == len(self.subtasks)
+        self.start(parallelism, backend)
+        for index, subtask in enumerate(self.subtasks):
+            owned = subtask._key_groups
+            subtask.restore(
+                [again(s) for s in snapshots if meets(s.properties["key_groups"], owned)]
+            )
+            if as_before:
+                subtask.snapshot_changes(ID)
+                self.chains[index] = list(snapshots[index].tables)
 
     def disturb(self) -> None:
         """What happens between the cut and its completion is not in the snapshot."""
@@ -162,10 +245,20 @@ def meets(stored_range: list[int], owned: range) -> bool:
     return stored_range[0] < owned.stop and owned.start < stored_range[1]
 
 
+def is_void(table: pa.Table, finished_us: int | None) -> bool:
+    return finished_us is not None and int(window_starts_of(table).max()) <= finished_us
+
+
 def stored(snapshot: Snapshot) -> Snapshot:
     """The snapshot as it comes back from a store."""
     tables = [decode_table(bytes(encode_table(table))) for table in snapshot.tables]
-    return Snapshot(tables, json.loads(json.dumps(snapshot.properties)))
+    properties = json.loads(json.dumps(snapshot.properties))
+    return Snapshot(tables, properties, finished_window_us=snapshot.finished_window_us)
+
+
+def again(snapshot: Snapshot) -> Snapshot:
+    """Tables are iterated once, as those of the runtime are."""
+    return Snapshot(iter(list(snapshot.tables)), snapshot.properties)
 
 
 def as_tuples(batch: pa.RecordBatch) -> list[tuple]:
@@ -187,31 +280,44 @@ WINDOWS = st.sampled_from(
 )
 
 
+CUTS = st.builds(
+    Cut,
+    mode=st.sampled_from(["full", "changes", "changes"]),
+    parallelism=st.none() | st.integers(1, 4),
+    backend=st.sampled_from(["memory", "rocksdb"]),
+)
+
+
 @settings(max_examples=150, deadline=None)
 @given(
     steps=STEPS,
     window=WINDOWS,
     lateness_us=st.sampled_from([0, 15]),
-    cuts=st.dictionaries(st.integers(0, 12), st.integers(1, 4), max_size=2),
+    cuts=st.dictionaries(st.integers(0, 12), CUTS, max_size=5),
     keys_are=st.sampled_from(["plain", "encoded"]),
+    backend=st.sampled_from(["memory", "rocksdb"]),
 )
 def test_the_output_is_the_models_wherever_the_job_is_cut(
-    steps: list, window: Window, lateness_us: int, cuts: dict, keys_are: str
+    steps: list, window: Window, lateness_us: int, cuts: dict, keys_are: str, backend: Backend
 ) -> None:
     """Goal: I1 to I3 of ``window_state``, and a restored job does what an undisturbed one does.
 
-    Method: batches and watermarks in any order; before some steps the job is restarted from a
-    snapshot at a parallelism of 1 to 4. After each step, output and late rows are the model's.
+    Method: batches and watermarks in any order; before some steps a checkpoint is taken, of
+    everything or of what changed, and the job may go on from it with 1 to 4 workers and with
+    another backend. After each step, output and late rows are the model's.
     """
     model = Model(window, lateness_us)
-    job = Job(window, lateness_us, parallelism=2, keys_are=keys_are)
-    for number, step in enumerate([*steps, WATERMARK_END_US]):
-        if number in cuts:
-            job.restart(cuts[number])
-        if isinstance(step, list):
-            model.add(step)
-            job.add(step)
-        else:
-            assert Counter(job.advance(step)) == Counter(model.advance(step))
-        assert job.late_row_count == model.late_row_count
-    assert model.open == {}
+    job = Job(window, lateness_us, 2, keys_are, backend)
+    try:
+        for number, step in enumerate([*steps, WATERMARK_END_US]):
+            if number in cuts:
+                job.cut(cuts[number])
+            if isinstance(step, list):
+                model.add(step)
+                job.add(step)
+            else:
+                assert Counter(job.advance(step)) == Counter(model.advance(step))
+            assert job.late_row_count == model.late_row_count
+        assert model.open == {}
+    finally:
+        job.close()

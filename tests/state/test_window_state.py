@@ -4,20 +4,24 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from laminar_core.state import window_state
+from laminar_core.state import window_layout
 from laminar_core.state.accumulators import ROW_COUNT, Accumulator
+from laminar_core.state.chunks import MemoryShelf
 from laminar_core.state.key_groups import key_groups_of
-from laminar_core.state.window_state import (
-    KEY_GROUP,
+from laminar_core.state.panes import (
     PENDING_ROWS_MIN,
     PENDING_TABLES_MAX,
-    TIME_TYPE,
-    WINDOW_START,
-    StateLayout,
+    Ground,
+    PinnedPane,
+    stored_tables,
+)
+from laminar_core.state.window_layout import KEY_GROUP, TIME_TYPE, WINDOW_START, StateLayout
+from laminar_core.state.window_state import (
     WindowState,
+    merge_stored,
     rows_of_key_groups,
     split_by_window,
-    stored_table,
+    unfinished_rows,
 )
 
 SUM = Accumulator("sum", "v")
@@ -141,7 +145,17 @@ def test_an_empty_look_at_the_panes_is_all_an_early_watermark_costs(
 
 
 def rows_held(state: WindowState) -> int:
-    return sum(table.num_rows for _, tables in state.pin() for table in tables)
+    return sum(pane.row_count for pane in state.pin())
+
+
+def stored_table(
+    pinned: tuple[PinnedPane, ...], state_layout: StateLayout, max_parallelism: int
+) -> pa.Table:
+    """The only table of a small state; none is an empty one."""
+    ground = Ground(state_layout, MemoryShelf(), max_parallelism, range(max_parallelism))
+    tables = list(stored_tables(pinned, ground))
+    assert len(tables) <= 1
+    return tables[0] if tables else state_layout.stored_schema.empty_table()
 
 
 def numbered(count: int, keys: int) -> pa.Table:
@@ -153,9 +167,9 @@ def test_rows_are_held_in_proportion_to_the_keys_and_merged_a_bounded_number_of_
 ) -> None:
     """Goal: 40 batches of the same keys take the space of few, and each row few merges."""
     merged_rows = []
-    merge = window_state.merge
+    merge = window_layout.merge
     monkeypatch.setattr(
-        window_state,
+        window_layout,
         "merge",
         lambda rows, *rest: merged_rows.append(len(rows)) or merge(rows, *rest),
     )
@@ -172,8 +186,8 @@ def test_many_tiny_tables_become_few() -> None:
     state = WindowState(layout())
     for _ in range(3 * PENDING_TABLES_MAX):
         state.add(partial(("a", 0, 1)))
-    [(_, tables)] = state.pin()
-    assert len(tables) <= PENDING_TABLES_MAX + 1
+    [pane] = state.pin()
+    assert len(pane.tables()) <= PENDING_TABLES_MAX + 1
     assert fired(state, 10) == [("a", 0, 3 * PENDING_TABLES_MAX, 3 * PENDING_TABLES_MAX)]
 
 
@@ -223,11 +237,6 @@ def test_the_same_state_is_stored_the_same() -> None:
     assert first.equals(second)
 
 
-def test_no_state_is_an_empty_table_of_the_same_columns() -> None:
-    stored = stored_table((), layout(), 16)
-    assert (stored.num_rows, stored.schema) == (0, layout().stored_schema)
-
-
 def test_key_groups_are_cut_out_of_a_stored_table() -> None:
     state = opened(*((str(i), 0, i) for i in range(100)))
     stored = stored_table(state.pin(), layout(), 16)
@@ -274,3 +283,60 @@ def test_times_are_stored_as_microseconds_utc() -> None:
     stored = stored_table(opened(("a", 0, 1)).pin(), layout(), 16)
     assert stored.schema.field(WINDOW_START).type == pa.timestamp("us", tz="UTC")
     assert np.asarray(stored[WINDOW_START].cast(pa.int64())).tolist() == [0]
+
+
+# --- what changed -------------------------------------------------------------------------------
+
+
+def changes(state: WindowState) -> list[tuple]:
+    stored = stored_table(state.take_changes(), layout(), 16)
+    return sorted(as_tuples(stored.drop_columns([KEY_GROUP])))
+
+
+def test_changes_are_what_came_since_they_were_taken_last() -> None:
+    state = opened(("a", 0, 1), ("b", 0, 2), ("a", 10, 4))
+    assert changes(state) == [("a", 0, 1, 1), ("a", 10, 1, 4), ("b", 0, 1, 2)]
+    state.add(partial(("a", 0, 8), ("a", 0, 16), ("c", 10, 32)))
+    assert changes(state) == [("a", 0, 2, 24), ("c", 10, 1, 32)]
+    assert changes(state) == []
+
+
+def test_taking_changes_takes_nothing_from_the_state() -> None:
+    state = opened(("a", 0, 1))
+    changes(state)
+    state.add(partial(("a", 0, 2)))
+    changes(state)
+    assert fired(state, 10) == [("a", 0, 2, 3)]
+
+
+def test_changes_of_windows_that_have_fired_are_gone() -> None:
+    state = opened(("a", 0, 1), ("a", 10, 2))
+    fired(state, 10)
+    assert changes(state) == [("a", 10, 1, 2)]
+
+
+def test_restored_rows_count_as_changes() -> None:
+    state = WindowState(layout())
+    state.restore([partial(("a", 0, 1))], None, 0)
+    assert changes(state) == [("a", 0, 1, 1)]
+
+
+def test_stored_changes_add_up_without_what_is_finished() -> None:
+    state = opened(("a", 0, 1), ("b", 0, 2), ("a", 10, 4))
+    tables = [stored_table(state.take_changes(), layout(), 16)]
+    state.add(partial(("a", 0, 8), ("a", 10, 16)))
+    tables.append(stored_table(state.take_changes(), layout(), 16))
+    together = merge_stored(iter(tables), layout(), None)
+    assert together.equals(stored_table(state.pin(), layout(), 16))
+    open_rows = merge_stored(iter(tables), layout(), 0)
+    assert as_tuples(open_rows.drop_columns([KEY_GROUP])) == [("a", 10, 2, 20)]
+
+
+def test_merging_nothing_is_an_empty_table_of_the_same_columns() -> None:
+    assert merge_stored([], layout(), 5).equals(layout().stored_schema.empty_table())
+
+
+@pytest.mark.parametrize(("finished_us", "left"), [(None, 3), (-1, 3), (0, 2), (10, 1), (20, 0)])
+def test_rows_of_finished_panes_are_left_out(finished_us: int | None, left: int) -> None:
+    rows = partial(("a", 0, 1), ("a", 10, 2), ("a", 20, 4))
+    assert unfinished_rows(rows, finished_us).num_rows == left

@@ -7,7 +7,7 @@ import pyarrow as pa
 from laminar_core.checkpoint.types import CheckpointId
 from laminar_core.state.key_groups import key_group_range, key_groups_of
 from laminar_core.state.manifest import CheckpointManifest, SubtaskEntry, fingerprint_of
-from laminar_core.state.window_state import TIME_TYPE
+from laminar_core.state.window_layout import TIME_TYPE
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from tests.state.manifests import alignment, manifest
 from tests.storage.stores import trigger

@@ -1,0 +1,320 @@
+"""Panes: the rows of one slide of event time, in buckets of key groups, as chunks on a shelf.
+
+A pane begins as one *bucket* for all key groups of its subtask. A bucket that has become large is
+halved, so that whatever is done to rows (merging what came, firing, writing a checkpoint) is done
+to some tens of megabytes at a time, however large the pane: the loop is not held up for long, and
+of a state on disk one bucket at a time is in memory.
+
+In a bucket, rows that were reduced to one per key are followed by rows that came since. It is
+reduced again when what came outnumbers twice what it had (ADR-0008). There are two such *runs*: of
+what came before the last cut, and of what came since then, which is what has changed. New rows of a
+pane with many buckets are gathered first, or every batch would be cut into crumbs.
+
+All ranges come from halving the subtask's own, so any two are disjoint or one contains the other.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from laminar_core.state.chunks import Chunk, HeldTable, Shelf
+from laminar_core.state.key_groups import key_groups_of
+from laminar_core.state.window_layout import KEY_GROUP, StateLayout, WindowTables, window_starts_of
+
+PENDING_ROWS_MIN = 65_536
+PENDING_TABLES_MAX = 64
+BUCKET_ROWS_MAX = 131_072
+"""Reduced rows; a bucket with more is halved."""
+GATHERED_ROWS_MAX = 131_072
+TIDIED_ROWS_MAX = 131_072
+"""Once so many rows were merged, the rest of the tidying is left to the next batches."""
+TABLE_BYTES_MAX = 32 * 1024 * 1024
+"""About the size of the tables of a snapshot, before rows of one key are merged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What all panes of a subtask have in common. ``owned``: the subtask's key groups."""
+
+    layout: StateLayout
+    shelf: Shelf
+    max_parallelism: int
+    owned: range
+
+    def groups_of(self, table: pa.Table) -> npt.NDArray[np.int32]:
+        """Key group of every row."""
+        batches = table.combine_chunks().to_batches()
+        groups = [key_groups_of(b, self.layout.keys, self.max_parallelism) for b in batches]
+        return np.concatenate([np.empty(0, np.int32), *groups]).astype(np.int32)
+
+    def split(self, table: pa.Table, ranges: Sequence[range]) -> Iterator[tuple[int, pa.Table]]:
+        """Yield (position of the range, its rows in order), for ranges that have any."""
+        if len(ranges) == 1:
+            yield 0, table
+            return
+        stops = np.array([groups.stop for groups in ranges])
+        where = np.searchsorted(stops, self.groups_of(table), side="right")
+        together = table.take(pa.array(np.argsort(where, kind="stable")))
+        ends = np.cumsum(np.bincount(where, minlength=len(ranges)))
+        for position, end in enumerate(ends.tolist()):
+            begin = int(ends[position - 1]) if position else 0
+            if end > begin:
+                yield position, together.slice(begin, end - begin)
+
+    def ranges_for(self, parts: int) -> list[range]:
+        """At least so many ranges, as far as there are key groups."""
+        ranges = [self.owned]
+        while len(ranges) < parts and any(len(groups) > 1 for groups in ranges):
+            ranges = [half for groups in ranges for half in halves(groups)]
+        return ranges
+
+
+def halves(groups: range) -> tuple[range, ...]:
+    """Cut a range in two; a single key group stays whole."""
+    middle = (groups.start + groups.stop) // 2
+    if middle in (groups.start, groups.stop):
+        return (groups,)
+    return range(groups.start, middle), range(middle, groups.stop)
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedPane:
+    """A pane, or what changed in it, as it was at some moment; holding on to it keeps its rows."""
+
+    start_us: int
+    buckets: tuple[tuple[range, tuple[Chunk, ...]], ...]
+    gathered: tuple[pa.Table, ...]
+    """Of any key groups."""
+
+    @property
+    def row_count(self) -> int:
+        """Rows, of one key possibly several."""
+        held = sum(chunk.row_count for _, chunks in self.buckets for chunk in chunks)
+        return held + sum(table.num_rows for table in self.gathered)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of memory that all of it would take."""
+        held = sum(chunk.size_bytes for _, chunks in self.buckets for chunk in chunks)
+        return held + sum(table.nbytes for table in self.gathered)
+
+    def tables(self) -> list[pa.Table]:
+        """All rows."""
+        chunks = [chunk for _, chunks in self.buckets for chunk in chunks]
+        return [*(chunk.read() for chunk in chunks), *self.gathered]
+
+    def is_empty(self) -> bool:
+        """No rows."""
+        return not self.gathered and not any(chunks for _, chunks in self.buckets)
+
+
+@dataclass(slots=True)
+class _Run:
+    """Rows of a bucket: the reduced ones, then what came since, in order."""
+
+    reduced: Chunk | None = None
+    pending: list[Chunk] = field(default_factory=list)
+    pending_rows: int = 0
+
+    @property
+    def chunks(self) -> list[Chunk]:
+        return self.pending if self.reduced is None else [self.reduced, *self.pending]
+
+    @property
+    def reduced_rows(self) -> int:
+        return 0 if self.reduced is None else self.reduced.row_count
+
+    def append(self, chunks: Iterable[Chunk]) -> None:
+        for chunk in chunks:
+            self.pending.append(chunk)
+            self.pending_rows += chunk.row_count
+
+    def is_due(self) -> bool:
+        """Whether reducing it is worth while by now."""
+        return self.pending_rows > max(PENDING_ROWS_MIN, 2 * self.reduced_rows)
+
+
+@dataclass(slots=True)
+class _Half:
+    """What came before the last cut, or since then."""
+
+    gathered: list[pa.Table] = field(default_factory=list)
+    runs: list[_Run] = field(default_factory=lambda: [_Run()])
+
+
+class Pane:
+    """The rows of one slide of event time that one subtask holds."""
+
+    def __init__(self, start_us: int, ground: Ground) -> None:
+        self.start_us = start_us
+        self.gathered_bytes = 0
+        self._gathered_rows = 0
+        self._ground = ground
+        self._ranges = [ground.owned]
+        self._settled = _Half()
+        self._fresh = _Half()
+        self._turn = 0
+
+    def add(self, rows: pa.Table) -> None:
+        """Take rows in the layout's ``pane_schema``."""
+        self._fresh.gathered.append(rows)
+        self._gathered_rows += rows.num_rows
+        self.gathered_bytes += rows.nbytes
+        at_once = self._ground.shelf.in_memory and len(self._ranges) == 1
+        if at_once or self._gathered_rows > GATHERED_ROWS_MAX:
+            self.put_away()
+        self._tidy()
+
+    def put_away(self) -> None:
+        """Distribute what is gathered over the buckets."""
+        for half in (self._settled, self._fresh):
+            if half.gathered:
+                for position, part in self._ground.split(self._taken(half), self._ranges):
+                    half.runs[position].append([self._put(self._ranges[position], part)])
+        self._gathered_rows = self.gathered_bytes = 0
+
+    def pin(self) -> PinnedPane:
+        """Hold on to all rows."""
+        buckets = zip(self._ranges, self._settled.runs, self._fresh.runs, strict=True)
+        return PinnedPane(
+            self.start_us,
+            tuple((groups, (*old.chunks, *new.chunks)) for groups, old, new in buckets),
+            (*self._settled.gathered, *self._fresh.gathered),
+        )
+
+    def take_fresh(self) -> PinnedPane:
+        """Hold on to what came since the last call; it is settled without being reduced."""
+        fresh, self._fresh = self._fresh, _Half(runs=[_Run() for _ in self._ranges])
+        for old, new in zip(self._settled.runs, fresh.runs, strict=True):
+            old.append(new.chunks)
+        self._settled.gathered += fresh.gathered
+        buckets = zip(self._ranges, fresh.runs, strict=True)
+        return PinnedPane(
+            self.start_us,
+            tuple((groups, tuple(run.chunks)) for groups, run in buckets),
+            tuple(fresh.gathered),
+        )
+
+    def _taken(self, half: _Half) -> pa.Table:
+        tables, half.gathered = half.gathered, []
+        if self._ground.shelf.in_memory:
+            return pa.concat_tables(tables)
+        return self._ground.layout.merged_pane(tables)  # The fewer rows, the less is written.
+
+    def _put(self, groups: range, table: pa.Table) -> Chunk:
+        return self._ground.shelf.put(self.start_us, groups.start, table)
+
+    # --- reducing -------------------------------------------------------------------------------
+
+    def _tidy(self) -> None:
+        """Reduce the buckets for which it is time, in turn, but not so many that rows wait long."""
+        merged_rows = 0
+        for _ in range(2 * len(self._ranges)):
+            self._turn = (self._turn + 1) % (2 * len(self._ranges))
+            half = (self._settled, self._fresh)[self._turn % 2]
+            position = self._turn // 2
+            run = half.runs[position]
+            if run.is_due():
+                merged_rows += run.pending_rows + run.reduced_rows
+                self._reduce(run, self._ranges[position])
+                if run.reduced_rows > BUCKET_ROWS_MAX:
+                    self._halve(position)
+                if merged_rows > TIDIED_ROWS_MAX:
+                    return
+            elif self._ground.shelf.in_memory and len(run.pending) > PENDING_TABLES_MAX:
+                # Of many small tables a merge costs more per table than per row.
+                rows = pa.concat_tables(chunk.read() for chunk in run.pending).combine_chunks()
+                run.pending = [self._put(self._ranges[position], rows)]
+
+    def _reduce(self, run: _Run, groups: range) -> None:
+        merged = self._ground.layout.merged_pane(chunk.read() for chunk in run.chunks)
+        run.reduced = self._put(groups, merged)
+        run.pending, run.pending_rows = [], 0
+
+    def _halve(self, position: int) -> None:
+        ranges = halves(self._ranges[position])
+        if len(ranges) == 1:
+            return
+        for half in (self._settled, self._fresh):
+            half.runs[position : position + 1] = self._halved(half.runs[position], ranges)
+        self._ranges[position : position + 1] = ranges
+
+    def _halved(self, run: _Run, ranges: Sequence[range]) -> list[_Run]:
+        runs = [_Run() for _ in ranges]
+        if run.reduced is not None:
+            for side, rows in self._ground.split(run.reduced.read(), ranges):
+                runs[side].reduced = self._put(ranges[side], rows)
+        if run.pending:
+            pending = pa.concat_tables(chunk.read() for chunk in run.pending)
+            for side, rows in self._ground.split(pending, ranges):
+                runs[side].append([self._put(ranges[side], rows)])
+        return runs
+
+
+# --- reading pinned panes, range by range -------------------------------------------------------
+
+
+def by_key_groups(
+    panes: Sequence[PinnedPane], ranges: Sequence[range], ground: Ground
+) -> Iterator[list[WindowTables]]:
+    """Yield for each range the rows of all panes, one range at a time in memory.
+
+    Buckets that are wider than a range are cut first, and put back on the shelf.
+    """
+    if len(ranges) == 1:
+        yield [(pane.start_us, pane.tables()) for pane in panes]
+        return
+    cut = [_cut(pane, ranges, ground) for pane in panes]
+    for position in range(len(ranges)):
+        yield [
+            (pane.start_us, [chunk.read() for chunk in chunks.pop(position, ())])
+            for pane, chunks in zip(panes, cut, strict=True)
+        ]
+
+
+def _cut(pane: PinnedPane, ranges: Sequence[range], ground: Ground) -> dict[int, list[Chunk]]:
+    """List the chunks of each range; those of wider buckets are cut."""
+    parts: dict[int, list[Chunk]] = {}
+    for groups, chunks in pane.buckets:
+        inside = [n for n, some in enumerate(ranges) if _meet(some, groups)]
+        if len(inside) == 1:
+            parts.setdefault(inside[0], []).extend(chunks)
+            continue
+        within = [ranges[n] for n in inside]
+        for chunk in chunks:
+            for side, rows in ground.split(chunk.read(), within):
+                kept = ground.shelf.put(pane.start_us, within[side].start, rows)
+                parts.setdefault(inside[side], []).append(kept)
+    for table in pane.gathered:
+        for position, rows in ground.split(table, ranges):
+            parts.setdefault(position, []).append(HeldTable(rows))
+    return parts
+
+
+def _meet(one: range, other: range) -> bool:
+    return one.start < other.stop and other.start < one.stop
+
+
+def stored_tables(panes: Sequence[PinnedPane], ground: Ground) -> Iterator[pa.Table]:
+    """Make the tables of a checkpoint: one row per key and ``window_start``, in disjoint ranges.
+
+    Shapes: all have ``layout.stored_schema``, sorted by key group, then ``window_start``; the key
+    groups of one are below those of the next. One without rows is left out.
+    """
+    size_bytes = sum(pane.size_bytes for pane in panes)
+    ranges = ground.ranges_for(-(-size_bytes // TABLE_BYTES_MAX))
+    for windows in by_key_groups(panes, ranges, ground):
+        rows = ground.layout.merged(windows).combine_chunks()
+        if rows.num_rows:
+            groups = pa.array(ground.groups_of(rows))
+            field_ = ground.layout.stored_schema.field(KEY_GROUP)
+            yield sorted_by_key_group(rows.add_column(0, field_, [groups]))
+
+
+def sorted_by_key_group(stored: pa.Table) -> pa.Table:
+    """Sort by key group, then ``window_start``."""
+    groups = stored.column(KEY_GROUP).to_numpy()
+    return stored.take(pa.array(np.lexsort((window_starts_of(stored), groups))))

@@ -1,0 +1,73 @@
+"""What the state of a window aggregation looks like: columns, windows, and whose keys they are."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from laminar_core.state.accumulators import Accumulator, merge
+
+WINDOW_START = "window_start"
+KEY_GROUP = "key_group"
+TIME_TYPE = pa.timestamp("us", tz="UTC")
+
+WindowTables = tuple[int, Sequence[pa.Table]]
+"""Start of a window in microseconds, and the tables that together hold its rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateLayout:
+    """What the state of one window aggregation consists of.
+
+    ``schema``: the keys, ``window_start``, the accumulators. ``window_start`` (timestamp[us, UTC])
+    is the start of the last window that contains a row, which is also the start of its pane.
+    """
+
+    keys: tuple[str, ...]
+    accumulators: tuple[Accumulator, ...]
+    schema: pa.Schema
+    size_us: int
+    slide_us: int
+    lateness_us: int
+
+    @property
+    def pane_schema(self) -> pa.Schema:
+        """Schema of the tables in a pane, where the window is understood."""
+        return self.schema.remove(len(self.keys))
+
+    @property
+    def stored_schema(self) -> pa.Schema:
+        """Schema in a checkpoint. The key group is int32, because Spark reads no unsigned."""
+        return self.schema.insert(0, pa.field(KEY_GROUP, pa.int32()))
+
+    def finished_us(self, watermark_us: int | None) -> int | None:
+        """Start of the newest pane that no window waits for any more; None: all are open."""
+        return None if watermark_us is None else watermark_us - self.size_us - self.lateness_us
+
+    def merged_pane(self, tables: Iterable[pa.Table]) -> pa.Table:
+        """Reduce the rows of one window to one per key, in order of first appearance."""
+        rows = pa.concat_tables([self.pane_schema.empty_table(), *tables])
+        return merge(rows, self.keys, self.accumulators)
+
+    def merged(self, windows: Sequence[WindowTables]) -> pa.Table:
+        """Reduce the rows of several windows to one per window and key, in this order.
+
+        Shapes: returns ``schema``; rows come in order of first appearance.
+        """
+        if len(windows) == 1:  # Most often: a constant need not be hashed row by row.
+            start_us, tables = windows[0]
+            return self._labelled(start_us, self.merged_pane(tables))
+        labelled = [self._labelled(start, table) for start, tables in windows for table in tables]
+        rows = pa.concat_tables([self.schema.empty_table(), *labelled])
+        return merge(rows, [*self.keys, WINDOW_START], self.accumulators)
+
+    def _labelled(self, start_us: int, table: pa.Table) -> pa.Table:
+        starts = pa.repeat(pa.scalar(start_us, TIME_TYPE), table.num_rows)
+        return table.add_column(len(self.keys), self.schema.field(WINDOW_START), starts)
+
+
+def window_starts_of(rows: pa.Table) -> npt.NDArray[np.int64]:
+    """``window_start`` of every row, in microseconds."""
+    return rows.column(WINDOW_START).cast(pa.int64()).to_numpy()

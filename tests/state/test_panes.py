@@ -1,0 +1,177 @@
+"""Panes in buckets: bounded pieces, the same rows, whatever shelf they are on."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from laminar_core.state import panes, window_layout
+from laminar_core.state.accumulators import ROW_COUNT
+from laminar_core.state.chunks import MemoryBackend, StateBackend
+from laminar_core.state.panes import Ground, Pane, halves, stored_tables
+from laminar_core.state.rocks_chunks import RocksBackend
+from laminar_core.state.window_layout import KEY_GROUP, TIME_TYPE, WINDOW_START, StateLayout
+
+SCHEMA = pa.schema([("k", pa.int64()), (WINDOW_START, TIME_TYPE), ("count(*)", pa.int64())])
+LAYOUT = StateLayout(("k",), (ROW_COUNT,), SCHEMA, 10, 10, 0)
+OWNED = range(3, 20)
+
+
+@pytest.fixture(params=["memory", "rocksdb"])
+def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StateBackend]:
+    opened = (
+        MemoryBackend()
+        if request.param == "memory"
+        else RocksBackend(tmp_path / "state", 0, in_memory_files=True)
+    )
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in [
+        ("PENDING_ROWS_MIN", 200),
+        ("BUCKET_ROWS_MAX", 300),
+        ("GATHERED_ROWS_MAX", 500),
+        ("TIDIED_ROWS_MAX", 500),
+        ("TABLE_BYTES_MAX", 4_000),
+    ]:
+        monkeypatch.setattr(panes, name, value)
+
+
+def ground(backend: StateBackend) -> Ground:
+    return Ground(LAYOUT, backend.shelf(LAYOUT.pane_schema), 128, OWNED)
+
+
+def owned_keys(of: Ground, rows: int) -> list[int]:
+    """Keys of which the subtask owns the key groups."""
+    candidates = pa.table({"k": pa.array(range(20 * rows), pa.int64())})
+    groups = of.groups_of(candidates)
+    return np.flatnonzero((groups >= OWNED.start) & (groups < OWNED.stop)).tolist()[:rows]
+
+
+def rows(keys: Iterable[int]) -> pa.Table:
+    keys = list(keys)
+    return pa.table([keys, [1] * len(keys)], schema=LAYOUT.pane_schema)
+
+
+def counts(tables: Iterable[pa.Table]) -> Counter[int]:
+    found: Counter[int] = Counter()
+    for table in tables:
+        keys, of_key = (table.column(name).to_pylist() for name in ("k", "count(*)"))
+        for key, count in zip(keys, of_key, strict=True):
+            found[key] += count
+    return found
+
+
+def filled(of: Ground, keys: list[int], rounds: int = 4, batch: int = 100) -> Pane:
+    pane = Pane(50, of)
+    for _ in range(rounds):
+        for first in range(0, len(keys), batch):
+            pane.add(rows(keys[first : first + batch]))
+    return pane
+
+
+def test_halving_ends_at_a_single_key_group() -> None:
+    assert halves(range(4, 9)) == (range(4, 6), range(6, 9))
+    assert halves(range(4, 5)) == (range(4, 5),)
+
+
+@pytest.mark.parametrize("parts", [1, 2, 5, 17, 1000])
+def test_ranges_are_disjoint_and_cover_the_subtask(backend: StateBackend, parts: int) -> None:
+    ranges = ground(backend).ranges_for(parts)
+    assert [group for groups in ranges for group in groups] == list(OWNED)
+    assert len(ranges) >= min(parts, len(OWNED))
+
+
+def test_a_large_pane_is_in_buckets_and_none_of_its_merges_is_large(
+    backend: StateBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    merged_rows = []
+    merge = window_layout.merge
+    monkeypatch.setattr(
+        window_layout,
+        "merge",
+        lambda rows, *rest: merged_rows.append(len(rows)) or merge(rows, *rest),
+    )
+    of = ground(backend)
+    keys = owned_keys(of, 4_000)
+    pane = filled(of, keys)
+    pinned = pane.pin()
+    assert len(pinned.buckets) >= 8
+    assert max(merged_rows) < 3_000
+    assert pinned.row_count < 4 * len(keys)
+    assert counts(pinned.tables()) == Counter(dict.fromkeys(keys, 4))
+
+
+def test_tidying_leaves_off_when_enough_was_merged(
+    backend: StateBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: no single batch pays for all the buckets, although all become due together."""
+    merged_rows: list[int] = []
+    merge = window_layout.merge
+    monkeypatch.setattr(
+        window_layout,
+        "merge",
+        lambda rows, *rest: merged_rows.append(len(rows)) or merge(rows, *rest),
+    )
+    of = ground(backend)
+    keys = owned_keys(of, 4_000)
+    pane = filled(of, keys)
+    worst = 0
+    for first in range(0, len(keys), 100):
+        merged_rows.clear()
+        pane.add(rows(keys[first : first + 100]))
+        worst = max(worst, sum(merged_rows))
+    assert worst < 3_000
+
+
+def test_changes_and_what_was_there_add_up(backend: StateBackend) -> None:
+    of = ground(backend)
+    keys = owned_keys(of, 3_000)
+    pane = filled(of, keys)
+    first = pane.take_fresh()
+    pane.add(rows(keys[:50]))
+    second = pane.take_fresh()
+    assert counts(first.tables()) == Counter(dict.fromkeys(keys, 4))
+    assert counts(second.tables()) == Counter(dict.fromkeys(keys[:50], 1))
+    assert pane.take_fresh().is_empty()
+    assert counts(pane.pin().tables()) == counts(first.tables()) + counts(second.tables())
+
+
+def test_stored_tables_are_small_disjoint_and_sorted(backend: StateBackend) -> None:
+    of = ground(backend)
+    keys = owned_keys(of, 3_000)
+    large, little = filled(of, keys), Pane(60, of)
+    little.add(rows(keys[:40]))
+    stored = list(stored_tables([large.pin(), little.pin()], of))
+    assert len(stored) > 8
+    before = -1
+    for table in stored:
+        assert table.schema == LAYOUT.stored_schema
+        groups, starts = (
+            table.column(name).cast(pa.int64()).to_numpy() for name in (KEY_GROUP, WINDOW_START)
+        )
+        assert groups[0] > before
+        assert (np.lexsort((starts, groups)) == np.arange(len(groups))).all()
+        assert (of.groups_of(table.drop_columns([KEY_GROUP])) == groups).all()
+        before = groups[-1]
+    expected = Counter(dict.fromkeys(keys, 4)) + Counter(keys[:40])
+    assert counts(stored) == expected
+    assert sum(table.num_rows for table in stored) == len(keys) + 40, "one row per key and window"
+
+
+def test_a_pin_outlives_what_happens_to_the_pane(backend: StateBackend) -> None:
+    of = ground(backend)
+    keys = owned_keys(of, 1_000)
+    pane = filled(of, keys, rounds=1)
+    pinned = pane.pin()
+    for _ in range(5):
+        for first in range(0, len(keys), 100):
+            pane.add(rows(keys[first : first + 100]))
+    del pane
+    assert counts(stored_tables([pinned], of)) == Counter(keys)

@@ -1,0 +1,40 @@
+"""What the state of a window aggregation looks like."""
+
+import pyarrow as pa
+
+from laminar_core.state.accumulators import ROW_COUNT
+from laminar_core.state.window_layout import KEY_GROUP, TIME_TYPE, WINDOW_START, StateLayout
+
+SCHEMA = pa.schema([("k", pa.string()), (WINDOW_START, TIME_TYPE), ("count(*)", pa.int64())])
+LAYOUT = StateLayout(("k",), (ROW_COUNT,), SCHEMA, size_us=20, slide_us=10, lateness_us=5)
+
+
+def rows(*keys: str) -> pa.Table:
+    return pa.table({"k": list(keys), "count(*)": [1] * len(keys)})
+
+
+def test_the_schemas_differ_in_window_and_key_group() -> None:
+    assert LAYOUT.pane_schema.names == ["k", "count(*)"]
+    assert LAYOUT.stored_schema.names == [KEY_GROUP, "k", WINDOW_START, "count(*)"]
+
+
+def test_a_window_is_finished_when_the_watermark_is_past_its_end_and_the_lateness() -> None:
+    assert LAYOUT.finished_us(None) is None
+    assert LAYOUT.finished_us(100) == 75
+
+
+def test_a_pane_is_reduced_to_one_row_per_key() -> None:
+    merged = LAYOUT.merged_pane([rows("a", "b"), rows("a")])
+    assert merged.to_pylist() == [{"k": "a", "count(*)": 2}, {"k": "b", "count(*)": 1}]
+    assert LAYOUT.merged_pane([]).equals(LAYOUT.pane_schema.empty_table())
+
+
+def test_windows_are_merged_apart() -> None:
+    merged = LAYOUT.merged([(10, [rows("a")]), (0, [rows("a"), rows("a")])])
+    assert merged.schema == SCHEMA
+    starts = merged.column(WINDOW_START).cast(pa.int64()).to_pylist()
+    assert list(zip(starts, merged.column("count(*)").to_pylist(), strict=True)) == [
+        (10, 1),
+        (0, 2),
+    ]
+    assert LAYOUT.merged([]).equals(SCHEMA.empty_table())

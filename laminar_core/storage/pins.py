@@ -111,7 +111,7 @@ class Pins:
                 ErrorCode.NO_SUCH_CHECKPOINT,
                 f"checkpoint {checkpoint_id} of job {self._store.job} is deleted by retention",
             )
-        if self._objects.size(self._store.paths.manifest(checkpoint_id)) is None:
+        if not self._store.is_complete(checkpoint_id):
             raise ConfigurationError(
                 ErrorCode.NO_SUCH_CHECKPOINT,
                 f"job {self._store.job} has no completed checkpoint {checkpoint_id} to pin: "

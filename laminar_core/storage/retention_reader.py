@@ -68,8 +68,10 @@ class _Reader:
 
     def read(self, now_ms: int) -> RetentionFacts:
         store = self._store
-        newest = store.newest_generation()  # First: who claims the job later, is seen later.
+        claimed = store.newest_generation()  # First: who claims the job later, is seen later.
         bases = store.bases()
+        started = (base.generation for base in bases)  # Also those whose claim is lost.
+        newest = max([*started, claimed or Generation(0)]) or None
         doomed = self._log.being_deleted()
         pins = Pins(store).by_checkpoint()
         quarantined = self._quarantined()

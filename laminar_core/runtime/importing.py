@@ -26,6 +26,7 @@ from laminar_core.storage.savepoint_import import (
     is_of_this_job,
     reopen,
     unfinished_import,
+    uses_of_savepoints,
 )
 from laminar_core.storage.savepoints import FoundSavepoint, read_savepoint
 
@@ -52,6 +53,7 @@ class Importer:
     def look(self) -> Generation | None:
         """Refuse what can be refused before the job is claimed, and before anything is copied.
 
+        A job that has gone over to the savepoint of another one before continues as it is.
         What is read here was there before the claim, so no older generation can still add to it.
         Returns the generation it comes from, None if there is none.
 
@@ -62,9 +64,20 @@ class Importer:
         """
         if self._options.from_savepoint is None:
             return None
-        self._found = read_savepoint(open_object_store(self._options.from_savepoint))
-        self._check(self._found)
-        return Generation(self._found.record.origin.generation)
+        objects = open_object_store(self._options.from_savepoint)
+        used = uses_of_savepoints(self._store)
+        try:
+            found = read_savepoint(objects)
+        except ConfigurationError:
+            if any(use.claimed and use.uri == objects.uri for use in used):
+                return None  # Deleted, or about to be, because the job has gone over to it.
+            raise
+        ours = is_of_this_job(self._store, found.record.origin)
+        if not ours and any(use.sha256 == found.sha256 for use in used):
+            return None  # The same command again: the job goes on from where it is.
+        self._check(found)
+        self._found = found
+        return Generation(found.record.origin.generation)
 
     @property
     def uri(self) -> str | None:

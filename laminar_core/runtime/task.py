@@ -55,6 +55,9 @@ from laminar_core.runtime.task_parts import Cut, PendingPart, Snapshottable, Tas
 from laminar_core.runtime.wire import ArrowElement
 from laminar_core.state.manifest import AlignmentEntry, ChannelEntry
 
+_SELF_CONTAINED = {CheckpointKind.SAVEPOINT, CheckpointKind.STOP}
+"""Whole in itself: it becomes a savepoint, or may become one."""
+
 
 class Task:
     """The running subtask. One thread calls it."""
@@ -334,7 +337,7 @@ class Task:
         self, operator_id: str, part: Snapshottable, barrier: CheckpointBarrier
     ) -> PendingPart:
         started_ms = self._clock.monotonic_ms()
-        changes = self.parts.incremental and barrier.kind is not CheckpointKind.SAVEPOINT
+        changes = self.parts.incremental and barrier.kind not in _SELF_CONTAINED
         if changes and isinstance(part, IncrementalSubtask):
             pending, merge = part.snapshot_changes(barrier.checkpoint_id), part.merge_tables
         else:

@@ -165,6 +165,12 @@ def import_savepoint(
     return SavepointImport(store, manifest, use)
 
 
+def uses_of_savepoints(store: CheckpointStore) -> list[SavepointUse]:
+    """The savepoints that generations of this job have started from, oldest first."""
+    records = (store.read_base(b.generation) for b in store.bases() if b.floor is not None)
+    return [r.savepoint for r in records if r is not None and r.savepoint is not None]
+
+
 def unfinished_import(store: CheckpointStore) -> GenerationBase | None:
     """The base of the newest generation that started, if its savepoint was never published."""
     started = store.bases()

@@ -220,8 +220,7 @@ class Pane:
             if run.is_due():
                 merged_rows += run.pending_rows + run.reduced_rows
                 self._reduce(run, self._ranges[position])
-                if run.reduced_rows > BUCKET_ROWS_MAX:
-                    self._halve(position)
+                self._halve_if_large(position)
                 if merged_rows > TIDIED_ROWS_MAX:
                     return
             elif self._ground.shelf.in_memory and len(run.pending) > PENDING_TABLES_MAX:
@@ -234,13 +233,16 @@ class Pane:
         run.reduced = self._put(groups, merged)
         run.pending, run.pending_rows = [], 0
 
-    def _halve(self, position: int) -> None:
+    def _halve_if_large(self, position: int) -> None:
         ranges = halves(self._ranges[position])
-        if len(ranges) == 1:
+        rows = max(half.runs[position].reduced_rows for half in (self._settled, self._fresh))
+        if rows <= BUCKET_ROWS_MAX or len(ranges) == 1:
             return
         for half in (self._settled, self._fresh):
             half.runs[position : position + 1] = self._halved(half.runs[position], ranges)
         self._ranges[position : position + 1] = ranges
+        for side in (position + 1, position):
+            self._halve_if_large(side)
 
     def _halved(self, run: _Run, ranges: Sequence[range]) -> list[_Run]:
         runs = [_Run() for _ in ranges]

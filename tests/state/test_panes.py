@@ -103,7 +103,7 @@ def test_a_large_pane_is_in_buckets_and_none_of_its_merges_is_large(
     pane = filled(of, keys)
     pinned = pane.pin()
     assert len(pinned.buckets) >= 8
-    assert max(merged_rows) < 3_000
+    assert max(merged_rows) < 2_000
     assert pinned.row_count < 4 * len(keys)
     assert counts(pinned.tables()) == Counter(dict.fromkeys(keys, 4))
 

@@ -22,8 +22,10 @@ def objects(s3_server, proxy):
     return open_through(s3_server, proxy)
 
 
-def unfinished(server) -> list[str]:
-    found = client(server.endpoint).list_multipart_uploads(Bucket=BUCKET)
+def unfinished(server, objects: S3ObjectStore) -> list[str]:
+    """Keys of uploads below the store's prefix that were neither completed nor given up."""
+    prefix = objects.uri.removeprefix(f"s3://{BUCKET}/").partition("?")[0]
+    found = client(server.endpoint).list_multipart_uploads(Bucket=BUCKET, Prefix=prefix)
     return [upload["Key"] for upload in found.get("Uploads", [])]
 
 
@@ -115,7 +117,7 @@ class TestUpload:
         proxy.script(fault)
         assert objects.put_if_absent("large", LARGE)
         assert objects.get("large") == LARGE
-        assert unfinished(s3_server) == []
+        assert unfinished(s3_server, objects) == []
 
     def test_409_at_the_end_means_to_upload_it_again(self, objects, proxy):
         """It does not mean that there is an object, and the upload is no more."""
@@ -132,7 +134,7 @@ class TestUpload:
         with pytest.raises(StorageUnavailable, match="the upload keeps failing"):
             objects.put_if_absent("large", LARGE)
         assert objects.get("large") is None
-        assert unfinished(s3_server) == []
+        assert unfinished(s3_server, objects) == []
 
     @pytest.mark.parametrize("verb", ["put", "put_if_absent"])
     def test_an_upload_that_vanished_is_begun_again(self, objects, proxy, verb):
@@ -147,7 +149,7 @@ class TestUpload:
         with pytest.raises(StorageUnavailable):
             objects.put("large", LARGE)
         assert proxy.requests[-1] == "AbortMultipartUpload"
-        assert unfinished(s3_server) == []
+        assert unfinished(s3_server, objects) == []
 
 
 class TestDownload:

@@ -11,6 +11,7 @@ from laminar_core.cli.options import BYTES, DURATION, store_option
 from laminar_core.pipeline import CheckpointConfig
 from laminar_core.pipeline.config import duration_ms
 from laminar_core.pipeline.state_config import StateConfig
+from laminar_core.runtime.state_options import STATE_MEMORY_BYTES
 
 _DEFAULTS = UnalignedCheckpointConfig()
 
@@ -87,6 +88,25 @@ _OPTIONS = (
         show_default=True,
         help="Of state in the store.",
     ),
+    click.option(
+        "--state-backend",
+        type=click.Choice(["memory", "rocksdb"]),
+        default="memory",
+        show_default=True,
+        help="Where the state of windows is; rocksdb takes more than fits in memory.",
+    ),
+    click.option(
+        "--state-memory",
+        type=BYTES,
+        default=STATE_MEMORY_BYTES,
+        show_default="256MiB",
+        help="Of each worker, for rocksdb.",
+    ),
+    click.option(
+        "--state-directory",
+        metavar="PATH",
+        help="Of the working files of rocksdb, on a local disk  [default: Spark's local folders].",
+    ),
 )
 
 
@@ -120,7 +140,11 @@ def _config(values: dict[str, Any]) -> CheckpointConfig:
         ),
         inflight_compression=None if compression == "none" else compression,
         state=StateConfig(
-            snapshots=take("snapshots"), compression=None if of_state == "none" else of_state
+            snapshots=take("snapshots"),
+            compression=None if of_state == "none" else of_state,
+            backend=take("state_backend"),
+            memory_bytes=take("state_memory"),
+            directory=take("state_directory"),
         ),
     )
 

@@ -5,9 +5,15 @@ from typing import get_args
 
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.operators.windows import Duration, duration_us
-from laminar_core.runtime.state_options import SnapshotMode, StateOptions
+from laminar_core.runtime.state_options import (
+    STATE_MEMORY_BYTES,
+    BackendName,
+    SnapshotMode,
+    StateOptions,
+)
 from laminar_core.state.arrow_codec import Compression
 from laminar_core.state.chain import SEGMENTS_MAX
+from laminar_core.state.rocks_chunks import MEMORY_BYTES_MIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,9 +26,16 @@ class StateConfig:
     changelog_interval: Duration = "1 second"
     """Between two uploads, with ``changelog``."""
     segments_max: int = SEGMENTS_MAX
-    """Files per operator and worker that a restore has to read; more are merged beside the job."""
+    """Parts that the state of an operator in a worker is in; more are merged beside the job."""
     compression: Compression | None = None
     """Of state files: ``lz4`` or ``zstd``."""
+    backend: BackendName = "memory"
+    """Where the state of windows is while the job runs: in ``memory``, or on disk, in ``rocksdb``,
+    where it may be larger than memory."""
+    memory_bytes: int = STATE_MEMORY_BYTES
+    """Of each worker, for ``rocksdb``: its buffers, and rows that are gathered and merged."""
+    directory: str | None = None
+    """Of the working files of ``rocksdb``, on a local disk; by default Spark's local folders."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant.
@@ -37,6 +50,11 @@ class StateConfig:
             raise _invalid(f"segments_max must be at least 2, not {self.segments_max}")
         if self.compression not in (None, *get_args(Compression)):
             raise _invalid(f"compression is None, 'lz4' or 'zstd', not {self.compression!r}")
+        if self.backend not in get_args(BackendName):
+            raise _invalid(f"backend is one of memory, rocksdb, not {self.backend!r}")
+        if self.memory_bytes < MEMORY_BYTES_MIN:
+            least = f"{MEMORY_BYTES_MIN // 1024**2}MiB"
+            raise _invalid(f"memory_bytes must be at least {least}, not {self.memory_bytes}")
         self.options()
 
     def options(self) -> StateOptions:
@@ -50,6 +68,9 @@ class StateConfig:
             changelog_interval_ms=max(duration_us(self.changelog_interval) // 1000, 1),
             segments_max=self.segments_max,
             compression=self.compression,
+            backend=self.backend,
+            memory_bytes=self.memory_bytes,
+            directory=self.directory,
         )
 
 

@@ -12,6 +12,11 @@ last of what was uploaded continuously. A savepoint is always full."""
 
 CHANGELOG_INTERVAL_MS = 1_000
 
+BackendName = Literal["memory", "rocksdb"]
+"""Where keyed state is while the job runs; checkpoints are the same."""
+
+STATE_MEMORY_BYTES = 256 * 1024 * 1024
+
 
 @dataclass(frozen=True, slots=True)
 class StateOptions:
@@ -23,6 +28,14 @@ class StateOptions:
     segments_max: int = SEGMENTS_MAX
     """Files that make up the state of one subtask, before they are merged in the background."""
     compression: Compression | None = None
+    """Of state in the store, and of working files."""
+    backend: BackendName = "memory"
+    memory_bytes: int = STATE_MEMORY_BYTES
+    """Of one worker, for a backend that keeps its state elsewhere."""
+    directory: str | None = None
+    """Of working files; None: Spark's local folders, or else that of temporary files."""
+    simulated_files: bool = False
+    """Working files are in memory, for simulations."""
 
     @property
     def incremental(self) -> bool:

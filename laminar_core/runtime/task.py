@@ -259,6 +259,13 @@ class Task:
         if self.parts.sink is not None:
             self.parts.sink.committed(checkpoint_id)
 
+    def close(self) -> None:
+        """Let go of files and of what is staged and not pre-committed."""
+        if self.parts.source is not None:
+            self.parts.source.reader.close()
+        if self.parts.sink is not None:
+            self.parts.sink.writer.close()
+
     def _on(self, event: Event) -> None:
         for effect in self._aligner.on(event):
             self._carry_out(effect)

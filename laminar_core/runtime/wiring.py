@@ -1,7 +1,7 @@
 """Builds one worker's tasks and joins them: channels, state, and who gets an incoming frame."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -42,6 +42,7 @@ from laminar_core.runtime.wire import (
     Header,
     decode_header,
 )
+from laminar_core.state.chunks import MemoryBackend, StateBackend
 from laminar_core.state.inflight import InflightElement
 
 ChannelKey = tuple[int, int]
@@ -75,6 +76,7 @@ class Wiring:
     orders: dict[ChannelKey, FifoChannel[Frame]] = field(default_factory=dict)
     queues: dict[tuple[str, QueueId], Queue] = field(default_factory=dict)
     """By vertex: where in-flight data is filed."""
+    backend: StateBackend = field(default_factory=MemoryBackend)
     foreign_frames: int = 0
     """Frames of other generations that were dropped."""
 
@@ -244,7 +246,8 @@ class _Builder:
     def _operators(self, vertex: Vertex) -> Sequence[tuple[str, OperatorSubtask]]:
         opened: list[tuple[str, OperatorSubtask]] = []
         for spec, schema in zip(vertex.operators, vertex.schemas(), strict=False):
-            subtask = spec.open(self.deployment.context(spec.operator_id, self.me), schema)
+            context = self.deployment.context(spec.operator_id, self.me)
+            subtask = spec.open(replace(context, backend=self.wiring.backend), schema)
             if snapshots := self.restored.snapshots(spec.operator_id, redistribution_of(spec)):
                 subtask.restore(snapshots)
             opened.append((spec.operator_id, subtask))

@@ -20,6 +20,7 @@ from laminar_core.errors import (
     LaminarError,
     ProtocolError,
 )
+from laminar_core.runtime.backends import open_backend
 from laminar_core.runtime.changelog import Changelog
 from laminar_core.runtime.clock import Clock
 from laminar_core.runtime.control import ControlEnd
@@ -131,6 +132,7 @@ class Worker:
             CorruptCheckpointError: a state file is not what the manifest says.
             DataError: a source cannot be opened.
         """
+        self.wiring.backend = open_backend(self._deployment, self._me)
         restored = RestoredState(self._deployment, self._me, self._store)
         wire(self.wiring, self._deployment, restored, self._transport, self, self._clock)
         self._changelog.follow(self.wiring.tasks, restored)
@@ -182,12 +184,10 @@ class Worker:
     def close(self) -> None:
         """Let go of files and of what is staged and not pre-committed."""
         for task in self.wiring.tasks:
-            if task.parts.source is not None:
-                task.parts.source.reader.close()
-            if task.parts.sink is not None:
-                task.parts.sink.writer.close()
+            task.close()
         for channel in self.wiring.outputs.values():
             channel.close()
+        self.wiring.backend.close()
 
     def failed(self, error: Exception) -> None:
         """Tell the coordinator why this worker ends."""

@@ -211,5 +211,6 @@ def _failed(folder: Path, reason: str) -> StorageUnavailable:
     return StorageUnavailable(
         ErrorCode.WORKING_STATE,
         f"the working files of state in {folder} cannot be used ({reason}): make room there, or "
-        "choose another disk with state_directory; a restart rebuilds them from a checkpoint",
+        "choose another disk (directory of StateConfig, --state-directory); a restart rebuilds "
+        "them from a checkpoint",
     )

@@ -102,6 +102,7 @@ class WorkerProcess(Process):
         self._remove()
 
     def _remove(self) -> None:
+        self.worker.wiring.backend.close()  # A process that ends leaves no open files.
         self.transport.close()
         self.world.remove(self)
 

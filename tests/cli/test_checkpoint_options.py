@@ -5,7 +5,7 @@ import pytest
 from click.testing import CliRunner
 
 from laminar_core.cli.checkpoint_options import checkpoint_options
-from laminar_core.pipeline import CheckpointConfig, UnalignedCheckpointConfig
+from laminar_core.pipeline import CheckpointConfig, StateConfig, UnalignedCheckpointConfig
 
 
 def config_of(*words: str) -> CheckpointConfig:
@@ -43,7 +43,9 @@ def test_every_option_has_its_place() -> None:
         *("--checkpoint-interval", "2 seconds", "--checkpoint-timeout", "3 seconds"),
         *("--sync-timeout", "4 seconds", "--min-pause", "5 seconds", "--tolerable-failures", "6"),
         *("--alignment-timeout", "7 seconds", "--max-inflight", "8MiB"),
-        *("--inflight-compression", "zstd"),
+        *("--inflight-compression", "zstd", "--snapshots", "full"),
+        *("--state-compression", "lz4", "--state-backend", "rocksdb"),
+        *("--state-memory", "64MiB", "--state-directory", "/scratch"),
     )
     assert config_of(*words) == CheckpointConfig(
         "s",
@@ -56,6 +58,13 @@ def test_every_option_has_its_place() -> None:
             alignment_timeout_threshold_ms=7_000, max_inflight_buffer_bytes=8 << 20
         ),
         inflight_compression="zstd",
+        state=StateConfig(
+            snapshots="full",
+            compression="lz4",
+            backend="rocksdb",
+            memory_bytes=64 << 20,
+            directory="/scratch",
+        ),
     )
 
 

@@ -90,7 +90,7 @@ def test_shelves_share_the_budget(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_used_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(StorageUnavailable, match="state_directory") as caught:
+    with pytest.raises(StorageUnavailable, match="--state-directory") as caught:
         RocksBackend(tmp_path / "file" / "state", 0).shelf(SCHEMA)
     assert caught.value.code is ErrorCode.WORKING_STATE
     assert "\n" not in str(caught.value)

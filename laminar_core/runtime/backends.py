@@ -1,0 +1,126 @@
+"""Where a worker keeps large state, and the folder of its working files.
+
+A folder is of one worker and one generation. Nothing is ever restored from it, so it is removed at
+the end, and whoever starts next on the same machine removes what killed workers left. A worker
+holds a lock on its own folder while it lives; the kernel lets go of it however the process ends.
+"""
+
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TextIO
+
+import pyarrow as pa
+
+from laminar_core.errors import ErrorCode, StorageUnavailable
+from laminar_core.runtime.deployment import Deployment
+from laminar_core.runtime.state_options import StateOptions
+from laminar_core.state.chunks import MemoryBackend, Shelf, StateBackend
+from laminar_core.state.rocks_chunks import RocksBackend
+
+SPARK_FOLDERS = "SPARK_LOCAL_DIRS"
+"""Set by Spark in every Python worker: its own folders, separated by commas."""
+
+_LOCK = "lock"
+_FILES = "rocksdb"
+_DEAD = "dead-"
+
+
+def open_backend(deployment: Deployment, subtask_index: int) -> StateBackend:
+    """What the job's options say; nothing is created before state needs it."""
+    if deployment.state.backend == "memory":
+        return MemoryBackend()
+    prefix = f"{deployment.job}-{deployment.generation}-{subtask_index}-"
+    return WorkingState(working_root(deployment.state, subtask_index), prefix, deployment.state)
+
+
+def working_root(options: StateOptions, subtask_index: int) -> Path:
+    """Where the folders of this user's workers are; Spark's own disks are used in turn."""
+    folders = os.environ.get(SPARK_FOLDERS, "").split(",")
+    default = folders[subtask_index % len(folders)] or tempfile.gettempdir()
+    return Path(options.directory or default) / f"laminar-state-{os.getuid()}"
+
+
+class WorkingState:
+    """RocksDB in a folder of its own, from the first need of it until ``close``."""
+
+    def __init__(self, root: Path, prefix: str, options: StateOptions) -> None:
+        self._root = root
+        self._prefix = prefix
+        self._options = options
+        self._files: RocksBackend | None = None
+        self._folder: Path | None = None
+        self._lock: TextIO | None = None
+
+    def shelf(self, schema: pa.Schema) -> Shelf:
+        """Make room for tables of ``schema``.
+
+        Raises:
+            StorageUnavailable: the folder cannot be made (WORKING_STATE).
+        """
+        if self._files is None:
+            try:
+                self._create()
+            except OSError as error:
+                raise StorageUnavailable(
+                    ErrorCode.WORKING_STATE,
+                    f"no folder for the working files of state can be made in {self._root} "
+                    f"({error.strerror}): name another one (directory of StateConfig, "
+                    "--state-directory)",
+                ) from error
+            assert self._folder is not None, "it was just created"
+            self._files = RocksBackend(
+                self._folder / _FILES,
+                self._options.memory_bytes,
+                self._options.compression,
+                in_memory_files=self._options.simulated_files,
+            )
+        return self._files.shelf(schema)
+
+    def close(self) -> None:
+        """Remove everything."""
+        if self._files is not None:
+            self._files.close()
+            self._files = None
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def _create(self) -> None:
+        self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with _locked(self._root):
+            dead = [folder for folder in self._root.iterdir() if _is_left(folder)]
+            dead = [folder.rename(folder.with_name(f"{_DEAD}{folder.name}")) for folder in dead]
+            self._folder = Path(tempfile.mkdtemp(prefix=self._prefix, dir=self._root))
+            self._lock = (self._folder / _LOCK).open("w")
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
+        for folder in (*dead, *self._root.glob(f"{_DEAD}*")):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _locked(root: Path) -> Iterator[None]:
+    """Nobody sees a folder that is not locked by its worker yet."""
+    with (root / _LOCK).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _is_left(folder: Path) -> bool:
+    """Its worker is dead."""
+    if folder.name == _LOCK or folder.name.startswith(_DEAD):
+        return False
+    try:
+        with (folder / _LOCK).open("r+") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # It died before it had a lock, or is being removed.
+        return True
+    return True

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from benchmarks import (
+    aggregation,
     backpressure,
     coordination,
     inflight,
@@ -40,7 +41,10 @@ _ALL = {
         Benchmark("wire", micro.wire),
         Benchmark("aggregation", micro.aggregation),
         Benchmark("snapshot", micro.snapshot),
-        *(Benchmark(measure.__name__, measure) for measure in (*inflight.ALL, *unaligned.ALL)),
+        *(
+            Benchmark(measure.__name__, measure)
+            for measure in (*aggregation.ALL, *inflight.ALL, *unaligned.ALL)
+        ),
         Benchmark("checkpoint-10-operators", ten_operators.bench_checkpoint_10_operators),
         Benchmark("recovery-overhead", inflight_recovery.bench_unaligned_recovery_overhead),
         Benchmark("payments", payments.throughput),

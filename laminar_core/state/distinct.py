@@ -43,9 +43,18 @@ class DistinctValues:
 
 def _distinct(numbers: Integers, values: pa.Array, group_count: int) -> pa.Array:
     places = ranks(values)
-    order = np.lexsort((places, numbers))
+    order = _order(numbers, places)
     order = order[_begins(numbers[order], places[order])]
     return listed(numbers[order], values.take(pa.array(order)), group_count)
+
+
+def _order(numbers: Integers, places: Integers) -> Integers:
+    """Sort by group, then by rank; one key sorts several times as fast as two."""
+    low, high = int(places.min(initial=0)), int(places.max(initial=0))
+    groups, span = int(numbers.max(initial=0)) + 1, high - low + 1
+    if groups * span < 2**63:
+        return np.argsort(numbers * span + (places - low))
+    return np.lexsort((places, numbers))
 
 
 def _begins(numbers: Integers, places: Integers) -> np.ndarray:
@@ -86,7 +95,7 @@ class ValueCounts:
 
 def _counted(numbers: Integers, values: pa.Array, counts: np.ndarray, group_count: int) -> pa.Array:
     places = ranks(values)
-    order = np.lexsort((places, numbers))
+    order = _order(numbers, places)
     begins = np.flatnonzero(_begins(numbers[order], places[order]))
     sums = np.add.reduceat(counts[order].astype(np.int64), begins) if len(begins) else begins
     kept = order[begins]

@@ -14,10 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from laminar_core.state.grouping import is_ordered, plain_type
-from laminar_core.state.row_groups import RowGroups
+from laminar_core.state.row_groups import Integers, RowGroups
 from laminar_core.state.values import NULL_RANK, plain, ranks
-
-_LARGEST = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +40,29 @@ class Endmost:
     def accumulate(self, columns: list[pa.Array], groups: RowGroups) -> pa.Array:
         """Pick one row of each group."""
         value, at = map(plain, columns)
-        places, sizes = ranks(at), ranks(value)
-        if self.end == "first":
-            sizes[sizes == NULL_RANK] = _LARGEST
-        numbers = groups.numbers()
-        order = np.lexsort((sizes, places, numbers))
-        order = order[places[order] != NULL_RANK]
-        if self.end == "first":
-            order = order[::-1]
+        places, numbers = ranks(at), groups.numbers()
+        rows = np.flatnonzero(places != NULL_RANK)
+        rows = rows[self._is_endmost(places[rows], numbers[rows], groups.count)]
+        if len(rows) > groups.count:  # Some are at one place: their values decide.
+            sizes = ranks(value.take(pa.array(rows)))
+            known = np.bincount(numbers[rows], sizes != NULL_RANK, groups.count) > 0
+            is_value = (sizes != NULL_RANK) | ~known[numbers[rows]]
+            rows, sizes = rows[is_value], sizes[is_value]
+            rows = rows[self._is_endmost(sizes, numbers[rows], groups.count)]
         picked = np.full(groups.count, -1)
-        picked[numbers[order]] = order  # Of several the one that comes last is kept.
+        picked[numbers[rows]] = rows  # Of several that are equal, one.
         return _struct_at(at, value, picked)
+
+    def _is_endmost(self, ranked: Integers, numbers: Integers, group_count: int) -> np.ndarray:
+        """Which of these are the smallest, or the largest, of their group."""
+        limits = np.iinfo(np.int64)
+        if self.end == "first":
+            ends = np.full(group_count, limits.max)
+            np.minimum.at(ends, numbers, ranked)
+        else:
+            ends = np.full(group_count, limits.min)
+            np.maximum.at(ends, numbers, ranked)
+        return ranked == ends[numbers]
 
     def merge(self, states: pa.Array, groups: RowGroups) -> pa.Array:
         """The same among states: they are rows."""

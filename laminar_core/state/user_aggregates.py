@@ -24,7 +24,7 @@ Each method is called once per group, never per row. ``merge`` must not depend o
 which more than the sum of floats does, and no method may change what it was given.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Protocol
@@ -52,8 +52,9 @@ class UserAggregate(Protocol):
         """State of a group without rows."""
         ...
 
-    def accumulate(self, state: Any, *values: pa.Array) -> Any:  # noqa: ANN401
-        """State after some rows of one group; nulls are among the values."""
+    @property
+    def accumulate(self) -> Callable[..., Any]:
+        """``accumulate(state, *values)``: state after some rows of one group, nulls among them."""
         ...
 
     def merge(self, left: Any, right: Any) -> Any:  # noqa: ANN401

@@ -13,7 +13,10 @@ from laminar_core.state.grouping import comparable, plain_type
 from laminar_core.state.row_groups import Integers, as_array
 from laminar_core.state.stable_hash import UInt64Array, hash_array
 
-NULL_RANK = -1
+NULL_RANK = -(2**63)
+"""Less than the rank of any value."""
+
+_SIGN = np.int64(-(2**63))
 
 
 def plain(column: pa.Array) -> pa.Array:
@@ -38,15 +41,50 @@ def canonical(column: pa.Array) -> pa.Array:
 
 
 def ranks(column: pa.Array) -> Integers:
-    """Dense rank of every value: equal values have equal ranks. That of a null is -1."""
+    """A number for every value: as large as the value is, and equal where values are.
+
+    Numbers and times are their own ranks, at the cost of a copy; other types are sorted. The
+    ranks of two columns have nothing to do with each other. That of a null is ``NULL_RANK``.
+    """
     if pa.types.is_null(column.type) or column.null_count == len(column):
         return np.full(len(column), NULL_RANK)
     values = as_array(comparable(pa.chunked_array([canonical(column)])))
-    options = RankOptions(sort_keys="ascending", tiebreaker="dense")
-    found = call_function("rank", [values], options).to_numpy().astype(np.int64)
+    nulls = None
     if values.null_count:
-        found[call_function("is_null", [values]).to_numpy(zero_copy_only=False)] = NULL_RANK
+        nulls = call_function("is_null", [values]).to_numpy(zero_copy_only=False)
+    found = _own_ranks(values)
+    if found is None or (found == NULL_RANK)[slice(None) if nulls is None else ~nulls].any():
+        options = RankOptions(sort_keys="ascending", tiebreaker="dense")
+        found = call_function("rank", [values], options).to_numpy().astype(np.int64)
+    if nulls is not None:
+        found[nulls] = NULL_RANK
     return found
+
+
+def _own_ranks(values: pa.Array) -> Integers | None:
+    """64 bits in the order of the values, if they have no more; those of nulls are arbitrary."""
+    types = pa.types
+    if types.is_floating(values.type):
+        bits = _bits(values.cast(pa.float64()))
+        return bits ^ ((bits >> 63) & np.int64(2**63 - 1))  # Negative numbers count backwards.
+    if types.is_uint64(values.type):
+        return _bits(values) ^ _SIGN
+    if types.is_boolean(values.type):
+        values = values.cast(pa.int8())
+    if not (types.is_integer(values.type) or types.is_temporal(values.type)):
+        return None
+    if values.type.bit_width == pa.int64().bit_width:
+        return _bits(values)
+    is_day_or_time = types.is_date32(values.type) or types.is_time32(values.type)
+    return _bits((values.cast(pa.int32()) if is_day_or_time else values).cast(pa.int64()))
+
+
+def _bits(values: pa.Array) -> Integers:
+    """A copy of 64-bit values as integers."""
+    if not len(values):
+        return np.empty(0, np.int64)
+    data = np.frombuffer(values.buffers()[1], np.int64, len(values), 8 * values.offset)
+    return data.copy()
 
 
 def hashes(column: pa.Array) -> UInt64Array:

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from laminar_core.state.values import canonical, hashable, hashes, plain, ranks
+from laminar_core.state.values import NULL_RANK, canonical, hashable, hashes, plain, ranks
 
 NAN = float("nan")
 ASCENDING = {
@@ -42,10 +42,16 @@ def ascending(data_type: pa.DataType) -> pa.Array:
 ALL = [*ASCENDING, *NUMBERED]
 
 
+def as_order(found: np.ndarray) -> list[int]:
+    """Ranks without gaps, 0 for null."""
+    order = sorted({NULL_RANK, *found.tolist()})
+    return [order.index(rank) for rank in found.tolist()]
+
+
 @pytest.mark.parametrize("data_type", ALL, ids=str)
 def test_ranks_are_the_order_of_values(data_type: pa.DataType) -> None:
     values = ascending(data_type).take(pa.array([2, None, 0, 1, 2]))
-    assert ranks(values).tolist() == [3, -1, 1, 2, 3]
+    assert as_order(ranks(values)) == [3, 0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("data_type", ALL, ids=str)
@@ -61,20 +67,20 @@ def test_there_is_one_nan_and_one_zero() -> None:
     assert canonical(values).to_numpy(zero_copy_only=False)[:4].tobytes() == (
         np.array([NAN, NAN, 0.0, 0.0]).tobytes()
     )
-    assert ranks(values).tolist() == [2, 2, 1, 1, -1]
+    assert as_order(ranks(values)) == [2, 2, 1, 1, 0]
     assert len(set(hashes(values).tolist())) == 3
 
 
 def test_nothing_but_nulls_has_ranks_and_hashes() -> None:
     for data_type in (pa.null(), pa.string(), pa.decimal128(5, 2)):
-        assert ranks(pa.nulls(2, data_type)).tolist() == [-1, -1]
+        assert ranks(pa.nulls(2, data_type)).tolist() == [NULL_RANK, NULL_RANK]
         assert len(set(hashes(pa.nulls(2, data_type)).tolist())) == 1
 
 
 def test_dictionaries_are_their_values() -> None:
     encoded = pa.array(["b", "a", None, "b"]).dictionary_encode()
     assert plain(encoded).type == pa.string()
-    assert ranks(encoded).tolist() == [2, 1, -1, 2]
+    assert as_order(ranks(encoded)) == [2, 1, 0, 2]
     assert hashable(encoded).to_pylist() == ["b", "a", None, "b"]
 
 
@@ -82,3 +88,18 @@ def test_a_slice_is_like_a_fresh_array() -> None:
     for data_type in ALL:
         whole = ascending(data_type)
         assert hashes(whole.slice(1)).tolist() == hashes(whole).tolist()[1:]
+
+
+@pytest.mark.parametrize("data_type", [pa.int64(), pa.uint64()], ids=str)
+def test_the_smallest_number_is_not_null(data_type: pa.DataType) -> None:
+    smallest = 0 if data_type == pa.uint64() else -(2**63)
+    values = pa.array([smallest, None, smallest + 1, 2**62], data_type)
+    assert as_order(ranks(values)) == [1, 0, 2, 3]
+    assert NULL_RANK not in ranks(values.drop_null())
+
+
+def test_floats_rank_as_they_compare() -> None:
+    values = [-np.inf, -1e300, -1.0, -5e-324, 0.0, 5e-324, 1.0, 1e300, np.inf, NAN]
+    assert as_order(ranks(pa.array(values)))[0] == 1
+    assert np.all(np.diff(ranks(pa.array(values))) > 0)
+    assert np.all(np.diff(ranks(pa.array([None, *values]).slice(1))) > 0)

@@ -164,6 +164,10 @@ class AuditLog:
 
     # --- reading --------------------------------------------------------------------------------
 
+    def numbers(self) -> list[int]:
+        """Numbers of all records, ascending."""
+        return _numbers(self.objects.children(self.paths.audit))
+
     def read(self, number: int) -> AuditRecord | None:
         """One record; None if there is none.
 
@@ -182,7 +186,7 @@ class AuditLog:
 
     def records(self) -> Iterator[AuditRecord]:
         """All records that can be read, oldest first; ``verify`` names the others."""
-        for _, data in self._stored(self._listed()):
+        for _, data in self._stored(self.numbers()):
             try:
                 yield parse_audit_record(data)
             except CorruptCheckpointError:
@@ -221,7 +225,7 @@ class AuditLog:
         return link, is_damaged
 
     def _newest_listed(self) -> Link:
-        numbers = self._listed()
+        numbers = self.numbers()
         data = self.objects.get(self.paths.audit_record(numbers[-1])) if numbers else None
         return START if data is None else Link.to(numbers[-1], data)
 
@@ -251,9 +255,6 @@ class AuditLog:
     def _put_head(self, link: Link) -> None:
         head = head_at(link, self.paths.job, key=self._key)
         self.objects.put(self.paths.audit_head, head.to_bytes())
-
-    def _listed(self) -> list[int]:
-        return _numbers(self.objects.children(self.paths.audit))
 
     def _stored(self, numbers: list[int]) -> Iterator[tuple[int, bytes]]:
         with ThreadPoolExecutor(_READERS) as pool:

@@ -137,10 +137,14 @@ class CheckpointStore(CheckpointParts):
         """Ids with a commit record, ascending."""
         return _numbers(self.objects.children(self.paths.commits))
 
+    def ended_ids(self) -> list[CheckpointId]:
+        """Ids of which it is recorded how the attempt ended, ascending."""
+        return _numbers(self.objects.children(self.paths.history))
+
     def highest_checkpoint_id(self) -> CheckpointId | None:
         """The highest id ever seen, also of checkpoints that are deleted; None if there is none."""
-        ended = _numbers(self.objects.children(self.paths.history))
-        return max([*self.attempted_ids(), *ended, *self.committed_ids()], default=None)
+        found = [*self.attempted_ids(), *self.ended_ids(), *self.committed_ids()]
+        return max(found, default=None)
 
     def read_trigger(self, checkpoint_id: CheckpointId) -> TriggerRecord | None:
         """The reservation of the id, None if there is none."""
@@ -160,8 +164,7 @@ class CheckpointStore(CheckpointParts):
         Raises:
             CorruptCheckpointError: one of them cannot be read.
         """
-        ids = _numbers(self.objects.children(self.paths.history))
-        records = (self.read_outcome(checkpoint_id) for checkpoint_id in ids)
+        records = (self.read_outcome(checkpoint_id) for checkpoint_id in self.ended_ids())
         return [record for record in records if record is not None]
 
     def read_manifest(self, checkpoint_id: CheckpointId) -> CheckpointManifest:
@@ -222,7 +225,7 @@ class CheckpointStore(CheckpointParts):
             CorruptCheckpointError: a base cannot be read, so orphans cannot be told.
         """
         committed = set(self.committed_ids())
-        ended = _numbers(self.objects.children(self.paths.history))
+        ended = self.ended_ids()
         bases = self.bases()
         return [
             self._summary_of(checkpoint_id, bases, committed=checkpoint_id in committed)

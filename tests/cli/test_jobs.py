@@ -1,29 +1,19 @@
-"""Which job is meant."""
+"""Which job is meant is one option of every command; see ``tests/storage/test_jobs.py``."""
 
-import pytest
+import click
 
-from laminar_core.cli.jobs import open_job
-from laminar_core.errors import ConfigurationError
-from laminar_core.storage.local import LocalObjectStore
-
-
-@pytest.fixture
-def root(tmp_path):
-    LocalObjectStore(tmp_path).put("payments/x", b"")
-    LocalObjectStore(tmp_path).put("_probe/x", b"")
-    return str(tmp_path)
+from laminar_core.cli import jobs
+from laminar_core.storage.jobs import open_job
 
 
-def test_the_only_job_need_not_be_named(root):
-    assert open_job(root, None).job == "payments"
-    assert open_job(root, "payments").job == "payments"
+def test_commands_open_jobs_as_everybody_does():
+    assert jobs.open_job is open_job
 
 
-def test_there_must_be_one(root, tmp_path):
-    with pytest.raises(ConfigurationError, match="has no job payment; its jobs: payments"):
-        open_job(root, "payment")
-    LocalObjectStore(root).put("clicks/x", b"")
-    with pytest.raises(ConfigurationError, match="the jobs clicks, payments: choose one with"):
-        open_job(root, None)
-    with pytest.raises(ConfigurationError, match="has no jobs"):
-        open_job(str(tmp_path / "new"), None)
+def test_the_option_may_be_left_out():
+    @jobs.job_option
+    def command(job: str | None) -> None:
+        del job
+
+    (option,) = click.command()(command).params
+    assert (option.name, option.required) == ("job", False)

@@ -1,0 +1,173 @@
+"""``spark.read.format("laminar")``: checkpoints as DataFrames, read by Spark's executors.
+
+    laminar_core.register(spark)
+    totals = (
+        spark.read.format("laminar")
+        .option("store", "/mnt/checkpoints")
+        .option("job", "payments")
+        .option("operator", "totals")
+        .load()
+    )
+
+Each executor reads what one worker wrote: it verifies the files, puts the rows together and hands
+them to Spark as Arrow batches. Only the columns that the schema names are converted.
+"""
+
+# pyarrow and PySpark's data source interface are only partly typed.
+# pyright: standard
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from laminar_core.checkpoint.types import CheckpointId
+from laminar_core.connectors.spark_types import spark_batches, spark_schema
+from laminar_core.errors import ConfigurationError, ErrorCode
+from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.storage.jobs import newest_manifest, open_job
+from laminar_core.storage.record_tables import audit_table, history_table, manifest_table
+from laminar_core.storage.tables import (
+    InflightTable,
+    OffsetsTable,
+    Part,
+    Selection,
+    StateTable,
+    StoredTable,
+)
+
+LATEST = "latest"
+_OF_A_CHECKPOINT = {"state": StateTable, "inflight": InflightTable, "offsets": OffsetsTable}
+_RECORDS = ("manifests", "history", "audit")
+_TABLES = (*_OF_A_CHECKPOINT, *_RECORDS)
+_OPTIONS = ("store", "job", "table", "checkpoint", "operator", "subtask")
+
+
+def register(spark: SparkSession) -> None:
+    """Let ``spark.read.format("laminar")`` read checkpoints; once per session."""
+    spark.dataSource.register(LaminarDataSource)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is read, checked once; "latest" has become a number: all workers read the same."""
+
+    store: str
+    job: str
+    table: str
+    checkpoint_id: CheckpointId | None
+    selection: Selection
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> "Request":
+        """Read the options of a user.
+
+        Raises:
+            ConfigurationError: one is unknown, missing, or does not go with another; or there is no
+                such job or checkpoint.
+        """
+        given = {name.lower(): value for name, value in options.items()}
+        given["store"] = given.get("store") or given.pop("path", "")
+        if unknown := sorted(given.keys() - {*_OPTIONS}):
+            raise _invalid(f"no option {unknown[0]!r}; there are {', '.join(_OPTIONS)}")
+        if not given["store"]:
+            raise _invalid("which store? Give option store, or a path to load()")
+        table = given.get("table", "state")
+        if table not in _TABLES:
+            raise _invalid(f"no table {table!r}; there are {', '.join(_TABLES)}")
+        if table in _RECORDS and (extra := sorted(given.keys() & {"operator", "subtask"})):
+            raise _invalid(f"table {table} has no option {extra[0]}: filter its rows")
+        store = open_job(given["store"], given.get("job"), how="option job")
+        subtask = given.get("subtask")
+        return cls(
+            store=given["store"],
+            job=store.job,
+            table=table,
+            checkpoint_id=_checkpoint_id(store, table, given.get("checkpoint")),
+            selection=Selection(
+                given.get("operator"), None if subtask is None else _number("subtask", subtask)
+            ),
+        )
+
+    def open(self) -> StoredTable:
+        """The table, in any process.
+
+        Raises:
+            ConfigurationError: the checkpoint has no such operator, or is not there any more.
+            CorruptCheckpointError: its manifest is not what was written.
+        """
+        store = CheckpointStore.open(self.store, self.job)
+        match self.table:
+            case "manifests":
+                return manifest_table(store, self.checkpoint_id)
+            case "history":
+                return history_table(store)
+            case "audit":
+                return audit_table(store)
+            case _:
+                assert self.checkpoint_id is not None
+                manifest = store.read_manifest(self.checkpoint_id)
+                return _OF_A_CHECKPOINT[self.table](store, manifest, self.selection)
+
+
+class LaminarDataSource(DataSource):
+    """A job's checkpoints; see the options in ``docs/reading.md``."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        super().__init__(dict(options))
+        self.request = Request.of(options)
+
+    @classmethod
+    def name(cls) -> str:
+        """Its name as a format."""
+        return "laminar"
+
+    def schema(self) -> StructType:
+        """Columns of the table, read from the smallest file that has them."""
+        return spark_schema(self.request.open().schema())
+
+    def reader(self, schema: StructType) -> "LaminarReader":
+        """Read the columns of ``schema``: all, or those that the user named."""
+        return LaminarReader(self.request, schema)
+
+
+class LaminarReader(DataSourceReader):
+    """Plans the parts in one process, and reads them in others."""
+
+    def __init__(self, request: Request, schema: StructType) -> None:
+        self._request = request
+        self._schema = schema
+
+    def partitions(self) -> list[InputPartition]:
+        """One per subtask, per queue, or per some records."""
+        return [InputPartition(part) for part in self._request.open().parts()]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Rows of one part."""
+        part: Part | None = partition.value
+        if part is not None:  # Spark makes one of none.
+            for rows in self._request.open().read(part):
+                yield from spark_batches(rows, self._schema)
+
+
+def _checkpoint_id(store: CheckpointStore, table: str, said: str | None) -> CheckpointId | None:
+    if said not in (None, LATEST):
+        if table in ("history", "audit"):
+            raise _invalid(f"table {table} is of all checkpoints: filter its rows")
+        return CheckpointId(_number("checkpoint", said))
+    if table in _RECORDS and said is None:
+        return None
+    return CheckpointId(newest_manifest(store).checkpoint_id)
+
+
+def _number(name: str, said: str) -> int:
+    if not said.isdecimal():
+        raise _invalid(f"option {name} is a number, not {said!r}")
+    return int(said)
+
+
+def _invalid(message: str) -> ConfigurationError:
+    return ConfigurationError(ErrorCode.INVALID_OPTION, message)

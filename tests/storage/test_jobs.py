@@ -1,0 +1,58 @@
+"""Which job is meant, and which of its checkpoints is the newest to go on from."""
+
+import pytest
+
+from laminar_core.errors import ConfigurationError, CorruptCheckpointError, ErrorCode
+from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.storage.jobs import newest_manifest, open_job
+from laminar_core.storage.local import LocalObjectStore
+from tests.storage.stores import JOB, claim, complete, damage
+
+
+@pytest.fixture
+def store(tmp_path) -> CheckpointStore:
+    LocalObjectStore(tmp_path).put("_probe/x", b"")
+    store = CheckpointStore(LocalObjectStore(tmp_path), JOB)
+    claim(store)
+    return store
+
+
+def test_the_only_job_need_not_be_named(store):
+    uri = store.objects.uri
+    assert open_job(uri, None).job == JOB
+    assert open_job(uri, JOB).job == JOB
+
+
+def test_there_must_be_one(store, tmp_path):
+    uri = store.objects.uri
+    with pytest.raises(ConfigurationError, match="has no job payment; its jobs: payments"):
+        open_job(uri, "payment")
+    LocalObjectStore(uri).put("clicks/x", b"")
+    with pytest.raises(ConfigurationError, match="the jobs clicks, payments: choose one with --j"):
+        open_job(uri, None)
+    with pytest.raises(ConfigurationError, match="choose one with option job"):
+        open_job(uri, None, how="option job")
+    with pytest.raises(ConfigurationError, match="has no jobs"):
+        open_job(str(tmp_path / "new"), None)
+
+
+def test_the_newest_is_on_the_timeline(store):
+    for number in (1, 2, 3):
+        complete(store, number, 1)
+    assert newest_manifest(store).checkpoint_id == 3
+    claim(store, base=2)
+    assert newest_manifest(store).checkpoint_id == 2
+
+
+def test_without_checkpoints_there_is_none(store):
+    with pytest.raises(ConfigurationError, match="has no completed checkpoint") as caught:
+        newest_manifest(store)
+    assert caught.value.code is ErrorCode.NO_SUCH_CHECKPOINT
+
+
+def test_damage_is_not_passed_over(store):
+    complete(store, 1, 1)
+    complete(store, 2, 1)
+    damage(store, store.paths.manifest(newest_manifest(store).checkpoint_id), "rotten")
+    with pytest.raises(CorruptCheckpointError, match="0000000002/manifest"):
+        newest_manifest(store)

@@ -10,6 +10,7 @@ from laminar_core.cli.audit import audit
 from laminar_core.cli.bench import bench
 from laminar_core.cli.checkpoints import checkpoints
 from laminar_core.cli.control import checkpoint, control, mode, stop
+from laminar_core.cli.drill import drill
 from laminar_core.cli.options import GlobalSettings
 from laminar_core.cli.recover import recover
 from laminar_core.cli.retention import retention
@@ -33,6 +34,7 @@ def laminar(context: click.Context, *, debug: bool) -> None:
 
 laminar.add_command(run)
 laminar.add_command(recover)
+laminar.add_command(drill)
 laminar.add_command(checkpoint)
 laminar.add_command(savepoint)
 laminar.add_command(stop)

@@ -178,6 +178,15 @@ class JobPaths:
         """Key of the record that the savepoint this generation claimed is deleted; create-only."""
         return f"{self.generations}{_padded(generation)}.released.json"
 
+    @property
+    def drills(self) -> str:
+        """Folder with one record per restore drill."""
+        return f"{self.job}/drills/"
+
+    def drill(self, number: int) -> str:
+        """Key of the record of a restore drill; create-only."""
+        return f"{self.drills}{_padded(number)}.json"
+
     def trigger(self, checkpoint_id: CheckpointId) -> str:
         """Key that reserves the id for one generation; create-only."""
         return f"{self._checkpoint(checkpoint_id)}/trigger.json"

@@ -1,0 +1,184 @@
+"""``laminar drill``: restores a checkpoint in a scratch Spark job, and proves that it could."""
+
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import click
+from pyspark.sql import SparkSession
+
+from laminar_core.checkpoint.types import CheckpointId
+from laminar_core.cli.options import INSTANT, KEY_VALUE, GlobalSettings, json_option, store_option
+from laminar_core.cli.run import FAST_START
+from laminar_core.cli.target import load_pipeline
+from laminar_core.cli.views import print_table
+from laminar_core.pipeline import CheckpointConfig, Pipeline, RunConfig
+from laminar_core.runtime.clock import SystemClock
+from laminar_core.runtime.drill import BATCHES_MAX, Drill, DrillOptions
+from laminar_core.runtime.options import JobOptions
+from laminar_core.runtime.session import open_session
+from laminar_core.runtime.spark_stage import SparkCluster
+from laminar_core.state.drill import DrillRecord
+from laminar_core.state.paths import check_job_name
+from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.storage.owner import this_process
+
+
+@click.command()
+@click.argument("target")
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Argument of the pipeline function; repeatable.",
+)
+@store_option
+@click.option("--job", help="Name of the job in the store  [default: the pipeline's].")
+@click.option(
+    "--checkpoint",
+    "checkpoint_id",
+    type=click.IntRange(min=1),
+    metavar="ID",
+    help="Drill this one  [default: the newest that verifies].",
+)
+@click.option("--before", type=INSTANT, metavar="TIME", help="The newest completed before.")
+@click.option(
+    "--random", "random_seed", type=int, metavar="SEED", help="Draw one: equal seeds, equal draws."
+)
+@click.option("--workers", type=click.IntRange(min=1), default=2, show_default=True)
+@click.option(
+    "--batches",
+    type=click.IntRange(min=0),
+    default=BATCHES_MAX,
+    show_default=True,
+    help="New ones to read from each source, per worker.",
+)
+@click.option(
+    "--scratch",
+    metavar="URI",
+    help="An empty place for the copy, shared with the workers  [default: a temporary directory].",
+)
+@click.option("--master", help="Spark master  [default: local[WORKERS]].")
+@click.option("--conf", multiple=True, type=KEY_VALUE, metavar="KEY=VALUE", help="Spark setting.")
+@click.option("--reason", default="a restore drill", show_default=True)
+@json_option
+@click.pass_obj
+def drill(  # noqa: PLR0913 - one parameter per option
+    settings_of_all: GlobalSettings,
+    *,
+    target: str,
+    settings: tuple[str, ...],
+    store: str,
+    job: str | None,
+    checkpoint_id: int | None,
+    before: str | None,
+    random_seed: int | None,
+    workers: int,
+    batches: int,
+    scratch: str | None,
+    master: str | None,
+    conf: tuple[tuple[str, str], ...],
+    reason: str,
+    as_json: bool,
+) -> None:
+    """Restore a checkpoint of TARGET's job in a scratch Spark job, and prove it.
+
+    The job may run meanwhile: its output is not touched, and its store gets a record of the drill
+    and, as long as it lasts, a hold on the checkpoint. What each operator restored is compared with
+    the checkpoint's files, a few batches are processed, and one further checkpoint completes.
+
+    The exit code is 0 if all that went well.
+    """
+    if sum(choice is not None for choice in (checkpoint_id, before, random_seed)) > 1:
+        raise click.UsageError("--checkpoint, --before and --random each say which: give one")
+    wishes = RunConfig(restore_id=checkpoint_id, restore_before=before)
+    pipeline = load_pipeline(target, settings)
+    name = check_job_name(job or pipeline.name)
+    options = JobOptions(
+        job=name,
+        store_uri=store,
+        parallelism=workers,
+        checkpoint=CheckpointConfig(store).coordinator_config(),
+        restore_id=None if checkpoint_id is None else CheckpointId(checkpoint_id),
+        restore_before_ms=wishes.restore_before_ms,
+        actor=this_process().user,
+        reason=reason,
+    )
+    spark = open_session(
+        master or f"local[{workers}]",
+        f"laminar drill of {name}",
+        conf={**FAST_START, **dict(conf)},
+        show_logs=settings_of_all.debug,
+    )
+    try:
+        with _place(scratch) as place:
+            record = _run(spark, pipeline, DrillOptions(options, random_seed, batches), place)
+    finally:
+        spark.stop()
+    if as_json:
+        click.echo(record.model_dump_json(indent=1))
+    else:
+        print_drill(record)
+    if record.exit_code:
+        sys.exit(record.exit_code)
+
+
+@contextmanager
+def _place(scratch: str | None) -> Iterator[str]:
+    """Where the copy goes; one that nobody named is gone afterwards."""
+    if scratch is not None:
+        yield scratch
+        return
+    with tempfile.TemporaryDirectory(prefix="laminar-drill-") as folder:
+        yield folder
+
+
+def _run(
+    spark: SparkSession, pipeline: Pipeline, options: DrillOptions, scratch: str
+) -> DrillRecord:
+    job, clock = options.job, SystemClock()
+    plan = pipeline.plan()
+    plan.check()
+    return Drill(
+        SparkCluster(spark, "auto", clock),
+        plan,
+        options,
+        CheckpointStore.open(job.store_uri, job.job),
+        CheckpointStore.open(scratch, job.job),
+        clock,
+    ).run()
+
+
+def print_drill(record: DrillRecord) -> None:
+    """What was restored, and what is wrong with it."""
+    number = record.checkpoint_id
+    which = "no checkpoint" if number is None else f"checkpoint {number}"
+    click.echo(
+        f"drill {record.number} of {record.job}, {which}: {record.outcome} after "
+        f"{record.duration_ms / 1000:.1f} s"
+    )
+    for problem in record.problems:
+        click.echo(f"  {problem}")
+    if record.completed_checkpoint_id is None:
+        return
+    click.echo(
+        f"{record.size_bytes:,} bytes and {record.inflight_rows:,} rows in flight restored with "
+        f"{record.workers} workers ({record.workers_before} before), {record.rows_read:,} new rows "
+        "read, a further checkpoint completed"
+    )
+    if record.operators:
+        click.echo()
+        print_table(
+            ("operator", "rows", "digest", "in the checkpoint"),
+            (
+                (
+                    one.operator_id,
+                    f"{one.rows_restored:,}",
+                    one.digest_restored,
+                    "the same" if one.is_equal else f"{one.rows_expected:,} {one.digest_expected}",
+                )
+                for one in record.operators
+            ),
+        )

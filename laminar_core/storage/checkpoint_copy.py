@@ -1,0 +1,52 @@
+"""One checkpoint of a job, copied byte by byte into a store of its own, to be restored there."""
+
+from laminar_core.checkpoint.types import CheckpointId, Generation
+from laminar_core.errors import CorruptCheckpointError, ErrorCode
+from laminar_core.state.manifest import CheckpointManifest, GenerationClaim, GenerationEnd, Owner
+from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.storage.records import create_or_confirm
+from laminar_core.storage.verification import read_verified
+
+
+def copy_checkpoint(
+    source: CheckpointStore, target: CheckpointStore, manifest: CheckpointManifest, owner: Owner
+) -> int:
+    """Copy all files and then the manifest, each verified; returns how many bytes there were.
+
+    Nothing of ``source`` changes. In ``target`` the generation that wrote the checkpoint counts as
+    over, so that whoever claims the job there writes under a number, and so under names, of its
+    own.
+
+    Raises:
+        CorruptCheckpointError: a file is damaged, or the target holds something else.
+        StorageUnavailable: one of the stores does not answer; the copy may be in part there.
+    """
+    size_bytes = 0
+    for ref in manifest.files():
+        data = read_verified(source.objects, source.paths, ref)
+        _put(target, target.paths.absolute(ref.path), data)
+        size_bytes += len(data)
+    generation = Generation(manifest.generation)
+    claim = GenerationClaim(
+        job=manifest.job,
+        generation=generation,
+        owner=owner,
+        actor=owner.user,
+        reason=f"stands for the generation that wrote checkpoint {manifest.checkpoint_id}",
+        code_version=manifest.code_version,
+        claimed_at_ms=manifest.completed_at_ms,
+    )
+    ended = GenerationEnd(generation=generation, outcome="copied", reason=source.objects.uri)
+    _put(target, target.paths.claim(generation), claim.to_bytes())
+    _put(target, target.paths.end(generation), ended.to_bytes())
+    key = source.paths.relative(source.paths.manifest(CheckpointId(manifest.checkpoint_id)))
+    _put(target, target.paths.absolute(key), manifest.to_bytes())
+    return size_bytes
+
+
+def _put(target: CheckpointStore, key: str, data: bytes) -> None:
+    if not create_or_confirm(target.objects, key, data):
+        raise CorruptCheckpointError(
+            ErrorCode.OBJECT_EXISTS,
+            f"{target.objects.uri}/{key} holds something else: give an empty place for the copy",
+        )

@@ -1,0 +1,71 @@
+"""``laminar drill`` says which checkpoint in one way, and prints what was proven."""
+
+import pytest
+
+from laminar_core.cli.drill import print_drill
+from laminar_core.state.drill import DrilledOperator, DrillRecord
+
+
+def record(**changes: object) -> DrillRecord:
+    said = {
+        "job": "payments",
+        "number": 4,
+        "outcome": "passed",
+        "checkpoint_id": 12,
+        "workers_before": 2,
+        "workers": 3,
+        "operators": (
+            DrilledOperator(
+                operator_id="totals",
+                rows_expected=5,
+                rows_restored=5,
+                digest_expected="a" * 16,
+                digest_restored="a" * 16,
+            ),
+        ),
+        "size_bytes": 2_000,
+        "inflight_rows": 7,
+        "rows_read": 100,
+        "completed_checkpoint_id": 13,
+        "started_at_ms": 1,
+        "duration_ms": 2_500.0,
+        "actor": "me",
+        "reason": "weekly",
+    }
+    return DrillRecord(**said | changes)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--checkpoint", 3, "--random", 1),
+        ("--random", 1, "--before", "2026-03-01T12:00:00Z"),
+    ],
+)
+def test_one_way_of_choosing_is_enough(cli, words) -> None:
+    answer = cli("drill", "job.py", "--store", "x", *words)
+    assert (answer.code, "give one" in answer.err) == (2, True)
+
+
+def test_what_was_proven_is_printed(capsys) -> None:
+    print_drill(record())
+    said = capsys.readouterr().out
+    assert "drill 4 of payments, checkpoint 12: passed after 2.5 s" in said
+    assert "3 workers (2 before), 100 new rows read" in said
+    assert "totals" in said
+    assert "the same" in said
+
+
+def test_what_went_wrong_is_printed(capsys) -> None:
+    lost = record().operators[0].model_copy(update={"rows_restored": 4})
+    print_drill(record(outcome="failed", problems=("totals lost a row",), operators=(lost,)))
+    said = capsys.readouterr().out
+    assert "failed after" in said
+    assert "  totals lost a row" in said
+    assert f"5 {'a' * 16}" in said
+
+
+def test_rows_that_only_the_operator_can_merge_are_counted() -> None:
+    unknown = record().operators[0].model_copy(update={"digest_expected": None})
+    assert unknown.is_equal
+    assert not unknown.model_copy(update={"rows_restored": 4}).is_equal

@@ -1,0 +1,187 @@
+"""A drill restores for real, touches nothing of the job, and would notice wrong state."""
+
+from dataclasses import replace
+
+import pytest
+
+from laminar_core.checkpoint.coordinator_config import CoordinatorConfig
+from laminar_core.errors import ErrorCode
+from laminar_core.operators.aggregation import WindowAggregate
+from laminar_core.runtime.drill import Drill, DrillOptions
+from laminar_core.runtime.events import CheckpointCompleted
+from laminar_core.runtime.state_options import StateOptions
+from laminar_core.state.drill import DrillRecord
+from laminar_core.storage.checkpoint_copy import copy_checkpoint
+from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.storage.drills import newest_number, read_drills
+from laminar_core.storage.pins import Pins
+from laminar_core.testing.disk import SimulatedDisk
+from laminar_core.testing.driver_process import SimulatedDriver
+from laminar_core.testing.jobs import Job
+from laminar_core.testing.scenarios import SCENARIOS
+from laminar_core.testing.simulation import JOB, Simulation
+from laminar_core.testing.world import ProcessKilledError
+from tests.storage.stores import damage
+
+UNALIGNED = CoordinatorConfig(interval_ms=10, alignment_timeout_ms=0)
+
+
+def interrupted(name: str = "mesh", checkpoints: int = 3) -> tuple[Job, Simulation]:
+    """A job whose driver was killed; its last checkpoint has rows in flight."""
+    job = SCENARIOS[name](2)
+    simulation = Simulation(job.plan, checkpoint=UNALIGNED, objects=SimulatedDisk(), seed=3)
+    job.burden.row_ms, job.burden.spend = 20.0, simulation.world.spend
+    simulation.when(CheckpointCompleted, simulation.kill_driver, checkpoints)
+    with pytest.raises(ProcessKilledError):
+        simulation.run()
+    return job, simulation
+
+
+def drill(
+    simulation: Simulation, seed: int | None = None, batches_max: int = 2, **changes: object
+) -> tuple[DrillRecord, CheckpointStore]:
+    """Drill in a world of its own, where the job's store is only a store."""
+    scratch = CheckpointStore(SimulatedDisk(), JOB)
+    world = Simulation(simulation.plan, objects=scratch.objects)
+    driver = SimulatedDriver(world.world, world.network, 90, world._open_store)
+    options = DrillOptions(replace(simulation.options, **changes), seed, batches_max)
+    clock = world.world.clock
+    ran = Drill(driver, simulation.plan, options, simulation.store, scratch, clock)
+    return ran.run(), scratch
+
+
+def objects(simulation: Simulation) -> dict[str, bytes | None]:
+    """All but what a drill is allowed to leave behind."""
+    kept = simulation.objects
+    mine = (f"{JOB}/drills/", f"{JOB}/audit/")
+    return {key: kept.get(key) for key in kept.list("") if not key.startswith(mine)}
+
+
+@pytest.mark.parametrize("name", ["mesh", "two-windows", "copies", "fan-out", "loop"])
+def test_it_proves_what_was_restored_and_completes_a_checkpoint(name: str) -> None:
+    job, simulation = interrupted(name, checkpoints=2)
+    before, rows = objects(simulation), {n: ledger.rows() for n, ledger in job.ledgers.items()}
+    newest = simulation.store.completed_ids()[-1]
+    record, scratch = drill(simulation)
+    assert (record.outcome, record.problems, record.exit_code) == ("passed", (), 0)
+    assert (record.checkpoint_id, record.workers_before) == (newest, 2)
+    first, *_, last = scratch.completed_ids()[1:] * 2
+    assert scratch.read_manifest(first).parent_checkpoint_id == newest
+    assert record.completed_checkpoint_id == last
+    assert all(operator.is_equal for operator in record.operators)
+    kept = {
+        entry.operator_id
+        for entry in simulation.store.read_manifest(newest).subtasks
+        if entry.segments and entry.operator_id not in {n.operator_id for n in job.plan.sources()}
+    }
+    assert {o.operator_id for o in record.operators if o.rows_restored} == kept
+    assert objects(simulation) == before
+    assert {name: ledger.rows() for name, ledger in job.ledgers.items()} == rows
+    assert Pins(simulation.store).list() == []
+    simulation.run_to_end()
+    job.check()
+
+
+def test_new_rows_are_read_and_only_a_few() -> None:
+    _, simulation = interrupted(checkpoints=1)
+    record, _ = drill(simulation, batches_max=2)
+    assert 0 < record.rows_read <= 2 * 2 * 4
+    none, _ = drill(simulation, batches_max=0)
+    assert (none.outcome, none.rows_read) == ("passed", 0)
+
+
+@pytest.mark.parametrize("workers", [1, 3, 4])
+def test_with_another_number_of_workers(workers: int) -> None:
+    _, simulation = interrupted("two-windows", checkpoints=2)
+    record, _ = drill(simulation, parallelism=workers)
+    assert (record.outcome, record.problems) == ("passed", ())
+    assert (record.workers_before, record.workers) == (2, workers)
+    assert sum(o.rows_restored for o in record.operators) > 0
+
+
+@pytest.mark.parametrize("snapshots", ["full", "incremental", "changelog"])
+def test_however_state_is_written(snapshots: str) -> None:
+    job = SCENARIOS["windows"](2)
+    simulation = Simulation(job.plan, checkpoint=UNALIGNED, objects=SimulatedDisk())
+    simulation.options = replace(simulation.options, state=StateOptions(snapshots=snapshots))
+    simulation.when(CheckpointCompleted, simulation.kill_driver, 2)
+    with pytest.raises(ProcessKilledError):
+        simulation.run()
+    record, _ = drill(simulation)
+    assert (record.outcome, record.problems) == ("passed", ())
+
+
+def test_one_is_drawn_and_the_same_seed_draws_the_same() -> None:
+    _, simulation = interrupted()
+    drawn = [drill(simulation, seed)[0].checkpoint_id for seed in (1, 2, 3, 4, 5, 1)]
+    assert drawn[0] == drawn[-1]
+    assert set(drawn) > {drawn[0]}
+
+
+def test_each_drill_is_written_down_and_audited() -> None:
+    _, simulation = interrupted()
+    first, _ = drill(simulation, reason="the weekly drill")
+    second, _ = drill(simulation)
+    assert read_drills(simulation.store) == [first, second]
+    assert (first.reason, second.number, newest_number(simulation.store)) == (
+        "the weekly drill",
+        2,
+        2,
+    )
+
+
+class TestWhatFails:
+    def test_restored_state_that_is_not_the_checkpoints(self, monkeypatch) -> None:
+        """An operator that loses a row on the way, for one."""
+        _, simulation = interrupted("windows", checkpoints=1)
+        restore = WindowAggregate.open
+
+        def careless(self, context, schema):
+            subtask = restore(self, context, schema)
+            inner = subtask.restore
+
+            def restore_less(snapshots):
+                inner([replace(s, tables=[t.slice(1) for t in s.tables]) for s in snapshots])
+
+            subtask.restore = restore_less
+            return subtask
+
+        monkeypatch.setattr(WindowAggregate, "open", careless)
+        record, _ = drill(simulation)
+        assert (record.outcome, record.error_code) == ("failed", ErrorCode.DRILL_FAILED.value)
+        assert "totals restored" in record.problems[0]
+        assert record.exit_code == 1
+
+    def test_a_damaged_checkpoint_that_was_asked_for(self) -> None:
+        _, simulation = interrupted()
+        store = simulation.store
+        newest = store.completed_ids()[-1]
+        damage(store, f"{JOB}/{store.read_manifest(newest).files()[0].path}", "rotten")
+        record, _ = drill(simulation, restore_id=newest)
+        assert (record.outcome, record.exit_code) == ("failed", 5)
+        assert drill(simulation)[0].checkpoint_id == newest - 1  # Else the newest that verifies.
+
+    def test_a_job_without_a_checkpoint(self) -> None:
+        job = SCENARIOS["windows"](2)
+        record, _ = drill(Simulation(job.plan, objects=SimulatedDisk()))
+        assert (record.outcome, record.error_code) == ("failed", "no-such-checkpoint")
+
+    def test_a_pipeline_that_does_not_fit(self) -> None:
+        _, simulation = interrupted()
+        simulation.plan = replace(simulation.plan, max_parallelism=64)
+        record, _ = drill(simulation)
+        assert (record.exit_code, record.checkpoint_id) == (2, None)
+        assert "key groups" in record.problems[0]
+
+
+def test_a_copy_is_the_checkpoint_byte_by_byte() -> None:
+    _, simulation = interrupted()
+    store, scratch = simulation.store, CheckpointStore(SimulatedDisk(), JOB)
+    newest = store.completed_ids()[-1]
+    manifest = store.read_manifest(newest)
+    owner = SimulatedDriver(simulation.world, simulation.network, 91, None).identify()
+    size_bytes = copy_checkpoint(store, scratch, manifest, owner)
+    assert size_bytes == manifest.size_bytes
+    assert scratch.read_manifest(newest) == manifest
+    assert scratch.verify(newest).problem is None
+    assert scratch.choose_checkpoint().manifest == manifest

@@ -2,8 +2,8 @@
 
 Open addressing with linear probing: each step looks at one slot for all keys that are not found
 yet, so a batch takes as many steps as its most unlucky key, and none is a loop over keys. The table
-knows hashes only. Whether two keys with equal hashes are equal is asked of the caller, because
-stored keys live with the rows.
+knows hashes only. Whether two keys with equal hashes are equal is asked of the caller, for all of
+them at once, because stored keys live with the rows.
 """
 
 from collections.abc import Callable
@@ -39,17 +39,27 @@ class KeyIndex:
         found = np.full(len(hashes), MISSING)
         slots = self._first_slots(hashes)
         pending = np.arange(len(hashes))
-        while len(pending):
+        while len(pending):  # Most often once: few keys share a hash of 64 bits.
+            slots = self._probe(slots, hashes[pending])
             numbers = self._slots[slots]
             used = numbers != MISSING
             pending, numbers, slots = pending[used], numbers[used], slots[used]
-            maybe = np.flatnonzero(self._hashes[numbers] == hashes[pending])
-            equal = maybe[are_equal(pending[maybe], numbers[maybe])] if len(maybe) else maybe
+            equal = are_equal(pending, numbers)
             found[pending[equal]] = numbers[equal]
-            others = np.ones(len(pending), np.bool_)
-            others[equal] = False
-            pending, slots = pending[others], self._next(slots[others])
+            pending, slots = pending[~equal], self._next(slots[~equal])
         return found
+
+    def _probe(self, slots: Integers, hashes: UInt64Array) -> Integers:
+        """From each slot on, the first one that is free or has a key of this hash."""
+        slots = slots.copy()
+        moving = np.arange(len(slots))
+        while len(moving):
+            numbers = self._slots[slots[moving]]
+            passed = numbers != MISSING
+            passed[passed] = self._hashes[numbers[passed]] != hashes[moving[passed]]
+            moving = moving[passed]
+            slots[moving] = self._next(slots[moving])
+        return slots
 
     def add(self, hashes: UInt64Array) -> Integers:
         """Number keys that are different from each other and from all there are."""

@@ -12,6 +12,7 @@ from laminar_core.pipeline import Pipeline
 from laminar_core.pipeline.keyed import KeyedStream
 from laminar_core.runtime.events import CheckpointCompleted, GenerationStarted
 from laminar_core.runtime.plan import Plan
+from laminar_core.runtime.state_options import StateOptions
 from laminar_core.state.accumulators import Aggregate
 from laminar_core.testing.ledger import Ledger, LedgerSink
 from laminar_core.testing.memory_source import MemorySource
@@ -67,12 +68,14 @@ def windowed(ledger: Ledger) -> Plan:
     return p.plan()
 
 
-def stopped_after(plan: Plan, checkpoints: int, *, seed: int, parallelism: int = 2) -> Simulation:
+def stopped_after(
+    plan: Plan, checkpoints: int, *, seed: int, state: StateOptions | None = None
+) -> Simulation:
     """Run until so many checkpoints have completed, then stop with one more."""
     config = CoordinatorConfig(interval_ms=10)
-    simulation = Simulation(plan, seed=seed, parallelism=parallelism, checkpoint=config)
+    simulation = Simulation(plan, seed=seed, parallelism=2, checkpoint=config)
     simulation.when(CheckpointCompleted, simulation.stop, checkpoints)
-    assert simulation.run().outcome == "stopped"
+    assert simulation.run(state=state or StateOptions()).outcome == "stopped"
     return simulation
 
 
@@ -112,11 +115,19 @@ def assert_whole(ledger: Ledger) -> None:
         assert counts[-1] == len(of)
 
 
-@pytest.mark.parametrize(("seed", "parallelism"), [(0, 2), (1, 3), (2, 1)])
-def test_running_totals_continue_after_a_restart(seed: int, parallelism: int) -> None:
+@pytest.mark.parametrize(
+    ("parallelism", "state"),
+    [
+        (2, StateOptions()),
+        (3, StateOptions(segments_max=2)),
+        (1, StateOptions(snapshots="full")),
+        (2, StateOptions(snapshots="changelog", changelog_interval_ms=5)),
+    ],
+)
+def test_running_totals_continue_after_a_restart(parallelism: int, state: StateOptions) -> None:
     """The document: checkpoint, restart, restore, totals continue; here rescaled, too."""
     ledger = Ledger()
-    first = stopped_after(running(ledger, *MANY), 2, seed=seed)
+    first = stopped_after(running(ledger, *MANY), 4, seed=parallelism, state=state)
     so_far = sum(row["count"] for row in newest_totals(ledger).values())
     assert 0 < so_far < 2 * ROWS_PER_SPLIT, "the stop is in the middle"
     second = continued(first, running(ledger, *MANY), parallelism=parallelism)
@@ -135,13 +146,15 @@ def test_running_totals_survive_kills(seed: int) -> None:
     assert_whole(ledger)
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_a_window_that_was_open_at_the_checkpoint_closes_right(seed: int) -> None:
+@pytest.mark.parametrize(
+    "state", [StateOptions(), StateOptions(backend="rocksdb", simulated_files=True)]
+)
+def test_a_window_that_was_open_at_the_checkpoint_closes_right(state: StateOptions) -> None:
     """The document: checkpoint with EOWC, restart in mid-window, the window closes correctly."""
     ledger = Ledger()
-    first = stopped_after(windowed(ledger), 2, seed=seed)
+    first = stopped_after(windowed(ledger), 2, seed=1, state=state)
     assert len(ledger.rows()) < 6 * len(KEYS), "the stop is in the middle"
-    assert continued(first, windowed(ledger)).run().outcome == "finished"
+    assert continued(first, windowed(ledger)).run(state=state).outcome == "finished"
     windows_of: dict = {}
     for row in rows():
         windows_of.setdefault((row["k"], row["ts"].timestamp() // 20), []).append(row)

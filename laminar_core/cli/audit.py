@@ -1,7 +1,6 @@
 """``laminar audit``: who did what to a job, and whether anybody touched the log since."""
 
 import json
-import os
 import sys
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import asdict
@@ -17,7 +16,7 @@ from laminar_core.errors import ConfigurationError, CorruptCheckpointError, Erro
 from laminar_core.runtime.clock import SystemClock
 from laminar_core.state.audit import AuditRecord, AuditReport
 from laminar_core.state.record import JsonObject
-from laminar_core.storage.audit import AuditLog
+from laminar_core.storage.audit import KEY_VARIABLE, AuditLog, key_in_environment
 
 _DATES = ("%Y-%m-%d", "%Y-%m-%d %H:%M", "%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%S")
 
@@ -92,7 +91,8 @@ def show(*, store: str, job: str | None, as_json: bool, number: int) -> None:
 @click.option(
     "--key-env",
     metavar="NAME",
-    help="Environment variable with the key that records are signed with.",
+    help="Environment variable with the key that records are signed with"
+    f"  [default: {KEY_VARIABLE}, if it is set].",
 )
 @click.option(
     "--from",
@@ -107,12 +107,13 @@ def verify(*, store: str, job: str | None, as_json: bool, key_env: str | None, f
 
     The exit code is 5 if there is one.
     """
-    key = None if key_env is None else _key_in(key_env)
+    key = key_in_environment() if key_env is None else _key_in(key_env)
     report = _since(_open_log(store, job).verify(key=key), first)
     if as_json:
-        click.echo(json.dumps({"ok": not report.findings, **asdict(report)}, indent=1))
+        said = {"ok": not report.findings, "signatures_checked": key is not None}
+        click.echo(json.dumps({**said, **asdict(report)}, indent=1))
     else:
-        _print_report(report)
+        _print_report(report, "checked" if key is not None else "not checked")
     if report.findings:
         sys.exit(CorruptCheckpointError.exit_code)
 
@@ -126,13 +127,13 @@ def _is_in(value: str, wanted: Collection[str]) -> bool:
     return not wanted or value in wanted
 
 
-def _key_in(name: str) -> bytes:
-    value = os.environ.get(name)
-    if not value:
+def _key_in(variable: str) -> bytes:
+    key = key_in_environment(variable)
+    if key is None:
         raise ConfigurationError(
-            ErrorCode.INVALID_OPTION, f"--key-env: the environment variable {name} is not set"
+            ErrorCode.INVALID_OPTION, f"--key-env: the environment variable {variable} is not set"
         )
-    return value.encode()
+    return key
 
 
 def _since(report: AuditReport, first: int) -> AuditReport:
@@ -140,16 +141,15 @@ def _since(report: AuditReport, first: int) -> AuditReport:
     return AuditReport(report.record_count, report.newest, findings)
 
 
-def _print_report(report: AuditReport) -> None:
+def _print_report(report: AuditReport, signatures: str) -> None:
     for finding in report.findings:
         click.echo(f"{finding.kind}: {finding.problem}")
     count = f"{report.record_count:,} record{'' if report.record_count == 1 else 's'}"
+    said = f"{count}, signatures {signatures}"
     if report.findings:
-        click.echo(f"the audit log is not as it was written: {count}")
+        click.echo(f"the audit log is not as it was written: {said}")
     elif report.record_count:
-        click.echo(
-            f"the audit log is whole: {count}, the newest has SHA-256 {report.newest.sha256}"
-        )
+        click.echo(f"the audit log is whole: {said}, the newest has SHA-256 {report.newest.sha256}")
     else:
         click.echo("the audit log is empty")
 

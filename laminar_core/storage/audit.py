@@ -8,6 +8,7 @@ may be overwritten by a slower writer with an older one, which therefore looks f
 afterwards and puts that one in the head: the last writer of the head always sees the newest record.
 """
 
+import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -34,6 +35,9 @@ from laminar_core.storage.object_store import ObjectStore
 from laminar_core.storage.owner import this_process
 from laminar_core.storage.records import create_or_confirm
 
+KEY_VARIABLE = "LAMINAR_AUDIT_KEY"
+"""Environment variable; if it is set, everything that this process does to a job is signed."""
+
 _READERS = 8
 CODE_VERSION = f"laminar {__version__}"
 
@@ -50,12 +54,12 @@ class AuditLog:
         identify: Callable[[], Owner] = this_process,
         key: bytes | None = None,
     ) -> None:
-        """``now_ms`` is a wall clock; ``key`` signs what is appended, if given."""
+        """``now_ms`` is a wall clock; ``key`` signs what is appended, or that of ``KEY_VARIABLE``."""
         self.objects = objects
         self.paths = paths
         self._now_ms = now_ms
         self._identify = identify
-        self._key = key
+        self._key = key or key_in_environment()
         # Where an entry went, or tried to when the store did not answer: a second try starts there.
         self._places: dict[Owner, tuple[Link, bool]] = {}
 
@@ -262,6 +266,11 @@ class AuditLog:
             yield from (
                 (n, data) for n, data in zip(numbers, found, strict=True) if data is not None
             )
+
+
+def key_in_environment(variable: str = KEY_VARIABLE) -> bytes | None:
+    """The key that ``variable`` has; None if it is not set."""
+    return os.environ.get(variable, "").encode() or None
 
 
 def _numbers(names: list[str]) -> list[int]:

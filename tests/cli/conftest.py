@@ -10,8 +10,9 @@ from tests.cli.command_line import CommandLine
 
 @pytest.fixture
 def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> CommandLine:
-    """The command line; ``LAMINAR_STORE`` of the machine does not leak in."""
-    monkeypatch.delenv("LAMINAR_STORE", raising=False)
+    """The command line; variables of the machine do not leak in."""
+    for variable in ("LAMINAR_STORE", "LAMINAR_AUDIT_KEY"):
+        monkeypatch.delenv(variable, raising=False)
     return CommandLine(monkeypatch, capsys)
 
 

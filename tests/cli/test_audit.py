@@ -136,7 +136,9 @@ class TestVerify:
     def test_a_log_as_it_was_written_is_whole(self, laminar):
         answer = laminar("verify")
         assert answer.code == 0
-        assert answer.out.startswith("the audit log is whole: 4 records, the newest has SHA-256 ")
+        assert answer.out.startswith(
+            "the audit log is whole: 4 records, signatures not checked, the newest has SHA-256 "
+        )
 
     def test_one_line_per_finding_and_exit_code_5(self, laminar, tmp_path):
         objects = LocalObjectStore(tmp_path)
@@ -147,7 +149,7 @@ class TestVerify:
         assert answer.out.splitlines() == [
             "unreadable: record 2: it is not what was written: its own digest is missing",
             "missing: record 4 is cut off: head.json names 4",
-            "the audit log is not as it was written: 3 records",
+            "the audit log is not as it was written: 3 records, signatures not checked",
         ]
 
     def test_what_was_looked_into_can_be_left_out(self, laminar, tmp_path):
@@ -177,6 +179,15 @@ class TestVerify:
         assert answer.code == 5
         assert "unsigned: no record is signed with this key" in answer.out
         assert "secret" not in answer.out + answer.err
+
+    def test_what_is_in_the_environment_signs_and_verifies(self, cli, tmp_path, monkeypatch):
+        monkeypatch.setenv("LAMINAR_AUDIT_KEY", "secret")
+        fill(open_log(tmp_path))
+        assert "4 records, signatures checked" in cli("audit", "verify", "--store", tmp_path).out
+        monkeypatch.setenv("LAMINAR_AUDIT_KEY", "another")
+        assert cli("audit", "verify", "--store", tmp_path).code == 5
+        monkeypatch.delenv("LAMINAR_AUDIT_KEY")
+        assert cli("audit", "verify", "--store", tmp_path).code == 0
 
     def test_a_key_that_is_not_set_is_said(self, laminar, monkeypatch):
         monkeypatch.delenv("AUDIT_KEY", raising=False)

@@ -98,11 +98,15 @@ class ControlClient:
             self._clock.wait_ms(POLL_MS)
 
     def wait_for_end(self, generation: Generation, timeout_ms: float) -> GenerationEnd | None:
-        """Wait until ``generation`` has written down that it is over; None if the time is."""
+        """Wait until ``generation`` has written down that it is over; None if it never will."""
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
+        check_ms = self._clock.monotonic_ms() + _DRIVER_CHECK_MS
         while (end := self._store.has_ended(generation)) is None:
-            if self._clock.monotonic_ms() >= deadline_ms:
-                return None
+            now_ms = self._clock.monotonic_ms()
+            if now_ms >= deadline_ms or (now_ms >= check_ms and self._is_over(generation)):
+                return self._store.has_ended(generation)
+            if now_ms >= check_ms:
+                check_ms = now_ms + _DRIVER_CHECK_MS
             self._clock.wait_ms(POLL_MS)
         return end
 

@@ -10,6 +10,7 @@ from laminar_core.checkpoint.unaligned import UnalignedCheckpointConfig
 from laminar_core.cli.options import BYTES, DURATION, store_option
 from laminar_core.pipeline import CheckpointConfig
 from laminar_core.pipeline.config import duration_ms
+from laminar_core.pipeline.retention_config import RetentionConfig
 from laminar_core.pipeline.state_config import StateConfig
 from laminar_core.runtime.state_options import STATE_MEMORY_BYTES
 
@@ -73,6 +74,11 @@ _OPTIONS = (
         default="none",
         show_default=True,
         help="Of in-flight data in the store.",
+    ),
+    click.option(
+        "--keep-last",
+        type=click.IntRange(min=1),
+        help="Delete older checkpoints than so many, while the job runs  [default: keep all].",
     ),
     click.option(
         "--snapshots",
@@ -146,7 +152,12 @@ def _config(values: dict[str, Any]) -> CheckpointConfig:
             memory_bytes=take("state_memory"),
             directory=take("state_directory"),
         ),
+        retention=_retention(take("keep_last")),
     )
+
+
+def _retention(keep_last: int | None) -> RetentionConfig | None:
+    return None if keep_last is None else RetentionConfig(keep_last=keep_last)
 
 
 def _unaligned(

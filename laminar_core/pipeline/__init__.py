@@ -6,13 +6,17 @@ from laminar_core.pipeline.builder import Pipeline, Stream
 from laminar_core.pipeline.config import CheckpointConfig, RunConfig
 from laminar_core.pipeline.job import StreamingJob
 from laminar_core.pipeline.keyed import KeyedStream, WindowedStream
+from laminar_core.pipeline.retention_config import RetentionConfig
+from laminar_core.pipeline.state_config import StateConfig
 
 __all__ = [
     "CheckpointConfig",
     "KeyedStream",
     "Pipeline",
     "Retention",
+    "RetentionConfig",
     "RunConfig",
+    "StateConfig",
     "Stream",
     "StreamingJob",
     "UnalignedCheckpointConfig",

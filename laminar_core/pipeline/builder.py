@@ -142,6 +142,7 @@ class Pipeline:
             checkpoint=checkpoint.coordinator_config(),
             limits=checkpoint.snapshot_limits(),
             inflight_compression=checkpoint.inflight_compression,
+            state=checkpoint.state.options(),
             restart=run.restart,
             take_over=run.take_over,
             allow_fresh=run.allow_fresh,
@@ -157,6 +158,8 @@ class Pipeline:
         clock = SystemClock()
         cluster = SparkCluster(spark, run.transport, clock)
         store = CheckpointStore.open(options.store_uri, options.job)
+        if checkpoint.retention is not None:
+            listener = checkpoint.retention.applied_to(store, clock, listener, actor=run.actor)
         return StreamingJob(Supervisor(cluster, self.plan(), options, store, clock, listener))
 
     def run(

@@ -8,6 +8,7 @@ from laminar_core.checkpoint.coordinator_config import CoordinatorConfig
 from laminar_core.checkpoint.unaligned import UnalignedCheckpointConfig
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.operators.windows import Duration, duration_us
+from laminar_core.pipeline.retention_config import RetentionConfig
 from laminar_core.pipeline.state_config import StateConfig
 from laminar_core.runtime.checkpointing import Deadlines
 from laminar_core.runtime.inflight import SnapshotLimits
@@ -37,6 +38,8 @@ class CheckpointConfig:
     """Of in-flight data in the store."""
     state: StateConfig = field(default_factory=StateConfig)
     """How keyed state is kept, and what is written of it."""
+    retention: RetentionConfig | None = None
+    """Which checkpoints to keep while the job runs; None: all of them."""
     sync_timeout: Duration | None = "10 seconds"
     """The pause of one worker at a cut; if it is longer the checkpoint is given up. None: any."""
     guarantee: Literal["exactly-once"] = "exactly-once"

@@ -8,8 +8,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from laminar_core.checkpoint.retention_facts import RetentionPolicy
 from laminar_core.errors import ConfigurationError, ErrorCode
-from laminar_core.pipeline.config import duration_ms
+from laminar_core.operators.windows import duration_us
+from laminar_core.runtime.clock import Clock
+from laminar_core.runtime.events import JobListener
+from laminar_core.runtime.retention import BackgroundRetention
 from laminar_core.state.record import Count, JsonObject, Positive
+from laminar_core.storage.audit import AuditLog
+from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.storage.retention import Mandate, Retention
 
 Duration = Annotated[str, Field(description='As in "1 day" or "12 hours".')]
 
@@ -98,14 +104,27 @@ class RetentionConfig(BaseModel):
             keep_savepoints=self.savepoints == "keep",
             delete_unreadable=self.unreadable == "delete",
             delete_orphans=self.orphans == "delete",
-            quarantine_min_ms=duration_ms(self.quarantine),
+            quarantine_min_ms=_ms(self.quarantine),
             history_keep=self.history_keep,
             history_max_age_ms=_optional_ms(self.history_max_age),
         )
 
+    def applied_to(
+        self, store: CheckpointStore, clock: Clock, listener: JobListener, *, actor: str
+    ) -> JobListener:
+        """A listener that applies this after each checkpoint, in the background."""
+        audit = AuditLog(store.objects, store.paths, clock.now_ms)
+        retention = Retention(store, self.policy(), clock.now_ms, audit=audit)
+        mandate = Mandate(actor, "the running job's policy", self.model_dump())
+        return BackgroundRetention(listener, retention, mandate, clock.now_ms)
+
+
+def _ms(duration: str) -> int:
+    return max(1, duration_us(duration) // 1000)
+
 
 def _optional_ms(duration: str | None) -> int | None:
-    return None if duration is None else duration_ms(duration)
+    return None if duration is None else _ms(duration)
 
 
 def _first_problem(error: ValidationError) -> str:

@@ -104,7 +104,7 @@ class CheckpointFailed(_Event):
 
 
 class CleanUpFailed(_Event):
-    """Files of a checkpoint that never completed are still in the store; nothing needs them."""
+    """Files that nothing needs are still in the store: of an attempt, or of old checkpoints."""
 
     event: Literal["clean-up-failed"] = "clean-up-failed"
     checkpoint_id: int

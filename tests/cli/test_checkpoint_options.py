@@ -5,7 +5,12 @@ import pytest
 from click.testing import CliRunner
 
 from laminar_core.cli.checkpoint_options import checkpoint_options
-from laminar_core.pipeline import CheckpointConfig, StateConfig, UnalignedCheckpointConfig
+from laminar_core.pipeline import (
+    CheckpointConfig,
+    RetentionConfig,
+    StateConfig,
+    UnalignedCheckpointConfig,
+)
 
 
 def config_of(*words: str) -> CheckpointConfig:
@@ -46,6 +51,7 @@ def test_every_option_has_its_place() -> None:
         *("--inflight-compression", "zstd", "--snapshots", "full"),
         *("--state-compression", "lz4", "--state-backend", "rocksdb"),
         *("--state-memory", "64MiB", "--state-directory", "/scratch"),
+        *("--keep-last", "9"),
     )
     assert config_of(*words) == CheckpointConfig(
         "s",
@@ -58,6 +64,7 @@ def test_every_option_has_its_place() -> None:
             alignment_timeout_threshold_ms=7_000, max_inflight_buffer_bytes=8 << 20
         ),
         inflight_compression="zstd",
+        retention=RetentionConfig(keep_last=9),
         state=StateConfig(
             snapshots="full",
             compression="lz4",

@@ -5,6 +5,11 @@ import pytest
 from laminar_core.checkpoint.retention_facts import DAY_MS, HOUR_MS, RetentionPolicy
 from laminar_core.errors import ConfigurationError
 from laminar_core.pipeline.retention_config import RetentionConfig
+from laminar_core.runtime.clock import ManualClock
+from laminar_core.runtime.events import CheckpointCompleted
+from laminar_core.runtime.retention import BackgroundRetention
+from laminar_core.storage.audit import AuditLog
+from tests.storage.retention_jobs import StoredJob
 
 
 def test_the_defaults_are_those_of_the_protocol() -> None:
@@ -75,6 +80,26 @@ def test_what_is_no_policy_is_refused_in_one_line(tmp_path, name, text, said) ->
     assert said in str(refused.value)
     assert name in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_a_running_job_applies_it_and_that_is_audited() -> None:
+    job, told = StoredJob(), []
+    job.start()
+    for _ in range(5):
+        job.complete()
+    listener = RetentionConfig(keep_last=2).applied_to(
+        job.store, ManualClock(job.clock_ms), told.append, actor="me"
+    )
+    assert isinstance(listener, BackgroundRetention)
+    listener(CheckpointCompleted.model_construct(time_ms=1, checkpoint_id=5))
+    listener._executor.shutdown(wait=True)
+    assert job.store.completed_ids() == [4, 5]
+    assert len(told) == 1
+    records = AuditLog(job.store.objects, job.store.paths, lambda: 0).records()
+    assert [(r.action, r.actor, r.outcome) for r in records] == [
+        ("retention-apply", "me", "intended"),
+        ("retention-apply", "me", "done"),
+    ]
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:

@@ -54,7 +54,8 @@ def place(own_imports: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     where = {"input": str(tmp_path / "in"), "output": str(tmp_path / "out")}
     (tmp_path / "job.py").write_text(PROGRAM.format(**where))
     p = Pipeline("simulated")
-    read = p.source("in", ParquetSource(where["input"], batch_rows=5)).rebalance()
+    source = ParquetSource(where["input"], batch_rows=5)
+    read = p.source("in", source, rows_per_second=500).rebalance()
     p = read.select("n", name="keep").sink("out", ParquetSink(where["output"]))
     simulation = Simulation(
         p.plan(),

@@ -46,7 +46,9 @@ from laminar_core.state.accumulators import (
     accumulator_type,
     accumulators_of,
     finish,
+    require_known_versions,
     result_type,
+    with_versions,
 )
 from laminar_core.state.grouping import plain_column, plain_type
 from laminar_core.state.panes import Ground, PinnedPane, stored_tables
@@ -275,7 +277,8 @@ class WindowAggregator:
         self, tables: Iterable[pa.Table], finished_window_us: int | None
     ) -> Iterable[pa.Table]:
         """Reduce them to one row per key and window that is open."""
-        yield merge_stored(tables, self._layout, finished_window_us)
+        merged = merge_stored(tables, self._layout, finished_window_us)
+        yield with_versions(merged, self._layout.accumulators)
 
     def _pending(self, pinned: Sequence[PinnedPane]) -> PendingSnapshot:
         finished_us = self._state.finished_us
@@ -289,7 +292,8 @@ class WindowAggregator:
             properties[FIRED_AHEAD] = self._ahead.properties()
 
         def finish_snapshot() -> Snapshot:
-            tables = stored_tables(pinned, self._ground)
+            stored = stored_tables(pinned, self._ground)
+            tables = (with_versions(table, self._layout.accumulators) for table in stored)
             return Snapshot(tables, properties, finished_window_us=finished_us)
 
         return finish_snapshot
@@ -346,6 +350,7 @@ class WindowAggregator:
                     raise self._incompatible(f"its {name} was {found} and is now {wanted}")
 
     def _compatible(self, table: pa.Table) -> pa.Table:
+        require_known_versions(table.schema.metadata, self._layout.accumulators)
         if not table.schema.equals(self._layout.stored_schema):
             names = ", ".join(table.schema.names)
             raise self._incompatible(f"the columns of its state have changed from {names}")

@@ -31,7 +31,7 @@ from laminar_core.state.accumulators import (
     finish,
     require_known_versions,
     result_type,
-    versions_metadata,
+    with_versions,
 )
 from laminar_core.state.grouping import plain_column, plain_type
 from laminar_core.state.keyed_rows import KeyedRows, PinnedRows, RowLayout, newest_rows
@@ -200,7 +200,8 @@ class RunningAggregator:
     ) -> Iterable[pa.Table]:
         """Keep the newest total of each key."""
         del finished_window_us  # There are no windows.
-        yield self._marked(newest_rows(tables, self._layout.keys, self._layout.stored_schema))
+        newest = newest_rows(tables, self._layout.keys, self._layout.stored_schema)
+        yield with_versions(newest, self._layout.accumulators)
 
     def restore(self, snapshots: Sequence[Snapshot]) -> None:
         """Start from the snapshots of all subtasks whose key groups meet this one's.
@@ -222,13 +223,11 @@ class RunningAggregator:
         )
 
         def finish_snapshot() -> Snapshot:
-            table = self._marked(pinned.stored_table(max_parallelism))
+            stored = pinned.stored_table(max_parallelism)
+            table = with_versions(stored, pinned.layout.accumulators)
             return Snapshot([table] if table.num_rows else [], properties)
 
         return finish_snapshot
-
-    def _marked(self, table: pa.Table) -> pa.Table:
-        return table.replace_schema_metadata(versions_metadata(self._layout.accumulators))
 
     def _compatible(self, table: pa.Table) -> pa.Table:
         require_known_versions(table.schema.metadata, self._layout.accumulators)

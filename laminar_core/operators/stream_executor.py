@@ -50,7 +50,6 @@ from laminar_core.operators.stateless import StatelessSubtask
 from laminar_core.state.accumulators import (
     accumulators_of,
     require_known_versions,
-    versions_metadata,
 )
 from laminar_core.state.envelope import Codec
 
@@ -116,9 +115,6 @@ class _QueryState:
         """The state as it is written."""
         tables = list(snapshot.tables)
         rows = pa.concat_tables(tables) if tables else None
-        if rows is not None:
-            versions = versions_metadata(accumulators_of(self.query.aggregates))
-            rows = rows.replace_schema_metadata(versions) if rows.num_rows else None
         return QueryPart(self.query.query_id, self.definition, snapshot.properties, rows)
 
     def check_versions(self, rows: pa.Table | None) -> None:
@@ -133,8 +129,6 @@ class _QueryState:
 
     def restore(self, parts: Sequence[QueryPart], *, others_were_empty: bool) -> None:
         """Start from parts that were written, and from those that had nothing to write."""
-        for part in parts:
-            self.check_versions(part.rows)
         snapshots = [Snapshot([] if p.rows is None else [p.rows], p.facts) for p in parts]
         if others_were_empty:
             snapshots += self._empty_snapshots(parts)

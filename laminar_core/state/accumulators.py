@@ -349,10 +349,10 @@ VERSIONS_KEY = b"laminar.accumulators"
 """In the metadata of a state table: JSON, by name of the accumulator the version of its state."""
 
 
-def versions_metadata(accumulators: Iterable[Accumulator]) -> dict[bytes, bytes]:
-    """What a table of state says of its columns (ERRATA 1.10)."""
+def with_versions(state: pa.Table, accumulators: Iterable[Accumulator]) -> pa.Table:
+    """Let a table of state say what its columns mean (ERRATA 1.10)."""
     versions = {accumulator.name: accumulator.version for accumulator in accumulators}
-    return {VERSIONS_KEY: json.dumps(versions).encode()}
+    return state.replace_schema_metadata({VERSIONS_KEY: json.dumps(versions).encode()})
 
 
 def require_known_versions(

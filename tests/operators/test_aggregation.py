@@ -24,6 +24,7 @@ from laminar_core.operators.aggregation import (
 )
 from laminar_core.operators.base import Snapshot, SubtaskContext
 from laminar_core.operators.windows import sliding, tumbling
+from laminar_core.state.accumulators import VERSIONS_KEY
 from laminar_core.state.key_groups import partition
 
 INPUT = pa.schema([("merchant", pa.string()), ("ts", pa.timestamp("us", "UTC")), ("v", pa.int64())])
@@ -322,3 +323,11 @@ def test_state_of_another_aggregation_is_refused(
         merger(spec, context).restore([snapshot])
     assert caught.value.code is ErrorCode.OPERATORS_CHANGED
     assert "operator 'totals' does not fit the checkpoint" in str(caught.value)
+
+
+def test_state_of_another_version_of_a_function_is_refused_by_name() -> None:
+    snapshot = fed(rows(("a", 1, 5))).snapshot(CheckpointId(1))()
+    [table] = snapshot.tables
+    newer = table.replace_schema_metadata({VERSIONS_KEY: b'{"sum(v)": 2}'})
+    with pytest.raises(IncompatibleStateError, match=r"sum\(v\) is of version 2, and this Laminar"):
+        merger().restore([replace(snapshot, tables=[newer])])

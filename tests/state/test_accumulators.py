@@ -32,7 +32,7 @@ from laminar_core.state.accumulators import (
     merge,
     require_known_versions,
     result_type,
-    versions_metadata,
+    with_versions,
 )
 from laminar_core.state.digests import Digests
 from laminar_core.state.distinct import DistinctValues
@@ -227,10 +227,11 @@ def test_durations_add_up_and_have_no_average() -> None:
 
 def test_state_of_another_version_is_refused_by_name() -> None:
     needed = accumulators_of(MANY)
-    require_known_versions(versions_metadata(needed), needed)
+    nothing = pa.table({"any": [1]})
+    require_known_versions(with_versions(nothing, needed).schema.metadata, needed)
     require_known_versions(None, needed)
     later = replace(Moments(), version=2)
-    newer = versions_metadata([Accumulator(later, "v")])
+    newer = with_versions(nothing, [Accumulator(later, "v")]).schema.metadata
     with pytest.raises(IncompatibleStateError, match=r"moments\(v\) is of version 2.* knows 1"):
         require_known_versions(newer, needed)
 

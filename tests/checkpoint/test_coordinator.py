@@ -15,6 +15,7 @@ from laminar_core.checkpoint.coordinator_config import CoordinatorConfig
 from laminar_core.checkpoint.coordinator_events import (
     AbortCheckpoint,
     Acknowledged,
+    AlignmentTimeoutChanged,
     AnswerRequest,
     CheckpointRequested,
     CommitCheckpoint,
@@ -31,6 +32,8 @@ from laminar_core.checkpoint.coordinator_events import (
     PublishManifest,
     RecordOutcome,
     ReserveId,
+    ResumeSources,
+    StopRevoked,
     StoreFailed,
     SubtaskId,
     Tick,
@@ -47,12 +50,18 @@ KINDS = {"m": "manual", "s": "savepoint", "q": "stop", "z": "final"}
 
 def parse(word: str) -> Event:
     """``r1`` reserved, ``k1`` taken, ``a1``/``b1`` acks, ``d1`` declined, ``u1`` subsumed below,
-    ``p1`` published, ``f1`` store failed, ``?m`` request of a kind, ``x2`` two
-    deletions are pending, ``.`` tick."""
+    ``p1`` published, ``f1`` store failed, ``?m`` request of a kind, ``?Q`` a stop tried once,
+    ``!`` the stop is revoked, ``=5`` another alignment timeout, ``=`` none, ``x2`` two deletions
+    are pending, ``.`` tick."""
     if word == ".":
         return Tick()
+    if word == "!":
+        return StopRevoked()
     if word[0] == "?":
-        return CheckpointRequested(CheckpointKind(KINDS[word[1]]), word[1:])
+        kind = CheckpointKind(KINDS[word[1].lower()])
+        return CheckpointRequested(kind, word[1:], once=word[1].isupper())
+    if word[0] == "=":
+        return AlignmentTimeoutChanged(None if word == "=" else int(word[1:]))
     n = CheckpointId(int(word[1:]))
     return {
         "r": IdReserved(n),
@@ -88,6 +97,8 @@ def show(effect: Effect) -> str:
             return f"discard{n}:{''.join(sorted(s.vertex_id for s in subtasks))}"
         case AnswerRequest(request_id, n, outcome, _):
             return f"answer-{request_id}:{outcome.value}{n or ''}"
+        case ResumeSources():
+            return "resume"
         case FailJob(_):
             return "FAIL"
 
@@ -309,3 +320,58 @@ def test_the_next_wakeup_is_what_comes_first() -> None:
 def test_impossible_options_are_refused_by_name(options, named) -> None:
     with pytest.raises(ConfigurationError, match=named):
         CoordinatorConfig(**options)
+
+
+@pytest.mark.parametrize(
+    ("script", "happened"),
+    [
+        # It fails: whoever asked hears it, the workers read on, the next periodic one comes.
+        (
+            "10?Q 11r1 20d1 110.",
+            "reserve1:stop inject1 abort1 resume declined1 answer-Q:declined1 reserve2:periodic",
+        ),
+        ("10?Q 11f1", "reserve1:stop abort1 resume declined1 answer-Q:declined1"),
+        # Somebody else wants the end whatever it takes: nobody reads on.
+        (
+            "10?Q 11r1 12?q 20d1",
+            "reserve1:stop inject1 abort1 declined1 answer-Q:declined1 reserve2:stop",
+        ),
+        # Those who wait for the same one want what the others want.
+        (
+            "10?m 11r1 12?Q 13?q 20d1 21r2 30d2",
+            (
+                "reserve1:manual inject1 abort1 declined1 answer-m:declined1 reserve2:stop inject2 "
+                "abort2 declined2"
+            ),
+        ),
+        # Complete, and then its copy fails: the job goes on.
+        (
+            "10?Q 11r1 20a1 21b1 22p1 30! 110.",
+            (
+                "reserve1:stop inject1 publish1 commit1 completed1 answer-Q:completed1 resume "
+                "reserve2:periodic"
+            ),
+        ),
+        (
+            "10?Q 11r1 20a1 21b1 22p1 23?q 30!",
+            "reserve1:stop inject1 publish1 commit1 completed1 answer-Q:completed1 reserve2:stop",
+        ),
+        # An id that somebody else has makes it no other wish.
+        (
+            "10?Q 11k1 12r2 20d2",
+            "reserve1:stop reserve2:stop inject2 abort2 resume declined2 answer-Q:declined2",
+        ),
+    ],
+)
+def test_a_stop_that_is_tried_once_does_not_end_the_job_if_it_fails(script, happened):
+    assert trace(script) == happened
+
+
+def test_the_alignment_timeout_changes_for_checkpoints_from_then_on():
+    assert trace("100. 101r1 102=0 110a1 120b1 130p1 200. 201r2").endswith(
+        "reserve2:periodic INJECT2"
+    )
+    assert trace("=0 100. 101r1".replace("=0", "1=0")).endswith("INJECT1")
+    assert trace("1=50 100. 101r1 151.").endswith("inject1 overtake1")
+    assert trace("1=50 100. 101r1 110= 151.").endswith("inject1 overtake1"), "it was told before"
+    assert trace("1=0 2= 100. 101r1 500.").endswith("inject1")

@@ -33,6 +33,9 @@ SUBTASKS = [SubtaskId("v", i) for i in range(3)]
 KINDS = [CheckpointKind.MANUAL, CheckpointKind.SAVEPOINT]
 
 
+ENDINGS = {CheckpointKind.STOP, CheckpointKind.FINAL}
+
+
 class World:
     """The coordinator's surroundings: keeps what it was told, and what may be answered."""
 
@@ -47,6 +50,12 @@ class World:
         self.outcomes: Counter[CheckpointId] = Counter()
         self.answers: Counter[str] = Counter()
         self.acknowledged: Counter[CheckpointId] = Counter()
+        self.stopped = False
+
+    @property
+    def ends(self) -> bool:
+        """A checkpoint is under way, or waits, with which the job is to end."""
+        return any(c.kind in ENDINGS for c in (*self.state.pending, *self.state.queue))
 
     def on(self, event: Event) -> None:
         if isinstance(event, Acknowledged):
@@ -68,8 +77,9 @@ class World:
                 case PublishManifest(n):
                     assert self.acknowledged[n] == len(SUBTASKS), "I2"
                     self.possible.append([Published(n), StoreFailed(n, "x")])
-                case CommitCheckpoint(n, _):
+                case CommitCheckpoint(n, kind):
                     self.committed.append(n)
+                    self.stopped = self.stopped or kind in ENDINGS
                 case RecordOutcome(n, _, _, _, _, _):
                     self.outcomes[n] += 1
                 case AnswerRequest(request_id, _, _, _):
@@ -85,7 +95,9 @@ def draw_event(data, world: World) -> Event:
         return choices[0] if data.draw(st.integers(0, 7)) else data.draw(st.sampled_from(choices))
     if data.draw(st.booleans()):
         world.asked.append(f"r{len(world.asked)}")
-        return CheckpointRequested(data.draw(st.sampled_from(KINDS)), world.asked[-1])
+        kind = data.draw(st.sampled_from(KINDS))
+        once = kind is CheckpointKind.STOP and data.draw(st.booleans())
+        return CheckpointRequested(kind, world.asked[-1], once=once)
     return Tick()
 
 
@@ -99,6 +111,8 @@ def test_invariants_hold_under_any_interleaving(data, max_concurrent) -> None:
         world.now_ms += data.draw(st.sampled_from([0, 1, 5, 30, 120]))
         world.on(draw_event(data, world))
         assert len(world.state.pending) <= max_concurrent, "I4"
+        assert world.state.ending or not world.ends, "what is to end the job is under way"
+        assert world.ends or world.stopped or not world.state.ending, "the job goes on"
     world.state, effects = abort_all(world.state, "over", world.now_ms)
     world.absorb(effects)
 

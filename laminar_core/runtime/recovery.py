@@ -24,7 +24,6 @@ from laminar_core.errors import (
     ErrorCode,
     IncompatibleStateError,
     LaminarError,
-    StorageUnavailable,
 )
 from laminar_core.runtime.clock import Clock
 from laminar_core.runtime.commits import commit_output
@@ -289,13 +288,6 @@ class RecoveryManager:
         base_id = examined.base_id
         if not self._importer.go_over():
             self._store.record_base(generation, base_id)
-        # Retention marks first and reads the bases then: one of the two sees the other.
-        if base_id is not None and self._store.is_being_deleted(base_id):
-            raise StorageUnavailable(
-                ErrorCode.BEING_DELETED,
-                f"checkpoint {base_id} is being deleted by retention: the next attempt chooses "
-                "another one",
-            )
 
     def _settle_output(self, generation: Generation, examined: Examined) -> None:
         """Make visible exactly the output up to the restored checkpoint (PROTOCOL section 7)."""

@@ -108,7 +108,7 @@ class Pins:
         )
         if doomed:
             raise ConfigurationError(
-                ErrorCode.NO_SUCH_CHECKPOINT,
+                ErrorCode.BEING_DELETED,
                 f"checkpoint {checkpoint_id} of job {self._store.job} is deleted by retention",
             )
         if not self._store.is_complete(checkpoint_id):

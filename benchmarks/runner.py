@@ -12,6 +12,7 @@ from benchmarks import (
     micro,
     payments,
     recovery,
+    storage,
     ten_operators,
     unaligned,
 )
@@ -47,6 +48,7 @@ _ALL = {
         ),
         Benchmark("checkpoint-10-operators", ten_operators.bench_checkpoint_10_operators),
         Benchmark("recovery-overhead", inflight_recovery.bench_unaligned_recovery_overhead),
+        Benchmark("storage", storage.storage),
         Benchmark("payments", payments.throughput),
         Benchmark("backpressure", backpressure.checkpoints),
         Benchmark("unaligned-recovery", backpressure.recovery),

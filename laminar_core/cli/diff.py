@@ -17,7 +17,6 @@ from laminar_core.cli.options import json_option, store_option
 from laminar_core.cli.reporting import ROWS_SHOWN
 from laminar_core.cli.views import event_time
 from laminar_core.state.difference import Difference, values_differ
-from laminar_core.state.window_state import KEY_GROUP
 from laminar_core.storage.comparison import ChangeKind, Comparison, compare_operator
 
 Row = dict[str, object]
@@ -87,7 +86,7 @@ def _changed(part: Difference) -> Iterator[Change]:
     columns = [
         name
         for name in part.after.schema.names
-        if name in part.before.schema.names and name not in (*part.keys, KEY_GROUP)
+        if name in part.before.schema.names and name not in part.keys
     ]
     masks = {
         name: values_differ(part.before.column(name), part.after.column(name)) for name in columns
@@ -110,11 +109,11 @@ def _rows(table: pa.Table) -> Iterator[Row]:
 
 
 def _key(row: Row, keys: Iterable[str]) -> Row:
-    return {name: row[name] for name in keys if name != KEY_GROUP}
+    return {name: row[name] for name in keys}
 
 
 def _values(row: Row, keys: Iterable[str]) -> Row:
-    return {name: value for name, value in row.items() if name not in (*keys, KEY_GROUP)}
+    return {name: value for name, value in row.items() if name not in keys}
 
 
 def delta(before: object, after: object) -> int | float | Decimal | None:

@@ -54,7 +54,7 @@ class AuditLog:
         identify: Callable[[], Owner] = this_process,
         key: bytes | None = None,
     ) -> None:
-        """``now_ms`` is a wall clock; ``key`` signs what is appended, or that of ``KEY_VARIABLE``."""
+        """``now_ms`` is a wall clock; ``key``, or that of ``KEY_VARIABLE``, signs what is added."""
         self.objects = objects
         self.paths = paths
         self._now_ms = now_ms

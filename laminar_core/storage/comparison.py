@@ -12,6 +12,7 @@ import pyarrow as pa
 from laminar_core.state.difference import Difference, difference
 from laminar_core.state.manifest import CheckpointManifest
 from laminar_core.state.reading import key_columns, unmergeable_columns
+from laminar_core.state.window_layout import KEY_GROUP
 from laminar_core.storage.checkpoint_parts import CheckpointParts
 from laminar_core.storage.state_reading import read_operator, read_rows
 
@@ -67,7 +68,7 @@ def compare_operator(
         if problem := _incomparable(old, new, keys):
             notes.append(f"{problem}: it had {old.num_rows:,} rows and has {new.num_rows:,}")
         else:
-            parts.append(difference(old, new, keys))
+            parts.append(difference(_without_key_group(old), _without_key_group(new), keys))
     return Comparison(operator_id, tuple(parts), tuple(dict.fromkeys(notes)))
 
 
@@ -102,6 +103,11 @@ def _both(pair: _Pair) -> tuple[pa.Table, pa.Table]:
         assert new is not None, "one of them has rows"
         return new.slice(0, 0), new
     return old, old.slice(0, 0) if new is None else new
+
+
+def _without_key_group(rows: pa.Table) -> pa.Table:
+    """It follows from the key, and changes with the number of key groups."""
+    return rows.drop_columns([KEY_GROUP]) if KEY_GROUP in rows.schema.names else rows
 
 
 def _incomparable(old: pa.Table, new: pa.Table, keys: tuple[str, ...]) -> str:

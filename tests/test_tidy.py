@@ -34,6 +34,7 @@ COVERED_ELSEWHERE = {
     "laminar_core/state/drill.py": "tests/runtime/test_drill.py",
     "laminar_core/connectors/base.py": "tests/connectors",
     "laminar_core/operators/base.py": "tests/operators",
+    "laminar_core/storage/savepoint_import.py": "tests/runtime/test_importing.py",
     "laminar_core/storage/retention_application.py": "tests/storage/test_retention_crashes.py",
     "laminar_core/cli/retention_view.py": "tests/cli/test_retention.py",
     "laminar_core/state/record.py": "tests/state/test_manifest.py",

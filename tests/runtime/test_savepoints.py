@@ -1,6 +1,7 @@
 """Savepoints of a running job, taken by commands in its store; restored here and elsewhere."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,12 +9,15 @@ import pytest
 from laminar_core.checkpoint.coordinator_config import CoordinatorConfig
 from laminar_core.checkpoint.types import CheckpointId, CheckpointKind, Generation
 from laminar_core.errors import ConfigurationError, IncompatibleStateError
+from laminar_core.pipeline import Pipeline
 from laminar_core.runtime.events import CheckpointCompleted
+from laminar_core.runtime.state_options import StateOptions
 from laminar_core.state.control import SetMode, StopJob, TakeCheckpoint, TakeSavepoint
 from laminar_core.storage.audit import AuditLog
 from laminar_core.storage.local import LocalObjectStore
 from laminar_core.storage.savepoints import read_savepoint
-from laminar_core.testing.jobs import normal
+from laminar_core.testing.jobs import DELAY, normal, payments, windowed, with_ledgers
+from laminar_core.testing.memory_source import MemorySource
 from laminar_core.testing.scenarios import windows_job
 from tests.runtime.savepoint_stories import ALIGNED, UNALIGNED, Story, take
 
@@ -172,6 +176,43 @@ def test_a_fork_that_writes_elsewhere_shows_what_comes_after_the_savepoint(tmp_p
     shown = {n for c, names in ledger.commits.items() if c < taken for n in names} | owed
     earlier = sum(batch.num_rows for name in shown for batch in ledger.visible[name])
     assert len(fork.job.ledgers["out"].rows()) == len(ledger.rows()) - earlier
+
+
+# --- canonical ----------------------------------------------------------------------------------
+
+
+def leave(story: Story, stop: StopJob) -> None:
+    story.tell(stop)
+
+
+def savepoint_files(target: Path, state: StateOptions, seed: int) -> dict[str, bytes]:
+    """Of a job that has read everything, and whose windows are still open."""
+    tables = payments()
+    p = Pipeline("endless")
+    rows = p.source("in", MemorySource(tables, bounded=False)).watermark("ts", max_delay=DELAY)
+    job = with_ledgers(p, {"out": (windowed(rows, window="1 hour"), [])})
+    story = Story(ALIGNED, seed, job=job)
+    story.simulation.options = replace(story.simulation.options, state=state)
+    stop = StopJob(target=str(target))
+    story.simulation.when(CheckpointCompleted, lambda: leave(story, stop), number=3)
+    assert story.simulation.run().outcome == "stopped"
+    assert story.result().outcome == "completed"
+    assert read_savepoint(LocalObjectStore(target)).record.canonical
+    folder = target / "operators/totals"
+    return {path.name: path.read_bytes() for path in folder.rglob("*.seg")}
+
+
+def test_the_same_state_gives_the_same_bytes_however_it_was_kept(tmp_path):
+    ways = [
+        StateOptions(snapshots="full"),
+        StateOptions(snapshots="incremental"),
+        StateOptions(snapshots="changelog"),
+        StateOptions(snapshots="incremental", backend="rocksdb", simulated_files=True),
+    ]
+    found = [savepoint_files(tmp_path / str(seed), state, seed) for seed, state in enumerate(ways)]
+    assert len(found[0]) == 2
+    for other in found[1:]:
+        assert other == found[0]
 
 
 # --- when it goes wrong -------------------------------------------------------------------------

@@ -22,13 +22,14 @@ from laminar_core.errors import ErrorCode, StorageUnavailable
 from laminar_core.state.arrow_codec import Compression
 
 MEMORY_BYTES_MIN = 16 * 1024 * 1024
-"""Less does not let RocksDB work."""
+"""With less, RocksDB is busy with files of no size."""
 
 _SIGN = 1 << 63
 _VALUE_BYTES_MIN = 4096
 """Smaller ones stay with their keys."""
 _FILE_BYTES = 64 * 1024 * 1024
 _WRITE_BUFFERS = 4
+_BUFFER_BYTES_MIN = 64 * 1024
 _GARBAGE_SHARE = 0.5
 """Of the oldest files; then what is still needed of them is moved."""
 
@@ -50,9 +51,9 @@ class RocksBackend:
         in_memory_files: bool = False,
     ) -> None:
         self._folder = folder
-        self._memory_bytes = max(memory_bytes, MEMORY_BYTES_MIN)
+        self._memory_bytes = memory_bytes
         self._compression: Compression | None = compression
-        self._options = _options(self._memory_bytes, in_memory_files=in_memory_files)
+        self._options = _options(memory_bytes, in_memory_files=in_memory_files)
         self._unlogged = WriteOptions()
         self._unlogged.disable_wal = True  # pyright: ignore[reportAttributeAccessIssue] - its stub says method
         self._files: Rdict | None = None
@@ -191,7 +192,7 @@ def _options(memory_bytes: int, *, in_memory_files: bool) -> Options:
     options = Options(raw_mode=True)
     options.create_if_missing(create_if_missing=True)
     options.set_error_if_exists(enabled=True)
-    options.set_write_buffer_size(memory_bytes // 4 // _WRITE_BUFFERS)
+    options.set_write_buffer_size(max(memory_bytes // 4 // _WRITE_BUFFERS, _BUFFER_BYTES_MIN))
     options.set_max_write_buffer_number(_WRITE_BUFFERS)
     options.set_compression_type(DBCompressionType.none())
     options.set_keep_log_file_num(1)

@@ -18,6 +18,7 @@ from laminar_core.checkpoint.coordinator_config import CoordinatorConfig
 from laminar_core.runtime.events import CheckpointCompleted, CheckpointFailed
 from laminar_core.runtime.inflight import SnapshotLimits
 from laminar_core.runtime.restart import FixedDelay
+from laminar_core.runtime.state_options import StateOptions
 from laminar_core.state.arrow_codec import Compression
 from laminar_core.testing.disaster_kinds import KINDS
 from laminar_core.testing.disasters import Disasters
@@ -38,6 +39,9 @@ SLOW = 10.0
 SMALL_BUFFER_BYTES = 700
 """For what is in flight in one queue: often exceeded, so that checkpoints are declined."""
 
+SMALL_STATE_BYTES = 4_000
+"""So that rows do not stay in memory where they need not."""
+
 _RESTARTS_MAX = 1_000
 _SALT = 7_919
 """Keeps the dice of disasters apart from those of the world, which get the plain seed."""
@@ -57,6 +61,7 @@ class Setting:
     slow_workers: int
     """So many, the last ones, are slow."""
     disasters: tuple[str, ...]
+    state: StateOptions = field(default_factory=StateOptions)
 
     def describe(self) -> str:
         """One line."""
@@ -67,7 +72,8 @@ class Setting:
             f"{self.scenario}, {self.parallelism} workers ({self.slow_workers} slow), "
             f"{self.row_ms:g} ms a row, "
             f"checkpoint every {config.interval_ms} ms ({mode}, {config.max_concurrent} at once), "
-            f"{planned}"
+            f"snapshots {self.state.snapshots}, {self.state.segments_max} segments, "
+            f"state in {self.state.backend}, {planned}"
         )
 
 
@@ -146,6 +152,20 @@ def draw(
         compression=dice.choice((None, "lz4", "zstd")),
         slow_workers=dice.choice((0, 0, 0, 1, 1, 2)),
         disasters=tuple(dice.choices(kinds, k=dice.choice((0, 1, 1, 2, 2, 3, 4)))),
+        state=_draw_state(dice),
+    )
+
+
+def _draw_state(dice: Random) -> StateOptions:
+    """Chains are short, and RocksDB, which takes a moment to start, is less frequent."""
+    return StateOptions(
+        snapshots=dice.choice(("full", "incremental", "incremental", "changelog")),
+        changelog_interval_ms=dice.choice((5, 20, 60)),
+        segments_max=dice.choice((2, 3, 4)),
+        compression=dice.choice((None, "lz4", "zstd")),
+        backend=dice.choice(("memory", "memory", "memory", "memory", "memory", "rocksdb")),
+        memory_bytes=SMALL_STATE_BYTES,
+        simulated_files=True,
     )
 
 
@@ -191,6 +211,7 @@ class _Run:
             restart=FixedDelay(attempts=_RESTARTS_MAX, pause_ms=10),
             limits=setting.limits,
             inflight_compression=setting.compression,
+            state=setting.state,
         )
         slow = range(setting.parallelism)[-setting.slow_workers :] if setting.slow_workers else ()
         self.simulation.paces = dict.fromkeys(slow, SLOW)

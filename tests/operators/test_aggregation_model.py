@@ -151,9 +151,7 @@ class Job:
         if backend == "memory":
             return MemoryBackend()
         folder = self.folder / str(next(self.numbers))
-        rocks = RocksBackend(folder, 0, in_memory_files=True)
-        rocks._memory_bytes = 2_000  # Rows that are gathered are put away soon.
-        return rocks
+        return RocksBackend(folder, 2_000, in_memory_files=True)  # Rows are put away soon.
 
     def close_backends(self) -> None:
         for backend in self.backends:

@@ -1,6 +1,7 @@
 """Chains of changes: complete whatever fails, and merged beside the checkpoints."""
 
 from collections.abc import Iterable
+from itertools import pairwise
 
 import pyarrow as pa
 import pytest
@@ -8,8 +9,10 @@ import pytest
 from laminar_core.checkpoint.types import CheckpointId, Generation
 from laminar_core.errors import CheckpointDeclined, ErrorCode, StorageUnavailable
 from laminar_core.operators.base import Snapshot
-from laminar_core.runtime.segments import CHAIN_FACTOR_MAX, SegmentWriter
+from laminar_core.runtime import segments as segments_module
+from laminar_core.runtime.segments import CHAIN_FACTOR_MAX, NotMadeError, SegmentWriter
 from laminar_core.runtime.state_options import StateOptions
+from laminar_core.state import chain as chain_module
 from laminar_core.state.chain import plan_compaction
 from laminar_core.state.segment import SegmentRef
 from laminar_core.storage.memory import MemoryObjectStore
@@ -181,3 +184,108 @@ def test_full_snapshots_belong_to_their_checkpoint_alone() -> None:
         "checkpoints/0000000003/operators/totals/state_1_1.seg",
     ]
     assert plan_compaction([s.size_bytes for s in written], 3) is None
+
+
+# --- tables that are made one at a time ---------------------------------------------------------
+
+
+def test_tables_are_made_one_at_a_time_as_they_are_written() -> None:
+    writing, made = Writing(), []
+
+    def tables() -> Iterable[pa.Table]:
+        for n in range(3):
+            made.append(len(shared_files(writing)))
+            yield rows(n)
+
+    writing.writer.add_changes(OPERATOR, Snapshot(tables()))
+    chain = writing.writer.write_changes(OPERATOR, None, merge)
+    assert made == [0, 1, 2]
+    assert writing.read(chain) == [0, 1, 2]
+
+
+def shared_files(writing: Writing) -> list[str]:
+    return [key for key in writing.store.objects.list("") if "/shared/" in key]
+
+
+def test_what_was_not_made_when_the_store_refused_is_made_later() -> None:
+    writing = Writing(Fault("put_if_absent", Effect.FAIL, "shared", first=2, last=3))
+    writing.writer.add_changes(OPERATOR, Snapshot(rows(n) for n in range(4)))
+    with pytest.raises(StorageUnavailable):
+        writing.writer.write_changes(OPERATOR, None, merge)
+    assert sorted(writing.read(writing.change(9))) == [0, 1, 2, 3, 9]
+
+
+@pytest.mark.parametrize("act", ["changes", "all"])
+def test_tables_that_cannot_be_made_are_not_taken_for_a_store_that_refuses(act: str) -> None:
+    writing = Writing()
+
+    def tables() -> Iterable[pa.Table]:
+        yield rows(1)
+        raise StorageUnavailable(ErrorCode.WORKING_STATE, "the disk is gone")
+
+    def write() -> None:
+        if act == "all":
+            writing.writer.write_all(CheckpointId(1), OPERATOR, tables())
+        else:
+            writing.writer.add_changes(OPERATOR, Snapshot(tables()))
+            writing.writer.write_changes(OPERATOR, None, merge)
+
+    with pytest.raises(NotMadeError) as caught:
+        write()
+    assert isinstance(caught.value.__cause__, StorageUnavailable)
+
+
+def keyed(*numbers: int) -> pa.Table:
+    """One row per number, of as many key groups."""
+    return rows(*numbers).add_column(0, "key_group", pa.array(numbers, pa.int32()))
+
+
+@pytest.fixture
+def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every few rows are much."""
+    monkeypatch.setattr(segments_module, "MERGED_BYTES_MAX", 60)
+    monkeypatch.setattr(chain_module, "MERGED_BYTES_MAX", 1_000)
+    monkeypatch.setattr(chain_module, "RUN_SEGMENT_BYTES_MIN", 1)
+
+
+@pytest.mark.usefixtures("tiny")
+def test_a_large_table_is_cut_at_key_groups_and_counts_as_one_run() -> None:
+    writing = Writing()
+    table = keyed(*sorted([*range(20), *range(5, 15)]))
+    writing.writer.add_changes(OPERATOR, Snapshot([table]))
+    chain = writing.writer.write_changes(OPERATOR, None, merge)
+    assert len(chain) > 2
+    owned = [segment.key_groups for segment in chain]
+    assert owned == sorted(owned)
+    assert all(left[1] <= right[0] for left, right in pairwise(owned))
+    assert sum(segment.row_count for segment in chain) == 30
+    assert not writing.compactions.queue, "there is nothing to merge in one run"
+
+
+@pytest.mark.usefixtures("tiny")
+def test_runs_are_merged_range_by_range_and_each_segment_is_read_once() -> None:
+    """Goal: what is merged may be larger than memory; a range of it is not."""
+    writing, merged_rows = Writing(segments_max=2), []
+
+    def merge_keyed(tables: Iterable[pa.Table], finished_us: int | None) -> Iterable[pa.Table]:
+        del finished_us
+        numbers = pa.concat_tables(tables).column("n").to_pylist()
+        merged_rows.append(len(numbers))
+        yield keyed(*sorted(set(numbers)))
+
+    def change(*numbers: int) -> tuple[SegmentRef, ...]:
+        writing.writer.add_changes(OPERATOR, Snapshot([keyed(*numbers)]))
+        return writing.writer.write_changes(OPERATOR, None, merge_keyed)
+
+    for _ in range(3):
+        change(*range(40))
+    reads = []
+    read_state = writing.store.read_state
+    writing.store.read_state = lambda ref: reads.append(ref.path) or read_state(ref)
+    writing.compactions.run()
+    writing.store.read_state = read_state
+    assert len(reads) == len(set(reads)) > 6
+    assert len(merged_rows) > 6
+    assert max(merged_rows) < 40
+    assert sum(merged_rows) == 3 * 40
+    assert sorted(writing.read(change(99))) == [*range(40), 99]

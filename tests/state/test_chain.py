@@ -2,7 +2,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laminar_core.state.chain import open_segments, plan_compaction, replaced
+from laminar_core.state.chain import (
+    MERGED_BYTES_MAX,
+    RUN_SEGMENT_BYTES_MIN,
+    merging_ranges,
+    open_segments,
+    plan_compaction,
+    replaced,
+    runs_of,
+)
 from laminar_core.state.segment import SegmentRef
 from tests.state.manifests import file_ref
 
@@ -71,3 +79,39 @@ def test_what_was_merged_takes_the_place_of_its_parts() -> None:
 def test_parts_that_were_dropped_meanwhile_do_not_come_back() -> None:
     assert replaced([B, C, D], [A, B], [E]) == (E, C, D)
     assert replaced([C, D], [A, B], [E]) == (C, D)
+
+
+def of_groups(start: int, stop: int, size_bytes: int = RUN_SEGMENT_BYTES_MIN) -> SegmentRef:
+    changes = {"key_groups": (start, stop), "size_bytes": size_bytes}
+    return segment(f"{start}-{stop}").model_copy(update=changes)
+
+
+def test_a_run_is_segments_without_a_common_key_group() -> None:
+    base = [of_groups(0, 5), of_groups(5, 6), of_groups(8, 20)]
+    changes = [of_groups(0, 10), of_groups(10, 20)]
+    assert runs_of([*base, *changes, of_groups(19, 20)]) == [range(3), range(3, 5), range(5, 6)]
+    assert runs_of([]) == []
+
+
+def test_small_segments_are_runs_of_their_own_or_a_chain_of_them_could_be_long() -> None:
+    chain = [of_groups(n, n + 1, RUN_SEGMENT_BYTES_MIN - 1) for n in range(4)]
+    assert len(runs_of(chain)) == 4
+
+
+def test_segments_of_unknown_key_groups_are_runs_of_their_own() -> None:
+    assert len(runs_of([of_groups(0, 5), A, of_groups(5, 6)])) == 3
+
+
+@pytest.mark.parametrize("parts", [2, 5, 500])
+def test_much_is_merged_range_by_range(parts: int) -> None:
+    size_bytes = parts * MERGED_BYTES_MAX // 2
+    ranges = merging_ranges([of_groups(64, 128, size_bytes), of_groups(70, 90, size_bytes)])
+    assert ranges is not None
+    assert [group for groups in ranges for group in groups] == list(range(64, 128))
+    assert len(ranges) == min(parts, 64)
+
+
+def test_little_is_merged_at_once_and_so_is_what_says_nothing_of_key_groups() -> None:
+    assert merging_ranges([of_groups(0, 9), of_groups(0, 9)]) is None
+    large = of_groups(0, 9, 9 * MERGED_BYTES_MAX)
+    assert merging_ranges([large, A]) is None

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from laminar_core.errors import ErrorCode, StorageUnavailable
-from laminar_core.state.rocks_chunks import RocksBackend
+from laminar_core.state.rocks_chunks import MEMORY_BYTES_MIN, RocksBackend
 
 SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int64()), ("l", pa.list_(pa.int32()))])
 
@@ -25,7 +25,7 @@ def table(first: int, rows: int = 100) -> pa.Table:
 
 @pytest.fixture
 def backend(tmp_path: Path) -> Iterator[RocksBackend]:
-    opened = RocksBackend(tmp_path / "state", 0)
+    opened = RocksBackend(tmp_path / "state", MEMORY_BYTES_MIN)
     yield opened
     opened.close()
 
@@ -36,7 +36,7 @@ def values(backend: RocksBackend) -> int:
 
 @pytest.mark.parametrize("compression", [None, "lz4", "zstd"])
 def test_what_was_put_is_read_back(tmp_path: Path, compression) -> None:
-    backend = RocksBackend(tmp_path / "state", 0, compression)
+    backend = RocksBackend(tmp_path / "state", MEMORY_BYTES_MIN, compression)
     shelf = backend.shelf(SCHEMA)
     starts = [-(2**63), -1, 0, 2**63 - 1]
     chunks = [shelf.put(start, 32_767, table(n)) for n, start in enumerate(starts)]
@@ -49,7 +49,7 @@ def test_what_was_put_is_read_back(tmp_path: Path, compression) -> None:
 
 
 def test_slices_and_large_tables_survive_the_disk(backend: RocksBackend) -> None:
-    """4 x 4 MB of write buffers are crossed, so values are read from files."""
+    """4 x 1 MB of write buffers are crossed, so values are read from files."""
     shelf = backend.shelf(SCHEMA)
     large = table(0, 40_000)
     chunks = [shelf.put(n, 0, large.slice(n, 20_000)) for n in range(60)]
@@ -91,7 +91,7 @@ def test_shelves_share_the_budget(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_used_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(StorageUnavailable, match="--state-directory") as caught:
-        RocksBackend(tmp_path / "file" / "state", 0).shelf(SCHEMA)
+        RocksBackend(tmp_path / "file" / "state", MEMORY_BYTES_MIN).shelf(SCHEMA)
     assert caught.value.code is ErrorCode.WORKING_STATE
     assert "\n" not in str(caught.value)
 

@@ -264,7 +264,10 @@ class Coordinator(CheckpointHost):
             self._check_silence(now_ms)
         if self._is_due("heartbeat", HEARTBEAT_INTERVAL_MS, now_ms):
             self._heartbeats += 1
-            self._checkpoints.beat(Heartbeat(sequence=self._heartbeats, at_ms=self.now_ms()))
+            progress = self._progress.as_json()
+            self._checkpoints.beat(
+                Heartbeat(sequence=self._heartbeats, at_ms=self.now_ms(), progress=progress)
+            )
             self._desk.tick()
         if self._is_due("progress", PROGRESS_EVENT_INTERVAL_MS, now_ms) and self._progress.complete:
             self.tell(self._progress.event(now_ms, self.now_ms(), self._parts.rows_total))

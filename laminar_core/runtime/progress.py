@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from laminar_core.checkpoint.unaligned import UnalignedCheckpointMetrics
 from laminar_core.runtime.events import ProgressMade
 from laminar_core.runtime.messages import Progress
+from laminar_core.state.record import JsonObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,10 @@ class WorkersProgress:
             rows_out=sum(p.rows_out for p in reports),
             rows_late=sum(p.rows_late for p in reports),
         )
+
+    def as_json(self) -> JsonObject:
+        """For the heartbeat: how far the job is, once every worker has said so."""
+        return {"rows_in": self.totals().rows_in} if self.complete else {}
 
     def event(self, now_ms: float, time_ms: int, rows_total: int | None) -> ProgressMade:
         """What to tell; ``now_ms`` is monotonic, for the rate since the last time."""

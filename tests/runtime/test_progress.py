@@ -37,6 +37,14 @@ def test_it_is_complete_when_everybody_has_reported_and_drained_when_all_are():
     assert progress.drained
 
 
+def test_a_heartbeat_says_nothing_before_everybody_has_reported():
+    progress = WorkersProgress(2, 0)
+    progress.keep(report(0, 5))
+    assert progress.as_json() == {}
+    progress.keep(report(1, 2))
+    assert progress.as_json() == {"rows_in": 7}
+
+
 def test_the_rate_is_since_the_last_event():
     progress = WorkersProgress(1, 0)
     progress.keep(report(0, 100))

@@ -24,6 +24,7 @@ from laminar_core.testing.memory_source import MemorySource
 from laminar_core.testing.scenarios import fan_out_job, windows_job
 from laminar_core.testing.simulation import Simulation
 from laminar_core.testing.world import ProcessKilledError
+from tests.runtime.simulated_jobs import never_ending_job
 
 OFTEN = CoordinatorConfig(interval_ms=10)
 
@@ -190,3 +191,16 @@ class TestWhatDoesNot:
 )
 def test_rows_to_replay_are_those_read_since(progress, rows):
     assert rows_to_replay(progress, (SourceReport("a", 1, 40), SourceReport("b", 1, 10))) == rows
+
+
+def test_the_heartbeat_says_how_far_the_last_run_was() -> None:
+    job = never_ending_job()
+    simulation = Simulation(job.plan, checkpoint=CoordinatorConfig(interval_ms=1_000))
+    simulation.world.later(20_000, simulation.kill_driver)
+    with pytest.raises(ProcessKilledError):
+        simulation.run()
+    assert examine(simulation).rows_to_replay == 0
+    assert simulation.store.read_heartbeat(1).progress == {"rows_in": 120}
+    report = examine(simulation, restore_id=1)
+    read = sum(source.rows_read for source in report.sources)
+    assert report.rows_to_replay == 120 - read

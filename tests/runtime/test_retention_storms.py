@@ -1,0 +1,79 @@
+"""Whole jobs whose old checkpoints are deleted all the time, while much else goes wrong, too."""
+
+from collections import Counter
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from laminar_core.checkpoint.retention_facts import RetentionPolicy
+from laminar_core.errors import LaminarError
+from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.storage.retention import Mandate, Retention
+from laminar_core.testing.campaign import draw, simulate_setting
+from laminar_core.testing.disaster_kinds import KINDS
+from laminar_core.testing.disasters import Disasters
+from laminar_core.testing.observed_store import ObservedStore, StoreCall
+from laminar_core.testing.scenarios import SCENARIOS
+from laminar_core.testing.simulation import JOB
+
+SEEDS = 16
+DELETED: Counter[str] = Counter()
+
+
+class Killed(BaseException):
+    """Retention is gone; nothing catches this."""
+
+
+def retention(planned: Disasters) -> None:
+    """Somebody deletes old checkpoints now and then; often it is killed in the middle of that."""
+    dice, simulation = Random(planned.dice.random()), planned.simulation
+    policy = RetentionPolicy(
+        keep_last=dice.choice((1, 1, 2)),
+        quarantine_min_ms=dice.choice((0, 50)),
+        history_keep=dice.choice((None, 0, 3)),
+    )
+
+    def once() -> None:
+        left = dice.choice((None, None, dice.randrange(60)))
+
+        def observe(call: StoreCall) -> None:
+            nonlocal left
+            if call.moment == "before" and left is not None:
+                left -= 1
+                if left < 0:
+                    raise Killed
+
+        store = CheckpointStore(ObservedStore(simulation.objects, "retention", observe), JOB)
+        runner = Retention(store, policy, lambda: int(simulation.world.now_ms), readers=1)
+        try:
+            runner.finish_earlier()
+            result = runner.apply(runner.plan(), Mandate("somebody", "tidiness", {}))
+        except (Killed, LaminarError) as error:
+            DELETED[type(error).__name__] += 1
+            return
+        if result is not None:
+            DELETED["checkpoints"] += result.deleted_checkpoints
+            DELETED["files"] += result.deleted_files
+
+    def again() -> None:
+        if planned.result is None:
+            once()
+            simulation.world.at_turn(simulation.world.turns + dice.randrange(1, 80), again)
+
+    simulation.world.at_turn(dice.randrange(1, 200), again)
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_a_job_is_exact_while_its_past_is_deleted(seed: int, monkeypatch) -> None:
+    monkeypatch.setitem(KINDS, "retention", retention)
+    drawn = draw(seed)
+    # Of few checkpoints all may be damaged, and then there is nothing to recover from.
+    kinds = tuple(kind for kind in drawn.disasters if kind != "corruption")
+    setting = replace(drawn, disasters=(*kinds, "retention"))
+    report = simulate_setting(setting, SCENARIOS[setting.scenario])
+    assert report.passed, "\n".join([*map(str, report.violations), *report.trace[-60:]])
+
+
+def test_a_lot_was_deleted() -> None:
+    assert DELETED["checkpoints"] > 2 * SEEDS, DELETED

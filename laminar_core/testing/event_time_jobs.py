@@ -1,4 +1,4 @@
-"""Jobs that are wrong when event time is: late rows, windows that overlap, idle sources."""
+"""Jobs that are wrong when time or order is: late rows, overlapping windows, idle sources."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -7,6 +7,7 @@ from functools import cache
 
 import pyarrow as pa
 
+from laminar_core.checkpoint.dedup import Retention
 from laminar_core.operators import agg, windows
 from laminar_core.pipeline import Pipeline
 from laminar_core.testing.jobs import (
@@ -97,6 +98,26 @@ def copied_job(parallelism: int) -> Job:
     return with_ledgers(p, {"out": (once, rows)}, burden)
 
 
+def ordered_job(parallelism: int) -> Job:
+    """Rows of one key come in the order of their split, or the job fails."""
+    del parallelism
+    splits: list[list[Row]] = [
+        [{"key": f"s{split}-{n % 3}", "boot": 1, "n": n // 3} for n in range(40)]
+        for split in range(3)
+    ]
+    burden, source = Burden(), MemorySource([pa.Table.from_pylist(rows) for rows in splits])
+    p = Pipeline("ordered")
+    in_order = p.source("in", source).deduplicate(
+        producer="key",
+        generation="boot",
+        sequence="n",
+        retention=Retention(gaps_max=0),
+        name="once",
+    )
+    expected = [row for rows in splits for row in rows]
+    return with_ledgers(p, {"out": (in_order.map(burden.carry, name="slow"), expected)}, burden)
+
+
 @cache
 def with_late_rows() -> list[pa.Table]:
     """Payments of which every seventh is far behind those before it, once it can be."""
@@ -157,4 +178,5 @@ EVENT_TIME_JOBS: dict[str, BuildJob] = {
     "late": late_job,
     "idle": idle_job,
     "copied": copied_job,
+    "ordered": ordered_job,
 }

@@ -42,6 +42,11 @@ in step 3 it leaves alone what a decided one deletes. Whoever deletes writes the
 newer generation, and only then decides. ``storage.retention_log`` says why no generation starts
 from what is deleted.
 
+**Savepoints.** A generation that starts from a savepoint copies it into a checkpoint of its own,
+which is then its base. What it leaves behind is everything above the *floor*, the checkpoint that
+the savepoint was made of, and not what is above the copy. So in all of the above ``base(g)`` is the
+floor for whoever is older than *g*, and the copy for *g* itself: it wrote it, and reserved its id.
+
 One case is not decided here: a checkpoint that was committed and is damaged afterwards. Falling
 back behind it repeats its output; ``committed_beyond`` names such ids, for the sink to take back.
 

@@ -251,8 +251,7 @@ class CheckpointDriver:
                 if checkpoint_id not in self._unanswered:
                     self._cleanup.late(checkpoint_id)
             case AnswerRequest(request_id, checkpoint_id, outcome, reason):
-                answer = self._requests.pop(request_id, None)
-                if answer is not None:
+                if (answer := self._requests.pop(request_id, None)) is not None:
                     answer.set_result(CheckpointAnswer(checkpoint_id, outcome.value, reason))
             case ResumeSources():
                 self._host.broadcast(Resume(generation=self._identity.generation))

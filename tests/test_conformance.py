@@ -46,6 +46,17 @@ BENCHMARKS = [
     "bench_mode_switch",
     "bench_unaligned_recovery_10k_inflight",
 ]
+AGGREGATE_STATE_TESTS = [
+    "test_checkpoint_roundtrip_single_group_sum",
+    "test_checkpoint_roundtrip_multi_group_avg",
+    "test_checkpoint_roundtrip_eowc_tumbling_window",
+    "test_checkpoint_roundtrip_eowc_multiple_windows",
+    "test_restore_missing_key_is_noop",
+    "test_restore_fingerprint_mismatch_skips_query",
+    "test_restore_corrupt_bytes_returns_error",
+    "test_checkpoint_empty_state_returns_none",
+    "test_scalar_value_roundtrip_all_types",
+]
 
 
 def defined(name: str, path: Path) -> bool:
@@ -75,6 +86,11 @@ def test_each_unit_test_of_document_000_has_a_counterpart(name: str) -> None:
 @pytest.mark.parametrize("name", INTEGRATION_TESTS)
 def test_each_integration_test_of_document_000_has_a_counterpart(name: str) -> None:
     assert defined(name, ROOT / "tests/runtime/test_unaligned_integration.py")
+
+
+@pytest.mark.parametrize("name", AGGREGATE_STATE_TESTS)
+def test_each_test_of_document_001_has_a_counterpart(name: str) -> None:
+    assert defined(name, ROOT / "tests/operators/test_stream_executor.py")
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)

@@ -7,10 +7,13 @@ import pytest
 from laminar_core.checkpoint.coordinator_config import CoordinatorConfig
 from laminar_core.errors import ConfigurationError, StorageUnavailable
 from laminar_core.runtime.events import CheckpointCompleted, GenerationStarted
+from laminar_core.storage.counted import CountedObjectStore
+from laminar_core.storage.counts import RequestCounts
+from laminar_core.storage.memory import MemoryObjectStore
 from laminar_core.storage.object_store import ObjectStore
 from laminar_core.storage.s3 import S3ObjectStore
 from laminar_core.testing.jobs import Job
-from laminar_core.testing.scenarios import windows_job
+from laminar_core.testing.scenarios import stateless_job, windows_job
 from laminar_core.testing.simulation import JOB, Simulation
 from tests.cli.command_line import CommandLine
 from tests.storage.fault_proxy import Effect, Fault
@@ -94,6 +97,23 @@ class TestJobs:
         with pytest.raises(ConfigurationError, match="not safe for checkpoints"):
             simulation.run()
         assert not [event for event in simulation.events if isinstance(event, GenerationStarted)]
+
+
+def test_what_a_checkpoint_costs_in_requests():
+    """The table of docs/storage.md: four records and a file for each of the two sources' parts."""
+
+    def run(interval_ms: int) -> tuple[int, RequestCounts]:
+        objects = CountedObjectStore(MemoryObjectStore())
+        checkpoint = CoordinatorConfig(interval_ms=interval_ms)
+        simulation = Simulation(stateless_job(2).plan, checkpoint=checkpoint, objects=objects)
+        return simulation.run().checkpoints, objects.counts
+
+    (few, start_and_end), (many, all_of_it) = run(1_000), run(20)
+    checkpoints, cost = many - few, all_of_it - start_and_end
+    assert checkpoints > 1
+    assert cost.puts == checkpoints * (4 + 2)
+    assert cost.lists == checkpoints * 3
+    assert (cost.gets, cost.heads, cost.deletes) == (0, 0, 0)
 
 
 class TestCommandLine:

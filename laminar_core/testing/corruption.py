@@ -18,6 +18,7 @@ _LIKELY = 0.5
 
 _CLASSES = {
     "manifest": r"checkpoints/\d+/manifest\.json",
+    "deletion marker": r"checkpoints/\d+/deletion\.json",
     "trigger": r"checkpoints/\d+/trigger\.json",
     "in-flight": r"checkpoints/.*flight_\d+\.buf",
     "state": r"checkpoints/\d+/operators/.*",
@@ -29,6 +30,8 @@ _CLASSES = {
     "heartbeat": r"generations/\d+\.heartbeat\.json",
     "end": r"generations/\d+\.end\.json",
     "claim": r"generations/\d+\.json",
+    "retention": r"retention/.*",
+    "pin": r"pins/.*",
     "audit": r"audit/.*",
 }
 

@@ -17,15 +17,20 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from laminar_core.checkpoint.coordinator_config import CoordinatorConfig
+from laminar_core.checkpoint.retention_facts import RetentionPolicy
 from laminar_core.checkpoint.types import CheckpointId
 from laminar_core.errors import ErrorCode, LaminarError
 from laminar_core.operators import agg, windows
 from laminar_core.pipeline import Pipeline
+from laminar_core.runtime.clock import Clock
 from laminar_core.runtime.events import CheckpointCompleted
 from laminar_core.runtime.options import JobOptions
 from laminar_core.state.manifest import CheckpointManifest
 from laminar_core.state.paths import JobPaths
+from laminar_core.state.retention_records import PinRecord
 from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.storage.pins import Pins
+from laminar_core.storage.retention import Mandate, Retention
 from laminar_core.testing.corruption import Corruption, corrupt
 from laminar_core.testing.disk import SimulatedDisk
 from laminar_core.testing.jobs import (
@@ -89,7 +94,13 @@ def copies_job(parallelism: int) -> Job:
     return with_ledgers(p, {"out": (once.rebalance(), rows)}, burden)
 
 
-JOBS: Mapping[str, BuildJob] = {"windows": windows_job, "copies": copies_job}
+JOBS: Mapping[str, BuildJob] = {
+    "windows": windows_job,
+    "copies": copies_job,
+    "windows, after retention": windows_job,
+}
+KEPT = 5
+"""So many checkpoints are left by retention, and one that is pinned."""
 
 Outcome = Literal["harmless", "recovered", "refused", "violation"]
 
@@ -151,9 +162,11 @@ def make_lab(name: str) -> Lab:
     _run_until_killed(simulation)
     _run_until_killed(simulation, restore_id=simulation.store.completed_ids()[-4])
     store = simulation.store
+    if name.endswith("after retention"):
+        _retain(store, simulation.world.clock)
     ids = [s.checkpoint_id for s in store.list_summaries() if s.outcome == "completed"]
-    orphans = {s.checkpoint_id for s in store.list_summaries() if s.orphan}
-    manifests = {n: store.read_manifest(n) for n in ids if n not in orphans}
+    gone = {s.checkpoint_id for s in store.list_summaries() if s.orphan or s.deleted}
+    manifests = {n: store.read_manifest(n) for n in ids if n not in gone}
     lab = Lab(
         name=name,
         build=build,
@@ -179,6 +192,18 @@ def _run_until_killed(simulation: Simulation, **options: object) -> None:
     except ProcessKilledError:
         return
     raise AssertionError("the job ended before its driver was killed")
+
+
+def _retain(store: CheckpointStore, clock: Clock) -> None:
+    """Pin the oldest checkpoint, and delete most of the others."""
+    oldest, now_ms = store.completed_ids()[0], clock.now_ms()
+    Pins(store).pin(
+        PinRecord(checkpoint_id=oldest, name="kept", actor="test", reason="", created_at_ms=now_ms)
+    )
+    retention = Retention(store, RetentionPolicy(keep_last=KEPT), clock.now_ms, readers=1)
+    result = retention.apply(retention.plan(), Mandate("test", "", {}))
+    assert result is not None
+    assert result.deleted_checkpoints > 0
 
 
 def _objects_of(store: CheckpointStore, manifest: CheckpointManifest) -> frozenset[str]:

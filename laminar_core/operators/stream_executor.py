@@ -32,7 +32,12 @@ from typing import Literal, NamedTuple, NoReturn
 import pyarrow as pa
 
 from laminar_core.checkpoint.types import CheckpointId, Generation
-from laminar_core.errors import ErrorCode, IncompatibleStateError, ProtocolError
+from laminar_core.errors import (
+    ConfigurationError,
+    ErrorCode,
+    IncompatibleStateError,
+    ProtocolError,
+)
 from laminar_core.operators.aggregation import WindowAggregator
 from laminar_core.operators.base import (
     JsonObject,
@@ -51,7 +56,7 @@ from laminar_core.state.accumulators import (
     accumulators_of,
     require_known_versions,
 )
-from laminar_core.state.envelope import Codec
+from laminar_core.state.envelope import CODECS, Codec
 
 OnChanged = Literal["refuse", "reset"]
 
@@ -167,6 +172,10 @@ class StreamExecutor:
         codec: Codec = "none",
     ) -> None:
         context = context or SubtaskContext("stream_executor", 0, 1, 128, Generation(1))
+        if codec not in CODECS:
+            raise ConfigurationError(
+                ErrorCode.INVALID_OPTION, f"codec is one of {', '.join(CODECS)}, not {codec!r}"
+            )
         require_distinct([q.query_id for q in queries], "give one of the queries another id")
         self._states: dict[str, _QueryState] = {}
         for query in queries:

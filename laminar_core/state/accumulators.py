@@ -331,11 +331,11 @@ def _decimal_average(
     sums: pa.ChunkedArray, counts: pa.ChunkedArray, result: pa.DataType
 ) -> pa.ChunkedArray:
     """Divide with digits to spare, then round half away from zero, as Spark does."""
-    total = sums.cast(pa.decimal256(min(sums.type.precision, 56), sums.type.scale))
     some = call_function("max_element_wise", [counts, pa.scalar(1)])  # Then the sum is null.
-    quotient = call_function("divide", [total, some.cast(pa.decimal256(19, 0))])
     rounding = RoundOptions(result.scale, "half_towards_infinity")
     try:
+        total = sums.cast(pa.decimal256(min(sums.type.precision, 56), sums.type.scale))
+        quotient = call_function("divide", [total, some.cast(pa.decimal256(19, 0))])
         return call_function("round", [quotient], rounding).cast(result)
     except pa.ArrowInvalid as error:
         raise DataError(

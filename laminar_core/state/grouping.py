@@ -208,8 +208,9 @@ def every_decimal_sum_fits(values: pa.ChunkedArray) -> bool:
     low, high = extremes["min"].as_py(), extremes["max"].as_py()
     if low is None:
         return True
-    whole = max(-low, high).adjusted() + 1 + len(str(len(values)))
-    return whole + values.type.scale <= digits
+    # As integers: arithmetic on decimals rounds to 28 digits.
+    unscaled = [int("".join(map(str, extreme.as_tuple().digits))) for extreme in (low, high)]
+    return max(unscaled) * len(values) < 10**digits
 
 
 def _narrow(sums: pa.ChunkedArray, target: pa.DataType, result: str) -> pa.ChunkedArray:

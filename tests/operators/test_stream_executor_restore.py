@@ -152,6 +152,11 @@ def test_two_queries_of_one_id_are_refused() -> None:
         StreamExecutor([RUNNING, replace(WINDOWED, query_id="totals")], SCHEMA)
 
 
+def test_a_codec_that_nobody_knows_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="codec is one of none, lz4, zstd, not 'gzip'"):
+        StreamExecutor([RUNNING], SCHEMA, codec="gzip")
+
+
 # --- several executors ----------------------------------------------------------------------------
 
 

@@ -212,6 +212,14 @@ def test_a_decimal_sum_beyond_its_digits_is_an_error() -> None:
         aggregated([unprovable], total)
 
 
+def test_an_average_beyond_its_digits_is_an_error() -> None:
+    for widest in (pa.decimal128(38, 2), pa.decimal256(76, 2)):
+        digits = "9" * (widest.precision - 2)
+        rows = keyed(pa.array([Decimal(digits)], widest))
+        with pytest.raises(DataError, match="an average leaves decimal"):
+            aggregated([rows], [agg.avg("v")])
+
+
 def test_durations_add_up_and_have_no_average() -> None:
     rows = keyed(pa.array([1, None, 5], pa.duration("ms")))
     wanted = [Aggregate(f, "v", f) for f in ("sum", "min", "max")]

@@ -14,11 +14,19 @@ import pytest
 
 from laminar_core.checkpoint.coordinator_config import CoordinatorConfig
 from laminar_core.checkpoint.types import CheckpointId
-from laminar_core.errors import ErrorCode, IncompatibleStateError
+from laminar_core.checkpoint.virtual_channels import VirtualChannels
+from laminar_core.errors import ErrorCode, IncompatibleStateError, LaminarError
+from laminar_core.operators.fired import FiredAhead
+from laminar_core.operators.watermarks import WatermarkAssigner
+from laminar_core.runtime import deployment
+from laminar_core.runtime.chain import Chain
+from laminar_core.runtime.deployment import RestoredState
 from laminar_core.runtime.events import CheckpointCompleted, GenerationStarted
 from laminar_core.runtime.plan import Keyed, Rebalance
+from laminar_core.runtime.replay import ReplayOrder
 from laminar_core.runtime.state_options import SnapshotMode, StateOptions
 from laminar_core.state.manifest import CheckpointManifest
+from laminar_core.state.rescaling import Rescaling
 from laminar_core.testing.scenarios import SCENARIOS
 from laminar_core.testing.simulation import Simulation
 from laminar_core.testing.world import ProcessKilledError
@@ -26,8 +34,8 @@ from laminar_core.testing.world import ProcessKilledError
 WORKERS = (1, 2, 3, 1)
 NAMES = [name for name, build in SCENARIOS.items() if build(1).rescales]
 MODES = {"aligned": None, "switched": 2, "unaligned": 0}
-TURNS = 150
-"""A worker takes so many before the driver is killed; at least one checkpoint completes then."""
+SEEDS_MAX = 60
+"""A rule that is not kept is noticed within so many."""
 
 
 @dataclass(frozen=True)
@@ -133,3 +141,80 @@ def test_a_loop_keeps_its_number_of_workers() -> None:
     assert refused.value.code is ErrorCode.UNSUPPORTED_PARALLELISM
     simulation.run(take_over=True)
     job.check()
+
+
+# What would be wrong without the rules, one by one: some of the runs has to notice.
+
+
+def rows_are_not_filtered(monkeypatch) -> None:
+    monkeypatch.setattr(Rescaling, "owned_by", lambda *_: lambda batch: batch)
+
+
+def batches_are_not_dealt(monkeypatch) -> None:
+    monkeypatch.setattr(Rescaling, "dealt_to", lambda *_: lambda batch: batch)
+
+
+def what_waited_at_the_sender_is_forgotten(monkeypatch) -> None:
+    def without_output(self, edge, ends, sender, receiver):
+        return queued(self, edge, ends[:1], sender, receiver)
+
+    queued = RestoredState._queued
+    monkeypatch.setattr(RestoredState, "_queued", without_output)
+
+
+def watermarks_of_one_old_channel_count_for_all(monkeypatch) -> None:
+    monkeypatch.setattr(VirtualChannels, "take", lambda _, __, element: [element])
+
+
+def new_rows_overtake_what_is_replayed(monkeypatch) -> None:
+    monkeypatch.setattr(ReplayOrder, "holds", lambda *_: False)
+
+
+def event_time_is_made_of_what_is_replayed(monkeypatch) -> None:
+    monkeypatch.setattr(Chain, "hold_made_watermarks", lambda _: None)
+
+
+def windows_that_have_fired_fire_again(monkeypatch) -> None:
+    monkeypatch.setattr(FiredAhead, "is_ahead_of", lambda *_: False)
+
+
+def the_newest_event_time_goes_on(monkeypatch) -> None:
+    def restore(self, snapshots):
+        newest = [s.properties["newest_us"] for s in snapshots]
+        self._newest_us = max((us for us in newest if us is not None), default=None)
+
+    monkeypatch.setattr(WatermarkAssigner, "restore", restore)
+
+
+def splits_are_read_in_another_order(monkeypatch) -> None:
+    backwards = [("split_id", "descending")]
+    monkeypatch.setattr(deployment, "in_reading_order", lambda splits: splits.sort_by(backwards))
+
+
+DOWN, DOWN_TO_ONE, UP = (3, 1, 2), (2, 1), (1, 3, 2)
+
+MUTANTS = [
+    (rows_are_not_filtered, "windows", DOWN),
+    (batches_are_not_dealt, "mesh", UP),
+    (what_waited_at_the_sender_is_forgotten, "mesh", DOWN),
+    (watermarks_of_one_old_channel_count_for_all, "windows", DOWN),
+    (new_rows_overtake_what_is_replayed, "ordered", UP),
+    (event_time_is_made_of_what_is_replayed, "dealt-time", DOWN_TO_ONE),
+    (windows_that_have_fired_fire_again, "sliding", DOWN),
+    (the_newest_event_time_goes_on, "windows", DOWN),
+    (splits_are_read_in_another_order, "windows", DOWN),
+]
+
+
+@pytest.mark.parametrize(
+    ("plant", "name", "workers"), MUTANTS, ids=[plant.__name__ for plant, *_ in MUTANTS]
+)
+def test_without_any_of_the_rules_the_result_is_wrong(plant, name, workers, monkeypatch) -> None:
+    plant(monkeypatch)
+    for seed in range(SEEDS_MAX):
+        try:
+            if run(name, "unaligned", workers=workers, seed=seed).problems:
+                return
+        except LaminarError:
+            return
+    raise AssertionError(f"{SEEDS_MAX} seeds did not notice")

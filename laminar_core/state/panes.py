@@ -26,10 +26,10 @@ from laminar_core.state.window_layout import KEY_GROUP, StateLayout, WindowTable
 
 PENDING_ROWS_MIN = 65_536
 PENDING_TABLES_MAX = 64
-BUCKET_ROWS_MAX = 131_072
+BUCKET_ROWS_MAX = 65_536
 """Reduced rows; a bucket with more is halved."""
-GATHERED_ROWS_MAX = 131_072
-TIDIED_ROWS_MAX = 131_072
+GATHERED_ROWS_MAX = 65_536
+TIDIED_ROWS_MAX = 65_536
 """Once so many rows were merged, the rest of the tidying is left to the next batches."""
 TABLE_BYTES_MAX = 32 * 1024 * 1024
 """About the size of the tables of a snapshot, before rows of one key are merged."""

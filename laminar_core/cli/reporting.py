@@ -16,6 +16,7 @@ from laminar_core.runtime.events import (
     CheckpointCompleted,
     CheckpointFailed,
     CleanUpFailed,
+    CommandAnswered,
     DataFlowing,
     Finished,
     GenerationFailed,
@@ -127,12 +128,7 @@ class TextReporter:
 def _lines(event: JobEvent) -> Iterator[str]:
     match event:
         case GenerationStarted():
-            if event.restored_checkpoint_id is None:
-                start = "from the beginning"
-            else:
-                start = f"from checkpoint {event.restored_checkpoint_id}"
-            workers = "1 worker" if event.parallelism == 1 else f"{event.parallelism} workers"
-            yield f"generation {event.generation} starts {start}, {workers}"
+            yield f"generation {event.generation} {_start(event)}"
             yield from event.reset
             for rejected in event.rejected:
                 yield f"checkpoint {rejected.checkpoint_id} is not used: {rejected.reason}"
@@ -150,6 +146,10 @@ def _lines(event: JobEvent) -> Iterator[str]:
             yield (
                 f"what checkpoint {event.checkpoint_id} left could not be deleted: {event.reason}"
             )
+        case CommandAnswered():
+            done = f" in {event.savepoint}" if event.savepoint else ""
+            why = f": {event.reason}" if event.reason else ""
+            yield f"{event.command} for {event.actor} {event.outcome}{done}{why}"
         case ThresholdTooLow():
             yield (
                 f"{event.checkpoints} checkpoints in a row waited {event.alignment_timeout_ms} ms "
@@ -171,3 +171,17 @@ def _lines(event: JobEvent) -> Iterator[str]:
             )
         case WorkersRunning() | DataFlowing() | ProgressMade():
             pass
+
+
+def _start(event: GenerationStarted) -> str:
+    checkpoint_id, before = event.restored_checkpoint_id, event.restored_workers
+    if before is not None:
+        return (
+            f"continues checkpoint {checkpoint_id} of {_workers(before)} with {event.parallelism}"
+        )
+    start = "the beginning" if checkpoint_id is None else f"checkpoint {checkpoint_id}"
+    return f"starts from {start}, {_workers(event.parallelism)}"
+
+
+def _workers(count: int) -> str:
+    return "1 worker" if count == 1 else f"{count} workers"

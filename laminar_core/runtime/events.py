@@ -39,6 +39,8 @@ class GenerationStarted(_Event):
     """Rows of all sources, over the whole job; None if one is unbounded."""
     reset: tuple[str, ...] = ()
     """What was dropped because it was asked for, line by line."""
+    restored_workers: int | None = None
+    """How many had taken the checkpoint, if it is continued with another number."""
 
 
 class WorkersRunning(_Event):
@@ -119,6 +121,19 @@ class ThresholdTooLow(_Event):
     alignment_timeout_ms: int
 
 
+class CommandAnswered(_Event):
+    """What somebody wanted of the running job from outside is done, or is not."""
+
+    event: Literal["command-answered"] = "command-answered"
+    number: int
+    command: Literal["checkpoint", "savepoint", "stop", "cancel", "mode"]
+    actor: str
+    outcome: str
+    reason: str
+    checkpoint_id: int | None
+    savepoint: str | None
+
+
 class GenerationFailed(_Event):
     """This execution is over; ``restart_in_ms`` is None if it was the last."""
 
@@ -150,6 +165,7 @@ JobEvent = (
     | CheckpointFailed
     | CleanUpFailed
     | ThresholdTooLow
+    | CommandAnswered
     | GenerationFailed
     | Finished
 )

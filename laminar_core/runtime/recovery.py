@@ -321,9 +321,15 @@ class RecoveryManager:
                 rejected=_damaged(examined.report),
                 rows_total=start.rows_total,
                 reset=tuple(examined.report.reset.lines()) if examined.report.reset else (),
+                restored_workers=_workers_before(start.restored, options.parallelism),
             )
         )
         return start
+
+
+def _workers_before(restored: CheckpointManifest | None, workers: int) -> int | None:
+    """Only if it is another number."""
+    return None if restored is None or restored.workers == workers else restored.workers
 
 
 def _refusal(job: str, wish: Wish, refused: Refuse) -> LaminarError:

@@ -12,6 +12,7 @@ from laminar_core.runtime.events import (
     CheckpointCompleted,
     CheckpointFailed,
     CleanUpFailed,
+    CommandAnswered,
     DataFlowing,
     Finished,
     GenerationFailed,
@@ -57,6 +58,16 @@ PROGRESS = ProgressMade(
     time_ms=1, rows_in=5, rows_out=0, rows_late=0, rows_total=10, rows_per_s=1, watermark_us=None
 )
 REJECTED = (RejectedCheckpoint(checkpoint_id=8, reason="a [torn] file"),)
+ANSWERED = CommandAnswered(
+    time_ms=1,
+    number=4,
+    command="savepoint",
+    actor="ann",
+    outcome="completed",
+    reason="",
+    checkpoint_id=9,
+    savepoint="/backups/s",
+)
 BEGUN = STARTED.model_copy(update={"restored_checkpoint_id": None, "parallelism": 1})
 
 
@@ -69,6 +80,14 @@ def change(event: JobEvent, **changes) -> JobEvent:
     [
         (STARTED, ["generation 3 starts from checkpoint 7, 2 workers"]),
         (BEGUN, ["generation 3 starts from the beginning, 1 worker"]),
+        (
+            STARTED.model_copy(update={"parallelism": 3, "restored_workers": 2}),
+            ["generation 3 continues checkpoint 7 of 2 workers with 3"],
+        ),
+        (
+            STARTED.model_copy(update={"restored_workers": 1}),
+            ["generation 3 continues checkpoint 7 of 1 worker with 2"],
+        ),
         (
             change(STARTED, rejected=REJECTED),
             [
@@ -83,11 +102,18 @@ def change(event: JobEvent, **changes) -> JobEvent:
         ),
         (
             change(COMPLETED, mode="switched", inflight_rows=38_047, inflight_bytes=900_000),
-            ["checkpoint 8 completed in 12 ms, 2.5 MB, 0.1 MB new, switched, 38,047 rows in flight"],
+            [
+                "checkpoint 8 completed in 12 ms, 2.5 MB, 0.1 MB new, switched, 38,047 rows in flight"
+            ],
         ),
         (
             CleanUpFailed(time_ms=1, checkpoint_id=9, reason="disk"),
             ["what checkpoint 9 left could not be deleted: disk"],
+        ),
+        (ANSWERED, ["savepoint for ann completed in /backups/s"]),
+        (
+            change(ANSWERED, outcome="failed", savepoint=None, reason="no [space]"),
+            ["savepoint for ann failed: no [space]"],
         ),
         (
             ThresholdTooLow(time_ms=1, checkpoints=10, alignment_timeout_ms=500),

@@ -34,7 +34,7 @@ EVENTS = [
         (
             '{"time_ms":1,"event":"generation-started","generation":2,"parallelism":2,'
             '"restored_checkpoint_id":null,"rejected":[{"checkpoint_id":7,"reason":"torn"}],'
-            '"rows_total":null}'
+            '"rows_total":null,"reset":[],"restored_workers":null}'
         ),
     ),
     (

@@ -72,6 +72,8 @@ def run(
     started = [e for e in simulation.events if isinstance(e, GenerationStarted)]
     ids = [e.restored_checkpoint_id for e in started if e.restored_checkpoint_id is not None]
     assert [e.parallelism for e in started] == list(workers)
+    before = [None, *(b if b != a else None for b, a in pairwise(workers))]
+    assert [e.restored_workers for e in started] == before
     return Rescaled(
         result.rows_late,
         list(job.problems(result.rows_late)),

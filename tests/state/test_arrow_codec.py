@@ -1,5 +1,6 @@
 import contextlib
 import datetime as dt
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -15,7 +16,10 @@ from laminar_core.state.arrow_codec import (
     sha256_hex,
 )
 from laminar_core.state.envelope import HEADER_BYTES, Content, wrap
+from tests.state.golden_segments import TABLE
 from tests.state.manifests import rows
+
+GOLDEN = Path(__file__).parents[1] / "golden"
 
 COLUMNS = st.lists(st.tuples(st.integers(-(2**63), 2**63 - 1) | st.none(), st.text() | st.none()))
 
@@ -150,3 +154,17 @@ def test_a_newer_segment_says_what_to_do():
 
 def test_the_digest_is_sha256():
     assert sha256_hex(memoryview(b"abc")).startswith("ba7816bf8f01cfea")
+
+
+@pytest.mark.parametrize(
+    "name", ["state_v1.arrow", "segment_v2_plain.seg", "segment_v2_lz4.seg", "segment_v2_zstd.seg"]
+)
+def test_state_files_of_every_version_are_read_for_ever(name):
+    assert decode_table((GOLDEN / name).read_bytes()).equals(TABLE, check_metadata=True)
+
+
+@pytest.mark.parametrize(("name", "codec"), [("plain", 0), ("lz4", 1), ("zstd", 2)])
+def test_golden_segments_say_how_they_are_compressed(name, codec):
+    data = (GOLDEN / f"segment_v2_{name}.seg").read_bytes()
+    assert (data[:8], data[8:10], data[10]) == (b"LMRSEG\r\n", b"\x02\x00", codec)
+    assert len(data) > HEADER_BYTES

@@ -1,10 +1,14 @@
-"""What docs/formats.md says about in-flight files is true: its example runs, its table adds up."""
+"""What docs/formats.md says about binary files is true: its examples run, its tables add up."""
 
 import re
 import struct
+import zlib
 from pathlib import Path
 
+from laminar_core.state.arrow_codec import SEGMENT_VERSION, encode_table
+from laminar_core.state.envelope import HEADER_BYTES, Content
 from laminar_core.state.inflight import FORMAT_VERSION, MAGIC
+from tests.state.golden_segments import ROWS, TABLE
 from tests.state.inflight_files import ELEMENTS, INPUT_ID, file
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "formats.md").read_text()
@@ -56,3 +60,31 @@ def test_the_table_of_bytes_is_what_is_written() -> None:
     assert struct.unpack_from("<H", data, 8) == (FORMAT_VERSION,)
     assert struct.unpack_from("<I", data, 12) == (INPUT_ID,)
     assert struct.unpack_from("<Q", data, 16) == (len(ELEMENTS),)
+
+
+def test_the_example_reads_a_segment_without_laminar(tmp_path, monkeypatch) -> None:
+    programs = re.findall(r"```python\n(.*?)```", DOCUMENT, re.DOTALL)
+    (program,) = (program for program in programs if "LMRSEG" in program)
+    path = tmp_path / "shared/window/0000000003-0-00000007.seg"
+    path.parent.mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    for compression in (None, "lz4", "zstd"):
+        path.write_bytes(encode_table(TABLE, compression=compression))
+        found: dict = {}
+        exec(compile(program, "docs/formats.md", "exec"), found)
+        assert found["table"].num_rows == len(ROWS)
+        assert found["table"].equals(TABLE)
+
+
+def test_the_header_in_the_table_is_the_one_that_is_written() -> None:
+    section = DOCUMENT.partition("## State files")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (\d+) \| (\d+|\*n\*) \| (.*) \|$", section, re.MULTILINE)
+    lengths = [int(length) for _, length, _ in rows[:-1]]
+    offsets = [int(offset) for offset, _, _ in rows]
+    assert offsets == [sum(lengths[:n]) for n in range(len(rows))]
+    assert offsets[-1] == HEADER_BYTES
+    data = encode_table(TABLE, compression="zstd")
+    magic, version, codec = struct.unpack_from("<8sHB", data)
+    assert (magic, version, codec) == (Content.SEGMENT.value, SEGMENT_VERSION, 2)
+    assert struct.unpack_from("<Q", data, 16) == (len(data) - HEADER_BYTES,)
+    assert struct.unpack_from("<I", data, 56) == (zlib.crc32(data[:56]),)

@@ -194,9 +194,13 @@ def _make_client(options: S3Options) -> Client:
     with _MAKING:
         session = Session(profile=options.profile)
         session.register_component("data_loader", _LOADER)
-        return session.create_client(
-            "s3", options.region, endpoint_url=options.endpoint_url, config=config
-        )
+        try:
+            return session.create_client(
+                "s3", options.region, endpoint_url=options.endpoint_url, config=config
+            )
+        except ValueError as error:  # Of boto3's own settings; those of the URI are checked.
+            problem = f"boto3 cannot use its environment or configuration: {error}"
+            raise ConfigurationError(ErrorCode.INVALID_OPTION, problem) from error
 
 
 def _given(**parameters: object) -> dict[str, Any]:

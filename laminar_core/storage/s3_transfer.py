@@ -13,10 +13,13 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from laminar_core.storage.s3_errors import Kind
+from botocore.response import StreamingBody
+
+from laminar_core.storage.s3_errors import ERRORS, Kind
 from laminar_core.storage.s3_options import PARTS_MAX
 from laminar_core.storage.s3_requests import Client, Reply, S3Requests
 
@@ -174,52 +177,74 @@ class Download:
         """
         budget = self._requests.budget()
         while True:
-            reply = self._requests.send("read", self._key, self._read_first, {Kind.NOT_FOUND})
+            reply = self._requests.send("read", self._key, self._begin, {Kind.NOT_FOUND})
             if reply.value is None:
                 return None
-            first, etag, size = reply.value
-            later = [self._read_later(etag, *part) for part in self._rest(len(first), size)]
-            pieces = [first, *(self._pool.run(later) if later else ())]
-            if all(piece is not None for piece in pieces):
-                return b"".join(pieces) if later else first
+            if isinstance(reply.value, bytes):
+                return reply.value
+            pieces = self._read_parts(reply.value)
+            if None not in pieces:
+                return b"".join(filter(None, pieces))
             if not budget.wait_for_another():
                 raise self._requests.gave_up("read", self._key, "it keeps changing", budget)
 
-    def _rest(self, done: int, size: int) -> list[tuple[int, int]]:
-        planned = plan_parts(size - done, self._requests.options.part_size)
-        return [(done + start, done + stop) for start, stop in planned]
+    def _begin(self, client: Client) -> "bytes | _Begun":
+        """A small object, compared with its checksum; or the beginning of the answer.
 
-    def _read_first(self, client: Client) -> tuple[bytes, str, int]:
-        """All of a small object, with its checksum; of a large one no more than a part.
-
-        The answer to a request for the whole object tells its size, so one request is enough for
-        most objects. Where it turns out to be large, the rest of this answer is not waited for.
+        A request for the whole object tells its size, so one is enough for most objects.
         """
         options = self._requests.options
         answer = client.get_object(**self._target, ChecksumMode="ENABLED")
         size = answer["ContentLength"]
+        if options.parallel > 1 and size > options.multipart_threshold:
+            return _Begun(answer["Body"], answer["ETag"], size)
         with closing(answer["Body"]) as body:
-            in_parts = options.parallel > 1 and size > options.multipart_threshold
-            data = body.read(options.part_size) if in_parts else body.read()
+            return self._counted(body.read())
+
+    def _read_parts(self, begun: "_Begun") -> list[bytes | None]:
+        """The parts; None in place of one that would be of another version."""
+        first, *later = plan_parts(begun.size_bytes, self._requests.options.part_size)
+        # What else that answer would bring is not waited for.
+        with closing(begun.body):
+            return self._pool.run(
+                [
+                    partial(self._read_first, begun, *first),
+                    *(partial(self._read_later, begun.etag, *part) for part in later),
+                ]
+            )
+
+    def _read_first(self, begun: "_Begun", start: int, stop: int) -> bytes | None:
+        try:
+            data = self._counted(begun.body.read(stop - start))
+        except ERRORS:
+            data = b""
+        return data if len(data) == stop - start else self._read_later(begun.etag, start, stop)
+
+    def _counted(self, data: bytes) -> bytes:
         self._requests.counter.received(len(data))
-        return data, answer["ETag"], size
+        return data
 
-    def _read_later(self, etag: str, start: int, stop: int) -> Callable[[], bytes | None]:
-        """Reads a part, or None if it would be that of another version of the object."""
-
+    def _read_later(self, etag: str, start: int, stop: int) -> bytes | None:
         def attempt(client: Client) -> bytes | None:
             answer = client.get_object(
                 **self._target, Range=f"bytes={start}-{stop - 1}", IfMatch=etag
             )
             with closing(answer["Body"]) as body:
-                data = body.read()
-            self._requests.counter.received(len(data))
+                data = self._counted(body.read())
             # A server may ignore either header.
-            same = answer["ETag"] == etag and len(data) == stop - start
-            return data if same else None
+            return data if answer["ETag"] == etag and len(data) == stop - start else None
 
         answers = {Kind.PRECONDITION_FAILED, Kind.NOT_FOUND}
-        return lambda: self._requests.send("read", self._key, attempt, answers).value
+        return self._requests.send("read", self._key, attempt, answers).value
+
+
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """A large object that the server has begun to send."""
+
+    body: StreamingBody
+    etag: str
+    size_bytes: int
 
 
 def value_of(reply: Reply[T]) -> T:

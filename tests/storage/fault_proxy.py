@@ -20,7 +20,7 @@ class Effect(Enum):
     LOSE_ANSWER = auto()
     """All happens, and the connection breaks."""
     HALF_ANSWER = auto()
-    """All happens, and the connection breaks in the middle of the answer."""
+    """All happens, and the connection breaks after ``share`` of the answer."""
     REFUSE = auto()
     """Nothing happens; the answer is ``status`` and ``code``."""
     REFUSE_AFTERWARDS = auto()
@@ -58,6 +58,7 @@ class Fault:
     every: int = 1
     key: str = ""
     headers: dict[str, str] = field(default_factory=dict)
+    share: float = 0.5
     change: Callable[[], object] = bool
     matched: int = 0
 
@@ -110,7 +111,8 @@ class _Handler(BaseHTTPRequestHandler):
                 self._break()
             case Effect.HALF_ANSWER:
                 status, headers, data = answer
-                self._answer(status, headers, data[: len(data) // 2], announced=len(data))
+                part = data[: int(len(data) * fault.share)]
+                self._answer(status, headers, part, announced=len(data))
                 self._break()
             case Effect.REFUSE | Effect.REFUSE_AFTERWARDS:
                 self._refuse(fault)

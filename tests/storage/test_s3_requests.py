@@ -157,6 +157,12 @@ class TestRefusals:
         monkeypatch.delenv("AWS_ACCESS_KEY_ID")
         assert put(requests_to(s3_server.uri("profile=team"))).kind is None
 
+    def test_nonsense_in_the_environment(self, s3_server, monkeypatch):
+        del s3_server
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "localhost")
+        with pytest.raises(ConfigurationError, match="boto3 cannot use its environment"):
+            put(requests_to(f"s3://{BUCKET}"))
+
     def test_a_server_that_is_not_there(self):
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))

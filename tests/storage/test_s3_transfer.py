@@ -162,7 +162,7 @@ class TestDownload:
     @pytest.mark.parametrize(
         "fault",
         [
-            Fault("GetObject", Effect.HALF_ANSWER),
+            Fault("GetObject", Effect.HALF_ANSWER, share=0.1),
             Fault("GetObject", Effect.HALF_ANSWER, first=2, last=3),
             Fault("GetObject", Effect.RESET, first=2, last=3),
             Fault("GetObject", Effect.REFUSE, 503, "SlowDown", first=2, last=3),

@@ -44,6 +44,7 @@ COVERED_ELSEWHERE = {
     "laminar_core/runtime/commits.py": "tests/runtime/test_exactly_once.py",
     "laminar_core/runtime/task_parts.py": "tests/runtime/test_task.py",
     "laminar_core/runtime/coordination.py": "tests/runtime/test_exactly_once.py",
+    "laminar_core/runtime/control_taker.py": "tests/runtime/test_control_desk.py",
     "laminar_core/runtime/coordinator_thread.py": "tests/runtime/test_exactly_once.py",
     "laminar_core/runtime/options.py": "tests/pipeline/test_job.py",
     "laminar_core/runtime/snapshots.py": "tests/runtime/test_exactly_once.py",

@@ -7,9 +7,11 @@ from typing import Any
 import click
 
 from laminar_core.checkpoint.types import CheckpointId
+from laminar_core.cli.control import absolute_uri
 from laminar_core.cli.recovery_view import print_recovery
 from laminar_core.cli.run import run
 from laminar_core.cli.target import load_pipeline
+from laminar_core.errors import CorruptCheckpointError, ErrorCode
 from laminar_core.pipeline import CheckpointConfig, RunConfig
 from laminar_core.runtime.clock import SystemClock
 from laminar_core.runtime.events import ignore
@@ -20,7 +22,9 @@ from laminar_core.runtime.recovery_report import RecoveryReport
 from laminar_core.state.paths import check_job_name
 from laminar_core.storage.audit import AuditLog
 from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.storage.object_store import open_object_store
 from laminar_core.storage.owner import is_running, is_visible
+from laminar_core.storage.savepoints import read_savepoint
 
 _HELP = """Say what TARGET would continue from, then run it like `laminar run`.
 
@@ -50,7 +54,13 @@ def _recover(*, dry_run: bool, **values: Any) -> None:  # noqa: ANN401 - the opt
         reset_state=values["reset_state"],
         restore_id=None if wishes.restore_id is None else CheckpointId(wishes.restore_id),
         restore_before_ms=wishes.restore_before_ms,
+        from_savepoint=values["from_savepoint"] and absolute_uri(values["from_savepoint"]),
     )
+    if options.from_savepoint is not None:
+        _look_at_savepoint(plan, options, opened)
+        if not dry_run:
+            context.invoke(run, **values)
+        return
     report, owner = examine(plan, options, opened), owner_of(opened)
     if not values["as_json"]:
         print_recovery(report, owner)
@@ -62,6 +72,30 @@ def _recover(*, dry_run: bool, **values: Any) -> None:  # noqa: ANN401 - the opt
         sys.exit(report.exit_code)
 
 
+def _look_at_savepoint(plan: Plan, options: JobOptions, store: CheckpointStore) -> None:
+    """Say what a start from a savepoint would do.
+
+    Raises:
+        ConfigurationError: there is none, or a sink shows other output.
+        IncompatibleStateError: it does not fit the pipeline or the job.
+        CorruptCheckpointError: it is damaged.
+    """
+    assert options.from_savepoint is not None, "only asked for one"
+    if _manager(plan, options, store).look() is None:
+        click.echo(
+            f"job {options.job} has gone over to {options.from_savepoint} before: it goes on"
+        )
+        return
+    found = read_savepoint(open_object_store(options.from_savepoint))
+    if problem := found.verify().problem:
+        raise CorruptCheckpointError(ErrorCode.DIGEST_DIFFERS, problem)
+    origin = found.record.origin
+    click.echo(
+        f"job {options.job} would start from {options.from_savepoint}, which is checkpoint "
+        f"{origin.checkpoint_id} of job {origin.job}, and whole"
+    )
+
+
 def examine(plan: Plan, options: JobOptions, store: CheckpointStore) -> RecoveryReport:
     """What a start with these options would do, now; changes nothing.
 
@@ -69,9 +103,13 @@ def examine(plan: Plan, options: JobOptions, store: CheckpointStore) -> Recovery
         CorruptCheckpointError: it cannot be known what earlier runs started from.
         StorageUnavailable: the store, or a sink, did not answer.
     """
+    return _manager(plan, options, store).examine().report
+
+
+def _manager(plan: Plan, options: JobOptions, store: CheckpointStore) -> RecoveryManager:
     clock = SystemClock()
     audit = AuditLog(store.objects, store.paths, clock.now_ms)
-    return RecoveryManager(plan, options, store, clock, ignore, audit).examine().report
+    return RecoveryManager(plan, options, store, clock, ignore, audit)
 
 
 def owner_of(store: CheckpointStore) -> str | None:

@@ -21,13 +21,13 @@ from laminar_core.storage.audit import AuditLog
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from laminar_core.storage.object_store import open_object_store
 from laminar_core.storage.owner import this_process
+from laminar_core.storage.savepoint_export import export_savepoint
 from laminar_core.storage.savepoints import (
     Author,
     FoundSavepoint,
     list_savepoints,
     read_savepoint,
     require_empty,
-    write_savepoint,
 )
 
 
@@ -75,22 +75,26 @@ def export(
     opened = open_job(store, job)
     manifest = opened.read_manifest(CheckpointId(checkpoint_id))
     _require_on_timeline(opened, manifest)
-    objects = open_object_store(absolute_uri(target))
-    require_empty(objects)
-    actor, now_ms = this_process().user, SystemClock().now_ms
-    audit = AuditLog(opened.objects, opened.paths, now_ms)
+    uri = absolute_uri(target)
+    require_empty(open_object_store(uri))
+    author = Author(this_process().user, reason, SystemClock().now_ms())
+    audit = AuditLog(opened.objects, opened.paths, SystemClock().now_ms)
     intent = audit.append(
         action="export",
-        actor=actor,
+        actor=author.actor,
         reason=reason,
-        after={"checkpoint_id": checkpoint_id, "savepoint": objects.uri},
+        after={"checkpoint_id": checkpoint_id, "savepoint": uri},
     )
-    write_savepoint(opened, manifest, objects, Author(actor, reason, now_ms()))
-    audit.conclude(intent, "done", reason="")
+    try:
+        uri = export_savepoint(opened, CheckpointId(checkpoint_id), uri, author)
+    except BaseException as error:
+        audit.conclude(intent, "failed", reason=str(error))
+        raise
+    audit.conclude(intent, "done", reason=reason)
     if as_json:
-        click.echo(json.dumps({"checkpoint_id": checkpoint_id, "savepoint": objects.uri}))
+        click.echo(json.dumps({"checkpoint_id": checkpoint_id, "savepoint": uri}))
     else:
-        click.echo(f"checkpoint {checkpoint_id} is the savepoint {objects.uri}")
+        click.echo(f"checkpoint {checkpoint_id} is the savepoint {uri}")
 
 
 @savepoint.command("list")

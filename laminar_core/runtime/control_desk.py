@@ -7,24 +7,16 @@ outcome afterwards. Commands overlap: a savepoint that is being copied does not 
 
 from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import suppress
-from dataclasses import dataclass
 from typing import Protocol
 
-from laminar_core.checkpoint.control import (
-    Answer,
-    Begin,
-    CommandFacts,
-    ModeRefused,
-    decide_commands,
-)
+from laminar_core.checkpoint.control import ModeRefused
 from laminar_core.checkpoint.types import CheckpointId, CheckpointKind, Generation
-from laminar_core.errors import ConfigurationError, LaminarError, StorageUnavailable
+from laminar_core.errors import LaminarError
 from laminar_core.runtime.checkpointing import Background, CheckpointAnswer
-from laminar_core.state.audit import AuditEntry, AuditRecord
+from laminar_core.runtime.control_taker import ControlTaker, target_of
+from laminar_core.runtime.events import CommandAnswered, JobEvent
 from laminar_core.state.control import (
     CancelJob,
-    ControlBegun,
     ControlCommand,
     ControlOutcome,
     ControlResult,
@@ -34,11 +26,10 @@ from laminar_core.state.control import (
     TakeSavepoint,
 )
 from laminar_core.state.record import JsonObject
-from laminar_core.storage.audit import AuditLog
 from laminar_core.storage.checkpoint_store import CheckpointStore
-from laminar_core.storage.control_log import ControlEntry, ControlLog
-from laminar_core.storage.object_store import open_object_store
-from laminar_core.storage.savepoints import Author, require_empty, write_savepoint
+from laminar_core.storage.control_log import ControlEntry
+from laminar_core.storage.savepoint_export import export_savepoint
+from laminar_core.storage.savepoints import Author
 
 
 class DeskHost(Protocol):
@@ -50,6 +41,10 @@ class DeskHost(Protocol):
 
     def post(self, action: Callable[[], None]) -> None:
         """Run ``action`` in the coordinator's thread; from any thread."""
+        ...
+
+    def tell(self, event: JobEvent) -> None:
+        """Tell whoever started the job."""
         ...
 
     def take(self, kind: CheckpointKind, *, once: bool) -> "Future[CheckpointAnswer]":
@@ -74,31 +69,6 @@ CopySavepoint = Callable[[ControlCommand, CheckpointId, Callable[[], bool]], str
 its URI. Raises LaminarError."""
 
 
-@dataclass(slots=True)
-class _Open:
-    """A command that has no result yet, and what this driver has done about it."""
-
-    entry: ControlEntry
-    begun: ControlBegun | None = None
-    intent: AuditEntry | None = None
-    audited: AuditRecord | None = None
-    started: bool = False
-    result: ControlResult | None = None
-
-    def facts(self, generation: Generation) -> CommandFacts:
-        """As the decision wants them."""
-        command, begun = self.entry.command, self.entry.begun
-        by_us = self.begun is not None
-        return CommandFacts(
-            number=self.entry.number,
-            addressed_to=None if command is None else Generation(command.generation),
-            expires_at_ms=0 if command is None else command.expires_at_ms,
-            begun_by=generation if by_us else begun and Generation(begun.generation),
-            started=self.started,
-            problem=self.entry.problem,
-        )
-
-
 class ControlDesk:
     """Of one generation. ``tick``, ``before_the_end`` and ``close``: the coordinator's thread."""
 
@@ -111,17 +81,14 @@ class ControlDesk:
         copy: CopySavepoint | None = None,
     ) -> None:
         self._store = store
-        self._log = ControlLog(store.objects, store.paths)
-        self._audit = AuditLog(store.objects, store.paths, host.now_ms)
+        self._taker = ControlTaker(store, generation, host.now_ms)
+        """Of the background thread."""
         self._generation = generation
         self._host = host
         self._executor = background.control
         self._copies = background.copies
         self._copy = copy or self._copy_savepoint
         self._polling = self._closed = False
-        self._read_up_to: int | None = None
-        self._open: dict[int, _Open] = {}
-        """Of the background thread, like all that is in it, but ``started``."""
         self._running: dict[int, ControlCommand] = {}
         """Begun and not answered; of the coordinator's thread."""
         self._stops: dict[int, CheckpointId] = {}
@@ -256,7 +223,8 @@ class ControlDesk:
         savepoint: str | None = None,
         details: JsonObject | None = None,
     ) -> None:
-        if self._running.pop(number, None) is None:
+        command = self._running.pop(number, None)
+        if command is None:
             return  # Answered when the generation ended.
         result = ControlResult(
             outcome=outcome,
@@ -267,120 +235,35 @@ class ControlDesk:
             savepoint=savepoint,
             details=details or {},
         )
-        self._executor.submit(self._put, number, result)
+        self._executor.submit(self._taker.put, number, result)
+        self._host.tell(
+            CommandAnswered(
+                time_ms=result.answered_at_ms,
+                number=number,
+                command=command.action.kind,
+                actor=command.actor,
+                outcome=outcome,
+                reason=reason,
+                checkpoint_id=result.checkpoint_id,
+                savepoint=savepoint,
+            )
+        )
+
+    def _copy_savepoint(
+        self, command: ControlCommand, checkpoint_id: CheckpointId, is_cancelled: Callable[[], bool]
+    ) -> str:
+        target = target_of(command)
+        assert target is not None, "nothing is copied without a target"
+        author = Author(command.actor, command.reason, self._host.now_ms())
+        return export_savepoint(self._store, checkpoint_id, target, author, is_cancelled)
 
     # --- in the background ----------------------------------------------------------------------
 
     def _poll(self) -> None:
         begun: list[ControlEntry] = []
         try:
-            self._read()
-            self._decide(begun)
+            self._taker.take(begun)
         except LaminarError:
             pass  # The next heartbeat tries again.
         finally:
             self._host.post(lambda: self._polled(begun))
-
-    def _read(self) -> None:
-        if self._read_up_to is None:
-            numbers = self._log.numbers()
-            found = self._log.unanswered()
-            self._open = {entry.number: _Open(entry) for entry in found}
-            self._read_up_to = max([*numbers, *self._open], default=0)
-        for entry in self._log.read_after(self._read_up_to):
-            self._open[entry.number] = _Open(entry)
-            self._read_up_to = entry.number
-
-    def _decide(self, begun: list[ControlEntry]) -> None:
-        for number, known in list(self._open.items()):
-            if known.result is not None:  # The store did not take it the first time.
-                self._put(number, known.result)
-        facts = [known.facts(self._generation) for known in self._open.values()]
-        for decision in decide_commands(facts, self._generation, self._host.now_ms()):
-            known = self._open[decision.number]
-            if isinstance(decision, Begin) and (problem := _target_problem(known.entry)):
-                decision = Answer(decision.number, "refused", problem)  # noqa: PLW2901 - it is now
-            if isinstance(decision, Answer):
-                if decision.verdict == "interrupted" or self._take_up(known):
-                    self._put(decision.number, self._verdict(decision))
-            elif self._begin(known):
-                begun.append(known.entry)
-
-    def _take_up(self, known: _Open) -> bool:
-        """Whether it is ours to answer; else somebody else was faster, and it is read again."""
-        if known.begun is None:
-            now_ms = self._host.now_ms()
-            known.begun = ControlBegun(generation=self._generation, begun_at_ms=now_ms)
-        number = known.entry.number
-        if self._log.begin(number, known.begun):
-            return True
-        self._open[number] = _Open(self._log.entry(number))
-        return False
-
-    def _begin(self, known: _Open) -> bool:
-        """Make it ours, then write it into the audit log, then let it take effect."""
-        command = known.entry.command
-        assert command is not None, "begun without being understood"
-        if not self._take_up(known):
-            return False
-        if known.intent is None:
-            known.intent = self._audit.entry(
-                action=command.action.kind,
-                actor=command.actor,
-                reason=command.reason,
-                after={"command": known.entry.number, **command.action.model_dump(mode="json")},
-                run_id=command.run_id,
-            )
-        known.audited = self._audit.write(known.intent)
-        known.started = True
-        return True
-
-    def _copy_savepoint(
-        self, command: ControlCommand, checkpoint_id: CheckpointId, is_cancelled: Callable[[], bool]
-    ) -> str:
-        target = _target_of(command)
-        assert target is not None, "nothing is copied without a target"
-        objects = open_object_store(target)
-        manifest = self._store.read_manifest(checkpoint_id)
-        author = Author(command.actor, command.reason, self._host.now_ms())
-        write_savepoint(self._store, manifest, objects, author, is_cancelled)
-        return objects.uri
-
-    def _verdict(self, decision: Answer) -> ControlResult:
-        return ControlResult(
-            outcome=decision.verdict,
-            reason=decision.reason,
-            generation=self._generation,
-            answered_at_ms=self._host.now_ms(),
-        )
-
-    def _put(self, number: int, result: ControlResult) -> None:
-        """Write the result; if the store does not take it, it is tried again with the next poll."""
-        known = self._open[number]
-        known.result, known.started = result, True
-        with suppress(StorageUnavailable):
-            self._log.answer(number, result)
-            del self._open[number]
-            if known.audited is not None:
-                self._audit.conclude(
-                    known.audited,
-                    "done" if result.outcome == "completed" else "failed",
-                    reason=result.reason,
-                    after={"command": number, "checkpoint_id": result.checkpoint_id},
-                )
-
-
-def _target_of(command: ControlCommand) -> str | None:
-    return getattr(command.action, "target", None)
-
-
-def _target_problem(entry: ControlEntry) -> str | None:
-    """What is known to go wrong is said before a checkpoint is taken for it."""
-    target = None if entry.command is None else _target_of(entry.command)
-    if target is None:
-        return None
-    try:
-        require_empty(open_object_store(target))
-    except ConfigurationError as error:
-        return str(error)
-    return None

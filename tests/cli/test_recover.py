@@ -158,3 +158,35 @@ def test_a_reset_is_reported_before_it_is_done(cli, place: Path) -> None:
     assert f"checkpoint {newest} is left behind to reset in: all state is dropped" in answer.out
     said = json.loads(dry_run(cli, place, "--json", "--reset-state", "in").out)
     assert (said["verdict"], said["reset"]["checkpoint_id"]) == ("fresh", newest)
+
+
+def exported(cli, place: Path) -> Path:
+    newest = store_of(place).completed_ids()[-1]
+    answer = cli("savepoint", "export", "--store", place / "store", newest, place / "s")
+    assert answer.code == 0, answer.err
+    return place / "s"
+
+
+def test_a_start_from_a_savepoint_is_looked_at_whole(cli, place: Path) -> None:
+    savepoint = exported(cli, place)
+    newest = store_of(place).completed_ids()[-1]
+    answer = dry_run(cli, place, "--from-savepoint", savepoint)
+    assert answer.code == 0, answer.err
+    assert answer.out == (
+        f"job simulated would start from {savepoint}, which is checkpoint {newest} of job "
+        "simulated, and whole\n"
+    )
+
+
+def test_a_start_from_a_savepoint_that_would_be_refused_is_refused(cli, place: Path) -> None:
+    savepoint = exported(cli, place)
+    foreign = dry_run(cli, place, "--from-savepoint", savepoint, "--job", "other")
+    assert foreign.code == 2
+    assert "sink out shows output up to checkpoint" in foreign.err
+    changed = dry_run(cli, place, "--from-savepoint", savepoint, target="job.py:renamed")
+    assert changed.code == 2
+    state = next((savepoint / "operators/in").glob("*.seg"))
+    state.write_bytes(b"rot")
+    damaged = dry_run(cli, place, "--from-savepoint", savepoint)
+    assert damaged.code == 5
+    assert str(state) in damaged.err

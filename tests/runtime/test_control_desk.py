@@ -31,6 +31,10 @@ class Host:
     def __init__(self) -> None:
         self.posted, self.taken, self.cancelled, self.ends = [], [], [], []
         self.revoked = 0
+        self.told = []
+
+    def tell(self, event) -> None:
+        self.told.append((event.number, event.command, event.outcome))
 
     def now_ms(self) -> int:
         return 1_000
@@ -117,6 +121,7 @@ def test_a_checkpoint_is_taken_and_answered_once():
     assert case.outcome() is None
     case.complete()
     assert case.outcome() == ("completed", "", 5, None)
+    assert case.host.told == [(1, "checkpoint", "completed")]
 
 
 def test_a_checkpoint_that_fails_is_answered_so():

@@ -1,0 +1,47 @@
+"""A checkpoint becomes a savepoint; while it is copied it is held, so that retention waits."""
+
+from collections.abc import Callable
+
+from laminar_core.checkpoint.types import CheckpointId
+from laminar_core.state.arrow_codec import sha256_hex
+from laminar_core.state.retention_records import PinRecord
+from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.storage.object_store import open_object_store
+from laminar_core.storage.pins import Pins
+from laminar_core.storage.savepoints import Author, never, require_empty, write_savepoint
+
+HOLD_MS = 24 * 3_600_000
+"""A copy that is broken off holds its checkpoint for so long."""
+
+
+def export_savepoint(
+    store: CheckpointStore,
+    checkpoint_id: CheckpointId,
+    target: str,
+    author: Author,
+    is_cancelled: Callable[[], bool] = never,
+) -> str:
+    """Copy a completed checkpoint to the store at ``target``; returns its URI.
+
+    Raises:
+        As ``write_savepoint`` does, and ConfigurationError: there is no such checkpoint, retention
+            deletes it, or ``target`` is no store.
+    """
+    objects = open_object_store(target)
+    require_empty(objects)
+    pins = Pins(store)
+    hold = PinRecord(
+        checkpoint_id=checkpoint_id,
+        name=f"copy-{sha256_hex(objects.uri.encode())[:12]}",
+        actor=author.actor,
+        reason=f"it is copied to {objects.uri}",
+        created_at_ms=author.created_at_ms,
+        expires_at_ms=author.created_at_ms + HOLD_MS,
+    )
+    pins.pin(hold)
+    try:
+        manifest = store.read_manifest(checkpoint_id)
+        write_savepoint(store, manifest, objects, author, is_cancelled)
+    finally:
+        pins.unpin(checkpoint_id, hold.name)
+    return objects.uri

@@ -237,6 +237,29 @@ class TestCrash:
             assert reasons(objects).count("dies") == report.record_count - count - 2
         assert deaths == (FIRST_CALLS if count == 0 else CALLS)
 
+    def test_two_first_writers_that_die_before_their_heads_leave_a_whole_log(self):
+        """Or a second record would be there without a head, as if somebody had removed it (A3)."""
+        objects = MemoryObjectStore()
+
+        def die_at_the_head_of(number: int) -> Callable[[StoreCall], None]:
+            def observe(call: StoreCall) -> None:
+                written = objects.get(PATHS.audit_record(number)) is not None
+                if call.key == PATHS.audit_head and call.verb == "put" and written:
+                    raise ProcessDied
+
+            return observe
+
+        def the_other_one() -> None:
+            with suppress(ProcessDied):
+                append(open_log(ObservedStore(objects, "1", die_at_the_head_of(1))))
+
+        late = ObservedStore(objects, "2", die_at_the_head_of(2))
+        second = ObservedStore(late, "2", at_call(3, "before", the_other_one))
+        with pytest.raises(ProcessDied):
+            append(open_log(second))
+        assert open_log(objects).numbers() == [1, 2]
+        assert open_log(objects).verify().findings == ()
+
     def test_again_and_again_the_head_says_how_far_it_was(self):
         """Deaths right after the create leave the head behind, and nobody's record is lost."""
         objects = with_records(1)
@@ -244,20 +267,9 @@ class TestCrash:
             dying = open_log(ObservedStore(objects, "1", at_call(3, "before", die)))
             with pytest.raises(ProcessDied):
                 append(dying, f"{number}")
-            objects = objects_after(objects)
         append(open_log(objects), "last")
         assert open_log(objects).verify().findings == ()
         assert reasons(objects)[-1] == "last"
-
-
-def objects_after(objects: MemoryObjectStore) -> MemoryObjectStore:
-    """What another process sees."""
-    copy = MemoryObjectStore()
-    for key in objects.list(""):
-        data = objects.get(key)
-        assert data is not None
-        copy.put(key, data)
-    return copy
 
 
 class TestLostAnswers:

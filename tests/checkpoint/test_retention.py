@@ -161,6 +161,12 @@ class TestProtection:
     def test_nothing_goes_if_nothing_is_known(self, changes):
         assert plan_retention(parse("1 2 3", **changes), RetentionPolicy()).blocked
 
+    def test_what_is_newer_than_the_newest_restorable_stays_even_an_orphan(self):
+        facts = parse("1 2@1 3@1 4@2!", bases="1<- 2<1")
+        assert restorable_ids(facts) == [1]
+        assert deleted(facts, keep_last=1) == []
+        assert why(facts, 2) == "keep: newer than the newest that can be restored"
+
     def test_what_the_newest_generation_started_from_stays(self):
         facts = parse("1 2 3@2 4@2", bases="1<- 2<1")
         assert deleted(facts, keep_last=1) == [2, 3]
@@ -248,6 +254,16 @@ class TestFiles:
     )
     def test_what_may_be_under_way_is_no_left_over(self, text, bases):
         assert plan_retention(parse(text, bases=bases), RetentionPolicy()).is_empty
+
+    def test_an_increment_waits_until_its_generation_is_over(self):
+        increment = StoredFile("shared/x", 7, "shared", generation=Generation(1))
+        running = parse("1 2")
+        running = replace(running, files=(*running.files, increment))
+        assert plan_retention(running, RetentionPolicy()).is_empty
+        over = parse("1 2 3@2", bases="1<- 2<2")
+        over = replace(over, files=(*over.files, increment))
+        (seen,) = plan_retention(over, RetentionPolicy()).quarantined_files
+        assert seen.path == "shared/x"
 
     def test_only_reported_if_asked(self):
         facts = parse("1 2. 3@2", bases="1<- 2<1")

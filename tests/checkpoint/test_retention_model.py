@@ -224,6 +224,11 @@ def check_no_file_goes_that_something_names_or_may_name(facts, policy):
     }
     files = {f.path: f for f in facts.files}
     over = {c.checkpoint_id: c.generation for c in facts.checkpoints if isinstance(c, Incomplete)}
+    for verdict in plan.quarantined_files:
+        if (seen := files.get(verdict.path)) is not None:  # Else it is a manifest.
+            writer = over[seen.checkpoint_id] if seen.kind == "part" else seen.generation
+            assert writer is not None  # R6
+            assert writer < facts.newest_generation
     for verdict in plan.deleted_files:
         file = files[verdict.path]
         assert file.path not in named  # R5

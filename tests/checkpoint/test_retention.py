@@ -162,7 +162,7 @@ class TestProtection:
         assert plan_retention(parse("1 2 3", **changes), RetentionPolicy()).blocked
 
     def test_what_is_newer_than_the_newest_restorable_stays_even_an_orphan(self):
-        facts = parse("1 2@1 3@1 4@2!", bases="1<- 2<1")
+        facts = parse("1 2@1 3@1 4!@2", bases="1<- 2<1")
         assert restorable_ids(facts) == [1]
         assert deleted(facts, keep_last=1) == []
         assert why(facts, 2) == "keep: newer than the newest that can be restored"

@@ -98,6 +98,8 @@ class Drill:
         try:
             record = self._drill(record)
         except LaminarError as error:
+            if error.code is ErrorCode.NO_SUCH_CHECKPOINT:
+                raise  # Nothing was drilled, and maybe there is no such job.
             record = _failed(record, error)
         took_ms = self._clock.monotonic_ms() - started_ms
         return write_drill(self._store, record.model_copy(update={"duration_ms": took_ms}))

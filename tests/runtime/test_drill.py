@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from laminar_core.checkpoint.coordinator_config import CoordinatorConfig
-from laminar_core.errors import ErrorCode
+from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.operators.aggregation import WindowAggregate
 from laminar_core.runtime.drill import Drill, DrillOptions
 from laminar_core.runtime.events import CheckpointCompleted
@@ -163,8 +163,13 @@ class TestWhatFails:
 
     def test_a_job_without_a_checkpoint(self) -> None:
         job = SCENARIOS["windows"](2)
-        record, _ = drill(Simulation(job.plan, objects=SimulatedDisk()))
-        assert (record.outcome, record.error_code) == ("failed", "no-such-checkpoint")
+        simulation = Simulation(job.plan, objects=SimulatedDisk())
+        with pytest.raises(ConfigurationError, match="no completed checkpoint to drill") as error:
+            drill(simulation)
+        assert error.value.code is ErrorCode.NO_SUCH_CHECKPOINT
+        with pytest.raises(ConfigurationError, match="checkpoint 9 cannot be restored"):
+            drill(simulation, restore_id=9)
+        assert simulation.objects.list("") == []  # There may be no such job.
 
     def test_a_pipeline_that_does_not_fit(self) -> None:
         _, simulation = interrupted()

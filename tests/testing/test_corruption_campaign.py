@@ -19,8 +19,8 @@ from laminar_core.testing.corruption_campaign import (
 )
 from laminar_core.testing.disk import SimulatedDisk
 
-CORRUPTIONS = 140
-FINISH_EVERY = 20
+CORRUPTIONS = 300
+FINISH_EVERY = 30
 
 
 @pytest.fixture(scope="module")

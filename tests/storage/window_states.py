@@ -3,10 +3,12 @@
 from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
+from pydantic import JsonValue
 
 from laminar_core.checkpoint.types import CheckpointId
 from laminar_core.state.key_groups import key_group_range, key_groups_of
 from laminar_core.state.manifest import CheckpointManifest, SubtaskEntry, fingerprint_of
+from laminar_core.state.record import JsonObject
 from laminar_core.state.window_layout import TIME_TYPE
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from tests.state.manifests import alignment, manifest
@@ -73,28 +75,21 @@ def write_windows(
     assert generation is not None
     assert store.record_trigger(trigger(checkpoint_id, generation))
     watermark_us = None if watermark_s is None else watermark_s * SECOND
-    subtasks: list[SubtaskEntry] = []
-    number = CheckpointId(checkpoint_id)
-    for index in range(parallelism):
-        mine = [stored(owned(panes, index, parallelism)) for panes in cuts]
-        segments = tuple(
-            store.write_state(number, "totals", index, table, part=part)
-            for part, table in enumerate(mine)
+    subtasks = [
+        entry
+        for index in range(parallelism)
+        for entry in _entries(
+            store,
+            CheckpointId(checkpoint_id),
+            [stored(owned(panes, index, parallelism)) for panes in cuts],
+            pa.table({"split_id": [index], "next_row": [next_row], "row_count": [100]}),
+            {
+                "watermark_us": watermark_us,
+                "late_row_count": next_row // 2,
+                "key_groups": _key_groups(index, parallelism),
+            },
         )
-        split = pa.table({"split_id": [index], "next_row": [next_row], "row_count": [100]})
-        position = store.write_state(number, "in", index, split)
-        groups = key_group_range(index, MAX_PARALLELISM, parallelism)
-        properties = {
-            "watermark_us": watermark_us,
-            "late_row_count": next_row // 2,
-            "key_groups": [groups.start, groups.stop],
-        }
-        times = {"subtask_index": index, "sync_ms": 0.5, "async_ms": 1.0}
-        subtasks += [
-            SubtaskEntry(operator_id="in", segments=(position,), **times),
-            SubtaskEntry(operator_id="totals", segments=segments, properties=properties, **times),
-            SubtaskEntry(operator_id="out", **times),
-        ]
+    ]
     written = manifest(
         generation=generation,
         checkpoint_id=checkpoint_id,
@@ -111,3 +106,30 @@ def write_windows(
     )
     store.publish(written)
     return written
+
+
+def _entries(
+    store: CheckpointStore,
+    number: CheckpointId,
+    tables: Sequence[pa.Table],
+    split: pa.Table,
+    properties: JsonObject,
+) -> list[SubtaskEntry]:
+    """What one worker writes: it reads one split, and ``tables`` are its part of the state."""
+    index = split.column("split_id")[0].as_py()
+    segments = tuple(
+        store.write_state(number, "totals", index, table, part=part)
+        for part, table in enumerate(tables)
+    )
+    position = store.write_state(number, "in", index, split)
+    common = {"subtask_index": index, "sync_ms": 0.5, "async_ms": 1.0}
+    return [
+        SubtaskEntry(operator_id="in", segments=(position,), **common),
+        SubtaskEntry(operator_id="totals", segments=segments, properties=properties, **common),
+        SubtaskEntry(operator_id="out", **common),
+    ]
+
+
+def _key_groups(index: int, parallelism: int) -> list[JsonValue]:
+    groups = key_group_range(index, MAX_PARALLELISM, parallelism)
+    return [groups.start, groups.stop]

@@ -57,12 +57,11 @@ class Ground:
             return
         stops = np.array([groups.stop for groups in ranges])
         where = np.searchsorted(stops, self.groups_of(table), side="right")
-        together = table.take(pa.array(np.argsort(where, kind="stable")))
+        order = np.argsort(where, kind="stable")
         ends = np.cumsum(np.bincount(where, minlength=len(ranges)))
-        for position, end in enumerate(ends.tolist()):
-            begin = int(ends[position - 1]) if position else 0
-            if end > begin:
-                yield position, together.slice(begin, end - begin)
+        for position, rows in enumerate(np.split(order, ends[:-1])):
+            if len(rows):  # Each its own copy: a part that stays must not keep the others alive.
+                yield position, table.take(pa.array(rows))
 
     def ranges_for(self, parts: int) -> list[range]:
         """At least so many ranges, as far as there are key groups."""
@@ -160,13 +159,18 @@ class Pane:
 
     def add(self, rows: pa.Table) -> None:
         """Take rows in the layout's ``pane_schema``."""
+        if self._ground.shelf.in_memory and len(self._ranges) == 1:
+            self._fresh.runs[0].append([self._put(self._ranges[0], rows)])
+        else:
+            self._gather(rows)
+        self._tidy()
+
+    def _gather(self, rows: pa.Table) -> None:
         self._fresh.gathered.append(rows)
         self._gathered_rows += rows.num_rows
         self.gathered_bytes += rows.nbytes
-        at_once = self._ground.shelf.in_memory and len(self._ranges) == 1
-        if at_once or self._gathered_rows > GATHERED_ROWS_MAX:
+        if self._gathered_rows > GATHERED_ROWS_MAX:
             self.put_away()
-        self._tidy()
 
     def put_away(self) -> None:
         """Distribute what is gathered over the buckets."""

@@ -48,8 +48,8 @@ class StateLayout:
 
     def merged_pane(self, tables: Iterable[pa.Table]) -> pa.Table:
         """Reduce the rows of one window to one per key, in order of first appearance."""
-        rows = pa.concat_tables([self.pane_schema.empty_table(), *tables])
-        return merge(rows, self.keys, self.accumulators)
+        rows = list(tables) or [self.pane_schema.empty_table()]
+        return merge(pa.concat_tables(rows), self.keys, self.accumulators)
 
     def merged(self, windows: Sequence[WindowTables]) -> pa.Table:
         """Reduce the rows of several windows to one per window and key, in this order.

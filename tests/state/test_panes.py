@@ -175,3 +175,11 @@ def test_a_pin_outlives_what_happens_to_the_pane(backend: StateBackend) -> None:
             pane.add(rows(keys[first : first + 100]))
     del pane
     assert counts(stored_tables([pinned], of)) == Counter(keys)
+
+
+def test_a_part_that_stays_does_not_keep_the_others_alive(backend: StateBackend) -> None:
+    of = ground(backend)
+    table = rows(owned_keys(of, 10_000))
+    parts = [part for _, part in of.split(table, of.ranges_for(16))]
+    assert sum(part.num_rows for part in parts) == 10_000
+    assert all(part.get_total_buffer_size() < 3 * part.nbytes + 1_000 for part in parts)

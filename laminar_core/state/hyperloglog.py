@@ -28,6 +28,7 @@ from laminar_core.state.values import hashes
 PRECISION_MIN, PRECISION_MAX = 12, 16  # Fewer leave ranks that doubles do not compute exactly.
 _RANK_BITS = 6
 _GROUPS_PER_PASS = 16_384
+_ESTIMATE_MAX = 2.0**62  # No set of this world; more would not fit into 64 bits.
 _Reals = npt.NDArray[np.float64]
 
 
@@ -80,7 +81,7 @@ class HyperLogLog:
             for start in range(0, len(states), _GROUPS_PER_PASS)
         ]
         estimates = np.concatenate([np.empty(0), *parts])
-        return pa.array(np.rint(estimates).astype(np.int64))
+        return pa.array(np.rint(np.minimum(estimates, _ESTIMATE_MAX)).astype(np.int64))
 
     def _estimates(self, states: pa.Array) -> _Reals:
         register_count, ranks_max = 1 << self.precision, 64 - self.precision + 1

@@ -117,6 +117,13 @@ def stream(table: pa.Table) -> bytes:
     return sink.getvalue().to_pybytes()
 
 
+def mangled_text() -> bytes:
+    """Rows with a key that is no UTF-8, in a file that is right otherwise."""
+    offsets, text = pa.array([0, 2], pa.int32()).buffers()[1], pa.py_buffer(b"\xff\xff")
+    wrong = pa.Array.from_buffers(pa.string(), 1, [None, offsets, text])
+    return encode_parts([replace(PARTS[0], rows=pa.table({"k": wrong}))])
+
+
 def altered(column: str, value: object) -> bytes:
     """A whole file in which one value of the catalogue is another one."""
     source = pa.BufferReader(encode_parts(PARTS[:1])[HEADER_BYTES:])
@@ -134,6 +141,7 @@ def altered(column: str, value: object) -> bytes:
         (sealed(b""), "not readable"),
         (sealed(stream(ROWS)), "catalogue has other columns"),
         (sealed(encode_parts(PARTS)[HEADER_BYTES:] + b"more"), "something follows the tables"),
+        (mangled_text(), "not readable .*UTF8"),
         (altered("fingerprint", "0" * 64), "the fingerprint of query 'one' is not"),
         (altered("definition", "{"), "not readable"),
         (altered("row_count", 3), "query 'one' has 2 rows"),

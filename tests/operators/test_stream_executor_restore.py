@@ -160,11 +160,12 @@ def test_a_codec_that_nobody_knows_is_refused() -> None:
 # --- several executors ----------------------------------------------------------------------------
 
 
+def context_of(index: int, parallelism: int) -> SubtaskContext:
+    return SubtaskContext("stream_executor", index, parallelism, 8, Generation(1))
+
+
 def executors(parallelism: int) -> list[StreamExecutor]:
-    contexts = [
-        SubtaskContext("stream_executor", i, parallelism, 8, Generation(1))
-        for i in range(parallelism)
-    ]
+    contexts = [context_of(i, parallelism) for i in range(parallelism)]
     return [StreamExecutor([RUNNING, WINDOWED], SCHEMA, context=context) for context in contexts]
 
 
@@ -197,6 +198,17 @@ def test_an_executor_that_had_nothing_gives_nothing() -> None:
     assert states.count(None) == 1
     assert new.restore_state(*states) == 2
     assert exchanged([new], [("a", 1, 1)]) == [("totals", "a", 2, 1.0)]
+
+
+def test_late_rows_alone_are_state() -> None:
+    """Event time is unknown again after a restore together with an executor that had none."""
+    fresh = StreamExecutor([WINDOWED], SCHEMA, context=context_of(0, 1))
+    only = StreamExecutor([WINDOWED], SCHEMA, context=context_of(0, 2))
+    list(only.on_watermark(50 * SECOND))
+    only.process(batch_of([("a", 1, 1)]))
+    assert fresh.restore_state(only.checkpoint_state(), None) == 1
+    [part] = decode_parts(fresh.checkpoint_state() or b"")
+    assert (part.facts["watermark_us"], part.facts["late_row_count"]) == (None, 1)
 
 
 def test_an_executor_whose_state_is_missing_is_noticed() -> None:

@@ -56,6 +56,12 @@ def test_infinities_and_nan_have_their_ranks() -> None:
     assert math.isnan(quantile(digest([math.nan]), 0.0)[0].as_py())
 
 
+def test_finite_values_are_ranked_among_all() -> None:
+    state = digest([-math.inf] * 50 + list(range(100)) + [math.inf] * 50)
+    assert quantile(state, 0.5)[0].as_py() == pytest.approx(50, abs=2)
+    assert quantile(state, 0.375)[0].as_py() == pytest.approx(25, abs=2)
+
+
 def test_groups_do_not_mix() -> None:
     groups = RowGroups(np.array([0, 2, 1]), np.array([0, 2, 2, 3]))
     state = DIGESTS.accumulate([pa.array([1, 5, 1])], groups)

@@ -45,6 +45,36 @@ def test_the_error_is_the_stated_one(count: int) -> None:
     assert math.sqrt(np.mean(np.square(errors))) < 1.6 * stated
 
 
+def by_the_book(ranks: list[int]) -> float:
+    """Ertl's algorithm 6, one register after the other."""
+
+    def sigma(x: float) -> float:
+        if x == 1:
+            return math.inf
+        return x + sum(x ** (2**k) * 2 ** (k - 1) for k in range(1, 40))
+
+    def tau(x: float) -> float:
+        if x in (0, 1):
+            return 0
+        return (1 - x - sum((1 - x ** (2**-k)) ** 2 * 2**-k for k in range(1, 60))) / 3
+
+    registers, largest = len(ranks), 53
+    z = registers * tau(1 - ranks.count(largest) / registers)
+    for rank in range(largest - 1, 0, -1):
+        z = 0.5 * (z + ranks.count(rank))
+    z += registers * sigma(ranks.count(0) / registers)
+    return registers**2 / (2 * math.log(2) * z)
+
+
+@pytest.mark.parametrize("ranks", [(0, 1, 2, 53), (51, 52, 53, 53), (0, 0, 0, 3), (5, 6, 7, 8)])
+def test_the_estimator_is_that_of_the_paper(ranks: tuple[int, ...]) -> None:
+    """Goal: also for registers that no set of values of this world fills."""
+    each = [ranks[register % 4] for register in range(4_096)]
+    kept = [register << 6 | rank for register, rank in enumerate(each) if rank]
+    [found] = SKETCH.estimate(pa.array([kept], pa.list_(pa.int32()))).to_pylist()
+    assert found == pytest.approx(min(by_the_book(each), 2**62), rel=1e-9, abs=0.51)
+
+
 def test_merging_is_exact_in_any_order() -> None:
     values = pa.array(np.arange(10_000))
     halves = [sketch(values.slice(start, 4_000)) for start in (6_000, 0, 3_000)]

@@ -115,6 +115,15 @@ def test_rows_that_do_not_change_are_not_copied_again_and_again() -> None:
     assert rows._parts[0] is large
 
 
+def test_a_key_may_come_several_times_in_one_update() -> None:
+    rows, history = KeyedRows(LAYOUT), [("a", 0, 1), ("b", 0, 2)]
+    rows.update(partial(history))
+    twice = pa.concat_tables([partial([("a", 0, 3)]), partial([("a", 0, 4), ("c", 0, 5)])])
+    history += [("a", 0, 3), ("a", 0, 4), ("c", 0, 5)]
+    assert as_model(rows.update(twice)).keys() == {("a", 0), ("c", 0)}
+    assert as_model(rows.rows()) == expected(history)
+
+
 def test_a_sum_that_does_not_fit_leaves_everything_as_it_was() -> None:
     rows = KeyedRows(LAYOUT)
     rows.update(partial([("a", 0, 2**62)]))

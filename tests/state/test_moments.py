@@ -1,6 +1,7 @@
 """Variance and standard deviation: precise where sums of squares are not, and mergeable."""
 
 import math
+import random
 import statistics
 
 import pyarrow as pa
@@ -50,9 +51,13 @@ def test_what_is_not_finite_has_no_spread(odd: float) -> None:
     assert math.isnan(spread(merged([odd], [1.0]), "stddev_samp")[0].as_py())
 
 
-def test_merging_one_half_changes_nothing() -> None:
-    state = state_of([0.1, 0.2, 0.7])
-    assert Moments().merge(state, one_group(1)).equals(state)
+def test_merging_one_half_changes_nothing_to_the_last_bit() -> None:
+    dice = random.Random(7)
+    for count in range(1, 60):
+        values = [dice.random() * 1e6 for _ in range(count)]
+        state = state_of(values)
+        assert Moments().merge(state, one_group(1)).equals(state)
+        assert merged([], values, []).equals(state)
 
 
 @settings(deadline=None, max_examples=60)

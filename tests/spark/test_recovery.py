@@ -190,13 +190,6 @@ def test_changed_operators_are_refused_with_the_difference(runner: Runner) -> No
     runner.assert_exact()
 
 
-def test_another_number_of_workers_is_refused(runner: Runner) -> None:
-    runner.run_half()
-    error = refusal(runner, workers=3)
-    assert error.code is ErrorCode.UNSUPPORTED_PARALLELISM
-    assert "run with 2 workers" in str(error)
-
-
 def test_more_workers_than_slots_are_refused(runner: Runner) -> None:
     assert refusal(runner, workers=64).code is ErrorCode.NOT_ENOUGH_SLOTS
 

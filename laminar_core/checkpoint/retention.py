@@ -34,14 +34,12 @@ from laminar_core.checkpoint.retention_facts import (
     RetentionFacts,
     RetentionPlan,
     RetentionPolicy,
-    Trace,
     Unreadable,
 )
 from laminar_core.checkpoint.retention_files import file_verdicts
 from laminar_core.checkpoint.retention_view import (
     View,
     has_waited,
-    is_over,
     is_too_old,
     restorable,
 )
@@ -181,7 +179,7 @@ def _unreadable_may_go(view: View, checkpoint: Unreadable) -> bool:
 
 
 def _forgotten(view: View) -> Iterator[CheckpointId]:
-    """Only what has ended, and has nothing stored any more; the newest are remembered."""
+    """Only what has nothing stored any more; the newest are remembered."""
     facts, policy = view.facts, view.policy
     if view.blocked is not None:
         return
@@ -192,7 +190,6 @@ def _forgotten(view: View) -> Iterator[CheckpointId]:
         for trace in sorted(facts.traces, key=lambda t: t.checkpoint_id)
         if trace.checkpoint_id < min(view.newest_id, newest_commit_id)
         and trace.checkpoint_id not in stored
-        and _has_ended(facts, trace)
     ]
     beyond = 0 if policy.history_keep is None else max(0, len(ended) - policy.history_keep)
     for position, trace in enumerate(ended):
@@ -208,7 +205,3 @@ def _released(view: View) -> Iterator[str]:
     stored = {file.path for file in view.facts.files}
     stored.update(c.manifest_path for c in view.facts.checkpoints if isinstance(c, Unreadable))
     yield from (path for path in view.facts.quarantined if path not in stored)
-
-
-def _has_ended(facts: RetentionFacts, trace: Trace) -> bool:
-    return trace.has_ended or is_over(facts, trace.generation)

@@ -97,14 +97,14 @@ class StoredFile:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """What remembers a checkpoint that has no manifest: history, commit, reservation, marker."""
+    """A checkpoint that ended and has no manifest: its history, commit and deletion are recorded.
+
+    What has not ended has none of these records (FLINK-40384).
+    """
 
     checkpoint_id: CheckpointId
-    has_ended: bool
-    """Its end is recorded."""
     ended_at_ms: int | None = None
     """When that was, if it matters to the policy."""
-    generation: Generation | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,17 +112,13 @@ class Application:
         create_or_confirm(self._objects, self._paths.quarantined(seen.path), record.to_bytes())
 
     def _forget(self, checkpoint_id: CheckpointId) -> None:
-        """The history entry goes last: as long as it is there, the rest will be found."""
+        """The history entry goes last: as long as it is there, the rest will be found.
+
+        The reservation stays, and a tombstone: a driver that sleeps must not use the id again.
+        """
         paths = self._store.paths
-        manifest = paths.manifest(checkpoint_id)
-        found = self._objects.get(manifest)
-        if found is not None and not is_tombstone(found):
-            return
         self._objects.delete(paths.commit(checkpoint_id))
-        self._objects.delete(self._paths.paths.deletion(checkpoint_id))
-        if found is not None:
-            self._objects.delete(manifest)
-        self._objects.delete(paths.trigger(checkpoint_id))
+        self._objects.delete(paths.deletion(checkpoint_id))
         self._objects.delete(paths.outcome(checkpoint_id))
 
     def _key(self, path: str) -> str:

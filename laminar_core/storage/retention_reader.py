@@ -1,6 +1,7 @@
 """Reads what retention has to know, in the order that keeps it true; changes nothing."""
 
 from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Literal, TypeVar
@@ -93,7 +94,7 @@ class _Reader:
             marked=doomed | self._marked(stored),
             pins=pins,
             files=tuple(self._files(stored, sizes)),
-            traces=tuple(self._traces(incomplete, set(attempted))),
+            traces=tuple(self._traces(set(manifests) - set(incomplete), self._marked(stored))),
             quarantined=quarantined,
         )
 
@@ -206,22 +207,19 @@ class _Reader:
             yield StoredFile(path, size_bytes, name.kind, name.checkpoint_id, name.generation)
 
     def _traces(
-        self, incomplete: Iterable[CheckpointId], attempted: set[CheckpointId]
+        self, with_manifest: AbstractSet[CheckpointId], marked: AbstractSet[CheckpointId]
     ) -> list[Trace]:
         if not self._depth.remembers:
             return []
         objects, paths = self._store.objects, self._store.paths
-        ended, committed = (
-            {CheckpointId(n) for name in objects.children(folder) if (n := number_in(name))}
+        remembered = {
+            CheckpointId(number)
             for folder in (paths.history, paths.commits)
-        )
-        ids = sorted({*incomplete, *(ended - attempted), *(committed - attempted)})
-        return self._map(lambda c: self._trace(c, has_ended=c in ended | committed), ids)
-
-    def _trace(self, checkpoint_id: CheckpointId, *, has_ended: bool) -> Trace:
-        if not has_ended:
-            return Trace(checkpoint_id, has_ended, generation=self._reserved_by(checkpoint_id))
-        return Trace(checkpoint_id, has_ended, self._ended_at_ms(checkpoint_id))
+            for name in objects.children(folder)
+            if (number := number_in(name)) is not None
+        }
+        ids = sorted((remembered | marked) - with_manifest)
+        return self._map(lambda c: Trace(c, self._ended_at_ms(c)), ids)
 
     def _ended_at_ms(self, checkpoint_id: CheckpointId) -> int | None:
         if not self._depth.dates:

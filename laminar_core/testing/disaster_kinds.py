@@ -289,7 +289,7 @@ def go_back(planned: Disasters) -> None:
         usable = [
             summary.checkpoint_id
             for summary in store.list_summaries()
-            if summary.outcome == "completed" and not summary.orphan
+            if summary.outcome == "completed" and not summary.orphan and not summary.deleted
         ]
         if usable and planned.hit("go-back", f"one of {usable}"):
             planned.next_run = {"restore_id": planned.dice.choice(usable), "take_over": True}

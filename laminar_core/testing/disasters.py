@@ -5,7 +5,7 @@ may lie behind the end of the job.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
 
@@ -84,8 +84,12 @@ class Disasters:
             self.simulation.world.note("job", f"a driver is refused: {error}")
             if error.code is ErrorCode.NO_RESTORABLE_CHECKPOINT and self.hits["corruption"]:
                 self._allow_fresh = True  # As a person would decide who was told.
-            elif error.code is not ErrorCode.JOB_OWNED:
+            elif error.code is not ErrorCode.JOB_OWNED and not self._was_deleted(options):
                 raise
+
+    def _was_deleted(self, options: Mapping[str, Any]) -> bool:
+        """Whether what somebody asked for may have been deleted before it could be restored."""
+        return "restore_id" in options and bool(self.hits["retention"])
 
     def let_zombies_speak(self) -> None:
         """Until the last of them has noticed that nobody answers."""

@@ -274,31 +274,21 @@ class TestFiles:
 
 class TestHistory:
     def test_the_newest_are_remembered(self):
-        traces = tuple(Trace(CheckpointId(n), has_ended=True) for n in (1, 2, 3))
+        traces = tuple(Trace(CheckpointId(n)) for n in (1, 2, 3))
         facts = parse("4 5", traces=traces)
         assert plan_retention(facts, RetentionPolicy()).forgotten == ()
         assert plan_retention(facts, RetentionPolicy(history_keep=1)).forgotten == (1, 2)
 
     def test_old_ones_are_forgotten_and_unknown_ages_are_not_old(self):
         traces = (
-            Trace(CheckpointId(1), has_ended=True),
-            Trace(CheckpointId(2), has_ended=True, ended_at_ms=NOON_MS - DAY_MS - 1),
-            Trace(CheckpointId(3), has_ended=True, ended_at_ms=NOON_MS - DAY_MS),
+            Trace(CheckpointId(1)),
+            Trace(CheckpointId(2), ended_at_ms=NOON_MS - DAY_MS - 1),
+            Trace(CheckpointId(3), ended_at_ms=NOON_MS - DAY_MS),
         )
         policy = RetentionPolicy(history_max_age_ms=DAY_MS)
         assert plan_retention(parse("4 5", traces=traces), policy).forgotten == (2,)
 
-    def test_only_what_has_ended_or_is_of_a_generation_that_is_over(self):
-        """FLINK-40384: only terminal entries."""
-        traces = (
-            Trace(CheckpointId(1), has_ended=False, generation=Generation(1)),
-            Trace(CheckpointId(2), has_ended=False, generation=Generation(2)),
-            Trace(CheckpointId(3), has_ended=False),
-        )
-        facts = parse("4@2 5@2", bases="1<- 2<-", traces=traces)
-        assert plan_retention(facts, RetentionPolicy(history_keep=0)).forgotten == (1,)
-
     def test_nothing_that_is_newer_than_the_newest_commit(self):
-        traces = (Trace(CheckpointId(2), has_ended=True),)
+        traces = (Trace(CheckpointId(2)),)
         facts = parse("1 4", traces=traces, committed=frozenset({CheckpointId(1)}))
         assert plan_retention(facts, RetentionPolicy(history_keep=0)).forgotten == ()

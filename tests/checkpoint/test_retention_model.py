@@ -90,7 +90,7 @@ class Story:
                 self.checkpoints.append(Incomplete(checkpoint_id, writer))
             case "gone":
                 at_ms = draw(st.none() | st.just(self.clock_ms))
-                self.traces.append(Trace(checkpoint_id, at_ms is not None, at_ms))
+                self.traces.append(Trace(checkpoint_id, at_ms))
 
     def completed(self, checkpoint_id: CheckpointId, generation: Generation, own: str) -> Completed:
         return Completed(
@@ -247,12 +247,11 @@ def check_no_file_goes_that_something_names_or_may_name(facts, policy):
         assert left <= {v.path for v in plan.deleted_files}
 
 
-def check_only_what_has_ended_is_forgotten_and_the_newest_are_remembered(facts, policy):
+def check_only_old_traces_are_forgotten(facts, policy):
     plan = plan_retention(facts, policy)
     traces = {t.checkpoint_id: t for t in facts.traces}
     for checkpoint_id in plan.forgotten:
-        trace = traces[checkpoint_id]
-        assert trace.has_ended or (trace.generation or 99) < facts.newest_generation
+        assert checkpoint_id in traces
         assert checkpoint_id < max(facts.committed)
         assert checkpoint_id not in {f.checkpoint_id for f in facts.files}
     if policy.history_max_age_ms is None and policy.history_keep is not None:
@@ -279,14 +278,14 @@ def test_the_rules_hold_for_every_store_and_policy(facts, policy):
     check_no_checkpoint_goes_that_somebody_needs(facts, policy)
     check_restorable_ones_are_counted_not_ids(facts, policy)
     check_no_file_goes_that_something_names_or_may_name(facts, policy)
-    check_only_what_has_ended_is_forgotten_and_the_newest_are_remembered(facts, policy)
+    check_only_old_traces_are_forgotten(facts, policy)
     check_a_second_plan_finds_nothing_more_to_delete(facts, policy)
 
 
 def carried_out(facts: RetentionFacts, plan: RetentionPlan) -> RetentionFacts:
     """The store after the plan."""
     gone = {v.path for v in plan.deleted_files}
-    traces = [Trace(c, has_ended=True) for c in plan.deleted_ids]
+    traces = [Trace(c) for c in plan.deleted_ids]
     kept = [t for t in facts.traces if t.checkpoint_id not in plan.forgotten]
     seen = {v.path: facts.now_ms for v in plan.quarantined_files}
     before = {p: at for p, at in facts.quarantined.items() if p not in gone | set(plan.released)}

@@ -52,7 +52,7 @@ def retention(planned: Disasters) -> None:
         except (Killed, LaminarError) as error:
             DELETED[type(error).__name__] += 1
             return
-        if result is not None:
+        if result is not None and planned.hit("retention", f"plan {result.number}"):
             DELETED["checkpoints"] += result.deleted_checkpoints
             DELETED["files"] += result.deleted_files
 

@@ -321,21 +321,20 @@ class TestLeftOvers:
 
 
 class TestForgetting:
-    def test_history_goes_after_everything_else_and_ids_are_not_used_again(self, job):
+    def test_history_goes_last_and_ids_stay_reserved(self, job):
         policy = replace(LAST, history_keep=0)
         assert run(job, policy).deleted_checkpoints == 2
         watched = FaultyStore(job.store.objects)
         run(job, policy, watched)
         deleted = [key.removeprefix(f"{JOB}/") for verb, key in watched.calls if verb == "delete"]
-        assert deleted[:4] == [
+        assert deleted[:3] == [
             "commits/0000000001.json",
             "checkpoints/0000000001/deletion.json",
-            "checkpoints/0000000001/trigger.json",
             "history/0000000001.json",
         ]
         assert names(job, "history") == ["0000000003.json"]
         assert names(job, "commits") == ["0000000003.json"]
-        assert job.store.attempted_ids() == [3]
+        assert names(job, "checkpoints/0000000001") == ["trigger.json"]  # The id stays reserved.
         assert job.store.highest_checkpoint_id() == 3
         assert run(job, policy) is None
 

@@ -122,7 +122,7 @@ def test_a_checkpoint_that_completes_meanwhile_is_whole(job) -> None:
 def test_what_is_remembered_is_read_only_if_it_matters(job) -> None:
     run(job, RetentionPolicy(keep_last=1, keep_savepoints=False))
     remembers = facts_of(job, replace(ALONE, remembers=True))
-    assert remembers.traces == tuple(Trace(CheckpointId(n), has_ended=True) for n in (1, 2, 3))
+    assert remembers.traces == tuple(Trace(CheckpointId(n)) for n in (1, 2, 3))
     assert remembers.marked == {1, 2}
     dated = facts_of(job, replace(ALONE, remembers=True, dates=True))
     assert [t.ended_at_ms is None for t in dated.traces] == [False] * 3

@@ -9,7 +9,7 @@ class CheckpointStoreResource(dg.ConfigurableResource["CheckpointStoreResource"]
     """The store that holds the checkpoints of all streams of this deployment."""
 
     uri: str
-    """A directory that driver, workers and Dagster share."""
+    """A directory that driver, workers and Dagster share, or ``s3://bucket/prefix``."""
 
     def open(self, job: str) -> CheckpointStore:
         """Open one job's part of the store; nothing is read or written yet.

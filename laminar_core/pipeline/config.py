@@ -22,7 +22,7 @@ class CheckpointConfig:
     """Where checkpoints go and when they are taken. Durations as in ``"30 seconds"``."""
 
     store: str
-    """A directory, or a URI such as ``file:///checkpoints``; shared by driver and workers."""
+    """A directory that driver and workers share, or a URI such as ``s3://bucket/checkpoints``."""
     interval: Duration | None = "10 seconds"
     """Between two triggers; None takes only the last one."""
     min_pause: Duration | None = None

@@ -1,4 +1,4 @@
-"""The only module that reads the time."""
+"""The only module that reads the time, but for ``storage.retries`` below it."""
 
 import time
 from typing import Protocol

@@ -2,6 +2,7 @@
 
 import threading
 from contextlib import suppress
+from dataclasses import replace
 
 from laminar_core._version import __version__
 from laminar_core.checkpoint.types import CheckpointKind, Generation
@@ -21,6 +22,7 @@ from laminar_core.runtime.options import JobOptions, JobResult
 from laminar_core.runtime.plan import Plan
 from laminar_core.runtime.recovery import RESTARTED, RecoveryManager
 from laminar_core.state.audit import AuditRecord
+from laminar_core.state.audit_ref import AuditRef
 from laminar_core.state.control import SetMode
 from laminar_core.state.key_groups import require_parallelism
 from laminar_core.storage.audit import AuditLog
@@ -124,7 +126,7 @@ class Supervisor:
         options = self._options
         announced: list[AuditRecord] = []
 
-        def announce(generation: Generation) -> None:
+        def announce(generation: Generation) -> AuditRef:
             record = self._audit.append(
                 action="take-over" if options.take_over else "claim",
                 actor=options.actor,
@@ -133,6 +135,7 @@ class Supervisor:
                 after={"generation": generation},
             )
             announced.append(record)
+            return record.reference()
 
         try:
             return self._store.claim_generation(
@@ -253,8 +256,10 @@ class Supervisor:
             failures_ms.append(self._clock.monotonic_ms())
             self._clock.wait_ms(self._restart_delay_ms(generation, outcome, failures_ms))
             try:
-                self._audit.write(entry)
-                return self._store.succeed_generation(generation, claimant)
+                announced = self._audit.write(entry).reference()
+                return self._store.succeed_generation(
+                    generation, replace(claimant, announced=announced)
+                )
             except StorageUnavailable as error:
                 outcome = GenerationOutcome("failed", error.code, str(error))
 

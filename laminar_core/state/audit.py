@@ -23,7 +23,8 @@ from typing import Annotated, Literal, Self, TypeVar
 from pydantic import Field
 
 from laminar_core.errors import CorruptCheckpointError, ErrorCode
-from laminar_core.state.manifest import Owner, parse_record
+from laminar_core.state.audit_ref import AuditRef
+from laminar_core.state.manifest import GenerationClaim, Owner, parse_record
 from laminar_core.state.record import JsonObject, Positive, Record, Sha256
 from laminar_core.state.seal import seal, unseal
 
@@ -109,6 +110,10 @@ class AuditRecord(_Signed, AuditEntry):
         description="No head could be read here: records before this one may have been cut off.",
     )
 
+    def reference(self) -> AuditRef:
+        """How other objects name it, so that it cannot be changed or go without them."""
+        return AuditRef(number=self.number, sha256=_sha256(self.to_bytes()))
+
 
 class AuditHead(_Signed):
     """The newest record, when this was written; overwritten."""
@@ -179,13 +184,14 @@ def verify_chain(
     objects: Iterable[tuple[int, bytes]],
     head: bytes | None,
     *,
+    claims: Iterable[GenerationClaim] = (),
     key: bytes | None = None,
 ) -> AuditReport:
     """Find everything that is not as it was written.
 
     ``objects`` are the numbers that the records are stored under, ascending, with their bytes;
-    ``head`` was read before they were listed. With ``key`` every record since the first signed one
-    must be signed, and one at least.
+    ``head`` and ``claims``, which name records, were read before they were listed. With ``key``
+    every record since the first signed one must be signed, and one at least.
     """
     seen = [_look_at(number, data, key) for number, data in objects]
     findings = [
@@ -195,6 +201,7 @@ def verify_chain(
         *_repetitions(seen),
         *([] if key is None else _signatures(seen)),
         *_head(job, seen, head, key),
+        *_claims(seen, head, claims),
     ]
     newest = Link(seen[-1].number, seen[-1].sha256) if seen else START
     ordered = sorted(findings, key=lambda finding: finding.number or 0)
@@ -322,6 +329,32 @@ def _head(
         yield Finding("head", None, f"head.json is of job {head.job}")
     if key is not None and any(one.is_signed for one in seen) and not head.is_signed_with(key):
         yield Finding("unsigned", None, "head.json is not signed with this key")
+
+
+def _claims(
+    seen: Sequence[_Seen], head: bytes | None, claims: Iterable[GenerationClaim]
+) -> Iterator[Finding]:
+    """Compare with what claims say of the log: a whole log that is gone, or was written anew."""
+    digests = {one.number: one.sha256 for one in seen}
+    known = max(seen[-1].number if seen else 0, 0 if head is None else _number_in(head))
+    for claim in claims:
+        ref = claim.announced
+        if ref is None:
+            continue
+        if ref.number > known:
+            problem = f"record {ref.number} is cut off: generation {claim.generation} names it"
+            yield Finding("missing", ref.number, problem)
+        elif digests.get(ref.number, ref.sha256) != ref.sha256:
+            problem = f"record {ref.number} is not the one that generation {claim.generation} names"
+            yield Finding("changed", ref.number, f"{problem}: it was changed")
+
+
+def _number_in(head: bytes) -> int:
+    """What is missing up to there is found already."""
+    try:
+        return parse_head(head).number
+    except CorruptCheckpointError:
+        return 0
 
 
 def _numbers(first: int, last: int) -> str:

@@ -15,6 +15,7 @@ from pydantic import Field, JsonValue, ValidationError, model_validator
 
 from laminar_core.checkpoint.types import CheckpointKind, ResolvedMode
 from laminar_core.errors import CorruptCheckpointError, ErrorCode
+from laminar_core.state.audit_ref import AuditRef
 from laminar_core.state.paths import Direction
 from laminar_core.state.record import Count, FileRef, JsonObject, Positive, Record, Sealed, Sha256
 from laminar_core.state.savepoint_use import SavepointUse
@@ -240,6 +241,7 @@ class GenerationClaim(Record):
     reason: str
     code_version: str
     claimed_at_ms: int
+    announced: AuditRef | None = Field(default=None, description="Where the audit log says so.")
 
 
 class GenerationBase(Sealed):

@@ -11,8 +11,10 @@ afterwards and puts that one in the head: the last writer of the head always see
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 from laminar_core._version import __version__
+from laminar_core.checkpoint.types import Generation
 from laminar_core.errors import CorruptCheckpointError
 from laminar_core.state.audit import (
     START,
@@ -28,12 +30,12 @@ from laminar_core.state.audit import (
     parse_head,
     verify_chain,
 )
-from laminar_core.state.manifest import Owner
+from laminar_core.state.manifest import GenerationClaim, Owner
 from laminar_core.state.paths import JobPaths, number_in
 from laminar_core.state.record import JsonObject
 from laminar_core.storage.object_store import ObjectStore
 from laminar_core.storage.owner import this_process
-from laminar_core.storage.records import create_or_confirm
+from laminar_core.storage.records import create_or_confirm, read_record
 
 KEY_VARIABLE = "LAMINAR_AUDIT_KEY"
 """Environment variable; if it is set, everything that this process does to a job is signed."""
@@ -199,14 +201,24 @@ class AuditLog:
     def verify(self, *, key: bytes | None = None) -> AuditReport:
         """Read everything and find what is not as it was written; nothing is changed."""
         head = self.objects.get(self.paths.audit_head)  # First: records only become more.
+        claims = list(self._claims())
         names = self.objects.children(self.paths.audit)
-        report = verify_chain(self.paths.job, self._stored(_numbers(names)), head, key=key)
+        stored = self._stored(_numbers(names))
+        report = verify_chain(self.paths.job, stored, head, claims=claims, key=key)
         strays = tuple(
             Finding("stray", None, f"{name} is no part of the log")
             for name in names
             if number_in(name) is None and f"{self.paths.audit}{name}" != self.paths.audit_head
         )
         return AuditReport(report.record_count, report.newest, report.findings + strays)
+
+    def _claims(self) -> Iterator[GenerationClaim]:
+        """Those that can be read; others are found by whoever needs them."""
+        for number in _numbers(self.objects.children(self.paths.generations)):
+            with suppress(CorruptCheckpointError):
+                key = self.paths.claim(Generation(number))
+                if (claim := read_record(self.objects, key, GenerationClaim)) is not None:
+                    yield claim
 
     # --- the head -------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """Claims, bases, heartbeats, ends: which execution owns a job. Rules: ``checkpoint.recovery``."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TypeVar
 
@@ -20,6 +20,7 @@ from laminar_core.errors import (
     FencedError,
     ProtocolError,
 )
+from laminar_core.state.audit_ref import AuditRef
 from laminar_core.state.manifest import (
     GenerationBase,
     GenerationClaim,
@@ -43,8 +44,8 @@ _OBSERVATION_STEP_MS = 250
 R = TypeVar("R", bound=Record)
 WaitMs = Callable[[float], None]
 """Wait that many milliseconds; a real clock's sleep, or a simulated one."""
-Announce = Callable[[Generation], object]
-"""Told which generation is about to be claimed; if it raises, nothing is."""
+Announce = Callable[[Generation], AuditRef]
+"""Writes down which generation is about to be claimed; if it raises, nothing is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,7 @@ class Claimant:
     reason: str
     code_version: str
     claimed_at_ms: int
+    announced: AuditRef | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +121,7 @@ class GenerationLog:
                 raise self._owned(decision.reason)
             generation = Generation(max(decision.generation, (above or 0) + 1))
             if announce is not None:
-                announce(generation)
+                claimant = replace(claimant, announced=announce(generation))
             if not self._create_claim(generation, claimant):
                 winner = _describe(generation, self._readable_claim(generation))
                 raise self._owned(f"{winner}, claimed it at the same moment")
@@ -249,6 +251,7 @@ class GenerationLog:
             reason=claimant.reason,
             code_version=claimant.code_version,
             claimed_at_ms=claimant.claimed_at_ms,
+            announced=claimant.announced,
         )
         return create_or_confirm(self.objects, self.paths.claim(generation), claim.to_bytes())
 

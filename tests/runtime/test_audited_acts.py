@@ -78,6 +78,22 @@ def test_a_restart_says_after_what_and_from_which_checkpoint():
     assert failed.reason
 
 
+def test_claims_name_what_announced_them():
+    _, simulation = simulate()
+    simulation.when(CheckpointCompleted, lambda: simulation.kill_worker(0))
+    simulation.run()
+    claims = [summary.claim for summary in simulation.store.generations()]
+    announced = [record.reference() for record in by_action(simulation, "claim")]
+    assert [claim.announced for claim in claims if claim is not None] == announced
+    for key in simulation.objects.list(simulation.store.paths.audit):
+        simulation.objects.delete(key)
+    found = [finding.problem for finding in log_of(simulation).verify().findings]
+    assert found == [
+        "record 1 is cut off: generation 1 names it",
+        "record 4 is cut off: generation 2 names it",
+    ]
+
+
 def test_what_a_user_asks_for_is_written_down():
     _, simulation = simulate()
     simulation.when(CheckpointCompleted, simulation.stop, number=3)

@@ -72,7 +72,7 @@ def test_every_place_in_the_table_is_there(path: str, name: str) -> None:
 def test_every_row_has_a_verdict_and_says_where_or_why() -> None:
     rows = [row for row in ROWS if row[1] != ""]
     assert [row for row in rows if len(row) != 3] == []
-    assert {row[1] for row in rows} == {"met", "different", "not yet"}
+    assert {row[1] for row in rows} <= {"met", "different", "not yet"}
     assert [row[0] for row in rows if row[1] == "met" and not PLACE.search(row[2])] == []
     assert [row[0] for row in rows if not row[2]] == []
     assert len(rows) > 130

@@ -145,7 +145,7 @@ def _column_at(position: int) -> _Answer:
 
 def _plan_count(one_pass: _OnePass, name: str) -> _Answer:
     values = one_pass.rows.column(name)
-    if not values.null_count and not pa.types.is_null(values.type):
+    if not values.null_count:
         return _column_at(one_pass.call("count_all", None))
     return _column_at(one_pass.call("count", f"rows {name}", values))
 

@@ -191,6 +191,15 @@ def test_state_moves_by_key_groups(before: int, after: int) -> None:
     assert closed == [("minutes", key, at(0), at(10), 2, 3) for key in keys]
 
 
+def test_all_states_must_be_of_these_queries() -> None:
+    old, [new] = executors(2), executors(1)
+    other = StreamExecutor([RUNNING], SCHEMA, context=context_of(1, 2))
+    for executor in (*old, other):
+        executor.process(batch_of([("a", 1, 1)]))
+    with pytest.raises(IncompatibleStateError, match="minutes: new"):
+        new.restore_state(old[0].checkpoint_state(), other.checkpoint_state())
+
+
 def test_an_executor_that_had_nothing_gives_nothing() -> None:
     old, [new] = executors(2), executors(1)
     exchanged(old, [("a", 1, 1)])

@@ -39,6 +39,12 @@ def test_a_small_spread_around_a_large_mean_keeps_its_digits() -> None:
     assert spread(merged(values[:1], values[1:3], values[3:]), "var_pop").to_pylist() == [22.5]
 
 
+def test_many_halves_around_a_large_mean_keep_their_digits() -> None:
+    """Goal: a sum of 1,000 means of 2**52 has no digit left for the spread."""
+    halves = [[2.0**52 + 2 * (i % 2)] for i in range(1_000)]
+    assert spread(merged(*halves), "var_pop").to_pylist() == [1.0]
+
+
 def test_one_value_has_a_population_but_is_no_sample() -> None:
     assert [spread(state_of([5.0]), name)[0].as_py() for name in FUNCTIONS] == [0, None, 0, None]
     assert spread(state_of([]), "var_pop").to_pylist() == [None]

@@ -44,4 +44,4 @@ def test_a_job_in_spark_keeps_its_checkpoints_in_a_bucket(s3_server, tmp_path):
     assert (finished["rows_in"], finished["checkpoints"]) == (2_000, 1)
     (report,) = json.loads(laminar(tmp_path, store, "checkpoints", "verify", "--json"))
     assert report["ok"]
-    assert len(report["parts"]) == 2
+    assert len(report["parts"]) == 4

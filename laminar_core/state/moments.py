@@ -4,9 +4,11 @@ Sums of squares would lose all digits where the spread is small against the mean
 in Chan, Golub & LeVeque, "Updating formulae and a pairwise algorithm for computing sample
 variances" (1979), here for any number of halves at once:
 
-    n = sum n_i;   mean = p + sum n_i (mean_i - p) / n;   m2 = sum m2_i + sum n_i (mean_i - mean)**2
+    n = sum n_i;   d_i = mean_i - p;   d = sum n_i d_i / n
+    mean = p + d;   m2 = sum m2_i + sum n_i (d_i - d)**2
 
-with ``p`` the mean of the first half, which makes merging one half exact.
+with ``p`` the mean of the first half, which makes merging one half exact, and keeps digits that
+are lost next to a large mean.
 """
 
 from dataclasses import dataclass
@@ -70,11 +72,11 @@ def _merged(numbers: Integers, n: _Reals, mean: _Reals, m2: _Reals, count: Integ
     pivot = np.zeros(groups)
     pivot[numbers[::-1]] = mean[::-1]  # The first one of a group is written last.
     with np.errstate(invalid="ignore", over="ignore"):  # Infinities have no spread: NaN.
-        shift = sums(numbers, n * (mean - pivot[numbers]), groups)
-        center = pivot + shift / np.maximum(count, 1)
-        apart = n * (mean - center[numbers]) ** 2
+        distance = mean - pivot[numbers]  # Exact for neighbours: the digits of the spread.
+        shift = sums(numbers, n * distance, groups) / np.maximum(count, 1)
+        apart = n * (distance - shift[numbers]) ** 2
     total = sums(numbers, m2, groups) + sums(numbers, apart, groups)
-    columns = [pa.array(count), pa.array(center), pa.array(total)]
+    columns = [pa.array(count), pa.array(pivot + shift), pa.array(total)]
     return pa.StructArray.from_arrays(columns, fields=list(_STATE))
 
 

@@ -22,14 +22,17 @@ from laminar_core.runtime import deployment
 from laminar_core.runtime.chain import Chain
 from laminar_core.runtime.deployment import RestoredState
 from laminar_core.runtime.events import CheckpointCompleted, GenerationStarted
+from laminar_core.runtime.pacing import rows_in_all
 from laminar_core.runtime.plan import Keyed, Rebalance
 from laminar_core.runtime.replay import ReplayOrder
 from laminar_core.runtime.state_options import SnapshotMode, StateOptions
 from laminar_core.state.manifest import CheckpointManifest
 from laminar_core.state.rescaling import Rescaling
-from laminar_core.testing.scenarios import SCENARIOS
+from laminar_core.testing.jobs import normal
+from laminar_core.testing.scenarios import SCENARIOS, windows_job
 from laminar_core.testing.simulation import Simulation
 from laminar_core.testing.world import ProcessKilledError
+from tests.runtime.test_savepoints import GOLDEN, SHOWN_BEFORE
 
 WORKERS = (1, 2, 3, 1)
 NAMES = [name for name, build in SCENARIOS.items() if build(1).rescales]
@@ -69,6 +72,9 @@ def run(
             simulation.run(take_over=True)
     simulation.options = replace(simulation.options, parallelism=workers[-1])
     result = simulation.run(take_over=True)
+    splits = [node.source.discover() for node in job.plan.sources()]
+    assert result.rows_in == sum(rows_in_all(table) or 0 for table in splits)
+    assert result.rows_out == sum(len(ledger.rows()) for ledger in job.ledgers.values())
     started = [e for e in simulation.events if isinstance(e, GenerationStarted)]
     ids = [e.restored_checkpoint_id for e in started if e.restored_checkpoint_id is not None]
     assert [e.parallelism for e in started] == list(workers)
@@ -128,6 +134,16 @@ def test_so_is_it_however_state_is_written(name: str, snapshots: SnapshotMode) -
 @pytest.mark.parametrize("name", ["mesh", "sliding", "late", "copied"])
 def test_and_for_other_numbers_of_workers(name: str, workers: tuple[int, ...]) -> None:
     assert run(name, "unaligned", workers=workers, seed=1).problems == []
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_so_can_a_savepoint_of_any_format(workers: int) -> None:
+    job = windows_job(workers)
+    simulation = Simulation(job.plan, parallelism=workers, job="restored")
+    assert simulation.run(from_savepoint=str(GOLDEN)).outcome == "finished"
+    shown = normal(job.ledgers["out"].rows())
+    assert len(set(shown)) == len(shown) == len(job.expected["out"]) - SHOWN_BEFORE
+    assert set(shown) <= set(normal(job.expected["out"]))
 
 
 def test_a_loop_keeps_its_number_of_workers() -> None:

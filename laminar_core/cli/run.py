@@ -71,6 +71,7 @@ FAST_START = {
 )
 @click.option(
     "--restore-before",
+    "--before",
     type=INSTANT,
     metavar="TIME",
     help="Go back to the newest checkpoint completed before this time (ISO 8601 with a zone).",

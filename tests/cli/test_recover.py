@@ -99,6 +99,8 @@ def test_a_chosen_one_and_one_before_a_time(cli, place: Path) -> None:
     answer = dry_run(cli, place, "--restore-before", "2001-01-01T00:00:00Z")
     assert answer.code == 2
     assert "no checkpoint was completed before that time (2001-01-01" in answer.out
+    said = json.loads(dry_run(cli, place, "--json", "--before", "2100-01-01T00:00:00Z").out)
+    assert said["checkpoint"]["checkpoint_id"] == store_of(place).completed_ids()[-1]
     answer = dry_run(cli, place, "--restore-before", "tomorrow")
     assert answer.code == 2
     assert "'tomorrow' is no time" in answer.err

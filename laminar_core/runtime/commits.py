@@ -159,6 +159,7 @@ def _settle_import(
         counts[operator_id] = len(committables)
         if made_from is not None:
             committer.commit(CheckpointId(made_from), committables)
+            committer.discard_uncommitted(generation)  # Who slept until now commits no more.
             committer.withdraw_after(CheckpointId(made_from), generation)
     store.record_commit(
         CommitRecord(

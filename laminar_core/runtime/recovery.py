@@ -295,12 +295,12 @@ class RecoveryManager:
         for manifest in examined.choice.redrive:
             commit_output(self._store, self._committers, manifest, generation)
         for committer in self._committers.values():
+            committer.discard_uncommitted(generation)  # Who slept until now commits no more.
             visible = committer.last_committed()
             if visible is not None and visible > base_id:
                 # A generation that slept until here must not withdraw its successor's output.
                 self._store.check_owner(generation)
                 committer.withdraw_after(base_id, generation)
-            committer.discard_uncommitted(generation)
 
     def _started(self, generation: Generation, examined: Examined) -> Start:
         options = self._options

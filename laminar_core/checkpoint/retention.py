@@ -29,6 +29,7 @@ from laminar_core.checkpoint.recovery import on_timeline
 from laminar_core.checkpoint.retention_facts import (
     CheckpointVerdict,
     Completed,
+    FileVerdict,
     Incomplete,
     Pin,
     RetentionFacts,
@@ -40,6 +41,7 @@ from laminar_core.checkpoint.retention_files import file_verdicts
 from laminar_core.checkpoint.retention_view import (
     View,
     has_waited,
+    is_over,
     is_too_old,
     restorable,
 )
@@ -57,14 +59,13 @@ def plan_retention(facts: RetentionFacts, policy: RetentionPolicy) -> RetentionP
     checkpoints = tuple(_checkpoint_verdicts(view))
     deleted = {v.checkpoint_id for v in checkpoints if v.action == "delete"}
     files = tuple(file_verdicts(view, deleted))
-    gone = {file.checkpoint_id for file in files if file.action == "delete"} - deleted
     return RetentionPlan(
         generation=facts.newest_generation,
         blocked=view.blocked,
         checkpoints=checkpoints,
         files=files,
         forgotten=tuple(_forgotten(view)),
-        abandoned=tuple(sorted(c for c in gone if c is not None)),
+        abandoned=tuple(_abandoned(view, files)),
         released=tuple(sorted(_released(view))),
     )
 
@@ -197,6 +198,18 @@ def _forgotten(view: View) -> Iterator[CheckpointId]:
         too_old = at_ms is not None and is_too_old(at_ms, policy.history_max_age_ms, facts.now_ms)
         if position < beyond or too_old:
             yield trace.checkpoint_id
+
+
+def _abandoned(view: View, files: Iterable[FileVerdict]) -> Iterator[CheckpointId]:
+    """Whoever slept while it published one of these must not publish what has lost its files."""
+    if any(file.action == "delete" for file in files):
+        yield from sorted(
+            c.checkpoint_id
+            for c in view.facts.checkpoints
+            if isinstance(c, Incomplete)
+            and is_over(view.facts, c.generation)
+            and c.checkpoint_id < view.newest_id
+        )
 
 
 def _released(view: View) -> Iterator[str]:

@@ -74,7 +74,10 @@ class Unreadable:
 
 @dataclass(frozen=True, slots=True)
 class Incomplete:
-    """Reserved, and without a manifest. ``generation`` reserved it; None: that is unknown."""
+    """Reserved, and without a manifest: it left files, or may still be published.
+
+    ``generation`` reserved it; None: that is unknown.
+    """
 
     checkpoint_id: CheckpointId
     generation: Generation | None
@@ -175,8 +178,8 @@ class FileVerdict:
 class RetentionPlan:
     """Everything classified, before anything is deleted.
 
-    ``forgotten`` are checkpoints whose last traces go. ``abandoned`` never completed and never
-    will: their place is taken before their files are deleted.
+    ``forgotten`` are checkpoints whose last traces go. ``abandoned`` never completed, and their
+    generation is over: their place is taken before any file is deleted that they might name.
     """
 
     generation: Generation | None

@@ -77,8 +77,6 @@ def print_result(result: RetentionResult, what: str) -> None:
     )
     if result.quarantined_files:
         click.echo(f"{_count(result.quarantined_files, 'file')} put into quarantine")
-    if result.spared:
-        click.echo(f"completed after all, and left alone: {_ids(result.spared)}")
 
 
 def status_as_json(status: RetentionStatus) -> dict[str, object]:

@@ -54,7 +54,7 @@ class RetentionPlanRecord(SealedRecord):
     checkpoints: tuple[PlannedCheckpoint, ...] = Field(description="Oldest first.")
     orphans: tuple[PlannedOrphan, ...] = ()
     abandoned: tuple[Positive, ...] = Field(
-        default=(), description="Attempts that left orphans, and can never complete any more."
+        default=(), description="Attempts that can never complete any more: tombstones."
     )
     quarantine: tuple[PlannedOrphan, ...] = Field(default=(), description="Seen, not deleted.")
     released: tuple[str, ...] = Field(
@@ -93,9 +93,6 @@ class RetentionResult(SealedRecord):
     deleted_files: Count
     deleted_bytes: Count
     quarantined_files: Count
-    spared: tuple[Positive, ...] = Field(
-        default=(), description="Attempts that were completed after all: left alone."
-    )
 
 
 class DeletionMarker(SealedRecord):

@@ -4,7 +4,8 @@ A run of retention goes through these steps; a later run goes on where it ended:
 
 1. plans that are decided and have no result are carried out to their end first;
 2. everything is read and classified: the plan;
-3. the plan is written down, and everything is read again: if it does not hold any more, it is given
+3. the plan is written down, tombstones take the place of manifests that could still come (they
+   would not count), and everything is read again: if the plan does not hold any more, it is given
    up, and the difference is told;
 4. the plan is decided (``retention_log``). Before that nothing has been deleted, and after it the
    plan is carried out, by this run or by any later one;
@@ -41,9 +42,11 @@ from laminar_core.state.retention_records import (
     PlannedOrphan,
     RetentionPlanRecord,
     RetentionResult,
+    Tombstone,
 )
 from laminar_core.storage.audit import AuditLog
 from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.storage.records import create_or_confirm
 from laminar_core.storage.retention_application import Application, Progress
 from laminar_core.storage.retention_log import RetentionLog
 from laminar_core.storage.retention_reader import READERS, Depth, Verify, read_facts
@@ -118,6 +121,8 @@ class Retention:
         if planned.plan.is_empty:
             return None
         record = self._write_down(planned, mandate)
+        for checkpoint_id in record.abandoned:
+            self._entomb(CheckpointId(checkpoint_id), record.number)
         self._check_that_it_holds(planned, record)
         intended = self._announce(record)
         said = self.log.decide(record.number, "apply", record.actor, record.reason, _ids_of(record))
@@ -165,6 +170,12 @@ class Retention:
             if self.log.create_plan(record):
                 return record
         raise AssertionError("numbers do not end")
+
+    def _entomb(self, checkpoint_id: CheckpointId, number: int) -> None:
+        """Take the place of a manifest; one that is there already is seen by the second look."""
+        key = self._store.paths.manifest(checkpoint_id)
+        stone = Tombstone(checkpoint_id=checkpoint_id, plan=number)
+        create_or_confirm(self._store.objects, key, stone.to_bytes())
 
     def _check_that_it_holds(self, planned: Planned, record: RetentionPlanRecord) -> None:
         """Read everything once more: a claim or a pin that came meanwhile is seen here."""
@@ -219,6 +230,9 @@ def differences(old: RetentionPlan, new: RetentionPlan) -> Iterator[str]:
             yield f"checkpoint {checkpoint_id} is gone"
         elif now.action != "delete":
             yield f"checkpoint {checkpoint_id} stays now: {', '.join(now.reasons)}"
+    for checkpoint_id in old.abandoned:
+        if checkpoint_id in verdicts:
+            yield f"checkpoint {checkpoint_id} was completed after all"
     files = {v.path: v for v in new.files}
     for file in old.deleted_files:
         now_file = files.get(file.path)

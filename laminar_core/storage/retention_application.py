@@ -1,7 +1,9 @@
 """Carries out one plan of retention that is decided; every step can be repeated by anybody."""
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from laminar_core.checkpoint.types import CheckpointId
 from laminar_core.state.retention_paths import RetentionPaths
@@ -12,12 +14,13 @@ from laminar_core.state.retention_records import (
     QuarantineRecord,
     RetentionPlanRecord,
     RetentionResult,
-    Tombstone,
-    is_tombstone,
 )
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from laminar_core.storage.records import create_or_confirm
 from laminar_core.storage.retention_log import RetentionLog
+
+Map = Callable[..., Iterable[Any]]
+"""Like the built-in one, or that of a pool."""
 
 Progress = Callable[[int, int], None]
 """Told how many steps are done, and how many there are."""
@@ -41,6 +44,7 @@ class Application:
         self._readers = readers
         self._now_ms = now_ms
         self._progress = progress
+        self._map: Map = map
         self._done = 0
         self._total = sum(1 + len(c.files) for c in record.checkpoints) + len(record.orphans)
 
@@ -50,15 +54,19 @@ class Application:
         Raises:
             StorageUnavailable: the store did not answer; whoever comes next goes on.
         """
+        if self._readers == 1:
+            return self._run()
+        with ThreadPoolExecutor(self._readers) as pool:
+            self._map = pool.map
+            return self._run()
+
+    def _run(self) -> RetentionResult:
         record = self._record
-        for checkpoint in record.checkpoints:
-            self._mark(checkpoint)
+        deque(self._map(self._mark, record.checkpoints), maxlen=0)  # All, before anything goes.
         for checkpoint in record.checkpoints:
             self._delete_checkpoint(checkpoint)
-        spared = tuple(c for c in record.abandoned if not self._entomb(CheckpointId(c)))
-        orphans = [orphan for orphan in record.orphans if orphan.checkpoint_id not in spared]
-        self._delete_all(self._key(orphan.path) for orphan in orphans)
-        self._delete_all(self._paths.quarantined(orphan.path) for orphan in orphans)
+        self._delete_all(self._key(orphan.path) for orphan in record.orphans)
+        self._delete_all(self._paths.quarantined(orphan.path) for orphan in record.orphans)
         self._delete_all(self._paths.quarantined(path) for path in record.released)
         for seen in record.quarantine:
             self._quarantine(seen)
@@ -68,10 +76,9 @@ class Application:
             number=record.number,
             finished_at_ms=self._now_ms(),
             deleted_checkpoints=len(record.checkpoints),
-            deleted_files=sum(len(c.files) for c in record.checkpoints) + len(orphans),
-            deleted_bytes=sum(part.size_bytes for part in (*record.checkpoints, *orphans)),
+            deleted_files=sum(len(c.files) for c in record.checkpoints) + len(record.orphans),
+            deleted_bytes=record.deleted_bytes,
             quarantined_files=len(record.quarantine),
-            spared=spared,
         )
         RetentionLog(self._objects, self._store.paths).record_result(result)
         return result
@@ -91,15 +98,6 @@ class Application:
         """The bytes, then what names them: whoever sees the manifest sees the marker, too."""
         self._delete_all(map(self._key, checkpoint.files))
         self._delete_all([self._store.paths.manifest(CheckpointId(checkpoint.checkpoint_id))])
-
-    def _entomb(self, checkpoint_id: CheckpointId) -> bool:
-        """Take the place of a manifest; False: there is one, so these are no left-overs."""
-        key = self._store.paths.manifest(checkpoint_id)
-        stone = Tombstone(checkpoint_id=checkpoint_id, plan=self._record.number)
-        if create_or_confirm(self._objects, key, stone.to_bytes()):
-            return True
-        found = self._objects.get(key)
-        return found is not None and is_tombstone(found)
 
     def _quarantine(self, seen: PlannedOrphan) -> None:
         record = QuarantineRecord(
@@ -125,14 +123,8 @@ class Application:
         return self._store.paths.absolute(path)
 
     def _delete_all(self, keys: Iterable[str]) -> None:
-        if self._readers == 1:
-            for key in keys:
-                self._objects.delete(key)
-                self._tick()
-            return
-        with ThreadPoolExecutor(self._readers) as pool:
-            for _ in pool.map(self._objects.delete, keys):
-                self._tick()
+        for _ in self._map(self._objects.delete, keys):
+            self._tick()
 
     def _tick(self) -> None:
         self._done = min(self._done + 1, self._total)

@@ -88,7 +88,7 @@ class _Reader:
             checkpoints=(
                 *self._completed(manifests.values(), sizes),
                 *(m for m in manifests.values() if isinstance(m, Unreadable)),
-                *self._incomplete(incomplete, stored.values()),
+                *self._incomplete(incomplete, stored),
             ),
             committed=frozenset(store.committed_ids()),
             marked=doomed | self._marked(stored),
@@ -180,11 +180,23 @@ class _Reader:
         return None
 
     def _incomplete(
-        self, ids: Iterable[CheckpointId], stored: Iterable[StoredName]
+        self, ids: Iterable[CheckpointId], stored: Mapping[str, StoredName]
     ) -> list[Incomplete]:
-        """Those that left files; the others are only traces."""
-        left = {name.checkpoint_id for name in stored if name.kind == "part"}
-        return [Incomplete(c, self._reserved_by(c)) for c in ids if c in left]
+        """Those that left files, and those that somebody may still publish.
+
+        Nobody publishes an attempt whose end is recorded, or whose place is taken.
+        """
+        left = {name.checkpoint_id for name in stored.values() if name.kind == "part"}
+        paths = self._store.paths
+        ended = self._numbered(paths.history) | self._marked(stored)
+        found = [
+            c for c in ids if c in left or (c not in ended and paths.manifest(c) not in stored)
+        ]
+        return [Incomplete(c, self._reserved_by(c)) for c in found]
+
+    def _numbered(self, folder: str) -> frozenset[CheckpointId]:
+        numbers = (number_in(name) for name in self._store.objects.children(folder))
+        return frozenset(CheckpointId(n) for n in numbers if n is not None)
 
     def _reserved_by(self, checkpoint_id: CheckpointId) -> Generation | None:
         try:
@@ -211,13 +223,8 @@ class _Reader:
     ) -> list[Trace]:
         if not self._depth.remembers:
             return []
-        objects, paths = self._store.objects, self._store.paths
-        remembered = {
-            CheckpointId(number)
-            for folder in (paths.history, paths.commits)
-            for name in objects.children(folder)
-            if (number := number_in(name)) is not None
-        }
+        paths = self._store.paths
+        remembered = self._numbered(paths.history) | self._numbered(paths.commits)
         ids = sorted((remembered | marked) - with_manifest)
         return self._map(lambda c: Trace(c, self._ended_at_ms(c)), ids)
 

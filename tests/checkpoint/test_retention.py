@@ -244,6 +244,15 @@ class TestFiles:
         assert [v.path for v in plan.deleted_files] == [path]
         assert plan.abandoned == (2,)
 
+    def test_attempts_of_generations_that_are_over_are_abandoned_before_anything_goes(self):
+        facts = parse("1 2. 3. 4@2 5.@2 6@2 7.", bases="1<- 2<1")
+        nothing = plan_retention(replace(facts, quarantined={}), RetentionPolicy(keep_last=9))
+        assert nothing.abandoned == ()
+        facts = parse("1 2. 3. 4@2 5.@2 6@2 8@2 9.", bases="1<- 2<1")
+        plan = plan_retention(facts, RetentionPolicy(keep_last=1))
+        assert plan.deleted_ids == (4, 6)
+        assert plan.abandoned == (2, 3)
+
     @pytest.mark.parametrize(
         ("text", "bases"),
         [

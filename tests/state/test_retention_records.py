@@ -63,7 +63,6 @@ RECORDS: dict[str, SealedRecord] = {
         deleted_files=2,
         deleted_bytes=17,
         quarantined_files=1,
-        spared=(5,),
     ),
     "marker": DeletionMarker(checkpoint_id=1, plan=4, actor="eve", reason="too old"),
     "tombstone": Tombstone(checkpoint_id=3, plan=4),

@@ -20,7 +20,6 @@ from laminar_core.state.retention_paths import RetentionPaths
 from laminar_core.state.retention_records import Tombstone
 from laminar_core.storage.audit import AuditLog
 from laminar_core.storage.checkpoint_store import CheckpointStore
-from laminar_core.storage.object_store import ObjectStore
 from laminar_core.storage.retention import Retention
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
 from tests.storage.retention_jobs import JOB, MANDATE, StoredJob, run
@@ -282,31 +281,42 @@ class TestLeftOvers:
             "completed",
         ]
 
-    def test_a_publisher_that_was_faster_is_left_alone(self):
+    @pytest.mark.parametrize("own_files", [True, False])
+    def test_a_publisher_that_was_faster_is_left_alone(self, own_files):
         job = StoredJob()
         job.start()
         job.complete()
         late = job.prepare()
+        if not own_files:  # It consists of increments only.
+            job.store.objects.delete(job.store.paths.state(CheckpointId(2), "window", 0))
         job.start(1)
         job.complete()
         policy = RetentionPolicy(quarantine_min_ms=0)
         run(job, policy)
-        retention = job.retention(policy)
-        planned = retention.plan()
-        entomb = job.store.paths.manifest(CheckpointId(2))
+        planned = job.retention(policy).plan()
+        assert planned.plan.abandoned == (2,)
+        key = job.store.paths.manifest(CheckpointId(2))
 
         class Late(FaultyStore):
-            def put_if_absent(self, key, data):
-                if key == entomb:
+            def put_if_absent(self, name, data):
+                if name == key:
                     job.store.objects.put_if_absent(key, late.to_bytes())
-                return super().put_if_absent(key, data)
+                return super().put_if_absent(name, data)
 
-        late_store: ObjectStore = Late(job.store.objects)
-        result = job.retention(policy, late_store).apply(planned, MANDATE)
-        assert result.spared == (2,)
-        assert job.store.verify(CheckpointId(2)).problem is None or result.deleted_files
-        shared = [p for p in late.files() if p.path.startswith("checkpoints/")]
-        assert all(job.store.objects.get(job.store.paths.absolute(p.path)) for p in shared)
+        with pytest.raises(ConfigurationError, match="checkpoint 2 was completed after all"):
+            job.retention(policy, Late(job.store.objects)).apply(planned, MANDATE)
+        left = [part.problem for part in job.store.verify(CheckpointId(2)).parts if part.problem]
+        assert len(left) == (0 if own_files else 1)
+
+    def test_every_attempt_that_may_still_be_published_is_fenced_before_files_go(self, job):
+        """Also one that left no file: it may name increments."""
+        job.attempt(ended=False)
+        job.store.objects.delete(job.store.paths.state(CheckpointId(4), "window", 0))
+        job.start(3)
+        job.complete()
+        run(job, LAST)
+        assert job.store.objects.get(job.store.paths.manifest(CheckpointId(4))) is not None
+        assert job.store.find_manifest(CheckpointId(4)) is None
 
     def test_files_of_others_are_told_and_never_deleted(self, left):
         left.store.objects.put("payments/checkpoints/0000000001/notes.txt", b"mine")

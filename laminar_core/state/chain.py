@@ -19,7 +19,7 @@ SEGMENTS_MAX = 8
 RUN_SEGMENT_BYTES_MIN = 1024 * 1024
 """A run goes on behind a segment of this size only: many small ones are better merged."""
 
-MERGED_BYTES_MAX = 32 * 1024 * 1024
+MERGED_BYTES_MAX = 16 * 1024 * 1024
 """Of all segments that are merged together; where they are more, one range of key groups after the
 other is."""
 

@@ -31,7 +31,7 @@ BUCKET_ROWS_MAX = 65_536
 GATHERED_ROWS_MAX = 65_536
 TIDIED_ROWS_MAX = 65_536
 """Once so many rows were merged, the rest of the tidying is left to the next batches."""
-TABLE_BYTES_MAX = 32 * 1024 * 1024
+TABLE_BYTES_MAX = 16 * 1024 * 1024
 """About the size of the tables of a snapshot, before rows of one key are merged."""
 
 

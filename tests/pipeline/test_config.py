@@ -151,3 +151,18 @@ def test_one_checkpoint_can_be_asked_for_in_one_way() -> None:
 def test_a_reset_of_state_goes_with_no_checkpoint(other: dict) -> None:
     with pytest.raises(ConfigurationError, match="reset_state drops all state"):
         RunConfig(reset_state=("totals",), **other)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"restore_id": 3}, {"restore_before": "2026-03-01T12:00:00Z"}, {"allow_fresh": True}],
+)
+def test_a_savepoint_is_a_start_of_its_own(other: dict) -> None:
+    with pytest.raises(ConfigurationError, match="a savepoint is a start of its own"):
+        RunConfig(from_savepoint="/backups/s", **other)
+
+
+def test_only_a_savepoint_can_be_claimed() -> None:
+    assert RunConfig(from_savepoint="/backups/s", claim=True).claim
+    with pytest.raises(ConfigurationError, match="only a savepoint can be claimed"):
+        RunConfig(claim=True)

@@ -27,7 +27,7 @@ UNALIGNED = CoordinatorConfig(interval_ms=300, alignment_timeout_ms=0)
 ALIGNED = CoordinatorConfig(interval_ms=300)
 
 
-def slow_job(rows: int = 300, row_ms: float = 6) -> Job:
+def slow_job(rows: int = 150, row_ms: float = 12) -> Job:
     """Takes some seconds of simulated time, most of them behind full queues."""
     tables = payments(3, rows)
     burden = Burden(row_ms)

@@ -87,6 +87,16 @@ def test_a_moved_savepoint_continues_under_another_name_exactly(checkpoint, seed
     assert imported.generation > origin.generation
 
 
+@pytest.mark.parametrize("workers", [1, 3])
+def test_a_savepoint_continues_with_another_number_of_workers(workers, tmp_path):
+    before = take(tmp_path / "s")
+    after = Story(name="renamed")
+    after.job.load(before.job.ledgers)
+    result = after.simulation.run(from_savepoint=str(tmp_path / "s"), parallelism=workers)
+    assert result.outcome == "finished"
+    after.job.check()
+
+
 def test_a_savepoint_is_never_touched_unless_it_is_claimed(tmp_path):
     before = take(tmp_path / "s")
     files = {p: p.read_bytes() for p in (tmp_path / "s").rglob("*") if p.is_file()}
@@ -226,6 +236,23 @@ def test_a_stop_whose_copy_fails_lets_the_job_go_on(tmp_path, monkeypatch):
     assert story.result().outcome == "failed"
     assert "not what was just written" in story.result().reason
     assert not (tmp_path / "s/savepoint.json").exists()
+    story.job.check()
+
+
+def test_a_job_that_somebody_stops_anyway_ends_although_the_copy_fails(tmp_path, monkeypatch):
+    monkeypatch.setattr(LocalObjectStore, "get", lambda *_: b"")
+    story = Story()
+    story.at_start(StopJob(target=str(tmp_path / "s")))
+
+    def on_begun(call) -> None:
+        begun = call.verb == "put_if_absent" and call.key.endswith("1.begun.json")
+        if begun and call.moment == "after":
+            story.simulation.world.later(0, story.simulation.stop)
+
+    story.simulation.observers.append(on_begun)
+    assert story.simulation.run().outcome == "stopped"
+    assert story.result().outcome == "failed"
+    assert story.simulation.run().outcome == "finished"
     story.job.check()
 
 

@@ -71,8 +71,13 @@ _REGION = {
     "PermanentRedirect",
     "301",
 }
-_THROTTLED = {"RequestLimitExceeded", "SlowDown", "Throttling", "ThrottlingException", "503"}
-_DAMAGED = {"BadDigest", "IncompleteBody", "XAmzContentChecksumMismatch"}
+_THROTTLED = {"RequestLimitExceeded", "SlowDown", "503"}
+_DAMAGED = {
+    "BadDigest",
+    "IncompleteBody",
+    "XAmzContentChecksumMismatch",
+    "XAmzContentSHA256Mismatch",
+}
 _TRANSIENT = {"InternalError", "OperationAborted", "RequestTimeout", "TemporaryRedirect", *_DAMAGED}
 _FULL = {"InsufficientCapacity", "QuotaExceeded", "XMinioStorageFull"}
 _ABSENT = {"NoSuchKey", "NoSuchUpload", "404"}
@@ -132,7 +137,7 @@ def _answered(error: boto.ClientError) -> Failure:
             return _refused(ErrorCode.NO_SUCH_BUCKET, said, "create the bucket, or correct the URI")
         case HTTPStatus.PRECONDITION_FAILED, _:
             return Failure(Kind.PRECONDITION_FAILED, ErrorCode.STORE_IO, said, _ASK_AGAIN)
-        case _ if code in _THROTTLED or status == HTTPStatus.TOO_MANY_REQUESTS:
+        case _ if _is_throttled(code, status):
             advice = "spread the load, or use a longer checkpoint interval"
             return Failure(Kind.TRANSIENT, ErrorCode.STORE_THROTTLED, said, advice)
         case _ if code in _TRANSIENT:
@@ -153,6 +158,11 @@ def _answered(error: boto.ClientError) -> Failure:
             return _refused(ErrorCode.STORE_ACCESS_DENIED, said, PERMISSIONS_ADVICE)
         case _:
             return _rest(code, status, said)
+
+
+def _is_throttled(code: str, status: int) -> bool:
+    """By S3, or by the key service behind it (``KMS.ThrottlingException``)."""
+    return code in _THROTTLED or "Throttling" in code or status == HTTPStatus.TOO_MANY_REQUESTS
 
 
 def _rest(code: str, status: int, said: str) -> Failure:

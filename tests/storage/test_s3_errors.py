@@ -34,6 +34,8 @@ class TestAnswers:
             (answered(429, "TooManyRequests"), Kind.TRANSIENT),
             (answered(400, "RequestTimeout"), Kind.TRANSIENT),
             (answered(400, "BadDigest"), Kind.TRANSIENT),
+            (answered(400, "XAmzContentSHA256Mismatch"), Kind.TRANSIENT),
+            (answered(400, "KMS.ThrottlingException"), Kind.TRANSIENT),
             (answered(307, "TemporaryRedirect"), Kind.TRANSIENT),
             (answered(507, "XMinioStorageFull"), Kind.FULL),
             (answered(403, "QuotaExceeded"), Kind.FULL),

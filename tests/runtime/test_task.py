@@ -1,5 +1,8 @@
 """One subtask, driven element by element: what it takes, what it holds, where it cuts."""
 
+from dataclasses import replace
+from itertools import pairwise
+
 import pyarrow as pa
 
 from laminar_core.checkpoint.types import (
@@ -11,6 +14,7 @@ from laminar_core.checkpoint.types import (
     Watermark,
 )
 from laminar_core.runtime.channels import CREDITS_PER_CHANNEL, OUTPUT_QUEUE_BATCHES
+from laminar_core.runtime.task import Task
 from tests.runtime.task_bench import Bench, barrier, rows
 
 
@@ -233,3 +237,26 @@ class TestBackpressure:
         assert bench.sum.total == 3
         bench.work()
         assert bench.trace() == "1 2 3 4 10 wEND END"
+
+
+class TestReplay:
+    def test_what_is_replayed_on_an_edge_goes_before_anything_new_on_it(self):
+        bench = Bench(3)
+        bench.channels[0].restore([rows(1), rows(2)])
+        parts = replace(bench.task.parts, replay_edges=[[0, 1]])
+        bench.task = Task(parts, bench, bench.clock)
+        bench.arrive(1, rows(100))
+        bench.arrive(2, rows(1_000))
+        totals = [0]
+        while bench.task.work():
+            bench.flush()
+            totals.append(bench.sum.total)
+        taken = [after - before for before, after in pairwise(totals)]
+        assert sorted(taken) == [1, 2, 100, 1_000]
+        assert [of for of in taken if of != 1_000] == [1, 2, 100]
+
+    def test_event_time_that_has_to_be_heard_of_is_the_first_that_is_sent(self):
+        bench = Bench(1, parts={"announced_us": 7})
+        bench.arrive(0, Watermark(9))
+        bench.work()
+        assert bench.sent == [Watermark(7), Watermark(9)]

@@ -219,7 +219,13 @@ class TestFrames:
 
 
 class TestState:
-    def restored(self, *channels: ChannelEntry, watermark_us: int | None = None) -> Bench:
+    def restored(
+        self,
+        *channels: ChannelEntry,
+        watermark_us: int | None = None,
+        parallelism: int = 2,
+        me: int = 0,
+    ) -> Bench:
         entry = AlignmentEntry(
             vertex_id="time",
             subtask_index=0,
@@ -243,7 +249,7 @@ class TestState:
             fingerprint={o: fingerprint_of(d) for o, d in descriptions.items()},
             alignment=(entry,),
         )
-        return Bench(parallelism=2, restored=found)
+        return Bench(me=me, parallelism=parallelism, restored=found)
 
     def test_each_worker_reads_its_own_splits(self):
         splits = [
@@ -260,6 +266,28 @@ class TestState:
         )
         assert bench.sink.parts.gate.channels() == [(0, 5, False), (1, 8, True)]
         assert bench.wiring.watermark_us() == 5
+
+    @pytest.mark.parametrize(
+        ("parallelism", "me", "known_us", "announced_us"),
+        [(2, 0, None, None), (4, 0, 5, 5), (4, 1, 5, 5), (4, 2, None, None), (1, 0, None, None)],
+    )
+    def test_new_senders_say_what_they_know(self, parallelism, me, known_us, announced_us):
+        """What old receiver 0 knew is known to those that take over from it alone."""
+        bench = self.restored(
+            ChannelEntry(input_id=0, watermark_us=5, idle=False),
+            ChannelEntry(input_id=1, watermark_us=8, idle=True),
+            watermark_us=5,
+            parallelism=parallelism,
+            me=me,
+        )
+        assert bench.sink.parts.announced_us == announced_us
+        if parallelism > 2:
+            expected = [(n, known_us, False) for n in range(parallelism)]
+            assert bench.sink.parts.gate.channels() == expected
+            assert bench.wiring.watermark_us() == known_us
+
+    def test_a_channel_is_replayed_after_those_of_earlier_senders_of_its_edge(self):
+        assert Bench(by=Keyed(("key",))).sink.parts.replay_edges == [[0, 1, 2]]
 
     def test_barriers_of_the_restored_checkpoint_and_before_are_stale(self):
         bench = self.restored()

@@ -131,7 +131,16 @@ class CheckpointStore(CheckpointParts):
 
         Whether one is whole, or an orphan, is not looked at.
         """
-        return [c for c in self.attempted_ids() if self.is_complete(c)]
+        keys = set(self.objects.list(self.paths.checkpoints))
+        numbers = {number_in(key.removeprefix(self.paths.checkpoints)[:11]) for key in keys}
+        ids = sorted(CheckpointId(number) for number in numbers if number)
+        return [
+            c
+            for c in ids
+            if self.paths.manifest(c) in keys
+            and self.paths.deletion(c) not in keys
+            and not self._is_tombstone(self.paths.manifest(c))
+        ]
 
     def committed_ids(self) -> list[CheckpointId]:
         """Ids with a commit record, ascending."""
@@ -341,11 +350,16 @@ class CheckpointStore(CheckpointParts):
     def is_complete(self, checkpoint_id: CheckpointId) -> bool:
         """Whether there is a manifest, readable or not, of what is not being deleted."""
         key = self.paths.manifest(checkpoint_id)
-        size_bytes = self.objects.size(key)
-        if size_bytes is None or self.is_being_deleted(checkpoint_id):
+        if self.objects.size(key) is None or self.is_being_deleted(checkpoint_id):
             return False
-        # Only what is as short as a tombstone is read, to see whether it is one.
-        return size_bytes > TOMBSTONE_LENGTH_MAX or not is_tombstone(self.objects.get(key) or b"")
+        return not self._is_tombstone(key)
+
+    def _is_tombstone(self, key: str) -> bool:
+        """Only what is as short as a tombstone is read, to see whether it is one."""
+        size_bytes = self.objects.size(key)
+        if size_bytes is None or size_bytes > TOMBSTONE_LENGTH_MAX:
+            return False
+        return is_tombstone(self.objects.get(key) or b"")
 
 
 def _newest_commit(

@@ -8,7 +8,7 @@ import warnings
 
 import dagster as dg
 
-from orchestration.streams import StreamSpec
+from orchestration.spec import StreamSpec
 from orchestration.supervised_run import supervise
 from resources.checkpoints import CheckpointStoreResource
 from resources.spark_driver import SparkDriverClient

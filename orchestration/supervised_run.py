@@ -10,7 +10,7 @@ import dagster as dg
 
 from laminar_core.errors import LaminarError
 from laminar_core.storage.checkpoint_store import CheckpointStore
-from orchestration.streams import StreamSpec
+from orchestration.spec import StreamSpec
 from resources.checkpoints import CheckpointStoreResource
 from resources.spark_driver import DriverEvent, DriverResult, SparkDriverClient
 from sensors.checkpoint_reports import (

@@ -10,7 +10,7 @@ import pytest
 from laminar_core.checkpoint.types import CheckpointId
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from orchestration.assets import laminar_definitions
-from orchestration.streams import StreamSpec
+from orchestration.spec import StreamSpec
 from resources import CheckpointStoreResource, SparkDriverClient
 from sensors.checkpoint_reports import (
     STREAM_TAG,
@@ -35,9 +35,9 @@ class Deployment:
 
     def definitions(self, how: str) -> dg.Definitions:
         spec = StreamSpec(
-            STREAM,
-            STAND_IN,
-            {"how": how},
+            name=STREAM,
+            program=STAND_IN,
+            arguments={"how": how},
             # The store's test helpers are below the root, which is the working directory.
             laminar=(sys.executable, "-c", _RUN_AS_MODULE),
         )
@@ -101,7 +101,10 @@ def test_a_stream_is_a_source_an_output_and_its_checkpoints(deployment) -> None:
 
 
 def test_two_streams_live_side_by_side() -> None:
-    both = [laminar_definitions(StreamSpec(name, STAND_IN)) for name in ("orders", "clicks")]
+    both = [
+        laminar_definitions(StreamSpec(name=name, program=STAND_IN))
+        for name in ("orders", "clicks")
+    ]
     resources = {"checkpoints": CheckpointStoreResource(uri="s"), "driver": SparkDriverClient()}
     dg.Definitions.validate_loadable(
         dg.Definitions.merge(*both, dg.Definitions(resources=resources))

@@ -9,8 +9,10 @@ import pytest
 import yaml
 
 from orchestration.definitions import defs
-from orchestration.streams import PAYMENTS, ROOT
+from orchestration.streams import ROOT
 from orchestration.supervised_run import refuse_temporary_instance
+
+STREAMS = ("payments", "loop")
 
 
 def test_the_definitions_load() -> None:
@@ -21,12 +23,12 @@ def test_names_that_others_rely_on_stay() -> None:
     """Bookmarks, schedules and run histories hang on these."""
     graph = defs.resolve_asset_graph()
     assert {key.to_user_string() for key in graph.get_all_asset_keys()} == {
-        "payments/source",
-        "payments/output",
-        "payments/checkpoint",
+        f"{stream}/{name}" for stream in STREAMS for name in ("source", "output", "checkpoint")
     }
-    assert {job.name for job in defs.jobs} == {"payments_run", "payments_verify"}
-    assert {sensor.name for sensor in defs.sensors} == {"payments_checkpoint_reporter"}
+    assert {job.name for job in defs.jobs} == {
+        f"{stream}_{name}" for stream in STREAMS for name in ("run", "verify")
+    }
+    assert {s.name for s in defs.sensors} == {f"{s}_checkpoint_reporter" for s in STREAMS}
 
 
 def test_loading_starts_no_spark_and_touches_no_store(tmp_path: Path) -> None:
@@ -44,27 +46,6 @@ def test_loading_starts_no_spark_and_touches_no_store(tmp_path: Path) -> None:
         check=True,
     )
     assert answer.stdout == "False False\n"
-
-
-def test_the_command_is_one_that_a_person_could_type() -> None:
-    words = PAYMENTS.command("/stores/main")
-    assert words[1:5] == ["-m", "laminar_core.cli", "run", str(ROOT / "jobs/payments.py")]
-    options = dict(zip(words[11:-1:2], words[12:-1:2], strict=True))
-    assert options == {
-        "--store": "/stores/main",
-        "--job": "payments",
-        "--workers": "2",
-        "--checkpoint-interval": "1 second",
-    }
-
-
-def test_a_changed_program_is_another_code_version(tmp_path: Path) -> None:
-    program = tmp_path / "job.py"
-    program.write_text("one")
-    spec = type(PAYMENTS)("orders", program)
-    before = spec.code_version
-    program.write_text("two")
-    assert spec.code_version != before
 
 
 def test_the_instance_keeps_everything_below_build() -> None:

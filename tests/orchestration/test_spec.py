@@ -1,0 +1,78 @@
+"""A spec is a command that a person could type, or refused with the name of the field."""
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from orchestration.spec import CheckpointPolicy, StreamSpec
+
+ORDERS = StreamSpec(name="orders", program=Path("orders.py"))
+
+
+def after_the_program(spec: StreamSpec) -> list[str]:
+    words = spec.command("/store")
+    assert words[1:5] == ["-m", "laminar_core.cli", "run", "orders.py"]
+    assert words[-1] == "--json"
+    return words[5:-1]
+
+
+def test_defaults_are_left_to_the_command_line() -> None:
+    assert after_the_program(ORDERS) == [
+        *("--store", "/store", "--job", "orders", "--workers", "2"),
+        *("--checkpoint-interval", "10 seconds"),
+    ]
+
+
+def test_everything_reaches_the_command_line() -> None:
+    spec = ORDERS.model_copy(
+        update={
+            "arguments": {"input": "a b"},
+            "spark_conf": {"spark.executor.memory": "4g"},
+            "workers": 3,
+            "checkpoints": CheckpointPolicy(
+                interval="1 second",
+                timeout="1 minute",
+                min_pause="2 seconds",
+                alignment="unaligned",
+                snapshots="changelog",
+                state_backend="rocksdb",
+            ),
+        }
+    )
+    assert after_the_program(spec) == [
+        *("--set", "input=a b", "--store", "/store", "--job", "orders", "--workers", "3"),
+        *("--checkpoint-interval", "1 second", "--checkpoint-timeout", "1 minute"),
+        *("--min-pause", "2 seconds", "--snapshots", "changelog", "--state-backend", "rocksdb"),
+        *("--unaligned", "--conf", "spark.executor.memory=4g"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "said"),
+    [
+        ({"name": "no/job"}, "name", "is no job name"),
+        ({"workers": 0}, "workers", "greater than or equal to 1"),
+        ({"owner": "somebody"}, "owner", "e-mail address, or team:NAME"),
+        ({"workerz": 3}, "workerz", "not permitted"),
+        ({"checkpoints": {"interval": "soon"}}, "checkpoints.interval", "soon"),
+        ({"checkpoints": {"alignment": "sometimes"}}, "checkpoints.alignment", "'aligned'"),
+        ({"checkpoints": {"snapshot": "full"}}, "checkpoints.snapshot", "not permitted"),
+    ],
+)
+def test_a_mistake_is_refused_with_the_name_of_the_field(changes, field, said) -> None:
+    with pytest.raises(ValidationError) as caught:
+        StreamSpec(**{"name": "orders", "program": "orders.py", **changes})
+    (error,) = caught.value.errors()
+    assert ".".join(str(part) for part in error["loc"]) == field
+    assert said in error["msg"]
+
+
+def test_a_changed_program_is_another_code_version(tmp_path: Path) -> None:
+    program = tmp_path / "job.py"
+    program.write_text("one")
+    spec = StreamSpec(name="orders", program=program)
+    before = spec.code_version
+    program.write_text("two")
+    assert spec.code_version != before
+    assert spec.code_version != spec.model_copy(update={"arguments": {"a": "b"}}).code_version

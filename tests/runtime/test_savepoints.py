@@ -8,9 +8,14 @@ import pytest
 
 from laminar_core.checkpoint.coordinator_config import CoordinatorConfig
 from laminar_core.checkpoint.types import CheckpointId, CheckpointKind, Generation
-from laminar_core.errors import ConfigurationError, IncompatibleStateError
+from laminar_core.errors import (
+    ConfigurationError,
+    ErrorCode,
+    IncompatibleStateError,
+    StorageUnavailable,
+)
 from laminar_core.pipeline import Pipeline
-from laminar_core.runtime.events import CheckpointCompleted
+from laminar_core.runtime.events import CheckpointCompleted, CheckpointFailed
 from laminar_core.runtime.state_options import StateOptions
 from laminar_core.state.control import SetMode, StopJob, TakeCheckpoint, TakeSavepoint
 from laminar_core.storage.audit import AuditLog
@@ -236,6 +241,27 @@ def test_a_stop_whose_copy_fails_lets_the_job_go_on(tmp_path, monkeypatch):
     assert story.result().outcome == "failed"
     assert "not what was just written" in story.result().reason
     assert not (tmp_path / "s/savepoint.json").exists()
+    story.job.check()
+
+
+def test_a_stop_whose_checkpoint_fails_lets_the_job_go_on(tmp_path):
+    story = Story(CoordinatorConfig(interval_ms=None))
+    story.at_start(StopJob(target=str(tmp_path / "s")))
+    failing = []
+
+    def refuse(call) -> None:
+        if call.key.endswith("1.begun.json") and call.verb == "put_if_absent":
+            failing.append(call.key)
+        if failing and "/operators/" in call.key and call.verb == "put_if_absent":
+            raise StorageUnavailable(ErrorCode.STORE_FULL, "no space left")
+
+    story.simulation.observers.append(refuse)
+    story.simulation.when(CheckpointFailed, lambda: story.simulation.observers.remove(refuse))
+    assert story.simulation.run().outcome == "finished"
+    assert story.result().outcome == "failed"
+    assert "no space left" in story.result().reason
+    assert not (tmp_path / "s").exists()
+    assert [m.kind for m in story.manifests()] == [CheckpointKind.FINAL]
     story.job.check()
 
 

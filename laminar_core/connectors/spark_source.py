@@ -29,7 +29,10 @@ from laminar_core.connectors.spark_types import spark_batches, spark_schema
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from laminar_core.storage.jobs import newest_manifest, open_job
+from laminar_core.storage.object_store import open_object_store
 from laminar_core.storage.record_tables import audit_table, history_table, manifest_table
+from laminar_core.storage.savepoints import read_savepoint
+from laminar_core.storage.state_reading import SavepointFiles
 from laminar_core.storage.tables import (
     InflightTable,
     OffsetsTable,
@@ -43,7 +46,8 @@ LATEST = "latest"
 _OF_A_CHECKPOINT = {"state": StateTable, "inflight": InflightTable, "offsets": OffsetsTable}
 _RECORDS = ("manifests", "history", "audit")
 _TABLES = (*_OF_A_CHECKPOINT, *_RECORDS)
-_OPTIONS = ("store", "job", "table", "checkpoint", "operator", "subtask")
+_OPTIONS = ("store", "job", "table", "checkpoint", "savepoint", "operator", "subtask")
+_OF_A_SAVEPOINT = {"state": StateTable, "offsets": OffsetsTable}
 
 
 def register(spark: SparkSession) -> None:
@@ -60,6 +64,8 @@ class Request:
     table: str
     checkpoint_id: CheckpointId | None
     selection: Selection
+    savepoint: str | None = None
+    """Where it is; it belongs to no store and no job."""
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> "Request":
@@ -70,27 +76,34 @@ class Request:
                 such job or checkpoint.
         """
         given = {name.lower(): value for name, value in options.items()}
-        given["store"] = given.get("store") or given.pop("path", "")
-        if unknown := sorted(given.keys() - {*_OPTIONS}):
+        if unknown := sorted(given.keys() - {*_OPTIONS, "path"}):
             raise _invalid(f"no option {unknown[0]!r}; there are {', '.join(_OPTIONS)}")
-        if not given["store"]:
-            raise _invalid("which store? Give option store, or a path to load()")
         table = given.get("table", "state")
         if table not in _TABLES:
             raise _invalid(f"no table {table!r}; there are {', '.join(_TABLES)}")
+        if "savepoint" in given:
+            return cls._of_savepoint(given, table)
+        given["store"] = given.get("store") or given.pop("path", "")
+        if not given["store"]:
+            raise _invalid("which store? Give option store, or a path to load()")
         if table in _RECORDS and (extra := sorted(given.keys() & {"operator", "subtask"})):
             raise _invalid(f"table {table} has no option {extra[0]}: filter its rows")
         store = open_job(given["store"], given.get("job"), how="option job")
-        subtask = given.get("subtask")
         return cls(
             store=given["store"],
             job=store.job,
             table=table,
             checkpoint_id=_checkpoint_id(store, table, given.get("checkpoint")),
-            selection=Selection(
-                given.get("operator"), None if subtask is None else _number("subtask", subtask)
-            ),
+            selection=_selection(given),
         )
+
+    @classmethod
+    def _of_savepoint(cls, given: Mapping[str, str], table: str) -> "Request":
+        if extra := sorted(given.keys() & {"store", "path", "job", "checkpoint"}):
+            raise _invalid(f"a savepoint stands for itself: leave out {extra[0]}")
+        if table not in _OF_A_SAVEPOINT:
+            raise _invalid(f"a savepoint has the tables {' and '.join(_OF_A_SAVEPOINT)}")
+        return cls("", "", table, None, _selection(given), given["savepoint"])
 
     def open(self) -> StoredTable:
         """The table, in any process.
@@ -99,6 +112,10 @@ class Request:
             ConfigurationError: the checkpoint has no such operator, or is not there any more.
             CorruptCheckpointError: its manifest is not what was written.
         """
+        if self.savepoint is not None:
+            found = read_savepoint(open_object_store(self.savepoint))
+            table = _OF_A_SAVEPOINT[self.table]
+            return table(SavepointFiles(found), found.record.cut(), self.selection)
         store = CheckpointStore.open(self.store, self.job)
         match self.table:
             case "manifests":
@@ -161,6 +178,12 @@ def _checkpoint_id(store: CheckpointStore, table: str, said: str | None) -> Chec
     if table in _RECORDS and said is None:
         return None
     return CheckpointId(newest_manifest(store).checkpoint_id)
+
+
+def _selection(given: Mapping[str, str]) -> Selection:
+    subtask = given.get("subtask")
+    index = None if subtask is None else _number("subtask", subtask)
+    return Selection(given.get("operator"), index)
 
 
 def _number(name: str, said: str) -> int:

@@ -77,8 +77,6 @@ def merged_rows(
         case "window-aggregate":
             finished_us = finished_window_us(description, properties)
             rows = pa.concat_tables([unfinished_rows(table, finished_us) for table in tables])
-            if len(tables) == 1:
-                return rows
             keys = [KEY_GROUP, *_named(description, schema), WINDOW_START]
             rest = [accumulator_of(column) for column in schema if column.name not in keys]
             for table in tables:

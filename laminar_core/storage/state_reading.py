@@ -4,19 +4,44 @@
 # pyright: standard
 
 from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
 
 import pyarrow as pa
 
-from laminar_core.state.manifest import CheckpointManifest, SubtaskEntry
+from laminar_core.state.arrow_codec import decode_table
+from laminar_core.state.manifest import CheckpointManifest, FileRef, SubtaskEntry
 from laminar_core.state.reading import finished_window_us, merged_rows
 from laminar_core.state.segment import SegmentRef
-from laminar_core.storage.checkpoint_parts import CheckpointParts
+from laminar_core.storage.savepoints import FoundSavepoint
 
 _READERS = 4
 
 
+class StateFiles(Protocol):
+    """Where the files of a manifest are: the store of a job, or a savepoint."""
+
+    def read_state(self, ref: FileRef) -> pa.Table:
+        """One file, verified before it is decoded."""
+        ...
+
+
+class SavepointFiles:
+    """Files of a savepoint."""
+
+    def __init__(self, savepoint: FoundSavepoint) -> None:
+        self._savepoint = savepoint
+
+    def read_state(self, ref: FileRef) -> pa.Table:
+        """One file, verified before it is decoded.
+
+        Raises:
+            CorruptCheckpointError: missing, or not what was written.
+        """
+        return decode_table(self._savepoint.read(ref))
+
+
 def read_rows(
-    store: CheckpointParts, manifest: CheckpointManifest, entry: SubtaskEntry
+    store: StateFiles, manifest: CheckpointManifest, entry: SubtaskEntry
 ) -> pa.Table | None:
     """Rows of one operator subtask, one per key; None if it wrote none.
 
@@ -42,7 +67,7 @@ def read_rows(
 
 
 def read_operator(
-    store: CheckpointParts, manifest: CheckpointManifest, operator_id: str
+    store: StateFiles, manifest: CheckpointManifest, operator_id: str
 ) -> pa.Table | None:
     """Rows of all subtasks of an operator, one per key; None if it wrote none."""
     entries = [entry for entry in manifest.subtasks if entry.operator_id == operator_id]

@@ -17,7 +17,7 @@ from laminar_core.checkpoint.types import Batch, Watermark
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.state.manifest import CheckpointManifest, InflightEntry, SubtaskEntry
 from laminar_core.storage.checkpoint_store import CheckpointStore
-from laminar_core.storage.state_reading import read_rows
+from laminar_core.storage.state_reading import StateFiles, read_rows
 
 SUBTASK = "subtask_index"
 OPERATOR = "operator_id"
@@ -89,7 +89,7 @@ class StateTable:
     """State of one operator, one row per key; ``subtask_index`` says who kept it."""
 
     def __init__(
-        self, store: CheckpointStore, manifest: CheckpointManifest, selection: Selection
+        self, store: StateFiles, manifest: CheckpointManifest, selection: Selection
     ) -> None:
         selection.check(manifest)
         if selection.operator_id is None:
@@ -127,7 +127,7 @@ class OffsetsTable:
     """Positions of the sources: one row per split."""
 
     def __init__(
-        self, store: CheckpointStore, manifest: CheckpointManifest, selection: Selection
+        self, store: StateFiles, manifest: CheckpointManifest, selection: Selection
     ) -> None:
         selection.check(manifest)
         self._store, self._manifest = store, manifest
@@ -229,7 +229,7 @@ def _repeated(place: dict[str, object], count: int) -> dict[str, pa.Array]:
     return {f.name: pa.repeat(pa.scalar(place[f.name], f.type), count) for f in _PLACE}
 
 
-def _columns_of(store: CheckpointStore, entries: Iterable[SubtaskEntry]) -> pa.Schema:
+def _columns_of(store: StateFiles, entries: Iterable[SubtaskEntry]) -> pa.Schema:
     """Read the smallest file: all of an operator have the same columns."""
     segments = [segment for entry in entries for segment in entry.segments]
     smallest = min(segments, key=lambda segment: segment.size_bytes)

@@ -15,6 +15,7 @@ from laminar_core.connectors.spark_source import LaminarDataSource, LaminarReade
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from laminar_core.storage.local import LocalObjectStore
+from laminar_core.storage.savepoints import Author, write_savepoint
 from laminar_core.storage.state_reading import read_operator
 from tests.storage.checkpoints_to_read import ROWS, write_job
 from tests.storage.stores import JOB, claim, damage
@@ -119,6 +120,19 @@ class TestTables:
         one = collect(store, operator="totals", subtask="1")
         assert one.column("subtask_index").to_pylist() == [1] * both.count(1)
 
+    def test_a_savepoint_wherever_it_is(self, store, tmp_path):
+        manifest = store.read_manifest(CheckpointId(2))
+        write_savepoint(store, manifest, LocalObjectStore(tmp_path), Author("ann", "a test", 1))
+
+        def read(**options: str) -> pa.Table:
+            source = LaminarDataSource({"savepoint": str(tmp_path), **options})
+            reader = source.reader(source.schema())
+            batches = [b for part in reader.partitions() for b in reader.read(part)]
+            return pa.Table.from_batches(batches)
+
+        assert read(operator="totals").num_rows == len(ROWS)
+        assert read(table="offsets").column("next_row").to_pylist() == [9, 9]
+
     def test_no_parts_are_one_without_rows(self, store):
         """Spark asks for one partition where there is none."""
         reader = LaminarReader(
@@ -144,12 +158,19 @@ class TestOptions:
             ({"checkpoint": "first"}, "option checkpoint is a number, not 'first'"),
             ({"subtask": "x"}, "option subtask is a number, not 'x'"),
             ({"job": "payment"}, "has no job payment; its jobs: payments"),
+            ({"savepoint": "/sp"}, "a savepoint stands for itself: leave out store"),
         ],
     )
     def test_a_mistake_is_one_clear_line(self, store, options, message):
         with pytest.raises(ConfigurationError, match=message) as caught:
             Request.of({"store": store.objects.uri, **options})
         assert caught.value.code is ErrorCode.INVALID_OPTION
+
+    def test_a_savepoint_has_no_records(self):
+        with pytest.raises(
+            ConfigurationError, match="a savepoint has the tables state and offsets"
+        ):
+            Request.of({"savepoint": "/sp", "table": "audit"})
 
     def test_latest_becomes_a_number(self, store):
         request = Request.of(

@@ -1,11 +1,13 @@
 """What changed between two checkpoints is what a comparison of dictionaries says."""
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from laminar_core.checkpoint.types import CheckpointId
 from laminar_core.state.manifest import CheckpointManifest, fingerprint_of
+from laminar_core.state.segment import SegmentRef
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from laminar_core.storage.comparison import Comparison, compare_operator
 from tests.storage.stores import claim, complete, open_job
@@ -86,21 +88,36 @@ def test_another_definition_is_said(store):
     assert counts(found) == (0, 0, 0, 1)
 
 
-def test_what_cannot_be_compared_is_counted(store):
+def with_rows_of(manifest: CheckpointManifest, position: int, segment: SegmentRef):
+    """The same checkpoint, in which that entry has these rows."""
+    entries = list(manifest.subtasks)
+    entries[position] = entries[position].model_copy(update={"segments": (segment,)})
+    return manifest.model_copy(update={"subtasks": tuple(entries)})
+
+
+def test_a_key_that_has_another_name_cannot_be_compared(store):
     before = write_windows(store, 1, [{("a", 0): (1, 5)}], parallelism=1)
     after = write_windows(store, 2, [{("a", 0): (1, 5), ("b", 0): (1, 5)}], parallelism=1)
-    old = store.read_state(before.subtasks[1].segments[0])
-    position = old.schema.get_field_index("merchant")
-    renamed = old.rename_columns({"merchant": "shop"})
-    listed = [old.set_column(position, "merchant", [[["x"]]])]
-    for number, table in enumerate([renamed, *listed], 3):
-        changed = write_windows(store, number, [], parallelism=1)
-        segment = store.write_state(CheckpointId(number), "totals", 0, table)
-        entry = changed.subtasks[1].model_copy(update={"segments": (segment,)})
-        other = changed.model_copy(update={"subtasks": (changed.subtasks[0], entry)})
-        found = compare_operator(store, other, after, "totals")
-        assert found.notes == ("its key merchant has changed: it had 1 rows and has 2",)
-        assert found.parts == ()
+    table = store.read_state(before.subtasks[1].segments[0]).rename_columns({"merchant": "shop"})
+    description = {**DESCRIPTIONS["totals"], "keys": ["shop"]}
+    renamed = with_rows_of(before, 1, store.write_state(CheckpointId(3), "totals", 0, table))
+    descriptions = {**DESCRIPTIONS, "totals": description}
+    renamed = renamed.model_copy(update={"operators_description": descriptions})
+    found = compare_operator(store, renamed, after, "totals")
+    assert found.notes == (
+        "its definition has changed",
+        "its key merchant has changed: it had 1 rows and has 2",
+    )
+    assert found.parts == ()
+
+
+def test_rows_without_a_key_that_contain_lists_are_counted(store):
+    manifest = write_windows(store, 1, [], parallelism=1)
+    segment = store.write_state(CheckpointId(3), "out", 0, pa.table({"tags": [["x"], []]}))
+    found = compare_operator(store, manifest, with_rows_of(manifest, 2, segment), "out")
+    assert found.notes == (
+        "its rows have no key, and tags is a list<item: string>: it had 0 rows and has 2",
+    )
 
 
 KEYS = st.tuples(st.sampled_from("abcdef"), st.sampled_from([0, 10]))

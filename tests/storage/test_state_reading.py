@@ -8,7 +8,8 @@ from laminar_core.errors import CorruptCheckpointError
 from laminar_core.state.manifest import CheckpointManifest
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from laminar_core.storage.memory import MemoryObjectStore
-from laminar_core.storage.state_reading import read_operator, read_rows
+from laminar_core.storage.savepoints import Author, read_savepoint, write_savepoint
+from laminar_core.storage.state_reading import SavepointFiles, read_operator, read_rows
 from laminar_core.testing.faulty_store import FaultyStore
 from tests.storage.stores import JOB, claim, damage
 from tests.storage.window_states import Panes, write_windows
@@ -104,6 +105,22 @@ def test_positions_of_sources_are_rows_like_any_other():
         {"split_id": 0, "next_row": 7},
         {"split_id": 1, "next_row": 7},
     ]
+
+
+def test_a_savepoint_is_read_like_its_checkpoint():
+    written = write(FIRST, SECOND_CUT)
+    target = MemoryObjectStore()
+    write_savepoint(written.store, written.manifest, target, Author("ann", "a test", 1))
+    found = read_savepoint(target)
+    table = read_operator(SavepointFiles(found), found.record.cut(), "totals")
+    assert table is not None
+    assert panes(table) == panes(read_operator(written.store, written.manifest, "totals"))
+    segment = next(e for e in found.record.cut().subtasks if e.operator_id == "totals").segments[0]
+    data = target.get(segment.path)
+    assert data is not None
+    target.put(segment.path, data[:-1] + b"x")
+    with pytest.raises(CorruptCheckpointError, match=segment.path):
+        read_operator(SavepointFiles(found), found.record.cut(), "totals")
 
 
 @pytest.mark.parametrize("how", ["missing", "torn", "rotten"])

@@ -18,7 +18,7 @@ from pyarrow.compute import call_function
 from laminar_core.operators.base import JsonValue, Snapshot
 from laminar_core.state.accumulators import ROW_COUNT
 from laminar_core.state.key_groups import key_groups_of
-from laminar_core.state.window_state import window_starts_of
+from laminar_core.state.window_layout import window_starts_of
 
 FIRED_AHEAD = "fired_ahead"
 """Property of a snapshot."""

@@ -13,11 +13,13 @@ from laminar_core.errors import (
     StorageUnavailable,
 )
 from laminar_core.runtime.events import CheckpointCompleted, GenerationFailed, GenerationStarted
+from laminar_core.storage.retention_log import RetentionLog
 from laminar_core.testing.jobs import Job
 from laminar_core.testing.observed_store import StoreCall
 from laminar_core.testing.scenarios import windows_job
 from laminar_core.testing.simulation import Simulation
 from laminar_core.testing.world import ProcessKilledError
+from tests.storage.retention_jobs import planned
 from tests.storage.stores import damage
 
 OFTEN = CoordinatorConfig(interval_ms=10)
@@ -186,23 +188,22 @@ class TestSettlingOutput:
 
 
 class TestBeingDeleted:
-    def test_a_marker_that_comes_with_the_base_costs_an_attempt_and_another_one_is_taken(self):
-        """Retention and restorer see each other, whoever is second."""
+    """Who decides: ``storage.retention_log``."""
+
+    @pytest.mark.parametrize(("is_decided", "behind"), [(True, 1), (False, 0)])
+    def test_what_a_decided_plan_deletes_is_passed_over_and_others_are_given_up(
+        self, is_decided, behind
+    ):
         job, simulation = interrupted()
         newest = simulation.store.completed_ids()[-1]
-        marker = simulation.store.paths.deletion(newest)
-
-        def mark() -> None:
-            simulation.objects.put(marker, b"{}")
-
-        base = "generations/0000000002.base.json"
-        simulation.observers.append(
-            once(lambda call: call.key.endswith(base) and call.answer is True, mark)
-        )
+        plans = RetentionLog(simulation.objects, simulation.store.paths)
+        plans.create_plan(planned(1, newest))
+        if is_decided:
+            plans.decide(1, "apply", "somebody", "tidiness", (newest,))
         simulation.run()
-        assert started(simulation).restored_checkpoint_id == newest - 1
-        failed = [e.reason for e in simulation.events if isinstance(e, GenerationFailed)]
-        assert "is being deleted by retention" in failed[0]
+        assert started(simulation).restored_checkpoint_id == newest - behind
+        said = plans.decide(1, "apply", "somebody", "tidiness")
+        assert said.verdict == ("apply" if is_decided else "abandon")
         job.check()
 
 

@@ -7,7 +7,11 @@ from laminar_core.checkpoint.retention_facts import DAY_MS, HOUR_MS, RetentionPo
 from laminar_core.checkpoint.types import CheckpointId, CheckpointKind, Generation
 from laminar_core.state.manifest import CheckpointManifest, HistoryRecord, Outcome
 from laminar_core.state.record import FileRef
-from laminar_core.state.retention_records import PinRecord
+from laminar_core.state.retention_records import (
+    PinRecord,
+    PlannedCheckpoint,
+    RetentionPlanRecord,
+)
 from laminar_core.state.segment import SegmentRef
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from laminar_core.storage.memory import MemoryObjectStore
@@ -128,6 +132,24 @@ class StoredJob:
             sha256=hashlib.sha256(data).hexdigest(),
         )
         return SegmentRef(**dict(file), row_count=1)
+
+
+def planned(number: int, *checkpoint_ids: int) -> RetentionPlanRecord:
+    """A plan that deletes these, written down by hand."""
+    parts = (
+        PlannedCheckpoint(checkpoint_id=c, reasons=("old",), files=(), size_bytes=0)
+        for c in checkpoint_ids
+    )
+    return RetentionPlanRecord(
+        number=number,
+        job="payments",
+        generation=1,
+        actor="me",
+        reason="why",
+        planned_at_ms=1,
+        policy={},
+        checkpoints=tuple(parts),
+    )
 
 
 def pin_of(checkpoint_id: int, name: str = "keep", until_ms: int | None = None) -> PinRecord:

@@ -5,36 +5,16 @@ import pytest
 from laminar_core.checkpoint.types import CheckpointId
 from laminar_core.errors import CorruptCheckpointError, StorageUnavailable
 from laminar_core.state.paths import JobPaths
-from laminar_core.state.retention_records import (
-    PlannedCheckpoint,
-    RetentionPlanRecord,
-    RetentionResult,
-)
+from laminar_core.state.retention_records import RetentionResult
 from laminar_core.storage.memory import MemoryObjectStore
 from laminar_core.storage.retention_log import RetentionLog
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
+from tests.storage.retention_jobs import planned
 from tests.storage.stores import claim, claimant, open_job
 
 
 def log_of(objects=None) -> RetentionLog:
     return RetentionLog(objects or MemoryObjectStore(), JobPaths("payments"))
-
-
-def planned(number: int, *checkpoint_ids: int) -> RetentionPlanRecord:
-    parts = (
-        PlannedCheckpoint(checkpoint_id=c, reasons=("old",), files=(), size_bytes=0)
-        for c in checkpoint_ids
-    )
-    return RetentionPlanRecord(
-        number=number,
-        job="payments",
-        generation=1,
-        actor="me",
-        reason="why",
-        planned_at_ms=1,
-        policy={},
-        checkpoints=tuple(parts),
-    )
 
 
 def result(number: int) -> RetentionResult:

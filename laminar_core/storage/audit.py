@@ -254,6 +254,8 @@ class AuditLog:
             head = parse_head(data)
         except CorruptCheckpointError:
             return None, True
+        if head.job != self.paths.job:
+            return None, True
         return Link(head.number, head.record_sha256), False
 
     def _advance_head(self, link: Link) -> None:

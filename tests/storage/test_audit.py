@@ -15,7 +15,7 @@ from itertools import product
 import pytest
 
 from laminar_core.errors import CorruptCheckpointError, ErrorCode, StorageUnavailable
-from laminar_core.state.audit import START, AuditReport, Finding, parse_head
+from laminar_core.state.audit import START, AuditReport, Finding, Link, head_at, parse_head
 from laminar_core.state.paths import JobPaths
 from laminar_core.storage.audit import CODE_VERSION, AuditLog
 from laminar_core.storage.local import LocalObjectStore
@@ -29,6 +29,8 @@ CALLS = 4
 """Of one append to a log that has records, with nobody else there."""
 FIRST_CALLS = 5
 """Of the first one: it finds no head, and looks for records."""
+
+FOREIGN_HEAD = head_at(Link(77, "0" * 64), "another-job").to_bytes()
 
 
 class ProcessDied(BaseException):
@@ -333,9 +335,10 @@ class TestDamage:
         assert finding == Finding("missing", 3, "record 3 is missing")
 
     @pytest.mark.parametrize("count", [1, 3])
-    def test_a_damaged_head_keeps_nobody_from_working_and_is_never_forgotten(self, count):
+    @pytest.mark.parametrize("head", [b"{}", FOREIGN_HEAD])
+    def test_a_damaged_head_keeps_nobody_from_working_and_is_never_forgotten(self, count, head):
         objects = with_records(count)
-        objects.put(PATHS.audit_head, b"{}")
+        objects.put(PATHS.audit_head, head)
         assert append(open_log(objects)) == count + 1
         append(open_log(objects))
         (finding,) = open_log(objects).verify().findings

@@ -3,7 +3,6 @@
 import json
 import sys
 from dataclasses import asdict
-from pathlib import Path
 
 import click
 
@@ -151,7 +150,7 @@ def _require_on_timeline(store: CheckpointStore, manifest: CheckpointManifest) -
 
 
 def _row(place: str, found: FoundSavepoint | str) -> tuple[str, ...]:
-    name = Path(place).name
+    name = place.partition("?")[0].rstrip("/").rpartition("/")[2]
     if isinstance(found, str):
         return name, "", "", "", "", "", "", found
     record, cut = found.record, found.record.cut()

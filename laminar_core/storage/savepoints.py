@@ -271,13 +271,18 @@ def list_savepoints(uri: str) -> Iterator[tuple[str, FoundSavepoint | str]]:
 
     What is damaged or broken off is listed with what is wrong instead.
     """
-    base = uri.rstrip("/")
     folders = [n.rstrip("/") for n in open_object_store(uri).children("") if n.endswith("/")]
-    for place in [base, *(f"{base}/{folder}" for folder in folders)]:
+    for place in [uri, *(_below(uri, folder) for folder in folders)]:
         objects = open_object_store(place)
         names = objects.children("")
         if RECORD in names or MARKER in names:
             yield place, _found_or_problem(objects)
+
+
+def _below(uri: str, folder: str) -> str:
+    """The URI of a folder; what follows a question mark says how the store is reached."""
+    place, mark, settings = uri.partition("?") if "://" in uri else (uri, "", "")
+    return f"{place.rstrip('/')}/{folder}{mark}{settings}"
 
 
 def _found_or_problem(objects: ObjectStore) -> FoundSavepoint | str:

@@ -19,9 +19,10 @@ from laminar_core.storage import savepoints
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from laminar_core.storage.local import LocalObjectStore
 from laminar_core.storage.memory import MemoryObjectStore
-from laminar_core.storage.object_store import ObjectStore
+from laminar_core.storage.object_store import ObjectStore, open_object_store
 from laminar_core.storage.savepoints import (
     Author,
+    FoundSavepoint,
     canonical,
     delete_savepoint,
     list_savepoints,
@@ -232,6 +233,21 @@ def test_savepoints_in_a_folder_are_listed_with_what_is_wrong_with_them(tmp_path
     assert list(listed) == [f"{tmp_path}/a", f"{tmp_path}/b"]
     assert isinstance(listed[f"{tmp_path}/b"], str)
     assert list(dict(list_savepoints(f"{tmp_path}/a"))) == [f"{tmp_path}/a"]
+
+
+def test_a_bucket_holds_savepoints_as_a_directory_does(s3_server):
+    store, manifest = completed()
+    folder, _, settings = s3_server.uri().partition("?")
+    places = [f"{folder}/{name}?{settings}" for name in ("a", "b")]
+    for place in places:
+        write_savepoint(store, manifest, open_object_store(place), ANN)
+    listed = dict(list_savepoints(f"{folder}?{settings}"))
+    assert list(listed) == places
+    found = listed[places[0]]
+    assert isinstance(found, FoundSavepoint)
+    assert found.verify().problem is None
+    delete_savepoint(found.objects, deletion_of(found.objects))
+    assert list(dict(list_savepoints(f"{folder}?{settings}"))) == places[1:]
 
 
 def test_a_directory_that_was_copied_elsewhere_is_the_same_savepoint(tmp_path):

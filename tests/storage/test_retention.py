@@ -14,6 +14,7 @@ from laminar_core.errors import (
 from laminar_core.state.retention_paths import RetentionPaths
 from laminar_core.storage.audit import AuditLog
 from laminar_core.storage.retention import Retention
+from laminar_core.storage.s3 import S3ObjectStore
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
 from tests.storage.retention_jobs import JOB, MANDATE, StoredJob, run
 from tests.storage.stores import claim, claimant, damage
@@ -95,6 +96,17 @@ class TestApplying:
         assert result.deleted_files == 3
         assert job.store.completed_ids() == [3]
         assert told[-1] == (5, 5)
+
+    def test_in_a_bucket(self, s3_server):
+        job = StoredJob(S3ObjectStore(s3_server.uri()))
+        job.start()
+        for _ in range(3):
+            job.complete(forget=1)
+        retention = Retention(job.store, LAST, lambda: job.clock_ms, readers=4)
+        assert retention.apply(retention.plan(), MANDATE).deleted_checkpoints == 2
+        assert job.store.completed_ids() == [3]
+        assert job.store.verify(CheckpointId(3)).problem is None
+        assert retention.plan().plan.is_empty
 
     def test_every_byte_is_read_on_request(self, job):
         key = job.store.paths.state(CheckpointId(3), "window", 0)

@@ -33,7 +33,7 @@ from laminar_core.state.audit import (
 from laminar_core.state.manifest import GenerationClaim, Owner
 from laminar_core.state.paths import JobPaths, number_in
 from laminar_core.state.record import JsonObject
-from laminar_core.storage.object_store import ObjectStore
+from laminar_core.storage.object_store import ObjectStore, address
 from laminar_core.storage.owner import this_process
 from laminar_core.storage.records import create_or_confirm, read_record
 
@@ -187,7 +187,7 @@ class AuditLog:
         try:
             return parse_audit_record(data)
         except CorruptCheckpointError as error:
-            where = f"{self.objects.uri}/{key}"
+            where = address(self.objects, key)
             raise CorruptCheckpointError(error.code, f"{where}: {error}") from error
 
     def records(self) -> Iterator[AuditRecord]:

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from laminar_core.operators import agg, windows
 from laminar_core.pipeline import Pipeline
 from laminar_core.pipeline.builder import Stream
+from laminar_core.testing.aggregate_jobs import AGGREGATE_JOBS
 from laminar_core.testing.event_time_jobs import EVENT_TIME_JOBS
 from laminar_core.testing.jobs import (
     DELAY,
@@ -227,5 +228,6 @@ SCENARIOS: dict[str, BuildJob] = {
     "copies": copies_job,
     "loop": loop_job,
     **EVENT_TIME_JOBS,
+    **AGGREGATE_JOBS,
 }
 """New ones go to the end: what a seed stands for depends on the order."""

@@ -88,6 +88,33 @@ def test_what_is_pinned_stays_and_what_goes_is_not_pinned(job: StoredJob) -> Non
     assert len(seen) > 2, seen
 
 
+def test_nobody_meets_a_manifest_without_its_files() -> None:
+    """A driver that slept just before it published wakes up while its files are deleted."""
+    job = StoredJob()
+    job.start()
+    job.complete()
+    late = job.prepare()
+    job.start(1)
+    job.complete()
+    policy = RetentionPolicy(keep_last=1, quarantine_min_ms=0)
+    run(job, policy)
+    key = job.store.paths.manifest(CheckpointId(2))
+    seen = Counter()
+
+    def publish(objects: ObjectStore) -> bool:
+        return objects.put_if_absent(key, late.to_bytes())
+
+    for left, (published, applied) in outcomes(
+        job.store.objects, [publish, lambda objects: run(job, policy, objects)]
+    ):
+        store = CheckpointStore(left, JOB)
+        seen[published, type(applied).__name__] += 1
+        if store.is_complete(CheckpointId(2)):
+            assert published
+            assert store.verify(CheckpointId(2)).problem is None
+    assert {published for published, _ in seen} == {True, False}, seen
+
+
 def test_two_runs_at_once_do_not_disturb_each_other(job: StoredJob) -> None:
     """By chance: both make every call, and nearly all of them touch the same objects."""
 

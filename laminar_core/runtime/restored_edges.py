@@ -13,13 +13,14 @@ Source: PROTOCOL sections 9 and 10.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
 from laminar_core.checkpoint.types import Batch, ChannelId
 from laminar_core.checkpoint.virtual_channels import ChannelTime, VirtualChannels
 from laminar_core.checkpoint.watermarks import WatermarkGate
+from laminar_core.runtime.inflight import ElementSizes, SnapshotLimits
 from laminar_core.runtime.outputs import numbered_inputs, senders_of
 from laminar_core.runtime.plan import Broadcast, Edge, Forward, Keyed, Plan, Rebalance
 from laminar_core.state.inflight import InflightElement
@@ -120,6 +121,17 @@ def restored_gate(
     times = [(channel, *edge.times.get(sender, UNKNOWN)) for edge, sender, channel in timed]
     gate.restore(times, combined_us)
     return gate
+
+
+def wide_enough(limits: SnapshotLimits, restored: Iterable[RestoredEdge]) -> SnapshotLimits:
+    """Allow as much more in flight as is being replayed in the fullest queue.
+
+    What several queues held may be in one now. A checkpoint of it would be given up each time, and
+    after some of these the job would start again, with the same queue.
+    """
+    sizes = [sum(map(ElementSizes(), queue)) for edge in restored for queue in edge.queues.values()]
+    allowed = limits.max_inflight_buffer_bytes + max(sizes, default=0)
+    return replace(limits, max_inflight_buffer_bytes=allowed)
 
 
 def exchange_of(edge: Edge) -> Exchange:

@@ -28,7 +28,7 @@ from laminar_core.runtime.outputs import (
 )
 from laminar_core.runtime.pacing import PacedSource
 from laminar_core.runtime.plan import Edge, SinkNode, SourceNode, Vertex
-from laminar_core.runtime.restored_edges import restored_gate
+from laminar_core.runtime.restored_edges import restored_gate, wide_enough
 from laminar_core.runtime.sinks import CommittingSink
 from laminar_core.runtime.spill import SpillQueue
 from laminar_core.runtime.task import Task
@@ -208,7 +208,7 @@ class _Builder:
             outputs=outputs,
             gate=gate,
             newest_id=self.deployment.newest_id,
-            limits=self.deployment.limits,
+            limits=wide_enough(self.deployment.limits, restored.values()),
             incremental=self.deployment.state.incremental,
             aligned_only=frozenset(c for e, _, c in numbered if not e.may_overtake) - feedback,
             feedback=feedback,

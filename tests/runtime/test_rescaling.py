@@ -22,9 +22,11 @@ from laminar_core.runtime import deployment
 from laminar_core.runtime.chain import Chain
 from laminar_core.runtime.deployment import RestoredState
 from laminar_core.runtime.events import CheckpointCompleted, GenerationStarted
+from laminar_core.runtime.inflight import SnapshotLimits
 from laminar_core.runtime.pacing import rows_in_all
 from laminar_core.runtime.plan import Keyed, Rebalance
 from laminar_core.runtime.replay import ReplayOrder
+from laminar_core.runtime.restart import NoRestart
 from laminar_core.runtime.state_options import SnapshotMode, StateOptions
 from laminar_core.state.manifest import CheckpointManifest
 from laminar_core.state.rescaling import Rescaling
@@ -37,6 +39,7 @@ from tests.runtime.test_savepoints import GOLDEN, SHOWN_BEFORE
 WORKERS = (1, 2, 3, 1)
 NAMES = [name for name, build in SCENARIOS.items() if build(1).rescales]
 MODES = {"aligned": None, "switched": 2, "unaligned": 0}
+NEXT_GENERATION = 2
 SEEDS_MAX = 60
 """A rule that is not kept is noticed within so many."""
 
@@ -134,6 +137,30 @@ def test_so_is_it_however_state_is_written(name: str, snapshots: SnapshotMode) -
 @pytest.mark.parametrize("name", ["mesh", "sliding", "late", "copied"])
 def test_and_for_other_numbers_of_workers(name: str, workers: tuple[int, ...]) -> None:
     assert run(name, "unaligned", workers=workers, seed=1).problems == []
+
+
+def test_what_several_queues_held_may_be_in_one_and_is_not_too_much_then() -> None:
+    """Else checkpoints would be given up until the job starts again, and then once more."""
+    job = SCENARIOS["mesh"](4)
+    simulation = Simulation(
+        job.plan, parallelism=4, checkpoint=CoordinatorConfig(interval_ms=5, alignment_timeout_ms=0)
+    )
+    job.burden.row_ms, job.burden.spend = 20.0, simulation.world.spend
+    simulation.when(CheckpointCompleted, simulation.kill_driver, 2)
+    with pytest.raises(ProcessKilledError):
+        simulation.run()
+    held = [e for m in manifests(simulation) for e in m.inflight_data]
+    limits = SnapshotLimits(max_inflight_buffer_bytes=max(e.size_bytes for e in held))
+    result = simulation.run(parallelism=1, take_over=True, limits=limits, restart=NoRestart())
+    assert result.outcome == "finished"
+    restored = [m for m in manifests(simulation) if m.generation == NEXT_GENERATION]
+    sizes = [e.size_bytes for m in restored for e in m.inflight_data]
+    assert max(sizes) > 2 * limits.max_inflight_buffer_bytes
+    job.check()
+
+
+def manifests(simulation: Simulation) -> list[CheckpointManifest]:
+    return [simulation.store.read_manifest(n) for n in simulation.store.completed_ids()]
 
 
 @pytest.mark.parametrize("workers", [1, 3])

@@ -118,23 +118,6 @@ def ordered_job(parallelism: int) -> Job:
     return with_ledgers(p, {"out": (in_order.map(burden.carry, name="slow"), expected)}, burden)
 
 
-def running_job(parallelism: int) -> Job:
-    """Totals that are told whenever they change: each once, and in the end they are complete."""
-    del parallelism
-    tables, burden = payments(), Burden()
-    p = Pipeline("running")
-    rows = p.source("in", MemorySource(tables)).rebalance().map(burden.carry, name="slow")
-    told = rows.key_by("key").aggregate("totals", agg.count(), agg.sum("value", name="total"))
-    expected: dict[str, Row] = {}
-    for row in rows_of(tables):
-        total = expected.setdefault(row["key"], {"key": row["key"], "count": 0, "total": 0})
-        total["count"] += 1
-        total["total"] += row["value"]
-    job = with_ledgers(p, {"out": (told, list(expected.values()))}, burden)
-    job.judge = ends_with(list(expected.values()))
-    return job
-
-
 @cache
 def with_late_rows() -> list[pa.Table]:
     """Payments of which every seventh is far behind those before it, once it can be."""
@@ -172,22 +155,6 @@ def counts_between(least: Sequence[Row], most: Sequence[Row]) -> Judge:
     return judge
 
 
-def ends_with(expected: Sequence[Row]) -> Judge:
-    """Judge rows of which the one with the largest count of each key has to be right."""
-
-    def judge(rows: list[Row], rows_late: int) -> Iterator[str]:
-        del rows_late
-        told = Counter((row["key"], row["count"]) for row in rows)
-        if twice := sorted(total for total, times in told.items() if times > 1):
-            yield f"told more than once: {twice}"
-        found = {row["key"]: row for row in sorted(rows, key=lambda row: row["count"])}
-        for row in expected:
-            if found.get(row["key"]) != row:
-                yield f"{found.get(row['key'])} in the end, not {row}"
-
-    return judge
-
-
 def _window(row: Row) -> tuple[str, int]:
     return row["key"], int(row["window_start"].timestamp() * SECOND_US)
 
@@ -212,5 +179,4 @@ EVENT_TIME_JOBS: dict[str, BuildJob] = {
     "idle": idle_job,
     "copied": copied_job,
     "ordered": ordered_job,
-    "running": running_job,
 }

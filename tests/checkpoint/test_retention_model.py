@@ -25,7 +25,7 @@ from laminar_core.checkpoint.retention_facts import (
 from laminar_core.checkpoint.types import CheckpointId, Generation
 
 NOW_MS = 100 * DAY_MS
-EXAMPLES = 300
+EXAMPLES = 200
 
 policies = st.builds(
     RetentionPolicy,

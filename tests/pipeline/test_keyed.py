@@ -2,10 +2,13 @@
 
 import pyarrow as pa
 import pytest
+from pyspark import cloudpickle
 
+from laminar_core.checkpoint.types import Generation
 from laminar_core.connectors.collect import CollectSink
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.operators import agg, windows
+from laminar_core.operators.base import SubtaskContext
 from laminar_core.pipeline import Pipeline, Stream
 from laminar_core.runtime.plan import Keyed
 from laminar_core.testing.memory_source import MemorySource
@@ -50,3 +53,34 @@ def test_an_aggregation_of_nothing_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="totals aggregates nothing") as caught:
         stream.key_by("k").aggregate("totals")
     assert caught.value.code is ErrorCode.INVALID_PIPELINE
+
+
+def test_users_aggregates_travel_to_the_workers_and_stay_what_they_are() -> None:
+    class Longest:
+        """Of this test only, so that workers cannot import it."""
+
+        name, state_type, result_type = "longest", pa.string(), pa.string()
+
+        def init(self) -> str:
+            return ""
+
+        def accumulate(self, state: str, values: pa.Array) -> str:
+            return max(state, *values.drop_null().to_pylist(), key=len)
+
+        def merge(self, left: str, right: str) -> str:
+            return max(left, right, key=len)
+
+        def finish(self, state: str) -> str:
+            return state
+
+    p, stream = rows()
+    stream.key_by("v").aggregate("words", agg.user(Longest(), "k")).sink("out", CollectSink())
+    plan = p.plan()
+    arrived = cloudpickle.loads(cloudpickle.dumps(plan))
+    assert arrived.descriptions() == plan.descriptions()
+    [combine, merge, *_] = [operator for v in arrived.vertices for operator in v.operators]
+    context = SubtaskContext("words", 0, 1, 128, Generation(1))
+    batch = pa.record_batch({"k": ["aa", "b"], "v": [1, 1]})
+    [combined] = combine.open(context, batch.schema).process(batch)
+    [result] = merge.open(context, combined.schema).process(combined)
+    assert result.to_pylist() == [{"v": 1, "longest": "aa"}]

@@ -39,7 +39,7 @@ class Unreadable:
 
 @dataclass(frozen=True, slots=True)
 class BeingDeleted:
-    """There is a deletion marker: what is left of the checkpoint does not count any more."""
+    """Its deletion is decided: what is left of the checkpoint does not count any more."""
 
 
 @dataclass(frozen=True, slots=True)

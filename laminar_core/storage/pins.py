@@ -52,7 +52,7 @@ class Pins:
         if not create_or_confirm(self._objects, key, record.to_bytes()):
             raise ConfigurationError(
                 ErrorCode.INVALID_OPTION,
-                f"checkpoint {checkpoint_id} has a pin {record.name} already: "
+                f"checkpoint {checkpoint_id} already has a pin named {record.name}: "
                 "take another name, or unpin it first",
             )
         # Retention that planned before it could see this pin gives way; see ``retention_log``.
@@ -72,7 +72,8 @@ class Pins:
         if self._objects.size(self._paths.pin(checkpoint_id, name)) is None:
             raise ConfigurationError(
                 ErrorCode.INVALID_OPTION,
-                f"checkpoint {checkpoint_id} has no pin {name}: see `laminar checkpoints list`",
+                f"checkpoint {checkpoint_id} has no pin named {name}: "
+                "see `laminar checkpoints list`",
             )
         return self._read(checkpoint_id, name).record
 

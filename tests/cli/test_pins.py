@@ -61,7 +61,7 @@ def test_json(laminar) -> None:
     [
         (("pin", "9"), "has no completed checkpoint 9 to pin"),
         (("pin", "1", "--name", "a/b"), "names no pin"),
-        (("unpin", "1"), "checkpoint 1 has no pin pin"),
+        (("unpin", "1"), "checkpoint 1 has no pin named pin"),
         (("pin", "0"), "0 is not in the range"),
         (("pin", "1", "--for", "ever"), "is not a duration"),
     ],

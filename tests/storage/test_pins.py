@@ -40,7 +40,7 @@ def test_a_pin_is_found_again_and_taken_away(pins) -> None:
 
 def test_a_name_is_used_once_for_a_checkpoint(pins) -> None:
     pins.pin(pin_of(1))
-    with pytest.raises(ConfigurationError, match="has a pin keep already"):
+    with pytest.raises(ConfigurationError, match="already has a pin named keep"):
         pins.pin(pin_of(1, until_ms=7))
     pins.pin(pin_of(2))
     assert pins.find(ONE, "keep").expires_at_ms is None
@@ -51,7 +51,7 @@ def test_what_is_not_there_cannot_be_pinned_or_unpinned(job, pins) -> None:
     for missing in (3, 9):
         with pytest.raises(ConfigurationError, match=f"no completed checkpoint {missing} to pin"):
             pins.pin(pin_of(missing))
-    with pytest.raises(ConfigurationError, match="has no pin keep"):
+    with pytest.raises(ConfigurationError, match="has no pin named keep"):
         pins.find(ONE, "keep")
     assert pins.list() == []
 

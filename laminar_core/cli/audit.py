@@ -14,7 +14,7 @@ from laminar_core.cli.options import json_option, store_option
 from laminar_core.cli.views import print_table, wall_time
 from laminar_core.errors import ConfigurationError, CorruptCheckpointError, ErrorCode
 from laminar_core.runtime.clock import SystemClock
-from laminar_core.state.audit import AuditRecord, AuditReport
+from laminar_core.state.audit import AuditRecord, AuditReport, Finding
 from laminar_core.state.record import JsonObject
 from laminar_core.storage.audit import KEY_VARIABLE, AuditLog, key_in_environment
 
@@ -138,6 +138,9 @@ def _key_in(variable: str) -> bytes:
 
 def _since(report: AuditReport, first: int) -> AuditReport:
     findings = tuple(f for f in report.findings if f.number is None or f.number >= first)
+    if report.newest.number < first - 1:
+        problem = f"the newest record is {report.newest.number}: {first - 1} was looked into"
+        findings = (Finding("missing", first - 1, problem), *findings)
     return AuditReport(report.record_count, report.newest, findings)
 
 

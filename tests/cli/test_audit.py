@@ -157,6 +157,12 @@ class TestVerify:
         assert laminar("verify", "--from", 3).code == 0
         assert laminar("verify", "--from", 2).code == 5
 
+    def test_what_was_looked_into_has_to_be_there_still(self, laminar):
+        assert laminar("verify", "--from", 5).code == 0
+        answer = laminar("verify", "--from", 6)
+        assert answer.code == 5
+        assert "missing: the newest record is 4: 5 was looked into" in answer.out
+
     def test_json(self, laminar, tmp_path):
         whole = json.loads(laminar("verify", "--json").out)
         assert (whole["ok"], whole["record_count"], whole["newest"]["number"]) == (True, 4, 4)

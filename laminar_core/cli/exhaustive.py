@@ -16,7 +16,12 @@ from laminar_core.testing.explorer.worlds import QUICK
 VIOLATED_EXIT_CODE = 1
 ALL = "all"
 
-_OF_SEEDS = {"count": "--seeds", "first": "--from", "seed": "--seed"}
+_OF_SEEDS = {
+    "count": "--seeds",
+    "first": "--from",
+    "seed": "--seed",
+    "corruptions": "--corruptions",
+}
 
 _OPTIONS = (
     click.option(

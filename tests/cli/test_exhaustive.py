@@ -48,6 +48,7 @@ def test_a_violation_is_shown_step_by_step(cli) -> None:
         (["--exhaustive", "--world", "nowhere"], "'nowhere' is not one of"),
         (["--exhaustive", "--seeds", "3"], "leave --seeds out"),
         (["--exhaustive", "--seed", "3"], "leave --seed out"),
+        (["--exhaustive", "--corruptions", "3"], "leave --corruptions out"),
     ],
 )
 def test_what_makes_no_sense_is_refused(cli, options, problem: str) -> None:

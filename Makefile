@@ -5,10 +5,10 @@ READY := .venv/.ready
 SOURCES := laminar_core jobs resources sensors orchestration tests benchmarks
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench lock ui clean
+.PHONY: help setup demo test check bench lock ui s3-server clean
 
 help:  ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(READY)  ## build .venv from the lock files (PYTHON=python3.12 names another Python)
 
@@ -24,6 +24,12 @@ demo: $(READY)  ## payments per merchant, killed three times, compared with a Sp
 
 test: $(READY)  ## the whole test suite
 	@$(BIN)/python -m pytest
+
+s3-server: build/tools/versitygw  ## build a second S3 server that the tests use if it is there (needs Go)
+
+VERSITYGW := github.com/versity/versitygw/cmd/versitygw@v1.8.0
+build/tools/versitygw:
+	@GOBIN="$(CURDIR)/build/tools" go install -p 1 $(VERSITYGW)
 
 check: $(READY)  ## formatting, lint, types, import contracts, house rules
 	@$(BIN)/ruff check $(SOURCES)

@@ -16,10 +16,12 @@ from boto3.session import Session
 
 BUCKET = "laminar-tests"
 ACCESS_KEY, SECRET_KEY = "AKIATESTING", "not-a-secret-at-all"
-VERSITYGW = os.environ.get("LAMINAR_VERSITYGW") or shutil.which("versitygw")
+_BUILT = Path(__file__).parents[2] / "build" / "tools"
+VERSITYGW = os.environ.get("LAMINAR_VERSITYGW") or shutil.which(
+    "versitygw", path=os.pathsep.join([os.environ.get("PATH", ""), str(_BUILT)])
+)
 VERSITYGW_ABSENT = (
-    "no versitygw: go install github.com/versity/versitygw/cmd/versitygw@v1.8.0, then put it on "
-    "the path or name it in LAMINAR_VERSITYGW"
+    "no versitygw: `make s3-server` builds it, or name one in LAMINAR_VERSITYGW; needs Go"
 )
 _START_MAX_S = 60
 _PREFIXES = count(1)

@@ -204,7 +204,7 @@ class Pane:
 
     def _taken(self, half: _Half) -> pa.Table:
         tables, half.gathered = half.gathered, []
-        if self._ground.shelf.in_memory:
+        if self._ground.shelf.in_memory or len(tables) == 1:
             return pa.concat_tables(tables)
         return self._ground.layout.merged_pane(tables)  # The fewer rows, the less is written.
 
@@ -238,15 +238,15 @@ class Pane:
         run.pending, run.pending_rows = [], 0
 
     def _halve_if_large(self, position: int) -> None:
-        ranges = halves(self._ranges[position])
+        """Halve a bucket, its halves and so on, but read and write its rows once."""
         rows = max(half.runs[position].reduced_rows for half in (self._settled, self._fresh))
-        if rows <= BUCKET_ROWS_MAX or len(ranges) == 1:
-            return
-        for half in (self._settled, self._fresh):
-            half.runs[position : position + 1] = self._halved(half.runs[position], ranges)
-        self._ranges[position : position + 1] = ranges
-        for side in (position + 1, position):
-            self._halve_if_large(side)
+        ranges: tuple[range, ...] = (self._ranges[position],)
+        while rows > BUCKET_ROWS_MAX * len(ranges) and any(len(groups) > 1 for groups in ranges):
+            ranges = tuple(half for groups in ranges for half in halves(groups))
+        if len(ranges) > 1:
+            for half in (self._settled, self._fresh):
+                half.runs[position : position + 1] = self._halved(half.runs[position], ranges)
+            self._ranges[position : position + 1] = ranges
 
     def _halved(self, run: _Run, ranges: Sequence[range]) -> list[_Run]:
         runs = [_Run() for _ in ranges]

@@ -143,6 +143,22 @@ def test_changes_and_what_was_there_add_up(backend: StateBackend) -> None:
     assert counts(pane.pin().tables()) == counts(first.tables()) + counts(second.tables())
 
 
+def test_rows_that_are_pending_when_a_bucket_is_halved_go_along(backend: StateBackend) -> None:
+    """Goal: both runs are cut, also the one whose turn it was not."""
+    of = ground(backend)
+    keys = owned_keys(of, 2_000)
+    pane, expected, changes = Pane(50, of), Counter(), Counter()
+    for number, first in enumerate([*range(0, 2_000, 100)] * 3):
+        some = keys[first : first + 100]
+        pane.add(rows(some))
+        expected.update(some)
+        if number % 7 == 6:
+            changes += counts(pane.take_fresh().tables())
+    assert len(pane.pin().buckets) > 2
+    assert counts(pane.pin().tables()) == expected
+    assert changes + counts(pane.take_fresh().tables()) == expected
+
+
 def test_stored_tables_are_small_disjoint_and_sorted(backend: StateBackend) -> None:
     of = ground(backend)
     keys = owned_keys(of, 3_000)

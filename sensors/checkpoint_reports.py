@@ -18,6 +18,7 @@ from laminar_core.errors import CorruptCheckpointError, LaminarError
 from laminar_core.state.arrow_codec import sha256_hex
 from laminar_core.state.manifest import CheckpointManifest, SubtaskEntry, fingerprint_of
 from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.storage.object_store import address
 from laminar_core.storage.verification import VerifyReport
 
 STREAM_TAG = "laminar/stream"
@@ -156,7 +157,7 @@ def materialization(store: CheckpointStore, stored: StoredCheckpoint) -> dg.Asse
         "inflight_rows": manifest.inflight_rows,
         "state_rows": sum(s.row_count for s in manifest.subtasks),
         "completed_at": dg.MetadataValue.timestamp(manifest.completed_at_ms / 1000),
-        "manifest": dg.MetadataValue.path(f"{store.objects.uri}/{location}"),
+        "manifest": dg.MetadataValue.path(address(store.objects, location)),
         "manifest_sha256": stored.sha256,
         "operators": _operators_table(manifest),
         **source_positions(store, manifest),

@@ -11,7 +11,7 @@ from laminar_core.checkpoint.types import Generation
 from laminar_core.errors import CorruptCheckpointError, ErrorCode
 from laminar_core.state.manifest import GenerationBase
 from laminar_core.state.paths import JobPaths
-from laminar_core.storage.object_store import ObjectStore
+from laminar_core.storage.object_store import ObjectStore, address
 from laminar_core.storage.records import create_or_confirm, read_record
 
 
@@ -71,7 +71,7 @@ def _read(objects: ObjectStore, key: str, generation: Generation) -> GenerationB
     if record is not None and record.generation != generation:
         raise CorruptCheckpointError(
             ErrorCode.MANIFEST_UNREADABLE,
-            f"{objects.uri}/{key} is the base of generation {record.generation}: put the right "
+            f"{address(objects, key)} is the base of generation {record.generation}: put the right "
             "one back",
         )
     return record

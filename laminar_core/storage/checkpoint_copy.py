@@ -4,6 +4,7 @@ from laminar_core.checkpoint.types import CheckpointId, Generation
 from laminar_core.errors import CorruptCheckpointError, ErrorCode
 from laminar_core.state.manifest import CheckpointManifest, GenerationClaim, GenerationEnd, Owner
 from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.storage.object_store import address
 from laminar_core.storage.records import create_or_confirm
 from laminar_core.storage.verification import read_verified
 
@@ -48,5 +49,5 @@ def _put(target: CheckpointStore, key: str, data: bytes) -> None:
     if not create_or_confirm(target.objects, key, data):
         raise CorruptCheckpointError(
             ErrorCode.OBJECT_EXISTS,
-            f"{target.objects.uri}/{key} holds something else: give an empty place for the copy",
+            f"{address(target.objects, key)} holds something else: give the copy an empty place",
         )

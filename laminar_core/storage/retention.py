@@ -46,6 +46,7 @@ from laminar_core.state.retention_records import (
 )
 from laminar_core.storage.audit import AuditLog
 from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.storage.object_store import address
 from laminar_core.storage.records import create_or_confirm
 from laminar_core.storage.retention_application import Application, Progress
 from laminar_core.storage.retention_log import RetentionLog
@@ -159,7 +160,7 @@ class Retention:
         try:
             self.log.decide(number, "abandon", "retention", "to read what was decided")
         except CorruptCheckpointError as error:
-            plan = f"{self._store.objects.uri}/{self.log.paths.plan(number)}"
+            plan = address(self._store.objects, self.log.paths.plan(number))
             raise CorruptCheckpointError(
                 error.code, f"{error}; put it back, or delete {plan} to give the plan up"
             ) from error

@@ -34,7 +34,7 @@ from laminar_core.state.retention_records import (
     S,
     parse_sealed,
 )
-from laminar_core.storage.object_store import ObjectStore
+from laminar_core.storage.object_store import ObjectStore, address
 from laminar_core.storage.records import create_or_confirm
 
 PLANS_REMEMBERED = 100
@@ -166,7 +166,7 @@ class RetentionLog:
         try:
             return parse_sealed(record_type, data)
         except CorruptCheckpointError as error:
-            where = f"{self.objects.uri}/{key}"
+            where = address(self.objects, key)
             raise CorruptCheckpointError(error.code, f"{where}: {error}") from error
 
     def _is_applied(self, number: int) -> bool:

@@ -40,7 +40,7 @@ from laminar_core.state.manifest import (
 from laminar_core.state.savepoint import SavepointDeletion, SavepointOrigin, relocated
 from laminar_core.state.savepoint_use import SavepointUse
 from laminar_core.storage.checkpoint_store import CheckpointStore
-from laminar_core.storage.object_store import open_object_store
+from laminar_core.storage.object_store import address, open_object_store
 from laminar_core.storage.records import create_or_confirm
 from laminar_core.storage.savepoints import FoundSavepoint, delete_savepoint, read_savepoint
 
@@ -157,7 +157,7 @@ def import_savepoint(
         data = found.read(source)
         if not create_or_confirm(store.objects, key, data) or store.objects.get(key) != data:
             raise CheckpointDeclined(
-                ErrorCode.OBJECT_EXISTS, f"{store.objects.uri}/{key} is not what was written"
+                ErrorCode.OBJECT_EXISTS, f"{address(store.objects, key)} is not what was written"
             )
     use = SavepointUse(
         uri=found.objects.uri, sha256=found.sha256, claimed=claim, timeline_floor=floor

@@ -40,7 +40,7 @@ from laminar_core.state.savepoint import (
 from laminar_core.state.segment import SegmentRef, total_bytes
 from laminar_core.state.window_state import KEY_GROUP
 from laminar_core.storage.checkpoint_store import CheckpointStore
-from laminar_core.storage.object_store import ObjectStore, open_object_store
+from laminar_core.storage.object_store import ObjectStore, address, open_object_store
 from laminar_core.storage.records import create_or_confirm
 from laminar_core.storage.verification import PartReport, VerifyReport, checked, read_verified
 
@@ -171,12 +171,13 @@ class _Copier:
         if not create_or_confirm(self._target, path, data):
             raise ConfigurationError(
                 ErrorCode.TARGET_NOT_EMPTY,
-                f"{self._target.uri}/{path} is there already: give a savepoint a place of its own",
+                f"{address(self._target, path)} is there already: give a savepoint a place of its "
+                "own",
             )
         if self._target.get(path) != data:
             raise CorruptCheckpointError(
                 ErrorCode.DIGEST_DIFFERS,
-                f"{self._target.uri}/{path} is not what was just written: use other storage",
+                f"{address(self._target, path)} is not what was just written: use other storage",
             )
 
 
@@ -226,7 +227,7 @@ class FoundSavepoint:
         Raises:
             CorruptCheckpointError: missing, or not what was written.
         """
-        return checked(self.objects.get(ref.path), ref, f"{self.objects.uri}/{ref.path}")
+        return checked(self.objects.get(ref.path), ref, address(self.objects, ref.path))
 
     def verify(self) -> VerifyReport:
         """Read every byte."""
@@ -262,7 +263,7 @@ def read_savepoint(objects: ObjectStore) -> FoundSavepoint:
     try:
         record = parse_savepoint(data)
     except CorruptCheckpointError as error:
-        raise CorruptCheckpointError(error.code, f"{objects.uri}/{RECORD}: {error}") from error
+        raise CorruptCheckpointError(error.code, f"{address(objects, RECORD)}: {error}") from error
     return FoundSavepoint(objects, record, sha256_hex(data))
 
 

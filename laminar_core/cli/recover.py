@@ -11,15 +11,21 @@ from laminar_core.cli.control import absolute_uri
 from laminar_core.cli.recovery_view import print_recovery
 from laminar_core.cli.run import run
 from laminar_core.cli.target import load_pipeline
-from laminar_core.errors import CorruptCheckpointError, ErrorCode
+from laminar_core.errors import (
+    ConfigurationError,
+    CorruptCheckpointError,
+    ErrorCode,
+    IncompatibleStateError,
+)
 from laminar_core.pipeline import CheckpointConfig, RunConfig
 from laminar_core.runtime.clock import SystemClock
 from laminar_core.runtime.events import ignore
 from laminar_core.runtime.options import JobOptions
 from laminar_core.runtime.plan import Plan
 from laminar_core.runtime.recovery import RecoveryManager
-from laminar_core.runtime.recovery_report import RecoveryReport
+from laminar_core.runtime.recovery_report import RecoveryReport, problem_as_dict
 from laminar_core.state.paths import check_job_name
+from laminar_core.state.savepoint import SavepointOrigin
 from laminar_core.storage.audit import AuditLog
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from laminar_core.storage.object_store import open_object_store
@@ -42,7 +48,14 @@ def _recover(*, dry_run: bool, **values: Any) -> None:  # noqa: ANN401 - the opt
     built = load_pipeline(values["target"], values["settings"])
     plan = built.plan()
     plan.check()
-    wishes = RunConfig(restore_id=values["restore_id"], restore_before=values["restore_before"])
+    wishes = RunConfig(  # Refuses wishes that do not go together, as a run would.
+        allow_fresh=values["allow_fresh"],
+        reset_state=values["reset_state"],
+        restore_id=values["restore_id"],
+        restore_before=values["restore_before"],
+        from_savepoint=values["from_savepoint"],
+        claim=values["claim"],
+    )
     job = check_job_name(values["job"] or built.name)
     opened = CheckpointStore.open(store, job)
     options = JobOptions(
@@ -57,7 +70,10 @@ def _recover(*, dry_run: bool, **values: Any) -> None:  # noqa: ANN401 - the opt
         from_savepoint=values["from_savepoint"] and absolute_uri(values["from_savepoint"]),
     )
     if options.from_savepoint is not None:
-        _look_at_savepoint(plan, options, opened)
+        if not values["as_json"]:
+            click.echo(_sentence(options, _look_at_savepoint(plan, options, opened)))
+        elif dry_run:
+            _print_as_json(plan, options, opened)
         if not dry_run:
             context.invoke(run, **values)
         return
@@ -72,8 +88,10 @@ def _recover(*, dry_run: bool, **values: Any) -> None:  # noqa: ANN401 - the opt
         sys.exit(report.exit_code)
 
 
-def _look_at_savepoint(plan: Plan, options: JobOptions, store: CheckpointStore) -> None:
-    """Say what a start from a savepoint would do.
+def _look_at_savepoint(
+    plan: Plan, options: JobOptions, store: CheckpointStore
+) -> SavepointOrigin | None:
+    """Read all of it; None: the job has gone over to it before, and goes on from where it is.
 
     Raises:
         ConfigurationError: there is none, or a sink shows other output.
@@ -82,18 +100,44 @@ def _look_at_savepoint(plan: Plan, options: JobOptions, store: CheckpointStore) 
     """
     assert options.from_savepoint is not None, "only asked for one"
     if _manager(plan, options, store).look() is None:
-        click.echo(
-            f"job {options.job} has gone over to {options.from_savepoint} before: it goes on"
-        )
-        return
+        return None
     found = read_savepoint(open_object_store(options.from_savepoint))
     if problem := found.verify().problem:
         raise CorruptCheckpointError(ErrorCode.DIGEST_DIFFERS, problem)
-    origin = found.record.origin
-    click.echo(
-        f"job {options.job} would start from {options.from_savepoint}, which is checkpoint "
+    return found.record.origin
+
+
+def _sentence(options: JobOptions, origin: SavepointOrigin | None) -> str:
+    place = options.from_savepoint
+    if origin is None:
+        return f"job {options.job} has gone over to {place} before: it goes on"
+    return (
+        f"job {options.job} would start from {place}, which is checkpoint "
         f"{origin.checkpoint_id} of job {origin.job}, and whole"
     )
+
+
+def _print_as_json(plan: Plan, options: JobOptions, store: CheckpointStore) -> None:
+    """What a start from a savepoint would do; exits as it would if it is refused."""
+    origin, problem = None, None
+    try:
+        origin = _look_at_savepoint(plan, options, store)
+    except (ConfigurationError, IncompatibleStateError, CorruptCheckpointError) as error:
+        problem = error
+    exit_code = 0 if problem is None else problem.exit_code
+    said = {
+        "verdict": "restore" if problem is None else "refuse",
+        "exit_code": exit_code,
+        "job": options.job,
+        "workers": options.parallelism,
+        "savepoint": options.from_savepoint,
+        "origin": None if origin is None else origin.model_dump(mode="json"),
+        "problems": [] if problem is None else [problem_as_dict(problem)],
+        "owner": owner_of(store),
+    }
+    click.echo(json.dumps(said, indent=1))
+    if exit_code:
+        sys.exit(exit_code)
 
 
 def examine(plan: Plan, options: JobOptions, store: CheckpointStore) -> RecoveryReport:

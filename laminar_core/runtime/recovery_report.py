@@ -156,16 +156,21 @@ class RecoveryReport:
             for name, value in asdict(replace(self, problems=())).items()
             if name != "problems"
         }
-        problems = [
-            {"code": p.code.value, "exit_code": p.exit_code, "message": str(p)}
-            for p in self.problems
-        ]
         return {
             "verdict": self.verdict,
             "exit_code": self.exit_code,
             **plain,
-            "problems": problems,
+            "problems": [problem_as_dict(problem) for problem in self.problems],
         }
+
+
+def problem_as_dict(problem: LaminarError) -> dict[str, str | int]:
+    """For JSON."""
+    return {
+        "code": problem.code.value,
+        "exit_code": problem.exit_code,
+        "message": str(problem),
+    }
 
 
 def rows_to_replay(progress: Mapping[str, object], sources: tuple[SourceReport, ...]) -> int | None:

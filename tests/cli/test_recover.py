@@ -180,6 +180,33 @@ def test_a_start_from_a_savepoint_is_looked_at_whole(cli, place: Path) -> None:
     )
 
 
+def test_a_start_from_a_savepoint_in_json(cli, place: Path) -> None:
+    savepoint = exported(cli, place)
+    newest = store_of(place).completed_ids()[-1]
+    said = json.loads(dry_run(cli, place, "--from-savepoint", savepoint, "--json").out)
+    assert (said["verdict"], said["exit_code"], said["problems"]) == ("restore", 0, [])
+    assert (said["savepoint"], said["origin"]["checkpoint_id"]) == (str(savepoint), newest)
+    wish = ("--from-savepoint", savepoint, "--json", "--job", "other")
+    refused = dry_run(cli, place, *wish)
+    assert refused.code == 2
+    said = json.loads(refused.out)
+    assert (said["verdict"], said["origin"], said["exit_code"]) == ("refuse", None, 2)
+    assert "sink out shows output up to checkpoint" in said["problems"][0]["message"]
+
+
+@pytest.mark.parametrize(
+    ("wishes", "problem"),
+    [
+        (("--claim",), "only a savepoint can be claimed"),
+        (("--from-savepoint", "s", "--restore", 1), "a savepoint is a start of its own"),
+        (("--reset-state", "in", "--restore", 1), "reset_state drops all state"),
+    ],
+)
+def test_what_a_run_would_refuse_is_refused(cli, place: Path, wishes, problem: str) -> None:
+    answer = dry_run(cli, place, *wishes)
+    assert (answer.code, problem in answer.err) == (2, True)
+
+
 def test_a_start_from_a_savepoint_that_would_be_refused_is_refused(cli, place: Path) -> None:
     savepoint = exported(cli, place)
     foreign = dry_run(cli, place, "--from-savepoint", savepoint, "--job", "other")

@@ -293,11 +293,6 @@ class TestRefusals:
         renamed = windows_job(2, name="other")
         self.refuse(lambda _: renamed.plan, IncompatibleStateError, "state of totals")
 
-    def test_another_parallelism(self):
-        self.refuse(
-            lambda plan: plan, IncompatibleStateError, "taken with 2 workers", parallelism=3
-        )
-
     def test_other_key_groups(self):
         self.refuse(
             lambda plan: replace(plan, max_parallelism=64),
@@ -318,7 +313,7 @@ class TestRefusals:
     def test_a_checkpoint_that_never_was(self):
         self.refuse(
             lambda plan: plan,
-            IncompatibleStateError,
+            ConfigurationError,
             "checkpoint 77 cannot be restored: it never completed",
             restore_id=77,
         )
@@ -357,7 +352,7 @@ class TestRefusals:
     def test_a_refusal_that_cannot_be_written_down_is_raised_all_the_same(self):
         ends = Fault("put_if_absent", Effect.FAIL, key=".end.json", last=2)
         _, simulation = simulate(objects=FaultyStore(MemoryObjectStore(), ends))
-        with pytest.raises(IncompatibleStateError, match="never completed"):
+        with pytest.raises(ConfigurationError, match="never completed"):
             simulation.run(restore_id=9)
 
 

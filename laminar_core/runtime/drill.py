@@ -82,6 +82,8 @@ class Drill:
             ConfigurationError: there is nothing to drill.
             StorageUnavailable: the job's store did not answer.
         """
+        if self._store.newest_generation() is None:  # Nothing is written for a job that is not.
+            raise _nothing_to_drill(self._options.job)
         started_ms = self._clock.monotonic_ms()
         record = DrillRecord(
             job=self._options.job.job,
@@ -114,10 +116,7 @@ class Drill:
         self._rows_before = sum(source.rows_read for source in examined.report.sources)
         manifest = examined.choice.manifest
         if manifest is None:
-            raise ConfigurationError(
-                ErrorCode.NO_SUCH_CHECKPOINT,
-                f"job {job.job} has no completed checkpoint to drill: let it take one first",
-            )
+            raise _nothing_to_drill(job)
         self._audit.append(
             action="drill",
             actor=job.actor,
@@ -261,6 +260,13 @@ class _StopAfterOneCheckpoint:
         if self._completed and enough and self.supervisor is not None:
             supervisor, self.supervisor = self.supervisor, None
             supervisor.stop()
+
+
+def _nothing_to_drill(job: JobOptions) -> ConfigurationError:
+    return ConfigurationError(
+        ErrorCode.NO_SUCH_CHECKPOINT,
+        f"job {job.job} has no completed checkpoint to drill: let it take one first",
+    )
 
 
 def _proofs(manifest: CheckpointManifest) -> Iterator[tuple[str, Content]]:

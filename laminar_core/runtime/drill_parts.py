@@ -41,7 +41,7 @@ def _vertex(vertex: Vertex, batches_max: int) -> Vertex:
     source, sink = vertex.source, vertex.sink
     if source is not None:
         source = replace(source, source=BoundedSource(source.source, batches_max))
-    if sink is not None and sink.sink.committer() is not None:
+    if sink is not None:
         sink = replace(sink, sink=CountingSink(sink.sink))
     operators = tuple(
         spec if isinstance(spec, LoopHead) else ProvenOperator(spec) for spec in vertex.operators

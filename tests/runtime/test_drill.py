@@ -2,11 +2,14 @@
 
 from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 
 from laminar_core.checkpoint.coordinator_config import CoordinatorConfig
+from laminar_core.connectors.collect import CollectSink
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.operators.aggregation import WindowAggregate
+from laminar_core.pipeline import Pipeline
 from laminar_core.runtime.drill import Drill, DrillOptions
 from laminar_core.runtime.events import CheckpointCompleted
 from laminar_core.runtime.state_options import StateOptions
@@ -18,6 +21,7 @@ from laminar_core.storage.pins import Pins
 from laminar_core.testing.disk import SimulatedDisk
 from laminar_core.testing.driver_process import SimulatedDriver
 from laminar_core.testing.jobs import Job
+from laminar_core.testing.memory_source import MemorySource
 from laminar_core.testing.scenarios import SCENARIOS
 from laminar_core.testing.simulation import JOB, Simulation
 from laminar_core.testing.world import ProcessKilledError
@@ -80,6 +84,19 @@ def test_it_proves_what_was_restored_and_completes_a_checkpoint(name: str) -> No
     assert Pins(simulation.store).list() == []
     simulation.run_to_end()
     job.check()
+
+
+def test_a_sink_without_a_committer_is_not_opened_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    p = Pipeline(JOB)
+    tables = [pa.table({"n": range(10 * i, 10 * i + 10)}) for i in range(4)]
+    p.source("in", MemorySource(tables, batch_rows=1)).sink("out", CollectSink())
+    simulation = Simulation(p.plan(), checkpoint=UNALIGNED, objects=SimulatedDisk())
+    simulation.when(CheckpointCompleted, simulation.kill_driver, 1)
+    with pytest.raises(ProcessKilledError):
+        simulation.run()
+    monkeypatch.setattr(CollectSink, "open", lambda *_: pytest.fail("the real sink was opened"))
+    record, _ = drill(simulation)
+    assert (record.outcome, record.problems) == ("passed", ())
 
 
 def test_new_rows_are_read_and_only_a_few() -> None:
@@ -167,9 +184,24 @@ class TestWhatFails:
         with pytest.raises(ConfigurationError, match="no completed checkpoint to drill") as error:
             drill(simulation)
         assert error.value.code is ErrorCode.NO_SUCH_CHECKPOINT
-        with pytest.raises(ConfigurationError, match="checkpoint 9 cannot be restored"):
+        with pytest.raises(ConfigurationError, match="no completed checkpoint to drill"):
             drill(simulation, restore_id=9)
         assert simulation.objects.list("") == []  # There may be no such job.
+
+    def test_a_job_of_another_store_whose_output_is_there(self) -> None:
+        _, simulation = interrupted()
+        simulation.store = CheckpointStore(SimulatedDisk(), JOB)
+        with pytest.raises(ConfigurationError, match="no completed checkpoint to drill"):
+            drill(simulation)
+        assert simulation.store.objects.list("") == []
+
+    def test_a_checkpoint_that_never_was(self) -> None:
+        _, simulation = interrupted(checkpoints=1)
+        before = objects(simulation)
+        with pytest.raises(ConfigurationError, match="checkpoint 99 cannot be restored"):
+            drill(simulation, restore_id=99)
+        assert objects(simulation) == before
+        assert read_drills(simulation.store) == []
 
     def test_a_pipeline_that_does_not_fit(self) -> None:
         _, simulation = interrupted()

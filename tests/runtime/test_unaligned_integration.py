@@ -158,7 +158,7 @@ def test_unaligned_checkpoint_with_backpressure() -> None:
             events = run.completed()
             medians_ms[timeout_ms, row_ms] = median(e.duration_ms for e in events)
             modes[timeout_ms] = Counter(e.mode for e in events)
-    assert medians_ms[ALIGNED, SLOW_MS] > 8 * medians_ms[ALIGNED, SLOW_MS / 100]
+    assert medians_ms[ALIGNED, SLOW_MS] > 5 * medians_ms[ALIGNED, SLOW_MS / 100]
     for timeout_ms in (UNALIGNED_MS, SWITCH_MS):
         assert medians_ms[timeout_ms, SLOW_MS] < 4 * medians_ms[timeout_ms, SLOW_MS / 100]
         assert medians_ms[timeout_ms, SLOW_MS] < medians_ms[ALIGNED, SLOW_MS] / 5

@@ -4,6 +4,7 @@ import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
+from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from laminar_core.errors import ConfigurationError, ErrorCode, StorageUnavailable
@@ -30,8 +31,9 @@ def open_object_store(uri: str) -> CountedStore:
     ``memory://NAME`` finds a store that a test has made with ``MemoryObjectStore.named``.
 
     Raises:
-        ConfigurationError: a scheme that is not supported, a file URI of another host, or an
-            ``s3://`` URI with a parameter that does not exist or does not belong there.
+        ConfigurationError: a file instead of a directory, a scheme that is not supported, a file
+            URI of another host, or an ``s3://`` URI with a parameter that does not exist or does
+            not belong there.
     """
     if uri.startswith("s3://"):
         from laminar_core.storage.s3 import S3ObjectStore  # noqa: PLC0415 - boto3 starts slowly
@@ -41,9 +43,9 @@ def open_object_store(uri: str) -> CountedStore:
     if not uri or "\0" in uri:
         raise ConfigurationError(ErrorCode.INVALID_OPTION, f"{uri!r} is no store: give a directory")
     if "://" not in uri and parts.scheme != "file":
-        return CountedObjectStore(LocalObjectStore(uri))
+        return CountedObjectStore(_directory(uri))
     if parts.scheme == "file" and parts.netloc in {"", "localhost"} and parts.path:
-        return CountedObjectStore(LocalObjectStore(unquote(parts.path)))
+        return CountedObjectStore(_directory(unquote(parts.path)))
     if parts.scheme == "memory" and (found := MemoryObjectStore.find(parts.netloc)):
         return CountedObjectStore(found)
     raise ConfigurationError(
@@ -51,6 +53,15 @@ def open_object_store(uri: str) -> CountedStore:
         f"{uri!r} is no store that can be opened: give a directory that driver and workers share, "
         "as a path or as file:///path, or a bucket as s3://bucket/prefix",
     )
+
+
+def _directory(path: str) -> LocalObjectStore:
+    objects = LocalObjectStore(path)
+    if Path(objects.uri).is_file():
+        raise ConfigurationError(
+            ErrorCode.INVALID_OPTION, f"{objects.uri} is a file, and no store: give a directory"
+        )
+    return objects
 
 
 def place_below(uri: str, folder: str) -> str:

@@ -35,6 +35,13 @@ def test_anything_else_is_refused_with_advice(uri):
     assert caught.value.code is ErrorCode.INVALID_OPTION
 
 
+@pytest.mark.parametrize("form", ["{}", "file://{}"])
+def test_a_file_is_no_store(tmp_path, form):
+    (tmp_path / "notes.txt").write_text("x")
+    with pytest.raises(ConfigurationError, match=r"notes.txt is a file, and no store: give a dir"):
+        open_object_store(form.format(tmp_path / "notes.txt"))
+
+
 def test_a_bucket_is_opened_by_its_uri_and_nothing_is_sent():
     objects = open_object_store("s3://bucket/prefix/?region=eu-central-1")
     assert isinstance(objects, S3ObjectStore)

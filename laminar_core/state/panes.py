@@ -238,7 +238,7 @@ class Pane:
         run.pending, run.pending_rows = [], 0
 
     def _halve_if_large(self, position: int) -> None:
-        """Halve a bucket, its halves and so on, but read and write its rows once."""
+        """Halve a bucket, its halves and so on; rows of all key groups are moved once."""
         rows = max(half.runs[position].reduced_rows for half in (self._settled, self._fresh))
         ranges: tuple[range, ...] = (self._ranges[position],)
         while rows > BUCKET_ROWS_MAX * len(ranges) and any(len(groups) > 1 for groups in ranges):
@@ -247,6 +247,8 @@ class Pane:
             for half in (self._settled, self._fresh):
                 half.runs[position : position + 1] = self._halved(half.runs[position], ranges)
             self._ranges[position : position + 1] = ranges
+            for side in reversed(range(len(ranges))):  # Rows may be of a few key groups only.
+                self._halve_if_large(position + side)
 
     def _halved(self, run: _Run, ranges: Sequence[range]) -> list[_Run]:
         runs = [_Run() for _ in ranges]

@@ -159,6 +159,27 @@ def test_rows_that_are_pending_when_a_bucket_is_halved_go_along(backend: StateBa
     assert changes + counts(pane.take_fresh().tables()) == expected
 
 
+def test_rows_of_few_key_groups_are_in_small_buckets_too(
+    backend: StateBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: a restore, which has segments in the order of key groups, merges no large buckets."""
+    merged_rows: list[int] = []
+    merge = window_layout.merge
+    monkeypatch.setattr(
+        window_layout,
+        "merge",
+        lambda rows, *rest: merged_rows.append(len(rows)) or merge(rows, *rest),
+    )
+    of = ground(backend)
+    keys = np.array(owned_keys(of, 6_000))
+    order = np.argsort(of.groups_of(rows(keys.tolist())), kind="stable")
+    pane = Pane(50, of)
+    for part in np.array_split(keys[order], 12):
+        pane.add(rows(part.tolist()))
+    assert max(merged_rows) < 2_500
+    assert counts(pane.pin().tables()) == Counter(keys.tolist())
+
+
 def test_stored_tables_are_small_disjoint_and_sorted(backend: StateBackend) -> None:
     of = ground(backend)
     keys = owned_keys(of, 3_000)

@@ -203,6 +203,10 @@ class WindowAggregate:
             lateness_us=self.allowed_lateness_us,
         )
 
+    def state_schema(self, input_schema: pa.Schema) -> pa.Schema:
+        """Key group, keys, ``window_start``, accumulators."""
+        return self.layout(input_schema).stored_schema
+
     def open(self, context: SubtaskContext, input_schema: pa.Schema) -> "WindowAggregator":
         """Create the running instance."""
         return WindowAggregator(self, context, input_schema)

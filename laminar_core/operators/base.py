@@ -107,6 +107,20 @@ class IncrementalSubtask(Protocol):
         ...
 
 
+@runtime_checkable
+class StatefulSpec(Protocol):
+    """An operator that says beforehand which columns its rows have in a checkpoint."""
+
+    @property
+    def operator_id(self) -> str:
+        """That of the operator."""
+        ...
+
+    def state_schema(self, input_schema: pa.Schema) -> pa.Schema:
+        """Columns of each table of a snapshot, and the only ones that ``restore`` takes."""
+        ...
+
+
 class OperatorSpec(Protocol):
     """The plan's view of an operator: immutable, and cheap to send to every worker.
 

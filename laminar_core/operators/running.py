@@ -147,6 +147,10 @@ class RunningAggregate:
         schema = pa.schema([input_schema.field(name) for name in names])
         return RowLayout(self.keys, accumulators, schema)
 
+    def state_schema(self, input_schema: pa.Schema) -> pa.Schema:
+        """Key group, keys, accumulators."""
+        return self.layout(input_schema).stored_schema
+
     def open(self, context: SubtaskContext, input_schema: pa.Schema) -> "RunningAggregator":
         """Create the running instance."""
         return RunningAggregator(self, context, input_schema)

@@ -44,6 +44,7 @@ from laminar_core.runtime.recovery_report import (
     source_report,
 )
 from laminar_core.runtime.state_reset import reset
+from laminar_core.runtime.stored_columns import column_mismatches
 from laminar_core.state.manifest import CheckpointManifest
 from laminar_core.storage.audit import AuditLog
 from laminar_core.storage.checkpoint_store import CheckpointStore, Choice
@@ -191,6 +192,12 @@ class RecoveryManager:
         if manifest is None:
             return ()
         found = list(mismatches(manifest, self._plan, self._options.parallelism))
+        told = {operator_id for mismatch in found for operator_id in mismatch.operator_ids}
+        found += [
+            mismatch
+            for mismatch in column_mismatches(manifest, self._plan, self._store)
+            if not mismatch.operator_ids & told
+        ]
         problems.extend(mismatch.error for mismatch in found)
         return tuple(_operator_reports(manifest, self._plan, found))
 

@@ -131,10 +131,6 @@ class RecoveryReport:
         """State of the checkpoint that the pipeline would not continue from."""
         return tuple(one for one in self.operators if one.status == "unmapped")
 
-    def with_problems(self, *problems: LaminarError) -> "RecoveryReport":
-        """The same, and these are in the way as well."""
-        return replace(self, problems=(*self.problems, *problems))
-
     def raise_problem(self) -> None:
         """Refuse if anything is in the way.
 

@@ -15,7 +15,7 @@ from laminar_core.checkpoint.coordinator_config import CoordinatorConfig
 from laminar_core.checkpoint.types import CheckpointId
 from laminar_core.errors import ConfigurationError, ErrorCode, JobFailedError, LaminarError
 from laminar_core.runtime.clock import Clock
-from laminar_core.runtime.drill_parts import PROOF, drill_plan
+from laminar_core.runtime.drill_parts import PROOF, drill_plan, proven_operators
 from laminar_core.runtime.events import CheckpointCompleted, DataFlowing, JobEvent, ignore
 from laminar_core.runtime.execution import Cluster
 from laminar_core.runtime.options import JobOptions
@@ -220,11 +220,11 @@ class Drill:
     ) -> Iterator[DrilledOperator]:
         """Every operator that kept rows: what its files say, and what it said it restored."""
         proofs = dict(_proofs(after))
-        for operator_id in manifest.parallelism:
+        for operator_id in proven_operators(self._plan):
             expected, mergeable = self._expected(manifest, operator_id)
-            proof = proofs.get(operator_id)
-            if proof is None:
-                continue  # A source or a sink, or nothing was restored.
+            proof = proofs.get(operator_id, Content())
+            if operator_id not in proofs and not expected.row_count:
+                continue  # It had nothing to restore.
             yield DrilledOperator(
                 operator_id=operator_id,
                 rows_expected=expected.row_count,

@@ -44,9 +44,19 @@ def _vertex(vertex: Vertex, batches_max: int) -> Vertex:
     if sink is not None:
         sink = replace(sink, sink=CountingSink(sink.sink))
     operators = tuple(
-        spec if isinstance(spec, LoopHead) else ProvenOperator(spec) for spec in vertex.operators
+        ProvenOperator(spec) if _is_proven(spec) else spec for spec in vertex.operators
     )
     return replace(vertex, source=source, operators=operators, sink=sink)
+
+
+def proven_operators(plan: Plan) -> list[str]:
+    """Ids of the operators that tell what they restored: not sources, sinks and heads of loops."""
+    operators = (spec for vertex in plan.vertices for spec in vertex.operators)
+    return [spec.operator_id for spec in operators if _is_proven(spec)]
+
+
+def _is_proven(spec: OperatorSpec) -> bool:
+    return not isinstance(spec, LoopHead)
 
 
 # --- operators ------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from laminar_core.connectors.collect import CollectSink
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.operators.aggregation import WindowAggregate
 from laminar_core.pipeline import Pipeline
+from laminar_core.runtime.deployment import RestoredState
 from laminar_core.runtime.drill import Drill, DrillOptions
 from laminar_core.runtime.events import CheckpointCompleted
 from laminar_core.runtime.state_options import StateOptions
@@ -168,6 +169,19 @@ class TestWhatFails:
         assert (record.outcome, record.error_code) == ("failed", ErrorCode.DRILL_FAILED.value)
         assert "totals restored" in record.problems[0]
         assert record.exit_code == 1
+
+    def test_state_that_nobody_restored(self, monkeypatch) -> None:
+        """An operator that is not given its snapshots has nothing to tell, which is no proof."""
+        _, simulation = interrupted("windows", checkpoints=1)
+        snapshots = RestoredState.snapshots
+
+        def forgetful(self, operator_id, *how):
+            return () if operator_id == "totals" else snapshots(self, operator_id, *how)
+
+        monkeypatch.setattr(RestoredState, "snapshots", forgetful)
+        record, _ = drill(simulation)
+        assert (record.outcome, record.error_code) == ("failed", ErrorCode.DRILL_FAILED.value)
+        assert "totals restored 0 rows" in record.problems[0]
 
     def test_a_damaged_checkpoint_that_was_asked_for(self) -> None:
         _, simulation = interrupted()

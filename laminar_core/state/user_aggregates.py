@@ -57,11 +57,11 @@ class UserAggregate(Protocol):
         """``accumulate(state, *values)``: state after some rows of one group, nulls among them."""
         ...
 
-    def merge(self, left: Any, right: Any) -> Any:  # noqa: ANN401
+    def merge(self, left: Any, right: Any) -> Any:  # noqa: ANN401 - of state_type
         """State of two halves of a group; the rows of ``left`` came first."""
         ...
 
-    def finish(self, state: Any) -> Any:  # noqa: ANN401
+    def finish(self, state: Any) -> Any:  # noqa: ANN401 - of state_type
         """Result of a group; None is null."""
         ...
 

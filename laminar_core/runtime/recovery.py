@@ -131,7 +131,7 @@ class RecoveryManager:
         # A savepoint, or what is read and verified whole, newest first.
         imported = self._importer.bring_in(generation, first=first)
         choice = imported or self._store.choose_checkpoint(wish)
-        examined = self._compare(choice, wish, first=first)  # Operators, key groups, sources, sinks.
+        examined = self._compare(choice, wish, first=first)  # Operators, sources, sinks.
         self._store.check_owner(generation)  # What a successor did is nothing to be refused for.
         examined.report.raise_problem()
         self._write_down(generation, examined, first=first)

@@ -1,11 +1,15 @@
 """Operators that call each other directly: the inside of a vertex."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
 
 from laminar_core.checkpoint.types import Watermark
 from laminar_core.operators.base import OperatorSubtask
+from laminar_core.runtime.clock import Clock
+from laminar_core.runtime.slicing import UNIT_MS
+
+_OVER = object()
 
 
 class Chain:
@@ -56,9 +60,61 @@ class Chain:
 
     def advance(self, watermark_us: int, start: int = 0) -> None:
         """Let event time advance: what an operator completes goes ahead of the watermark."""
-        if start == len(self._operators):
-            self._on_watermark(watermark_us)
-            return
-        for batch in self._operators[start].on_watermark(watermark_us):
-            self.process(batch, start + 1)
-        self.advance(watermark_us, start + 1)
+        for _ in self.advancing(watermark_us, start):
+            pass
+
+    def advancing(self, watermark_us: int, start: int = 0) -> Iterator[None]:
+        """Do the same batch by batch; nothing else may be done here until it is exhausted."""
+        for position in range(start, len(self._operators)):
+            for batch in self._operators[position].on_watermark(watermark_us):
+                self.process(batch, position + 1)
+                yield
+        self._on_watermark(watermark_us)
+
+
+class Firing:
+    """A step of event time, emitted piece by piece; nothing else is taken until it is over.
+
+    A large window takes many seconds, and more memory than there may be. So it is emitted for a
+    unit of work at a time and as far as the outputs have room; in between the worker looks after
+    its queues and says that it is alive. What is left at a cut is before it and is emitted first:
+    its rows are no part of the state any more.
+    """
+
+    def __init__(self, chain: Chain, clock: Clock, has_room: Callable[[], bool]) -> None:
+        self._chain = chain
+        self._clock = clock
+        self._has_room = has_room
+        self._rest: Iterator[None] | None = None
+        self._then: Callable[[], None] | None = None
+
+    @property
+    def active(self) -> bool:
+        """Something of the step is left."""
+        return self._rest is not None
+
+    def start(self, watermark_us: int | None, then: Callable[[], None] | None = None) -> None:
+        """Let event time advance, None: not at all; call ``then`` afterwards."""
+        assert self._rest is None, "one step after the other"
+        self._rest = iter(()) if watermark_us is None else self._chain.advancing(watermark_us)
+        self._then = then
+        self.work()
+
+    def work(self) -> None:
+        """Go on for a unit of work."""
+        until_ms = self._clock.monotonic_ms() + UNIT_MS
+        while self._rest is not None and self._has_room():
+            self._emit_next(self._rest)
+            if self._clock.monotonic_ms() >= until_ms:
+                return
+
+    def finish(self) -> None:
+        """Emit the rest, whether there is room or not."""
+        while self._rest is not None:
+            self._emit_next(self._rest)
+
+    def _emit_next(self, rest: Iterator[None]) -> None:
+        if next(rest, _OVER) is _OVER:
+            self._rest = None
+            if self._then is not None:
+                self._then()

@@ -68,7 +68,7 @@ class HeadTask(Task):
             case _:
                 super()._take(channel, element)
 
-    def _advance(self, watermark_us: int | None) -> None:
+    def _advance(self, watermark_us: int | None, *, ends: bool = False) -> None:
         """Event time stays outside."""
 
 

@@ -44,7 +44,7 @@ from laminar_core.checkpoint.types import (
 )
 from laminar_core.checkpoint.unaligned import UnalignedCheckpointMetrics
 from laminar_core.operators.base import IncrementalSubtask
-from laminar_core.runtime.chain import Chain
+from laminar_core.runtime.chain import Chain, Firing
 from laminar_core.runtime.channels import InputChannel
 from laminar_core.runtime.clock import Clock
 from laminar_core.runtime.inflight import Captured, InflightRecorder
@@ -84,6 +84,7 @@ class Task:
         )
         if self._replay.active:
             self._chain.hold_made_watermarks()
+        self._firing = Firing(self._chain, clock, self._have_room)
         self._turn = 0
         self._unit = WorkUnit()
         self._stopped = False
@@ -109,11 +110,17 @@ class Task:
 
     def work(self) -> bool:
         """Do one unit if there is one and the outputs have room; say whether anything happened."""
-        if self.finished or not all(output.has_room for output in self.parts.outputs):
+        if self.finished or not self._have_room():
             return False
+        if self._firing.active:
+            self._firing.work()
+            return True
         if self.parts.source is not None:
             return self._work_as_source(self.parts.source)
         return self._work_on_input()
+
+    def _have_room(self) -> bool:
+        return all(output.has_room for output in self.parts.outputs)
 
     def flush(self) -> bool:
         """Send what credit allows, and give credit back for what was taken."""
@@ -145,6 +152,7 @@ class Task:
                 self._turn = (channel.channel + 1) % len(self.parts.inputs)
                 self._take(channel.channel, channel.take(self._unit.rows_max))
                 if self._replay.took():
+                    self._firing.finish()
                     self._chain.release_made_watermarks()
                 return True
         return False
@@ -172,22 +180,19 @@ class Task:
                 self._on(CancelReceived(channel, checkpoint_id))
             case EndOfInput():
                 self._on(EndReached(channel))
-                self._advance(self.parts.gate.end(channel))
-                if self.parts.gate.ended:
-                    self._finish()
+                self._advance(self.parts.gate.end(channel), ends=self.parts.gate.ended)
 
     def _process(self, batch: pa.RecordBatch) -> None:
         started_ms = self._clock.monotonic_ms()
         self._chain.process(batch)
         self._unit.took(batch.num_rows, self._clock.monotonic_ms() - started_ms)
 
-    def _advance(self, watermark_us: int | None) -> None:
-        if watermark_us is not None:
-            self._chain.advance(watermark_us)
+    def _advance(self, watermark_us: int | None, *, ends: bool = False) -> None:
+        """Let event time advance; ``ends``: nothing comes after it."""
+        self._firing.start(watermark_us, self._finish if ends else None)
 
     def _end(self) -> None:
-        self._chain.advance(WATERMARK_END_US)
-        self._finish()
+        self._firing.start(WATERMARK_END_US, self._finish)
 
     def _finish(self) -> None:
         self._broadcast(EndOfInput())
@@ -310,6 +315,7 @@ class Task:
 
     def _cut(self, barrier: CheckpointBarrier, mode: AlignmentMode) -> None:
         """Barrier out, then the synchronous phase; no record comes in between."""
+        self._firing.finish()  # It is before the cut: its rows have left the state.
         now_ms = self._clock.monotonic_ms()
         first_id, first_ms = self._first_barrier
         waited_ms = now_ms - first_ms if first_id == barrier.checkpoint_id else 0.0

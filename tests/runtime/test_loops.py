@@ -274,7 +274,7 @@ def test_rows_that_come_back_after_the_end_are_refused_and_not_lost() -> None:
     p = Pipeline("hoard")
 
     def looped(entering: Stream) -> tuple[Stream, Stream]:
-        kept = entering.map(once, name="once")._then(Hoard())
+        kept = entering.map(once, name="once").then(Hoard())
         return kept, kept
 
     built = job(p, source(p, rows(1)).iterate(looped, name="loop"), [])

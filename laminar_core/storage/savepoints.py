@@ -40,7 +40,7 @@ from laminar_core.state.savepoint import (
 from laminar_core.state.segment import SegmentRef, total_bytes
 from laminar_core.state.window_state import KEY_GROUP
 from laminar_core.storage.checkpoint_store import CheckpointStore
-from laminar_core.storage.object_store import ObjectStore, address, open_object_store
+from laminar_core.storage.object_store import ObjectStore, address, open_object_store, place_below
 from laminar_core.storage.records import create_or_confirm
 from laminar_core.storage.verification import PartReport, VerifyReport, checked, read_verified
 
@@ -273,17 +273,11 @@ def list_savepoints(uri: str) -> Iterator[tuple[str, FoundSavepoint | str]]:
     What is damaged or broken off is listed with what is wrong instead.
     """
     folders = [n.rstrip("/") for n in open_object_store(uri).children("") if n.endswith("/")]
-    for place in [uri, *(_below(uri, folder) for folder in folders)]:
+    for place in [uri, *(place_below(uri, folder) for folder in folders)]:
         objects = open_object_store(place)
         names = objects.children("")
         if RECORD in names or MARKER in names:
             yield place, _found_or_problem(objects)
-
-
-def _below(uri: str, folder: str) -> str:
-    """The URI of a folder; what follows a question mark says how the store is reached."""
-    place, mark, settings = uri.partition("?") if "://" in uri else (uri, "", "")
-    return f"{place.rstrip('/')}/{folder}{mark}{settings}"
 
 
 def _found_or_problem(objects: ObjectStore) -> FoundSavepoint | str:

@@ -103,8 +103,10 @@ def change(event: JobEvent, **changes) -> JobEvent:
         (
             change(COMPLETED, mode="switched", inflight_rows=38_047, inflight_bytes=900_000),
             [
-                "checkpoint 8 completed in 12 ms, 2.5 MB, 0.1 MB new, switched, "
-                "38,047 rows in flight"
+                (
+                    "checkpoint 8 completed in 12 ms, 2.5 MB, 0.1 MB new, switched, "
+                    "38,047 rows in flight"
+                )
             ],
         ),
         (

@@ -52,8 +52,10 @@ def test_a_checkpoint_is_one_screen(capsys) -> None:
     )
     assert shown(capsys, subtasks=parts).splitlines() == [
         "checkpoint 7 of payments: periodic, aligned, generation 2, parent 6",
-        "triggered 2023-11-14 22:13:20, complete after 40 ms, 1,234 bytes (1,234 new), "
-        "written by 0.1.0",
+        (
+            "triggered 2023-11-14 22:13:20, complete after 40 ms, 1,234 bytes (1,234 new), "
+            "written by 0.1.0"
+        ),
         "event time of keyed: 1970-01-01 00:00:01.000000",
         "",
         "operator  subtask  files    rows  bytes  written  sync ms  async ms",

@@ -285,7 +285,8 @@ class Coordinator(CheckpointHost):
                 self.fail(
                     ErrorCode.NOT_ENOUGH_SLOTS,
                     f"only {len(self._workers)} of {self._identity.parallelism} workers started "
-                    f"within {deadlines.register_ms / 1000:g} s: give Spark enough slots",
+                    f"within {deadlines.register_ms / 1000:g} s: give Spark enough slots, or those "
+                    "that restore much state more time (RunConfig.deadlines)",
                 )
             return
         for worker, heard_ms in self._heard_ms.items():

@@ -4,9 +4,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from pyspark.sql import SparkSession
 
 from laminar_core.runtime.session import open_session
+
+settings.register_profile("laminar", deadline=None)  # A busy machine is no failure.
+settings.load_profile("laminar")
 
 
 @pytest.fixture(scope="session")

@@ -47,7 +47,13 @@ from laminar_core.storage.owner import this_process
 @click.option(
     "--random", "random_seed", type=int, metavar="SEED", help="Draw one: equal seeds, equal draws."
 )
-@click.option("--workers", type=click.IntRange(min=1), default=2, show_default=True)
+@click.option(
+    "--workers",
+    type=click.IntRange(min=1),
+    default=2,
+    show_default=True,
+    help="Spark tasks that run side by side; not necessarily as many as the job has.",
+)
 @click.option(
     "--batches",
     type=click.IntRange(min=0),
@@ -62,7 +68,9 @@ from laminar_core.storage.owner import this_process
 )
 @click.option("--master", help="Spark master  [default: local[WORKERS]].")
 @click.option("--conf", multiple=True, type=KEY_VALUE, metavar="KEY=VALUE", help="Spark setting.")
-@click.option("--reason", default="a restore drill", show_default=True)
+@click.option(
+    "--reason", default="a restore drill", show_default=True, help="Kept in the job's record."
+)
 @json_option
 @click.pass_obj
 def drill(  # noqa: PLR0913 - one parameter per option

@@ -33,7 +33,7 @@ def test_the_job_ends_with_exact_output_in_one_generation(seed: int) -> None:
     simulation.network.control_repeat = 0.2
     result = simulation.run()
     assert (result.outcome, generations(simulation)) == ("finished", 1)
-    job.check()
+    job.check(result.rows_late)
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -42,8 +42,7 @@ def test_workers_may_die_as_well(seed: int) -> None:
     simulation = Simulation(job.plan, seed=seed)
     simulation.network.control_loss = simulation.network.control_repeat = 0.2
     simulation.world.at_turn(60 + 30 * seed, lambda: simulation.kill_worker(seed % 2))
-    simulation.run_to_end()
-    job.check()
+    job.check(simulation.run_to_end().rows_late)
 
 
 @pytest.mark.parametrize("lost", [Peers, Trigger, AlignmentTimeout, Completed, Finish])

@@ -215,5 +215,5 @@ def _with_source(store: CheckpointStore, next_row: list[int]) -> CheckpointManif
         generation=1,
         operators_description=descriptions,
         fingerprint={op: fingerprint_of(text) for op, text in descriptions.items()},
-        subtasks=(first.model_copy(update={"state": state}), *others),
+        subtasks=(first.model_copy(update={"segments": (state,)}), *others),
     )

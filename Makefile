@@ -29,7 +29,7 @@ s3-server: build/tools/versitygw  ## build a second S3 server that the tests use
 
 VERSITYGW := github.com/versity/versitygw/cmd/versitygw@v1.8.0
 build/tools/versitygw:
-	@GOBIN="$(CURDIR)/build/tools" go install -p 1 $(VERSITYGW)
+	@GOBIN="$(CURDIR)/build/tools" go install $(VERSITYGW)
 
 check: $(READY)  ## formatting, lint, types, import contracts, house rules
 	@$(BIN)/ruff check $(SOURCES)

@@ -315,13 +315,15 @@ class Task:
 
     def _cut(self, barrier: CheckpointBarrier, mode: AlignmentMode) -> None:
         """Barrier out, then the synchronous phase; no record comes in between."""
-        self._firing.finish()  # It is before the cut: its rows have left the state.
         now_ms = self._clock.monotonic_ms()
+        had_finished = self.finished  # What ends it only now still takes this cut.
+        self._firing.finish()  # It is before the cut: its rows have left the state.
+        fired_ms = self._clock.monotonic_ms() - now_ms
         first_id, first_ms = self._first_barrier
         waited_ms = now_ms - first_ms if first_id == barrier.checkpoint_id else 0.0
         self._stopped = self._stopped or barrier.kind is CheckpointKind.STOP
         overtaken = self._inflight.cut(barrier, mode)
-        self._alignment = self._alignment_entry(barrier, waited_ms)
+        self._alignment = self._alignment_entry(barrier, waited_ms, finished=had_finished)
         parts = tuple(
             self._snapshot(operator_id, part, barrier)
             for operator_id, part in self._snapshottable()
@@ -329,7 +331,8 @@ class Task:
         self._listener.on_cut(Cut(barrier.checkpoint_id, self.parts.vertex_id, parts))
         for captured in overtaken:
             self._captured(captured)
-        self._decline_if_too_slow(barrier.checkpoint_id, sum(part.sync_ms for part in parts))
+        pause_ms = fired_ms + sum(part.sync_ms for part in parts)
+        self._decline_if_too_slow(barrier.checkpoint_id, pause_ms)
 
     def _decline_if_too_slow(self, checkpoint_id: CheckpointId, sync_ms: float) -> None:
         """Rows waited for it; whoever set the limit wants no such checkpoints."""
@@ -357,14 +360,16 @@ class Task:
             pending, merge = part.snapshot(barrier.checkpoint_id), None
         return PendingPart(operator_id, pending, self._clock.monotonic_ms() - started_ms, merge)
 
-    def _alignment_entry(self, barrier: CheckpointBarrier, waited_ms: float) -> AlignmentEntry:
+    def _alignment_entry(
+        self, barrier: CheckpointBarrier, waited_ms: float, *, finished: bool
+    ) -> AlignmentEntry:
         gate = self.parts.gate
         delay_ms = self._clock.now_ms() - barrier.created_ms - waited_ms
         return AlignmentEntry(
             vertex_id=self.parts.vertex_id,
             subtask_index=self.parts.subtask_index,
             mode="aligned",
-            finished=self.finished,
+            finished=finished,
             start_delay_ms=max(delay_ms, 0.0),
             alignment_ms=waited_ms,
             watermark_us=gate.combined_us,

@@ -1,11 +1,13 @@
 """A step of event time that completes much: in pieces, whole before a cut, nothing in between."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pyarrow as pa
 
 from laminar_core.checkpoint.types import WATERMARK_END_US, EndOfInput, Watermark
 from laminar_core.runtime.channels import OUTPUT_QUEUE_BATCHES
+from laminar_core.runtime.inflight import SnapshotLimits
 from tests.runtime.task_bench import Bench, Sum, barrier, batch, rows, unaligned
 
 PIECES = 3 * OUTPUT_QUEUE_BATCHES
@@ -93,3 +95,28 @@ def test_the_end_waits_until_it_is_over() -> None:
     bench.work()
     assert bench.task.finished
     assert bench.trace().endswith("1 w5 1 wEND END")
+
+
+def test_what_ends_at_an_overtaking_cut_takes_it_and_had_not_finished_before() -> None:
+    bench = Firing(piece_ms=9)
+    bench.arrive(0, *[rows(2)] * (OUTPUT_QUEUE_BATCHES - 1), EndOfInput())
+    bench.output.credits = 0
+    while bench.task.work():
+        pass
+    assert not bench.task.finished, "no room for what the end completes"
+    bench.task.trigger(unaligned(1))
+    assert bench.task.finished
+    bench.work()
+    ((_, alignment),) = bench.completed
+    assert (alignment.finished, alignment.mode) == (False, "unaligned")
+    assert bench.trace() == " ".join(["U1", *["2"] * (OUTPUT_QUEUE_BATCHES - 1), "1 wEND END"])
+
+
+def test_the_pause_at_a_cut_includes_it() -> None:
+    bench = Firing(piece_ms=900)
+    bench.task.parts = replace(bench.task.parts, limits=SnapshotLimits(sync_timeout_ms=1_000))
+    bench.arrive(0, Watermark(5))
+    bench.output.credits = 0
+    assert bench.task.work()
+    bench.arrive(0, unaligned(1))
+    assert "the synchronous phase took" in bench.declined[0][1]

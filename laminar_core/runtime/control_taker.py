@@ -132,7 +132,6 @@ class ControlTaker:
         known.result, known.started = result, True
         with suppress(StorageUnavailable):
             self._log.answer(number, result)
-            del self._open[number]
             if known.audited is not None:
                 self._audit.conclude(
                     known.audited,
@@ -140,6 +139,7 @@ class ControlTaker:
                     reason=result.reason,
                     after={"command": number, "checkpoint_id": result.checkpoint_id},
                 )
+            del self._open[number]
 
 
 def target_of(command: ControlCommand) -> str | None:

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from laminar_core.checkpoint.types import CheckpointId, Generation
-from laminar_core.errors import CheckpointDeclined, ErrorCode, LaminarError
+from laminar_core.errors import CheckpointDeclined, ErrorCode
 from laminar_core.operators.base import Snapshot
 from laminar_core.runtime.state_options import StateOptions
 from laminar_core.state.chain import (
@@ -60,6 +60,8 @@ class _Chain:
     written_bytes: int = 0
     """Since the last checkpoint that was told."""
     compacting: bool = False
+    problem: str = ""
+    """Why the last merging failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,7 @@ class _Compacted:
     merged: tuple[SegmentRef, ...]
     by: tuple[SegmentRef, ...] | None
     """None: it failed, and the chain stays as it is."""
+    problem: str = ""
 
 
 class SegmentWriter:
@@ -169,10 +172,11 @@ class SegmentWriter:
         if planned is None:
             return
         if len(sizes) > CHAIN_FACTOR_MAX * self._options.segments_max:
+            slow = "as fast as new ones come: checkpoint less often, or raise segments_max"
             raise CheckpointDeclined(
                 ErrorCode.SNAPSHOT_FAILED,
-                f"the state of {operator_id} is in {len(sizes)} parts, which are not merged as "
-                "fast as new ones come: checkpoint less often, or raise segments_max",
+                f"the state of {operator_id} is in {len(sizes)} parts, which are not merged "
+                + (f"because that failed: {chain.problem}" if chain.problem else slow),
             )
         if not chain.compacting:
             chain.compacting = True
@@ -187,14 +191,13 @@ class SegmentWriter:
         merge: MergeTables,
     ) -> None:
         """Runs in a thread of its own; the chain learns of it with the next checkpoint."""
-        by: tuple[SegmentRef, ...] | None = None
         try:
             tables = self._merged(merged, finished_us, merge)
             by = tuple(self._write_shared(operator_id, t) for t in tables if t.num_rows)
-        except LaminarError:
-            pass  # The chain is whole without it, and the next checkpoint tries again.
-        finally:
-            self._compacted.put(_Compacted(operator_id, tuple(merged), by))
+            done = _Compacted(operator_id, tuple(merged), by)
+        except Exception as error:  # noqa: BLE001 - told, once the chain is too long without it
+            done = _Compacted(operator_id, tuple(merged), None, str(error) or repr(error))
+        self._compacted.put(done)
 
     def _merged(
         self, segments: Sequence[SegmentRef], finished_us: int | None, merge: MergeTables
@@ -230,7 +233,7 @@ class SegmentWriter:
             except Empty:
                 return
             chain = self._chains[done.operator_id]
-            chain.compacting = False
+            chain.compacting, chain.problem = False, done.problem
             if done.by is not None:
                 chain.segments = replaced(chain.segments, done.merged, done.by)
                 chain.written_bytes += total_bytes(done.by)

@@ -176,6 +176,16 @@ def test_merging_that_never_keeps_up_costs_checkpoints_and_says_so() -> None:
     assert sorted(writing.read(writing.change())) == [*range(3 * CHAIN_FACTOR_MAX), 99]
 
 
+def test_merging_that_cannot_work_is_named_when_the_chain_is_too_long() -> None:
+    writing = Writing()
+    for n in range(3 * CHAIN_FACTOR_MAX):
+        chain = writing.change(n)
+    writing.store.objects.put(f"payments/{chain[0].path}", b"rot")
+    writing.compactions.run()
+    with pytest.raises(CheckpointDeclined, match="because that failed"):
+        writing.change(99)
+
+
 def test_full_snapshots_belong_to_their_checkpoint_alone() -> None:
     writing = Writing()
     written = writing.writer.write_all(CheckpointId(3), OPERATOR, [rows(1), rows(), rows(2)])

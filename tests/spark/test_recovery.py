@@ -169,13 +169,12 @@ def other_window(job: SmallJob) -> Pipeline:
 
 
 def refusal(runner: Runner, built: Pipeline | None = None, **options: object) -> LaminarError:
-    """Run, expect one clear line, and see that nothing but the claim has changed."""
-    before = sorted(p for p in Path(runner.job.store).rglob("*") if "generations" not in p.parts)
+    """Run, expect one clear line, and see that nothing but the claim and its records changed."""
+    before = stored(runner)
     visible = runner.job.visible()
     with pytest.raises(ConfigurationError) as refused:
         runner.run(built, **options)
-    after = sorted(p for p in Path(runner.job.store).rglob("*") if "generations" not in p.parts)
-    assert [p for p in after if p.is_file()] == [p for p in before if p.is_file()]
+    assert stored(runner) == before
     assert runner.job.visible() == visible
     assert "\n" not in str(refused.value)
     return refused.value
@@ -218,3 +217,9 @@ def test_output_of_another_run_is_not_mixed_with(runner: Runner, tmp_path: Path)
             run=RunConfig(workers=2),
         )
     runner.assert_exact()
+
+
+def stored(runner: Runner) -> dict[Path, bytes]:
+    """Every file of the store but claims, and the audit log of them."""
+    files = (path for path in Path(runner.job.store).rglob("*") if path.is_file())
+    return {p: p.read_bytes() for p in files if not {"generations", "audit"} & set(p.parts)}

@@ -31,12 +31,15 @@ from laminar_core.testing.jobs import (
 from laminar_core.testing.memory_source import MemorySource
 
 
-def windows_job(parallelism: int, name: str = "totals", window: str = "10 seconds") -> Job:
-    """One keyed exchange."""
+def windows_job(
+    parallelism: int, name: str = "totals", window: str = "10 seconds", pace: float | None = None
+) -> Job:
+    """One keyed exchange; ``pace`` is in rows per second, None: as fast as they are taken."""
     del parallelism
     tables = payments()
     p = Pipeline("windows")
-    rows = p.source("in", MemorySource(tables)).watermark("ts", max_delay=DELAY)
+    source = p.source("in", MemorySource(tables), rows_per_second=pace)
+    rows = source.watermark("ts", max_delay=DELAY)
     return with_ledgers(p, {"out": (windowed(rows, name, window), totals(rows_of(tables)))})
 
 

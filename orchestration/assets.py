@@ -11,26 +11,21 @@ import dagster as dg
 from orchestration.spec import StreamSpec
 from orchestration.supervised_run import supervise
 from resources.checkpoints import CheckpointStoreResource
+from resources.names import checkpoint_key, checkpoint_partitions, source_key
 from resources.spark_driver import SparkDriverClient
 from sensors.checkpoint_reporter import build_checkpoint_reporter
 from sensors.checkpoint_reports import (
     INTEGRITY_CHECK,
     check_integrity,
-    checkpoint_key,
-    checkpoint_partitions,
     integrity_evaluation,
-    source_key,
 )
 
 _TAGS = {"dagster/max_retries": "0"}
 """The driver is restarted by its client; a retry by Dagster would come on top."""
 
 
-def laminar_definitions(spec: StreamSpec) -> dg.Definitions:
-    """Everything that Dagster shows and does for one stream.
-
-    Needs the resources ``checkpoints`` and ``driver``.
-    """
+def asset_definitions(spec: StreamSpec) -> dg.Definitions:
+    """Source, output and checkpoints, what runs the stream and what verifies a checkpoint."""
     output = _output_asset(spec)
     run_job = dg.define_asset_job(
         f"{spec.name}_run",

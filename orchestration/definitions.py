@@ -4,7 +4,7 @@ import os
 
 import dagster as dg
 
-from orchestration.assets import laminar_definitions
+from orchestration.factory import laminar_definitions
 from orchestration.streams import DEMO, STREAMS
 from resources import CheckpointStoreResource, SparkDriverClient
 

@@ -3,24 +3,19 @@
 import hashlib
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, Field
 
 from laminar_core.errors import ConfigurationError
-from laminar_core.operators.windows import duration_us
+from laminar_core.runtime.retention_config import RetentionConfig
 from laminar_core.state.paths import check_job_name
+from resources.values import Duration, Values
+from sensors.policy import AlertPolicy
 
 _OWNER = re.compile(r"team:\S+|[^@\s]+@[^@\s]+\.[^@\s]+")
-
-
-def _duration(text: str) -> str:
-    try:
-        duration_us(text)
-    except ConfigurationError as error:
-        raise ValueError(str(error)) from error
-    return text
 
 
 def _job_name(name: str) -> str:
@@ -36,15 +31,10 @@ def _owner(owner: str) -> str:
     return owner
 
 
-Duration = Annotated[str, AfterValidator(_duration)]
-"""As in ``"30 seconds"``."""
+Cron = Annotated[str, Field(description="As in crontab(5), or @daily; None: never.")]
 
 
-class _Values(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class CheckpointPolicy(_Values):
+class CheckpointPolicy(Values):
     """When checkpoints are taken and what they write; the options of ``laminar run``."""
 
     interval: Duration = "10 seconds"
@@ -76,7 +66,26 @@ class CheckpointPolicy(_Values):
         return getattr(self, name) != type(self).model_fields[name].default
 
 
-class StreamSpec(_Values):
+class SchedulePolicy(Values):
+    """When the stream's housekeeping runs, in UTC; None turns one off."""
+
+    retention: Cron | None = "17 * * * *"
+    drill: Cron | None = "43 4 * * *"
+    audit: Cron | None = "11 5 * * *"
+    orphans: Cron | None = "29 5 * * 0"
+    costs: Cron | None = "5 0 * * *"
+
+
+class PriceTable(Values):
+    """What the provider of the store asks for, in ``currency``; the defaults are no offer."""
+
+    currency: str = "USD"
+    put_per_1000: Annotated[float, Field(ge=0)] = 0.005
+    get_per_1000: Annotated[float, Field(ge=0)] = 0.0004
+    gb_month: Annotated[float, Field(ge=0)] = 0.023
+
+
+class StreamSpec(Values):
     """One streaming job as Dagster runs it. The store is a resource, shared by all of them.
 
     ``name`` is the job's name in the store and the prefix of its asset keys. ``arguments`` go to
@@ -88,25 +97,49 @@ class StreamSpec(_Values):
     program: Path
     arguments: dict[str, str] = Field(default_factory=dict)
     workers: Annotated[int, Field(ge=1)] = 2
+    launch: Literal["detached", "supervised"] = Field(
+        default="detached",
+        description="How recovery and the jobs start the driver: as a process of its own that "
+        "survives Dagster, or inside the run.",
+    )
     checkpoints: CheckpointPolicy = CheckpointPolicy()
+    retention: RetentionConfig = RetentionConfig()
+    alerts: AlertPolicy = AlertPolicy()
+    schedules: SchedulePolicy = SchedulePolicy()
+    prices: PriceTable = PriceTable()
     spark_conf: dict[str, str] = Field(default_factory=dict)
     restarts_max: Annotated[int, Field(ge=0)] = 3
     owner: Annotated[str, AfterValidator(_owner)] = "team:streaming"
+    tags: dict[str, str] = Field(default_factory=dict, description="On every asset and job.")
+    kinds: frozenset[str] = Field(
+        default=frozenset({"parquet"}), description="Of the output, beside pyspark."
+    )
     description: str = ""
     laminar: tuple[str, ...] = (sys.executable, "-m", "laminar_core.cli")
 
-    def command(self, store_uri: str) -> list[str]:
-        """What starts the driver; it writes one JSON object per event to standard output."""
-        settings = [f"{name}={value}" for name, value in self.arguments.items()]
-        conf = [f"{name}={value}" for name, value in self.spark_conf.items()]
+    def command(self, store_uri: str, words: Sequence[str] = ()) -> list[str]:
+        """What starts the driver; it writes one JSON object per event to standard output.
+
+        ``words`` are further ones of ``laminar run``, such as ``--restore 42``.
+        """
         return [
-            *(*self.laminar, "run", str(self.program)),
-            *(word for setting in settings for word in ("--set", setting)),
-            *("--store", store_uri, "--job", self.name, "--workers", str(self.workers)),
+            *(*self.laminar, "run", *self.target_words()),
+            *("--store", store_uri, "--job", self.name),
+            *(() if "--workers" in words else ("--workers", str(self.workers))),
             *self.checkpoints.words(),
-            *(word for setting in conf for word in ("--conf", setting)),
+            *self.conf_words(),
+            *words,
             "--json",
         ]
+
+    def target_words(self) -> list[str]:
+        """The pipeline and its arguments, as every command takes them that builds it."""
+        settings = [f"{name}={value}" for name, value in self.arguments.items()]
+        return [str(self.program), *(word for each in settings for word in ("--set", each))]
+
+    def conf_words(self) -> list[str]:
+        """Spark's settings."""
+        return [word for k, v in self.spark_conf.items() for word in ("--conf", f"{k}={v}")]
 
     @property
     def code_version(self) -> str:

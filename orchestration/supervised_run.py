@@ -12,10 +12,10 @@ from laminar_core.errors import LaminarError
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from orchestration.spec import StreamSpec
 from resources.checkpoints import CheckpointStoreResource
+from resources.names import STREAM_TAG
 from resources.spark_driver import DriverEvent, DriverResult, SparkDriverClient
 from sensors.checkpoint_reports import (
     REPORTS_MAX,
-    STREAM_TAG,
     StoredCheckpoint,
     integrity_evaluation,
     report_new_checkpoints,

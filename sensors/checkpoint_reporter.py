@@ -4,9 +4,9 @@ import dagster as dg
 
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from resources.checkpoints import CheckpointStoreResource
+from resources.names import STREAM_TAG
 from sensors.checkpoint_reports import (
     REPORTS_MAX,
-    STREAM_TAG,
     Report,
     report_new_checkpoints,
 )

@@ -20,9 +20,7 @@ from laminar_core.state.manifest import CheckpointManifest, SubtaskEntry, finger
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from laminar_core.storage.object_store import address
 from laminar_core.storage.verification import VerifyReport
-
-STREAM_TAG = "laminar/stream"
-"""On a run that supervises a stream, and while it is on reports the stream's checkpoints."""
+from resources.names import checkpoint_key, checkpoint_partitions, partition_of, source_key
 
 INTEGRITY_CHECK = "manifest_integrity"
 REPORTS_MAX = 50
@@ -34,30 +32,6 @@ _CODE_VERSION_TAG = "dagster/code_version"
 
 Report = dg.AssetMaterialization | dg.AssetObservation
 Emit = Callable[[Report], None]
-
-
-def checkpoint_key(stream: str) -> dg.AssetKey:
-    """Key of the asset that has one partition per checkpoint."""
-    return dg.AssetKey([stream, "checkpoint"])
-
-
-def source_key(stream: str) -> dg.AssetKey:
-    """Key of the asset whose observations are the source's positions."""
-    return dg.AssetKey([stream, "source"])
-
-
-def checkpoint_partitions(stream: str) -> dg.DynamicPartitionsDefinition:
-    """The checkpoints of one stream; each stream has a set of its own."""
-    return dg.DynamicPartitionsDefinition(name=f"{stream}_checkpoints")
-
-
-def partition_of(checkpoint_id: int) -> str:
-    """Partition key, padded as in the store, so that the order of keys is the order of numbers.
-
-    >>> partition_of(42)
-    '0000000042'
-    """
-    return f"{checkpoint_id:010}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from laminar_core.checkpoint.unaligned import UnalignedCheckpointConfig
 from laminar_core.cli.options import BYTES, DURATION, store_option
 from laminar_core.pipeline import CheckpointConfig
 from laminar_core.pipeline.config import duration_ms
-from laminar_core.pipeline.retention_config import RetentionConfig
 from laminar_core.pipeline.state_config import StateConfig
+from laminar_core.runtime.retention_config import RetentionConfig
 from laminar_core.runtime.state_options import STATE_MEMORY_BYTES
 
 _DEFAULTS = UnalignedCheckpointConfig()

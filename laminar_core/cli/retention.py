@@ -20,8 +20,8 @@ from laminar_core.cli.retention_view import (
     print_status,
     status_as_json,
 )
-from laminar_core.pipeline.retention_config import RetentionConfig
 from laminar_core.runtime.clock import SystemClock
+from laminar_core.runtime.retention_config import RetentionConfig
 from laminar_core.state.record import JsonObject
 from laminar_core.storage.audit import AuditLog
 from laminar_core.storage.checkpoint_store import CheckpointStore

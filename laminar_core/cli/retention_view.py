@@ -7,7 +7,7 @@ import click
 
 from laminar_core.checkpoint.retention_facts import FileVerdict, RetentionPlan
 from laminar_core.cli.views import print_table, wall_time
-from laminar_core.pipeline.retention_config import RetentionConfig
+from laminar_core.runtime.retention_config import RetentionConfig
 from laminar_core.state.record import JsonObject
 from laminar_core.state.retention_records import RetentionResult
 from laminar_core.storage.pins import StoredPin

@@ -6,8 +6,8 @@ from laminar_core.pipeline.builder import Pipeline, Stream
 from laminar_core.pipeline.config import CheckpointConfig, RunConfig
 from laminar_core.pipeline.job import StreamingJob
 from laminar_core.pipeline.keyed import KeyedStream, WindowedStream
-from laminar_core.pipeline.retention_config import RetentionConfig
 from laminar_core.pipeline.state_config import StateConfig
+from laminar_core.runtime.retention_config import RetentionConfig
 
 __all__ = [
     "CheckpointConfig",

@@ -13,7 +13,7 @@ from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from laminar_core.storage.owner import is_running, is_visible
 from orchestration.streams import ROOT
-from sensors.checkpoint_reports import STREAM_TAG, checkpoint_partitions
+from resources.names import STREAM_TAG, checkpoint_partitions
 
 
 @contextmanager

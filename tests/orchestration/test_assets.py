@@ -9,13 +9,11 @@ import pytest
 
 from laminar_core.checkpoint.types import CheckpointId
 from laminar_core.storage.checkpoint_store import CheckpointStore
-from orchestration.assets import laminar_definitions
+from orchestration.factory import laminar_definitions
 from orchestration.spec import StreamSpec
 from resources import CheckpointStoreResource, SparkDriverClient
+from resources.names import STREAM_TAG, checkpoint_key, checkpoint_partitions
 from sensors.checkpoint_reports import (
-    STREAM_TAG,
-    checkpoint_key,
-    checkpoint_partitions,
     report_new_checkpoints,
 )
 from tests.storage.stores import JOB, damage

@@ -9,8 +9,8 @@ import pytest
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from orchestration.definitions import defs
 from resources import CheckpointStoreResource
+from resources.names import STREAM_TAG
 from sensors.checkpoint_reporter import build_checkpoint_reporter
-from sensors.checkpoint_reports import STREAM_TAG
 from tests.storage.stores import JOB, claim, complete
 
 NAME = f"{JOB}_checkpoint_reporter"

@@ -10,13 +10,10 @@ from laminar_core.checkpoint.types import WATERMARK_END_US, CheckpointId
 from laminar_core.state.arrow_codec import sha256_hex
 from laminar_core.state.manifest import CheckpointManifest, fingerprint_of
 from laminar_core.storage.checkpoint_store import CheckpointStore
+from resources.names import checkpoint_key, checkpoint_partitions, partition_of, source_key
 from sensors.checkpoint_reports import (
-    checkpoint_key,
-    checkpoint_partitions,
     integrity,
-    partition_of,
     report_new_checkpoints,
-    source_key,
 )
 from tests.state.manifests import DESCRIPTIONS, manifest, subtask
 from tests.storage.stores import JOB, claim, complete, damage, open_job, trigger, write

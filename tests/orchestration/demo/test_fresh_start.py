@@ -12,7 +12,7 @@ from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from orchestration.definitions import defs
 from orchestration.demo.fresh_start import begin_anew, open_instance
-from sensors.checkpoint_reports import STREAM_TAG, checkpoint_partitions
+from resources.names import STREAM_TAG, checkpoint_partitions
 from tests.storage.stores import JOB, claim, claimant, elsewhere, never, open_job
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from laminar_core.checkpoint.retention_facts import DAY_MS, HOUR_MS, RetentionPolicy
 from laminar_core.errors import ConfigurationError
-from laminar_core.pipeline.retention_config import RetentionConfig
+from laminar_core.runtime.retention_config import RetentionConfig
 from laminar_core.runtime.clock import ManualClock
 from laminar_core.runtime.events import CheckpointCompleted
 from laminar_core.runtime.retention import BackgroundRetention

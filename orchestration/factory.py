@@ -1,0 +1,14 @@
+"""Everything that Dagster shows and does for one stream, put together."""
+
+import dagster as dg
+
+from orchestration.assets import asset_definitions
+from orchestration.spec import StreamSpec
+
+
+def laminar_definitions(spec: StreamSpec) -> dg.Definitions:
+    """Assets, checks, jobs, sensors and schedules of one stream.
+
+    Needs the resources ``checkpoints`` and ``driver``.
+    """
+    return dg.Definitions.merge(asset_definitions(spec))

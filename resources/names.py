@@ -1,0 +1,82 @@
+"""Names that Dagster keeps: asset keys, partitions, jobs, tags.
+
+Histories and bookmarks hang on them. ``{stream}`` is the name of the streaming job in the checkpoint store.
+"""
+
+from typing import Literal
+
+import dagster as dg
+
+STREAM_TAG = "laminar/stream"
+"""On a run that supervises a stream: while it is on, it reports the stream's checkpoints."""
+
+ACTS_ON_TAG = "laminar/acts-on"
+"""On a run of any other job: the stream that it acts on."""
+
+ACTOR_TAG = "laminar/actor"
+"""On a run, given by whoever starts it: who wants it. See ``resources.mandate``."""
+
+RECOVERS_TAG = "laminar/recovers-generation"
+"""On a recovery run: the generation whose death it answers."""
+
+StreamAsset = Literal[
+    "source", "output", "checkpoint", "deployment", "recovery", "savepoint", "retention", "drill"
+]
+StreamJob = Literal[
+    "run",
+    "start",
+    "verify",
+    "checkpoint",
+    "savepoint",
+    "stop",
+    "mode",
+    "recover",
+    "rollback",
+    "rescale",
+    "pin",
+    "unpin",
+    "import_savepoint",
+    "retention",
+    "drill",
+    "audit",
+    "orphans",
+    "costs",
+]
+
+
+def asset_key(stream: str, name: StreamAsset) -> dg.AssetKey:
+    """Key of one of a stream's assets."""
+    return dg.AssetKey([stream, name])
+
+
+def job_name(stream: str, name: StreamJob) -> str:
+    """Name of one of a stream's Dagster jobs.
+
+    >>> job_name("payments", "rollback")
+    'payments_rollback'
+    """
+    return f"{stream}_{name}"
+
+
+def checkpoint_key(stream: str) -> dg.AssetKey:
+    """Key of the asset that has one partition per checkpoint."""
+    return asset_key(stream, "checkpoint")
+
+
+def source_key(stream: str) -> dg.AssetKey:
+    """Key of the asset whose observations are the source's positions."""
+    return asset_key(stream, "source")
+
+
+def checkpoint_partitions(stream: str) -> dg.DynamicPartitionsDefinition:
+    """The checkpoints of one stream; each stream has a set of its own."""
+    return dg.DynamicPartitionsDefinition(name=f"{stream}_checkpoints")
+
+
+def partition_of(checkpoint_id: int) -> str:
+    """Partition key, padded as in the store, so that the order of keys is the order of numbers.
+
+    >>> partition_of(42)
+    '0000000042'
+    """
+    return f"{checkpoint_id:010}"

@@ -1,0 +1,101 @@
+"""What a stream's sensors and checks find alarming.
+
+Defaults: a second of alignment is worth acting on, thirty are an emergency; see
+``docs/operations.md``.
+"""
+
+from importlib import import_module
+from typing import Annotated, Self
+
+from pydantic import AfterValidator, Field, model_validator
+
+from resources.values import Duration, Values, milliseconds
+
+
+def _importable(path: str) -> str:
+    module, _, name = path.partition(":")
+    if not module or not name.isidentifier():
+        raise ValueError("give an importable function, as in my_team.alerts:notify")
+    return path
+
+
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class AlertPolicy(Values):
+    """Thresholds of one stream; a duration is a text such as ``"30 seconds"``."""
+
+    alignment_act: Duration = Field(
+        default="1 second",
+        description="Force unaligned checkpoints when the p99 of the window is longer.",
+    )
+    alignment_hard: Duration = Field(
+        default="30 seconds", description="Force them when one checkpoint alone takes longer."
+    )
+    alignment_window: Annotated[int, Field(ge=1)] = Field(
+        default=20, description="Checkpoints of which the p99 is taken."
+    )
+    alignment_samples_min: Annotated[int, Field(ge=1)] = Field(
+        default=3, description="Fewer say nothing about the p99."
+    )
+    alignment_calm: Duration = Field(
+        default="200 milliseconds",
+        description="Flip back when the in-flight rows of each recent checkpoint would have been "
+        "worked off in this time.",
+    )
+    calm_checkpoints: Annotated[int, Field(ge=1)] = Field(
+        default=10, description="How many in a row must be calm."
+    )
+    cooldown: Duration = Field(default="1 minute", description="Between two changes of the mode.")
+    heartbeat_max: Duration = Field(
+        default="30 seconds", description="A driver that is silent for longer is taken for dead."
+    )
+    checkpoint_age_max: Duration = Field(
+        default="10 minutes",
+        description="A job without a completed checkpoint for longer is stuck.",
+    )
+    recoveries_max: Annotated[int, Field(ge=0)] = Field(
+        default=5, description="Automatic recoveries in one hour; then a person has to look."
+    )
+    source_keeps: Duration | None = Field(
+        default=None, description="How long the source keeps its rows; None: for ever."
+    )
+    source_margin: Duration = Field(
+        default="6 hours", description="Warn when rows that a restore needs expire sooner."
+    )
+    inflight_share_max: Share = Field(
+        default=0.5, description="In-flight bytes of all bytes of a checkpoint."
+    )
+    chain_length_max: Annotated[int, Field(ge=1)] = Field(
+        default=16, description="Files that a restore reads for one subtask of one operator."
+    )
+    drill_age_max: Duration = Field(
+        default="2 days", description="Without a passed drill for longer nothing is restorable."
+    )
+    hook: Annotated[str, AfterValidator(_importable)] | None = Field(
+        default=None,
+        description="module:function that gets each alert (``sensors.alerts.Alert``).",
+    )
+
+    @model_validator(mode="after")
+    def _thresholds_are_ordered(self) -> Self:
+        names = ("alignment_calm", "alignment_act", "alignment_hard")
+        times_ms = [milliseconds(getattr(self, name)) for name in names]
+        if not times_ms[0] < times_ms[1] <= times_ms[2]:
+            raise ValueError(
+                "alignment_calm must be shorter than alignment_act, and that no longer than "
+                "alignment_hard"
+            )
+        return self
+
+    def load_hook(self) -> object | None:
+        """Import the hook; None if there is none.
+
+        Raises:
+            ImportError: there is no such module.
+            AttributeError: it has no such function.
+        """
+        if self.hook is None:
+            return None
+        module, _, name = self.hook.partition(":")
+        return getattr(import_module(module), name)

@@ -1,6 +1,6 @@
 """Names that Dagster keeps: asset keys, partitions, jobs, tags.
 
-Histories and bookmarks hang on them. ``{stream}`` is the name of the streaming job in the checkpoint store.
+Histories and bookmarks hang on them. ``{stream}`` is the job's name in the checkpoint store.
 """
 
 from typing import Literal
@@ -31,6 +31,7 @@ StreamJob = Literal[
     "stop",
     "mode",
     "recover",
+    "recovery",
     "rollback",
     "rescale",
     "pin",

@@ -76,3 +76,26 @@ def test_a_changed_program_is_another_code_version(tmp_path: Path) -> None:
     program.write_text("two")
     assert spec.code_version != before
     assert spec.code_version != spec.model_copy(update={"arguments": {"a": "b"}}).code_version
+
+
+def test_words_of_a_start_come_last_and_replace_the_number_of_workers() -> None:
+    spec = StreamSpec(name="payments", program=Path("jobs/payments.py"), workers=2)
+    words = spec.command("/store", ["--restore", "42", "--workers", "3"])
+    assert words.count("--workers") == 1
+    assert words[-5:] == ["--restore", "42", "--workers", "3", "--json"]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("launch", "somehow"),
+        ("retention", {"keep_last": 0}),
+        ("retention", {"max_age": "long"}),
+        ("alerts", {"cooldown": "soon"}),
+        ("prices", {"gb_month": -1}),
+        ("schedules", {"retentoin": "@daily"}),
+    ],
+)
+def test_a_policy_within_the_spec_is_refused_by_name(field: str, value: object) -> None:
+    with pytest.raises(ValidationError, match=field):
+        StreamSpec.model_validate({"name": "payments", "program": "p.py", field: value})

@@ -1,0 +1,38 @@
+"""Names that Dagster keeps."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from laminar_core.checkpoint.types import CheckpointId
+from laminar_core.state.paths import JobPaths
+from resources.names import (
+    asset_key,
+    checkpoint_key,
+    checkpoint_partitions,
+    job_name,
+    partition_of,
+    source_key,
+)
+
+NUMBERS = st.integers(1, 10**10 - 1)
+
+
+def test_assets_and_jobs_carry_the_name_of_the_stream() -> None:
+    assert asset_key("payments", "drill").path == ["payments", "drill"]
+    assert checkpoint_key("payments").path == ["payments", "checkpoint"]
+    assert source_key("payments").path == ["payments", "source"]
+    assert job_name("payments", "recover") == "payments_recover"
+
+
+def test_each_stream_has_its_own_partitions() -> None:
+    assert checkpoint_partitions("payments").name != checkpoint_partitions("loop").name
+
+
+@given(NUMBERS, NUMBERS)
+def test_partitions_sort_like_checkpoints(one: int, other: int) -> None:
+    assert (partition_of(one) < partition_of(other)) == (one < other)
+
+
+@given(NUMBERS)
+def test_a_partition_is_called_as_the_folder_in_the_store(number: int) -> None:
+    assert f"/{partition_of(number)}/" in JobPaths("job").manifest(CheckpointId(number))

@@ -1,0 +1,160 @@
+"""Verdicts on a stream and its checkpoints: facts in, verdict out. The checks of Dagster say them.
+
+The same function judges where a check is run by hand, where the reporter tells of a new checkpoint,
+and where a sensor decides. Times are of wall clocks, in milliseconds since 1970.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from resources.values import milliseconds
+from sensors.policy import AlertPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a check says, in one line. ``figures`` are plotted.
+
+    ``is_severe``: what fails is severe, because rows or state may be lost; else it is a warning.
+    """
+
+    passed: bool
+    description: str
+    is_severe: bool = False
+    figures: Mapping[str, float | int] = field(default_factory=dict)
+
+
+# --- one checkpoint, and those before it ----------------------------------------------------------
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The smallest value that so many of all are no greater than (nearest rank).
+
+    >>> percentile([4.0, 1.0, 3.0, 2.0], 0.5)
+    2.0
+    """
+    assert values, "nothing has no percentile"
+    assert 0 < share <= 1, share
+    return sorted(values)[math.ceil(share * len(values)) - 1]
+
+
+def alignment_p99(alignment_ms: Sequence[float], policy: AlertPolicy) -> float | None:
+    """The p99 over the window; ``alignment_ms`` is per checkpoint, oldest first.
+
+    None: fewer than ``alignment_samples_min`` say nothing.
+    """
+    window = alignment_ms[-policy.alignment_window :]
+    return None if len(window) < policy.alignment_samples_min else percentile(window, 0.99)
+
+
+def judge_alignment(alignment_ms: Sequence[float], policy: AlertPolicy) -> Verdict:
+    """How long barriers waited for each other lately; the last one is the checkpoint judged."""
+    newest_ms = alignment_ms[-1]
+    p99_ms = alignment_p99(alignment_ms, policy)
+    figures = {"alignment_ms": float(newest_ms)}
+    if p99_ms is not None:
+        figures["alignment_p99_ms"] = float(p99_ms)
+    if newest_ms > milliseconds(policy.alignment_hard):
+        said = f"barriers waited {newest_ms:.0f} ms for each other, {policy.alignment_hard} is"
+        return Verdict(passed=False, description=f"{said} an emergency", figures=figures)
+    if p99_ms is None:
+        said = f"{len(alignment_ms)} checkpoints say nothing about the p99 yet"
+        return Verdict(passed=True, description=said, figures=figures)
+    count = min(len(alignment_ms), policy.alignment_window)
+    said = f"p99 of the last {count} alignment times is {p99_ms:.0f} ms"
+    if p99_ms > milliseconds(policy.alignment_act):
+        said = f"{said}, more than {policy.alignment_act}"
+        return Verdict(passed=False, description=said, figures=figures)
+    return Verdict(passed=True, description=said, figures=figures)
+
+
+def judge_inflight_share(inflight_bytes: int, size_bytes: int, policy: AlertPolicy) -> Verdict:
+    """How much of a checkpoint are rows that were on their way; ``size_bytes`` contains them."""
+    share = inflight_bytes / size_bytes if size_bytes else 0.0
+    said = f"{share:.0%} of {size_bytes} bytes were in flight"
+    passed = share <= policy.inflight_share_max
+    if not passed:
+        said = (
+            f"{said}, more than {policy.inflight_share_max:.0%}: rows queue up before an operator"
+        )
+    return Verdict(passed, said, figures={"inflight_share": share})
+
+
+def judge_chain_length(runs: Mapping[str, int], policy: AlertPolicy) -> Verdict:
+    """How much a restore puts on top of each other; ``runs`` per subtask (``state.chain``)."""
+    longest = max(runs, key=lambda subtask: runs[subtask], default=None)
+    length = 0 if longest is None else runs[longest]
+    passed = length <= policy.chain_length_max
+    said = f"the longest chain has {length} segments"
+    if not passed:
+        said = f"{said} ({longest}), more than {policy.chain_length_max}: they are not merged"
+    return Verdict(passed, said, figures={"chain_length": length})
+
+
+# --- what a restore reads again -------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SourceNeeds:
+    """What a restore of the newest restorable checkpoint reads again: rows since then."""
+
+    checkpoint_id: int
+    oldest_row_ms: int
+    """See ``oldest_row_needed_ms``."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRetention:
+    """Until when a restore finds its rows; ``left_ms`` is negative if it does not any more."""
+
+    expires_at_ms: int
+    left_ms: int
+
+    @property
+    def has_expired(self) -> bool:
+        """The source may have dropped rows that a restore reads."""
+        return self.left_ms <= 0
+
+
+def oldest_row_needed_ms(watermark_us: int | None, triggered_at_ms: int) -> int:
+    """How old rows can be that a restore reads again: those behind the cut.
+
+    They came after the trigger, unless the stream was behind: then they are as old as its event
+    time, which is told in ``watermark_us``. (So event time has to be the time of the rows in the
+    source; a watermark ahead of the trigger says nothing.)
+    """
+    if watermark_us is None:
+        return triggered_at_ms
+    return min(watermark_us // 1000, triggered_at_ms)
+
+
+def source_retention(
+    oldest_row_ms: int, now_ms: int, policy: AlertPolicy
+) -> SourceRetention | None:
+    """When the source drops what a restore needs; None: it keeps everything."""
+    if policy.source_keeps is None:
+        return None
+    expires_at_ms = oldest_row_ms + milliseconds(policy.source_keeps)
+    return SourceRetention(expires_at_ms, expires_at_ms - now_ms)
+
+
+def judge_source_retention(needs: SourceNeeds | None, now_ms: int, policy: AlertPolicy) -> Verdict:
+    """Whether the source still has what a restore of the newest checkpoint reads."""
+    if policy.source_keeps is None:
+        return Verdict(passed=True, description="the source keeps its rows for ever")
+    if needs is None:
+        return Verdict(passed=True, description="no checkpoint needs anything of the source")
+    found = source_retention(needs.oldest_row_ms, now_ms, policy)
+    assert found is not None
+    hours = abs(found.left_ms) / 3_600_000
+    said = f"rows that a restore of checkpoint {needs.checkpoint_id} reads"
+    figures = {"hours_left": round(found.left_ms / 3_600_000, 3)}
+    if found.has_expired:
+        said = f"{said} have expired for {hours:.1f} hours: a restore may lose rows"
+        return Verdict(passed=False, description=said, is_severe=True, figures=figures)
+    said = f"{said} expire in {hours:.1f} hours"
+    if found.left_ms < milliseconds(policy.source_margin):
+        said = f"{said}, less than {policy.source_margin}: take a checkpoint, or let it keep more"
+        return Verdict(passed=False, description=said, figures=figures)
+    return Verdict(passed=True, description=said, figures=figures)

@@ -122,7 +122,9 @@ class Coordinator(CheckpointHost):
         self._due_ms = {"ping": 0.0, "heartbeat": 0.0, "progress": 0.0}
         self._heartbeats = 0
         self._data_flowed = self._final_requested = False
-        self._progress = WorkersProgress(parts.identity.parallelism, self._started_ms)
+        self._progress = WorkersProgress(
+            parts.identity.parallelism, self._started_ms, parts.store.objects
+        )
         self._early: list[tuple[CheckpointKind, bool, Future[CheckpointAnswer]]] = []
         workers, loops = range(parts.identity.parallelism), parts.identity.plan.loops().values()
         self._loops = LoopWatch(workers, loops)

@@ -12,6 +12,7 @@ from laminar_core.checkpoint.types import CheckpointBarrier, CheckpointId, Check
 from laminar_core.checkpoint.unaligned import UnalignedCheckpointMetrics
 from laminar_core.errors import ErrorCode, ProtocolError
 from laminar_core.state.manifest import AlignmentEntry, InflightEntry, SubtaskEntry
+from laminar_core.storage.counts import RequestCounts
 
 
 class _Message(BaseModel):
@@ -52,6 +53,8 @@ class Progress(_Message):
     unaligned: UnalignedCheckpointMetrics = UnalignedCheckpointMetrics()
     drained: bool
     """Every input has ended here and everything is flushed."""
+    requests: RequestCounts | None = None
+    """What this worker has sent to the store since it started; None: that is not counted."""
 
 
 class SnapshotAck(_Message):

@@ -1,12 +1,17 @@
 """What the workers last said about how far they are."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import reduce
+from operator import add
 
 from laminar_core.checkpoint.unaligned import UnalignedCheckpointMetrics
 from laminar_core.runtime.events import ProgressMade
 from laminar_core.runtime.messages import Progress
+from laminar_core.runtime.wiring import Wiring
 from laminar_core.state.record import JsonObject
+from laminar_core.storage.contract import ObjectStore, counts_of
+from laminar_core.storage.counts import RequestCounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,10 +23,31 @@ class RowTotals:
     rows_late: int = 0
 
 
-class WorkersProgress:
-    """The newest report of each worker."""
+def progress_of(
+    generation: int, worker: int, wiring: Wiring, requests: RequestCounts | None
+) -> Progress:
+    """How far a worker is now."""
+    counts = wiring.counts()
+    return Progress(
+        generation=generation,
+        worker=worker,
+        rows_in=counts.rows_in,
+        rows_out=counts.rows_out,
+        rows_late=counts.rows_late,
+        flowing=counts.rows_since_start > 0 or counts.batches_replayed > 0,
+        unaligned=wiring.unaligned(),
+        watermark_us=wiring.watermark_us(),
+        drained=all(task.finished for task in wiring.tasks),
+        requests=requests,
+    )
 
-    def __init__(self, parallelism: int, now_ms: float) -> None:
+
+class WorkersProgress:
+    """The newest report of each worker, and what the driver sends to ``objects`` beside them."""
+
+    def __init__(self, parallelism: int, now_ms: float, objects: ObjectStore | None = None) -> None:
+        self._objects = objects
+        self._sent_before = self._sent_by_driver()
         self._parallelism = parallelism
         self._reports: dict[int, Progress] = {}
         self._last_rows = (now_ms, 0)
@@ -50,8 +76,27 @@ class WorkersProgress:
         )
 
     def as_json(self) -> JsonObject:
-        """For the heartbeat: how far the job is, once every worker has said so."""
-        return {"rows_in": self.totals().rows_in} if self.complete else {}
+        """For the heartbeat: how far the job is, once every worker has said so.
+
+        ``requests`` are those of this generation: of its workers from their start, of the driver
+        from the moment it waited for them. They are there if the store counts them.
+        """
+        if not self.complete:
+            return {}
+        requests = self._requests()
+        told: JsonObject = {} if requests is None else {"requests": asdict(requests)}
+        return {"rows_in": self.totals().rows_in, **told}
+
+    def _requests(self) -> RequestCounts | None:
+        by_driver = self._sent_by_driver()
+        by_workers = [report.requests for report in self._reports.values()]
+        known = [counts for counts in by_workers if counts is not None]
+        if by_driver is None or self._sent_before is None or len(known) < len(by_workers):
+            return None
+        return reduce(add, known, by_driver - self._sent_before)
+
+    def _sent_by_driver(self) -> RequestCounts | None:
+        return None if self._objects is None else counts_of(self._objects)
 
     def event(self, now_ms: float, time_ms: int, rows_total: int | None) -> ProgressMade:
         """What to tell; ``now_ms`` is monotonic, for the rate since the last time."""

@@ -40,7 +40,6 @@ from laminar_core.runtime.messages import (
     LoopWave,
     Peers,
     Ping,
-    Progress,
     Register,
     Resume,
     SnapshotAck,
@@ -51,6 +50,7 @@ from laminar_core.runtime.messages import (
     WorkerFailed,
     decode_to_worker,
 )
+from laminar_core.runtime.progress import progress_of
 from laminar_core.runtime.segments import SegmentWriter
 from laminar_core.runtime.snapshots import (
     BackgroundThreads,
@@ -69,6 +69,7 @@ from laminar_core.runtime.transport import WorkerTransport
 from laminar_core.runtime.wiring import Wiring, wire
 from laminar_core.state.manifest import AlignmentEntry
 from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.storage.contract import counts_of
 
 PROGRESS_INTERVAL_MS = 200
 WAIT_MAX_MS = 20
@@ -284,26 +285,14 @@ class Worker:
         due = now_ms >= self._next_progress_ms
         if self._data_flowed and not due:
             return
-        counts = self.wiring.counts()
-        flowing = counts.rows_since_start > 0 or counts.batches_replayed > 0
-        first_rows = flowing and not self._data_flowed
+        requests = counts_of(self._store.objects)
+        report = progress_of(self._deployment.generation, self._me, self.wiring, requests)
+        first_rows = report.flowing and not self._data_flowed
         if not (due or first_rows):
             return
         self._data_flowed = self._data_flowed or first_rows
         self._next_progress_ms = now_ms + PROGRESS_INTERVAL_MS
-        self._send(
-            Progress(
-                generation=self._deployment.generation,
-                worker=self._me,
-                rows_in=counts.rows_in,
-                rows_out=counts.rows_out,
-                rows_late=counts.rows_late,
-                flowing=flowing,
-                unaligned=self.wiring.unaligned(),
-                watermark_us=self.wiring.watermark_us(),
-                drained=all(task.finished for task in self.wiring.tasks),
-            )
-        )
+        self._send(report)
 
     def _send(self, message: ToCoordinator) -> None:
         self._control.send(message)

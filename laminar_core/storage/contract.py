@@ -54,6 +54,7 @@ class ObjectStore(Protocol):
         ...
 
 
+@runtime_checkable
 class CountedStore(ObjectStore, Protocol):
     """A store that counts its requests; ``open_object_store`` opens no other."""
 
@@ -61,6 +62,11 @@ class CountedStore(ObjectStore, Protocol):
     def counts(self) -> RequestCounts:
         """Requests since this object was made; other handles and processes count for themselves."""
         ...
+
+
+def counts_of(objects: ObjectStore) -> RequestCounts | None:
+    """What was sent through this handle so far; None if it does not count."""
+    return objects.counts if isinstance(objects, CountedStore) else None
 
 
 @runtime_checkable

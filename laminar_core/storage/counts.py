@@ -33,6 +33,11 @@ class RequestCounts:
         names = [field.name for field in fields(self)]
         return replace(self, **{n: getattr(self, n) - getattr(earlier, n) for n in names})
 
+    def __add__(self, other: Self) -> Self:
+        """What two processes sent together."""
+        names = [field.name for field in fields(self)]
+        return replace(self, **{n: getattr(self, n) + getattr(other, n) for n in names})
+
 
 class RequestCounter:
     """Counts up; safe to use from several threads."""

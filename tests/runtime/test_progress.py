@@ -1,8 +1,13 @@
 """What the workers last said, together."""
 
+from dataclasses import asdict
+
 from laminar_core.checkpoint.unaligned import UnalignedCheckpointMetrics
 from laminar_core.runtime.messages import Progress
 from laminar_core.runtime.progress import RowTotals, WorkersProgress
+from laminar_core.storage.counted import CountedObjectStore
+from laminar_core.storage.counts import RequestCounts
+from laminar_core.storage.memory import MemoryObjectStore
 
 
 def report(worker: int, rows_in: int = 0, **changes) -> Progress:
@@ -43,6 +48,26 @@ def test_a_heartbeat_says_nothing_before_everybody_has_reported():
     assert progress.as_json() == {}
     progress.keep(report(1, 2))
     assert progress.as_json() == {"rows_in": 7}
+
+
+def test_a_heartbeat_counts_requests_of_the_workers_and_of_the_driver_since_it_began():
+    objects = CountedObjectStore(MemoryObjectStore())
+    objects.put("a", b"12")  # Of an earlier generation in the same driver.
+    progress = WorkersProgress(2, 0, objects)
+    objects.get("a")
+    progress.keep(report(0, requests=RequestCounts(puts=3, bytes_up=30)))
+    progress.keep(report(1, requests=RequestCounts(puts=4, lists=1)))
+    expected = RequestCounts(puts=7, gets=1, lists=1, bytes_up=30, bytes_down=2)
+    assert progress.as_json()["requests"] == asdict(expected)
+
+
+def test_a_heartbeat_does_not_guess_requests_that_somebody_does_not_count():
+    counting = WorkersProgress(1, 0, CountedObjectStore(MemoryObjectStore()))
+    counting.keep(report(0))
+    assert "requests" not in counting.as_json()
+    blind = WorkersProgress(1, 0, MemoryObjectStore())
+    blind.keep(report(0, requests=RequestCounts(puts=1)))
+    assert "requests" not in blind.as_json()
 
 
 def test_the_rate_is_since_the_last_event():

@@ -1,7 +1,6 @@
 """``laminar checkpoint``, ``stop``, ``mode``, ``control``: ask the running driver of a job."""
 
 import json
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -12,10 +11,11 @@ from laminar_core.checkpoint.control import RequestedMode
 from laminar_core.cli.jobs import job_option, open_job
 from laminar_core.cli.options import DURATION, json_option, store_option
 from laminar_core.cli.views import print_table, wall_time
-from laminar_core.errors import ConfigurationError, ErrorCode, LaminarError
+from laminar_core.errors import ConfigurationError
 from laminar_core.pipeline.config import duration_ms
 from laminar_core.runtime.clock import SystemClock
 from laminar_core.runtime.control_client import Asked, ControlClient
+from laminar_core.runtime.control_words import requested_mode, require_done, told
 from laminar_core.state.control import (
     Action,
     CancelJob,
@@ -24,8 +24,8 @@ from laminar_core.state.control import (
     StopJob,
     TakeCheckpoint,
 )
-from laminar_core.storage.checkpoint_store import CheckpointStore
 from laminar_core.storage.control_log import ControlEntry, ControlLog
+from laminar_core.storage.object_store import absolute_uri
 from laminar_core.storage.owner import this_process
 
 
@@ -134,28 +134,16 @@ def ask(  # noqa: PLR0913 - one parameter per option
         _print(asked, None, as_json=bool(as_json))
         return
     with _waiting(asked.number) as tell:
-        result = client.wait(asked, timeout_ms, tell)
-        if result.outcome == "completed" and isinstance(action, StopJob | CancelJob):
-            tell("the job ends")
-            client.wait_for_end(asked.generation, timeout_ms)
+        result = client.wait_until_over(asked, action, timeout_ms, tell)
     _print(asked, result, as_json=bool(as_json))
-    _raise_unless_done(opened, asked, result)
-
-
-def absolute_uri(target: str) -> str:
-    """A target means the same to the driver, which runs elsewhere."""
-    return target if "://" in target else os.path.abspath(target)  # noqa: PTH100 - links stay
+    require_done(opened.job, asked.number, result)
 
 
 def _requested(text: str) -> RequestedMode | int:
-    if text == "aligned" or text == "unaligned" or text == "default":  # noqa: PLR1714 - narrows
-        return text
     try:
-        return duration_ms(text)
+        return requested_mode(text)
     except ConfigurationError as error:
-        raise click.UsageError(
-            f"MODE is aligned, unaligned, default, or a time as in '5 seconds': {error}"
-        ) from error
+        raise click.UsageError(str(error)) from error
 
 
 @contextmanager
@@ -176,38 +164,7 @@ def _print(asked: Asked, result: ControlResult | None, *, as_json: bool) -> None
     elif result is None:
         click.echo(f"command {asked.number} is left for generation {asked.generation}")
     elif result.outcome == "completed":
-        click.echo(_told(result))
-
-
-def _told(result: ControlResult) -> str:
-    if result.savepoint is not None:
-        return f"checkpoint {result.checkpoint_id} is the savepoint {result.savepoint}"
-    if result.checkpoint_id is not None:
-        return f"checkpoint {result.checkpoint_id} completed"
-    if "alignment_timeout_ms" in result.details:
-        return _told_mode(result)
-    return result.reason or "done"
-
-
-def _told_mode(result: ControlResult) -> str:
-    timeout_ms = result.details["alignment_timeout_ms"]
-    if timeout_ms is None:
-        return "checkpoints align from now on"
-    when = "at once" if timeout_ms == 0 else f"after {timeout_ms} ms"
-    edges, always = result.details["edges"], result.details["edges_always_aligned"]
-    but = f"; {always} of {edges} edges always align" if always else ""
-    return f"barriers overtake {when} from now on{but}"
-
-
-def _raise_unless_done(store: CheckpointStore, asked: Asked, result: ControlResult) -> None:
-    what = f"command {asked.number} for job {store.job}: {result.reason}"
-    match result.outcome:
-        case "completed":
-            return
-        case "refused" | "expired":
-            raise ConfigurationError(ErrorCode.COMMAND_NOT_DONE, f"{result.outcome} {what}")
-        case "failed" | "interrupted":
-            raise LaminarError(ErrorCode.COMMAND_NOT_DONE, f"{result.outcome} {what}")
+        click.echo(told(result))
 
 
 def _as_json(entry: ControlEntry) -> dict[str, object]:
@@ -238,11 +195,5 @@ def _row(entry: ControlEntry) -> tuple[str, ...]:
         command.actor,
         str(command.generation),
         outcome,
-        entry.problem or _what(result),
+        entry.problem or ("" if result is None else told(result)),
     )
-
-
-def _what(result: ControlResult | None) -> str:
-    if result is None:
-        return ""
-    return _told(result) if result.outcome == "completed" else result.reason

@@ -12,12 +12,11 @@ from laminar_core.cli.retention_view import pin_as_json, pin_as_remark
 from laminar_core.pipeline.config import duration_ms
 from laminar_core.runtime.clock import SystemClock
 from laminar_core.state.record import JsonObject
-from laminar_core.state.retention_paths import check_pin_name
-from laminar_core.state.retention_records import PinRecord
-from laminar_core.storage.audit import AuditLog
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from laminar_core.storage.owner import this_process
+from laminar_core.storage.pinning import pin_checkpoint, unpin_checkpoint
 from laminar_core.storage.pins import Pins, StoredPin
+from laminar_core.storage.savepoints import Author
 
 _id_argument = click.argument("checkpoint_id", type=click.IntRange(min=1))
 _name_option = click.option(
@@ -46,25 +45,8 @@ def pin(  # noqa: PLR0913 - one parameter per option
 ) -> None:
     """Keep a checkpoint: retention leaves it alone until it is unpinned, or the time is over."""
     opened = open_job(store, job)
-    now_ms = SystemClock().now_ms()
-    record = PinRecord(
-        checkpoint_id=checkpoint_id,
-        name=check_pin_name(name),
-        actor=this_process().user,
-        reason=reason,
-        created_at_ms=now_ms,
-        expires_at_ms=None if duration is None else now_ms + duration_ms(duration),
-    )
-    audit = _audit(opened)
-    intended = audit.append(
-        action="pin", actor=record.actor, reason=reason, after=record.model_dump(mode="json")
-    )
-    try:
-        Pins(opened).pin(record)
-    except BaseException as error:
-        audit.conclude(intended, "failed", reason=str(error))
-        raise
-    audit.conclude(intended, "done", reason=reason)
+    hold_ms = None if duration is None else duration_ms(duration)
+    record = pin_checkpoint(opened, CheckpointId(checkpoint_id), name, _author(reason), hold_ms)
     if as_json:
         click.echo(record.model_dump_json(indent=1, exclude={"format_version"}))
     else:
@@ -84,18 +66,7 @@ def unpin(
 ) -> None:
     """Take a pin away: retention treats the checkpoint like others again."""
     opened = open_job(store, job)
-    pins = Pins(opened)
-    before = pins.find(CheckpointId(checkpoint_id), name)
-    audit = _audit(opened)
-    audit.append(
-        action="unpin",
-        actor=this_process().user,
-        reason=reason,
-        before={"checkpoint_id": checkpoint_id, "name": name}
-        if before is None
-        else before.model_dump(mode="json"),
-    )
-    pins.unpin(CheckpointId(checkpoint_id), name)
+    unpin_checkpoint(opened, CheckpointId(checkpoint_id), name, _author(reason))
     if as_json:
         click.echo(json.dumps({"checkpoint_id": checkpoint_id, "name": name}, indent=1))
     else:
@@ -121,5 +92,5 @@ def pins_as_remarks(pins: Mapping[int, Sequence[StoredPin]]) -> dict[int, list[s
     return {c: [pin_as_remark(each, now_ms) for each in found] for c, found in pins.items()}
 
 
-def _audit(store: CheckpointStore) -> AuditLog:
-    return AuditLog(store.objects, store.paths, SystemClock().now_ms)
+def _author(reason: str) -> Author:
+    return Author(this_process().user, reason, SystemClock().now_ms())

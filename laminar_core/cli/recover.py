@@ -7,7 +7,6 @@ from typing import Any
 import click
 
 from laminar_core.checkpoint.types import CheckpointId
-from laminar_core.cli.control import absolute_uri
 from laminar_core.cli.recovery_view import print_recovery
 from laminar_core.cli.run import run
 from laminar_core.cli.target import load_pipeline
@@ -28,7 +27,7 @@ from laminar_core.state.paths import check_job_name
 from laminar_core.state.savepoint import SavepointOrigin
 from laminar_core.storage.audit import AuditLog
 from laminar_core.storage.checkpoint_store import CheckpointStore
-from laminar_core.storage.object_store import open_object_store
+from laminar_core.storage.object_store import absolute_uri, open_object_store
 from laminar_core.storage.owner import is_running, is_visible
 from laminar_core.storage.savepoints import read_savepoint
 

@@ -11,7 +11,6 @@ import click
 from pyspark.sql import SparkSession
 
 from laminar_core.cli.checkpoint_options import checkpoint_options
-from laminar_core.cli.control import absolute_uri
 from laminar_core.cli.options import INSTANT, KEY_VALUE, GlobalSettings
 from laminar_core.cli.reporting import JsonReporter, Reporter, TextReporter
 from laminar_core.cli.target import load_pipeline
@@ -20,6 +19,7 @@ from laminar_core.pipeline import CheckpointConfig, Pipeline, RunConfig, Streami
 from laminar_core.runtime.restart import ExponentialDelay
 from laminar_core.runtime.session import open_session
 from laminar_core.state.paths import check_job_name
+from laminar_core.storage.object_store import absolute_uri
 from laminar_core.storage.owner import this_process
 
 FAST_START = {

@@ -6,27 +6,22 @@ from dataclasses import asdict
 
 import click
 
-from laminar_core.checkpoint.recovery import on_timeline
-from laminar_core.checkpoint.types import CheckpointId, Generation
-from laminar_core.cli.control import absolute_uri, ask, command_options
+from laminar_core.checkpoint.types import CheckpointId
+from laminar_core.cli.control import ask, command_options
 from laminar_core.cli.jobs import job_option, open_job
 from laminar_core.cli.options import json_option, store_option
 from laminar_core.cli.views import print_manifest, print_report, print_table, wall_time
-from laminar_core.errors import CorruptCheckpointError, ErrorCode, IncompatibleStateError
+from laminar_core.errors import CorruptCheckpointError
 from laminar_core.runtime.clock import SystemClock
 from laminar_core.state.control import TakeSavepoint
-from laminar_core.state.manifest import CheckpointManifest
-from laminar_core.storage.audit import AuditLog
-from laminar_core.storage.checkpoint_store import CheckpointStore
-from laminar_core.storage.object_store import open_object_store
+from laminar_core.storage.object_store import absolute_uri, open_object_store
 from laminar_core.storage.owner import this_process
-from laminar_core.storage.savepoint_export import export_savepoint
+from laminar_core.storage.savepoint_export import export_as
 from laminar_core.storage.savepoints import (
     Author,
     FoundSavepoint,
     list_savepoints,
     read_savepoint,
-    require_empty,
 )
 
 
@@ -72,24 +67,9 @@ def export(
     It is as the checkpoint is: if rows were in flight, they are in it.
     """
     opened = open_job(store, job)
-    manifest = opened.read_manifest(CheckpointId(checkpoint_id))
-    _require_on_timeline(opened, manifest)
-    uri = absolute_uri(target)
-    require_empty(open_object_store(uri))
-    author = Author(this_process().user, reason, SystemClock().now_ms())
-    audit = AuditLog(opened.objects, opened.paths, SystemClock().now_ms)
-    intent = audit.append(
-        action="export",
-        actor=author.actor,
-        reason=reason,
-        after={"checkpoint_id": checkpoint_id, "savepoint": uri},
-    )
-    try:
-        uri = export_savepoint(opened, CheckpointId(checkpoint_id), uri, author)
-    except BaseException as error:
-        audit.conclude(intent, "failed", reason=str(error))
-        raise
-    audit.conclude(intent, "done", reason=reason)
+    now_ms = SystemClock().now_ms
+    author = Author(this_process().user, reason, now_ms())
+    uri = export_as(opened, CheckpointId(checkpoint_id), absolute_uri(target), author, now_ms)
     if as_json:
         click.echo(json.dumps({"checkpoint_id": checkpoint_id, "savepoint": uri}))
     else:
@@ -138,15 +118,6 @@ def verify(*, uri: str, as_json: bool) -> None:
         print_report(report)
     if report.problem:
         sys.exit(CorruptCheckpointError.exit_code)
-
-
-def _require_on_timeline(store: CheckpointStore, manifest: CheckpointManifest) -> None:
-    checkpoint_id, generation = manifest.checkpoint_id, Generation(manifest.generation)
-    if not on_timeline(CheckpointId(checkpoint_id), generation, store.bases()):
-        raise IncompatibleStateError(
-            ErrorCode.NO_RESTORABLE_CHECKPOINT,
-            f"job {store.job} went back behind checkpoint {checkpoint_id}: export another one",
-        )
 
 
 def _row(place: str, found: FoundSavepoint | str) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from laminar_core.checkpoint.types import Generation
 from laminar_core.errors import ConfigurationError, ErrorCode, LaminarError
 from laminar_core.runtime.clock import Clock
-from laminar_core.state.control import Action, ControlCommand, ControlResult
+from laminar_core.state.control import Action, CancelJob, ControlCommand, ControlResult, StopJob
 from laminar_core.state.manifest import GenerationEnd, Owner
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from laminar_core.storage.control_log import ControlLog
@@ -96,6 +96,20 @@ class ControlClient:
             if self._clock.monotonic_ms() >= check_ms:
                 check_ms = self._clock.monotonic_ms() + _DRIVER_CHECK_MS
             self._clock.wait_ms(POLL_MS)
+
+    def wait_until_over(
+        self,
+        asked: Asked,
+        action: Action,
+        timeout_ms: float,
+        tell: Callable[[str], None] = _nobody,
+    ) -> ControlResult:
+        """Wait as ``wait`` does; for an ``action`` that ends the job, also until it has ended."""
+        result = self.wait(asked, timeout_ms, tell)
+        if result.outcome == "completed" and isinstance(action, StopJob | CancelJob):
+            tell("the job ends")
+            self.wait_for_end(asked.generation, timeout_ms)
+        return result
 
     def wait_for_end(self, generation: Generation, timeout_ms: float) -> GenerationEnd | None:
         """Wait until ``generation`` has written down that it is over; None if it never will."""

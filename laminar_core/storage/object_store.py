@@ -64,6 +64,12 @@ def _directory(path: str) -> LocalObjectStore:
     return objects
 
 
+def absolute_uri(target: str) -> str:
+    """The same place for every process of this machine; a URI stays as it is."""
+    is_uri = "://" in target or target.startswith("file:")
+    return target if is_uri else os.path.abspath(target)  # noqa: PTH100 - links stay
+
+
 def place_below(uri: str, folder: str) -> str:
     """The URI of a folder of the store at ``uri``, to be opened as a store of its own.
 

@@ -2,9 +2,12 @@
 
 from collections.abc import Callable
 
-from laminar_core.checkpoint.types import CheckpointId
+from laminar_core.checkpoint.recovery import on_timeline
+from laminar_core.checkpoint.types import CheckpointId, Generation
+from laminar_core.errors import ErrorCode, IncompatibleStateError
 from laminar_core.state.arrow_codec import sha256_hex
 from laminar_core.state.retention_records import PinRecord
+from laminar_core.storage.audit import AuditLog
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from laminar_core.storage.object_store import open_object_store
 from laminar_core.storage.pins import Pins
@@ -45,3 +48,44 @@ def export_savepoint(
     finally:
         pins.unpin(checkpoint_id, hold.name)
     return objects.uri
+
+
+def export_as(
+    store: CheckpointStore,
+    checkpoint_id: CheckpointId,
+    target: str,
+    author: Author,
+    now_ms: Callable[[], int],
+) -> str:
+    """Do the same on somebody's behalf, written down in the audit log; returns the URI.
+
+    Raises:
+        As ``export_savepoint`` does, and IncompatibleStateError: the job went back behind the
+            checkpoint.
+    """
+    _require_on_timeline(store, checkpoint_id)
+    require_empty(open_object_store(target))
+    audit = AuditLog(store.objects, store.paths, now_ms)
+    intended = audit.append(
+        action="export",
+        actor=author.actor,
+        reason=author.reason,
+        after={"checkpoint_id": checkpoint_id, "savepoint": target},
+        run_id=author.run_id,
+    )
+    try:
+        uri = export_savepoint(store, checkpoint_id, target, author)
+    except BaseException as error:
+        audit.conclude(intended, "failed", reason=str(error))
+        raise
+    audit.conclude(intended, "done", reason=author.reason)
+    return uri
+
+
+def _require_on_timeline(store: CheckpointStore, checkpoint_id: CheckpointId) -> None:
+    generation = Generation(store.read_manifest(checkpoint_id).generation)
+    if not on_timeline(checkpoint_id, generation, store.bases()):
+        raise IncompatibleStateError(
+            ErrorCode.NO_RESTORABLE_CHECKPOINT,
+            f"job {store.job} went back behind checkpoint {checkpoint_id}: export another one",
+        )

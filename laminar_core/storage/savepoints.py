@@ -57,6 +57,8 @@ class Author:
     actor: str
     reason: str
     created_at_ms: int
+    run_id: str | None = None
+    """Of the orchestrator's run, if any; for the audit log."""
 
 
 def never() -> bool:

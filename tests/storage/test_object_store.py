@@ -2,7 +2,13 @@ import pytest
 
 from laminar_core.errors import ConfigurationError, ErrorCode, StorageUnavailable
 from laminar_core.storage.memory import MemoryObjectStore
-from laminar_core.storage.object_store import address, open_object_store, place_below, probe
+from laminar_core.storage.object_store import (
+    absolute_uri,
+    address,
+    open_object_store,
+    place_below,
+    probe,
+)
 from laminar_core.storage.s3 import S3ObjectStore
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
 
@@ -18,6 +24,13 @@ def test_a_file_uri_is_unquoted_and_a_path_is_not(tmp_path):
     open_object_store(f"{tmp_path}/a%20b").put("y", b"1")
     assert (tmp_path / "a b" / "x").exists()
     assert (tmp_path / "a%20b" / "y").exists()
+
+
+def test_a_place_means_the_same_to_a_process_elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert absolute_uri("below/s") == f"{tmp_path}/below/s"
+    for uri in ("s3://bucket/s?region=x", "file:///data/s", "file:/data/s", "/data/s"):
+        assert absolute_uri(uri) == uri
 
 
 def test_opening_touches_nothing(tmp_path):

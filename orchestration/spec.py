@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
+import dagster as dg
 from pydantic import AfterValidator, Field
 
 from laminar_core.errors import ConfigurationError
@@ -31,7 +32,19 @@ def _owner(owner: str) -> str:
     return owner
 
 
-Cron = Annotated[str, Field(description="As in crontab(5), or @daily; None: never.")]
+def _cron(text: str) -> str:
+    try:
+        dg.ScheduleDefinition(name="cron", job_name="cron", cron_schedule=text)
+    except dg.DagsterInvalidDefinitionError as error:
+        raise ValueError(
+            f"{text!r} is no time as in crontab(5): give five fields, or @hourly, @daily …"
+        ) from error
+    return text
+
+
+Cron = Annotated[
+    str, AfterValidator(_cron), Field(description="As in crontab(5), or @daily; None: never.")
+]
 
 
 class CheckpointPolicy(Values):
@@ -67,7 +80,12 @@ class CheckpointPolicy(Values):
 
 
 class SchedulePolicy(Values):
-    """When the stream's housekeeping runs, in UTC; None turns one off."""
+    """When the stream's housekeeping runs, in UTC; None turns one off.
+
+    ``enabled``: they are on as soon as Dagster loads them; else somebody turns them on in its UI.
+    """
+
+    enabled: bool = True
 
     retention: Cron | None = "17 * * * *"
     drill: Cron | None = "43 4 * * *"

@@ -19,8 +19,23 @@ ACTOR_TAG = "laminar/actor"
 RECOVERS_TAG = "laminar/recovers-generation"
 """On a recovery run: the generation whose death it answers."""
 
+RETENTION_PLAN_TAG = "laminar/retention-plan"
+"""On what tells of a retention: the number of its plan."""
+
+DRILL_TAG = "laminar/drill"
+"""On what tells of a restore drill: its number."""
+
 StreamAsset = Literal[
-    "source", "output", "checkpoint", "deployment", "recovery", "savepoint", "retention", "drill"
+    "source",
+    "output",
+    "checkpoint",
+    "deployment",
+    "recovery",
+    "savepoint",
+    "retention",
+    "drill",
+    "audit",
+    "costs",
 ]
 StreamJob = Literal[
     "run",
@@ -57,6 +72,15 @@ def job_name(stream: str, name: StreamJob) -> str:
     'payments_rollback'
     """
     return f"{stream}_{name}"
+
+
+def op_name(stream: str, name: StreamJob) -> str:
+    """Name of the one op of a job; run configuration is below ``ops.{name}.config``.
+
+    >>> op_name("payments", "retention")
+    'payments__retention'
+    """
+    return f"{stream}__{name}"
 
 
 def checkpoint_key(stream: str) -> dg.AssetKey:

@@ -58,6 +58,9 @@ def test_everything_reaches_the_command_line() -> None:
         ({"checkpoints": {"interval": "soon"}}, "checkpoints.interval", "soon"),
         ({"checkpoints": {"alignment": "sometimes"}}, "checkpoints.alignment", "'aligned'"),
         ({"checkpoints": {"snapshot": "full"}}, "checkpoints.snapshot", "not permitted"),
+        ({"schedules": {"retention": "61 * * * *"}}, "schedules.retention", "crontab(5)"),
+        ({"schedules": {"drill": "daily"}}, "schedules.drill", "@daily"),
+        ({"schedules": {"costs": ""}}, "schedules.costs", "five fields"),
     ],
 )
 def test_a_mistake_is_refused_with_the_name_of_the_field(changes, field, said) -> None:

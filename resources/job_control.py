@@ -1,0 +1,185 @@
+"""Acts on one job for a Dagster run, exactly as the command line does: same log, same audit."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import dagster as dg
+
+from laminar_core.checkpoint.types import CheckpointId, Generation
+from laminar_core.errors import StorageUnavailable
+from laminar_core.runtime.clock import Clock
+from laminar_core.runtime.control_client import Asked, ControlClient
+from laminar_core.runtime.control_words import requested_mode, require_done, told
+from laminar_core.state.control import (
+    Action,
+    CancelJob,
+    ControlResult,
+    SetMode,
+    StopJob,
+    TakeCheckpoint,
+    TakeSavepoint,
+)
+from laminar_core.state.retention_records import PinRecord
+from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.storage.object_store import absolute_uri
+from laminar_core.storage.pinning import pin_checkpoint, unpin_checkpoint
+from laminar_core.storage.pins import StoredPin
+from laminar_core.storage.savepoint_export import export_as
+from laminar_core.storage.savepoints import Author
+from resources.mandate import RunMandate
+
+TIMEOUT_MS = 600_000
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A command that its driver has carried out."""
+
+    number: int
+    generation: Generation
+    result: ControlResult
+
+    def __str__(self) -> str:
+        """In one sentence."""
+        return told(self.result)
+
+
+def _nobody(what: str) -> None:
+    del what
+
+
+class JobControl:
+    """One job, one mandate.
+
+    Whatever asks the driver waits until it is done, and raises:
+        ConfigurationError: nobody runs the job, its driver refuses, or came too late.
+        LaminarError: it failed, or there was no answer in time.
+        StorageUnavailable: the store did not answer; the command may be there.
+    """
+
+    def __init__(
+        self,
+        store: CheckpointStore,
+        mandate: RunMandate,
+        clock: Clock,
+        *,
+        timeout_ms: int = TIMEOUT_MS,
+        tell: Callable[[str], None] = _nobody,
+    ) -> None:
+        """``timeout_ms``: what is not begun by then is not done; ``tell`` hears what goes on."""
+        self.store = store
+        self._mandate = mandate
+        self._clock = clock
+        self._timeout_ms = timeout_ms
+        self._tell = tell
+
+    # --- asking the driver ----------------------------------------------------------------------
+
+    def checkpoint(self, reason: str) -> Done:
+        """Take a checkpoint now."""
+        return self._ask(TakeCheckpoint(), reason)
+
+    def savepoint(self, target: str, reason: str) -> Done:
+        """Take a savepoint at ``target``, where nothing is yet."""
+        return self._ask(TakeSavepoint(target=absolute_uri(target)), reason)
+
+    def stop(self, reason: str, target: str | None = None) -> Done:
+        """Stop after a last checkpoint; with a ``target`` it becomes a savepoint there."""
+        return self._ask(StopJob(target=target and absolute_uri(target)), reason)
+
+    def cancel(self, reason: str) -> Done:
+        """End the job at once, without a last checkpoint."""
+        return self._ask(CancelJob(), reason)
+
+    def set_mode(self, mode: str, reason: str) -> Done:
+        """Change how checkpoints align: aligned, unaligned, default, or a time until they do not.
+
+        Raises:
+            ConfigurationError: also if the mode is none of these.
+        """
+        return self._ask(SetMode(mode=requested_mode(mode)), reason)
+
+    def _ask(self, action: Action, reason: str) -> Done:
+        client = ControlClient(self.store, self._clock)
+        asked = client.ask(
+            action,
+            actor=self._mandate.actor,
+            reason=reason,
+            timeout_ms=self._timeout_ms,
+            run_id=self._mandate.run_id,
+        )
+        self._tell(
+            f"command {asked.number} ({action.kind}) is left for generation {asked.generation} of "
+            f"job {self.store.job}"
+        )
+        with self._left_behind(asked):
+            result = client.wait_until_over(asked, action, self._timeout_ms, self._tell_changes())
+        require_done(self.store.job, asked.number, result)
+        done = Done(asked.number, asked.generation, result)
+        self._tell(f"command {asked.number}: {done}")
+        return done
+
+    @contextmanager
+    def _left_behind(self, asked: Asked) -> Iterator[None]:
+        """Say what becomes of a command that nobody waits for any more."""
+        try:
+            yield
+        except (StorageUnavailable, KeyboardInterrupt, dg.DagsterExecutionInterruptedError):
+            left_s = max(asked.expires_at_ms - self._clock.now_ms(), 0) // 1000
+            self._tell(
+                f"nobody waits for command {asked.number} any more, but it stays in the log: it "
+                f"will be done if generation {asked.generation} begins it within {left_s} s; see "
+                "`laminar control list`"
+            )
+            raise
+
+    def _tell_changes(self) -> Callable[[str], None]:
+        """The client repeats itself while nothing changes."""
+        last = ""
+
+        def tell(what: str) -> None:
+            nonlocal last
+            if what != last:
+                last = what
+                self._tell(what)
+
+        return tell
+
+    # --- what needs no driver -------------------------------------------------------------------
+
+    def pin(
+        self, checkpoint_id: int, name: str, reason: str, hold_ms: int | None = None
+    ) -> PinRecord:
+        """Keep a checkpoint from retention, for ``hold_ms`` or until it is unpinned.
+
+        Raises:
+            ConfigurationError: no such checkpoint, a bad name, or one that is taken.
+            StorageUnavailable: the store did not answer.
+        """
+        author = self._author(reason)
+        return pin_checkpoint(self.store, CheckpointId(checkpoint_id), name, author, hold_ms)
+
+    def unpin(self, checkpoint_id: int, name: str, reason: str) -> StoredPin:
+        """Let retention treat a checkpoint like others again; returns the pin that is gone.
+
+        Raises:
+            ConfigurationError: there is no such pin.
+            StorageUnavailable: the store did not answer.
+        """
+        author = self._author(reason)
+        return unpin_checkpoint(self.store, CheckpointId(checkpoint_id), name, author)
+
+    def export(self, checkpoint_id: int, target: str, reason: str) -> str:
+        """Copy a completed checkpoint to ``target`` as a savepoint; returns its URI.
+
+        Raises:
+            As ``export_as`` does.
+        """
+        uri, author, now_ms = absolute_uri(target), self._author(reason), self._clock.now_ms
+        self._tell(f"checkpoint {checkpoint_id} of job {self.store.job} is copied to {uri}")
+        return export_as(self.store, CheckpointId(checkpoint_id), uri, author, now_ms)
+
+    def _author(self, reason: str) -> Author:
+        now_ms = self._clock.now_ms()
+        return Author(self._mandate.actor, reason, now_ms, self._mandate.run_id)

@@ -24,6 +24,7 @@ Source: PROTOCOL section 12; ERRATA 3.11; FLINK-39439, FLINK-40384.
 """
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from laminar_core.checkpoint.recovery import on_timeline
 from laminar_core.checkpoint.retention_facts import (
@@ -47,6 +48,9 @@ from laminar_core.checkpoint.retention_view import (
 )
 from laminar_core.checkpoint.types import CheckpointId
 
+_ALL = 2**62
+"""More checkpoints than there will ever be."""
+
 
 def restorable_ids(facts: RetentionFacts) -> list[CheckpointId]:
     """Checkpoints that a new generation could start from, newest first."""
@@ -67,6 +71,31 @@ def plan_retention(facts: RetentionFacts, policy: RetentionPolicy) -> RetentionP
         forgotten=tuple(_forgotten(view)),
         abandoned=tuple(_abandoned(view, files)),
         released=tuple(sorted(_released(view))),
+    )
+
+
+def left_overs_policy(policy: RetentionPolicy) -> RetentionPolicy:
+    """The same for files that nothing names; every checkpoint counts, and none is forgotten.
+
+    One whose manifest cannot be read stays, too, so that what it may name stays (R5).
+    """
+    return RetentionPolicy(keep_last=_ALL, quarantine_min_ms=policy.quarantine_min_ms)
+
+
+def without_checkpoints(plan: RetentionPlan) -> RetentionPlan:
+    """The part of a plan under ``left_overs_policy`` in which no checkpoint goes.
+
+    What a later generation went on without, or what was decided before, is left to others.
+    """
+    gone = set(plan.deleted_ids)
+    files = tuple(f for f in plan.files if f.checkpoint_id is None or f.checkpoint_id not in gone)
+    deletes = any(file.action == "delete" for file in files)
+    return replace(
+        plan,
+        checkpoints=tuple(v for v in plan.checkpoints if v.action != "delete"),
+        files=files,
+        forgotten=(),
+        abandoned=plan.abandoned if deletes else (),
     )
 
 

@@ -1,11 +1,17 @@
 """Retention by example; ``test_retention_model`` has the rules."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
 from laminar_core.checkpoint.recovery_facts import Base
-from laminar_core.checkpoint.retention import plan_retention, restorable_ids
+from laminar_core.checkpoint.retention import (
+    left_overs_policy,
+    plan_retention,
+    restorable_ids,
+    without_checkpoints,
+)
 from laminar_core.checkpoint.retention_facts import (
     DAY_MS,
     HOUR_MS,
@@ -301,3 +307,39 @@ class TestHistory:
         traces = (Trace(CheckpointId(2)),)
         facts = parse("1 4", traces=traces, committed=frozenset({CheckpointId(1)}))
         assert plan_retention(facts, RetentionPolicy(history_keep=0)).forgotten == ()
+
+
+class TestLeftOversAlone:
+    """No checkpoint goes, and nothing that one names; whatever the policy says otherwise."""
+
+    def plan(self, text: str, quarantined: Sequence[str] = (), stray: str = "shared/9"):
+        policy = RetentionPolicy(keep_last=1, max_age_ms=1, delete_unreadable=True)
+        waited = dict.fromkeys([*quarantined, stray], 1)
+        facts = parse(text, bases="1<- 2<5", quarantined=waited)
+        left = StoredFile(stray, 100, "shared", generation=Generation(1))
+        facts = replace(facts, files=(*facts.files, left))
+        return plan_retention(facts, left_overs_policy(policy))
+
+    def test_what_waited_goes_and_checkpoints_stay(self):
+        plan = without_checkpoints(self.plan("1 2! 3. 4 5 6@2", ["checkpoints/3/state"]))
+        assert [f.path for f in plan.deleted_files] == ["checkpoints/3/state", "shared/9"]
+        assert plan.deleted_ids == ()
+        assert plan.abandoned == (3,)
+
+    def test_what_a_later_generation_went_on_without_is_left_to_others(self):
+        whole = self.plan("1 2 4 5 6@1 7@2")
+        assert whole.deleted_ids == (6,)
+        plan = without_checkpoints(whole)
+        assert [f.path for f in plan.deleted_files] == ["shared/9"]
+        assert 6 not in {v.checkpoint_id for v in plan.checkpoints}
+
+    def test_what_an_unreadable_manifest_may_name_stays(self):
+        plan = without_checkpoints(self.plan("1? 3. 4 5 6@2", ["checkpoints/3/state"]))
+        assert [f.path for f in plan.deleted_files] == ["checkpoints/3/state"]
+
+    def test_with_nothing_to_delete_no_attempt_is_buried(self):
+        plan = self.plan("1 3. 5 6@1 7@2")
+        files = tuple(f for f in plan.files if f.path != "shared/9")
+        assert (plan.deleted_ids, plan.abandoned) == ((6,), (3,))
+        left = without_checkpoints(replace(plan, files=files))
+        assert (left.deleted_files, left.abandoned) == ((), ())

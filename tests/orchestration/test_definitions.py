@@ -5,12 +5,10 @@ import sys
 from pathlib import Path
 
 import dagster as dg
-import pytest
 import yaml
 
 from orchestration.definitions import defs
 from orchestration.streams import ROOT
-from orchestration.supervised_run import refuse_temporary_instance
 
 STREAMS = ("payments", "loop")
 
@@ -53,13 +51,3 @@ def test_the_instance_keeps_everything_below_build() -> None:
     assert settings["storage"]["sqlite"]["base_dir"] == "build/dagster"
     assert settings["local_artifact_storage"]["config"]["base_dir"] == "build/dagster"
     assert settings["compute_logs"]["config"]["base_dir"].startswith("build/dagster/")
-
-
-def test_a_run_that_dagster_would_forget_is_refused(tmp_path: Path) -> None:
-    temporary = tmp_path / ".tmp_dagster_home_x"
-    temporary.mkdir()
-    with (
-        dg.DagsterInstance.local_temp(str(temporary)) as instance,
-        pytest.raises(dg.Failure, match="set DAGSTER_HOME"),
-    ):
-        refuse_temporary_instance(instance)

@@ -1,0 +1,83 @@
+"""What all Dagster runs have in common that act on a stream."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TypeVar
+
+import dagster as dg
+from pydantic import ValidationError
+
+from laminar_core.errors import LaminarError
+from orchestration.spec import StreamSpec
+from resources.names import ACTS_ON_TAG, StreamJob, job_name
+
+F = TypeVar("F", bound=dg.Config)
+
+_TEMPORARY_HOME = ".tmp_dagster_home_"
+
+
+def act_job(
+    spec: StreamSpec, name: StreamJob, op: dg.OpDefinition, description: str
+) -> dg.JobDefinition:
+    """A job of one op; nobody runs it a second time but a person."""
+
+    @dg.job(
+        name=job_name(spec.name, name),
+        description=description,
+        executor_def=dg.in_process_executor,
+        tags=act_tags(spec),
+    )
+    def job() -> None:
+        op()
+
+    return job
+
+
+def act_tags(spec: StreamSpec) -> dict[str, str]:
+    """Of every job that acts on the stream without running it."""
+    return {**spec.tags, ACTS_ON_TAG: spec.name, "dagster/max_retries": "0"}
+
+
+@contextmanager
+def in_one_line() -> Iterator[None]:
+    """Let an error of Laminar's end the run with its one line; a second try would be no use.
+
+    Raises:
+        dagster.Failure: there was one.
+    """
+    try:
+        yield
+    except LaminarError as error:
+        raise dg.Failure(
+            str(error), metadata={"error_code": error.code.value}, allow_retries=False
+        ) from error
+
+
+def valid_form(form: type[F], values: Mapping[str, object]) -> F:
+    """Check what somebody filled in.
+
+    Raises:
+        dagster.Failure: it cannot be meant; one line with the name of each field.
+    """
+    try:
+        return form(**values)
+    except ValidationError as error:
+        problems = [
+            ": ".join((*map(str, each["loc"]), each["msg"].removeprefix("Value error, ")))
+            for each in error.errors()
+        ]
+        raise dg.Failure(f"config: {'; '.join(problems)}", allow_retries=False) from error
+
+
+def refuse_temporary_instance(instance: dg.DagsterInstance) -> None:
+    """Refuse the instance that Dagster's commands make up when they find no configuration.
+
+    Raises:
+        dagster.Failure: it is one; the message says where to start Dagster instead.
+    """
+    if not instance.is_ephemeral and _TEMPORARY_HOME in instance.root_directory:
+        raise dg.Failure(
+            "Dagster keeps this run in a temporary directory and forgets it: start dagster in the "
+            "folder of dagster.yaml, or set DAGSTER_HOME",
+            allow_retries=False,
+        )

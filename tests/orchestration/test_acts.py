@@ -1,0 +1,76 @@
+"""What every run that acts on a stream has in common: one line at the end, and no second try."""
+
+from pathlib import Path
+from typing import Annotated
+
+import dagster as dg
+import pytest
+from pydantic import Field, model_validator
+
+from laminar_core.errors import ErrorCode, LaminarError
+from orchestration.acts import act_job, in_one_line, refuse_temporary_instance, valid_form
+from orchestration.spec import StreamSpec
+from resources.names import ACTS_ON_TAG
+
+SPEC = StreamSpec(name="orders", program=Path("orders.py"), tags={"tier": "gold"})
+
+TOO_SMALL = "Input should be greater than or equal to 1"
+
+
+class Form(dg.Config):
+    count: Annotated[int, Field(ge=1)]
+    times: Annotated[int, Field(ge=1)] = 1
+
+    @model_validator(mode="after")
+    def _not_seven(self) -> "Form":
+        if self.count * self.times == 7:
+            raise ValueError("count and times must not make 7")
+        return self
+
+
+def test_a_job_says_on_what_it_acts_and_is_not_tried_again() -> None:
+    @dg.op
+    def nothing() -> None: ...
+
+    job = act_job(SPEC, "mode", nothing, "It does nothing.")
+    assert (job.name, job.description) == ("orders_mode", "It does nothing.")
+    assert job.tags == {"tier": "gold", ACTS_ON_TAG: "orders", "dagster/max_retries": "0"}
+
+
+def test_an_error_ends_the_run_with_its_line() -> None:
+    error = LaminarError(ErrorCode.COMMAND_TIMEOUT, "no answer within 60 s")
+    with pytest.raises(dg.Failure) as caught, in_one_line():
+        raise error
+    assert caught.value.description == "no answer within 60 s"
+    assert caught.value.metadata["error_code"].value == "command-timeout"
+    assert not caught.value.allow_retries
+
+
+def test_a_bug_stays_one() -> None:
+    with pytest.raises(KeyError), in_one_line():
+        raise KeyError
+
+
+@pytest.mark.parametrize(
+    ("values", "line"),
+    [
+        ({"count": 0}, f"config: count: {TOO_SMALL}"),
+        ({"count": 0, "times": 0}, f"config: count: {TOO_SMALL}; times: {TOO_SMALL}"),
+        ({"count": 7}, "config: count and times must not make 7"),
+    ],
+)
+def test_a_mistake_in_a_form_is_told_with_its_field(values, line) -> None:
+    with pytest.raises(dg.Failure) as caught:
+        valid_form(Form, values)
+    assert caught.value.description == line
+    assert not caught.value.allow_retries
+
+
+def test_a_run_that_dagster_would_forget_is_refused(tmp_path: Path) -> None:
+    temporary = tmp_path / ".tmp_dagster_home_x"
+    temporary.mkdir()
+    with (
+        dg.DagsterInstance.local_temp(str(temporary)) as instance,
+        pytest.raises(dg.Failure, match="set DAGSTER_HOME"),
+    ):
+        refuse_temporary_instance(instance)

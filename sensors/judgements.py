@@ -8,6 +8,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from laminar_core.state.audit import AuditReport
+from laminar_core.state.drill import DrillRecord
+from laminar_core.state.manifest import GenerationEnd
 from resources.values import milliseconds
 from sensors.policy import AlertPolicy
 
@@ -88,7 +91,9 @@ def judge_chain_length(runs: Mapping[str, int], policy: AlertPolicy) -> Verdict:
     passed = length <= policy.chain_length_max
     said = f"the longest chain has {length} segments"
     if not passed:
-        said = f"{said} ({longest}), more than {policy.chain_length_max}: they are not merged"
+        said = (
+            f"{said} ({longest}), more than {policy.chain_length_max}: they are not merged in time"
+        )
     return Verdict(passed, said, figures={"chain_length": length})
 
 
@@ -158,3 +163,112 @@ def judge_source_retention(needs: SourceNeeds | None, now_ms: int, policy: Alert
         said = f"{said}, less than {policy.source_margin}: take a checkpoint, or let it keep more"
         return Verdict(passed=False, description=said, figures=figures)
     return Verdict(passed=True, description=said, figures=figures)
+
+
+# --- the job as a whole ---------------------------------------------------------------------------
+
+_ON_PURPOSE = {"finished", "stopped", "cancelled"}
+
+
+@dataclass(frozen=True, slots=True)
+class JobLife:
+    """The newest generation, and when it was last known to be safe."""
+
+    generation: int
+    claimed_at_ms: int
+    end: GenerationEnd | None
+    completed_id: int | None
+    """The newest completed checkpoint on the timeline."""
+    completed_at_ms: int | None
+
+    @property
+    def is_meant_to_run(self) -> bool:
+        """It goes on, or it died."""
+        return not ended_on_purpose(self.end)
+
+
+def ended_on_purpose(end: GenerationEnd | None) -> bool:
+    """Whether the job came to its end, or somebody ended it; one that died, or runs, did not."""
+    if end is None:
+        return False
+    # Cancelled jobs said "failed" once.
+    return end.outcome in _ON_PURPOSE or end.reason.startswith("cancelled")
+
+
+def judge_freshness(life: JobLife | None, now_ms: int, policy: AlertPolicy) -> Verdict:
+    """Whether a job that is meant to run still completes checkpoints."""
+    if life is None:
+        return Verdict(passed=True, description="the job never ran")
+    if not life.is_meant_to_run:
+        assert life.end is not None
+        said = f"generation {life.generation} has ended by itself: {life.end.outcome}"
+        return Verdict(passed=True, description=said)
+    age_ms = now_ms - max(life.completed_at_ms or 0, life.claimed_at_ms)
+    newest = "none" if life.completed_id is None else f"checkpoint {life.completed_id}"
+    said = f"newest is {newest}; {age_ms / 1000:.0f} s since a checkpoint or the start"
+    passed = age_ms <= milliseconds(policy.checkpoint_age_max)
+    if not passed:
+        said = (
+            f"{said}, more than {policy.checkpoint_age_max}: generation {life.generation} is stuck"
+        )
+        said = f"{said} or dead" if life.end is None else f"{said}: {life.end.outcome}"
+    return Verdict(passed, said, is_severe=True, figures={"age_s": round(age_ms / 1000, 3)})
+
+
+def judge_restorable(newest: DrillRecord | None, now_ms: int, policy: AlertPolicy) -> Verdict:
+    """What the last restore drill says."""
+    if newest is None:
+        said = "no drill has shown yet that a checkpoint can be restored: run the drill job"
+        return Verdict(passed=False, description=said)
+    hours = (now_ms - newest.started_at_ms) / 3_600_000
+    figures = {"drill_age_hours": round(hours, 3), "drill": newest.number}
+    said = f"drill {newest.number} of checkpoint {newest.checkpoint_id}, {hours:.1f} hours ago,"
+    if newest.outcome == "failed":
+        said = f"{said} failed: {'; '.join(newest.problems) or 'no reason given'}"
+        return Verdict(passed=False, description=said, is_severe=True, figures=figures)
+    said = f"{said} passed"
+    if now_ms - newest.started_at_ms > milliseconds(policy.drill_age_max):
+        said = f"{said}, but that is more than {policy.drill_age_max} ago: drill again"
+        return Verdict(passed=False, description=said, figures=figures)
+    return Verdict(passed=True, description=said, figures=figures)
+
+
+@dataclass(frozen=True, slots=True)
+class Uncommitted:
+    """Completed checkpoints on the timeline whose output is not known to be visible."""
+
+    checkpoint_ids: tuple[int, ...]
+    """Ascending."""
+    oldest_completed_at_ms: int
+
+
+def judge_transactions(
+    waiting: Uncommitted | None, committed_id: int | None, now_ms: int, policy: AlertPolicy
+) -> Verdict:
+    """Whether completed output becomes visible; ``committed_id`` is the newest that is."""
+    known = "nothing" if committed_id is None else f"everything up to checkpoint {committed_id}"
+    figures: dict[str, float | int] = {"uncommitted": 0}
+    if waiting is None:
+        return Verdict(passed=True, description=f"{known} is committed", figures=figures)
+    age_ms = now_ms - waiting.oldest_completed_at_ms
+    count, first = len(waiting.checkpoint_ids), waiting.checkpoint_ids[0]
+    figures = {"uncommitted": count, "oldest_s": round(age_ms / 1000, 3)}
+    said = f"{known} is committed, {count} from checkpoint {first} on wait"
+    if age_ms <= milliseconds(policy.commit_age_max):
+        return Verdict(passed=True, description=said, figures=figures)
+    said = (
+        f"{said}, the oldest for {age_ms / 1000:.0f} s, more than {policy.commit_age_max}: "
+        "see whether the sink answers; a recovery commits them"
+    )
+    return Verdict(passed=False, description=said, figures=figures)
+
+
+def judge_audit_chain(report: AuditReport) -> Verdict:
+    """Whether the audit log is what was written."""
+    figures = {"records": report.record_count, "findings": len(report.findings)}
+    if not report.findings:
+        said = f"all {report.record_count} audit records are as they were written"
+        return Verdict(passed=True, description=said, figures=figures)
+    first, more = report.findings[0].problem, len(report.findings) - 1
+    said = f"{first}; and {more} more findings" if more else first
+    return Verdict(passed=False, description=said, is_severe=True, figures=figures)

@@ -67,7 +67,13 @@ class AlertPolicy(Values):
         default=0.5, description="In-flight bytes of all bytes of a checkpoint."
     )
     chain_length_max: Annotated[int, Field(ge=1)] = Field(
-        default=16, description="Files that a restore reads for one subtask of one operator."
+        default=16,
+        description="Segments that a restore puts on top of each other for one subtask; neighbours "
+        "that have no key group in common count as one.",
+    )
+    commit_age_max: Duration = Field(
+        default="1 minute",
+        description="The sinks are stuck when completed output is not visible for longer.",
     )
     drill_age_max: Duration = Field(
         default="2 days", description="Without a passed drill for longer nothing is restorable."

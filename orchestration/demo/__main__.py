@@ -1,13 +1,11 @@
 """``make demo``: writes the payments, runs the stream in Dagster, kills it, compares the output."""
 
-import fcntl
 import json
 import os
 import signal
 import sys
 import threading
-import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -23,7 +21,6 @@ from rich.progress import (
 )
 
 from jobs.payments_data import write_payments
-from laminar_core.errors import LaminarError
 from laminar_core.runtime.clock import SystemClock
 from laminar_core.runtime.session import open_session
 from laminar_core.storage.checkpoint_store import CheckpointStore
@@ -31,20 +28,20 @@ from orchestration.definitions import defs
 from orchestration.demo.faults import FaultPlan
 from orchestration.demo.fresh_start import begin_anew, open_instance
 from orchestration.demo.oracle import Comparison, batch_answer, committed_output, compare
+from orchestration.demo.screen import perform
 from orchestration.demo.summary import DemoSummary, show
 from orchestration.streams import DEMO, PAYMENTS, ROOT
-from resources import CheckpointStoreResource, DriverEvent, SparkDriverClient
+from resources import (
+    CheckpointStoreResource,
+    DetachedDriver,
+    DriverEvent,
+    SparkDriverClient,
+)
 
 EVENTS = 24_000_000
 _INPUT, _OUTPUT = Path(PAYMENTS.arguments["input"]), Path(PAYMENTS.arguments["output"])
 _STORE, _EVENT_LOG = DEMO / "store", DEMO / "events.jsonl"
 _FOLLOW_S = 0.02
-_STANDARD = (1, 2)
-"""Output and error, as every process that is started inherits them."""
-
-_WIDTH = 100
-"""Of the screen if there is no terminal."""
-
 _RUN_TAGS = {".dagster/repository": "__repository__@laminar"}
 """Lets the UI list the run under its job, as if it had been started there."""
 
@@ -116,6 +113,7 @@ class Demo:
                 resources={
                     "checkpoints": CheckpointStoreResource(uri=str(_STORE)),
                     "driver": SparkDriverClient(event_log=str(_EVENT_LOG)),
+                    "launcher": DetachedDriver(),
                 },
                 run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
                 tags=_RUN_TAGS,
@@ -197,19 +195,6 @@ def _why(result: dg.ExecuteInProcessResult) -> str:
     return (error.cause or error).message.strip()
 
 
-@contextmanager
-def alone(lock: Path) -> Iterator[bool]:
-    """Whether nobody else holds ``lock``; held until the end of the block."""
-    lock.parent.mkdir(parents=True, exist_ok=True)
-    with lock.open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-        else:
-            yield True
-
-
 def demonstrate(console: Console) -> int:
     """Run the demo and show it; returns the exit code."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
@@ -223,42 +208,9 @@ def demonstrate(console: Console) -> int:
     return 1 if summary.problems else 0
 
 
-@contextmanager
-def quiet(log: Path) -> Iterator[Console]:
-    """Send what Spark and Dagster write into ``log``; what is left to say goes to the console."""
-    screen = os.fdopen(os.dup(_STANDARD[0]), "w")
-    console = Console(file=screen, width=None if screen.isatty() else _WIDTH)
-    kept = [(stream, os.dup(stream)) for stream in _STANDARD]
-    with log.open("w") as file, screen:
-        try:
-            for stream, _ in kept:
-                os.dup2(file.fileno(), stream)
-            yield console
-        finally:
-            sys.stdout.flush()
-            for stream, original in kept:
-                os.dup2(original, stream)
-                os.close(original)
-
-
-def main(act: Callable[[Console], int] = demonstrate, folder: Path = DEMO) -> int:
+def main() -> int:
     """Entry point; every failure is one line."""
-    os.chdir(ROOT)  # The paths of dagster.yaml are relative to it.
-    log = folder / "demo.log"
-    with alone(folder / ".lock") as is_alone:
-        if not is_alone:
-            sys.stderr.write("demo: another one is running in this folder\n")
-            return 1
-        with quiet(log) as console:
-            try:
-                return act(console)
-            except (LaminarError, dg.Failure) as error:
-                console.print(f"demo: {error}", style="red", markup=False, soft_wrap=True)
-            except Exception as error:  # noqa: BLE001 - this is the outermost place
-                traceback.print_exc()
-                console.print(f"demo: {error!r}", style="red", markup=False, soft_wrap=True)
-            console.print(f"What Spark and Dagster said is in {log}", soft_wrap=True)
-            return 1
+    return perform(demonstrate, DEMO)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,19 @@
+"""The code location of the operations demo; ``laminar_definitions`` makes all of it."""
+
+import dagster as dg
+
+from orchestration.demo.ops_stream import folder, slow_payments
+from orchestration.factory import laminar_definitions
+from resources import CheckpointStoreResource, DetachedDriver, SparkDriverClient
+
+defs = dg.Definitions.merge(
+    laminar_definitions(slow_payments(folder())),
+    dg.Definitions(
+        executor=dg.in_process_executor,
+        resources={
+            "checkpoints": CheckpointStoreResource(uri=str(folder() / "store")),
+            "driver": SparkDriverClient(),
+            "launcher": DetachedDriver(),
+        },
+    ),
+)

@@ -1,0 +1,107 @@
+"""What the store says of the demo's job, and what the demo does to it behind everybody's back."""
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from laminar_core.checkpoint.types import CheckpointId
+from laminar_core.errors import CorruptCheckpointError
+from laminar_core.state.control import ControlCommand, SetMode
+from laminar_core.state.manifest import CheckpointManifest
+from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.storage.control_log import ControlLog
+from laminar_core.storage.generations import GenerationSummary
+from laminar_core.storage.owner import is_running, is_visible
+
+
+@dataclass(frozen=True, slots=True)
+class JobWatch:
+    """Looks at one job; ``root`` is the folder of its local store."""
+
+    store: CheckpointStore
+    root: Path
+
+    @classmethod
+    def of(cls, root: Path, job: str) -> "JobWatch":
+        """Watch ``job`` in the local store below ``root``."""
+        return cls(CheckpointStore.open(str(root), job), root)
+
+    def generation(self) -> GenerationSummary | None:
+        """The newest one; None if the job never ran."""
+        return next(reversed(self.store.generations()), None)
+
+    def driver_pid(self) -> int | None:
+        """Of the living driver of the newest generation, if there is one."""
+        newest = self.generation()
+        owner = newest.claim.owner if newest and newest.claim else None
+        alive = owner is not None and is_visible(owner) and is_running(owner)
+        return owner.pid if alive and owner is not None else None
+
+    def newest(self, count: int) -> list[CheckpointManifest]:
+        """The newest completed checkpoints, newest first."""
+        found: list[CheckpointManifest] = []
+        for checkpoint_id in reversed(self.store.completed_ids()):
+            if len(found) == count:
+                break
+            with suppress(CorruptCheckpointError):
+                manifest = self.store.find_manifest(checkpoint_id)
+                found += [] if manifest is None else [manifest]
+        return found
+
+    def since(self, generation: int, at_ms: int) -> list[CheckpointManifest]:
+        """Checkpoints of a generation that were triggered after ``at_ms``, oldest first."""
+        recent = [m for m in self.newest(10) if m.generation == generation]
+        return [m for m in reversed(recent) if m.triggered_at_ms >= at_ms]
+
+    def mode_changes(self) -> list[ControlCommand]:
+        """Commands that changed the mode and were carried out, oldest first."""
+        log = ControlLog(self.store.objects, self.store.paths)
+        done = [e for e in log.entries() if e.result and e.result.outcome == "completed"]
+        return [e.command for e in done if e.command and isinstance(e.command.action, SetMode)]
+
+    def kill_driver(self) -> int:
+        """SIGKILL for the driver, and for nobody else; returns its pid."""
+        pid = self.driver_pid()
+        assert pid is not None, "nobody to kill"
+        os.kill(pid, signal.SIGKILL)
+        return pid
+
+    def damage_newest(self) -> tuple[CheckpointId, Path]:
+        """Flip a bit in a file that the newest checkpoint has and the one before has not."""
+        newest, before = self.newest(2)
+        shared = {file.path for file in before.files()}
+        own = [file for file in newest.files() if file.path not in shared]
+        victim = max(own, key=lambda file: file.size_bytes)
+        path = self.root / self.store.paths.root / victim.path
+        content = bytearray(path.read_bytes())
+        content[len(content) // 2] ^= 1
+        path.chmod(0o644)
+        path.write_bytes(content)
+        return CheckpointId(newest.checkpoint_id), path
+
+
+def duration_s(manifest: CheckpointManifest) -> float:
+    """From its trigger to its completion."""
+    return manifest.duration_ms / 1000
+
+
+def alignment_s(manifest: CheckpointManifest) -> float:
+    """The longest that any operator waited for barriers."""
+    return max((float(a.alignment_ms) for a in manifest.alignment), default=0.0) / 1000
+
+
+def in_words(manifests: list[CheckpointManifest]) -> str:
+    """What somebody who waits for checkpoints sees.
+
+    >>> in_words([])
+    'no checkpoint yet'
+    """
+    return ", ".join(_words(manifests[-3:])) or "no checkpoint yet"
+
+
+def _words(manifests: list[CheckpointManifest]) -> Iterator[str]:
+    for each in manifests:
+        yield f"{each.checkpoint_id} {each.mode} {duration_s(each):.2f} s"

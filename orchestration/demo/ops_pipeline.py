@@ -1,0 +1,71 @@
+"""The payments pipeline with a brake: an operator that takes as long for its rows as a file says.
+
+The file holds the microseconds that each row costs; without it the brake is off.
+"""
+
+from pathlib import Path
+
+import pyarrow as pa
+
+from laminar_core.connectors.parquet_sink import ParquetSink
+from laminar_core.connectors.parquet_source import ParquetSource
+from laminar_core.operators import agg, windows
+from laminar_core.pipeline import Pipeline
+from laminar_core.runtime.clock import SystemClock
+
+BATCHES_PER_SECOND = 20
+"""Small batches: what is queued at the brake is worth seconds then, not minutes."""
+
+
+def pipeline(
+    input: str,  # noqa: A002 - as on the command line
+    output: str,
+    brake: str,
+    rows_per_second: float | None = None,
+) -> Pipeline:
+    """Aggregate as ``jobs/payments.py`` does, behind a map that dawdles."""
+    clock = SystemClock()
+
+    def dawdle(batch: pa.RecordBatch) -> pa.RecordBatch:
+        clock.wait_ms(batch.num_rows * row_us(Path(brake)) / 1000)
+        return batch
+
+    source_rows = 131_072 if rows_per_second is None else int(rows_per_second) // BATCHES_PER_SECOND
+    source = ParquetSource(input, batch_rows=source_rows)
+    payments = Pipeline("payments")
+    (
+        payments.source("payments", source, rows_per_second=rows_per_second)
+        .watermark("paid_at", max_delay="1 minute")
+        .rebalance()
+        .map(dawdle, name="brake")
+        .key_by("merchant")
+        .window(windows.tumbling("5 minutes"))
+        .aggregate(
+            "per-merchant",
+            agg.count(name="payments"),
+            agg.sum("amount_cents", name="total_cents"),
+            agg.min("amount_cents", name="min_cents"),
+            agg.max("amount_cents", name="max_cents"),
+            agg.avg("amount_cents", name="average_cents"),
+        )
+        .sink("totals", ParquetSink(output))
+    )
+    return payments
+
+
+def row_us(brake: Path) -> float:
+    """Microseconds that a row costs; 0 without the file."""
+    try:
+        return float(brake.read_text())
+    except (OSError, ValueError):
+        return 0.0
+
+
+def set_brake(brake: Path, row_us: float | None) -> None:
+    """Let the running pipeline be slow, or as fast as it can; None takes the brake away."""
+    if row_us is None:
+        brake.unlink(missing_ok=True)
+        return
+    new = brake.with_suffix(".new")
+    new.write_text(str(row_us))
+    new.replace(brake)

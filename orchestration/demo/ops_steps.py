@@ -1,0 +1,281 @@
+"""The steps of the operations demo: each does one thing to the job and waits for what follows."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from laminar_core.storage.generations import GenerationSummary
+from orchestration.demo.ops_client import DagsterClient, Run
+from orchestration.demo.ops_job import JobWatch, alignment_s, duration_s, in_words
+from orchestration.demo.ops_pipeline import set_brake
+from orchestration.demo.ops_stage import Stage, StepFailed
+from orchestration.spec import StreamSpec
+from resources.names import (
+    ACTOR_TAG,
+    RECOVERS_TAG,
+    StreamJob,
+    checkpoint_key,
+    job_name,
+    partition_of,
+)
+from sensors.checkpoint_reports import INTEGRITY_CHECK
+
+BRAKE_ROW_US = 200.0
+"""Five thousand rows a second and worker, where twenty thousand come."""
+
+SLOW_S, FAST_S = 1.0, 1.0
+"""A checkpoint is slow if its barriers align for longer, fast if all of it takes less."""
+
+SETTLED = 3
+"""So many checkpoints in a row have to be fast: one alone may be luck."""
+
+DOUBT_S = 15.0
+"""Long enough for three more looks of a sensor that would start a second recovery."""
+
+
+@dataclass(slots=True)
+class Operations:
+    """One demonstration on a running Dagster; the methods are called in the order of the file."""
+
+    stage: Stage
+    ui: DagsterClient
+    job: JobWatch
+    spec: StreamSpec
+    brake: Path
+    _damaged: set[int] = field(default_factory=set)
+
+    def start(self) -> None:
+        """Start the job as the launchpad does."""
+        begun_ms = self.stage.clock.monotonic_ms()
+        config = {"ops": {self._op("deployment"): {"config": {"start_from": "fresh"}}}}
+        run = self._launch("start", config)
+        self.stage.note(f"run {run.run_id[:8]} started it and is over: the driver is detached")
+        self._checkpoints(SETTLED, "its first checkpoints", 60)
+        pid = self.job.driver_pid()
+        took_s = self.stage.since_s(begun_ms)
+        self.stage.note(f"driver {pid} runs, {SETTLED} checkpoints after {took_s:.1f} s")
+        newest = self.job.newest(1)[0].checkpoint_id
+        self._reported(newest)
+        self.stage.note(f"checkpoint {newest} is a partition of [{self.spec.name}, checkpoint]")
+
+    def slow_down(self) -> None:
+        """Make an operator slow; the sensor has to force unaligned checkpoints, in the same run."""
+        generation = self._generation()
+        changes = len(self.job.mode_changes())
+        set_brake(self.brake, BRAKE_ROW_US)
+        braked_ms, at_ms = self.stage.clock.monotonic_ms(), self.stage.clock.now_ms()
+        slow = self.stage.wait_until(
+            "a slow checkpoint",
+            lambda: next((m for m in self._since(at_ms) if alignment_s(m) > SLOW_S), None),
+            60,
+            lambda: in_words(self._since(at_ms)),
+        )
+        self.stage.note(
+            f"checkpoint {slow.checkpoint_id}, {slow.mode}: {duration_s(slow):.2f} s, of which its "
+            f"barriers wait {alignment_s(slow):.2f} s"
+        )
+        self._mode_changed(changes, braked_ms, "the brake", 90)
+        self._settled("unaligned", generation)
+
+    def speed_up(self) -> None:
+        """Take the brake away; the sensor has to flip back."""
+        generation = self._generation()
+        changes = len(self.job.mode_changes())
+        set_brake(self.brake, None)
+        self._mode_changed(changes, self.stage.clock.monotonic_ms(), "the brake was gone", 120)
+        self._settled("aligned", generation)
+
+    def kill(self) -> None:
+        """SIGKILL; the recovery sensor has to start the job exactly once."""
+        dead = self._generation()
+        killed_ms = self.stage.clock.monotonic_ms()
+        self.stage.note(f"SIGKILL for driver {self.job.kill_driver()} of generation {dead}")
+        base = self._recovered(dead, killed_ms)
+        self.stage.note(f"it continues from checkpoint {base.base_checkpoint_id}")
+        self._once(dead)
+
+    def retain(self) -> None:
+        """Retention has to have run on its schedule, and to have deleted something."""
+        tags = [{"key": "dagster/schedule_name", "value": f"{self.spec.name}_retention"}]
+        deleted = self.stage.wait_until(
+            "retention on its schedule",
+            lambda: self._deleted() if self._succeeded(tags=tags) else None,
+            120,
+            lambda: str([(r.job, r.status) for r in self.ui.runs(tags=tags, limit=3)]),
+        )
+        runs = self.ui.runs(tags=tags, limit=50)
+        done = [run for run in runs if run.status == "SUCCESS"]
+        self.stage.note(f"{len(done)} of {len(runs)} runs are done; {deleted} checkpoints are gone")
+
+    def drill(self) -> None:
+        """A restore drill of the newest checkpoint, as the schedule would run it."""
+        run = self._launch("drill", limit_s=180)
+        took_s = (run.ended_s or 0) - (run.started_s or 0)
+        self.stage.note(
+            f"run {run.run_id[:8]} restored a checkpoint beside the job: {took_s:.1f} s"
+        )
+        self._expect_check("restorable", "passed", None)
+
+    def damage(self) -> None:
+        """SIGKILL again, and a flipped bit in the newest checkpoint: recovery has to pass it by."""
+        dead = self._generation()
+        killed_ms = self.stage.clock.monotonic_ms()
+        pid = self.job.kill_driver()
+        damaged, path = self.job.damage_newest()
+        self.stage.note(f"SIGKILL for driver {pid}; one bit flipped in {path.name} of {damaged}")
+        base = self._recovered(dead, killed_ms)
+        if base.base_checkpoint_id is None or base.base_checkpoint_id >= damaged:
+            raise StepFailed(f"generation {base.generation} started from the damaged checkpoint")
+        self.stage.note(
+            f"generation {base.generation} skipped it and continues from {base.base_checkpoint_id}"
+        )
+        self._once(dead)
+        self._reported(damaged)
+        self._launch("verify", partition=partition_of(damaged), expected="FAILURE")
+        self._expect_check(INTEGRITY_CHECK, "failed", partition_of(damaged))
+
+    def stop(self) -> None:
+        """Stop it with a last checkpoint; a job that ended by itself is not recovered."""
+        generation = self._generation()
+        self._launch("stop", {"ops": {self._op("stop"): {"config": {"reason": "demo"}}}})
+        newest = self.job.generation()
+        end = newest.end if newest else None
+        if end is None:
+            raise StepFailed(f"generation {generation} has not ended")
+        self.stage.note(f"generation {generation}: {end.outcome}, {end.reason}".rstrip(", "))
+
+    # What steps have in common.
+
+    def _op(self, name: str) -> str:
+        return f"{self.spec.name}__{name}" if name == "deployment" else f"{self.spec.name}_{name}"
+
+    def _launch(
+        self,
+        name: StreamJob,
+        config: dict[str, object] | None = None,
+        *,
+        partition: str | None = None,
+        expected: str = "SUCCESS",
+        limit_s: float = 90,
+    ) -> Run:
+        job, tags = job_name(self.spec.name, name), {ACTOR_TAG: "operations-demo"}
+        run_id = self.ui.launch(job, config, partition=partition, tags=tags)
+        run = self.stage.wait_until(
+            f"run {run_id[:8]} of {job}",
+            lambda: found if (found := self.ui.run(run_id)).is_over else None,
+            limit_s,
+            lambda: self.ui.run(run_id).status,
+        )
+        if run.status != expected:
+            why = self.ui.why_failed(run_id) if run.status == "FAILURE" else ""
+            raise StepFailed(f"run {run_id} of {job} ended with {run.status}: {why}")
+        return run
+
+    def _generation(self) -> int:
+        newest = self.job.generation()
+        if newest is None or newest.end is not None:
+            raise StepFailed("nobody runs the job")
+        return newest.generation
+
+    def _since(self, at_ms: int) -> list:
+        newest = self.job.generation()
+        return self.job.since(newest.generation, at_ms) if newest else []
+
+    def _checkpoints(self, count: int, what: str, limit_s: float) -> None:
+        self.stage.wait_until(
+            what,
+            lambda: True if len(self._since(0)) >= count else None,
+            limit_s,
+            lambda: in_words(self._since(0)),
+        )
+
+    def _reported(self, checkpoint_id: int) -> None:
+        partition = partition_of(checkpoint_id)
+        self.stage.wait_until(
+            f"checkpoint {checkpoint_id} in Dagster",
+            lambda: partition in self.ui.partitions(checkpoint_key(self.spec.name)) or None,
+            60,
+            lambda: self._last_words("checkpoint_reporter"),
+        )
+
+    def _mode_changed(self, changes: int, since_ms: float, what: str, limit_s: float) -> None:
+        command = self.stage.wait_until(
+            "the alignment sensor",
+            lambda: found[-1] if len(found := self.job.mode_changes()) > changes else None,
+            limit_s,
+            lambda: f"{self._last_words('alignment')}; {in_words(self.job.newest(3)[::-1])}",
+        )
+        after_s = self.stage.since_s(since_ms)
+        said = command.model_dump()["action"]["mode"]
+        self.stage.note(f"mode {said} by {command.actor}, {after_s:.1f} s after {what}")
+        self.stage.note(f"because: {command.reason}")
+
+    def _settled(self, mode: str, generation: int) -> None:
+        """The next checkpoints are of this mode, fast, and of the same run of the job."""
+        since_ms, at_ms = self.stage.clock.monotonic_ms(), self.stage.clock.now_ms()
+
+        def look() -> list | None:
+            newest = self.job.since(generation, at_ms)[-SETTLED:]
+            good = [m for m in newest if m.mode == mode and duration_s(m) < FAST_S]
+            return newest if len(good) == SETTLED else None
+
+        fast = self.stage.wait_until(
+            f"{SETTLED} fast checkpoints", look, 60, lambda: in_words(self._since(at_ms))
+        )
+        if self._generation() != generation:
+            raise StepFailed(f"generation {generation} did not survive it")
+        self.stage.note(
+            f"after {self.stage.since_s(since_ms):.1f} s: {in_words(fast)}; still generation "
+            f"{generation}"
+        )
+
+    def _recovered(self, dead: int, killed_ms: float):  # noqa: ANN202
+        """The base of the generation after ``dead``, once it completes checkpoints."""
+
+        def look() -> GenerationSummary | None:
+            newest = self.job.generation()
+            alive = newest is not None and newest.generation > dead and newest.base is not None
+            done = alive and any(m.generation > dead for m in self.job.newest(1))
+            return newest if done else None
+
+        found = self.stage.wait_until("recovery", look, 120, lambda: self._last_words("recovery"))
+        assert found.base is not None
+        after_s = self.stage.since_s(killed_ms)
+        self.stage.note(
+            f"generation {found.generation} completes checkpoints after {after_s:.1f} s"
+        )
+        return found.base
+
+    def _once(self, dead: int) -> None:
+        """One run recovers it, also after more looks of the sensor."""
+        until_ms = self.stage.clock.monotonic_ms() + 1000 * DOUBT_S
+        tags = [{"key": RECOVERS_TAG, "value": str(dead)}]
+        self.stage.wait_until(
+            "a second recovery that must not come",
+            lambda: self.stage.clock.monotonic_ms() > until_ms or None,
+            DOUBT_S + 5,
+            lambda: self._last_words("recovery"),
+        )
+        runs = self.ui.runs(tags=tags)
+        if len(runs) != 1 or self._generation() != dead + 1:
+            raise StepFailed(f"{len(runs)} runs recover generation {dead}, not one")
+        self.stage.note(f"exactly one run recovers generation {dead}: {runs[0].run_id[:8]}")
+
+    def _deleted(self) -> int | None:
+        deleted = sum(each.deleted for each in self.job.store.list_summaries())
+        return deleted or None
+
+    def _succeeded(self, **wanted: object) -> bool:
+        return any(run.status == "SUCCESS" for run in self.ui.runs(**wanted))
+
+    def _expect_check(self, check: str, verdict: str, partition: str | None) -> None:
+        key = checkpoint_key(self.spec.name)
+        look: Callable[[], str] = lambda: self.ui.check(key, check, partition)  # noqa: E731
+        said = self.stage.wait_until(
+            f"check {check}", lambda: s if (s := look()).startswith(verdict) else None, 30, look
+        )
+        self.stage.note(f"check {check} {said}")
+
+    def _last_words(self, sensor: str) -> str:
+        ticks = self.ui.ticks(f"{self.spec.name}_{sensor}", limit=1)
+        return f"sensor {sensor}: {ticks[0].said or ticks[0].status}" if ticks else "no tick yet"

@@ -25,6 +25,14 @@ Share = Annotated[float, Field(ge=0, le=1)]
 class AlertPolicy(Values):
     """Thresholds of one stream; a duration is a text such as ``"30 seconds"``."""
 
+    flip: bool = Field(
+        default=True,
+        description="Let the alignment sensor change the mode; False: it only says what it would.",
+    )
+    recover: bool = Field(
+        default=True,
+        description="Let the recovery sensor start the job again; False: it only alerts.",
+    )
     alignment_act: Duration = Field(
         default="1 second",
         description="Force unaligned checkpoints when the p99 of the window is longer.",

@@ -1,0 +1,134 @@
+"""What people have to know of: alerts, and the function of the user's that carries them on.
+
+An alert names its cause, and a sensor tells of each cause once, as long as it lasts. Ticks happen
+at least once, so an alert may come twice; it never goes missing because of a hook that fails.
+
+    def notify(alert: Alert) -> None: ...      # AlertPolicy(hook="my_team.alerts:notify")
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Literal, cast
+
+from sensors.policy import AlertPolicy
+
+RUNBOOK = "docs/operations.md"
+HOOK_MS_MAX = 10_000
+"""A hook that takes longer is left alone: a tick has sixty seconds for everything."""
+
+Severity = Literal["warning", "error"]
+"""``error``: the job does not run, or rows or state may be lost. ``warning``: it will get so."""
+
+Anchor = Literal[
+    "job-dead",
+    "job-stuck",
+    "too-many-recoveries",
+    "nothing-restorable",
+    "start-refused",
+    "recovery-cancelled",
+    "alignment",
+    "source-retention",
+    "run-failed",
+    "check-failed",
+]
+"""Headings of the runbook."""
+
+Fact = str | int | float
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a decision wants told. ``cause`` is equal for what is the same trouble."""
+
+    cause: str
+    anchor: Anchor
+    severity: Severity
+    title: str
+    text: str
+    facts: Mapping[str, Fact] = field(default_factory=dict[str, Fact])
+    run_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """What a hook gets. ``text`` is one line that says what happened and what to do."""
+
+    stream: str
+    severity: Severity
+    title: str
+    text: str
+    runbook: str
+    facts: Mapping[str, Fact]
+    at_ms: int
+    run_id: str | None = None
+
+    def as_json(self) -> dict[str, object]:
+        """The same, to be sent somewhere."""
+        return asdict(self)
+
+
+Hook = Callable[[Alert], object]
+
+
+def alert_of(stream: str, finding: Finding, at_ms: int) -> Alert:
+    """Put a finding in the words of an alert."""
+    return Alert(
+        stream=stream,
+        severity=finding.severity,
+        title=f"{stream}: {finding.title}",
+        text=" ".join(finding.text.split()),
+        runbook=f"{RUNBOOK}#{finding.anchor}",
+        facts=dict(finding.facts),
+        at_ms=at_ms,
+        run_id=finding.run_id,
+    )
+
+
+def untold(
+    findings: Sequence[Finding], told: Iterable[str]
+) -> tuple[list[Finding], tuple[str, ...]]:
+    """Findings that nobody has been told of, and the causes to remember.
+
+    What is not found any more is forgotten, so that it is told again if it comes back.
+
+    >>> untold([], ["stuck:7"])
+    ([], ())
+    """
+    known = set(told)
+    return [f for f in findings if f.cause not in known], tuple(f.cause for f in findings)
+
+
+def raise_alerts(
+    stream: str,
+    findings: Iterable[Finding],
+    policy: AlertPolicy,
+    log: logging.Logger,
+    now_ms: int,
+) -> None:
+    """Log each finding and give it to the hook, whose failure is logged and nothing more."""
+    for finding in findings:
+        alert = alert_of(stream, finding, now_ms)
+        level = logging.ERROR if alert.severity == "error" else logging.WARNING
+        log.log(level, "%s: %s See %s.", alert.title, alert.text, alert.runbook)
+        if policy.hook is not None:
+            _call_hook(policy, alert, log)
+
+
+def _call_hook(policy: AlertPolicy, alert: Alert, log: logging.Logger) -> None:
+    problems: list[BaseException] = []
+
+    def call() -> None:
+        try:
+            cast("Hook", policy.load_hook())(alert)
+        except BaseException as error:  # noqa: BLE001 - it is the user's, and may do anything
+            problems.append(error)
+
+    thread = threading.Thread(target=call, name=f"alert {policy.hook}", daemon=True)
+    thread.start()
+    thread.join(HOOK_MS_MAX / 1000)
+    if thread.is_alive():
+        log.error("the alert hook %s takes more than %s ms", policy.hook, HOOK_MS_MAX)
+    for problem in problems:
+        log.error("the alert hook %s failed: %r", policy.hook, problem)

@@ -1,0 +1,298 @@
+"""What the store says about how a running job's checkpoints align.
+
+All ages are differences of times that the job's own driver wrote down, so nobody's clock is
+compared with another's. What ended stays as it is: ``Remembered`` keeps it from being read again.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field
+
+from laminar_core.checkpoint.types import CheckpointId, CheckpointKind, Generation
+from laminar_core.errors import CorruptCheckpointError
+from laminar_core.state.control import SetMode
+from laminar_core.state.manifest import CheckpointManifest, GenerationClaim, Heartbeat, Owner
+from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.storage.control_log import ControlEntry, ControlLog
+from laminar_core.storage.owner import is_running, is_visible
+from laminar_core.storage.records import read_record
+from resources.values import Values
+from sensors.alignment_decision import AlignmentFacts, ModeInForce, Sample, UnderWay
+
+_PERIODIC = {CheckpointKind.PERIODIC, CheckpointKind.MANUAL}
+"""Others are aligned whatever the mode is."""
+_OVERTAKEN_EDGES = ("keyed by", "rebalanced")
+"""How the manifest describes edges on which barriers may overtake."""
+
+Number = Annotated[int, Field(ge=0)]
+
+
+class SeenSample(Values):
+    """A ``Sample`` as a cursor keeps it."""
+
+    checkpoint_id: Number
+    alignment_ms: float | None
+    inflight_rows: int | None
+    completed: bool
+
+
+class SeenMode(Values):
+    """A ``ModeInForce`` as a cursor keeps it, and when the driver set it.
+
+    ``settled``: no command up to this number will change it any more.
+    """
+
+    mode: str = "default"
+    number: Number = 0
+    actor: str = ""
+    refused: str | None = None
+    set_at_ms: int | None = None
+    settled: Number = 0
+
+
+class Remembered(Values):
+    """What the tick before has seen of the driver that claimed the job at ``claimed_at_ms``."""
+
+    generation: Number = 0
+    claimed_at_ms: int = 0
+    mode: SeenMode = SeenMode()
+    samples: tuple[SeenSample, ...] = ()
+    may_overtake: bool | None = None
+    beat: Number = 0
+    beat_at_ms: int = 0
+    rows_in: int | None = None
+    rows_per_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Driver:
+    """The newest generation, whose driver has given a sign of life."""
+
+    generation: Generation
+    claim: GenerationClaim
+    heartbeat: Heartbeat
+
+
+def read_alignment_facts(
+    store: CheckpointStore, before: Remembered, window: int
+) -> tuple[AlignmentFacts, Remembered]:
+    """The facts but for Dagster's runs, and what to remember; ``window``: how many checkpoints.
+
+    Raises:
+        StorageUnavailable: the store did not answer.
+        CorruptCheckpointError: a record that the facts rest on cannot be read.
+    """
+    driver = _find_driver(store)
+    if isinstance(driver, AlignmentFacts):
+        return driver, Remembered()
+    generation, claim = driver.generation, driver.claim
+    if (before.generation, before.claimed_at_ms) != (generation, claim.claimed_at_ms):
+        before = Remembered(generation=generation, claimed_at_ms=claim.claimed_at_ms)
+    mode = _read_mode(store, driver, before.mode)
+    known = before.samples if before.mode.number == mode.number else ()
+    samples = _read_samples(store, generation, mode.set_at_ms, known, window)
+    after = before.model_copy(
+        update={
+            "mode": mode,
+            "samples": samples,
+            "may_overtake": _may_overtake(store, samples)
+            if before.may_overtake is None
+            else before.may_overtake,
+            "beat": driver.heartbeat.sequence,
+            "beat_at_ms": driver.heartbeat.at_ms,
+            "rows_in": driver.heartbeat.progress.get("rows_in"),
+            "rows_per_s": _rate(driver.heartbeat, before),
+        }
+    )
+    return _facts(store, driver, before, after), after
+
+
+def _facts(
+    store: CheckpointStore, driver: _Driver, before: Remembered, after: Remembered
+) -> AlignmentFacts:
+    mode, now_ms = after.mode, driver.heartbeat.at_ms
+    age_ms = None if mode.set_at_ms is None else now_ms - mode.set_at_ms
+    return AlignmentFacts(
+        generation=driver.generation,
+        not_running=_silence(driver.heartbeat, before),
+        mode=ModeInForce(mode.mode, mode.number, mode.actor, age_ms, mode.refused),
+        samples=tuple(Sample(**dict(sample)) for sample in after.samples),
+        under_way=_read_under_way(store, driver, mode.set_at_ms),
+        rows_per_s=after.rows_per_s,
+        may_overtake=after.may_overtake is not False,
+    )
+
+
+def _find_driver(store: CheckpointStore) -> _Driver | AlignmentFacts:
+    generation = store.newest_generation()
+    if generation is None:
+        return AlignmentFacts(not_running="it has never run")
+    if (end := store.has_ended(generation)) is not None:
+        return _nobody(generation, f"generation {generation} {end.outcome}")
+    claim = read_record(store.objects, store.paths.claim(generation), GenerationClaim)
+    heartbeat = store.read_heartbeat(generation)
+    if claim is None or heartbeat is None:
+        return _nobody(generation, f"generation {generation} is starting")
+    if is_visible(claim.owner) and not is_running(claim.owner):
+        return _nobody(generation, f"the driver of generation {generation} is gone")
+    return _Driver(generation, claim, heartbeat)
+
+
+def _nobody(generation: Generation, why: str) -> AlignmentFacts:
+    return AlignmentFacts(generation=generation, not_running=why)
+
+
+def _silence(heartbeat: Heartbeat, before: Remembered) -> str | None:
+    if before.beat and heartbeat.sequence == before.beat:
+        return f"generation {before.generation} has given no sign of life since the last look"
+    return None
+
+
+def _rate(heartbeat: Heartbeat, before: Remembered) -> float | None:
+    """Rows per second as the driver says, or since the tick before."""
+    if isinstance(told := heartbeat.progress.get("rows_per_s"), int | float):
+        return float(told)
+    rows_in, elapsed_ms = heartbeat.progress.get("rows_in"), heartbeat.at_ms - before.beat_at_ms
+    if not isinstance(rows_in, int) or before.rows_in is None or elapsed_ms <= 0:
+        return before.rows_per_s
+    return 1000 * max(rows_in - before.rows_in, 0) / elapsed_ms
+
+
+def _read_mode(store: CheckpointStore, driver: _Driver, before: SeenMode) -> SeenMode:
+    """What the newest command set that this driver carried out.
+
+    A driver keeps the mode when it restarts the job itself, so its earlier generations count.
+    """
+    log = ControlLog(store.objects, store.paths)
+    numbers = log.numbers()
+    entries = list(_commands(store, log, driver, [n for n in numbers if n > before.settled]))
+    open_numbers = [entry.number for entry in entries if entry.result is None]
+    settled = min(open_numbers) - 1 if open_numbers else max(numbers, default=0)
+    refused = None
+    for entry in entries:
+        result, command = entry.result, entry.command
+        if command is None or result is None or not isinstance(command.action, SetMode):
+            continue
+        if result.outcome == "refused":
+            refused = refused or result.reason
+        elif result.outcome == "completed":
+            return SeenMode(
+                mode=str(command.action.mode),
+                number=entry.number,
+                actor=command.actor,
+                refused=refused,
+                set_at_ms=result.answered_at_ms,
+                settled=settled,
+            )
+    return before.model_copy(update={"refused": refused or before.refused, "settled": settled})
+
+
+def _commands(
+    store: CheckpointStore, log: ControlLog, driver: _Driver, numbers: list[int]
+) -> Iterator[ControlEntry]:
+    """Those of the commands that were for this driver, newest first."""
+    owners: dict[int, bool] = {driver.generation: True}
+    for number in reversed(numbers):
+        entry = log.entry(number)
+        if entry.command is None:
+            continue
+        addressed_to = entry.command.generation
+        if addressed_to not in owners:
+            owners[addressed_to] = _is_of(store, Generation(addressed_to), driver.claim.owner)
+        if not owners[addressed_to]:
+            return
+        yield entry
+
+
+def _is_of(store: CheckpointStore, generation: Generation, owner: Owner) -> bool:
+    try:
+        claim = read_record(store.objects, store.paths.claim(generation), GenerationClaim)
+    except CorruptCheckpointError:
+        return False
+    return claim is not None and claim.owner.model_copy(update={"claim_number": 1}) == (
+        owner.model_copy(update={"claim_number": 1})
+    )
+
+
+def _read_samples(
+    store: CheckpointStore,
+    generation: Generation,
+    since_ms: int | None,
+    known: tuple[SeenSample, ...],
+    window: int,
+) -> tuple[SeenSample, ...]:
+    """The newest periodic checkpoints of the generation since then, oldest first."""
+    seen = {sample.checkpoint_id: sample for sample in known}
+    found: list[SeenSample] = []
+    for checkpoint_id in reversed(store.ended_ids()):
+        if len(found) == window:
+            break
+        if checkpoint_id in seen:
+            found.append(seen[checkpoint_id])
+            continue
+        record = store.read_outcome(checkpoint_id)
+        if record is None or record.kind not in _PERIODIC:
+            continue
+        if record.generation != generation or record.triggered_at_ms < (since_ms or 0):
+            break
+        expired = record.outcome == "expired"
+        found.append(
+            SeenSample(
+                checkpoint_id=checkpoint_id,
+                alignment_ms=record.duration_ms if expired else record.alignment_ms_max,
+                inflight_rows=_inflight_rows(store, checkpoint_id),
+                completed=record.outcome == "completed",
+            )
+        )
+    return tuple(reversed(found))
+
+
+def _inflight_rows(store: CheckpointStore, checkpoint_id: CheckpointId) -> int | None:
+    manifest = _readable(store, checkpoint_id)
+    if manifest is None:
+        return None
+    # What goes round in a loop is logged at every cut, and nobody waits for it.
+    return sum(e.row_count for e in manifest.inflight_data if not e.edge.feedback)
+
+
+def _readable(store: CheckpointStore, checkpoint_id: CheckpointId) -> CheckpointManifest | None:
+    try:
+        return store.find_manifest(checkpoint_id)
+    except CorruptCheckpointError:
+        return None
+
+
+def _read_under_way(
+    store: CheckpointStore, driver: _Driver, since_ms: int | None
+) -> UnderWay | None:
+    """The oldest periodic checkpoint that has not ended, triggered in the present mode."""
+    ended = set(store.ended_ids())
+    newest_ended = max(ended, default=0)
+    for checkpoint_id in (c for c in store.attempted_ids() if c > newest_ended):
+        trigger = store.read_trigger(checkpoint_id)
+        if trigger is None or trigger.kind not in _PERIODIC or store.is_complete(checkpoint_id):
+            continue
+        if trigger.generation == driver.generation and trigger.triggered_at_ms >= (since_ms or 0):
+            age_ms = driver.heartbeat.at_ms - trigger.triggered_at_ms
+            return UnderWay(checkpoint_id, max(age_ms, 0))
+    return None
+
+
+def _may_overtake(store: CheckpointStore, samples: tuple[SeenSample, ...]) -> bool | None:
+    """Whether barriers can overtake anything; None as long as no manifest has said."""
+    manifests = (_readable(store, CheckpointId(s.checkpoint_id)) for s in reversed(samples))
+    newest = next((m for m in manifests if m is not None), None)
+    if newest is None:
+        return None
+    inputs = [i for d in newest.operators_description.values() for i in _texts(d.get("inputs"))]
+    return not inputs or any(
+        word in text and not text.endswith("feedback")
+        for text in inputs
+        for word in _OVERTAKEN_EDGES
+    )
+
+
+def _texts(value: object) -> list[str]:
+    return [str(each) for each in value] if isinstance(value, list) else []

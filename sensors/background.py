@@ -1,0 +1,64 @@
+"""Reads that may take longer than a sensor's tick may: a later tick takes the result."""
+
+import threading
+from collections.abc import Callable, Hashable
+from concurrent.futures import Future, wait
+from typing import Any, TypeVar
+
+from laminar_core.errors import LaminarError
+
+WAIT_MS = 40_000
+"""Dagster ends a tick after 60 s."""
+
+T = TypeVar("T")
+
+
+class StillReadingError(Exception):
+    """The store has not answered in the time of this tick; the read goes on."""
+
+
+class BackgroundReads:
+    """Of one sensor. One read per key at a time; what was not waited for is kept for a later call.
+
+    It forgets everything when its process ends, which costs time and nothing else: reads change
+    nothing.
+    """
+
+    def __init__(self, wait_ms: float = WAIT_MS) -> None:
+        """``wait_ms``: how long ``read`` waits."""
+        self._wait_s = wait_ms / 1000
+        self._running: dict[Hashable, Future[Any]] = {}
+
+    def read(self, key: Hashable, function: Callable[[], T]) -> T:
+        """The result of ``function``, or of an earlier one with this key that was too slow.
+
+        Raises:
+            StillReadingError: it takes too long; call again with the same key.
+            LaminarError: what ``function`` raises.
+        """
+        future: Future[T] = self._running.get(key) or self._start(key, function)
+        if not wait([future], self._wait_s).done:
+            raise StillReadingError(
+                f"the store has not answered within {self._wait_s:g} s: the next tick asks again"
+            )
+        del self._running[key]
+        return future.result()
+
+    def _start(self, key: Hashable, function: Callable[[], T]) -> "Future[T]":
+        future: Future[T] = Future()
+        unfinished = {k: f for k, f in self._running.items() if not f.done()}
+        self._running = {**unfinished, key: future}
+
+        def run() -> None:
+            try:
+                future.set_result(function())
+            except BaseException as error:  # noqa: BLE001 - raised again for whoever waits
+                future.set_exception(error)
+
+        # A pool would wait for its threads at the end of the process.
+        threading.Thread(target=run, name=f"read {key}", daemon=True).start()
+        return future
+
+
+Unanswered = (LaminarError, StillReadingError)
+"""Why a tick is skipped: nothing is known, so nothing is decided."""

@@ -1,0 +1,132 @@
+"""What Dagster knows of runs that act on a stream."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Literal
+
+import dagster as dg
+
+from resources.names import ACTS_ON_TAG, RECOVERS_TAG, STREAM_TAG, StreamJob, job_name
+
+_IN_PROGRESS = [
+    dg.DagsterRunStatus.QUEUED,
+    dg.DagsterRunStatus.NOT_STARTED,
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
+]
+STARTING_OR_ENDING: tuple[StreamJob, ...] = (
+    "start",
+    "stop",
+    "recover",
+    "recovery",
+    "rollback",
+    "rescale",
+    "import_savepoint",
+)
+"""Jobs during which it is no accident that a driver is gone."""
+
+AttemptStatus = Literal["created", "in progress", "succeeded", "failed", "cancelled"]
+"""``created``: its tick died before it was submitted; the same request submits it."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownRun:
+    """A run that acts on a stream; ``ended_ms_ago`` is None while it has not ended."""
+
+    run_id: str
+    job: str
+    status: AttemptStatus
+    created_ms_ago: float
+    ended_ms_ago: float | None = None
+
+    @property
+    def in_progress(self) -> bool:
+        """It has not ended."""
+        return self.status in ("created", "in progress")
+
+
+def newest_run(
+    instance: dg.DagsterInstance, stream: str, job: StreamJob, now_ms: int
+) -> KnownRun | None:
+    """The newest run of one of the stream's jobs."""
+    runs = dg.RunsFilter(job_name=job_name(stream, job))
+    return next(iter(_known(instance.get_run_records(runs, limit=1), now_ms)), None)
+
+
+def supervising_run(instance: dg.DagsterInstance, stream: str) -> str | None:
+    """Id of the run that owns the stream's driver, or None."""
+    running = dg.RunsFilter(
+        tags={STREAM_TAG: stream},
+        statuses=[dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING],
+    )
+    records = instance.get_run_records(running, limit=1)
+    return records[0].dagster_run.run_id if records else None
+
+
+def acting_run(instance: dg.DagsterInstance, stream: str, now_ms: int) -> KnownRun | None:
+    """A run in progress that starts or ends the stream's driver, or None.
+
+    Not one that was created and never submitted: nobody knows whether it ever will be.
+    """
+    in_progress = [status for status in _IN_PROGRESS if status is not _IN_PROGRESS[1]]
+    runs = dg.RunsFilter(tags={ACTS_ON_TAG: stream}, statuses=in_progress)
+    names = {job_name(stream, job) for job in STARTING_OR_ENDING}
+    found = _known(instance.get_run_records(runs, limit=50), now_ms)
+    return next((run for run in found if run.job in names), None)
+
+
+def recoveries_of(
+    instance: dg.DagsterInstance, stream: str, generation: int, now_ms: int
+) -> list[KnownRun]:
+    """The recovery runs that answered the death of ``generation``, oldest first."""
+    runs = dg.RunsFilter(tags=_recovers(stream, str(generation)))
+    return _known(instance.get_run_records(runs, limit=100, ascending=True), now_ms)
+
+
+def recoveries_since(
+    instance: dg.DagsterInstance, stream: str, age_ms: int, now_ms: int
+) -> list[KnownRun]:
+    """All recovery runs of the stream that are no older, newest first."""
+    after = datetime.fromtimestamp((now_ms - age_ms) / 1000, UTC)
+    runs = dg.RunsFilter(tags={ACTS_ON_TAG: stream}, created_after=after)
+    records = instance.get_run_records(runs, limit=500)
+    return _known([r for r in records if RECOVERS_TAG in r.dagster_run.tags], now_ms)
+
+
+def _recovers(stream: str, generation: str) -> Mapping[str, str]:
+    return {ACTS_ON_TAG: stream, RECOVERS_TAG: generation}
+
+
+def _known(records: Sequence[dg.RunRecord], now_ms: int) -> list[KnownRun]:
+    return [_known_run(record, now_ms) for record in records]
+
+
+def _known_run(record: dg.RunRecord, now_ms: int) -> KnownRun:
+    run = record.dagster_run
+    ended_ms = None
+    if run.is_finished:
+        ended_s = record.end_time or record.update_timestamp.timestamp()
+        ended_ms = now_ms - 1000 * ended_s
+    return KnownRun(
+        run.run_id,
+        run.job_name,
+        _status(run.status),
+        now_ms - 1000 * record.create_timestamp.timestamp(),
+        ended_ms,
+    )
+
+
+def _status(status: dg.DagsterRunStatus) -> AttemptStatus:
+    match status:
+        case dg.DagsterRunStatus.SUCCESS:
+            return "succeeded"
+        case dg.DagsterRunStatus.FAILURE:
+            return "failed"
+        case dg.DagsterRunStatus.CANCELED:
+            return "cancelled"
+        case dg.DagsterRunStatus.NOT_STARTED:
+            return "created"
+        case _:
+            return "in progress"

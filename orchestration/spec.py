@@ -125,6 +125,11 @@ class StreamSpec(Values):
     alerts: AlertPolicy = AlertPolicy()
     schedules: SchedulePolicy = SchedulePolicy()
     prices: PriceTable = PriceTable()
+    stop_savepoints: str | None = Field(
+        default=None,
+        description="Folder or URI: a supervised run that is terminated leaves a savepoint below "
+        "it; None: its last checkpoint.",
+    )
     spark_conf: dict[str, str] = Field(default_factory=dict)
     restarts_max: Annotated[int, Field(ge=0)] = 3
     owner: Annotated[str, AfterValidator(_owner)] = "team:streaming"

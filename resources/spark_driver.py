@@ -8,22 +8,35 @@ Dagster. What it writes to standard error goes on to Dagster's logs of the step.
 import json
 import logging
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 import dagster as dg
 
 from laminar_core.errors import ConfigurationError
 from laminar_core.runtime.clock import Clock, SystemClock
+from resources.driver_events import DriverEvent, event_of
 from resources.driver_process import DriverProcess, Line
 
-DriverEvent = dict[str, Any]
-"""One line of a driver as it came, or one of this module: driver-started, driver-ended."""
-
 _POLL_S = 0.1
+
+
+class StopRequest(Protocol):
+    """Asks a driver, through its store, to end in the way that its operators want.
+
+    Neither call raises for a store that does not answer: there are other ways to end a driver.
+    """
+
+    def ask(self, pid: int) -> bool:
+        """Ask the driver with this pid; says whether that was possible."""
+        ...
+
+    def is_refused(self) -> bool:
+        """Whether the driver has said that it goes on."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +56,10 @@ class _Supervision:
     on_event: Callable[[DriverEvent], None]
     clock: Clock
     event_log: str | None
-    finished: DriverEvent = field(default_factory=dict)
+    env: Mapping[str, str] | None
+    stop_request: StopRequest | None
+    pid: int = 0
+    finished: DriverEvent = field(default_factory=DriverEvent)
     last_words: str = ""
 
     def tell(self, event: DriverEvent) -> None:
@@ -60,7 +76,7 @@ class _Supervision:
     def hear(self, lines: Sequence[Line]) -> None:
         """Pass on what the driver wrote; what is no event goes to standard error."""
         for line in lines:
-            event = _parse(line)
+            event = event_of(line.text) if line.stream == "stdout" else None
             if event is not None:
                 self.tell(event)
             elif line.text.strip():
@@ -71,8 +87,11 @@ class _Supervision:
 class SparkDriverClient(dg.ConfigurableResource["SparkDriverClient"]):
     """Starts drivers, stops them gracefully, and starts them again when they are killed."""
 
+    request_grace_s: float = 120.0
+    """How long a driver may take for the stop that it is asked for through its store."""
+
     stop_grace_s: float = 60.0
-    """How long a driver may take for its last checkpoint before it is killed."""
+    """How long a driver may take after SIGTERM for its last checkpoint before it is killed."""
 
     jvm_grace_s: float = 5.0
     """How long the processes of a driver may outlive its orderly end before they are killed."""
@@ -80,23 +99,29 @@ class SparkDriverClient(dg.ConfigurableResource["SparkDriverClient"]):
     event_log: str | None = None
     """A file to which all events are appended, one JSON object per line."""
 
-    def run(
+    def run(  # noqa: PLR0913 - a driver, and everybody who has a say in it
         self,
         command: Sequence[str],
         *,
         log: logging.Logger,
         on_event: Callable[[DriverEvent], None],
         restarts_max: int,
+        restart: Callable[[int], Sequence[str]] | None = None,
+        stop_request: StopRequest | None = None,
+        env: Mapping[str, str] | None = None,
     ) -> DriverResult:
         """Run ``command`` until the job has ended; a death by signal starts it anew.
 
-        A new driver gets ``--take-over`` and starts after the last process of the old one is gone.
-        If this call is interrupted, the driver is asked to stop, and killed if it does not.
+        ``restart`` says with which command, given the pid that is gone; without it, the same one
+        with ``--take-over``. A new driver starts after the last process of the old one is gone. If
+        this call is interrupted, the driver is asked to stop: by ``stop_request``, then by SIGTERM;
+        then it is killed.
 
         Raises:
             dagster.Failure: the driver gave up, or was killed more than ``restarts_max`` times.
         """
-        job = _Supervision(command, log, on_event, SystemClock(), self.event_log)
+        clock = SystemClock()
+        job = _Supervision(command, log, on_event, clock, self.event_log, env, stop_request)
         restarts = 0
         while (exit_code := self._run_once(job, restarts)) < 0:
             if restarts == restarts_max:
@@ -107,6 +132,7 @@ class SparkDriverClient(dg.ConfigurableResource["SparkDriverClient"]):
                 )
             restarts += 1
             log.warning("the driver was killed by signal %s: restart %s", -exit_code, restarts)
+            job.command = [*command, "--take-over"] if restart is None else restart(job.pid)
         if exit_code:
             raise dg.Failure(
                 f"the driver gave up with exit code {exit_code}: {job.last_words}",
@@ -116,8 +142,8 @@ class SparkDriverClient(dg.ConfigurableResource["SparkDriverClient"]):
         return DriverResult(restarts, job.finished)
 
     def _run_once(self, job: _Supervision, restarts: int) -> int:
-        command = [*job.command, "--take-over"] if restarts else job.command
-        driver = DriverProcess(command, job.clock)
+        driver = DriverProcess(job.command, job.clock, job.env)
+        job.pid = driver.pid
         try:
             job.tell(_event("driver-started", job.clock, pid=driver.pid, restarts=restarts))
             while not driver.exited:
@@ -133,24 +159,28 @@ class SparkDriverClient(dg.ConfigurableResource["SparkDriverClient"]):
         return exit_code
 
     def _stop(self, driver: DriverProcess, job: _Supervision) -> None:
-        driver.request_stop()
-        deadline_ms = job.clock.monotonic_ms() + 1000 * self.stop_grace_s
-        while not driver.exited and job.clock.monotonic_ms() < deadline_ms:
+        """Ask nicely, then ask; ``close`` kills what is left."""
+        request = job.stop_request
+        if request is not None and not driver.exited and request.ask(driver.pid):
+            self._hear_out(driver, job, self.request_grace_s, request.is_refused)
+        if not driver.exited:
+            driver.request_stop()
+            self._hear_out(driver, job, self.stop_grace_s, lambda: False)
+        job.log.warning("driver %s was asked to stop, and did: %s", driver.pid, driver.exited)
+
+    def _hear_out(
+        self,
+        driver: DriverProcess,
+        job: _Supervision,
+        grace_s: float,
+        is_refused: Callable[[], bool],
+    ) -> None:
+        deadline_ms = job.clock.monotonic_ms() + 1000 * grace_s
+        while not driver.exited and job.clock.monotonic_ms() < deadline_ms and not is_refused():
             lines = driver.read_lines(_POLL_S)
             with suppress(Exception):  # It may be the listener that made us stop.
                 job.hear(lines)
-        job.log.warning("driver %s was asked to stop, and did: %s", driver.pid, driver.exited)
 
 
 def _event(name: str, clock: Clock, **facts: object) -> DriverEvent:
     return {"event": name, "time_ms": clock.now_ms(), **facts}
-
-
-def _parse(line: Line) -> DriverEvent | None:
-    if line.stream != "stdout" or not line.text.startswith("{"):
-        return None
-    try:
-        event = json.loads(line.text)
-    except ValueError:
-        return None
-    return event if isinstance(event, dict) and "event" in event else None

@@ -43,15 +43,24 @@ class ControlClient:
         self._log = ControlLog(store.objects, store.paths)
 
     def ask(
-        self, action: Action, *, actor: str, reason: str, timeout_ms: int, run_id: str | None = None
+        self,
+        action: Action,
+        *,
+        actor: str,
+        reason: str,
+        timeout_ms: int,
+        run_id: str | None = None,
+        generation: Generation | None = None,
     ) -> Asked:
         """Leave a command for the driver that runs now; it is not begun after the timeout.
+
+        ``generation``: for this one, which the caller knows to be alive, and for no other.
 
         Raises:
             ConfigurationError: nobody runs the job.
             StorageUnavailable: the store did not answer; the command may be there.
         """
-        generation = self._live_generation()
+        generation = generation or self._live_generation()
         now_ms = self._clock.now_ms()
         command = ControlCommand(
             command_id=_id_of(self._identify()),

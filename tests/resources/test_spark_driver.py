@@ -13,8 +13,9 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from resources.driver_process import session_members
-from resources.spark_driver import DriverEvent, SparkDriverClient
+from resources.driver_events import DriverEvent
+from resources.driver_session import session_members
+from resources.spark_driver import SparkDriverClient
 
 STAND_IN = Path(__file__).with_name("driver_stand_in.py")
 LOG = logging.getLogger("test")

@@ -154,3 +154,15 @@ def test_a_driver_that_was_killed_has_no_end():
     case.die()
     assert case.client.wait_for_end(case.generation, 600 * SECOND_MS) is None
     assert case.clock.monotonic_ms() - case.clock.started_ms < 60 * SECOND_MS
+
+
+def test_a_command_can_be_for_one_generation_and_no_other():
+    """Whoever ends its own driver must not end that of somebody who took the job over."""
+    case = Case()
+    mine = claim(case.store)
+    claim(case.store)
+    asked = case.client.ask(
+        TakeCheckpoint(), actor="ann", reason="a test", timeout_ms=SECOND_MS, generation=mine
+    )
+    assert asked.generation == mine
+    assert case.log.entry(asked.number).command.generation == mine

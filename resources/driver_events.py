@@ -1,0 +1,33 @@
+"""The lines of a driver: one JSON object per event (``laminar_core.runtime.events``), or words."""
+
+import json
+from typing import Any
+
+DriverEvent = dict[str, Any]
+"""One line of a driver as it came."""
+
+
+def event_of(text: str) -> DriverEvent | None:
+    """The event that a line is; None if it is none.
+
+    >>> event_of('{"event": "data-flowing", "generation": 2}')
+    {'event': 'data-flowing', 'generation': 2}
+    >>> event_of("Traceback (most recent call last):")
+    """
+    if not text.startswith("{"):
+        return None
+    try:
+        event = json.loads(text)
+    except ValueError:
+        return None
+    return event if isinstance(event, dict) and "event" in event else None
+
+
+def sentence(event: DriverEvent) -> str:
+    """An event for people.
+
+    >>> sentence({"event": "data-flowing", "time_ms": 5, "generation": 2})
+    'data-flowing: generation 2'
+    """
+    facts = ", ".join(f"{k} {v}" for k, v in event.items() if k not in {"event", "time_ms"})
+    return f"{event['event']}: {facts}" if facts else event["event"]

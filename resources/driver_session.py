@@ -1,0 +1,91 @@
+"""A process that leads a session of its own, and how all of that session is ended.
+
+The JVM and the Python workers of a local Spark stay in the session also where they change their
+process group, as PySpark's worker daemon does. So whoever ends the session leaves nothing behind.
+On a cluster the executors are Spark's business; the generation in the checkpoint store keeps what
+is left of them from doing harm.
+"""
+
+import os
+import signal
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+
+from laminar_core.runtime.clock import Clock
+
+_CLEANING_MS_MAX = 10_000
+_CLEANING_STEP_MS = 20
+_PROC = Path("/proc")
+
+
+class DriverSession:
+    """A driver that this process has started with ``start_new_session``."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", clock: Clock) -> None:
+        """Nobody else may wait for ``process``."""
+        self._process = process
+        self._clock = clock
+        self.pid = process.pid
+
+    @property
+    def exited(self) -> bool:
+        """The driver itself has ended; processes that it started may go on."""
+        return self._process.returncode is not None or self._how_it_ended() is not None
+
+    def request_stop(self) -> None:
+        """Ask the driver, and only it: it needs its JVM and its workers for the last checkpoint."""
+        if not self.exited:
+            os.kill(self.pid, signal.SIGTERM)
+
+    def wait(self, duration_s: float) -> bool:
+        """Wait until the driver has ended, at most that long; says whether it has."""
+        deadline_ms = self._clock.monotonic_ms() + 1000 * duration_s
+        while not self.exited and self._clock.monotonic_ms() < deadline_ms:
+            self._clock.wait_ms(_CLEANING_STEP_MS)
+        return self.exited
+
+    def close(self, grace_s: float) -> int:
+        """Kill what is left of the session and return the exit code, negative for a signal.
+
+        After an orderly end the JVM gets ``grace_s`` seconds to remove its temporary files. A
+        second call only returns the exit code: by then the pid may be that of another process.
+        """
+        if self._process.returncode is not None:
+            return self._process.returncode
+        ended = self._how_it_ended()
+        if ended is not None and ended.si_code == os.CLD_EXITED:
+            self._clean_up(1000 * grace_s, kill=False)
+        self._clean_up(_CLEANING_MS_MAX, kill=True)
+        return self._process.wait()
+
+    def _clean_up(self, duration_ms_max: float, *, kill: bool) -> None:
+        deadline_ms = self._clock.monotonic_ms() + duration_ms_max
+        while (left := self._living()) and self._clock.monotonic_ms() < deadline_ms:
+            for pid in left if kill else ():
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            self._clock.wait_ms(_CLEANING_STEP_MS)
+
+    def _how_it_ended(self) -> os.waitid_result | None:
+        # The exit status stays unread until ``close``: so long nobody else can get this pid.
+        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+
+    def _living(self) -> list[int]:
+        if _PROC.is_dir():
+            return session_members(self.pid)
+        return [] if self.exited else [self.pid]  # Not Linux: its children see their pipes close.
+
+
+def session_members(session_id: int) -> list[int]:
+    """Pids of the processes in a session, without those that have ended."""
+    return [int(e.name) for e in _PROC.iterdir() if e.name.isdigit() and _is_in(e, session_id)]
+
+
+def _is_in(entry: Path, session_id: int) -> bool:
+    try:
+        stat = (entry / "stat").read_text(errors="replace")
+    except OSError:  # It has ended meanwhile.
+        return False
+    state, _, _, session = stat.rpartition(")")[2].split()[:4]
+    return int(session) == session_id and state not in "ZX"

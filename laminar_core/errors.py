@@ -45,6 +45,7 @@ class ErrorCode(StrEnum):
     NO_LIVE_DRIVER = "no-live-driver"
     COMMAND_NOT_DONE = "command-not-done"
     COMMAND_TIMEOUT = "command-timeout"
+    UNEXPECTED_GENERATION = "unexpected-generation"
 
     # Pipeline against checkpoint
     OPERATORS_CHANGED = "operators-changed"

@@ -30,6 +30,7 @@ COVERED_ELSEWHERE = {
     "laminar_core/cli/recovery_view.py": "tests/cli/test_recover.py",
     "laminar_core/runtime/drill_parts.py": "tests/runtime/test_drill.py",
     "laminar_core/storage/checkpoint_copy.py": "tests/runtime/test_drill.py",
+    "laminar_core/storage/generation_summary.py": "tests/storage/test_generations.py",
     "laminar_core/storage/drills.py": "tests/runtime/test_drill.py",
     "laminar_core/state/drill.py": "tests/runtime/test_drill.py",
     "laminar_core/connectors/base.py": "tests/connectors",

@@ -110,6 +110,23 @@ def decide_claim(predecessor: Predecessor | None, *, take_over: bool) -> Claim |
     return Claim(Generation(predecessor.generation + 1))
 
 
+def why_unexpected(newest: Generation | None, expected: Generation | None) -> str | None:
+    """Why nobody may claim a job who expects ``expected`` to be its newest generation; None: go on.
+
+    0 expects a job that never ran, None expects nothing. Who goes on claims the number after
+    ``expected``, which exists once: of all who expect the same, one starts.
+
+    >>> why_unexpected(Generation(4), Generation(3))
+    'its newest generation is 4, not 3 as expected'
+    """
+    if expected is None or expected == (newest or 0):
+        return None
+    if newest is None:
+        return f"it never ran, and generation {expected} was expected to be its newest"
+    was = f"{expected} as expected" if expected else "none as expected"
+    return f"its newest generation is {newest}, not {was}"
+
+
 def on_timeline(checkpoint_id: CheckpointId, generation: Generation, bases: Iterable[Base]) -> bool:
     """The timeline rule, for the manifest ``checkpoint_id`` that ``generation`` wrote.
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TypeVar
 
 from laminar_core.checkpoint.recovery import (
     Base,
@@ -11,6 +10,7 @@ from laminar_core.checkpoint.recovery import (
     Predecessor,
     RefuseClaim,
     decide_claim,
+    why_unexpected,
 )
 from laminar_core.checkpoint.types import CheckpointId, Generation
 from laminar_core.errors import (
@@ -27,11 +27,11 @@ from laminar_core.state.manifest import (
     GenerationEnd,
     Heartbeat,
     Owner,
-    Record,
 )
 from laminar_core.state.paths import JobPaths, generation_in, number_in
 from laminar_core.state.savepoint_use import SavepointUse
 from laminar_core.storage.bases import complete_copy, create_base, read_base
+from laminar_core.storage.generation_summary import GenerationSummary, read_generation
 from laminar_core.storage.object_store import ObjectStore
 from laminar_core.storage.owner import is_running, is_visible
 from laminar_core.storage.records import create_or_confirm, read_record
@@ -41,7 +41,6 @@ OBSERVATION_MS = 5_000
 """How long a heartbeat may stand still before its owner counts as gone."""
 _OBSERVATION_STEP_MS = 250
 
-R = TypeVar("R", bound=Record)
 WaitMs = Callable[[float], None]
 """Wait that many milliseconds; a real clock's sleep, or a simulated one."""
 Announce = Callable[[Generation], AuditRef]
@@ -58,18 +57,6 @@ class Claimant:
     code_version: str
     claimed_at_ms: int
     announced: AuditRef | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class GenerationSummary:
-    """All that is recorded of one generation; what cannot be read is None and in ``problems``."""
-
-    generation: Generation
-    claim: GenerationClaim | None
-    base: GenerationBase | None
-    heartbeat: Heartbeat | None
-    end: GenerationEnd | None
-    problems: tuple[str, ...] = ()
 
 
 class GenerationLog:
@@ -92,6 +79,7 @@ class GenerationLog:
         take_over: bool = False,
         announce: Announce | None = None,
         above: Generation | None = None,
+        expected: Generation | None = None,
     ) -> Generation:
         """Become the owner of the job and fence every earlier generation.
 
@@ -99,36 +87,51 @@ class GenerationLog:
         ``OBSERVATION_MS``. ``take_over`` claims the job whether or not the owner is alive. A
         supervisor that starts the job again ends its own generation first. ``announce`` writes the
         claim into the audit log before it takes effect. ``above`` is the generation of another job
-        that this one goes on for: no name that it gave is used again.
+        that this one goes on for: no name that it gave is used again. ``expected`` refuses if it is
+        not the newest generation; of all who expect the same, whatever else they ask for, one gets
+        the job.
 
         Raises:
             FencedError: the first claim of this job was overtaken by a higher one.
-            ConfigurationError: a live driver owns the job, or claimed it at the same moment.
+            ConfigurationError: a live driver owns the job, or claimed it at the same moment; or
+                ``expected`` is not the newest generation.
             StorageUnavailable: the store did not answer, and the claim may have been made: call
                 again with the same claimant.
         """
-        newest = max(self._seen(), default=None)  # No number is used twice, not even a lost one.
+        newest, lowest = self.last_generation(), Generation((above or 0) + 1)
         claim = self._readable_claim(newest)
-        if newest is not None and claim is not None and claim.owner == claimant.owner:
-            generation = newest  # Ours already: an earlier call failed half-way.
-        else:
-            predecessor = None
-            if newest is not None:
-                signs = "silent" if take_over else self._signs(newest, claim, wait_ms)
-                predecessor = Predecessor(newest, _describe(newest, claim), signs)
-            decision = decide_claim(predecessor, take_over=take_over)
-            if isinstance(decision, RefuseClaim):
-                raise self._owned(decision.reason)
-            generation = Generation(max(decision.generation, (above or 0) + 1))
+        if newest is None or claim is None or claim.owner != claimant.owner:
+            self._refuse_unexpected(newest, claim, expected)
+            generation = self._next(newest, claim, wait_ms, take_over=take_over)
             if announce is not None:
-                claimant = replace(claimant, announced=announce(generation))
-            if not self._create_claim(generation, claimant):
-                winner = _describe(generation, self._readable_claim(generation))
-                raise self._owned(f"{winner}, claimed it at the same moment")
+                claimant = replace(claimant, announced=announce(max(generation, lowest)))
+            if expected is None:
+                generation = max(generation, lowest)
+            self._claim_number(generation, claimant, expected)
             if newest is None:  # Numbers need not start at 1: a higher one may be there by now.
                 self.check_owner(generation)
+        else:  # Ours already: an earlier call failed half-way.
+            generation, claimant = newest, replace(claimant, announced=claim.announced)
+        if generation < lowest:  # All who expect the same have met at one number, and we got it.
+            generation = lowest
+            self._claim_number(generation, claimant, None)
+            self.check_owner(generation)
         self._settle_the_past(generation)
         return generation
+
+    def last_generation(self) -> Generation | None:
+        """The highest number that was ever used, also if its claim is lost; None: there is none."""
+        return max(self._seen(), default=None)
+
+    def check_expected(self, expected: Generation | None) -> None:
+        """Refuse early what ``claim_generation`` would refuse.
+
+        Raises:
+            ConfigurationError: ``expected`` is not the newest generation.
+        """
+        if expected is not None:
+            newest = self.last_generation()
+            self._refuse_unexpected(newest, self._readable_claim(newest), expected)
 
     def succeed_generation(self, generation: Generation, claimant: Claimant) -> Generation:
         """Claim the generation right after ``generation``, which is this driver's own and over.
@@ -232,7 +235,7 @@ class GenerationLog:
 
     def generations(self) -> list[GenerationSummary]:
         """Every generation, oldest first, for people to look at."""
-        return [self._summary(generation) for generation in self._claimed()]
+        return [read_generation(self.objects, self.paths, g) for g in self._claimed()]
 
     def _claimed(self) -> list[Generation]:
         return _numbers(self.objects.children(self.paths.generations))
@@ -241,6 +244,53 @@ class GenerationLog:
         """Generations of which there is anything: also those whose claim is lost."""
         names = self.objects.children(self.paths.generations)
         return sorted({Generation(n) for n in map(generation_in, names) if n is not None})
+
+    def _next(
+        self,
+        newest: Generation | None,
+        claim: GenerationClaim | None,
+        wait_ms: WaitMs,
+        *,
+        take_over: bool,
+    ) -> Generation:
+        """The number to claim, if the owner so far leaves the job to others."""
+        predecessor = None
+        if newest is not None:
+            signs = "silent" if take_over else self._signs(newest, claim, wait_ms)
+            predecessor = Predecessor(newest, _describe(newest, claim), signs)
+        decision = decide_claim(predecessor, take_over=take_over)
+        if isinstance(decision, RefuseClaim):
+            raise self._owned(decision.reason)
+        return decision.generation
+
+    def _claim_number(
+        self, generation: Generation, claimant: Claimant, expected: Generation | None
+    ) -> None:
+        """Create the claim, unless this claimant has done so before; somebody else is an error."""
+        if self._create_claim(generation, claimant):
+            return
+        winner = self._readable_claim(generation)
+        if winner is None or winner.owner != claimant.owner:
+            self._refuse_unexpected(generation, winner, expected)
+            described = _describe(generation, winner)
+            raise self._owned(f"{described}, claimed it at the same moment")
+
+    def _refuse_unexpected(
+        self,
+        newest: Generation | None,
+        claim: GenerationClaim | None,
+        expected: Generation | None,
+    ) -> None:
+        problem = why_unexpected(newest, expected)
+        if problem is None:
+            return
+        if newest is not None:
+            problem = f"{problem}: {_describe(newest, claim)}"
+        raise ConfigurationError(
+            ErrorCode.UNEXPECTED_GENERATION,
+            f"job {self.job} is not started: {problem}; look at what became of it, and say which "
+            "generation to go on after",
+        )
 
     def _create_claim(self, generation: Generation, claimant: Claimant) -> bool:
         claim = GenerationClaim(
@@ -310,24 +360,6 @@ class GenerationLog:
             f"job {self.job} cannot be started: {reason}; stop it first, "
             "or take the job over if that driver must not go on",
         )
-
-    def _summary(self, generation: Generation) -> GenerationSummary:
-        problems: list[str] = []
-        return GenerationSummary(
-            generation,
-            self._read_noting(problems, self.paths.claim(generation), GenerationClaim),
-            self._read_noting(problems, self.paths.base(generation), GenerationBase),
-            self._read_noting(problems, self.paths.heartbeat(generation), Heartbeat),
-            self._read_noting(problems, self.paths.end(generation), GenerationEnd),
-            tuple(problems),
-        )
-
-    def _read_noting(self, problems: list[str], key: str, record_type: type[R]) -> R | None:
-        try:
-            return read_record(self.objects, key, record_type)
-        except CorruptCheckpointError as error:
-            problems.append(str(error))
-            return None
 
 
 def _describe(generation: Generation, claim: GenerationClaim | None) -> str:

@@ -15,6 +15,7 @@ from laminar_core.checkpoint.recovery import (
     decide_claim,
     decide_restore,
     on_timeline,
+    why_unexpected,
 )
 from laminar_core.checkpoint.recovery_facts import (
     Absent,
@@ -363,3 +364,23 @@ class TestDecideClaim:
         assert isinstance(decision, RefuseClaim)
         assert "generation 4, process 7" in decision.reason
         assert decide_claim(self.predecessor(signs), take_over=True) == Claim(Generation(5))
+
+
+@pytest.mark.parametrize(
+    ("newest", "expected", "said"),
+    [
+        (None, None, None),
+        (4, None, None),
+        (None, 0, None),
+        (4, 4, None),
+        (None, 4, "it never ran, and generation 4 was expected"),
+        (4, 0, "its newest generation is 4, not none as expected"),
+        (4, 3, "its newest generation is 4, not 3 as expected"),
+        (4, 5, "its newest generation is 4, not 5 as expected"),
+    ],
+)
+def test_a_driver_that_expects_another_generation_is_told_which_is_the_newest(
+    newest, expected, said
+):
+    told = why_unexpected(newest, expected)
+    assert told is None if said is None else said in (told or "")

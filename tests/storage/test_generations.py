@@ -14,6 +14,7 @@ from laminar_core.errors import (
     StorageUnavailable,
 )
 from laminar_core.runtime.clock import ManualClock
+from laminar_core.state.audit_ref import AuditRef
 from laminar_core.state.manifest import Heartbeat
 from laminar_core.storage.generations import OBSERVATION_MS
 from laminar_core.storage.local import LocalObjectStore
@@ -122,6 +123,83 @@ class TestClaim:
             results = sorted(pool.map(race, range(2)))
         assert results[0] == "2"
         assert "claimed it at the same moment" in results[1]
+
+
+class TestExpected:
+    """A driver that says after which generation it goes on."""
+
+    def claim(self, store, expected: int, owner=None, **options) -> Generation:
+        return store.claim_generation(
+            claimant(owner), wait_ms=never, expected=Generation(expected), **options
+        )
+
+    def test_it_goes_on_after_that_one(self, store):
+        assert self.claim(store, 0, gone(this_process())) == 1
+        assert self.claim(store, 1) == 2
+
+    @pytest.mark.parametrize("expected", [0, 1, 3])
+    @pytest.mark.parametrize("take_over", [False, True])
+    def test_after_another_one_it_does_not_start(self, store, expected, take_over):
+        claim_as(store, gone(this_process()))
+        claim_as(store, elsewhere())
+        before = store.objects.list("")
+        for refused in (
+            lambda: self.claim(store, expected, take_over=take_over),
+            lambda: store.check_expected(Generation(expected)),
+        ):
+            with pytest.raises(ConfigurationError) as caught:
+                refused()
+            assert caught.value.code is ErrorCode.UNEXPECTED_GENERATION
+            said = str(caught.value)
+            assert "newest generation is 2, not" in said
+            assert "process 7 of u on far" in said
+            assert "\n" not in said
+        assert store.objects.list("") == before
+
+    def test_a_job_that_never_ran(self, store):
+        store.check_expected(None)
+        store.check_expected(Generation(0))
+        with pytest.raises(ConfigurationError, match="never ran, and generation 2 was expected"):
+            self.claim(store, 2)
+
+    def test_a_live_owner_is_left_alone_unless_told_otherwise(self, store):
+        claim_as(store, this_process())
+        with pytest.raises(ConfigurationError) as caught:
+            self.claim(store, 1)
+        assert caught.value.code is ErrorCode.JOB_OWNED
+        assert self.claim(store, 1, take_over=True) == 2
+
+    def test_a_number_whose_claim_is_lost_counts(self, store):
+        claim(store)
+        store.objects.delete(store.paths.claim(Generation(1)))
+        assert store.last_generation() == 1
+        with pytest.raises(ConfigurationError, match="newest generation is 1, not none"):
+            self.claim(store, 0)
+        assert self.claim(store, 1, take_over=True) == 2
+
+    @pytest.mark.parametrize("effect", [Effect.FAIL, Effect.LOSE_ANSWER])
+    @pytest.mark.parametrize(("number", "above"), [(1, None), (1, 7), (8, 7)])
+    def test_a_claim_without_an_answer_is_repeated(self, effect, number, above):
+        """Whether it was made or not, the same claimant gets what it expected, once."""
+        fault = Fault("put_if_absent", effect, f"{number:010}.json", first=1, last=2)
+        store = open_job(FaultyStore(MemoryObjectStore(), fault))
+        me, announced = claimant(), []
+
+        def announce(generation: Generation) -> AuditRef:
+            announced.append(generation)
+            return AuditRef(number=len(announced), sha256="0" * 64)
+
+        wanted = {"wait_ms": never, "expected": 0, "above": above, "announce": announce}
+        with pytest.raises(StorageUnavailable):
+            store.claim_generation(me, **wanted)
+        assert store.claim_generation(me, **wanted) == (above or 0) + 1
+        newest = store.generations()[-1].claim
+        assert newest is not None
+        assert newest.announced is not None
+        assert set(announced) == {newest.generation}
+        with pytest.raises(ConfigurationError) as caught:
+            self.claim(store, 0, above=above)
+        assert caught.value.code is ErrorCode.UNEXPECTED_GENERATION
 
 
 class TestOwnerElsewhere:

@@ -8,6 +8,7 @@ import click
 from rich.console import Console
 
 from laminar_core.checkpoint.control import RequestedMode
+from laminar_core.cli.attribution import Attribution
 from laminar_core.cli.jobs import job_option, open_job
 from laminar_core.cli.options import DURATION, json_option, store_option
 from laminar_core.cli.views import print_table, wall_time
@@ -26,7 +27,6 @@ from laminar_core.state.control import (
 )
 from laminar_core.storage.control_log import ControlEntry, ControlLog
 from laminar_core.storage.object_store import absolute_uri
-from laminar_core.storage.owner import this_process
 
 
 def command_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -126,10 +126,13 @@ def ask(  # noqa: PLR0913 - one parameter per option
         ConfigurationError: nobody runs the job, or its driver refuses.
         LaminarError: it was not done.
     """
+    by = Attribution.of_environment()
     opened, clock = open_job(store, job), SystemClock()
     client = ControlClient(opened, clock)
     timeout_ms = duration_ms(str(timeout))
-    asked = client.ask(action, actor=this_process().user, reason=str(reason), timeout_ms=timeout_ms)
+    asked = client.ask(
+        action, actor=by.actor, reason=str(reason), timeout_ms=timeout_ms, run_id=by.run_id
+    )
     if not wait:
         _print(asked, None, as_json=bool(as_json))
         return

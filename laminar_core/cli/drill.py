@@ -8,32 +8,23 @@ from contextlib import contextmanager
 import click
 from pyspark.sql import SparkSession
 
-from laminar_core.checkpoint.types import CheckpointId
-from laminar_core.cli.options import INSTANT, KEY_VALUE, GlobalSettings, json_option, store_option
-from laminar_core.cli.run import FAST_START
+from laminar_core.cli.attribution import Attribution
+from laminar_core.cli.options import INSTANT, GlobalSettings, json_option, store_option
+from laminar_core.cli.start_options import SparkSettings, program_options, spark_options
 from laminar_core.cli.target import load_pipeline
 from laminar_core.cli.views import print_table
 from laminar_core.pipeline import CheckpointConfig, Pipeline, RunConfig
+from laminar_core.pipeline.config import job_options
 from laminar_core.runtime.clock import SystemClock
-from laminar_core.runtime.drill import BATCHES_MAX, Drill, DrillOptions
-from laminar_core.runtime.options import JobOptions
-from laminar_core.runtime.session import open_session
+from laminar_core.runtime.drill import BATCHES_MAX, Drill, DrillOptions, require_drillable
 from laminar_core.runtime.spark_stage import SparkCluster
 from laminar_core.state.drill import DrillRecord
 from laminar_core.state.paths import check_job_name
 from laminar_core.storage.checkpoint_store import CheckpointStore
-from laminar_core.storage.owner import this_process
 
 
 @click.command()
-@click.argument("target")
-@click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="Argument of the pipeline function; repeatable.",
-)
+@program_options
 @store_option
 @click.option("--job", help="Name of the job in the store  [default: the pipeline's].")
 @click.option(
@@ -47,13 +38,7 @@ from laminar_core.storage.owner import this_process
 @click.option(
     "--random", "random_seed", type=int, metavar="SEED", help="Draw one: equal seeds, equal draws."
 )
-@click.option(
-    "--workers",
-    type=click.IntRange(min=1),
-    default=2,
-    show_default=True,
-    help="Spark tasks that run side by side; not necessarily as many as the job has.",
-)
+@spark_options
 @click.option(
     "--batches",
     type=click.IntRange(min=0),
@@ -66,8 +51,6 @@ from laminar_core.storage.owner import this_process
     metavar="URI",
     help="An empty place for the copy, shared with the workers  [default: a temporary directory].",
 )
-@click.option("--master", help="Spark master  [default: local[WORKERS]].")
-@click.option("--conf", multiple=True, type=KEY_VALUE, metavar="KEY=VALUE", help="Spark setting.")
 @click.option(
     "--reason", default="a restore drill", show_default=True, help="Kept in the job's record."
 )
@@ -83,11 +66,9 @@ def drill(  # noqa: PLR0913 - one parameter per option
     checkpoint_id: int | None,
     before: str | None,
     random_seed: int | None,
-    workers: int,
+    spark: SparkSettings,
     batches: int,
     scratch: str | None,
-    master: str | None,
-    conf: tuple[tuple[str, str], ...],
     reason: str,
     as_json: bool,
 ) -> None:
@@ -101,30 +82,28 @@ def drill(  # noqa: PLR0913 - one parameter per option
     """
     if sum(choice is not None for choice in (checkpoint_id, before, random_seed)) > 1:
         raise click.UsageError("--checkpoint, --before and --random each say which: give one")
-    wishes = RunConfig(restore_id=checkpoint_id, restore_before=before)
-    pipeline = load_pipeline(target, settings)
-    name = check_job_name(job or pipeline.name)
-    options = JobOptions(
-        job=name,
-        store_uri=store,
-        parallelism=workers,
-        checkpoint=CheckpointConfig(store).coordinator_config(),
-        restore_id=None if checkpoint_id is None else CheckpointId(checkpoint_id),
-        restore_before_ms=wishes.restore_before_ms,
-        actor=this_process().user,
+    by = Attribution.of_environment()
+    config = RunConfig(
+        job=job,
+        restore_id=checkpoint_id,
+        restore_before=before,
+        actor=by.actor,
+        run_id=by.run_id,
         reason=reason,
     )
-    spark = open_session(
-        master or f"local[{workers}]",
-        f"laminar drill of {name}",
-        conf={**FAST_START, **dict(conf)},
-        show_logs=settings_of_all.debug,
-    )
+    pipeline = load_pipeline(target, settings)
+    wanted = job_options(pipeline.name, spark.workers, CheckpointConfig(store), config)
+    options = DrillOptions(wanted, random_seed, batches)
+    name = check_job_name(wanted.job)
+    # Whatever can be refused without Spark is refused before it is started.
+    pipeline.plan().check()
+    require_drillable(CheckpointStore.open(store, name), options)
+    session = spark.open(f"laminar drill of {name}", settings_of_all)
     try:
         with _place(scratch) as place:
-            record = _run(spark, pipeline, DrillOptions(options, random_seed, batches), place)
+            record = _run(session, pipeline, options, place)
     finally:
-        spark.stop()
+        session.stop()
     if as_json:
         click.echo(record.model_dump_json(indent=1))
     else:
@@ -147,11 +126,9 @@ def _run(
     spark: SparkSession, pipeline: Pipeline, options: DrillOptions, scratch: str
 ) -> DrillRecord:
     job, clock = options.job, SystemClock()
-    plan = pipeline.plan()
-    plan.check()
     return Drill(
         SparkCluster(spark, "auto", clock),
-        plan,
+        pipeline.plan(),
         options,
         CheckpointStore.open(job.store_uri, job.job),
         CheckpointStore.open(scratch, job.job),

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 import click
 
 from laminar_core.checkpoint.types import CheckpointId
+from laminar_core.cli.attribution import Attribution
 from laminar_core.cli.jobs import job_option, open_job
 from laminar_core.cli.options import DURATION, json_option, store_option
 from laminar_core.cli.retention_view import pin_as_json, pin_as_remark
@@ -13,7 +14,6 @@ from laminar_core.pipeline.config import duration_ms
 from laminar_core.runtime.clock import SystemClock
 from laminar_core.state.record import JsonObject
 from laminar_core.storage.checkpoint_store import CheckpointStore
-from laminar_core.storage.owner import this_process
 from laminar_core.storage.pinning import pin_checkpoint, unpin_checkpoint
 from laminar_core.storage.pins import Pins, StoredPin
 from laminar_core.storage.savepoints import Author
@@ -93,4 +93,4 @@ def pins_as_remarks(pins: Mapping[int, Sequence[StoredPin]]) -> dict[int, list[s
 
 
 def _author(reason: str) -> Author:
-    return Author(this_process().user, reason, SystemClock().now_ms())
+    return Attribution.of_environment().author(reason, SystemClock().now_ms())

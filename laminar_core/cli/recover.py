@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
-from laminar_core.checkpoint.types import CheckpointId
 from laminar_core.cli.recovery_view import print_recovery
 from laminar_core.cli.run import run
+from laminar_core.cli.start_options import start_config
 from laminar_core.cli.target import load_pipeline
 from laminar_core.errors import (
     ConfigurationError,
@@ -16,7 +16,8 @@ from laminar_core.errors import (
     ErrorCode,
     IncompatibleStateError,
 )
-from laminar_core.pipeline import CheckpointConfig, RunConfig
+from laminar_core.pipeline import CheckpointConfig
+from laminar_core.pipeline.config import job_options
 from laminar_core.runtime.clock import SystemClock
 from laminar_core.runtime.events import ignore
 from laminar_core.runtime.options import JobOptions
@@ -27,7 +28,7 @@ from laminar_core.state.paths import check_job_name
 from laminar_core.state.savepoint import SavepointOrigin
 from laminar_core.storage.audit import AuditLog
 from laminar_core.storage.checkpoint_store import CheckpointStore
-from laminar_core.storage.object_store import absolute_uri, open_object_store
+from laminar_core.storage.object_store import open_object_store
 from laminar_core.storage.owner import is_running, is_visible
 from laminar_core.storage.savepoints import read_savepoint
 
@@ -47,27 +48,10 @@ def _recover(*, dry_run: bool, **values: Any) -> None:  # noqa: ANN401 - the opt
     built = load_pipeline(values["target"], values["settings"])
     plan = built.plan()
     plan.check()
-    wishes = RunConfig(  # Refuses wishes that do not go together, as a run would.
-        allow_fresh=values["allow_fresh"],
-        reset_state=values["reset_state"],
-        restore_id=values["restore_id"],
-        restore_before=values["restore_before"],
-        from_savepoint=values["from_savepoint"],
-        claim=values["claim"],
-    )
-    job = check_job_name(values["job"] or built.name)
-    opened = CheckpointStore.open(store, job)
-    options = JobOptions(
-        job=job,
-        store_uri=store,
-        parallelism=values["workers"],
-        checkpoint=CheckpointConfig(store).coordinator_config(),
-        allow_fresh=values["allow_fresh"],
-        reset_state=values["reset_state"],
-        restore_id=None if wishes.restore_id is None else CheckpointId(wishes.restore_id),
-        restore_before_ms=wishes.restore_before_ms,
-        from_savepoint=values["from_savepoint"] and absolute_uri(values["from_savepoint"]),
-    )
+    config = start_config(dict(values))  # Refuses wishes that do not go together, as a run would.
+    options = job_options(built.name, values["workers"], CheckpointConfig(store), config)
+    opened = CheckpointStore.open(store, check_job_name(options.job))
+    opened.check_expected(options.expected_generation)
     if options.from_savepoint is not None:
         if not values["as_json"]:
             click.echo(_sentence(options, _look_at_savepoint(plan, options, opened)))

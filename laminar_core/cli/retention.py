@@ -11,6 +11,7 @@ from typing import Any
 import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from laminar_core.cli.attribution import Attribution
 from laminar_core.cli.jobs import job_option, open_job
 from laminar_core.cli.options import DURATION, json_option, store_option
 from laminar_core.cli.retention_view import (
@@ -25,7 +26,6 @@ from laminar_core.runtime.retention_config import RetentionConfig
 from laminar_core.state.record import JsonObject
 from laminar_core.storage.audit import AuditLog
 from laminar_core.storage.checkpoint_store import CheckpointStore
-from laminar_core.storage.owner import this_process
 from laminar_core.storage.retention import Mandate, Planned, Retention
 from laminar_core.storage.retention_status import read_status
 
@@ -147,8 +147,9 @@ def apply(  # noqa: PLR0913 - one parameter per option
         return
     if not yes and (as_json or not sys.stdin.isatty()):
         raise click.UsageError("nobody can be asked here: give --yes, or --dry-run")
+    by = Attribution.of_environment()
     with _bar() as tell:
-        finished = runner.finish_earlier(tell)
+        finished = runner.finish_earlier(tell, run_id=by.run_id)
     for result in finished:
         if not as_json:
             print_result(result, "an earlier plan was finished")
@@ -157,7 +158,8 @@ def apply(  # noqa: PLR0913 - one parameter per option
         print_plan(planned.plan, config, [], with_files=False)
     if not planned.plan.is_empty and not yes:
         click.confirm("delete this?", abort=True)
-    _carry_out(runner, planned, Mandate(this_process().user, reason, config.model_dump()), as_json)
+    mandate = Mandate(by.actor, reason, config.model_dump(), by.run_id)
+    _carry_out(runner, planned, mandate, as_json)
 
 
 @retention.command()

@@ -5,130 +5,45 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from types import FrameType
-from typing import Literal
 
 import click
 from pyspark.sql import SparkSession
 
+from laminar_core.checkpoint.types import Generation
 from laminar_core.cli.checkpoint_options import checkpoint_options
-from laminar_core.cli.options import INSTANT, KEY_VALUE, GlobalSettings
+from laminar_core.cli.options import GlobalSettings
 from laminar_core.cli.reporting import JsonReporter, Reporter, TextReporter
+from laminar_core.cli.start_options import (
+    SparkSettings,
+    program_options,
+    spark_options,
+    start_options,
+)
 from laminar_core.cli.target import load_pipeline
 from laminar_core.errors import LaminarError
 from laminar_core.pipeline import CheckpointConfig, Pipeline, RunConfig, StreamingJob
-from laminar_core.runtime.restart import ExponentialDelay
-from laminar_core.runtime.session import open_session
 from laminar_core.state.paths import check_job_name
-from laminar_core.storage.object_store import absolute_uri
-from laminar_core.storage.owner import this_process
-
-FAST_START = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto",
-}
-"""A driver of its own only schedules: a JVM that starts fast is better than one that peaks high."""
+from laminar_core.storage.checkpoint_store import CheckpointStore
 
 
 @click.command()
-@click.argument("target")
-@click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="Argument of the pipeline function; repeatable.",
-)
+@program_options
 @checkpoint_options
-@click.option("--job", help="Name of the job in the store  [default: the pipeline's].")
-@click.option(
-    "--workers",
-    type=click.IntRange(min=1),
-    default=2,
-    show_default=True,
-    help="Spark tasks that run side by side.",
-)
-@click.option("--master", help="Spark master  [default: local[WORKERS]].")
-@click.option(
-    "--conf",
-    "conf",
-    multiple=True,
-    type=KEY_VALUE,
-    metavar="KEY=VALUE",
-    help="Spark setting; repeatable.",
-)
-@click.option(
-    "--restarts",
-    type=click.IntRange(min=0),
-    default=10,
-    show_default=True,
-    help="Restarts after failures in a row.",
-)
-@click.option(
-    "--restore",
-    "restore_id",
-    type=click.IntRange(min=1),
-    metavar="ID",
-    help="Go back to this checkpoint; what came after it is withdrawn.",
-)
-@click.option(
-    "--restore-before",
-    "--before",
-    type=INSTANT,
-    metavar="TIME",
-    help="Go back to the newest checkpoint completed before this time (ISO 8601 with a zone).",
-)
-@click.option(
-    "--from-savepoint",
-    metavar="URI",
-    help="Start from this savepoint: of this job a step back, of another one under a new --job.",
-)
-@click.option(
-    "--claim/--no-claim",
-    default=False,
-    help="Delete the savepoint once a checkpoint builds on it  [default: never touch it].",
-)
-@click.option("--take-over", is_flag=True, help="Run although the job's driver may be alive.")
-@click.option(
-    "--allow-fresh", is_flag=True, help="Start empty if checkpoints exist and none is usable."
-)
-@click.option(
-    "--reset-state",
-    multiple=True,
-    metavar="OPERATOR",
-    help="Drop all state and read all sources anew, because OPERATOR changed; repeatable.",
-)
-@click.option(
-    "--transport",
-    type=click.Choice(["auto", "ipc", "curve", "tcp"]),
-    default="auto",
-    show_default=True,
-    help="Between workers; tcp is neither encrypted nor authenticated.",
-)
-@click.option("--reason", default="started", show_default=True, help="Kept in the job's record.")
+@start_options
+@spark_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per event.")
 @click.option(
     "--progress/--no-progress", default=None, help="Progress bar  [default: on a terminal]."
 )
 @click.pass_obj
-def run(  # noqa: PLR0913 - one parameter per option
+def run(  # noqa: PLR0913 - one parameter per group of options
     settings_of_all: GlobalSettings,
     *,
     target: str,
     settings: tuple[str, ...],
     checkpoint: CheckpointConfig,
-    job: str | None,
-    workers: int,
-    master: str | None,
-    conf: tuple[tuple[str, str], ...],
-    restarts: int,
-    restore_id: int | None,
-    restore_before: str | None,
-    from_savepoint: str | None,
-    claim: bool,
-    take_over: bool,
-    allow_fresh: bool,
-    reset_state: tuple[str, ...],
-    transport: Literal["auto", "ipc", "curve", "tcp"],
-    reason: str,
+    config: RunConfig,
+    spark: SparkSettings,
     as_json: bool,
     progress: bool | None,
 ) -> None:
@@ -138,27 +53,7 @@ def run(  # noqa: PLR0913 - one parameter per option
     "pipeline". Ctrl-C or SIGTERM takes a last checkpoint, commits and ends; a second one ends at
     once.
     """
-    config = RunConfig(
-        workers=workers,
-        job=job,
-        restart=ExponentialDelay(attempts=restarts),
-        transport=transport,
-        take_over=take_over,
-        allow_fresh=allow_fresh,
-        reset_state=reset_state,
-        restore_id=restore_id,
-        restore_before=restore_before,
-        from_savepoint=from_savepoint and absolute_uri(from_savepoint),
-        claim=claim,
-        actor=this_process().user,
-        reason=reason,
-    )
-    start_spark = partial(
-        open_session,
-        master or f"local[{workers}]",
-        conf={**FAST_START, **dict(conf)},
-        show_logs=settings_of_all.debug,
-    )
+    start_spark = partial(spark.open, settings=settings_of_all)
     with _reporting(as_json=as_json, show_bar=progress) as reporter:
         _run(load_pipeline(target, settings), start_spark, checkpoint, config, reporter)
 
@@ -184,6 +79,9 @@ def _run(
     # Whatever can be refused without Spark is refused before it is started.
     pipeline.plan()
     job_name = check_job_name(config.job or pipeline.name)
+    if config.expected_generation is not None:
+        store = CheckpointStore.open(checkpoint.store, job_name)
+        store.check_expected(Generation(config.expected_generation))
     spark = start_spark(f"laminar {job_name}")
     try:
         job = pipeline.start(spark, checkpoint=checkpoint, run=config, listener=reporter.on_event)

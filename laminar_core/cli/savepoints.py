@@ -7,6 +7,7 @@ from dataclasses import asdict
 import click
 
 from laminar_core.checkpoint.types import CheckpointId
+from laminar_core.cli.attribution import Attribution
 from laminar_core.cli.control import ask, command_options
 from laminar_core.cli.jobs import job_option, open_job
 from laminar_core.cli.options import json_option, store_option
@@ -15,10 +16,8 @@ from laminar_core.errors import CorruptCheckpointError
 from laminar_core.runtime.clock import SystemClock
 from laminar_core.state.control import TakeSavepoint
 from laminar_core.storage.object_store import absolute_uri, open_object_store
-from laminar_core.storage.owner import this_process
 from laminar_core.storage.savepoint_export import export_as
 from laminar_core.storage.savepoints import (
-    Author,
     FoundSavepoint,
     list_savepoints,
     read_savepoint,
@@ -68,7 +67,7 @@ def export(
     """
     opened = open_job(store, job)
     now_ms = SystemClock().now_ms
-    author = Author(this_process().user, reason, now_ms())
+    author = Attribution.of_environment().author(reason, now_ms())
     uri = export_as(opened, CheckpointId(checkpoint_id), absolute_uri(target), author, now_ms)
     if as_json:
         click.echo(json.dumps({"checkpoint_id": checkpoint_id, "savepoint": uri}))

@@ -24,7 +24,6 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from laminar_core.checkpoint.dedup import Retention
-from laminar_core.checkpoint.types import CheckpointId
 from laminar_core.connectors.base import Sink, Source
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.operators.base import OperatorSpec
@@ -33,13 +32,13 @@ from laminar_core.operators.loops import LoopHead
 from laminar_core.operators.stateless import FilterRows, MapBatches, SelectColumns
 from laminar_core.operators.watermarks import AssignWatermarks
 from laminar_core.operators.windows import Duration, duration_us
-from laminar_core.pipeline.config import CheckpointConfig, RunConfig, duration_ms
+from laminar_core.pipeline.config import CheckpointConfig, RunConfig, duration_ms, job_options
 from laminar_core.pipeline.graph import Node, plan_of
 from laminar_core.pipeline.job import StreamingJob
 from laminar_core.pipeline.keyed import KeyedStream
 from laminar_core.runtime.clock import SystemClock
 from laminar_core.runtime.events import JobListener, ignore
-from laminar_core.runtime.options import JobOptions, JobResult
+from laminar_core.runtime.options import JobResult
 from laminar_core.runtime.plan import (
     Broadcast,
     Forward,
@@ -135,31 +134,14 @@ class Pipeline:
     ) -> "StreamingJob":
         """Start the job in the background; ``listener`` is told what happens, from any thread."""
         run = run or RunConfig()
-        options = JobOptions(
-            job=run.job or self.name,
-            store_uri=checkpoint.store,
-            parallelism=_workers(run, spark),
-            checkpoint=checkpoint.coordinator_config(),
-            limits=checkpoint.snapshot_limits(),
-            inflight_compression=checkpoint.inflight_compression,
-            state=checkpoint.state.options(),
-            restart=run.restart,
-            take_over=run.take_over,
-            allow_fresh=run.allow_fresh,
-            reset_state=run.reset_state,
-            restore_id=None if run.restore_id is None else CheckpointId(run.restore_id),
-            restore_before_ms=run.restore_before_ms,
-            from_savepoint=run.from_savepoint,
-            claim_savepoint=run.claim,
-            actor=run.actor,
-            reason=run.reason,
-            deadlines=run.deadlines,
-        )
+        options = job_options(self.name, _workers(run, spark), checkpoint, run)
         clock = SystemClock()
         cluster = SparkCluster(spark, run.transport, clock)
         store = CheckpointStore.open(options.store_uri, options.job)
         if checkpoint.retention is not None:
-            listener = checkpoint.retention.applied_to(store, clock, listener, actor=run.actor)
+            listener = checkpoint.retention.applied_to(
+                store, clock, listener, actor=run.actor, run_id=run.run_id
+            )
         return StreamingJob(Supervisor(cluster, self.plan(), options, store, clock, listener))
 
     def run(

@@ -5,12 +5,14 @@ from datetime import datetime
 from typing import Literal, get_args
 
 from laminar_core.checkpoint.coordinator_config import CoordinatorConfig
+from laminar_core.checkpoint.types import CheckpointId, Generation
 from laminar_core.checkpoint.unaligned import UnalignedCheckpointConfig
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.operators.windows import Duration, duration_us
 from laminar_core.pipeline.state_config import StateConfig
 from laminar_core.runtime.checkpointing import Deadlines
 from laminar_core.runtime.inflight import SnapshotLimits
+from laminar_core.runtime.options import JobOptions
 from laminar_core.runtime.restart import ExponentialDelay, RestartStrategy
 from laminar_core.runtime.retention_config import RetentionConfig
 from laminar_core.runtime.transport import TransportKind
@@ -111,6 +113,9 @@ class RunConfig:
     """``auto``: unix sockets with a local master, else TCP with CURVE."""
     take_over: bool = False
     """Run although a driver that owns the job may be alive; it is fenced."""
+    expected_generation: int | None = None
+    """Start only if this is the newest generation that ever owned the job (0: none did). Of several
+    that expect the same one starts."""
     allow_fresh: bool = False
     """Start empty, and withdraw the output, if checkpoints exist and none can be used."""
     reset_state: tuple[str, ...] = ()
@@ -127,6 +132,8 @@ class RunConfig:
     """The savepoint is the job's: it is deleted once a checkpoint builds on it."""
     actor: str = "laminar"
     reason: str = "started"
+    run_id: str | None = None
+    """Of an orchestrator's run that starts it, if any; kept in the audit log."""
     deadlines: Deadlines = field(default_factory=Deadlines)
 
     def __post_init__(self) -> None:
@@ -134,8 +141,13 @@ class RunConfig:
 
         Raises:
             ConfigurationError: a checkpoint and a time, or a time that is none; a savepoint and
-                something else.
+                something else; no number of a generation.
         """
+        if self.expected_generation is not None and self.expected_generation < 0:
+            raise ConfigurationError(
+                ErrorCode.INVALID_OPTION,
+                f"a generation is a number from 1, 0 is none: not {self.expected_generation}",
+            )
         others = self.restore_id is not None or self.restore_before is not None or self.allow_fresh
         if self.from_savepoint is not None and others:
             raise ConfigurationError(
@@ -165,6 +177,38 @@ class RunConfig:
     def restore_before_ms(self) -> int | None:
         """Milliseconds since 1970."""
         return None if self.restore_before is None else instant_ms(self.restore_before)
+
+
+def job_options(
+    name: str, workers: int, checkpoint: CheckpointConfig, run: RunConfig
+) -> JobOptions:
+    """What the runtime wants to know; ``name`` is the pipeline's."""
+    return JobOptions(
+        job=run.job or name,
+        store_uri=checkpoint.store,
+        parallelism=workers,
+        checkpoint=checkpoint.coordinator_config(),
+        limits=checkpoint.snapshot_limits(),
+        inflight_compression=checkpoint.inflight_compression,
+        state=checkpoint.state.options(),
+        restart=run.restart,
+        take_over=run.take_over,
+        expected_generation=_generation(run.expected_generation),
+        allow_fresh=run.allow_fresh,
+        reset_state=run.reset_state,
+        restore_id=None if run.restore_id is None else CheckpointId(run.restore_id),
+        restore_before_ms=run.restore_before_ms,
+        from_savepoint=run.from_savepoint,
+        claim_savepoint=run.claim,
+        actor=run.actor,
+        reason=run.reason,
+        run_id=run.run_id,
+        deadlines=run.deadlines,
+    )
+
+
+def _generation(number: int | None) -> Generation | None:
+    return None if number is None else Generation(number)
 
 
 def instant_ms(text: str) -> int:

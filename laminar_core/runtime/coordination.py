@@ -288,7 +288,7 @@ class Coordinator(CheckpointHost):
                     ErrorCode.NOT_ENOUGH_SLOTS,
                     f"only {len(self._workers)} of {self._identity.parallelism} workers started "
                     f"within {deadlines.register_ms / 1000:g} s: give Spark enough slots, or those "
-                    "that restore much state more time (RunConfig.deadlines)",
+                    "that restore much state more time (--start-timeout)",
                 )
             return
         for worker, heard_ms in self._heard_ms.items():

@@ -82,8 +82,7 @@ class Drill:
             ConfigurationError: there is nothing to drill.
             StorageUnavailable: the job's store did not answer.
         """
-        if self._store.newest_generation() is None:  # Nothing is written for a job that is not.
-            raise _nothing_to_drill(self._options.job)
+        require_drillable(self._store, self._options)  # Else nothing is written, not even there.
         started_ms = self._clock.monotonic_ms()
         record = DrillRecord(
             job=self._options.job.job,
@@ -121,6 +120,7 @@ class Drill:
             action="drill",
             actor=job.actor,
             reason=job.reason,
+            run_id=job.run_id,
             after={"checkpoint_id": manifest.checkpoint_id, "number": record.number},
         )
         hold = f"drill-{record.number}"
@@ -260,6 +260,24 @@ class _StopAfterOneCheckpoint:
         if self._completed and enough and self.supervisor is not None:
             supervisor, self.supervisor = self.supervisor, None
             supervisor.stop()
+
+
+def require_drillable(store: CheckpointStore, options: DrillOptions) -> None:
+    """Refuse cheaply, without Spark, what there is no checkpoint for.
+
+    Raises:
+        ConfigurationError: the job has no completed checkpoint, or not the one that is asked for.
+        StorageUnavailable: the job's store did not answer.
+    """
+    if store.newest_generation() is None or not (completed := store.completed_ids()):
+        raise _nothing_to_drill(options.job)
+    wanted = options.job.restore_id
+    if wanted is not None and wanted not in completed:
+        raise ConfigurationError(
+            ErrorCode.NO_SUCH_CHECKPOINT,
+            f"job {options.job.job} is not drilled: checkpoint {wanted} cannot be restored: it "
+            "never completed, or is deleted; see `laminar checkpoints list`",
+        )
 
 
 def _nothing_to_drill(job: JobOptions) -> ConfigurationError:

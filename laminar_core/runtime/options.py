@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from laminar_core.checkpoint.coordinator_config import CoordinatorConfig
 from laminar_core.checkpoint.recovery_facts import Wish
-from laminar_core.checkpoint.types import CheckpointId
+from laminar_core.checkpoint.types import CheckpointId, Generation
 from laminar_core.runtime.checkpointing import Deadlines
 from laminar_core.runtime.inflight import SnapshotLimits
 from laminar_core.runtime.restart import ExponentialDelay, RestartStrategy
@@ -29,6 +29,8 @@ class JobOptions:
     restart: RestartStrategy = field(default_factory=ExponentialDelay)
     take_over: bool = False
     """Claim the job although its driver may be alive."""
+    expected_generation: Generation | None = None
+    """Claim the job only if this is the newest generation that it ever had; 0: it had none."""
     allow_fresh: bool = False
     """Start empty although checkpoints exist, if none of them can be used."""
     reset_state: tuple[str, ...] = ()
@@ -43,6 +45,8 @@ class JobOptions:
     """It is the job's from then on: deleted once a checkpoint builds on it."""
     actor: str = "laminar"
     reason: str = "started"
+    run_id: str | None = None
+    """The orchestrator's run that started it, for the audit log."""
     deadlines: Deadlines = field(default_factory=Deadlines)
 
     @property

@@ -280,6 +280,7 @@ class RecoveryManager:
             action="start-fresh" if examined.base_id is None else "restore",
             actor=options.actor,
             reason=options.reason if first else RESTARTED,
+            run_id=options.run_id,
             before={"rejected": [r.model_dump() for r in _damaged(report)]},
             after={
                 "generation": generation,

@@ -62,7 +62,7 @@ class BackgroundRetention:
         with self._lock:
             self._is_asked_for = False  # What completes from here on is not seen any more.
         try:
-            self._retention.finish_earlier()
+            self._retention.finish_earlier(run_id=self._mandate.run_id)
             self._retention.apply(self._retention.plan(), self._mandate)
         except LaminarError as error:
             if error.code is ErrorCode.RETENTION_PLAN_STALE:

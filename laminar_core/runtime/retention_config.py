@@ -110,12 +110,18 @@ class RetentionConfig(BaseModel):
         )
 
     def applied_to(
-        self, store: CheckpointStore, clock: Clock, listener: JobListener, *, actor: str
+        self,
+        store: CheckpointStore,
+        clock: Clock,
+        listener: JobListener,
+        *,
+        actor: str,
+        run_id: str | None = None,
     ) -> JobListener:
         """A listener that applies this after each checkpoint, in the background."""
         audit = AuditLog(store.objects, store.paths, clock.now_ms)
         retention = Retention(store, self.policy(), clock.now_ms, audit=audit)
-        mandate = Mandate(actor, "the running job's policy", self.model_dump())
+        mandate = Mandate(actor, "the running job's policy", self.model_dump(), run_id)
         return BackgroundRetention(listener, retention, mandate, clock.now_ms)
 
 

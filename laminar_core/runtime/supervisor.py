@@ -131,6 +131,7 @@ class Supervisor:
                 action="take-over" if options.take_over else "claim",
                 actor=options.actor,
                 reason=options.reason,
+                run_id=options.run_id,
                 before={"generation": generation - 1 or None},
                 after={"generation": generation},
             )
@@ -144,6 +145,7 @@ class Supervisor:
                 take_over=options.take_over,
                 announce=announce,
                 above=above,
+                expected=options.expected_generation,
             )
         except ConfigurationError as error:
             with suppress(StorageUnavailable):  # The refusal itself says more.
@@ -156,6 +158,7 @@ class Supervisor:
             action="end",
             actor=self._options.actor,
             reason=reason,
+            run_id=self._options.run_id,
             after={"generation": generation, "outcome": outcome},
         )
         self._store.end_generation(generation, outcome, reason)
@@ -249,6 +252,7 @@ class Supervisor:
             action="claim",
             actor=self._options.actor,
             reason=RESTARTED,
+            run_id=self._options.run_id,
             before={"generation": generation},
             after={"generation": generation + 1},
         )

@@ -62,6 +62,8 @@ class Mandate:
     actor: str
     reason: str
     policy: JsonObject
+    run_id: str | None = None
+    """Of an orchestrator's run, if one does it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +127,7 @@ class Retention:
         for checkpoint_id in record.abandoned:
             self._entomb(CheckpointId(checkpoint_id), record.number)
         self._check_that_it_holds(planned, record)
-        intended = self._announce(record)
+        intended = self._announce(record, mandate.run_id)
         said = self.log.decide(record.number, "apply", record.actor, record.reason, _ids_of(record))
         if said.verdict != "apply" or self.log.read_plan(record.number) is None:
             problem = f"{said.by} gave it up: {said.reason}"
@@ -136,8 +138,12 @@ class Retention:
         self.log.forget_old()
         return result
 
-    def finish_earlier(self, progress: Progress | None = None) -> list[RetentionResult]:
+    def finish_earlier(
+        self, progress: Progress | None = None, *, run_id: str | None = None
+    ) -> list[RetentionResult]:
         """Carry out what an earlier run has decided and not finished; give up what it has not.
+
+        ``run_id``: of the orchestrator's run that does it now, if any.
 
         Raises:
             CorruptCheckpointError: a record of retention is not what was written.
@@ -150,7 +156,7 @@ class Retention:
             if record is None:
                 continue  # Another run finished it, and it is forgotten.
             self._check_decision(number)
-            intended = self._announce(record)
+            intended = self._announce(record, run_id)
             result = Application(self._store, record, self._readers, self._now_ms, progress).run()
             self._conclude(intended, "done", "an earlier run was interrupted", result)
             results.append(result)
@@ -192,7 +198,7 @@ class Retention:
             self.log.decide(record.number, "abandon", record.actor, changes[0])
             raise _stale(record.number, changes)
 
-    def _announce(self, record: RetentionPlanRecord) -> AuditRecord | None:
+    def _announce(self, record: RetentionPlanRecord, run_id: str | None) -> AuditRecord | None:
         if self._audit is None:
             return None
         return self._audit.append(
@@ -201,6 +207,7 @@ class Retention:
             reason=record.reason,
             before={"plan": record.number, "policy": record.policy},
             after={"checkpoints": list(_ids_of(record)), "bytes": record.deleted_bytes},
+            run_id=run_id,
         )
 
     def _conclude(

@@ -11,7 +11,7 @@ from tests.cli.command_line import CommandLine
 @pytest.fixture
 def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> CommandLine:
     """The command line; variables of the machine do not leak in."""
-    for variable in ("LAMINAR_STORE", "LAMINAR_AUDIT_KEY"):
+    for variable in ("LAMINAR_STORE", "LAMINAR_AUDIT_KEY", "LAMINAR_ACTOR", "LAMINAR_RUN_ID"):
         monkeypatch.delenv(variable, raising=False)
     return CommandLine(monkeypatch, capsys)
 

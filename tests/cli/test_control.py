@@ -48,8 +48,24 @@ def test_a_checkpoint_is_asked_for_and_its_number_is_told(laminar, asked):
     assert command is not None
     assert (command.job, command.generation) == (JOB, asked.generation)
     assert command.reason == "before the release"
-    assert command.actor == this_process().user
+    assert (command.actor, command.run_id) == (this_process().user, None)
     assert command.expires_at_ms - command.requested_at_ms == 600_000
+
+
+def test_a_command_says_on_whose_behalf(laminar, asked, monkeypatch):
+    monkeypatch.setenv("LAMINAR_ACTOR", "sensor alignment")
+    monkeypatch.setenv("LAMINAR_RUN_ID", "run-7")
+    laminar("mode", "unaligned", "--no-wait")
+    command = asked.log.entries()[0].command
+    assert command is not None
+    assert (command.actor, command.run_id) == ("sensor alignment", "run-7")
+    monkeypatch.setenv("LAMINAR_ACTOR", "two\nlines")
+    answer = laminar("mode", "aligned", "--no-wait")
+    assert (answer.code, "LAMINAR_ACTOR is 'two\\nlines': set it to one line" in answer.err) == (
+        2,
+        True,
+    )
+    assert len(asked.log.entries()) == 1
 
 
 def test_the_job_can_stand_behind_the_command_once(laminar, asked):

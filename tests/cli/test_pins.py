@@ -43,6 +43,16 @@ def test_a_pin_is_shown_and_taken_away(laminar, job) -> None:
     assert Pins(job.store).list() == []
 
 
+def test_who_pins_is_audited(laminar, cli, job, monkeypatch) -> None:
+    monkeypatch.setenv("LAMINAR_ACTOR", "ann")
+    monkeypatch.setenv("LAMINAR_RUN_ID", "run-7")
+    laminar("pin", "1")
+    laminar("unpin", "1")
+    for number in (1, 2, 3):
+        shown = cli("audit", "show", number, "--store", job.store.objects.uri, "--json").out
+        assert (json.loads(shown)["actor"], json.loads(shown)["run_id"]) == ("ann", "run-7")
+
+
 def test_a_hold_ends(laminar) -> None:
     assert laminar("pin", "1", "--for", "2 days").out == "checkpoint 1 is held for 2 days as pin\n"
     assert "held until 20" in laminar("list").out

@@ -149,6 +149,13 @@ def test_a_live_driver_is_told_of(cli, place: Path) -> None:
     assert "alive" not in dry_run(cli, place).out
 
 
+def test_another_generation_than_expected_is_refused(cli, place: Path) -> None:
+    assert dry_run(cli, place, "--expect-generation", "1").code == 0
+    answer = dry_run(cli, place, "--expect-generation", "0")
+    assert (answer.code, answer.out) == (2, "")
+    assert "its newest generation is 1, not none as expected" in answer.err
+
+
 def test_a_reset_is_reported_before_it_is_done(cli, place: Path) -> None:
     newest = store_of(place).completed_ids()[-1]
     answer = dry_run(cli, place, "--reset-state", "windows")

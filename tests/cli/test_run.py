@@ -74,6 +74,7 @@ def place(own_imports: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         (["counting.py", "--inflight-compression", "gzip"], "'gzip' is not one of"),
         (["counting.py", "--conf", "spark.ui.enabled"], "'--conf': it needs key=value"),
         (["counting.py", "--restore", "0"], "'--restore': 0 is not in the range"),
+        (["counting.py", "--expect-generation", "3"], "never ran, and generation 3 was expected"),
         (["counting.py", "--transport", "pigeon"], "'pigeon' is not one of"),
     ],
     ids=lambda value: " ".join(value).replace(str(ROOT), "") if isinstance(value, list) else "",

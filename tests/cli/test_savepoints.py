@@ -21,7 +21,8 @@ def store(tmp_path: Path) -> CheckpointStore:
 
 
 @pytest.fixture
-def exported(cli, store: CheckpointStore, tmp_path: Path) -> Path:
+def exported(cli, store: CheckpointStore, tmp_path: Path, monkeypatch) -> Path:
+    monkeypatch.setenv("LAMINAR_RUN_ID", "run-7")
     answer = cli("savepoint", "export", "--store", store.objects.uri, 2, tmp_path / "all/s")
     assert (answer.code, answer.err) == (0, "")
     return tmp_path / "all/s"
@@ -30,8 +31,8 @@ def exported(cli, store: CheckpointStore, tmp_path: Path) -> Path:
 def test_a_checkpoint_is_exported_and_that_is_audited(store, exported):
     assert (exported / "savepoint.json").exists()
     log = AuditLog(store.objects, store.paths, lambda: 0)
-    acts = [(r.action, r.outcome) for r in log.records() if r.action == "export"]
-    assert acts == [("export", "intended"), ("export", "done")]
+    acts = [(r.run_id, r.outcome) for r in log.records() if r.action == "export"]
+    assert acts == [("run-7", "intended"), ("run-7", "done")]
 
 
 def test_exporting_into_it_again_is_refused(cli, store, exported):

@@ -5,11 +5,20 @@ from datetime import timedelta
 import pytest
 
 from laminar_core.checkpoint.coordinator_config import CoordinatorConfig
+from laminar_core.checkpoint.types import Generation
 from laminar_core.checkpoint.unaligned import UnalignedCheckpointConfig
 from laminar_core.errors import ConfigurationError
-from laminar_core.pipeline.config import CheckpointConfig, RunConfig, duration_ms, instant_ms
+from laminar_core.pipeline.config import (
+    CheckpointConfig,
+    RunConfig,
+    duration_ms,
+    instant_ms,
+    job_options,
+)
+from laminar_core.runtime.checkpointing import Deadlines
 from laminar_core.runtime.inflight import SnapshotLimits
-from laminar_core.runtime.restart import ExponentialDelay
+from laminar_core.runtime.options import JobOptions
+from laminar_core.runtime.restart import ExponentialDelay, NoRestart
 
 NEVER = UnalignedCheckpointConfig(enabled=False)
 
@@ -116,6 +125,7 @@ def test_nonsense_is_refused_before_anything_starts(setting) -> None:
 def test_a_run_asks_for_nothing_dangerous_by_default() -> None:
     run = RunConfig()
     assert (run.take_over, run.allow_fresh, run.restore_id) == (False, False, None)
+    assert (run.expected_generation, run.run_id) == (None, None)
     assert run.transport == "auto"
     assert run.restart == ExponentialDelay()
 
@@ -166,3 +176,49 @@ def test_only_a_savepoint_can_be_claimed() -> None:
     assert RunConfig(from_savepoint="/backups/s", claim=True).claim
     with pytest.raises(ConfigurationError, match="only a savepoint can be claimed"):
         RunConfig(claim=True)
+
+
+def test_a_generation_is_no_negative_number() -> None:
+    RunConfig(expected_generation=0)
+    with pytest.raises(ConfigurationError, match="0 is none: not -1"):
+        RunConfig(expected_generation=-1)
+
+
+def test_everything_about_a_run_reaches_the_runtime() -> None:
+    checkpoint = CheckpointConfig("store", interval="1 second", inflight_compression="lz4")
+    run = RunConfig(
+        job="mine",
+        restart=NoRestart(),
+        take_over=True,
+        expected_generation=4,
+        restore_before="1970-01-01T00:00:01Z",
+        allow_fresh=True,
+        actor="ann",
+        reason="to test",
+        run_id="run-7",
+        deadlines=Deadlines(register_ms=5),
+    )
+    assert job_options("pipeline", 3, checkpoint, run) == JobOptions(
+        job="mine",
+        store_uri="store",
+        parallelism=3,
+        checkpoint=checkpoint.coordinator_config(),
+        limits=checkpoint.snapshot_limits(),
+        inflight_compression="lz4",
+        state=checkpoint.state.options(),
+        restart=NoRestart(),
+        take_over=True,
+        expected_generation=Generation(4),
+        allow_fresh=True,
+        restore_before_ms=1_000,
+        actor="ann",
+        reason="to test",
+        run_id="run-7",
+        deadlines=Deadlines(register_ms=5),
+    )
+    others = RunConfig(restore_id=7), RunConfig(from_savepoint="s", claim=True)
+    chosen, imported = (job_options("pipeline", 1, checkpoint, other) for other in others)
+    assert (chosen.job, chosen.restore_id, chosen.expected_generation) == ("pipeline", 7, None)
+    assert (imported.from_savepoint, imported.claim_savepoint) == ("s", True)
+    reset = job_options("pipeline", 1, checkpoint, RunConfig(reset_state=("totals",)))
+    assert reset.reset_state == ("totals",)

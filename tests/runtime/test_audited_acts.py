@@ -2,7 +2,7 @@
 
 import pytest
 
-from laminar_core.errors import ConfigurationError, StorageUnavailable
+from laminar_core.errors import ConfigurationError, ErrorCode, StorageUnavailable
 from laminar_core.runtime.events import CheckpointCompleted, WorkersRunning
 from laminar_core.runtime.restart import FixedDelay
 from laminar_core.state.audit import AuditRecord
@@ -59,7 +59,7 @@ def test_a_job_that_runs_once_is_claimed_started_and_ended():
 def test_a_restart_says_after_what_and_from_which_checkpoint():
     _, simulation = simulate()
     simulation.when(CheckpointCompleted, lambda: simulation.kill_worker(0))
-    simulation.run(actor="ann")
+    simulation.run(actor="ann", run_id="run-7")
     assert [act[:2] for act in acts(simulation)] == [
         ("claim", 1),
         ("start-fresh", 1),
@@ -68,6 +68,7 @@ def test_a_restart_says_after_what_and_from_which_checkpoint():
         ("restore", 2),
         ("end", 2),
     ]
+    assert {record.run_id for record in log_of(simulation).records()} == {"run-7"}
     (restored,) = by_action(simulation, "restore")
     assert (restored.reason, (restored.after or {})["checkpoint_id"]) == (
         "restarted after a failure",
@@ -133,7 +134,22 @@ def test_a_job_that_is_owned_is_left_alone_and_so_is_its_log():
     assert {record.actor for record in log_of(simulation).records()} == {"laminar"}
 
 
-def test_of_two_that_claim_at_once_the_loser_says_so():
+def test_a_driver_that_expects_another_generation_leaves_everything_alone():
+    _, simulation = simulate()
+    simulation.run(expected_generation=0)
+    before = {key: simulation.objects.get(key) for key in simulation.objects.list("")}
+    with pytest.raises(ConfigurationError) as caught:
+        simulation.run(expected_generation=0, take_over=True)
+    assert caught.value.code is ErrorCode.UNEXPECTED_GENERATION
+    assert {key: simulation.objects.get(key) for key in simulation.objects.list("")} == before
+    simulation.run(expected_generation=1)
+    assert [act[:2] for act in acts(simulation)][-3:] == [("claim", 2), ("restore", 2), ("end", 2)]
+
+
+@pytest.mark.parametrize(
+    ("expected", "said"), [(None, "at the same moment"), (0, "generation is 1, not none as expec")]
+)
+def test_of_two_that_claim_at_once_the_loser_says_so(expected, said):
     _, simulation = simulate()
     _, winner = simulate(objects=simulation.objects, first_driver=2)
 
@@ -143,8 +159,8 @@ def test_of_two_that_claim_at_once_the_loser_says_so():
             winner.run()
 
     simulation.observers.append(observe)
-    with pytest.raises(ConfigurationError, match="at the same moment"):
-        simulation.run(actor="eve")
+    with pytest.raises(ConfigurationError, match=said):
+        simulation.run(actor="eve", expected_generation=expected)
     assert acts(simulation) == [
         ("claim", 1, "intended"),
         ("claim", 1, "intended"),
@@ -156,7 +172,7 @@ def test_of_two_that_claim_at_once_the_loser_says_so():
     assert eve is not None
     assert failed is not None
     assert (eve.actor, failed.actor, failed.intent) == ("eve", "eve", 1)
-    assert "at the same moment" in failed.reason
+    assert said in failed.reason
 
 
 def test_what_cannot_be_audited_does_not_happen():

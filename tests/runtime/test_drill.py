@@ -15,6 +15,7 @@ from laminar_core.runtime.drill import Drill, DrillOptions
 from laminar_core.runtime.events import CheckpointCompleted
 from laminar_core.runtime.state_options import StateOptions
 from laminar_core.state.drill import DrillRecord
+from laminar_core.storage.audit import AuditLog
 from laminar_core.storage.checkpoint_copy import copy_checkpoint
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from laminar_core.storage.drills import newest_number, read_drills
@@ -138,9 +139,14 @@ def test_one_is_drawn_and_the_same_seed_draws_the_same() -> None:
 
 def test_each_drill_is_written_down_and_audited() -> None:
     _, simulation = interrupted()
-    first, _ = drill(simulation, reason="the weekly drill")
+    first, _ = drill(simulation, reason="the weekly drill", actor="weekly", run_id="run-7")
     second, _ = drill(simulation)
     assert read_drills(simulation.store) == [first, second]
+    audited = AuditLog(simulation.objects, simulation.store.paths, lambda: 0).records()
+    assert [(r.actor, r.run_id) for r in audited if r.action == "drill"] == [
+        ("weekly", "run-7"),
+        ("laminar", None),
+    ]
     assert (first.reason, second.number, newest_number(simulation.store)) == (
         "the weekly drill",
         2,

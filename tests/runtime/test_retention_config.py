@@ -4,10 +4,10 @@ import pytest
 
 from laminar_core.checkpoint.retention_facts import DAY_MS, HOUR_MS, RetentionPolicy
 from laminar_core.errors import ConfigurationError
-from laminar_core.runtime.retention_config import RetentionConfig
 from laminar_core.runtime.clock import ManualClock
 from laminar_core.runtime.events import CheckpointCompleted
 from laminar_core.runtime.retention import BackgroundRetention
+from laminar_core.runtime.retention_config import RetentionConfig
 from laminar_core.storage.audit import AuditLog
 from tests.storage.retention_jobs import StoredJob
 
@@ -88,7 +88,7 @@ def test_a_running_job_applies_it_and_that_is_audited() -> None:
     for _ in range(5):
         job.complete()
     listener = RetentionConfig(keep_last=2).applied_to(
-        job.store, ManualClock(job.clock_ms), told.append, actor="me"
+        job.store, ManualClock(job.clock_ms), told.append, actor="me", run_id="run-7"
     )
     assert isinstance(listener, BackgroundRetention)
     listener(CheckpointCompleted.model_construct(time_ms=1, checkpoint_id=5))
@@ -96,9 +96,9 @@ def test_a_running_job_applies_it_and_that_is_audited() -> None:
     assert job.store.completed_ids() == [4, 5]
     assert len(told) == 1
     records = AuditLog(job.store.objects, job.store.paths, lambda: 0).records()
-    assert [(r.action, r.actor, r.outcome) for r in records] == [
-        ("retention-apply", "me", "intended"),
-        ("retention-apply", "me", "done"),
+    assert [(r.action, r.actor, r.run_id, r.outcome) for r in records] == [
+        ("retention-apply", "me", "run-7", "intended"),
+        ("retention-apply", "me", "run-7", "done"),
     ]
 
 

@@ -32,15 +32,23 @@ def start_worker() -> int:
     return worker.pid
 
 
-signal.signal(signal.SIGTERM, signal.SIG_IGN if behaviour == "hangs" else stop_gracefully)
+def pause() -> None:
+    while True:
+        signal.pause()
+
+
+signal.signal(signal.SIGTERM, signal.SIG_IGN if behaviour.startswith("hangs") else stop_gracefully)
 with notes.open("a") as file:
     print(os.getpid(), file=file)
     if behaviour != "refuses":
         print(start_worker(), file=file)
 print("this is no event", flush=True)
 print('{"nor": "this"}', flush=True)
+if behaviour in {"never-claims", "hangs-before"}:
+    pause()
 tell("generation-started", generation=2 if take_over else 1)
 if behaviour == "refuses":
+    tell("failed", code="no-such-path", message="no such path: data/missing")
     print("no such path: data/missing", file=sys.stderr)
     sys.exit(2)
 if behaviour == "dies" or (behaviour == "dies-once" and not take_over):
@@ -48,6 +56,12 @@ if behaviour == "dies" or (behaviour == "dies-once" and not take_over):
 if behaviour == "dies-once":
     tell("finished", outcome="finished", rows_in=5)
     sys.exit(0)
+if behaviour == "restarts":
+    tell("generation-failed", generation=1, code="worker-failed", reason="a worker died")
+    tell("generation-started", generation=2)
+if behaviour != "never-runs":
+    tell("workers-running", generation=2 if behaviour == "restarts" else 1)
 tell("progress", rows_in=1)
-while True:
-    signal.pause()
+if behaviour == "flows":
+    tell("data-flowing", generation=1)
+pause()

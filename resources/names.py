@@ -52,6 +52,7 @@ StreamJob = Literal[
     "pin",
     "unpin",
     "import_savepoint",
+    "export_savepoint",
     "retention",
     "drill",
     "audit",
@@ -66,21 +67,12 @@ def asset_key(stream: str, name: StreamAsset) -> dg.AssetKey:
 
 
 def job_name(stream: str, name: StreamJob) -> str:
-    """Name of one of a stream's Dagster jobs.
+    """Name of one of a stream's Dagster jobs, and of its op where it has a single one.
 
     >>> job_name("payments", "rollback")
     'payments_rollback'
     """
     return f"{stream}_{name}"
-
-
-def op_name(stream: str, name: StreamJob) -> str:
-    """Name of the one op of a job; run configuration is below ``ops.{name}.config``.
-
-    >>> op_name("payments", "retention")
-    'payments__retention'
-    """
-    return f"{stream}__{name}"
 
 
 def checkpoint_key(stream: str) -> dg.AssetKey:

@@ -1,0 +1,142 @@
+"""What somebody fills in who wants something of a stream: Dagster's launchpad shows it as it is.
+
+Nothing decisive has a default. A mistake is refused with the name of its field.
+"""
+
+from typing import Annotated, Self
+
+import dagster as dg
+from pydantic import AfterValidator, Field, model_validator
+
+from laminar_core.errors import ConfigurationError
+from laminar_core.runtime.control_words import requested_mode
+from laminar_core.state.retention_paths import check_pin_name
+from laminar_core.storage.object_store import absolute_uri, open_object_store
+from resources.job_control import TIMEOUT_MS
+from resources.values import Duration, milliseconds
+
+
+def _place(target: str) -> str:
+    """Dagster runs anywhere: a relative path would be relative to nothing that one knows."""
+    if absolute_uri(target) != target:
+        raise ValueError("give an absolute path, or a URI such as s3://bucket/savepoints/name")
+    try:
+        open_object_store(target)
+    except ConfigurationError as error:
+        raise ValueError(str(error)) from error
+    return target
+
+
+def _mode(mode: str) -> str:
+    try:
+        requested_mode(mode)
+    except ConfigurationError as error:
+        raise ValueError(str(error)) from error
+    return mode
+
+
+def _pin_name(name: str) -> str:
+    try:
+        return check_pin_name(name)
+    except ConfigurationError as error:
+        raise ValueError(str(error)) from error
+
+
+Place = Annotated[str, AfterValidator(_place)]
+CheckpointNumber = Annotated[int, Field(ge=1)]
+PinName = Annotated[str, AfterValidator(_pin_name)]
+
+
+class Wish(dg.Config):
+    """Why."""
+
+    reason: str = Field(
+        default="asked for in Dagster",
+        min_length=1,
+        description="Why; the job's audit log keeps it, with who wants it and this run.",
+    )
+
+    @property
+    def timeout_ms(self) -> int:
+        """How long to wait for a driver."""
+        return TIMEOUT_MS
+
+
+class Request(Wish):
+    """What its running driver is asked for."""
+
+    timeout: Duration = Field(
+        default="10 minutes",
+        description="How long to wait; what the driver has not begun by then it will not do.",
+    )
+
+    @property
+    def timeout_ms(self) -> int:
+        """How long to wait for the driver."""
+        return milliseconds(self.timeout)
+
+
+class SavepointRequest(Request):
+    """A savepoint of the running job."""
+
+    target: Place = Field(
+        description="Where it goes: a new directory or s3://bucket/prefix that the driver reaches; "
+        "nothing must be there yet."
+    )
+
+
+class StopRequest(Request):
+    """How the job is to end."""
+
+    savepoint: Place | None = Field(
+        default=None,
+        description="Copy the last checkpoint to this new directory or s3://bucket/prefix; if that "
+        "fails the job goes on.",
+    )
+    cancel: bool = Field(
+        default=False,
+        description="End at once, without a last checkpoint; what came after the newest one is "
+        "read again by the next start.",
+    )
+
+    @model_validator(mode="after")
+    def _one_end(self) -> Self:
+        if self.cancel and self.savepoint is not None:
+            raise ValueError("cancel takes no checkpoint: leave it out, or savepoint")
+        return self
+
+
+class ModeRequest(Request):
+    """How checkpoints are to meet backpressure."""
+
+    mode: Annotated[str, AfterValidator(_mode)] = Field(
+        description="From the next checkpoint on: aligned, unaligned, default (as it was started), "
+        "or the time until barriers overtake, as in '5 seconds'."
+    )
+
+
+class PinWish(Wish):
+    """Which checkpoint retention has to leave alone."""
+
+    checkpoint_id: CheckpointNumber = Field(description="Of a completed checkpoint, as in 42.")
+    name: PinName = Field(default="pin", description="A checkpoint can have several pins.")
+    hold_for: Duration | None = Field(
+        default=None, description="As in '2 days'; left out: until it is unpinned."
+    )
+
+
+class UnpinWish(Wish):
+    """Which pin goes."""
+
+    checkpoint_id: CheckpointNumber = Field(description="Of the pinned checkpoint, as in 42.")
+    name: PinName = Field(default="pin", description="Of the pin.")
+
+
+class ExportWish(Wish):
+    """Which checkpoint becomes a savepoint, and where."""
+
+    checkpoint_id: CheckpointNumber = Field(description="Of a completed checkpoint, as in 42.")
+    target: Place = Field(
+        description="A new directory or s3://bucket/prefix that Dagster reaches; nothing must be "
+        "there yet."
+    )

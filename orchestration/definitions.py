@@ -5,8 +5,8 @@ import os
 import dagster as dg
 
 from orchestration.factory import laminar_definitions
-from orchestration.streams import DEMO, STREAMS
-from resources import CheckpointStoreResource, SparkDriverClient
+from orchestration.streams import DEMO, ROOT, STREAMS
+from resources import CheckpointStoreResource, DetachedDriver, SparkDriverClient
 
 STORE_VARIABLE = "LAMINAR_STORE"
 """Environment variable with the URI of the checkpoint store; the demo's if it is not set."""
@@ -20,6 +20,7 @@ defs = dg.Definitions.merge(
                 uri=os.environ.get(STORE_VARIABLE, str(DEMO / "store"))
             ),
             "driver": SparkDriverClient(),
+            "launcher": DetachedDriver(log_directory=str(ROOT / "build" / "drivers")),
         },
     ),
 )

@@ -3,12 +3,18 @@
 import dagster as dg
 
 from orchestration.assets import asset_definitions
+from orchestration.control_jobs import control_definitions
+from orchestration.deployment import deployment_definitions
 from orchestration.spec import StreamSpec
 
 
 def laminar_definitions(spec: StreamSpec) -> dg.Definitions:
     """Assets, checks, jobs, sensors and schedules of one stream.
 
-    Needs the resources ``checkpoints`` and ``driver``.
+    Needs the resources ``checkpoints``, ``driver`` and ``launcher``.
     """
-    return dg.Definitions.merge(asset_definitions(spec))
+    return dg.Definitions.merge(
+        asset_definitions(spec),
+        control_definitions(spec),
+        deployment_definitions(spec),
+    )

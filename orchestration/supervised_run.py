@@ -1,19 +1,24 @@
 """A Dagster run that runs a stream: it owns the driver and reports the checkpoints live."""
 
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import dagster as dg
 
 from laminar_core.errors import LaminarError
+from laminar_core.runtime.clock import SystemClock
 from laminar_core.storage.checkpoint_store import CheckpointStore
+from orchestration.acts import in_one_line, refuse_temporary_instance
 from orchestration.spec import StreamSpec
+from orchestration.supervised_stop import StopThroughStore, claimed_by
 from resources.checkpoints import CheckpointStoreResource
+from resources.driver_events import DriverEvent, sentence
+from resources.mandate import RunMandate
 from resources.names import STREAM_TAG
-from resources.spark_driver import DriverEvent, DriverResult, SparkDriverClient
+from resources.spark_driver import DriverResult, SparkDriverClient
 from sensors.checkpoint_reports import (
     REPORTS_MAX,
     StoredCheckpoint,
@@ -21,51 +26,82 @@ from sensors.checkpoint_reports import (
     report_new_checkpoints,
 )
 
-_TEMPORARY_HOME = ".tmp_dagster_home_"
+Context = dg.OpExecutionContext | dg.AssetExecutionContext
+"""Of whatever runs a stream."""
 
 
 @dataclass(slots=True)
 class SupervisedRun:
     """State of one run; ``run`` is called once."""
 
-    context: dg.AssetExecutionContext
+    context: Context
     spec: StreamSpec
     store: CheckpointStore
+    events: dict[str, DriverEvent] = field(default_factory=dict[str, DriverEvent])
+    """The first of each name."""
     newest: StoredCheckpoint | None = None
     checkpoints: int = 0
     generations: int = 0
+    generation: int = 0
+    """The newest that the driver has told of."""
     rejected: list[DriverEvent] = field(default_factory=list)
+    result: DriverResult | None = None
 
-    def run(self, driver: SparkDriverClient, store_uri: str) -> dg.MaterializeResult:
+    def run(
+        self,
+        driver: SparkDriverClient,
+        store_uri: str,
+        words: Sequence[str] = (),
+        first: Sequence[str] = (),
+    ) -> None:
         """Run the job to its end.
+
+        ``words`` are further ones of ``laminar run``; ``first`` those of the first start only.
 
         Raises:
             dagster.Failure: the driver gave up.
         """
-        context = self.context
+        context, clock, mandate = self.context, SystemClock(), RunMandate.of(self.context.run)
         context.instance.add_run_tags(context.run.run_id, {STREAM_TAG: self.spec.name})
         try:
-            result = driver.run(
-                self.spec.command(store_uri),
+            self.result = driver.run(
+                self.spec.command(store_uri, [*words, *first]),
                 log=context.log,
                 on_event=self.on_event,
                 restarts_max=self.spec.restarts_max,
+                restart=lambda pid: self.spec.command(store_uri, [*words, *self.again(pid)]),
+                stop_request=StopThroughStore(
+                    self.store, mandate, clock, context.log, self.spec.stop_savepoints
+                ),
+                env=mandate.environment(),
             )
         finally:
             self.report()  # A driver that is killed cannot tell of its last checkpoint.
         self.check_newest()
-        return self._materialization(result)
+
+    def again(self, pid: int) -> list[str]:
+        """With which words the driver is started again that had this pid, and was killed.
+
+        It goes on from the newest checkpoint, unless somebody else has claimed the job since.
+        """
+        expected = self.generation
+        with suppress(LaminarError):  # It may have been killed between its claim and the event.
+            expected = claimed_by(self.store, pid) or expected
+        reason = "its driver was killed"
+        return ["--take-over", "--expect-generation", str(expected), "--reason", reason]
 
     def on_event(self, event: DriverEvent) -> None:
         """React to what the driver says. The stream does not depend on it, so it may fail."""
+        self.events.setdefault(event["event"], event)
         if event["event"] == "generation-started":
+            self.generation = event["generation"]
             self.generations += 1
             self.rejected += event.get("rejected", [])
         if event["event"] == "checkpoint-completed":
             self.report()
         elif event["event"] != "progress":
             with _failure_on_stderr():
-                self.context.log.info(_sentence(event))
+                self.context.log.info(sentence(event))
 
     def report(self) -> None:
         """Report what has completed; what could not be reported is found by the next call."""
@@ -85,22 +121,24 @@ class SupervisedRun:
             # Not runless: Dagster stores only one of those per partition, ever.
             self.context.log_event(evaluation)  # pyright: ignore[reportArgumentType]
 
-    def _materialization(self, result: DriverResult) -> dg.MaterializeResult:
+    def metadata(self) -> dict[str, Any]:
+        """What came of it, after ``run``."""
+        assert self.result is not None, "it has run"
+        finished = self.result.finished
         metadata: dict[str, Any] = {
-            name: result.finished[name]
+            name: finished[name]
             for name in ("outcome", "rows_in", "rows_out", "rows_late")
-            if name in result.finished
+            if name in finished
         }
         metadata |= {
             "checkpoints": self.checkpoints,
             "generations": self.generations,
-            "driver_restarts": result.restarts,
+            "driver_restarts": self.result.restarts,
             "store": dg.MetadataValue.path(self.store.objects.uri),
         }
         if self.rejected:
             metadata["rejected_checkpoints"] = dg.MetadataValue.json(self.rejected)
-        version = dg.DataVersion(self.newest.sha256) if self.newest else None
-        return dg.MaterializeResult(metadata=metadata, data_version=version)
+        return metadata
 
 
 def supervise(
@@ -116,25 +154,23 @@ def supervise(
             the run as soon as it has ended.
     """
     refuse_temporary_instance(context.instance)
-    try:
-        store = checkpoints.open(spec.name)
-    except LaminarError as error:
-        raise dg.Failure(str(error), allow_retries=False) from error
-    return SupervisedRun(context, spec, store).run(driver, checkpoints.uri)
+    supervised = SupervisedRun(context, spec, open_store(checkpoints, spec.name))
+    supervised.run(driver, checkpoints.uri)
+    newest = supervised.newest
+    return dg.MaterializeResult(
+        metadata=supervised.metadata(),
+        data_version=dg.DataVersion(newest.sha256) if newest else None,
+    )
 
 
-def refuse_temporary_instance(instance: dg.DagsterInstance) -> None:
-    """Refuse the instance that Dagster's commands make up when they find no configuration.
+def open_store(checkpoints: CheckpointStoreResource, job: str) -> CheckpointStore:
+    """Open the job's part of the store.
 
     Raises:
-        dagster.Failure: it is one; the message says where to start Dagster instead.
+        dagster.Failure: the store is not usable.
     """
-    if not instance.is_ephemeral and _TEMPORARY_HOME in instance.root_directory:
-        raise dg.Failure(
-            "Dagster keeps this run in a temporary directory and forgets it: start dagster in the "
-            "folder of dagster.yaml, or set DAGSTER_HOME",
-            allow_retries=False,
-        )
+    with in_one_line():
+        return checkpoints.open(job)
 
 
 @contextmanager
@@ -144,8 +180,3 @@ def _failure_on_stderr() -> Iterator[None]:
         yield
     except Exception:  # noqa: BLE001 - an interrupt is none, and passes
         traceback.print_exc()
-
-
-def _sentence(event: DriverEvent) -> str:
-    facts = ", ".join(f"{k} {v}" for k, v in event.items() if k not in {"event", "time_ms"})
-    return f"{event['event']}: {facts}" if facts else event["event"]

@@ -13,6 +13,7 @@ defs = dg.Definitions.merge(
         resources={
             "checkpoints": CheckpointStoreResource(uri=str(folder() / "store")),
             "driver": SparkDriverClient(),
+            "launcher": DetachedDriver(log_directory=str(folder() / "drivers")),
             "launcher": DetachedDriver(),
         },
     ),

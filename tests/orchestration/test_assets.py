@@ -11,7 +11,7 @@ from laminar_core.checkpoint.types import CheckpointId
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from orchestration.factory import laminar_definitions
 from orchestration.spec import StreamSpec
-from resources import CheckpointStoreResource, SparkDriverClient
+from resources import CheckpointStoreResource, DetachedDriver, SparkDriverClient
 from resources.names import STREAM_TAG, checkpoint_key, checkpoint_partitions
 from sensors.checkpoint_reports import (
     report_new_checkpoints,
@@ -42,6 +42,7 @@ class Deployment:
         resources = {
             "checkpoints": CheckpointStoreResource(uri=self.uri),
             "driver": SparkDriverClient(jvm_grace_s=0),
+            "launcher": DetachedDriver(),
         }
         return dg.Definitions.merge(laminar_definitions(spec), dg.Definitions(resources=resources))
 
@@ -92,8 +93,10 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
 def test_a_stream_is_a_source_an_output_and_its_checkpoints(deployment) -> None:
     graph = deployment.definitions("finishes").resolve_asset_graph()
     names = {key.path[-1]: graph.get(key) for key in graph.get_all_asset_keys()}
-    assert set(names) == {"source", "output", "checkpoint"}
-    assert [name for name, node in names.items() if node.is_executable] == ["output"]
+    assert {"source", "output", "checkpoint", "deployment"} <= set(names)
+    external = {name for name, node in names.items() if not node.is_executable}
+    assert {"source", "checkpoint"} <= external
+    assert not {"output", "deployment"} & external
     assert names["checkpoint"].partitions_def == checkpoint_partitions(STREAM)
     assert {key.name for key in graph.asset_check_keys} == {"manifest_integrity"}
 
@@ -103,7 +106,11 @@ def test_two_streams_live_side_by_side() -> None:
         laminar_definitions(StreamSpec(name=name, program=STAND_IN))
         for name in ("orders", "clicks")
     ]
-    resources = {"checkpoints": CheckpointStoreResource(uri="s"), "driver": SparkDriverClient()}
+    resources = {
+        "checkpoints": CheckpointStoreResource(uri="s"),
+        "driver": SparkDriverClient(),
+        "launcher": DetachedDriver(),
+    }
     dg.Definitions.validate_loadable(
         dg.Definitions.merge(*both, dg.Definitions(resources=resources))
     )

@@ -17,16 +17,37 @@ def test_the_definitions_load() -> None:
     dg.Definitions.validate_loadable(defs)
 
 
+ASSETS = {
+    "source",
+    "output",
+    "checkpoint",
+    "deployment",
+}
+JOBS = {
+    "run",
+    "verify",
+    "start",
+    "checkpoint",
+    "savepoint",
+    "stop",
+    "mode",
+    "pin",
+    "unpin",
+    "export_savepoint",
+}
+SENSORS = {
+    "checkpoint_reporter",
+}
+
+
 def test_names_that_others_rely_on_stay() -> None:
     """Bookmarks, schedules and run histories hang on these."""
     graph = defs.resolve_asset_graph()
     assert {key.to_user_string() for key in graph.get_all_asset_keys()} == {
-        f"{stream}/{name}" for stream in STREAMS for name in ("source", "output", "checkpoint")
+        f"{stream}/{name}" for stream in STREAMS for name in ASSETS
     }
-    assert {job.name for job in defs.jobs} == {
-        f"{stream}_{name}" for stream in STREAMS for name in ("run", "verify")
-    }
-    assert {s.name for s in defs.sensors} == {f"{s}_checkpoint_reporter" for s in STREAMS}
+    assert {job.name for job in defs.jobs} == {f"{s}_{name}" for s in STREAMS for name in JOBS}
+    assert {s.name for s in defs.sensors} == {f"{s}_{name}" for s in STREAMS for name in SENSORS}
 
 
 def test_loading_starts_no_spark_and_touches_no_store(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def test_a_driver_whose_workers_run_is_left_alone(launch: Launch) -> None:
 
 def test_it_gets_nothing_of_who_starts_it_but_the_environment(launch: Launch) -> None:
     reader, writer = os.pipe()
-    pipe = os.readlink(f"/proc/self/fd/{writer}")
+    pipe = str(Path(f"/proc/self/fd/{writer}").readlink())
     try:
         os.set_inheritable(writer, True)  # noqa: FBT003 - it takes no names
         start = launch("runs")
@@ -126,10 +126,11 @@ def test_an_interrupt_before_it_runs_ends_it(launch: Launch) -> None:
             raise KeyboardInterrupt
         return True
 
-    launch.log = logging.Logger("test", logging.INFO)
+    launch.log.setLevel(logging.INFO)
     launch.log.addFilter(interrupt)
     with pytest.raises(KeyboardInterrupt):
         launch("never-runs")
+    launch.log.removeFilter(interrupt)
     assert launch.living == []
 
 

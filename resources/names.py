@@ -25,6 +25,9 @@ RETENTION_PLAN_TAG = "laminar/retention-plan"
 DRILL_TAG = "laminar/drill"
 """On what tells of a restore drill: its number."""
 
+DRILL_POOL = "laminar_drill"
+"""Drills need as much of a host as a job does: one at a time."""
+
 StreamAsset = Literal[
     "source",
     "output",
@@ -97,3 +100,11 @@ def partition_of(checkpoint_id: int) -> str:
     '0000000042'
     """
     return f"{checkpoint_id:010}"
+
+
+def driver_pool(stream: str) -> str:
+    """Pool of what starts the detached driver of a stream: one start at a time.
+
+    Never of a run that supervises a stream: it would hold its slot for as long as the stream runs.
+    """
+    return f"{stream}_driver"

@@ -56,9 +56,13 @@ class Acting:
         self.context.log_event(made)
         self.context.add_output_metadata(made.metadata)
 
-    def tell(self, what: str, **facts: object) -> None:
-        """Say on the run's page what came out."""
+    def tell(self, what: str) -> None:
+        """Say what came out, on the run's page and in its log."""
         self.context.log.info(what)
+        self.show(what)
+
+    def show(self, what: str, **facts: object) -> None:
+        """Show on the run's page what came out."""
         known = {name: fact for name, fact in facts.items() if fact is not None}
         self.context.add_output_metadata({"what": what, **known})
 
@@ -179,7 +183,7 @@ def _export(acting: Acting, form: ExportWish) -> None:
 
 def _tell_done(acting: Acting, done: Done, **facts: object) -> None:
     result = done.result
-    acting.tell(
+    acting.show(
         str(done),
         command=done.number,
         generation=done.generation,

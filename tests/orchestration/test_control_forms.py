@@ -12,6 +12,7 @@ from orchestration.control_forms import (
     StopRequest,
 )
 from orchestration.control_jobs import ACTS
+from tests.orchestration.acted_on import JOBS
 
 
 @pytest.mark.parametrize(
@@ -58,3 +59,18 @@ def test_every_field_is_explained() -> None:
     for act in ACTS:
         for name, field in act.form.model_fields.items():
             assert field.description, f"{name} of {act.name}"
+
+
+def test_the_launchpad_gets_descriptions_and_defaults() -> None:
+    (op,) = JOBS["mode"].all_node_defs
+    schema = JOBS["mode"].get_job_snapshot().config_schema_snapshot
+    (shape,) = [
+        snap
+        for snap in schema.all_config_snaps_by_key.values()
+        if {"mode", "timeout"} <= {field.name for field in snap.fields or ()}
+    ]
+    fields = {field.name: field for field in shape.fields or ()}
+    assert op.name == "payments_mode"
+    assert fields["mode"].is_required
+    assert "as it was started" in (fields["mode"].description or "")
+    assert fields["timeout"].default_value_as_json_str == '"10 minutes"'

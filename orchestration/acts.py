@@ -19,18 +19,20 @@ _TEMPORARY_HOME = ".tmp_dagster_home_"
 def act_job(
     spec: StreamSpec, name: StreamJob, op: dg.OpDefinition, description: str
 ) -> dg.JobDefinition:
-    """A job of one op; nobody runs it a second time but a person."""
+    """A job of one op, which has its name; nobody runs it a second time but a person."""
+    known_as = job_name(spec.name, name)
 
-    @dg.job(
-        name=job_name(spec.name, name),
+    # Only jobs and their graphs may share a name, or an op and a job whose graph has another one.
+    @dg.graph(name=f"{known_as}_graph")
+    def graph() -> None:
+        op()
+
+    return graph.to_job(
+        name=known_as,
         description=description,
         executor_def=dg.in_process_executor,
         tags=act_tags(spec),
     )
-    def job() -> None:
-        op()
-
-    return job
 
 
 def act_tags(spec: StreamSpec) -> dict[str, str]:

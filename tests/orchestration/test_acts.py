@@ -29,10 +29,11 @@ class Form(dg.Config):
 
 
 def test_a_job_says_on_what_it_acts_and_is_not_tried_again() -> None:
-    @dg.op
+    @dg.op(name="orders_mode")
     def nothing() -> None: ...
 
     job = act_job(SPEC, "mode", nothing, "It does nothing.")
+    dg.Definitions.validate_loadable(dg.Definitions(jobs=[job]))
     assert (job.name, job.description) == ("orders_mode", "It does nothing.")
     assert job.tags == {"tier": "gold", ACTS_ON_TAG: "orders", "dagster/max_retries": "0"}
 

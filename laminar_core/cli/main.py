@@ -11,12 +11,14 @@ from laminar_core.cli.bench import bench
 from laminar_core.cli.checkpoints import checkpoints
 from laminar_core.cli.control import checkpoint, control, mode, stop
 from laminar_core.cli.drill import drill
+from laminar_core.cli.drills import drills
 from laminar_core.cli.options import GlobalSettings
 from laminar_core.cli.recover import recover
 from laminar_core.cli.retention import retention
 from laminar_core.cli.run import run
 from laminar_core.cli.savepoints import savepoint
 from laminar_core.cli.simulate import simulate
+from laminar_core.cli.status import jobs, status
 from laminar_core.errors import LaminarError
 
 UNEXPECTED_EXIT_CODE = 70
@@ -35,6 +37,9 @@ def laminar(context: click.Context, *, debug: bool) -> None:
 laminar.add_command(run)
 laminar.add_command(recover)
 laminar.add_command(drill)
+laminar.add_command(drills)
+laminar.add_command(status)
+laminar.add_command(jobs)
 laminar.add_command(checkpoint)
 laminar.add_command(savepoint)
 laminar.add_command(stop)

@@ -26,12 +26,18 @@ def write_drill(store: CheckpointStore, record: DrillRecord) -> DrillRecord:
 
 def read_drills(store: CheckpointStore) -> list[DrillRecord]:
     """All that can be read, oldest first."""
-    found: list[DrillRecord] = []
-    for number in range(1, newest_number(store) + 1):
-        try:
-            record = read_record(store.objects, store.paths.drill(number), DrillRecord)
-        except CorruptCheckpointError:
-            continue
-        if record is not None:
-            found.append(record)
-    return found
+    numbers = range(1, newest_number(store) + 1)
+    return [record for number in numbers if (record := _read(store, number)) is not None]
+
+
+def newest_drill(store: CheckpointStore) -> DrillRecord | None:
+    """The last one that can be read; None if there is none."""
+    numbers = range(newest_number(store), 0, -1)
+    return next(filter(None, (_read(store, number) for number in numbers)), None)
+
+
+def _read(store: CheckpointStore, number: int) -> DrillRecord | None:
+    try:
+        return read_record(store.objects, store.paths.drill(number), DrillRecord)
+    except CorruptCheckpointError:
+        return None

@@ -14,8 +14,7 @@ def open_job(store: str, job: str | None, *, how: str = "--job") -> CheckpointSt
     Raises:
         ConfigurationError: there is no such job, none at all, or a choice to make.
     """
-    names = [name.rstrip("/") for name in open_object_store(store).children("")]
-    jobs = [name for name in names if not name.startswith("_")]
+    jobs = job_names(store)
     if job is None and len(jobs) == 1:
         return CheckpointStore.open(store, jobs[0])
     if job in jobs:
@@ -28,6 +27,12 @@ def open_job(store: str, job: str | None, *, how: str = "--job") -> CheckpointSt
     else:
         problem = f"has no job {job}; its jobs: {known}"
     raise ConfigurationError(ErrorCode.INVALID_OPTION, f"the store {store} {problem}")
+
+
+def job_names(store: str) -> list[str]:
+    """The jobs in the store at this URI, by name."""
+    names = [name.rstrip("/") for name in open_object_store(store).children("")]
+    return [name for name in names if not name.startswith("_")]
 
 
 def newest_manifest(store: CheckpointStore) -> CheckpointManifest:

@@ -34,6 +34,11 @@ def is_running(owner: Owner) -> bool:
     return _start_time(owner.pid) == owner.pid_start_time
 
 
+def is_same_process(one: Owner, other: Owner) -> bool:
+    """Whether two claims are by one process, which makes one for each of its generations."""
+    return one == other.model_copy(update={"claim_number": one.claim_number})
+
+
 def _start_time(pid: int) -> int | None:
     """Clock ticks from boot to the start of the process; None if it is gone.
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from laminar_core.storage import owner as owner_module
-from laminar_core.storage.owner import is_running, is_visible, this_process
+from laminar_core.storage.owner import is_running, is_same_process, is_visible, this_process
 from tests.storage.stores import elsewhere, gone, replace_owner
 
 
@@ -88,3 +88,11 @@ def test_without_proc_nothing_is_visible_and_nothing_fails(tmp_path, monkeypatch
 def test_a_user_without_name_is_a_number(monkeypatch):
     monkeypatch.setattr(os, "getuid", lambda: 3_999_999)
     assert this_process().user == "3999999"
+
+
+def test_every_claim_of_a_process_is_by_the_same_one():
+    one, other = this_process(), this_process()
+    assert one != other
+    assert is_same_process(one, other)
+    assert not is_same_process(one, other.model_copy(update={"pid": one.pid + 1}))
+    assert not is_same_process(one, other.model_copy(update={"boot_id": "another"}))

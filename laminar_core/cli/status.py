@@ -1,0 +1,139 @@
+"""``laminar status`` and ``laminar jobs``: one glance at a job, one line for each job."""
+
+import json
+from collections.abc import Iterator
+
+import click
+from pydantic import TypeAdapter
+
+from laminar_core.cli.jobs import job_option, open_job
+from laminar_core.cli.options import json_option, store_option
+from laminar_core.cli.recovery_view import age
+from laminar_core.cli.retention_view import pin_as_json, pin_as_remark
+from laminar_core.cli.views import print_table, wall_time
+from laminar_core.runtime.clock import SystemClock
+from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.storage.job_status import (
+    CheckpointStatus,
+    DriverStatus,
+    JobStatus,
+    ModeStatus,
+    read_status,
+)
+from laminar_core.storage.jobs import job_names
+
+_NUMBERS_SHOWN = ("rows_in", "rows_out", "rows_late")
+
+
+@click.command()
+@store_option
+@job_option
+@json_option
+def status(*, store: str, job: str | None, as_json: bool) -> None:
+    """Show how a job is: its driver, its newest checkpoint, its mode, pins, the last drill.
+
+    Only the store is read; whether a driver on another machine is alive, its heartbeat tells.
+    """
+    found = read_status(open_job(store, job), SystemClock().now_ms())
+    if as_json:
+        click.echo(json.dumps(status_as_json(found), indent=1))
+        return
+    for line in _lines(found):
+        click.echo(line)
+
+
+@click.command()
+@store_option
+@json_option
+def jobs(*, store: str, as_json: bool) -> None:
+    """List the jobs in a store, and how each of them is."""
+    now_ms = SystemClock().now_ms()
+    found = [read_status(CheckpointStore.open(store, job), now_ms) for job in job_names(store)]
+    if as_json:
+        click.echo(json.dumps([status_as_json(one) for one in found], indent=1))
+        return
+    headings = ("job", "generation", "driver", "heartbeat", "checkpoint", "completed", "remarks")
+    print_table(headings, map(_row, found))
+
+
+def status_as_json(found: JobStatus) -> dict[str, object]:
+    """Everything, under the names of the fields."""
+    return {
+        **TypeAdapter(JobStatus).dump_python(found, mode="json"),
+        "pins": [pin_as_json(pin) for pin in found.pins],
+    }
+
+
+def _row(found: JobStatus) -> tuple[str, ...]:
+    driver, checkpoint = found.driver, found.checkpoint
+    beat_ms = None if driver is None else driver.heartbeat_age_ms
+    return (
+        found.job,
+        "" if driver is None else str(driver.generation),
+        "never ran" if driver is None else driver.outcome or driver.state,
+        "" if beat_ms is None else f"{age(beat_ms)} ago",
+        "" if checkpoint is None else str(checkpoint.checkpoint_id),
+        "" if checkpoint is None else f"{age(checkpoint.age_ms)} ago",
+        "; ".join(found.problems),
+    )
+
+
+def _lines(found: JobStatus) -> Iterator[str]:
+    if found.driver is None:
+        yield f"job {found.job} never ran"
+        return
+    yield from _of_driver(found.job, found.driver)
+    yield (
+        "no completed checkpoint" if found.checkpoint is None else _of_checkpoint(found.checkpoint)
+    )
+    if found.driver.state != "ended":
+        yield _of_mode(found.mode)
+    for pin in found.pins:
+        yield f"checkpoint {pin.checkpoint_id} is {pin_as_remark(pin, found.read_at_ms)}"
+    if (drill := found.drill) is not None:
+        which = "" if drill.checkpoint_id is None else f" of checkpoint {drill.checkpoint_id}"
+        since_ms = max(found.read_at_ms - drill.started_at_ms, 0)
+        yield f"drill {drill.number}{which} {drill.outcome}, {age(since_ms)} ago"
+    for problem in found.problems:
+        yield f"cannot be read: {problem}"
+
+
+def _of_driver(job: str, driver: DriverStatus) -> Iterator[str]:
+    who = "its claim cannot be read"
+    if driver.owner is not None:
+        host = driver.owner.host_id.partition("/")[0]
+        who = f"process {driver.owner.pid} of {driver.owner.user} on {host}"
+    beat_ms = driver.heartbeat_age_ms
+    beat = "no sign of life yet" if beat_ms is None else f"last sign of life {age(beat_ms)} ago"
+    now = {
+        "ended": f"{driver.outcome}: {driver.outcome_reason or 'by itself'}",
+        "running": f"runs as {who}, {beat}",
+        "gone": f"is gone without a word ({who}), {beat}",
+        "unseen": f"cannot be seen from here ({who}), {beat}",
+    }[driver.state]
+    yield f"job {job}, generation {driver.generation} {now}"
+    if driver.actor is not None:
+        restored = driver.restored_checkpoint_id
+        base = "from the beginning" if restored is None else f"from checkpoint {restored}"
+        base = base if driver.has_started else "and has not settled from what"
+        since = wall_time(driver.claimed_at_ms)
+        yield f"started {since} UTC by {driver.actor} {base}: {driver.reason}"
+    numbers = [(name, driver.progress.get(name)) for name in _NUMBERS_SHOWN]
+    if told := [f"{n:,} {name.replace('_', ' ')}" for name, n in numbers if isinstance(n, int)]:
+        yield ", ".join(told)
+
+
+def _of_checkpoint(checkpoint: CheckpointStatus) -> str:
+    inflight = f", {checkpoint.inflight_rows:,} rows in flight" if checkpoint.inflight_rows else ""
+    return (
+        f"checkpoint {checkpoint.checkpoint_id} completed {age(checkpoint.age_ms)} ago: "
+        f"{checkpoint.kind.value}, {checkpoint.mode}, {checkpoint.duration_ms:.0f} ms, "
+        f"{checkpoint.size_bytes:,} bytes ({checkpoint.written_bytes:,} new){inflight}"
+    )
+
+
+def _of_mode(mode: ModeStatus | None) -> str:
+    if mode is None:
+        return "checkpoints align as the driver was started"
+    how = f"overtake after {mode.mode} ms" if isinstance(mode.mode, int) else f"are {mode.mode}"
+    return f"checkpoints {how}: command {mode.command} by {mode.actor}, {mode.reason}"

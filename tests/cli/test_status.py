@@ -1,0 +1,107 @@
+"""``laminar status`` and ``laminar jobs`` say in a few lines how jobs are."""
+
+import json
+
+import pytest
+
+from laminar_core.checkpoint.types import Generation
+from laminar_core.state.control import SetMode
+from laminar_core.state.manifest import Heartbeat
+from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.storage.drills import write_drill
+from laminar_core.storage.local import LocalObjectStore
+from laminar_core.storage.owner import this_process
+from laminar_core.storage.pins import Pins
+from tests.cli.test_drill import record as drill_record
+from tests.storage.retention_jobs import StoredJob, pin_of
+from tests.storage.stores import claimant, elsewhere, gone, never
+from tests.storage.test_job_status import ask
+
+
+@pytest.fixture
+def job(tmp_path) -> StoredJob:
+    return StoredJob(LocalObjectStore(tmp_path / "store"))
+
+
+@pytest.fixture
+def lines(cli, job):
+    def told() -> list[str]:
+        answer = cli("status", "--store", job.store.objects.uri)
+        assert (answer.code, answer.err) == (0, "")
+        return answer.out.splitlines()
+
+    return told
+
+
+def test_a_job_that_runs(lines, job) -> None:
+    job.start()
+    me = this_process()
+    runs = f"job payments, generation 1 runs as process {me.pid} of {me.user} on "
+    first, second, *rest = lines()
+    assert first.startswith(runs)
+    assert first.endswith(", no sign of life yet")
+    assert second == "started 2023-11-14 22:13:20 UTC by test from the beginning: to test"
+    assert rest == ["no completed checkpoint", "checkpoints align as the driver was started"]
+
+    job.complete()
+    Pins(job.store).pin(pin_of(1))
+    progress = {"rows_in": 1_234, "rows_out": 5, "requests": {"get": 1}}
+    job.store.beat(Generation(1), Heartbeat(sequence=1, at_ms=1, progress=progress))
+    write_drill(job.store, drill_record(number=4, checkpoint_id=1))
+    ask(job.store, SetMode(mode="unaligned"))
+    first, _, rows, checkpoint, mode, pin, drill = lines()
+    assert "last sign of life" in first
+    assert rows == "1,234 rows in, 5 rows out"
+    assert checkpoint.startswith("checkpoint 1 completed ")
+    assert "ago: periodic, aligned, " in checkpoint
+    assert mode == "checkpoints are unaligned: command 1 by ann, slow"
+    assert pin.startswith("checkpoint 1 is pinned (")
+    assert drill.startswith("drill 4 of checkpoint 1 passed, ")
+    ask(job.store, SetMode(mode=50))
+    assert "checkpoints overtake after 50 ms: command 2 by ann, slow" in lines()
+
+
+def test_a_job_whose_driver_is_not_seen_or_gone_or_has_ended(lines, job) -> None:
+    claims = [(gone(this_process()), "is gone without a word"), (elsewhere(), "cannot be seen")]
+    for owner, said in claims:
+        job.store.claim_generation(claimant(owner), wait_ms=never, take_over=True)
+        first, second, *_ = lines()
+        assert said in first
+        assert "and has not settled from what" in second
+    job.store.end_generation(Generation(2), "failed", "a worker died")
+    assert lines()[0] == "job payments, generation 2 failed: a worker died"
+    assert not any("align" in line for line in lines())
+
+
+def test_json_is_everything(cli, job) -> None:
+    job.start()
+    job.complete()
+    Pins(job.store).pin(pin_of(1))
+    told = json.loads(cli("status", "--json", "--store", job.store.objects.uri).out)
+    assert told.keys() == {
+        *("job", "read_at_ms", "driver", "checkpoint", "mode", "pins", "drill", "problems")
+    }
+    assert (told["driver"]["state"], told["driver"]["owner"]["pid"]) == (
+        "running",
+        this_process().pid,
+    )
+    assert (told["checkpoint"]["checkpoint_id"], told["checkpoint"]["kind"]) == (1, "periodic")
+    assert (told["mode"], told["drill"], told["problems"]) == (None, None, [])
+    assert [pin["checkpoint_id"] for pin in told["pins"]] == [1]
+
+
+def test_all_jobs_of_a_store(cli, job) -> None:
+    job.start()
+    job.complete()
+    other = CheckpointStore(job.store.objects, "clicks")
+    other.claim_generation(claimant(), wait_ms=never)
+    other.end_generation(Generation(1), "finished", "")
+    job.store.objects.put("new/x", b"")
+    store = ("--store", job.store.objects.uri)
+    _, clicks, new, payments = (line.split() for line in cli("jobs", *store).out.splitlines())
+    assert clicks == ["clicks", "1", "finished"]
+    assert new == ["new", "never", "ran"]
+    assert payments[:4] == ["payments", "1", "running", "1"]
+    told = json.loads(cli("jobs", "--json", *store).out)
+    assert [one["job"] for one in told] == ["clicks", "new", "payments"]
+    assert told[1]["driver"] is None

@@ -15,6 +15,7 @@ from orchestration.spec import StreamSpec
 from resources.checkpoints import CheckpointStoreResource
 from resources.mandate import RunMandate
 from resources.names import StreamAsset, StreamJob, asset_key, job_name
+from sensors.judgements import Verdict
 
 F = TypeVar("F", bound=Wish)
 
@@ -46,6 +47,21 @@ class Chore:
         """Tell of something that was only looked at."""
         key = asset_key(self.spec.name, asset)
         self.context.log_event(dg.AssetObservation(key, metadata=metadata))
+
+    def evaluate(self, check_name: str, verdict: Verdict) -> None:
+        """Tell a verdict of a check on the stream's checkpoints."""
+        self.context.log_event(  # Not runless: Dagster keeps only one of those per check.
+            dg.AssetCheckEvaluation(  # pyright: ignore[reportArgumentType]
+                asset_key(self.spec.name, "checkpoint"),
+                check_name,
+                passed=verdict.passed,
+                description=verdict.description,
+                metadata=dict(verdict.figures),
+                severity=dg.AssetCheckSeverity.ERROR
+                if verdict.is_severe
+                else dg.AssetCheckSeverity.WARN,
+            )
+        )
 
 
 def chore_job(  # noqa: PLR0913 - what a job is made of

@@ -14,7 +14,6 @@ defs = dg.Definitions.merge(
             "checkpoints": CheckpointStoreResource(uri=str(folder() / "store")),
             "driver": SparkDriverClient(),
             "launcher": DetachedDriver(log_directory=str(folder() / "drivers")),
-            "launcher": DetachedDriver(),
         },
     ),
 )

@@ -18,7 +18,7 @@ from orchestration.chores import Chore, chore_job
 from orchestration.control_forms import CheckpointNumber, Wish
 from orchestration.spec import StreamSpec
 from resources.laminar_command import CommandResult, run_command
-from resources.names import DRILL_TAG
+from resources.names import DRILL_POOL, DRILL_TAG
 from sensors.judgements import judge_restorable
 
 _SEED_BITS = 31
@@ -60,7 +60,7 @@ class DrillWish(Wish):
 
 
 def build_drill_job(spec: StreamSpec, clock: Clock) -> dg.JobDefinition:
-    """Make ``{stream}_drill``; drills of one stream wait for each other, if pools are limited."""
+    """Make ``{stream}_drill``; drills wait for each other where the pool has a limit."""
     return chore_job(
         spec,
         "drill",
@@ -68,7 +68,7 @@ def build_drill_job(spec: StreamSpec, clock: Clock) -> dg.JobDefinition:
         drill,
         clock,
         description=f"Prove that a checkpoint of {spec.name} can be restored.",
-        pool=f"{spec.name}_drill",
+        pool=DRILL_POOL,
     )
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from orchestration.drill_jobs import DrillWish, build_drill_job, drill_command, seed_of
 from orchestration.spec import StreamSpec
-from resources.names import DRILL_TAG, asset_key
+from resources.names import DRILL_POOL, DRILL_TAG, asset_key
 from tests.orchestration.housekeeping_bench import SPEC, Bench, bench_at
 from tests.storage.retention_jobs import JOB
 
@@ -144,7 +144,7 @@ def test_the_command_is_what_a_person_would_type() -> None:
     assert "--checkpoint" not in drawn
 
 
-def test_drills_of_a_stream_share_a_pool(bench) -> None:
+def test_all_drills_share_a_pool(bench) -> None:
     (node,) = build_drill_job(SPEC, bench.clock).nodes
     assert isinstance(node.definition, dg.OpDefinition)
-    assert node.definition.pool == "payments_drill"
+    assert node.definition.pool == DRILL_POOL

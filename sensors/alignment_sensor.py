@@ -115,6 +115,7 @@ class _Tick:
         wish = f"{facts.generation}:{facts.mode.number}:{facts.newest_id}:{change.mode}"
         return dg.RunRequest(
             run_key=f"{self._stream}:mode:{wish}",
+            job_name=mode,
             run_config={"ops": {mode: {"config": {"mode": change.mode, "reason": change.reason}}}},
             tags={ACTS_ON_TAG: self._stream},
         )

@@ -1,0 +1,119 @@
+"""What the store says about whether a job lives. Watching takes several ticks, none of which waits.
+
+``Watched`` is what one tick leaves for the next: the newest sign of life, and since when it has
+been the newest by this sensor's own clock. A cursor that is lost or set back makes a death be seen
+later, never twice.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from laminar_core.checkpoint.types import Generation
+from laminar_core.errors import CorruptCheckpointError
+from laminar_core.state.manifest import GenerationClaim, Heartbeat
+from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.storage.owner import is_running, is_visible
+from laminar_core.storage.records import read_record
+from resources.values import Values
+from sensors.judgements import ended_on_purpose
+from sensors.recovery_decision import RecoveryFacts, Silence
+
+_NO_SIGN = -1
+_ENDED_AT_ONCE = 200
+"""So many records of ended checkpoints are read in a tick; what is older says nothing new."""
+
+
+class Watched(Values):
+    """The newest sign of life of a generation, first seen at ``since_ms`` and so often since.
+
+    ``completed_id`` is the newest checkpoint that it completed, of those up to ``ended_id``.
+    """
+
+    generation: int = 0
+    beat: int = _NO_SIGN
+    since_ms: int = 0
+    looks: Annotated[int, Field(ge=0)] = 0
+    ended_id: int = 0
+    completed_id: int | None = None
+    completed_at_ms: int = 0
+
+    def then(self, generation: int, beat: int, now_ms: int) -> "Watched":
+        """After another look."""
+        if generation != self.generation:
+            return Watched(generation=generation, beat=beat, since_ms=now_ms, looks=1)
+        if beat != self.beat or now_ms < self.since_ms:
+            return self.model_copy(update={"beat": beat, "since_ms": now_ms, "looks": 1})
+        return self.model_copy(update={"looks": self.looks + 1})
+
+
+def read_recovery_facts(
+    store: CheckpointStore, before: Watched, now_ms: int
+) -> tuple[RecoveryFacts, Watched]:
+    """The facts but for Dagster's runs, and what to remember.
+
+    Raises:
+        StorageUnavailable: the store did not answer.
+        CorruptCheckpointError: how the generation ended cannot be read.
+    """
+    generation = store.last_generation()
+    if generation is None:
+        return RecoveryFacts(), Watched()
+    claim, end = _claim(store, generation), store.has_ended(generation)
+    heartbeat = store.read_heartbeat(generation)
+    after = before.then(generation, heartbeat.sequence if heartbeat else _NO_SIGN, now_ms)
+    after = _with_newest_completed(store, after)
+    facts = RecoveryFacts(
+        generation=generation,
+        outcome=None if end is None else end.outcome,
+        on_purpose=ended_on_purpose(end),
+        outcome_reason="" if end is None else end.reason,
+        started_by="" if claim is None else claim.actor,
+        owner=_owner(claim),
+        silence=Silence(now_ms - after.since_ms, after.looks),
+        progress_age_ms=_progress_age_ms(heartbeat, claim, after),
+        newest_checkpoint=after.completed_id,
+    )
+    return facts, after
+
+
+def _claim(store: CheckpointStore, generation: Generation) -> GenerationClaim | None:
+    """The claim; None if it is lost or damaged: then nothing is known of the owner."""
+    try:
+        return read_record(store.objects, store.paths.claim(generation), GenerationClaim)
+    except CorruptCheckpointError:
+        return None
+
+
+def _owner(claim: GenerationClaim | None) -> Literal["running", "gone", "unseen"]:
+    if claim is None or not is_visible(claim.owner):
+        return "unseen"
+    return "running" if is_running(claim.owner) else "gone"
+
+
+def _with_newest_completed(store: CheckpointStore, watched: Watched) -> Watched:
+    new_ids = [c for c in store.ended_ids() if c > watched.ended_id][-_ENDED_AT_ONCE:]
+    if new_ids:
+        watched = watched.model_copy(update={"ended_id": new_ids[-1]})
+    for checkpoint_id in reversed(new_ids):
+        try:
+            record = store.read_outcome(checkpoint_id)
+        except CorruptCheckpointError:
+            continue
+        if record is not None and record.generation < watched.generation:
+            break
+        if record is not None and record.outcome == "completed":
+            found = {"completed_id": checkpoint_id, "completed_at_ms": record.ended_at_ms}
+            return watched.model_copy(update=found)
+    return watched
+
+
+def _progress_age_ms(
+    heartbeat: Heartbeat | None, claim: GenerationClaim | None, watched: Watched
+) -> float | None:
+    """All times are the driver's own; None as long as there is no heartbeat."""
+    if heartbeat is None:
+        return None
+    if watched.completed_id is not None:
+        return max(heartbeat.at_ms - watched.completed_at_ms, 0)
+    return 0 if claim is None else max(heartbeat.at_ms - claim.claimed_at_ms, 0)

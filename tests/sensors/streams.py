@@ -1,0 +1,280 @@
+"""A job in a store as a sensor finds it, and the Dagster around the sensor; for tests."""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+from laminar_core.checkpoint.types import CheckpointId, CheckpointKind, Generation
+from laminar_core.runtime.clock import ManualClock, SystemClock
+from laminar_core.state.control import ControlBegun, ControlCommand, ControlResult, SetMode
+from laminar_core.state.manifest import Heartbeat, HistoryRecord, Owner, fingerprint_of
+from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.storage.control_log import ControlLog
+from laminar_core.storage.generations import Claimant
+from laminar_core.storage.object_store import ObjectStore
+from laminar_core.storage.owner import this_process
+from resources import CheckpointStoreResource
+from resources.names import (
+    ACTS_ON_TAG,
+    StreamJob,
+    asset_key,
+    checkpoint_key,
+    checkpoint_partitions,
+    job_name,
+)
+from tests.state.manifests import DESCRIPTIONS, alignment, inflight
+from tests.storage.stores import JOB, gone, never, trigger, write
+
+STREAM = JOB
+NEVER_RAN = Generation(0)
+
+
+@dataclass
+class Job:
+    """What drivers leave in the store; ``clock`` is theirs."""
+
+    store: CheckpointStore
+    clock: ManualClock = field(default_factory=lambda: ManualClock(SystemClock().now_ms()))
+    generation: Generation = NEVER_RAN
+    beats: int = 0
+    rows_in: int = 0
+    descriptions: dict[str, Any] = field(default_factory=lambda: dict(DESCRIPTIONS))
+    """Of the operators, for the manifests."""
+
+    def claim(
+        self, owner: Owner | None = None, actor: str = "ada", base: int | None = None
+    ) -> Generation:
+        """A new generation that starts from ``base``."""
+        claimant = Claimant(owner or this_process(), actor, "why", "0.1.0", self.clock.now_ms())
+        generation = self.store.claim_generation(claimant, wait_ms=never, take_over=True)
+        self.store.record_base(generation, None if base is None else CheckpointId(base))
+        self.generation = generation
+        return generation
+
+    def claim_by_the_dead(self, **how: Any) -> Generation:
+        """The same, by a process of this machine that is gone."""
+        return self.claim(gone(this_process()), **how)
+
+    def beat(self, rows_per_s: float | None = None) -> None:
+        """A sign of life, a second after the last one."""
+        self.clock.wait_ms(1_000)
+        self.beats += 1
+        self.rows_in += int(rows_per_s or 0)
+        beat = Heartbeat(
+            sequence=self.beats, at_ms=self.clock.now_ms(), progress={"rows_in": self.rows_in}
+        )
+        self.store.beat(self.generation, beat)
+
+    def complete(self, alignment_ms: float = 5, inflight_rows: int = 0) -> int:
+        """The next checkpoint, whole, as a driver leaves it."""
+        checkpoint_id = self._next_id()
+        written = write(self.store, checkpoint_id, self.generation)
+        now_ms = self.clock.now_ms()
+        fields: dict[str, Any] = {
+            "triggered_at_ms": now_ms,
+            "completed_at_ms": now_ms,
+            "alignment": (alignment(alignment_ms=float(alignment_ms)),),
+            "operators_description": self.descriptions,
+            "fingerprint": {op: fingerprint_of(d) for op, d in self.descriptions.items()},
+        }
+        if inflight_rows:
+            ref = self.store.write_inflight(
+                CheckpointId(checkpoint_id), "window", 0, "input", 1, [b"not looked at"]
+            )
+            entry = inflight(**dict(ref), row_count=inflight_rows)
+            fields |= {
+                "mode": "unaligned",
+                "is_unaligned": True,
+                "inflight_data": (entry,),
+                "alignment": (alignment(mode="unaligned", alignment_ms=float(alignment_ms)),),
+            }
+        self.store.publish(type(written).model_validate(dict(written) | fields))
+        self.end(checkpoint_id, "completed", alignment_ms=float(alignment_ms))
+        return checkpoint_id
+
+    def trigger(self, kind: CheckpointKind = CheckpointKind.PERIODIC) -> int:
+        """A checkpoint that is under way."""
+        checkpoint_id = self._next_id()
+        record = trigger(checkpoint_id, self.generation)
+        changes = {"triggered_at_ms": self.clock.now_ms(), "kind": kind}
+        assert self.store.record_trigger(record.model_copy(update=changes))
+        return checkpoint_id
+
+    def end(
+        self,
+        checkpoint_id: int,
+        outcome: Any,
+        alignment_ms: float | None = None,
+        duration_ms: float = 40,
+    ) -> None:
+        """Write down how an attempt ended."""
+        now_ms = self.clock.now_ms()
+        record = HistoryRecord(
+            checkpoint_id=checkpoint_id,
+            generation=self.generation,
+            kind=CheckpointKind.PERIODIC,
+            outcome=outcome,
+            reason="",
+            triggered_at_ms=now_ms,
+            ended_at_ms=now_ms,
+            duration_ms=duration_ms,
+            alignment_ms_max=alignment_ms,
+        )
+        self.store.record_outcome(record)
+
+    def set_mode(self, mode: Any, actor: str, outcome: Any = "completed", reason: str = "") -> int:
+        """A command of ``actor`` that the driver answered."""
+        log = ControlLog(self.store.objects, self.store.paths)
+        now_ms = self.clock.now_ms()
+        command = ControlCommand(
+            command_id=f"command {len(log.numbers())}",
+            job=self.store.job,
+            generation=self.generation,
+            action=SetMode(mode=mode),
+            actor=actor,
+            reason="why",
+            requested_at_ms=now_ms,
+            expires_at_ms=now_ms + 60_000,
+        )
+        number = log.append(command)
+        log.begin(number, ControlBegun(generation=self.generation, begun_at_ms=now_ms))
+        result = ControlResult(
+            outcome=outcome, reason=reason, generation=self.generation, answered_at_ms=now_ms
+        )
+        log.answer(number, result)
+        return number
+
+    def _next_id(self) -> int:
+        return (self.store.highest_checkpoint_id() or 0) + 1
+
+
+def stored_job(folder: Path) -> Job:
+    """A job that has never run, in a store of its own."""
+    return Job(CheckpointStore.open(str(folder / "store"), STREAM))
+
+
+def stand_ins() -> dg.Definitions:
+    """Jobs of the names that sensors request, which do nothing."""
+
+    def job(name: StreamJob) -> dg.JobDefinition:
+        @dg.op(name=job_name(STREAM, name), config_schema=dict)
+        def op() -> None: ...
+
+        @dg.job(name=job_name(STREAM, name), tags={ACTS_ON_TAG: STREAM})
+        def act() -> None:
+            op()
+
+        return act
+
+    partitions = checkpoint_partitions(STREAM)
+
+    @dg.asset(key=asset_key(STREAM, "recovery"), partitions_def=partitions, config_schema=dict)
+    def recovery() -> None: ...
+
+    @dg.asset(key=asset_key(STREAM, "deployment"), config_schema=dict)
+    def deployment() -> None: ...
+
+    tags = {ACTS_ON_TAG: STREAM}
+    recover = dg.define_asset_job(job_name(STREAM, "recovery"), [recovery], tags=tags)
+    start = dg.define_asset_job(job_name(STREAM, "start"), [deployment], tags=tags)
+    checkpoint = dg.AssetSpec(checkpoint_key(STREAM), partitions_def=partitions)
+    return dg.Definitions(
+        assets=[checkpoint, recovery, deployment],
+        jobs=[job("mode"), job("checkpoint"), job("rescale"), job("drill"), recover, start],
+    )
+
+
+OBJECTS: dict[str, ObjectStore] = {}
+"""Stores that a test has put in the place of those at these URIs."""
+
+
+class Checkpoints(CheckpointStoreResource):
+    """The resource, but for what is in ``OBJECTS``."""
+
+    def open(self, job: str) -> CheckpointStore:
+        """See ``CheckpointStoreResource``."""
+        if objects := OBJECTS.get(self.uri):
+            return CheckpointStore(objects, job)
+        return super().open(job)
+
+
+@dataclass
+class Ticks:
+    """Evaluates one sensor as the daemon does: cursor kept, partitions added, runs created."""
+
+    instance: dg.DagsterInstance
+    sensor: dg.SensorDefinition
+    uri: str
+    definitions: dg.Definitions = field(default_factory=stand_ins)
+    cursor: str | None = None
+    runs: list[dg.DagsterRun] = field(default_factory=list)
+
+    def evaluate(self) -> dg.SensorResult:
+        """The result of one evaluation, and nothing done with it."""
+        with self.context() as context:
+            result = self.sensor(context)
+        assert isinstance(result, dg.SensorResult)
+        return result
+
+    def context(self) -> dg.SensorEvaluationContext:
+        """What the sensor is called with."""
+        return dg.build_sensor_context(
+            instance=self.instance,
+            cursor=self.cursor,
+            sensor_name=self.sensor.name,
+            definitions=dg.Definitions.merge(
+                self.definitions, dg.Definitions(sensors=[self.sensor])
+            ),
+            resources={"checkpoints": Checkpoints(uri=self.uri)},
+        )
+
+    def tick(self, status: dg.DagsterRunStatus = dg.DagsterRunStatus.STARTING) -> str:
+        """One whole tick; returns its line. Requested runs get ``status``."""
+        result = self.evaluate()
+        for added in result.dynamic_partitions_requests or ():
+            self.instance.add_dynamic_partitions(added.partitions_def_name, added.partition_keys)
+        self.cursor = result.cursor
+        for request in result.run_requests or ():
+            self.create(request, status)
+        if result.skip_reason is not None:
+            return str(result.skip_reason.skip_message)
+        return "; ".join(str(request.run_key) for request in result.run_requests or ())
+
+    def create(
+        self, request: dg.RunRequest, status: dg.DagsterRunStatus = dg.DagsterRunStatus.STARTING
+    ) -> dg.DagsterRun | None:
+        """The run of a request; None if there is one with its key already."""
+        tags = key = {"dagster/run_key": str(request.run_key)}
+        if request.partition_key is not None:
+            tags = {**key, "dagster/partition": request.partition_key}
+        known = self.instance.get_runs(dg.RunsFilter(tags=key))
+        if known and known[0].status != dg.DagsterRunStatus.NOT_STARTED:
+            return None
+        if known:
+            self.instance.delete_run(known[0].run_id)
+        assert request.job_name is not None
+        job = self.definitions.resolve_job_def(request.job_name)
+        run = self.instance.create_run_for_job(
+            job, tags={**tags, **request.tags}, run_config=request.run_config, status=status
+        )
+        self.runs.append(run)
+        return run
+
+    def end(self, run: dg.DagsterRun, status: dg.DagsterRunStatus) -> None:
+        """End a run."""
+        if status == dg.DagsterRunStatus.FAILURE:
+            self.instance.report_run_failed(run)
+        elif status == dg.DagsterRunStatus.CANCELED:
+            self.instance.report_run_canceled(run)
+        else:
+            event = dg.DagsterEvent(dg.DagsterEventType.PIPELINE_SUCCESS.value, run.job_name)
+            self.instance.report_dagster_event(event, run.run_id)
+
+
+def config_of(run: dg.DagsterRun) -> dict[str, Any]:
+    """What the one op of a run was told."""
+    (op,) = json.loads(json.dumps(run.run_config))["ops"].values()
+    return op["config"]

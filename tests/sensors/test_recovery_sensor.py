@@ -1,0 +1,287 @@
+"""The recovery sensor against a store and Dagster's records: once per death, and not for ever."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from laminar_core.checkpoint.types import CheckpointId
+from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore, Verb
+from resources import CheckpointStoreResource
+from resources.names import (
+    ACTS_ON_TAG,
+    RECOVERS_TAG,
+    STREAM_TAG,
+    checkpoint_partitions,
+    job_name,
+    partition_of,
+)
+from sensors.policy import AlertPolicy
+from sensors.recovery_sensor import RecoveryJobs, build_recovery_sensor
+from tests.sensors.streams import OBJECTS, STREAM, Job, Ticks, config_of, stand_ins, stored_job
+from tests.storage.stores import damage, elsewhere
+
+POLICY = AlertPolicy(recoveries_max=3)
+PARTITIONS = str(checkpoint_partitions(STREAM).name)
+FAILURE, SUCCESS = dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.SUCCESS
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    """Two checkpoints, and a driver of this machine that is gone."""
+    job = stored_job(tmp_path)
+    job.claim_by_the_dead()
+    job.beat()
+    job.complete()
+    job.complete()
+    return job
+
+
+@pytest.fixture
+def ticks(job: Job) -> Iterator[Ticks]:
+    with dg.DagsterInstance.ephemeral() as instance:
+        yield watched(instance, job, POLICY)
+
+
+def watched(instance: dg.DagsterInstance, job: Job, policy: AlertPolicy) -> Ticks:
+    definitions = stand_ins()
+    jobs = {each.name: each for each in definitions.jobs or ()}
+    needed = RecoveryJobs(jobs[job_name(STREAM, "recovery")], jobs[job_name(STREAM, "start")])
+    sensor = build_recovery_sensor(STREAM, policy, needed, job.clock)
+    return Ticks(instance, sensor, job.store.objects.uri, definitions)
+
+
+def test_a_death_is_one_run_from_the_newest_checkpoint(ticks: Ticks) -> None:
+    assert ticks.tick() == f"{STREAM}:recover:1:1"
+    (run,) = ticks.runs
+    assert run.job_name == job_name(STREAM, "recovery")
+    assert (run.tags[RECOVERS_TAG], run.tags[ACTS_ON_TAG]) == ("1", STREAM)
+    assert run.tags["dagster/partition"] == partition_of(2)
+    assert config_of(run) == {
+        "expected_generation": 1,
+        "running_driver": "refuse",
+        "reason": "the driver of generation 1 is gone",
+    }
+    assert ticks.instance.get_dynamic_partitions(PARTITIONS) == [partition_of(2)]
+
+
+def test_the_daemon_accepts_a_partition_that_the_same_tick_adds(job: Job) -> None:
+    """Method: evaluated with a reference to the instance, as the code server does."""
+    with dg.instance_for_test() as instance:
+        ticks = watched(instance, job, POLICY)
+        sensors = dg.Definitions(sensors=[ticks.sensor])
+        with dg.SensorEvaluationContext(
+            instance_ref=instance.get_ref(),
+            last_tick_completion_time=None,
+            last_run_key=None,
+            cursor=None,
+            repository_name=None,
+            definitions=dg.Definitions.merge(ticks.definitions, sensors),
+            sensor_name=ticks.sensor.name,
+            resources={"checkpoints": CheckpointStoreResource(uri=ticks.uri)},
+        ) as context:
+            (request,) = ticks.sensor.evaluate_tick(context).run_requests or ()
+    assert request.tags["dagster/partition"] == partition_of(2)
+    assert request.tags["dagster/sensor_name"] == f"{STREAM}_recovery"
+
+
+def test_repeated_ticks_request_nothing_again(ticks: Ticks) -> None:
+    ticks.tick()
+    for cursor in (ticks.cursor, None, "rubbish", ""):
+        ticks.cursor = cursor
+        assert f"run {ticks.runs[0].run_id}" in ticks.tick()
+    assert len(ticks.runs) == 1
+
+
+def test_a_recovered_job_is_left_alone(job: Job, ticks: Ticks) -> None:
+    ticks.tick()
+    job.claim(base=2)
+    ticks.end(ticks.runs[0], SUCCESS)
+    assert ticks.tick() == "generation 2 is starting"
+    job.beats = 0
+    job.beat()
+    assert ticks.tick().startswith("generation 2 is alive: it began")
+    assert len(ticks.runs) == 1
+
+
+def test_a_tick_that_died_before_its_run_was_submitted_is_made_good(ticks: Ticks) -> None:
+    """Goal: a run that was created and never submitted is requested with the same key."""
+    (request,) = ticks.evaluate().run_requests or ()
+    created = ticks.create(request, dg.DagsterRunStatus.NOT_STARTED)
+    assert ticks.tick() == request.run_key == f"{STREAM}:recover:1:1"
+    assert created is not None
+    assert len(ticks.instance.get_runs(dg.RunsFilter(tags={RECOVERS_TAG: "1"}))) == 1
+    assert "is under way" in ticks.tick()
+
+
+def test_a_failed_recovery_is_tried_again_later_and_not_for_ever(job: Job, ticks: Ticks) -> None:
+    keys = [ticks.tick()]
+    ticks.end(ticks.runs[0], FAILURE)
+    assert "the next one starts in" in ticks.tick()
+    for _ in range(2):
+        job.clock.wait_ms(60_000)
+        keys.append(ticks.tick())
+        ticks.end(ticks.runs[-1], FAILURE)
+    assert keys == [f"{STREAM}:recover:1:{attempt}" for attempt in (1, 2, 3)]
+    for _ in range(3):
+        assert ticks.tick().startswith("it dies again and again: the driver of generation 1 is")
+        job.clock.wait_ms(60_000)
+    assert len(ticks.runs) == 3
+
+
+def test_a_crash_loop_ends_though_each_recovery_succeeds(job: Job, ticks: Ticks) -> None:
+    for generation in (1, 2, 3):
+        assert ticks.tick() == f"{STREAM}:recover:{generation}:1"
+        ticks.end(ticks.runs[-1], SUCCESS)
+        job.claim_by_the_dead(base=2)
+    assert "3 within one hour are enough (3): look for the cause" in ticks.tick()
+    job.clock.wait_ms(3_700_000)
+    assert ticks.tick() == f"{STREAM}:recover:4:1"
+
+
+def test_a_recovery_that_somebody_cancelled_is_not_repeated(job: Job, ticks: Ticks) -> None:
+    ticks.tick()
+    ticks.end(ticks.runs[0], dg.DagsterRunStatus.CANCELED)
+    job.clock.wait_ms(60_000)
+    assert f"somebody cancelled run {ticks.runs[0].run_id}" in ticks.tick()
+    assert len(ticks.runs) == 1
+
+
+def test_a_damaged_checkpoint_is_skipped_and_named(job: Job, ticks: Ticks) -> None:
+    path = job.store.read_manifest(CheckpointId(2)).subtasks[0].segments[0].path
+    damage(job.store, job.store.paths.absolute(path), "rotten")
+    ticks.tick()
+    assert ticks.runs[0].tags["dagster/partition"] == partition_of(1)
+    assert config_of(ticks.runs[0])["reason"].endswith("; damaged: checkpoint 2")
+
+
+def test_nothing_whole_is_for_a_person(job: Job, ticks: Ticks) -> None:
+    for checkpoint_id in (1, 2):
+        damage(job.store, job.store.paths.manifest(CheckpointId(checkpoint_id)), "torn")
+    assert ticks.tick().startswith("it cannot be recovered: Generation 1 is dead, and nothing")
+    assert ticks.runs == []
+
+
+def test_a_job_that_died_before_its_first_checkpoint_is_started(tmp_path: Path) -> None:
+    job = stored_job(tmp_path)
+    job.claim_by_the_dead()
+    with dg.DagsterInstance.ephemeral() as instance:
+        ticks = watched(instance, job, POLICY)
+        assert ticks.tick() == f"{STREAM}:recover:1:1"
+        (run,) = ticks.runs
+        assert run.job_name == job_name(STREAM, "start")
+        assert config_of(run) == {
+            "start_from": "fresh",
+            "expected_generation": 1,
+            "reason": "the driver of generation 1 is gone; nothing has ever completed",
+        }
+        assert "is under way" in ticks.tick()
+
+
+@pytest.mark.parametrize(
+    ("outcome", "reason"),
+    [("stopped", ""), ("finished", ""), ("cancelled", "by ada"), ("failed", "cancelled by ada")],
+)
+def test_a_job_that_ended_on_purpose_is_left_alone(
+    job: Job, ticks: Ticks, outcome: str, reason: str
+) -> None:
+    job.store.end_generation(job.generation, outcome, reason)
+    assert ticks.tick() == f"generation 1 {outcome}: it is not meant to run"
+
+
+def test_a_job_that_failed_and_whose_driver_gave_up_is_recovered(job: Job, ticks: Ticks) -> None:
+    job.store.end_generation(job.generation, "failed", "worker 1: lost")
+    ticks.tick()
+    assert config_of(ticks.runs[0])["reason"] == "generation 1 failed: worker 1: lost"
+
+
+def test_a_driver_elsewhere_is_dead_when_its_heartbeat_stands_still(tmp_path: Path) -> None:
+    """Goal: what counts is what the sensor has seen, not what the driver's clock says."""
+    job = stored_job(tmp_path)
+    job.claim(elsewhere())
+    job.beat()
+    job.complete()
+    with dg.DagsterInstance.ephemeral() as instance:
+        ticks = watched(instance, job, POLICY)
+        for _ in range(4):  # Its clock is hours behind, but it changes.
+            job.clock.wait_ms(20_000)
+            job.beat()
+            assert "is alive" in ticks.tick()
+        for _ in range(3):
+            job.clock.wait_ms(10_000)
+            assert "is alive" in ticks.tick()
+        job.clock.wait_ms(10_000)
+        assert ticks.tick() == f"{STREAM}:recover:1:1"
+        assert config_of(ticks.runs[0])["running_driver"] == "take_over"
+
+
+def test_a_daemon_that_was_down_for_hours_does_not_take_its_own_silence_for_the_drivers(
+    tmp_path: Path,
+) -> None:
+    job = stored_job(tmp_path)
+    job.claim(elsewhere())
+    job.beat()
+    job.complete()
+    with dg.DagsterInstance.ephemeral() as instance:
+        ticks = watched(instance, job, POLICY)
+        ticks.tick()
+        job.clock.wait_ms(7_200_000)
+        assert "is alive" in ticks.tick()
+
+
+def test_a_driver_that_completes_nothing_is_taken_over(tmp_path: Path) -> None:
+    job = stored_job(tmp_path)
+    job.claim()
+    job.complete()
+    with dg.DagsterInstance.ephemeral() as instance:
+        ticks = watched(instance, job, POLICY)
+        for _ in range(10):
+            job.beat()
+            ticks.tick()
+            job.end(job.trigger(), "declined")
+            job.clock.wait_ms(60_000)
+        job.beat()
+        assert ticks.tick() == f"{STREAM}:recover:1:1"
+        config = config_of(ticks.runs[0])
+        assert config["running_driver"] == "take_over"
+        assert "no checkpoint completed for 10.2 min" in config["reason"]
+
+
+@pytest.mark.parametrize(
+    ("tags", "name", "said"),
+    [
+        ({STREAM_TAG: STREAM}, "drill", "owns the driver and starts it again by itself"),
+        ({}, "rescale", f"({job_name(STREAM, 'rescale')}) is under way"),
+    ],
+)
+def test_a_run_that_restarts_the_driver_is_waited_for(
+    ticks: Ticks, tags: dict[str, str], name: str, said: str
+) -> None:
+    definition = ticks.definitions.resolve_job_def(f"{STREAM}_{name}")
+    started = dg.DagsterRunStatus.STARTED
+    run = ticks.instance.create_run_for_job(
+        definition, tags={ACTS_ON_TAG: STREAM, **tags}, status=started
+    )
+    assert said in ticks.tick()
+    ticks.end(run, FAILURE)
+    assert ticks.tick() == f"{STREAM}:recover:1:1"
+
+
+def test_other_acts_on_the_stream_do_not_delay_it(ticks: Ticks) -> None:
+    ticks.instance.create_run_for_job(
+        ticks.definitions.resolve_job_def(f"{STREAM}_drill"),
+        tags={ACTS_ON_TAG: STREAM},
+        status=dg.DagsterRunStatus.STARTED,
+    )
+    assert ticks.tick() == f"{STREAM}:recover:1:1"
+
+
+@pytest.mark.parametrize("fault", ["children", "get", "size"])
+def test_a_store_that_is_down_skips_the_tick(
+    job: Job, ticks: Ticks, monkeypatch: pytest.MonkeyPatch, fault: Verb
+) -> None:
+    down = FaultyStore(job.store.objects, Fault(fault, Effect.FAIL, last=1))
+    monkeypatch.setitem(OBJECTS, ticks.uri, down)
+    assert ticks.tick().startswith("nothing is known: ")
+    assert ticks.tick() == f"{STREAM}:recover:1:1"

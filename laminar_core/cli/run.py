@@ -22,8 +22,12 @@ from laminar_core.cli.start_options import (
 from laminar_core.cli.target import load_pipeline
 from laminar_core.errors import LaminarError
 from laminar_core.pipeline import CheckpointConfig, Pipeline, RunConfig, StreamingJob
+from laminar_core.runtime.clock import Clock, SystemClock
 from laminar_core.state.paths import check_job_name
 from laminar_core.storage.checkpoint_store import CheckpointStore
+
+ONE_SIGNAL_MS = 250
+"""Signals closer to each other are one."""
 
 
 @click.command()
@@ -85,7 +89,9 @@ def _run(
     spark = start_spark(f"laminar {job_name}")
     try:
         job = pipeline.start(spark, checkpoint=checkpoint, run=config, listener=reporter.on_event)
-        _stop_on_signals(job)  # After the session: Spark installs a handler of its own.
+        _stop_on_signals(
+            job, SystemClock()
+        )  # After the session: Spark installs a handler of its own.
         result = job.result()
     finally:
         spark.stop()
@@ -93,16 +99,21 @@ def _run(
         reporter.rows(sink, table)
 
 
-def _stop_on_signals(job: StreamingJob) -> None:
-    """First signal: end with a checkpoint. Second: end now."""
-    received: list[int] = []
+def _stop_on_signals(job: StreamingJob, clock: Clock) -> None:
+    """First signal: end with a checkpoint. Second: end now.
+
+    ``timeout`` sends a signal to the process and again to its group: at once, so it is one.
+    """
+    first_ms: float | None = None
 
     def on_signal(number: int, frame: FrameType | None) -> None:
-        del frame
-        received.append(number)
-        if len(received) == 1:
+        nonlocal first_ms
+        del number, frame
+        if first_ms is None:
+            first_ms = clock.monotonic_ms()  # Before: the next one may interrupt what follows.
             job.stop()
-        else:
+            first_ms = clock.monotonic_ms()
+        elif clock.monotonic_ms() - first_ms > ONE_SIGNAL_MS:
             job.cancel()
 
     signal.signal(signal.SIGINT, on_signal)

@@ -5,6 +5,8 @@ import sys
 from collections.abc import Mapping
 from contextlib import nullcontext
 
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from laminar_core.errors import ConfigurationError, ErrorCode
@@ -46,11 +48,24 @@ def open_session(
         builder = builder.config(key, value)
     try:
         with nullcontext() if show_logs else without_chatter():
+            _start_jvm({**settings, "spark.master": master, "spark.app.name": app_name})
             return builder.getOrCreate()
     except Exception as error:
         raise ConfigurationError(
             ErrorCode.INVALID_OPTION, f"Spark did not start on {master}: {_why(error)}"
         ) from error
+
+
+def _start_jvm(settings: Mapping[str, str]) -> None:
+    """Start the JVM in a process group of its own, unless this process has one.
+
+    ``timeout``, a shell or a terminal sends its signals to the whole group of the driver, which
+    still needs the JVM for the last checkpoint. It ends with the driver, whose pipe it reads.
+    """
+    if SparkContext._gateway is None:  # noqa: SLF001 - PySpark starts it as a side effect only
+        conf = SparkConf().setAll(list(settings.items()))
+        gateway = launch_gateway(conf, {"process_group": 0})
+        SparkContext._ensure_initialized(gateway=gateway, conf=conf)  # noqa: SLF001
 
 
 def _why(error: Exception) -> str:

@@ -1,12 +1,18 @@
 """``laminar run`` refuses what cannot run before anything starts, and runs what can, quietly."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
+
+from laminar_core.cli.run import ONE_SIGNAL_MS, _stop_on_signals
+from laminar_core.runtime.clock import ManualClock
 
 ROOT = Path(__file__).parent.parent.parent
 PAYMENTS = str(ROOT / "jobs" / "payments.py")
@@ -109,6 +115,40 @@ def test_a_program_reads_refusals_as_json_too(cli, words: list[str]) -> None:
     assert answer.err == f"error: {failed['message']}\n"
 
 
+# --- signals ------------------------------------------------------------------------------------
+
+
+class Asked:
+    """A job that is asked to stop, and is sent another signal meanwhile."""
+
+    def __init__(self) -> None:
+        self.acts: list[str] = []
+        self.meanwhile: Callable[[], None] | None = None
+
+    def stop(self) -> None:
+        self.acts.append("stop")
+        if self.meanwhile is not None:
+            self.meanwhile()
+
+    def cancel(self) -> None:
+        self.acts.append("cancel")
+
+
+def test_signals_at_once_are_one_and_later_ones_end_the_job_now(monkeypatch) -> None:
+    handlers, clock, job = {}, ManualClock(), Asked()
+    monkeypatch.setattr(signal, "signal", handlers.__setitem__)
+    _stop_on_signals(job, clock)
+    terminate, interrupt = (partial(handlers[n], n, None) for n in (signal.SIGTERM, signal.SIGINT))
+    job.meanwhile = terminate
+    terminate()
+    clock.wait_ms(ONE_SIGNAL_MS)
+    terminate()
+    assert job.acts == ["stop"]
+    clock.wait_ms(1)
+    interrupt()
+    assert job.acts == ["stop", "cancel"]
+
+
 # --- run ----------------------------------------------------------------------------------------
 
 
@@ -159,11 +199,14 @@ def test_a_setting_that_spark_refuses_is_one_line() -> None:
 @pytest.mark.spark
 def test_a_signal_ends_the_job_with_a_last_checkpoint_and_it_goes_on_from_there() -> None:
     words = ("run", "counting.py:endless", "--json", "--checkpoint-interval", "1 hour")
-    with subprocess.Popen(command(*words), stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command(*words), stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
         assert process.stdout is not None
         for line in process.stdout:
             if json.loads(line)["event"] == "data-flowing":
-                process.send_signal(signal.SIGTERM)
+                process.send_signal(signal.SIGTERM)  # To it and its group, as ``timeout`` does.
+                os.killpg(process.pid, signal.SIGTERM)
                 break
         events = [json.loads(line) for line in process.stdout]
     assert process.returncode == 0

@@ -1,6 +1,8 @@
 """Spark starts with Laminar's defaults and without a word, or says in one line why not."""
 
 import json
+import os
+import select
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +12,7 @@ import pytest
 from laminar_core.runtime.session import _why
 
 ROOT = Path(__file__).parent.parent.parent
+WITHIN_S = 20
 JAVA = """An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext.
 : org.apache.spark.SparkException: Could not parse Master URL: 'x'
 \tat org.apache.spark.SparkContext$.createTaskScheduler(SparkContext.scala:3335)
@@ -18,6 +21,8 @@ Caused by: something else
 
 SCRIPT = """
 import json
+import os
+from pyspark import SparkContext
 from laminar_core.runtime.session import open_session
 
 mine = {"spark.sql.session.timeZone": "Asia/Tokyo", "spark.app.mine": "1"}
@@ -26,8 +31,10 @@ python = spark.range(1).mapInPandas(
     lambda frames: (f.assign(id=__import__("os").getppid()) for f in frames), "id long"
 )
 daemon = open(f"/proc/{python.first()[0]}/cmdline").read()
+jvm = SparkContext._gateway.proc.pid
+groups = os.getpgid(jvm) == jvm, os.getsid(jvm) == os.getsid(0)
 names = ["spark.sql.session.timeZone", "spark.app.mine", "spark.ui.enabled"]
-print(json.dumps([daemon, *(spark.conf.get(name) for name in names)]))
+print(json.dumps([jvm, groups, daemon, *(spark.conf.get(name) for name in names)]))
 spark.stop()
 """
 
@@ -45,6 +52,17 @@ def test_the_line_that_says_what_happened_is_chosen(message: str, line: str) -> 
     assert _why(ValueError(message)) == line
 
 
+def ends(pid: int) -> bool:
+    """Whether a process that is no child of this one ends, or has ended."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    readable, _, _ = select.select([descriptor], [], [], WITHIN_S)
+    os.close(descriptor)
+    return bool(readable)
+
+
 @pytest.mark.spark
 def test_a_session_opens_without_a_word_and_with_the_settings_it_was_given() -> None:
     """Goal: defaults, the caller's settings over them, our daemon, and a quiet terminal.
@@ -58,7 +76,9 @@ def test_a_session_opens_without_a_word_and_with_the_settings_it_was_given() -> 
         check=True,
         cwd=ROOT,
     )
-    daemon, zone, mine, ui = json.loads(answer.stdout)
+    jvm, groups, daemon, zone, mine, ui = json.loads(answer.stdout)
     assert answer.stderr == ""
     assert (zone, mine, ui) == ("Asia/Tokyo", "1", "false")
     assert "laminar_core.runtime.spark_daemon" in daemon
+    assert groups == [True, True], "signals to the driver's group do not reach the JVM"
+    assert ends(jvm), "it ends with the driver"

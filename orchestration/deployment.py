@@ -8,8 +8,9 @@ from pydantic import Field
 from laminar_core.checkpoint.recovery import RestoreFrom, StartFresh
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from orchestration.acts import act_tags, in_one_line
-from orchestration.launch import Drivers, newest_generation, start_driver
+from orchestration.launch import Drivers, newest_generation, start_driver, start_pool
 from orchestration.restore_choice import refused, timeline
+from orchestration.restore_forms import StartForm
 from orchestration.spec import StreamSpec
 from orchestration.supervised_run import open_store
 from resources.checkpoints import CheckpointStoreResource
@@ -18,20 +19,13 @@ from resources.names import asset_key, job_name, source_key
 from resources.spark_driver import SparkDriverClient
 
 
-class StartConfig(dg.Config):
+class StartConfig(StartForm):
     """What a start needs to be told; nothing is assumed."""
 
     start_from: Literal["newest", "fresh"] = Field(
         description="The newest whole checkpoint; or nothing, which is refused as long as there is "
         "a checkpoint to continue from."
     )
-    expected_generation: int | None = Field(
-        default=None,
-        ge=0,
-        description="Start only if this is the newest generation, 0: it never ran. Empty: the one "
-        "that is the newest when this run begins.",
-    )
-    reason: str = Field(default="started", description="Kept in the audit log.")
 
 
 def deployment_definitions(spec: StreamSpec) -> dg.Definitions:
@@ -57,6 +51,7 @@ def _deployment_asset(spec: StreamSpec) -> dg.AssetsDefinition:
     @dg.asset(
         key=asset_key(spec.name, "deployment"),
         deps=[source_key(spec.name)],
+        pool=start_pool(spec),
         group_name=spec.name,
         kinds={"pyspark", "python"},
         owners=[spec.owner],

@@ -27,6 +27,7 @@ from resources.checkpoints import CheckpointStoreResource
 from resources.detached_driver import DetachedDriver
 from resources.driver_events import DriverEvent
 from resources.mandate import RunMandate
+from resources.names import driver_pool
 from resources.spark_driver import SparkDriverClient
 
 _SECRET = re.compile(r"secret|password|token|access[._-]?key|credential", re.IGNORECASE)
@@ -124,6 +125,11 @@ def start_driver(  # noqa: PLR0913 - what, where, how, and on whose word
     return _started(store, command, start.events, log=start.log)
 
 
+def start_pool(spec: StreamSpec) -> str | None:
+    """The pool of whatever starts the driver: a run that supervises it must not hold a slot."""
+    return driver_pool(spec.name) if spec.launch == "detached" else None
+
+
 def newest_generation(store: CheckpointStore) -> int:
     """The generation that a start has to follow; 0: the job never ran.
 
@@ -137,9 +143,9 @@ def shown(command: Sequence[str]) -> str:
     """A command line for people to see: values that look like secrets are left out.
 
     >>> shown(["laminar", "run", "--conf", "spark.hadoop.fs.s3a.secret.key=abc"])
-    'laminar run --conf spark.hadoop.fs.s3a.secret.key=***'
+    "laminar run --conf 'spark.hadoop.fs.s3a.secret.key=***'"
     """
-    return shlex.join(map(_without_secret, command)).replace("'***'", "***")
+    return shlex.join(map(_without_secret, command))
 
 
 def _without_secret(word: str) -> str:

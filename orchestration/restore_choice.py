@@ -1,7 +1,7 @@
 """Which checkpoint a restore goes back to: found, verified whole, or refused with the reason."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 
 import dagster as dg
@@ -9,26 +9,43 @@ import dagster as dg
 from laminar_core.checkpoint.recovery import Refuse, Rejected, RestoreFrom, on_timeline
 from laminar_core.checkpoint.recovery_facts import Wish
 from laminar_core.checkpoint.types import CheckpointId, Generation
-from laminar_core.errors import CorruptCheckpointError
+from laminar_core.errors import CorruptCheckpointError, LaminarError
 from laminar_core.state.arrow_codec import sha256_hex
 from laminar_core.state.manifest import CheckpointManifest
 from laminar_core.storage.checkpoint_store import CheckpointStore
+from resources.names import partition_of
+
+_READ_MAX = 3
+"""Checkpoints that are read whole only to say why they were not restored."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A checkpoint of which every byte has just been read."""
+    """A checkpoint to restore."""
 
     manifest: CheckpointManifest
     sha256: str
     """Of the stored manifest: the data version of the checkpoint's partition."""
-    rejected: tuple[Rejected, ...]
+    rejected: tuple[Rejected, ...] = ()
     """Newer ones that were found to be damaged on the way."""
 
     @property
     def checkpoint_id(self) -> CheckpointId:
         """Its number."""
         return CheckpointId(self.manifest.checkpoint_id)
+
+    @property
+    def partition(self) -> str:
+        """Its partition key."""
+        return partition_of(self.manifest.checkpoint_id)
+
+
+@dataclass(frozen=True, slots=True)
+class LeftBehind:
+    """A newer checkpoint that is not restored; ``reason`` is None until somebody looks."""
+
+    checkpoint_id: int
+    reason: str | None = None
 
 
 def choose(store: CheckpointStore, wish: Wish) -> Chosen:
@@ -46,11 +63,60 @@ def choose(store: CheckpointStore, wish: Wish) -> Chosen:
         raise refused(f"job {store.job} is not restored: {reason}")
     manifest = choice.manifest
     assert manifest is not None, "a restore has one"
-    data = store.objects.get(store.paths.manifest(CheckpointId(manifest.checkpoint_id)))
-    if data is None:
-        raise refused(f"checkpoint {manifest.checkpoint_id} was deleted while it was read")
     rejected = tuple(each for each in choice.decision.rejected if not each.orphan)
-    return Chosen(manifest, sha256_hex(data), rejected)
+    return replace(read_chosen(store, CheckpointId(manifest.checkpoint_id)), rejected=rejected)
+
+
+def read_chosen(store: CheckpointStore, checkpoint_id: CheckpointId) -> Chosen:
+    """Read a checkpoint's manifest, and nothing more.
+
+    Raises:
+        LaminarError: there is none, it cannot be read, or the store did not answer.
+    """
+    manifest = store.read_manifest(checkpoint_id)
+    data = store.objects.get(store.paths.manifest(checkpoint_id)) or b""
+    return Chosen(manifest, sha256_hex(data))
+
+
+def left_behind(store: CheckpointStore, chosen: Chosen) -> tuple[LeftBehind, ...]:
+    """Newer checkpoints that a restore of ``chosen`` puts off the timeline; look before it does.
+
+    Raises:
+        LaminarError: as ``timeline``.
+    """
+    known: dict[int, str | None] = {each.checkpoint_id: each.reason for each in chosen.rejected}
+    bases = store.bases()
+    for checkpoint_id in store.completed_ids():
+        if checkpoint_id > chosen.checkpoint_id and checkpoint_id not in known:
+            try:
+                manifest = store.find_manifest(checkpoint_id)
+            except CorruptCheckpointError as error:
+                known[checkpoint_id] = str(error)
+                continue
+            if manifest and on_timeline(checkpoint_id, Generation(manifest.generation), bases):
+                known[checkpoint_id] = None
+    return tuple(LeftBehind(number, known[number]) for number in sorted(known))
+
+
+def explained(store: CheckpointStore, left: Sequence[LeftBehind]) -> tuple[LeftBehind, ...]:
+    """Read the newest few of them whole, to say whether they were damaged."""
+    looked_at = left[-_READ_MAX:]
+    return tuple(
+        each
+        if each.reason
+        else LeftBehind(each.checkpoint_id, _why_left(store, each, look=each in looked_at))
+        for each in left
+    )
+
+
+def _why_left(store: CheckpointStore, left: LeftBehind, *, look: bool) -> str:
+    problem = None
+    if look:
+        try:
+            problem = store.verify(CheckpointId(left.checkpoint_id)).problem
+        except LaminarError as error:
+            problem = str(error)
+    return problem or "it is newer than the one that was wanted"
 
 
 def timeline(store: CheckpointStore) -> Iterator[CheckpointManifest]:

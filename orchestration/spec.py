@@ -92,6 +92,7 @@ class SchedulePolicy(Values):
     audit: Cron | None = "11 5 * * *"
     orphans: Cron | None = "29 5 * * 0"
     costs: Cron | None = "5 0 * * *"
+    checks: Cron | None = "*/30 * * * *"
 
 
 class PriceTable(Values):
@@ -145,20 +146,22 @@ class StreamSpec(Values):
 
         ``words`` are further ones of ``laminar run``, such as ``--restore 42``.
         """
-        return [
-            *(*self.laminar, "run", *self.target_words()),
-            *("--store", store_uri, "--job", self.name),
-            *(() if "--workers" in words else ("--workers", str(self.workers))),
-            *self.checkpoints.words(),
-            *self.conf_words(),
-            *words,
-            "--json",
-        ]
+        more = [*self.checkpoints.words(), *self.conf_words(), *words]
+        return [*self.laminar, "run", *self._job_words(store_uri, words), *more, "--json"]
+
+    def dry_run_command(self, store_uri: str, words: Sequence[str] = ()) -> list[str]:
+        """What says, as one JSON object, what ``command`` with these words would continue from."""
+        job_words = self._job_words(store_uri, words)
+        return [*self.laminar, "recover", *job_words, *words, "--dry-run", "--json"]
 
     def target_words(self) -> list[str]:
         """The pipeline and its arguments, as every command takes them that builds it."""
         settings = [f"{name}={value}" for name, value in self.arguments.items()]
         return [str(self.program), *(word for each in settings for word in ("--set", each))]
+
+    def _job_words(self, store_uri: str, words: Sequence[str]) -> list[str]:
+        workers = () if "--workers" in words else ("--workers", str(self.workers))
+        return [*self.target_words(), "--store", store_uri, "--job", self.name, *workers]
 
     def conf_words(self) -> list[str]:
         """Spark's settings."""

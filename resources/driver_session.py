@@ -13,6 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from laminar_core.runtime.clock import Clock
+from laminar_core.state.manifest import Owner
+from laminar_core.storage.owner import is_running, is_visible
 
 _CLEANING_MS_MAX = 10_000
 _CLEANING_STEP_MS = 20
@@ -75,6 +77,22 @@ class DriverSession:
         if _PROC.is_dir():
             return session_members(self.pid)
         return [] if self.exited else [self.pid]  # Not Linux: its children see their pipes close.
+
+
+def kill_session_of(owner: Owner) -> bool:
+    """Kill a driver of this machine with all of its session, if it leads one; says whether it did.
+
+    A driver that somebody started in a terminal leads none: what else is in there is not ours.
+    """
+    if not is_visible(owner) or not is_running(owner) or owner.pid == os.getsid(0):
+        return False
+    members = session_members(owner.pid)
+    if owner.pid not in members:
+        return False
+    for pid in members:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    return True
 
 
 def session_members(session_id: int) -> list[int]:

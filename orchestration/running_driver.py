@@ -1,0 +1,166 @@
+"""What becomes of the driver that a job may have, before another one starts."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from laminar_core.checkpoint.recovery import OwnerSigns
+from laminar_core.checkpoint.types import Generation
+from laminar_core.runtime.clock import Clock
+from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.storage.generation_summary import GenerationSummary, read_generation
+from orchestration.restore_choice import refused
+from resources.driver_session import kill_session_of
+from resources.job_control import JobControl
+
+RunningDriver = Literal["refuse", "stop", "cancel", "take_over"]
+"""What to do with a driver that lives: leave it and give up; ask it for a last checkpoint and the
+end; ask it for the end; go on without it, as if it were dead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """How somebody wants a job to be started again."""
+
+    reason: str
+    running_driver: RunningDriver = "refuse"
+    workers: int | None = None
+    """None: as many as it had last."""
+
+
+@dataclass(frozen=True, slots=True)
+class LastDriver:
+    """The newest generation, and what shows whether its driver lives."""
+
+    generation: int
+    signs: OwnerSigns | None
+    """None: the job never ran."""
+    who: str
+
+
+@dataclass(frozen=True, slots=True)
+class Free:
+    """Nobody runs the job."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """Somebody does, and is to be left alone."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Somebody does, and is asked for the end."""
+
+    how: Literal["stop", "cancel"]
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class TakeOver:
+    """Somebody does, or seems to, and must not go on."""
+
+    why: str
+
+
+Settlement = Free | Refuse | Ask | TakeOver
+
+
+def decide_settlement(last: LastDriver, wanted: RunningDriver) -> Settlement:
+    """Decide what to do before a start.
+
+    >>> decide_settlement(LastDriver(3, "gone", "generation 3, process 7 on far"), "refuse")
+    Free(why='generation 3, process 7 on far, is gone')
+    """
+    match last.signs:
+        case None:
+            return Free("the job never ran")
+        case "ended":
+            return Free(f"{last.who}, has ended")
+        case "gone":
+            return Free(f"{last.who}, is gone")
+        case "silent":
+            return Free(f"{last.who}, gives no sign of life")
+        case "running" | "beating":
+            alive = f"{last.who}, is alive"
+    match wanted:
+        case "refuse":
+            return Refuse(
+                f"{alive}: stop it first, or say with running_driver what is to become of it"
+            )
+        case "stop" | "cancel":
+            return Ask(wanted, alive)
+        case "take_over":
+            return TakeOver(alive)
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """Nobody is in the way of a start any more, or ``words`` of it say that it goes ahead."""
+
+    what: str
+    words: tuple[str, ...] = ()
+    checkpoint_id: int | None = None
+    """The last one of a driver that was asked to stop."""
+
+
+def last_driver(store: CheckpointStore, clock: Clock) -> LastDriver:
+    """Look at the newest generation; a driver of another machine is watched for some seconds.
+
+    Raises:
+        StorageUnavailable: the store did not answer.
+    """
+    newest = store.last_generation()
+    if newest is None:
+        return LastDriver(0, None, "nobody")
+    who = described(read_generation(store.objects, store.paths, newest))
+    return LastDriver(newest, store.owner_signs(newest, clock.wait_ms), who)
+
+
+def settle(
+    store: CheckpointStore, settlement: Settlement, control: JobControl, reason: str
+) -> Settled:
+    """Carry a settlement out, and wait until the driver has ended.
+
+    Raises:
+        dagster.Failure: the job has a driver that is to be left alone.
+        LaminarError: the driver refuses, fails, or does not answer: it may go on.
+    """
+    match settlement:
+        case Free(why):
+            return Settled(why)
+        case Refuse(why):
+            raise refused(f"job {store.job} is not started: {why}")
+        case Ask(how, why):
+            done = control.stop(reason) if how == "stop" else control.cancel(reason)
+            return Settled(f"{why}: {done}", checkpoint_id=done.result.checkpoint_id)
+        case TakeOver(why):
+            ended = _end_here(store)
+            return Settled(f"{why}, and is not asked{ended}", ("--take-over",))
+
+
+def described(generation: GenerationSummary) -> str:
+    """Who it is, and on whose word."""
+    claim = generation.claim
+    if claim is None:
+        return f"generation {generation.generation} (its claim cannot be read)"
+    host = claim.owner.host_id.partition("/")[0]
+    return (
+        f"generation {generation.generation}, process {claim.owner.pid} on {host}, started by "
+        f"{claim.actor} ({claim.reason})"
+    )
+
+
+def _end_here(store: CheckpointStore) -> str:
+    """End a driver of this machine that nobody listens to: a stuck one would keep its memory.
+
+    The generation in the store is what keeps it from writing, here and anywhere else.
+    """
+    newest = store.last_generation() or Generation(0)
+    claim = read_generation(store.objects, store.paths, newest).claim
+    if claim is None or not kill_session_of(claim.owner):
+        return ""
+    return f"; its processes on this machine were killed (session {claim.owner.pid})"

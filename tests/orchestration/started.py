@@ -1,0 +1,167 @@
+"""A stream whose drivers are started for real, without Spark, and the Dagster that starts them."""
+
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Literal
+
+import dagster as dg
+
+from laminar_core.checkpoint.types import CheckpointId, Generation
+from laminar_core.state.manifest import GenerationClaim
+from laminar_core.storage.audit import AuditLog
+from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.storage.owner import is_running
+from orchestration.factory import laminar_definitions
+from orchestration.spec import StreamSpec
+from resources import CheckpointStoreResource, DetachedDriver, SparkDriverClient
+from resources.driver_session import kill_session_of
+from resources.names import (
+    ACTOR_TAG,
+    StreamAsset,
+    StreamJob,
+    asset_key,
+    checkpoint_partitions,
+    job_name,
+    partition_of,
+)
+from tests.storage.stores import JOB, claim, complete, damage
+
+STREAM = JOB
+ANN = {ACTOR_TAG: "ann"}
+_RUN_AS_MODULE = (
+    "import runpy; runpy.run_module('tests.orchestration.stream_stand_in', run_name='__main__')"
+)
+
+
+class Started:
+    """One stream in a store of its own."""
+
+    def __init__(self, instance: dg.DagsterInstance, place: Path) -> None:
+        self.instance, self.place = instance, place
+        self.uri = str(place / "store")
+        self.store = CheckpointStore.open(self.uri, STREAM)
+        self.how = "serves"
+        self.launch: Literal["detached", "supervised"] = "detached"
+        self.start_timeout_s = 30.0
+
+    # --- what was there before ------------------------------------------------------------------
+
+    def has_run(self, checkpoints: int) -> None:
+        """Its driver completed some and is dead."""
+        generation = claim(self.store)
+        for checkpoint_id in range(1, checkpoints + 1):
+            complete(self.store, checkpoint_id, generation)
+        self.kill(generation)
+        keys = [partition_of(number) for number in range(1, checkpoints + 1)]
+        self.instance.add_dynamic_partitions(str(checkpoint_partitions(STREAM).name), keys)
+
+    def kill(self, generation: int) -> None:
+        """It was this process that claimed it: now it was another one, which is gone."""
+        key = self.store.paths.claim(Generation(generation))
+        found = self.claim_of(generation)
+        owner = found.owner.model_copy(update={"pid_start_time": 1})
+        self.store.objects.delete(key)
+        self.store.objects.put(key, found.model_copy(update={"owner": owner}).to_bytes())
+
+    def damage(self, checkpoint_id: int) -> str:
+        path = self.store.read_manifest(CheckpointId(checkpoint_id)).subtasks[0].segments[0].path
+        damage(self.store, self.store.paths.absolute(path), "rotten")
+        return path
+
+    # --- Dagster --------------------------------------------------------------------------------
+
+    @property
+    def spec(self) -> StreamSpec:
+        return StreamSpec(
+            name=STREAM,
+            program=Path(__file__).with_name("stream_stand_in.py"),
+            arguments={"how": self.how},
+            launch=self.launch,
+            laminar=(sys.executable, "-c", _RUN_AS_MODULE),
+        )
+
+    def definitions(self) -> dg.Definitions:
+        resources = {
+            "checkpoints": CheckpointStoreResource(uri=self.uri),
+            "driver": SparkDriverClient(jvm_grace_s=0),
+            "launcher": DetachedDriver(
+                log_directory=str(self.place / "drivers"),
+                start_timeout_s=self.start_timeout_s,
+                stop_grace_s=1,
+            ),
+        }
+        return dg.Definitions.merge(
+            laminar_definitions(self.spec), dg.Definitions(resources=resources)
+        )
+
+    def run(
+        self,
+        name: StreamJob,
+        config: Mapping[str, Any],
+        *,
+        partition: int | None = None,
+        op: str | None = None,
+    ) -> dg.ExecuteInProcessResult:
+        job = self.definitions().resolve_job_def(job_name(STREAM, name))
+        return job.execute_in_process(
+            instance=self.instance,
+            run_config={"ops": {op or job_name(STREAM, name): {"config": dict(config)}}},
+            partition_key=None if partition is None else partition_of(partition),
+            tags=ANN,
+            raise_on_error=False,
+        )
+
+    def start(self, start_from: str = "fresh", **config: Any) -> dg.ExecuteInProcessResult:
+        config = {"start_from": start_from, **config}
+        return self.run("start", config, op=f"{STREAM}__deployment")
+
+    def recovery(self, checkpoint_id: int, **config: Any) -> dg.ExecuteInProcessResult:
+        return self.run("recovery", config, partition=checkpoint_id, op=f"{STREAM}__recovery")
+
+    def materialized(self, name: StreamAsset) -> list[dg.AssetMaterialization]:
+        """Newest first."""
+        records = self.instance.fetch_materializations(asset_key(STREAM, name), limit=9).records
+        return [r.asset_materialization for r in records if r.asset_materialization is not None]
+
+    def facts(self, name: StreamAsset) -> dict[str, Any]:
+        """Of the newest materialisation."""
+        return {k: v.value for k, v in self.materialized(name)[0].metadata.items()}
+
+    # --- the store ------------------------------------------------------------------------------
+
+    def claim_of(self, generation: int) -> GenerationClaim:
+        found = self.store.generations()[generation - 1].claim
+        assert found is not None
+        return found
+
+    @property
+    def bases(self) -> list[int | None]:
+        """What each generation started from."""
+        return [base.checkpoint_id for base in self.store.bases()]
+
+    @property
+    def living(self) -> list[int]:
+        """Generations whose driver runs."""
+        owners = {g.generation: g.claim.owner for g in self.store.generations() if g.claim}
+        return [generation for generation, owner in owners.items() if is_running(owner)]
+
+    def audited(self) -> list[tuple[str, str]]:
+        records = AuditLog(self.store.objects, self.store.paths, lambda: 0).records()
+        return [(record.action, record.actor) for record in records]
+
+    def end(self) -> None:
+        for generation in self.store.generations():
+            if generation.claim:
+                with suppress(ProcessLookupError):
+                    kill_session_of(generation.claim.owner)
+
+
+def line_of(result: dg.ExecuteInProcessResult) -> str:
+    """The line with which a failed run ends."""
+    assert not result.success
+    (failure,) = [event for event in result.all_events if event.is_step_failure]
+    data = failure.step_failure_data
+    assert data.user_failure_data is not None, data.error
+    return str(data.user_failure_data.description)

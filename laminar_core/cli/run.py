@@ -89,9 +89,8 @@ def _run(
     spark = start_spark(f"laminar {job_name}")
     try:
         job = pipeline.start(spark, checkpoint=checkpoint, run=config, listener=reporter.on_event)
-        _stop_on_signals(
-            job, SystemClock()
-        )  # After the session: Spark installs a handler of its own.
+        # After the session: Spark installs a handler of its own.
+        _stop_on_signals(job, SystemClock())
         result = job.result()
     finally:
         spark.stop()

@@ -3,6 +3,7 @@
 import dagster as dg
 
 from orchestration.assets import asset_definitions
+from orchestration.checks import check_definitions
 from orchestration.control_jobs import control_definitions
 from orchestration.deployment import deployment_definitions
 from orchestration.spec import StreamSpec
@@ -16,5 +17,6 @@ def laminar_definitions(spec: StreamSpec) -> dg.Definitions:
     return dg.Definitions.merge(
         asset_definitions(spec),
         control_definitions(spec),
+        check_definitions(spec),
         deployment_definitions(spec),
     )

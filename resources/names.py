@@ -61,6 +61,7 @@ StreamJob = Literal[
     "audit",
     "orphans",
     "costs",
+    "checks",
 ]
 
 

@@ -1,57 +1,50 @@
-"""The sensor that reports checkpoints of streams that run on their own."""
+"""The sensor that tells Dagster of what happens in a stream's store."""
 
 import dagster as dg
 
-from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.runtime.clock import Clock, SystemClock
 from resources.checkpoints import CheckpointStoreResource
-from resources.names import STREAM_TAG
-from sensors.checkpoint_reports import (
-    REPORTS_MAX,
-    Report,
-    report_new_checkpoints,
-)
-
-_IN_PROGRESS = [dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
+from sensors.background import BackgroundReads, Unanswered
+from sensors.observer import Observer, ObserverCursor, identity, partition_requests
+from sensors.policy import AlertPolicy
+from sensors.run_records import supervising_run
 
 
-def build_checkpoint_reporter(stream: str) -> dg.SensorDefinition:
-    """Build the sensor that reports the completed checkpoints of ``stream``.
+def build_checkpoint_reporter(
+    stream: str, policy: AlertPolicy | None = None, clock: Clock | None = None
+) -> dg.SensorDefinition:
+    """Build the sensor that tells of ``stream``: the one reporter, whoever runs the stream.
 
-    It is the one reporter, except while a run supervises the stream: then that run is. A repeated
-    tick reports nothing twice, because what was reported is read from Dagster's records.
+    While a run supervises the stream, that run reports the completed checkpoints.
     """
+    alerts, timer = policy or AlertPolicy(), clock or SystemClock()
+    background = BackgroundReads()
 
     @dg.sensor(
         name=f"{stream}_checkpoint_reporter",
         minimum_interval_seconds=1,  # The daemon looks every five seconds at best.
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description=f"Reports each completed checkpoint of {stream} once.",
+        description=f"Tells once of each checkpoint of {stream}, and of whatever happened to it.",
     )
     def report_checkpoints(
         context: dg.SensorEvaluationContext, checkpoints: CheckpointStoreResource
     ) -> dg.SensorResult:
-        instance = context.instance
-        if supervisor := supervising_run(instance, stream):
-            return dg.SensorResult(skip_reason=f"run {supervisor} reports its checkpoints itself")
-        return _report(instance, checkpoints.open(stream))
+        try:
+            store = checkpoints.open(stream)
+            known_as = background.read(store.objects.uri, lambda: identity(store))
+            if not known_as:
+                return dg.SensorResult(skip_reason=f"{stream} never ran in {store.objects.uri}")
+            instance = context.instance
+            supervisor = supervising_run(instance, stream)
+            observer = Observer(instance, store, alerts, timer.now_ms(), supervisor)
+            tick = observer.look(ObserverCursor.read(context.cursor, known_as))
+        except Unanswered as error:
+            return dg.SensorResult(skip_reason=f"the store did not answer: {error}")
+        return dg.SensorResult(
+            asset_events=tick.events,
+            dynamic_partitions_requests=partition_requests(instance, stream, tick),
+            cursor=tick.cursor.model_dump_json(),
+            skip_reason="; ".join(tick.said) or "no new checkpoints, and nothing else",
+        )
 
     return report_checkpoints
-
-
-def supervising_run(instance: dg.DagsterInstance, stream: str) -> str | None:
-    """Id of the run that supervises ``stream`` now, or None."""
-    running = dg.RunsFilter(tags={STREAM_TAG: stream}, statuses=_IN_PROGRESS)
-    records = instance.get_run_records(running, limit=1)
-    return records[0].dagster_run.run_id if records else None
-
-
-def _report(instance: dg.DagsterInstance, store: CheckpointStore) -> dg.SensorResult:
-    events: list[Report] = []
-    found = report_new_checkpoints(instance, store, events.append)
-    if not found:
-        return dg.SensorResult(skip_reason="no new checkpoints")
-    first, last = found[0].manifest.checkpoint_id, found[-1].manifest.checkpoint_id
-    more = ", more to come" if len(found) == REPORTS_MAX else ""
-    return dg.SensorResult(
-        asset_events=events, skip_reason=f"reported checkpoints {first} to {last}{more}"
-    )

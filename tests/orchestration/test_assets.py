@@ -12,7 +12,7 @@ from laminar_core.storage.checkpoint_store import CheckpointStore
 from orchestration.factory import laminar_definitions
 from orchestration.spec import StreamSpec
 from resources import CheckpointStoreResource, DetachedDriver, SparkDriverClient
-from resources.names import STREAM_TAG, checkpoint_key, checkpoint_partitions
+from resources.names import STREAM_TAG, asset_key, checkpoint_key, checkpoint_partitions
 from sensors.checkpoint_reports import (
     report_new_checkpoints,
 )
@@ -36,6 +36,7 @@ class Deployment:
             name=STREAM,
             program=STAND_IN,
             arguments={"how": how},
+            description="Three checkpoints.",
             # The store's test helpers are below the root, which is the working directory.
             laminar=(sys.executable, "-c", _RUN_AS_MODULE),
         )
@@ -58,7 +59,7 @@ class Deployment:
 
     def verdicts(self) -> list[tuple[str, bool]]:
         """Partition and result of each recorded integrity check, newest first."""
-        (key,) = self.definitions("finishes").resolve_asset_graph().asset_check_keys
+        key = dg.AssetCheckKey(KEY, "manifest_integrity")
         records = self.instance.event_log_storage.get_asset_check_execution_history(key, limit=9)
         return [
             (record.partition, record.event.dagster_event.asset_check_evaluation_data.passed)
@@ -95,10 +96,33 @@ def test_a_stream_is_a_source_an_output_and_its_checkpoints(deployment) -> None:
     names = {key.path[-1]: graph.get(key) for key in graph.get_all_asset_keys()}
     assert {"source", "output", "checkpoint", "deployment"} <= set(names)
     external = {name for name, node in names.items() if not node.is_executable}
-    assert {"source", "checkpoint"} <= external
+    assert {"source", "checkpoint", "savepoint"} <= external
     assert not {"output", "deployment"} & external
     assert names["checkpoint"].partitions_def == checkpoint_partitions(STREAM)
-    assert {key.name for key in graph.asset_check_keys} == {"manifest_integrity"}
+    assert "manifest_integrity" in {key.name for key in graph.asset_check_keys}
+
+
+def test_the_lineage_is_the_way_of_the_data(deployment) -> None:
+    graph = deployment.definitions("finishes").resolve_asset_graph()
+    parents = {
+        name: {key.path[-1] for key in graph.get(asset_key(STREAM, name)).parent_keys}
+        for name in ("source", "output", "checkpoint", "savepoint")
+    }
+    assert parents == {
+        "source": set(),
+        "output": {"source"},
+        "checkpoint": {"output"},
+        "savepoint": {"checkpoint"},
+    }
+
+
+def test_every_asset_says_whose_it_is_and_what(deployment) -> None:
+    graph = deployment.definitions("finishes").resolve_asset_graph()
+    for node in map(graph.get, graph.get_all_asset_keys()):
+        assert node.group_name == STREAM, node.key
+        assert node.owners == ["team:streaming"], node.key
+        assert node.kinds, node.key
+        assert node.description, node.key
 
 
 def test_two_streams_live_side_by_side() -> None:

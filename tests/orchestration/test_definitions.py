@@ -21,11 +21,13 @@ ASSETS = {
     "source",
     "output",
     "checkpoint",
+    "savepoint",
     "deployment",
 }
 JOBS = {
     "run",
     "verify",
+    "checks",
     "start",
     "checkpoint",
     "savepoint",

@@ -1,0 +1,228 @@
+"""The checks of one stream, the job that runs them and its schedule.
+
+What they find is judged by ``sensors.judgements``; the observer uses the same functions.
+"""
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import dagster as dg
+
+from laminar_core.errors import LaminarError
+from laminar_core.runtime.clock import Clock, SystemClock
+from laminar_core.storage.audit import AuditLog
+from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.storage.drills import newest_drill
+from orchestration.acts import act_tags
+from orchestration.spec import StreamSpec
+from resources.checkpoints import CheckpointStoreResource
+from resources.names import StreamAsset, asset_key, checkpoint_key, checkpoint_partitions, job_name
+from sensors.check_events import (
+    ALIGNMENT_CHECK,
+    CHAIN_CHECK,
+    INFLIGHT_CHECK,
+    check_result,
+    judge_checkpoint,
+)
+from sensors.checkpoint_reports import INTEGRITY_CHECK, check_integrity, integrity_evaluation
+from sensors.job_facts import completed_newest_first, job_life, source_needs, uncommitted
+from sensors.judgements import (
+    Verdict,
+    judge_audit_chain,
+    judge_freshness,
+    judge_restorable,
+    judge_source_retention,
+    judge_transactions,
+)
+from sensors.policy import AlertPolicy
+
+Judge = Callable[[CheckpointStore, int, AlertPolicy], Verdict]
+"""Reads the store and judges at a time, milliseconds since 1970."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A check that is about a stream as a whole, or about its newest checkpoint."""
+
+    name: str
+    asset: StreamAsset
+    judge: Judge
+    description: str
+
+
+def _of_newest(name: str) -> Judge:
+    def judge(store: CheckpointStore, _now_ms: int, policy: AlertPolicy) -> Verdict:
+        newest = next(completed_newest_first(store), None)
+        if newest is None:
+            return Verdict(passed=True, description="no checkpoint has completed yet")
+        return judge_checkpoint(store, newest, policy)[name]
+
+    return judge
+
+
+def _restorable(store: CheckpointStore, now_ms: int, policy: AlertPolicy) -> Verdict:
+    return judge_restorable(newest_drill(store), now_ms, policy)
+
+
+def _freshness(store: CheckpointStore, now_ms: int, policy: AlertPolicy) -> Verdict:
+    return judge_freshness(job_life(store), now_ms, policy)
+
+
+def _audit_chain(store: CheckpointStore, now_ms: int, _policy: AlertPolicy) -> Verdict:
+    return judge_audit_chain(AuditLog(store.objects, store.paths, lambda: now_ms).verify())
+
+
+def _source_retention(store: CheckpointStore, now_ms: int, policy: AlertPolicy) -> Verdict:
+    return judge_source_retention(source_needs(store), now_ms, policy)
+
+
+def _transactions(store: CheckpointStore, now_ms: int, policy: AlertPolicy) -> Verdict:
+    return judge_transactions(*uncommitted(store), now_ms, policy)
+
+
+CHECKS = (
+    Check(
+        "restorable",
+        "checkpoint",
+        _restorable,
+        "The last restore drill passed, and is not older than drill_age_max.",
+    ),
+    Check(
+        "freshness",
+        "checkpoint",
+        _freshness,
+        "A job that is meant to run has completed a checkpoint within checkpoint_age_max.",
+    ),
+    Check(
+        ALIGNMENT_CHECK,
+        "checkpoint",
+        _of_newest(ALIGNMENT_CHECK),
+        "Barriers do not wait for each other longer than alignment_act (p99 of the window).",
+    ),
+    Check(
+        INFLIGHT_CHECK,
+        "checkpoint",
+        _of_newest(INFLIGHT_CHECK),
+        "The newest checkpoint consists of state more than of rows that were on their way.",
+    ),
+    Check(
+        CHAIN_CHECK,
+        "checkpoint",
+        _of_newest(CHAIN_CHECK),
+        "A restore of the newest checkpoint does not put too many segments on top of each other.",
+    ),
+    Check(
+        "audit_chain",
+        "checkpoint",
+        _audit_chain,
+        "Nothing in the audit log was changed, removed or put in between.",
+    ),
+    Check(
+        "source_retention",
+        "source",
+        _source_retention,
+        "The source still has, for longer than source_margin, what a restore reads again.",
+    ),
+    Check(
+        "sink_transactions",
+        "output",
+        _transactions,
+        "What completed checkpoints hold becomes visible within commit_age_max.",
+    ),
+)
+
+
+def check_definitions(spec: StreamSpec, clock: Clock | None = None) -> dg.Definitions:
+    """All checks, ``{stream}_checks`` and its schedule, ``{stream}_verify``."""
+    timer = clock or SystemClock()
+    checks = [_check(spec, check, timer) for check in CHECKS]
+    job = dg.define_asset_job(
+        job_name(spec.name, "checks"),
+        selection=dg.AssetSelection.checks(*checks),
+        description=f"Judge {spec.name} by what is in its store; reads no state.",
+        executor_def=dg.in_process_executor,
+        tags=act_tags(spec),
+    )
+    return dg.Definitions(
+        asset_checks=[_integrity_check(spec), *checks],
+        jobs=[job, _verify_job(spec)],
+        schedules=_schedules(spec),
+    )
+
+
+def _schedules(spec: StreamSpec) -> list[dg.ScheduleDefinition]:
+    cron = spec.schedules.checks
+    if cron is None:
+        return []
+    return [
+        dg.ScheduleDefinition(
+            name=f"{job_name(spec.name, 'checks')}_schedule",
+            job_name=job_name(spec.name, "checks"),
+            cron_schedule=cron,
+            execution_timezone="UTC",
+            default_status=dg.DefaultScheduleStatus.RUNNING,
+            description=f"Judges {spec.name} also while nothing new happens to it.",
+        )
+    ]
+
+
+def _check(spec: StreamSpec, check: Check, clock: Clock) -> dg.AssetChecksDefinition:
+    @dg.asset_check(
+        asset=asset_key(spec.name, check.asset),
+        name=check.name,
+        description=check.description,
+    )
+    def judge(checkpoints: CheckpointStoreResource) -> dg.AssetCheckResult:
+        try:
+            store = checkpoints.open(spec.name)
+            return check_result(check.judge(store, clock.now_ms(), spec.alerts))
+        except LaminarError as error:  # What keeps it from being judged is the verdict.
+            return dg.AssetCheckResult(passed=False, description=str(error))
+
+    return judge
+
+
+def _integrity_check(spec: StreamSpec) -> dg.AssetChecksDefinition:
+    with warnings.catch_warnings():
+        # Partitioned checks are a preview; the check itself is a plain function of the store.
+        warnings.filterwarnings("ignore", message=".*partitions_def on an AssetCheckSpec")
+
+        @dg.asset_check(
+            asset=checkpoint_key(spec.name),
+            name=INTEGRITY_CHECK,
+            partitions_def=checkpoint_partitions(spec.name),
+            blocking=True,
+            description="Every part that the manifest names is there and has its digest.",
+        )
+        def manifest_integrity(
+            context: dg.AssetCheckExecutionContext, checkpoints: CheckpointStoreResource
+        ) -> dg.AssetCheckResult:
+            return check_integrity(checkpoints.open(spec.name), int(context.partition_key))
+
+    return manifest_integrity
+
+
+def _verify_job(spec: StreamSpec) -> dg.JobDefinition:
+    """The check on its own, for a checkpoint that somebody picks."""
+
+    @dg.op(name=f"{spec.name}_verify_checkpoint")
+    def verify(context: dg.OpExecutionContext, checkpoints: CheckpointStoreResource) -> None:
+        store = checkpoints.open(spec.name)
+        evaluation = integrity_evaluation(store, int(context.partition_key))
+        context.log_event(evaluation)  # pyright: ignore[reportArgumentType]
+        if not evaluation.passed:
+            raise dg.Failure(evaluation.description, evaluation.metadata, allow_retries=False)
+        context.log.info(evaluation.description)
+
+    @dg.job(
+        name=job_name(spec.name, "verify"),
+        description="Read a checkpoint whole and compare it with its manifest.",
+        partitions_def=checkpoint_partitions(spec.name),
+        executor_def=dg.in_process_executor,
+        tags=act_tags(spec),
+    )
+    def verify_job() -> None:
+        verify()
+
+    return verify_job

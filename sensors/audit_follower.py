@@ -1,0 +1,66 @@
+"""What has been written into a job's audit log since the last look, oldest first."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from laminar_core.errors import CorruptCheckpointError
+from laminar_core.state.audit import AuditRecord, parse_head
+from laminar_core.storage.audit import AuditLog
+from laminar_core.storage.checkpoint_store import CheckpointStore
+
+
+@dataclass(frozen=True, slots=True)
+class Audited:
+    """One record, and the one that announced the act if this one says how it ended."""
+
+    record: AuditRecord
+    intent: AuditRecord | None = None
+
+    @property
+    def sha256(self) -> str:
+        """Digest of the record."""
+        return self.record.reference().sha256
+
+    @property
+    def said(self) -> dict[str, object]:
+        """What was announced, and what came of it."""
+        announced = {} if self.intent is None else (self.intent.after or {})
+        return {**announced, **(self.record.after or {})}
+
+
+class AuditFollower:
+    """Reads on from a number. What cannot be read is left to the check of the chain."""
+
+    def __init__(self, store: CheckpointStore) -> None:
+        # It never writes, so it needs no clock.
+        self._log = AuditLog(store.objects, store.paths, now_ms=lambda: 0)
+
+    def after(self, number: int, limit: int) -> Iterator[tuple[int, Audited | None]]:
+        """At most ``limit`` numbers behind ``number``; None: that record cannot be read.
+
+        Raises:
+            StorageUnavailable: the store did not answer.
+        """
+        for each in self._numbers_after(number)[:limit]:
+            record = self._read(each)
+            if record is None or record.intent is None:
+                yield each, None if record is None else Audited(record)
+            else:
+                yield each, Audited(record, self._read(record.intent))
+
+    def _numbers_after(self, number: int) -> Sequence[int]:
+        """By the head, which is one request; a listing only if there is none that can be read."""
+        data = self._log.objects.get(self._log.paths.audit_head)
+        try:
+            newest = 0 if data is None else parse_head(data).number
+        except CorruptCheckpointError:
+            newest = 0
+        if newest:
+            return range(number + 1, newest + 1)
+        return [each for each in self._log.numbers() if each > number]
+
+    def _read(self, number: int) -> AuditRecord | None:
+        try:
+            return self._log.read(number)
+        except CorruptCheckpointError:
+            return None

@@ -1,0 +1,155 @@
+"""A completed checkpoint as it is stored, and what else the store knows of it."""
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from laminar_core.checkpoint.types import WATERMARK_END_US, CheckpointId, CheckpointKind
+from laminar_core.errors import CorruptCheckpointError
+from laminar_core.runtime.pacing import rows_before, rows_in_all
+from laminar_core.state.arrow_codec import sha256_hex
+from laminar_core.state.chain import runs_of
+from laminar_core.state.control import ControlCommand
+from laminar_core.state.manifest import CheckpointManifest, SubtaskEntry
+from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.storage.control_log import ControlEntry, ControlLog
+from resources.names import partition_of
+
+_POSITIONS_BYTES_MAX = 1 << 20
+_COMMANDS_MAX = 20
+"""Back from the newest, among which the one is looked for that asked for a checkpoint."""
+
+_ASKED_FOR = {
+    CheckpointKind.MANUAL: "checkpoint",
+    CheckpointKind.SAVEPOINT: "savepoint",
+    CheckpointKind.STOP: "stop",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCheckpoint:
+    """A completed checkpoint on the timeline, and the digest of its manifest as it is stored."""
+
+    manifest: CheckpointManifest
+    sha256: str
+
+    @property
+    def partition(self) -> str:
+        """Its partition key."""
+        return partition_of(self.manifest.checkpoint_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Damaged:
+    """A manifest that cannot be read: why, and the digest of what is there instead."""
+
+    checkpoint_id: int
+    problem: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class SourcePosition:
+    """Rows that a source has behind it at the cut; ``rows_total`` is None if it never ends."""
+
+    operator_id: str
+    rows_read: int
+    rows_total: int | None
+
+
+def read_stored(
+    store: CheckpointStore, checkpoint_id: CheckpointId
+) -> StoredCheckpoint | Damaged | None:
+    """Read a manifest; None if the checkpoint never completed, or is deleted.
+
+    Raises:
+        StorageUnavailable: the store did not answer.
+    """
+    key = store.paths.manifest(checkpoint_id)
+    try:
+        manifest = store.find_manifest(checkpoint_id)
+    except CorruptCheckpointError as error:
+        return Damaged(checkpoint_id, str(error), sha256_hex(store.objects.get(key) or b""))
+    if manifest is None:
+        return None
+    # What was written, byte for byte: whoever verifies compares with these.
+    data = store.objects.get(key)
+    return None if data is None else StoredCheckpoint(manifest, sha256_hex(data))
+
+
+def source_positions(
+    store: CheckpointStore, manifest: CheckpointManifest
+) -> tuple[SourcePosition, ...]:
+    """Where each source is at the cut.
+
+    A source's state is the table of its splits; what cannot be read is left out here, because the
+    integrity check is there to say so.
+    """
+    tables: dict[str, list[pa.Table]] = {}
+    for entry in manifest.subtasks:
+        table = _splits_of(store, entry, manifest)
+        if table is not None:
+            tables.setdefault(entry.operator_id, []).append(table)
+    return tuple(_position(operator_id, parts) for operator_id, parts in tables.items())
+
+
+def watermark_us(manifest: CheckpointManifest) -> int | None:
+    """How far event time was at the cut; None if that is unknown, or all input had ended."""
+    known = [a.watermark_us for a in manifest.alignment if a.watermark_us is not None]
+    lowest = min(known, default=WATERMARK_END_US)
+    return None if lowest >= WATERMARK_END_US else lowest
+
+
+def chain_lengths(manifest: CheckpointManifest) -> dict[str, int]:
+    """Segments that a restore puts on top of each other, per subtask."""
+    return {
+        f"{entry.operator_id}[{entry.subtask_index}]": len(runs_of(entry.segments))
+        for entry in manifest.subtasks
+        if entry.segments
+    }
+
+
+def asked_by(store: CheckpointStore, manifest: CheckpointManifest) -> ControlCommand | None:
+    """Whose command the checkpoint was taken for; None: its interval's, or nobody knows."""
+    wanted = _ASKED_FOR.get(manifest.kind)
+    if wanted is None:
+        return None
+    log = ControlLog(store.objects, store.paths)
+    for number in reversed(log.numbers()[-_COMMANDS_MAX:]):
+        entry = log.entry(number)
+        if _asked_for(entry, wanted, manifest):
+            return entry.command
+    return None
+
+
+def _asked_for(entry: ControlEntry, wanted: str, manifest: CheckpointManifest) -> bool:
+    """A savepoint is still copied when its checkpoint is complete, and then has no result yet."""
+    command = entry.command
+    if command is None or command.generation != manifest.generation:
+        return False
+    if entry.result is not None:
+        return entry.result.checkpoint_id == manifest.checkpoint_id
+    return entry.begun is not None and command.action.kind == wanted
+
+
+def _position(operator_id: str, parts: list[pa.Table]) -> SourcePosition:
+    totals = [rows_in_all(part) if "row_count" in part.column_names else None for part in parts]
+    known = [total for total in totals if total is not None]
+    return SourcePosition(
+        operator_id,
+        sum(rows_before(part) for part in parts),
+        sum(known) if len(known) == len(totals) else None,
+    )
+
+
+def _splits_of(
+    store: CheckpointStore, entry: SubtaskEntry, manifest: CheckpointManifest
+) -> pa.Table | None:
+    is_connector = "connector" in manifest.operators_description.get(entry.operator_id, {})
+    if not is_connector or len(entry.segments) != 1 or entry.size_bytes > _POSITIONS_BYTES_MAX:
+        return None
+    try:
+        table = store.read_state(entry.segments[0])
+    except CorruptCheckpointError:
+        return None
+    return table if "next_row" in table.column_names else None

@@ -75,7 +75,7 @@ class JobWatch:
         shared = {file.path for file in before.files()}
         own = [file for file in newest.files() if file.path not in shared]
         victim = max(own, key=lambda file: file.size_bytes)
-        path = self.root / self.store.paths.root / victim.path
+        path = self.root / self.store.paths.absolute(victim.path)
         content = bytearray(path.read_bytes())
         content[len(content) // 2] ^= 1
         path.chmod(0o644)

@@ -61,6 +61,9 @@ class Stage:
         except (StepFailed, UiError, LaminarError, OSError) as error:
             failed = str(error)
             raise StepFailed(f"{name}: {error}") from error
+        except KeyboardInterrupt:
+            failed = "interrupted"
+            raise
         finally:
             took_s = (self.clock.monotonic_ms() - started_ms) / 1000
             self.steps.append(Step(name, round(took_s, 1), tuple(self._saw), failed))

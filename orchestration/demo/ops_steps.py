@@ -47,8 +47,8 @@ class Operations:
     def start(self) -> None:
         """Start the job as the launchpad does."""
         begun_ms = self.stage.clock.monotonic_ms()
-        config = {"ops": {self._op("deployment"): {"config": {"start_from": "fresh"}}}}
-        run = self._launch("start", config)
+        config = {"start_from": "fresh", "reason": "demonstration"}
+        run = self._launch("start", {"ops": {f"{self.spec.name}__deployment": {"config": config}}})
         self.stage.note(f"run {run.run_id[:8]} started it and is over: the driver is detached")
         self._checkpoints(SETTLED, "its first checkpoints", 60)
         pid = self.job.driver_pid()
@@ -96,7 +96,7 @@ class Operations:
 
     def retain(self) -> None:
         """Retention has to have run on its schedule, and to have deleted something."""
-        tags = [{"key": "dagster/schedule_name", "value": f"{self.spec.name}_retention"}]
+        tags = [{"key": "dagster/schedule_name", "value": f"{self.spec.name}_retention_schedule"}]
         deleted = self.stage.wait_until(
             "retention on its schedule",
             lambda: self._deleted() if self._succeeded(tags=tags) else None,
@@ -109,7 +109,7 @@ class Operations:
 
     def drill(self) -> None:
         """A restore drill of the newest checkpoint, as the schedule would run it."""
-        run = self._launch("drill", limit_s=180)
+        run = self._launch("drill", self._config("drill", which="newest"), limit_s=180)
         took_s = (run.ended_s or 0) - (run.started_s or 0)
         self.stage.note(
             f"run {run.run_id[:8]} restored a checkpoint beside the job: {took_s:.1f} s"
@@ -137,7 +137,7 @@ class Operations:
     def stop(self) -> None:
         """Stop it with a last checkpoint; a job that ended by itself is not recovered."""
         generation = self._generation()
-        self._launch("stop", {"ops": {self._op("stop"): {"config": {"reason": "demo"}}}})
+        self._launch("stop", self._config("stop", reason="the demonstration is over"))
         newest = self.job.generation()
         end = newest.end if newest else None
         if end is None:
@@ -146,8 +146,8 @@ class Operations:
 
     # What steps have in common.
 
-    def _op(self, name: str) -> str:
-        return f"{self.spec.name}__{name}" if name == "deployment" else f"{self.spec.name}_{name}"
+    def _config(self, name: StreamJob, **values: object) -> dict[str, object]:
+        return {"ops": {job_name(self.spec.name, name): {"config": values}}}
 
     def _launch(
         self,

@@ -1,0 +1,134 @@
+"""Dagster's UI in a headless Chromium that is installed on this machine: what users see and do."""
+
+import importlib.util
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orchestration.demo.ops_client import LOCATION, REPOSITORY
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+_SIZE = (1280, 800)
+_PATIENCE_MS = 30_000
+_QUIET_MS = 5_000
+"""The page keeps a connection open, so it may never be quite quiet."""
+
+_DRAWN_MS = 1_000
+BYTES_MAX = 200_000
+_WORKSPACE = f"/locations/{REPOSITORY}@{LOCATION}"
+
+
+@dataclass(frozen=True, slots=True)
+class Shot:
+    """A picture of one page, once it shows ``texts``; ``clicks`` are done first, by their text."""
+
+    name: str
+    path: str
+    texts: Sequence[str] = ()
+    clicks: Sequence[str] = ()
+
+
+def why_no_browser() -> str | None:
+    """What is missing; None if nothing is."""
+    if importlib.util.find_spec("playwright") is None:
+        return "the package playwright is not installed: make setup"
+    if _chromium() is None:
+        return "there is no Chromium: apt-get install chromium"
+    return None
+
+
+@contextmanager
+def browsing(port: int) -> Iterator["Browser"]:
+    """Open the UI on a port of this machine."""
+    from playwright.sync_api import sync_playwright  # noqa: PLC0415 - for developers only
+
+    width, height = _SIZE
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(
+            executable_path=_chromium(), args=["--no-sandbox", "--disable-gpu"]
+        )
+        try:
+            page = chromium.new_page(
+                base_url=f"http://127.0.0.1:{port}", viewport={"width": width, "height": height}
+            )
+            page.set_default_timeout(_PATIENCE_MS)
+            yield Browser(page)
+        finally:
+            chromium.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Browser:
+    """One window of it."""
+
+    page: "Page"
+
+    def open(self, path: str, texts: Sequence[str] = (), clicks: Sequence[str] = ()) -> None:
+        """Go to a page, click, and wait until it shows what it has to show."""
+        self.page.goto(path)
+        self._settle()
+        for text in clicks:
+            self.page.get_by_text(text, exact=True).first.click()
+            self._settle()
+        for text in texts:
+            self.page.get_by_text(text).first.wait_for()
+
+    def take(self, shot: Shot, folder: Path) -> Path:
+        """Make one picture."""
+        self.open(shot.path, shot.texts, shot.clicks)
+        self.page.wait_for_timeout(_DRAWN_MS)
+        path = folder / f"{shot.name}.png"
+        self.page.screenshot(path=path)
+        size = path.stat().st_size
+        assert size <= BYTES_MAX, f"{path} has {size} bytes"
+        return path
+
+    def launch(self, job: str, config: str) -> None:
+        """Fill in the form of a job in its launchpad, and click the button."""
+        self.open(launchpad(job), [job])
+        self.page.locator(".CodeMirror").first.wait_for()
+        self.page.evaluate(
+            "text => document.querySelector('.CodeMirror').CodeMirror.setValue(text)", config
+        )
+        self.page.get_by_text("No errors").first.wait_for()
+        self.page.get_by_role("button", name="Launch Run").click()
+        self.page.wait_for_url("**/runs/*")
+
+    def _settle(self) -> None:
+        from playwright.sync_api import TimeoutError as NeverQuiet  # noqa: PLC0415
+
+        try:
+            self.page.wait_for_load_state("networkidle", timeout=_QUIET_MS)
+        except NeverQuiet:
+            return
+
+
+def asset_page(stream: str, name: str, view: str = "overview", partition: str = "") -> str:
+    """Address of an asset's page."""
+    chosen = f"&partition={partition}" if partition else ""
+    return f"/assets/{stream}/{name}?view={view}{chosen}"
+
+
+def launchpad(job: str) -> str:
+    """Address of a job's form."""
+    return f"{_WORKSPACE}/jobs/{job}/playground"
+
+
+def sensor_page(sensor: str) -> str:
+    """Address of what a sensor saw."""
+    return f"{_WORKSPACE}/sensors/{sensor}"
+
+
+def lineage(stream: str) -> str:
+    """Address of a stream's assets."""
+    return f"{_WORKSPACE}/asset-groups/{stream}/lineage"
+
+
+def _chromium() -> str | None:
+    names = ("chromium", "chromium-browser", "google-chrome")
+    return next((found for name in names if (found := shutil.which(name))), None)

@@ -1,0 +1,49 @@
+"""The pictures in ``docs/images``: taken of a demonstration while it runs.
+
+    python -m orchestration.demo.operations --screenshots docs/images
+"""
+
+from pathlib import Path
+
+from orchestration.demo.ops_browser import (
+    Shot,
+    asset_page,
+    browsing,
+    launchpad,
+    lineage,
+    sensor_page,
+)
+from orchestration.demo.ops_steps import Operations
+from resources.names import checkpoint_key, partition_of
+
+_TICK = "text=/^[01] runs? requested$/ >> nth=-1"
+
+
+def take_all(operations: Operations, folder: Path) -> list[Path]:
+    """Take every picture; what a page has to show for it is part of the shot."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with browsing(operations.ui.port) as browser:
+        return [browser.take(shot, folder) for shot in shots(operations)]
+
+
+def shots(operations: Operations) -> list[Shot]:
+    """What is photographed, in this order."""
+    stream = operations.spec.name
+    unaligned = partition_of(operations.unaligned_checkpoint)
+    return [
+        Shot("lineage", lineage(stream), ["checkpoint", "recovery", "drill"]),
+        Shot("checkpoints", asset_page(stream, "checkpoint"), ["alignment_ms"], ["Plots"]),
+        Shot(
+            "checkpoint",
+            asset_page(stream, "checkpoint", "partitions", unaligned),
+            [unaligned, "unaligned"],
+        ),
+        Shot("checks", asset_page(stream, "checkpoint", "checks"), ["manifest_integrity"]),
+        Shot("recovery", asset_page(stream, "recovery", "events"), ["Materialized"]),
+        Shot("recover", launchpad(f"{stream}_recover"), [f"{stream}_recover", "Launch Run"]),
+        Shot("alignment", sensor_page(f"{stream}_alignment"), [f"{stream}_alignment"]),
+        Shot("runs", "/runs", [f"{stream}_mode", f"{stream}_recovery"]),
+    ]
+
+
+__all__ = ["checkpoint_key", "shots", "take_all"]

@@ -22,6 +22,7 @@ from orchestration.control_forms import (
     UnpinWish,
     Wish,
 )
+from orchestration.import_job import build_import_job
 from orchestration.spec import StreamSpec
 from resources.checkpoints import CheckpointStoreResource
 from resources.job_control import Done, JobControl
@@ -116,11 +117,11 @@ class Act(Generic[F]):
 
 def control_definitions(spec: StreamSpec) -> dg.Definitions:
     """The jobs with which people, schedules and sensors act on one stream."""
-    return dg.Definitions(jobs=list(control_jobs(spec).values()))
+    return dg.Definitions(jobs=[*control_jobs(spec).values(), build_import_job(spec)])
 
 
 def control_jobs(spec: StreamSpec) -> dict[StreamJob, dg.JobDefinition]:
-    """The same by their names, for sensors that request them."""
+    """Those that need nothing but the store, by their names, for sensors that request them."""
     return {act.name: act.job(spec) for act in ACTS}
 
 

@@ -36,9 +36,15 @@ JOBS = {
     "pin",
     "unpin",
     "export_savepoint",
+    "import_savepoint",
 }
 SENSORS = {
     "checkpoint_reporter",
+    "alignment",
+    "recovery",
+    "source_retention",
+    "run_failures",
+    "check_failures",
 }
 
 

@@ -6,6 +6,7 @@ from orchestration.assets import asset_definitions
 from orchestration.checks import check_definitions
 from orchestration.control_jobs import control_definitions
 from orchestration.deployment import deployment_definitions
+from orchestration.housekeeping import housekeeping_definitions
 from orchestration.spec import StreamSpec
 
 
@@ -18,5 +19,6 @@ def laminar_definitions(spec: StreamSpec) -> dg.Definitions:
         asset_definitions(spec),
         control_definitions(spec),
         check_definitions(spec),
+        housekeeping_definitions(spec),
         deployment_definitions(spec),
     )

@@ -23,6 +23,10 @@ ASSETS = {
     "checkpoint",
     "savepoint",
     "deployment",
+    "retention",
+    "drill",
+    "audit",
+    "costs",
 }
 JOBS = {
     "run",
@@ -37,7 +41,13 @@ JOBS = {
     "unpin",
     "export_savepoint",
     "import_savepoint",
+    "retention",
+    "drill",
+    "audit",
+    "orphans",
+    "costs",
 }
+SCHEDULES = {"retention", "drill", "audit", "orphans", "costs"}
 SENSORS = {
     "checkpoint_reporter",
     "alignment",
@@ -56,6 +66,9 @@ def test_names_that_others_rely_on_stay() -> None:
     }
     assert {job.name for job in defs.jobs} == {f"{s}_{name}" for s in STREAMS for name in JOBS}
     assert {s.name for s in defs.sensors} == {f"{s}_{name}" for s in STREAMS for name in SENSORS}
+    assert {s.name for s in defs.schedules} == {
+        f"{stream}_{name}_schedule" for stream in STREAMS for name in SCHEDULES
+    }
 
 
 def test_loading_starts_no_spark_and_touches_no_store(tmp_path: Path) -> None:

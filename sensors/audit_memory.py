@@ -78,8 +78,10 @@ def recall(instance: dg.DagsterInstance, stream: str) -> AuditMemory:
     told = {name: value.value for name, value in event.metadata.items()}
     number, sha256 = told.get("newest_record"), told.get("newest_sha256")
     accepted = told.get("accepted_up_to")
-    known = isinstance(number, int) and isinstance(sha256, str) and bool(sha256)
+    newest = START
+    if isinstance(number, int) and isinstance(sha256, str) and sha256:
+        newest = Link(number, sha256)
     return AuditMemory(
-        newest=Link(number, sha256) if known else START,
+        newest=newest,
         accepted=accepted if isinstance(accepted, int) else 0,
     )

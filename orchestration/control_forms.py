@@ -8,43 +8,24 @@ from typing import Annotated, Self
 import dagster as dg
 from pydantic import AfterValidator, Field, model_validator
 
-from laminar_core.errors import ConfigurationError
 from laminar_core.runtime.control_words import requested_mode
 from laminar_core.state.retention_paths import check_pin_name
 from laminar_core.storage.object_store import absolute_uri, open_object_store
 from resources.job_control import TIMEOUT_MS
-from resources.values import Duration, milliseconds
+from resources.values import Duration, accepted_by, milliseconds
 
 
 def _place(target: str) -> str:
     """Dagster runs anywhere: a relative path would be relative to nothing that one knows."""
     if absolute_uri(target) != target:
         raise ValueError("give an absolute path, or a URI such as s3://bucket/savepoints/name")
-    try:
-        open_object_store(target)
-    except ConfigurationError as error:
-        raise ValueError(str(error)) from error
     return target
 
 
-def _mode(mode: str) -> str:
-    try:
-        requested_mode(mode)
-    except ConfigurationError as error:
-        raise ValueError(str(error)) from error
-    return mode
-
-
-def _pin_name(name: str) -> str:
-    try:
-        return check_pin_name(name)
-    except ConfigurationError as error:
-        raise ValueError(str(error)) from error
-
-
-Place = Annotated[str, AfterValidator(_place)]
+Place = Annotated[str, AfterValidator(_place), accepted_by(open_object_store)]
 CheckpointNumber = Annotated[int, Field(ge=1)]
-PinName = Annotated[str, AfterValidator(_pin_name)]
+PinName = Annotated[str, accepted_by(check_pin_name)]
+Mode = Annotated[str, accepted_by(requested_mode)]
 
 
 class Wish(dg.Config):
@@ -109,7 +90,7 @@ class StopRequest(Request):
 class ModeRequest(Request):
     """How checkpoints are to meet backpressure."""
 
-    mode: Annotated[str, AfterValidator(_mode)] = Field(
+    mode: Mode = Field(
         description="From the next checkpoint on: aligned, unaligned, default (as it was started), "
         "or the time until barriers overtake, as in '5 seconds'."
     )

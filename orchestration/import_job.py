@@ -17,12 +17,12 @@ from laminar_core.storage.object_store import open_object_store
 from laminar_core.storage.savepoint_import import floor_of, is_of_this_job, uses_of_savepoints
 from laminar_core.storage.savepoints import FoundSavepoint, read_savepoint
 from orchestration.acts import act_job, in_one_line, refuse_temporary_instance, valid_form
-from orchestration.control_forms import Place, Request
+from orchestration.control_forms import Place
 from orchestration.dry_run import dry_run
 from orchestration.launch import Drivers, Started, start_driver
+from orchestration.restore_forms import RestartForm
 from orchestration.running_driver import (
     Refuse,
-    RunningDriver,
     decide_settlement,
     last_driver,
     settle,
@@ -42,7 +42,7 @@ _DESCRIPTION = (
 )
 
 
-class ImportRequest(Request):
+class ImportForm(RestartForm):
     """Which savepoint the stream is to start from."""
 
     savepoint: Place = Field(
@@ -52,17 +52,6 @@ class ImportRequest(Request):
     claim: bool = Field(
         default=False,
         description="Delete the savepoint once a checkpoint builds on it; else it is only read.",
-    )
-    running_driver: RunningDriver = Field(
-        default="refuse",
-        description="If a driver runs the stream: refuse to start; stop it after a last "
-        "checkpoint; cancel it; or take_over, as if it were dead.",
-    )
-    expected_generation: int | None = Field(
-        default=None,
-        ge=0,
-        description="Start only if this is the newest generation, 0: it never ran. Empty: the one "
-        "that is the newest when this run begins.",
     )
     dry_run: bool = Field(
         default=False, description="Only read it whole and say what would come of it."
@@ -109,7 +98,7 @@ def build_import_job(spec: StreamSpec) -> dg.JobDefinition:
 
     @dg.op(
         name=job_name(spec.name, "import_savepoint"),
-        config_schema=ImportRequest.to_config_schema(),  # pyright: ignore[reportArgumentType]
+        config_schema=ImportForm.to_config_schema(),  # pyright: ignore[reportArgumentType]
         description=_DESCRIPTION,
         pool=driver_pool(spec.name) if spec.launch == "detached" else None,
     )
@@ -120,7 +109,7 @@ def build_import_job(spec: StreamSpec) -> dg.JobDefinition:
         launcher: DetachedDriver,
     ) -> None:
         refuse_temporary_instance(context.instance)
-        form = valid_form(ImportRequest, context.op_config)
+        form = valid_form(ImportForm, context.op_config)
         importing = Importing(context, spec, checkpoints, Drivers(driver, launcher), form)
         judged = importing.judge()
         importing.show(judged)
@@ -140,7 +129,7 @@ class Importing:
     spec: StreamSpec
     checkpoints: CheckpointStoreResource
     drivers: Drivers
-    form: ImportRequest
+    form: ImportForm
 
     def judge(self) -> Judged:
         """Say what the savepoint is, and whether the job may go over to it.
@@ -231,4 +220,4 @@ class Importing:
 
     def _control(self, store: CheckpointStore) -> JobControl:
         mandate, tell = RunMandate.of(self.context.run), self.context.log.info
-        return JobControl(store, mandate, SystemClock(), timeout_ms=self.form.timeout_ms, tell=tell)
+        return JobControl(store, mandate, SystemClock(), tell=tell)

@@ -10,20 +10,12 @@ from typing import Annotated, Literal
 import dagster as dg
 from pydantic import AfterValidator, Field
 
-from laminar_core.errors import ConfigurationError
 from laminar_core.runtime.retention_config import RetentionConfig
 from laminar_core.state.paths import check_job_name
-from resources.values import Duration, Values
+from resources.values import Duration, Values, accepted_by
 from sensors.policy import AlertPolicy
 
 _OWNER = re.compile(r"team:\S+|[^@\s]+@[^@\s]+\.[^@\s]+")
-
-
-def _job_name(name: str) -> str:
-    try:
-        return check_job_name(name)
-    except ConfigurationError as error:
-        raise ValueError(str(error)) from error
 
 
 def _owner(owner: str) -> str:
@@ -112,7 +104,7 @@ class StreamSpec(Values):
     very Python.
     """
 
-    name: Annotated[str, AfterValidator(_job_name)]
+    name: Annotated[str, accepted_by(check_job_name)]
     program: Path
     arguments: dict[str, str] = Field(default_factory=dict)
     workers: Annotated[int, Field(ge=1)] = 2

@@ -1,5 +1,6 @@
 """Checked values that configuration is made of; an error names the field."""
 
+from collections.abc import Callable
 from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict
@@ -23,13 +24,18 @@ def milliseconds(duration: str) -> int:
     return max(duration_us(duration) // 1000, 1)
 
 
-def _duration(text: str) -> str:
-    try:
-        duration_us(text)
-    except ConfigurationError as error:
-        raise ValueError(str(error)) from error
-    return text
+def accepted_by(check: Callable[[str], object]) -> AfterValidator:
+    """A text that ``check`` accepts; what it says of another one is told with the field's name."""
+
+    def validate(text: str) -> str:
+        try:
+            check(text)
+        except ConfigurationError as error:
+            raise ValueError(str(error)) from error
+        return text
+
+    return AfterValidator(validate)
 
 
-Duration = Annotated[str, AfterValidator(_duration)]
+Duration = Annotated[str, accepted_by(duration_us)]
 """As in ``"30 seconds"``."""

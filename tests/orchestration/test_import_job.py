@@ -179,6 +179,6 @@ def test_one_that_cannot_be_read_is_told(stream, foreign) -> None:
 
 
 def test_which_savepoint_has_no_default() -> None:
-    required = {n for n, f in import_job.ImportRequest.model_fields.items() if f.is_required()}
+    required = {n for n, f in import_job.ImportForm.model_fields.items() if f.is_required()}
     assert required == {"savepoint"}
-    assert all(field.description for field in import_job.ImportRequest.model_fields.values())
+    assert all(field.description for field in import_job.ImportForm.model_fields.values())

@@ -27,12 +27,12 @@ from laminar_core.state.content import Content, content_of
 from laminar_core.state.drill import DrilledOperator, DrillRecord
 from laminar_core.state.manifest import CheckpointManifest
 from laminar_core.state.reading import unmergeable_columns
-from laminar_core.state.retention_records import PinRecord
 from laminar_core.storage.audit import AuditLog
 from laminar_core.storage.checkpoint_copy import copy_checkpoint
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from laminar_core.storage.drills import newest_number, write_drill
 from laminar_core.storage.pins import Pins
+from laminar_core.storage.savepoints import Author
 from laminar_core.storage.state_reading import read_rows
 
 BATCHES_MAX = 10
@@ -123,24 +123,10 @@ class Drill:
             run_id=job.run_id,
             after={"checkpoint_id": manifest.checkpoint_id, "number": record.number},
         )
-        hold = f"drill-{record.number}"
+        held_by = Author(job.actor, "a restore drill reads it", self._clock.now_ms())
         checkpoint_id = CheckpointId(manifest.checkpoint_id)
-        now_ms = self._clock.now_ms()
-        pins = Pins(self._store)
-        pins.pin(
-            PinRecord(
-                checkpoint_id=checkpoint_id,
-                name=hold,
-                actor=job.actor,
-                reason="a restore drill reads it",
-                created_at_ms=now_ms,
-                expires_at_ms=now_ms + HOLD_MS,
-            )
-        )
-        try:
+        with Pins(self._store).held(checkpoint_id, f"drill-{record.number}", held_by, HOLD_MS):
             return self._restore(manifest, job, record)
-        finally:
-            pins.unpin(checkpoint_id, hold)
 
     def _chosen(self) -> JobOptions:
         """The job's options with a checkpoint drawn, if one is to be."""

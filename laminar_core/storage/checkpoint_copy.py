@@ -1,11 +1,9 @@
 """One checkpoint of a job, copied byte by byte into a store of its own, to be restored there."""
 
 from laminar_core.checkpoint.types import CheckpointId, Generation
-from laminar_core.errors import CorruptCheckpointError, ErrorCode
 from laminar_core.state.manifest import CheckpointManifest, GenerationClaim, GenerationEnd, Owner
 from laminar_core.storage.checkpoint_store import CheckpointStore
-from laminar_core.storage.object_store import address
-from laminar_core.storage.records import create_or_confirm
+from laminar_core.storage.records import create_and_read_back
 from laminar_core.storage.verification import read_verified
 
 
@@ -19,13 +17,14 @@ def copy_checkpoint(
     own.
 
     Raises:
-        CorruptCheckpointError: a file is damaged, or the target holds something else.
+        CorruptCheckpointError: a file is damaged, or the target holds something else,
+            or does not keep it.
         StorageUnavailable: one of the stores does not answer; the copy may be in part there.
     """
     size_bytes = 0
     for ref in manifest.files():
         data = read_verified(source.objects, source.paths, ref)
-        _put(target, target.paths.absolute(ref.path), data)
+        create_and_read_back(target.objects, target.paths.absolute(ref.path), data)
         size_bytes += len(data)
     generation = Generation(manifest.generation)
     claim = GenerationClaim(
@@ -38,16 +37,8 @@ def copy_checkpoint(
         claimed_at_ms=manifest.completed_at_ms,
     )
     ended = GenerationEnd(generation=generation, outcome="copied", reason=source.objects.uri)
-    _put(target, target.paths.claim(generation), claim.to_bytes())
-    _put(target, target.paths.end(generation), ended.to_bytes())
+    create_and_read_back(target.objects, target.paths.claim(generation), claim.to_bytes())
+    create_and_read_back(target.objects, target.paths.end(generation), ended.to_bytes())
     key = source.paths.relative(source.paths.manifest(CheckpointId(manifest.checkpoint_id)))
-    _put(target, target.paths.absolute(key), manifest.to_bytes())
+    create_and_read_back(target.objects, target.paths.absolute(key), manifest.to_bytes())
     return size_bytes
-
-
-def _put(target: CheckpointStore, key: str, data: bytes) -> None:
-    if not create_or_confirm(target.objects, key, data):
-        raise CorruptCheckpointError(
-            ErrorCode.OBJECT_EXISTS,
-            f"{address(target.objects, key)} holds something else: give the copy an empty place",
-        )

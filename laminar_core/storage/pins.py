@@ -1,5 +1,7 @@
 """Pins and holds: checkpoints that retention must leave alone. A hold is a pin that ends."""
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from laminar_core.checkpoint.retention_facts import Pin
@@ -10,6 +12,7 @@ from laminar_core.state.retention_records import PinRecord
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from laminar_core.storage.records import create_or_confirm
 from laminar_core.storage.retention_log import RetentionLog
+from laminar_core.storage.savepoints import Author
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,30 @@ class Pins:
         except ConfigurationError:
             self._objects.delete(key)
             raise
+
+    @contextmanager
+    def held(
+        self, checkpoint_id: CheckpointId, name: str, author: Author, hold_ms: int
+    ) -> Generator[None]:
+        """Keep a checkpoint while it is read; who is killed meanwhile holds it for ``hold_ms``.
+
+        Raises:
+            As ``pin`` does, before anything is done inside.
+        """
+        self.pin(
+            PinRecord(
+                checkpoint_id=checkpoint_id,
+                name=name,
+                actor=author.actor,
+                reason=author.reason,
+                created_at_ms=author.created_at_ms,
+                expires_at_ms=author.created_at_ms + hold_ms,
+            )
+        )
+        try:
+            yield
+        finally:
+            self.unpin(checkpoint_id, name)
 
     def find(self, checkpoint_id: CheckpointId, name: str) -> PinRecord | None:
         """What a pin says, None if that cannot be read.

@@ -2,7 +2,7 @@
 
 from typing import TypeVar
 
-from laminar_core.errors import CorruptCheckpointError, StorageUnavailable
+from laminar_core.errors import CorruptCheckpointError, ErrorCode, StorageUnavailable
 from laminar_core.state.manifest import Record, parse_record
 from laminar_core.storage.object_store import ObjectStore, address
 
@@ -28,6 +28,26 @@ def create_or_confirm(objects: ObjectStore, key: str, data: bytes | memoryview) 
         return True
     found = objects.get(key)
     return found is not None and memoryview(found) == memoryview(data).cast("B")
+
+
+def create_and_read_back(objects: ObjectStore, key: str, data: bytes | memoryview) -> None:
+    """Create the object and make sure that the store has kept it: for copies that have to last.
+
+    Raises:
+        CorruptCheckpointError: OBJECT_EXISTS, something else is there; DIGEST_DIFFERS, the store
+            does not keep what it gets.
+        StorageUnavailable: the store did not answer; call again.
+    """
+    if not create_or_confirm(objects, key, data):
+        raise CorruptCheckpointError(
+            ErrorCode.OBJECT_EXISTS,
+            f"{address(objects, key)} holds something else: give the copy an empty place",
+        )
+    if objects.get(key) != data:
+        raise CorruptCheckpointError(
+            ErrorCode.DIGEST_DIFFERS,
+            f"{address(objects, key)} is not what was just written: use other storage",
+        )
 
 
 def read_record(objects: ObjectStore, key: str, record_type: type[R]) -> R | None:

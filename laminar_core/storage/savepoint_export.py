@@ -1,12 +1,12 @@
 """A checkpoint becomes a savepoint; while it is copied it is held, so that retention waits."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from laminar_core.checkpoint.recovery import on_timeline
 from laminar_core.checkpoint.types import CheckpointId, Generation
 from laminar_core.errors import ErrorCode, IncompatibleStateError
 from laminar_core.state.arrow_codec import sha256_hex
-from laminar_core.state.retention_records import PinRecord
 from laminar_core.storage.audit import AuditLog
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from laminar_core.storage.object_store import open_object_store
@@ -32,21 +32,11 @@ def export_savepoint(
     """
     objects = open_object_store(target)
     require_empty(objects)
-    pins = Pins(store)
-    hold = PinRecord(
-        checkpoint_id=checkpoint_id,
-        name=f"copy-{sha256_hex(objects.uri.encode())[:12]}",
-        actor=author.actor,
-        reason=f"it is copied to {objects.uri}",
-        created_at_ms=author.created_at_ms,
-        expires_at_ms=author.created_at_ms + HOLD_MS,
-    )
-    pins.pin(hold)
-    try:
+    name = f"copy-{sha256_hex(objects.uri.encode())[:12]}"
+    copying = replace(author, reason=f"it is copied to {objects.uri}")
+    with Pins(store).held(checkpoint_id, name, copying, HOLD_MS):
         manifest = store.read_manifest(checkpoint_id)
         write_savepoint(store, manifest, objects, author, is_cancelled)
-    finally:
-        pins.unpin(checkpoint_id, hold.name)
     return objects.uri
 
 

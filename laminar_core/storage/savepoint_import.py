@@ -23,7 +23,6 @@ from laminar_core._version import __version__
 from laminar_core.checkpoint.recovery import on_timeline
 from laminar_core.checkpoint.types import CheckpointId, CheckpointKind, Generation
 from laminar_core.errors import (
-    CheckpointDeclined,
     ConfigurationError,
     CorruptCheckpointError,
     ErrorCode,
@@ -40,8 +39,8 @@ from laminar_core.state.manifest import (
 from laminar_core.state.savepoint import SavepointDeletion, SavepointOrigin, relocated
 from laminar_core.state.savepoint_use import SavepointUse
 from laminar_core.storage.checkpoint_store import CheckpointStore
-from laminar_core.storage.object_store import address, open_object_store
-from laminar_core.storage.records import create_or_confirm
+from laminar_core.storage.object_store import open_object_store
+from laminar_core.storage.records import create_and_read_back, create_or_confirm
 from laminar_core.storage.savepoints import FoundSavepoint, delete_savepoint, read_savepoint
 
 
@@ -136,7 +135,7 @@ def import_savepoint(
 
     Raises:
         IncompatibleStateError: see ``floor_of``.
-        CorruptCheckpointError: a file of the savepoint is damaged.
+        CorruptCheckpointError: a file of the savepoint is damaged, or the store does not keep it.
         StorageUnavailable: one of the stores does not answer.
     """
     floor = floor_of(store, found)
@@ -153,12 +152,7 @@ def import_savepoint(
     }
     manifest = _manifest(cut, about, now_ms)
     for source, target in zip(cut.files(), manifest.files(), strict=True):
-        key = store.paths.absolute(target.path)
-        data = found.read(source)
-        if not create_or_confirm(store.objects, key, data) or store.objects.get(key) != data:
-            raise CheckpointDeclined(
-                ErrorCode.OBJECT_EXISTS, f"{address(store.objects, key)} is not what was written"
-            )
+        create_and_read_back(store.objects, store.paths.absolute(target.path), found.read(source))
     use = SavepointUse(
         uri=found.objects.uri, sha256=found.sha256, claimed=claim, timeline_floor=floor
     )

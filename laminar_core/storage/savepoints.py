@@ -41,7 +41,7 @@ from laminar_core.state.segment import SegmentRef, total_bytes
 from laminar_core.state.window_state import KEY_GROUP
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from laminar_core.storage.object_store import ObjectStore, address, open_object_store, place_below
-from laminar_core.storage.records import create_or_confirm
+from laminar_core.storage.records import create_and_read_back, create_or_confirm
 from laminar_core.storage.verification import PartReport, VerifyReport, checked, read_verified
 
 R = TypeVar("R", bound=FileRef)
@@ -170,17 +170,12 @@ class _Copier:
     def _write(self, path: str, data: bytes | memoryview) -> None:
         if self._is_cancelled():
             raise CheckpointDeclined(ErrorCode.CANCELLED, "the job ended before it was copied")
-        if not create_or_confirm(self._target, path, data):
-            raise ConfigurationError(
-                ErrorCode.TARGET_NOT_EMPTY,
-                f"{address(self._target, path)} is there already: give a savepoint a place of its "
-                "own",
-            )
-        if self._target.get(path) != data:
-            raise CorruptCheckpointError(
-                ErrorCode.DIGEST_DIFFERS,
-                f"{address(self._target, path)} is not what was just written: use other storage",
-            )
+        try:
+            create_and_read_back(self._target, path, data)
+        except CorruptCheckpointError as error:
+            if error.code is not ErrorCode.OBJECT_EXISTS:
+                raise
+            raise ConfigurationError(ErrorCode.TARGET_NOT_EMPTY, str(error)) from error
 
 
 def _part(name: str, number: int) -> str:

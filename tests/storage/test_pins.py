@@ -5,6 +5,7 @@ from laminar_core.checkpoint.types import CheckpointId
 from laminar_core.errors import ConfigurationError, StorageUnavailable
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from laminar_core.storage.pins import Pins
+from laminar_core.storage.savepoints import Author
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
 from tests.storage.retention_jobs import JOB, START_MS, StoredJob, pin_of, run
 from tests.storage.stores import damage
@@ -93,3 +94,24 @@ def test_a_damaged_checkpoint_can_be_pinned(job, pins) -> None:
 def test_other_objects_in_the_folder_are_no_pins(job) -> None:
     job.store.objects.put("payments/pins/notes.txt", b"")
     assert Pins(CheckpointStore(job.store.objects, JOB)).list() == []
+
+
+def test_a_hold_lasts_as_long_as_what_is_done_under_it(pins) -> None:
+    author = Author("ann", "to read it", START_MS)
+
+    def read_it() -> None:
+        with pins.held(ONE, "reading", author, 5):
+            (held,) = pins.list()
+            assert held.record is not None
+            assert (held.record.actor, held.record.expires_at_ms) == ("ann", START_MS + 5)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        read_it()
+    assert pins.list() == []
+
+
+def test_nothing_is_done_under_a_hold_that_was_refused(pins) -> None:
+    author = Author("ann", "to read it", START_MS)
+    with pytest.raises(ConfigurationError, match="99"), pins.held(CheckpointId(99), "r", author, 5):
+        raise AssertionError("it never completed")

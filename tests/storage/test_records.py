@@ -3,7 +3,7 @@ import pytest
 from laminar_core.errors import CorruptCheckpointError, ErrorCode, StorageUnavailable
 from laminar_core.state.manifest import Heartbeat
 from laminar_core.storage.memory import MemoryObjectStore
-from laminar_core.storage.records import create_or_confirm, read_record
+from laminar_core.storage.records import create_and_read_back, create_or_confirm, read_record
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
 
 
@@ -44,6 +44,31 @@ class TestCreateOrConfirm:
     def test_a_torn_write_is_somebody_elses_object(self):
         objects = FaultyStore(MemoryObjectStore(), Fault("put_if_absent", Effect.TEAR))
         assert not create_or_confirm(objects, "a", b"mine")
+
+
+class TestCreateAndReadBack:
+    def test_what_is_there_as_it_was_written_is_fine(self):
+        objects = MemoryObjectStore()
+        create_and_read_back(objects, "a", b"mine")
+        create_and_read_back(objects, "a", memoryview(b"mine"))
+
+    def test_something_else_is_left_alone(self):
+        objects = MemoryObjectStore()
+        objects.put("a", b"theirs")
+        with pytest.raises(CorruptCheckpointError, match="holds something else") as caught:
+            create_and_read_back(objects, "a", b"mine")
+        assert caught.value.code is ErrorCode.OBJECT_EXISTS
+        assert objects.get("a") == b"theirs"
+
+    def test_a_store_that_forgets_is_noticed(self):
+        class Forgetful(MemoryObjectStore):
+            def get(self, key: str) -> bytes | None:
+                found = super().get(key)
+                return found and found[:-1]
+
+        with pytest.raises(CorruptCheckpointError, match="use other storage") as caught:
+            create_and_read_back(Forgetful(), "a", b"mine")
+        assert caught.value.code is ErrorCode.DIGEST_DIFFERS
 
 
 class TestReadRecord:

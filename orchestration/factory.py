@@ -7,6 +7,8 @@ from orchestration.checks import check_definitions
 from orchestration.control_jobs import control_definitions
 from orchestration.deployment import deployment_definitions
 from orchestration.housekeeping import housekeeping_definitions
+from orchestration.recovery import recovery_definitions
+from orchestration.sensors import sensor_definitions
 from orchestration.spec import StreamSpec
 
 
@@ -15,10 +17,12 @@ def laminar_definitions(spec: StreamSpec) -> dg.Definitions:
 
     Needs the resources ``checkpoints``, ``driver`` and ``launcher``.
     """
+    launching = dg.Definitions.merge(deployment_definitions(spec), recovery_definitions(spec))
     return dg.Definitions.merge(
         asset_definitions(spec),
-        control_definitions(spec),
         check_definitions(spec),
         housekeeping_definitions(spec),
-        deployment_definitions(spec),
+        control_definitions(spec),
+        launching,
+        sensor_definitions(spec, launching),
     )

@@ -23,9 +23,11 @@ from rich.console import Console
 from jobs.payments_data import write_payments
 from laminar_core.runtime.clock import SystemClock
 from laminar_core.runtime.session import open_session
+from orchestration.demo.ops_browser import why_no_browser
 from orchestration.demo.ops_client import DagsterClient
 from orchestration.demo.ops_job import JobWatch
 from orchestration.demo.ops_report import OperationsReport, show
+from orchestration.demo.ops_screenshots import take_all
 from orchestration.demo.ops_server import end_all, free_port, serving
 from orchestration.demo.ops_stage import Stage, StepFailed
 from orchestration.demo.ops_steps import Operations
@@ -56,8 +58,8 @@ _SURROUNDINGS = ("payments to read", "dagster dev")
 _END = ("the rest, with `laminar run`", "the same as a Spark batch query")
 
 
-def prove(console: Console, folder: Path, visit: Act = lambda _: None) -> int:
-    """Play everything; returns the exit code. ``visit`` is called before the job is stopped."""
+def prove(console: Console, folder: Path, pictures: Path | None) -> int:
+    """Play everything; returns the exit code. ``pictures`` are taken before the job is stopped."""
     clock = SystemClock()
     stage = Stage(console, clock)
     begun_ms = clock.monotonic_ms()
@@ -68,8 +70,8 @@ def prove(console: Console, folder: Path, visit: Act = lambda _: None) -> int:
             _begin_anew(stage, folder)
             operations = cleanup.enter_context(_dagster(stage, folder))
             for name, act in STEPS:
-                if act is Operations.stop:
-                    visit(operations)
+                if act is Operations.stop and pictures is not None:
+                    take_all(operations, pictures)
                 with stage.step(name):
                     act(operations)
             comparison = _end(stage, folder)
@@ -177,11 +179,19 @@ def _finish(command: list[str], folder: Path) -> None:
     default=ROOT / "build" / "demo-ops",
     help="For everything that is written  [default: build/demo-ops]",
 )
-def main(folder: Path) -> None:
+@click.option(
+    "--screenshots",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Also photograph the UI, into this directory (docs/images).",
+)
+def main(folder: Path, screenshots: Path | None) -> None:
     """Prove that a stream under Dagster is operated as the documents say."""
+    if screenshots is not None and (missing := why_no_browser()):
+        raise click.UsageError(missing)
     folder = folder.absolute()
     os.environ[FOLDER_VARIABLE] = str(folder)
-    sys.exit(perform(lambda console: prove(console, folder), folder))
+    pictures = None if screenshots is None else screenshots.absolute()
+    sys.exit(perform(lambda console: prove(console, folder, pictures), folder))
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _SIZE = (1280, 800)
 _PATIENCE_MS = 30_000
-_QUIET_MS = 5_000
+_QUIET_MS = 2_000
 """The page keeps a connection open, so it may never be quite quiet."""
 
 _DRAWN_MS = 1_000

@@ -1,6 +1,6 @@
 """The pictures in ``docs/images``: taken of a demonstration while it runs.
 
-    python -m orchestration.demo.operations --screenshots docs/images
+python -m orchestration.demo.operations --screenshots docs/images
 """
 
 from pathlib import Path
@@ -14,9 +14,7 @@ from orchestration.demo.ops_browser import (
     sensor_page,
 )
 from orchestration.demo.ops_steps import Operations
-from resources.names import checkpoint_key, partition_of
-
-_TICK = "text=/^[01] runs? requested$/ >> nth=-1"
+from resources.names import partition_of
 
 
 def take_all(operations: Operations, folder: Path) -> list[Path]:
@@ -44,6 +42,3 @@ def shots(operations: Operations) -> list[Shot]:
         Shot("alignment", sensor_page(f"{stream}_alignment"), [f"{stream}_alignment"]),
         Shot("runs", "/runs", [f"{stream}_mode", f"{stream}_recovery"]),
     ]
-
-
-__all__ = ["checkpoint_key", "shots", "take_all"]

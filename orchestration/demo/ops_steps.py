@@ -1,9 +1,10 @@
 """The steps of the operations demo: each does one thing to the job and waits for what follows."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
+from laminar_core.state.manifest import CheckpointManifest, GenerationBase
 from laminar_core.storage.generations import GenerationSummary
 from orchestration.demo.ops_client import DagsterClient, Run
 from orchestration.demo.ops_job import JobWatch, alignment_s, duration_s, in_words
@@ -42,7 +43,10 @@ class Operations:
     job: JobWatch
     spec: StreamSpec
     brake: Path
-    _damaged: set[int] = field(default_factory=set)
+    unaligned_checkpoint: int = 0
+    """One that was taken while an operator was slow; 0 as long as there is none."""
+
+    damaged_checkpoint: int = 0
 
     def start(self) -> None:
         """Start the job as the launchpad does."""
@@ -75,7 +79,7 @@ class Operations:
             f"barriers wait {alignment_s(slow):.2f} s"
         )
         self._mode_changed(changes, braked_ms, "the brake", 90)
-        self._settled("unaligned", generation)
+        self.unaligned_checkpoint = self._settled("unaligned", generation)
 
     def speed_up(self) -> None:
         """Take the brake away; the sensor has to flip back."""
@@ -99,7 +103,7 @@ class Operations:
         tags = [{"key": "dagster/schedule_name", "value": f"{self.spec.name}_retention_schedule"}]
         deleted = self.stage.wait_until(
             "retention on its schedule",
-            lambda: self._deleted() if self._succeeded(tags=tags) else None,
+            lambda: self._deleted() if self.ui.runs(tags=tags, statuses=["SUCCESS"]) else None,
             120,
             lambda: str([(r.job, r.status) for r in self.ui.runs(tags=tags, limit=3)]),
         )
@@ -122,6 +126,7 @@ class Operations:
         killed_ms = self.stage.clock.monotonic_ms()
         pid = self.job.kill_driver()
         damaged, path = self.job.damage_newest()
+        self.damaged_checkpoint = damaged
         self.stage.note(f"SIGKILL for driver {pid}; one bit flipped in {path.name} of {damaged}")
         base = self._recovered(dead, killed_ms)
         if base.base_checkpoint_id is None or base.base_checkpoint_id >= damaged:
@@ -177,7 +182,7 @@ class Operations:
             raise StepFailed("nobody runs the job")
         return newest.generation
 
-    def _since(self, at_ms: int) -> list:
+    def _since(self, at_ms: int) -> list[CheckpointManifest]:
         newest = self.job.generation()
         return self.job.since(newest.generation, at_ms) if newest else []
 
@@ -210,11 +215,11 @@ class Operations:
         self.stage.note(f"mode {said} by {command.actor}, {after_s:.1f} s after {what}")
         self.stage.note(f"because: {command.reason}")
 
-    def _settled(self, mode: str, generation: int) -> None:
+    def _settled(self, mode: str, generation: int) -> int:
         """The next checkpoints are of this mode, fast, and of the same run of the job."""
         since_ms, at_ms = self.stage.clock.monotonic_ms(), self.stage.clock.now_ms()
 
-        def look() -> list | None:
+        def look() -> list[CheckpointManifest] | None:
             newest = self.job.since(generation, at_ms)[-SETTLED:]
             good = [m for m in newest if m.mode == mode and duration_s(m) < FAST_S]
             return newest if len(good) == SETTLED else None
@@ -228,8 +233,9 @@ class Operations:
             f"after {self.stage.since_s(since_ms):.1f} s: {in_words(fast)}; still generation "
             f"{generation}"
         )
+        return fast[-1].checkpoint_id
 
-    def _recovered(self, dead: int, killed_ms: float):  # noqa: ANN202
+    def _recovered(self, dead: int, killed_ms: float) -> GenerationBase:
         """The base of the generation after ``dead``, once it completes checkpoints."""
 
         def look() -> GenerationSummary | None:
@@ -264,9 +270,6 @@ class Operations:
     def _deleted(self) -> int | None:
         deleted = sum(each.deleted for each in self.job.store.list_summaries())
         return deleted or None
-
-    def _succeeded(self, **wanted: object) -> bool:
-        return any(run.status == "SUCCESS" for run in self.ui.runs(**wanted))
 
     def _expect_check(self, check: str, verdict: str, partition: str | None) -> None:
         key = checkpoint_key(self.spec.name)

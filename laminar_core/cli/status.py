@@ -119,7 +119,10 @@ def _of_driver(job: str, driver: DriverStatus) -> Iterator[str]:
         since = wall_time(driver.claimed_at_ms)
         yield f"started {since} UTC by {driver.actor} {base}: {driver.reason}"
     numbers = [(name, driver.progress.get(name)) for name in _NUMBERS_SHOWN]
-    if told := [f"{n:,} {name.replace('_', ' ')}" for name, n in numbers if isinstance(n, int)]:
+    told = [f"{n:,} {name.replace('_', ' ')}" for name, n in numbers if isinstance(n, int)]
+    if isinstance(rate := driver.progress.get("rows_per_s"), int | float):
+        told.append(f"{rate:,.0f} rows per s")
+    if told:
         yield ", ".join(told)
 
 

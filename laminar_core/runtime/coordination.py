@@ -266,7 +266,7 @@ class Coordinator(CheckpointHost):
             self._check_silence(now_ms)
         if self._is_due("heartbeat", HEARTBEAT_INTERVAL_MS, now_ms):
             self._heartbeats += 1
-            progress = self._progress.as_json()
+            progress = self._progress.as_json(now_ms)
             self._checkpoints.beat(
                 Heartbeat(sequence=self._heartbeats, at_ms=self.now_ms(), progress=progress)
             )

@@ -51,6 +51,7 @@ class WorkersProgress:
         self._parallelism = parallelism
         self._reports: dict[int, Progress] = {}
         self._last_rows = (now_ms, 0)
+        self._last_beat: tuple[float, int] | None = None
 
     def keep(self, report: Progress) -> None:
         """In the place of the worker's last one."""
@@ -75,9 +76,10 @@ class WorkersProgress:
             rows_late=sum(p.rows_late for p in reports),
         )
 
-    def as_json(self) -> JsonObject:
+    def as_json(self, now_ms: float) -> JsonObject:
         """For the heartbeat: how far the job is, once every worker has said so.
 
+        ``rows_per_s`` is there from the second time on; ``now_ms`` is monotonic.
         ``requests`` are those of this generation: of its workers from their start, of the driver
         from the moment it waited for them. They are there if the store counts them.
         """
@@ -85,7 +87,11 @@ class WorkersProgress:
             return {}
         requests = self._requests()
         told: JsonObject = {} if requests is None else {"requests": asdict(requests)}
-        return {"rows_in": self.totals().rows_in, **told}
+        totals, before = self.totals(), self._last_beat
+        self._last_beat = (now_ms, totals.rows_in)
+        if before is not None:
+            told["rows_per_s"] = _rows_per_s(before, self._last_beat)
+        return {**asdict(totals), "watermark_us": self._watermark_us(), **told}
 
     def _requests(self) -> RequestCounts | None:
         by_driver = self._sent_by_driver()
@@ -101,18 +107,25 @@ class WorkersProgress:
     def event(self, now_ms: float, time_ms: int, rows_total: int | None) -> ProgressMade:
         """What to tell; ``now_ms`` is monotonic, for the rate since the last time."""
         totals = self.totals()
-        since_ms, rows_then = self._last_rows
-        self._last_rows = (now_ms, totals.rows_in)
+        before, self._last_rows = self._last_rows, (now_ms, totals.rows_in)
         reports: Collection[Progress] = self._reports.values()
-        watermarks = [p.watermark_us for p in reports]
-        known = [w for w in watermarks if w is not None]
         return ProgressMade(
             time_ms=time_ms,
             rows_in=totals.rows_in,
             rows_out=totals.rows_out,
             rows_late=totals.rows_late,
             rows_total=rows_total,
-            rows_per_s=1000 * max(totals.rows_in - rows_then, 0) / max(now_ms - since_ms, 1),
-            watermark_us=min(known) if len(known) == len(watermarks) else None,
+            rows_per_s=_rows_per_s(before, self._last_rows),
+            watermark_us=self._watermark_us(),
             unaligned=UnalignedCheckpointMetrics.total(p.unaligned for p in reports),
         )
+
+    def _watermark_us(self) -> int | None:
+        """The slowest; None until everybody has one."""
+        watermarks = [report.watermark_us for report in self._reports.values()]
+        known = [w for w in watermarks if w is not None]
+        return min(known) if len(known) == len(watermarks) else None
+
+
+def _rows_per_s(before: tuple[float, int], now: tuple[float, int]) -> float:
+    return 1000 * max(now[1] - before[1], 0) / max(now[0] - before[0], 1)

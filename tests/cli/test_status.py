@@ -45,13 +45,13 @@ def test_a_job_that_runs(lines, job) -> None:
 
     job.complete()
     Pins(job.store).pin(pin_of(1))
-    progress = {"rows_in": 1_234, "rows_out": 5, "requests": {"get": 1}}
+    progress = {"rows_in": 1_234, "rows_out": 5, "rows_per_s": 1_250.4, "requests": {"get": 1}}
     job.store.beat(Generation(1), Heartbeat(sequence=1, at_ms=1, progress=progress))
     write_drill(job.store, drill_record(number=4, checkpoint_id=1))
     ask(job.store, SetMode(mode="unaligned"))
     first, _, rows, checkpoint, mode, pin, drill = lines()
     assert "last sign of life" in first
-    assert rows == "1,234 rows in, 5 rows out"
+    assert rows == "1,234 rows in, 5 rows out, 1,250 rows per s"
     assert checkpoint.startswith("checkpoint 1 completed ")
     assert "ago: periodic, aligned, " in checkpoint
     assert mode == "checkpoints are unaligned: command 1 by ann, slow"

@@ -45,9 +45,21 @@ def test_it_is_complete_when_everybody_has_reported_and_drained_when_all_are():
 def test_a_heartbeat_says_nothing_before_everybody_has_reported():
     progress = WorkersProgress(2, 0)
     progress.keep(report(0, 5))
-    assert progress.as_json() == {}
-    progress.keep(report(1, 2))
-    assert progress.as_json() == {"rows_in": 7}
+    assert progress.as_json(0) == {}
+    progress.keep(report(1, 2, watermark_us=9))
+    said = {"rows_in": 7, "rows_out": 14, "rows_late": 2, "watermark_us": None}
+    assert progress.as_json(1_000) == said
+
+
+def test_a_heartbeat_says_the_rate_since_the_last_one():
+    """Not since the start: a job that goes on has read rows before."""
+    progress = WorkersProgress(1, 0)
+    progress.keep(report(0, 100_000, watermark_us=7))
+    assert "rows_per_s" not in progress.as_json(1_000)
+    progress.keep(report(0, 100_050, watermark_us=8))
+    told = progress.as_json(1_500)
+    assert (told["rows_per_s"], told["watermark_us"]) == (100, 8)
+    assert progress.as_json(2_000)["rows_per_s"] == 0
 
 
 def test_a_heartbeat_counts_requests_of_the_workers_and_of_the_driver_since_it_began():
@@ -58,16 +70,16 @@ def test_a_heartbeat_counts_requests_of_the_workers_and_of_the_driver_since_it_b
     progress.keep(report(0, requests=RequestCounts(puts=3, bytes_up=30)))
     progress.keep(report(1, requests=RequestCounts(puts=4, lists=1)))
     expected = RequestCounts(puts=7, gets=1, lists=1, bytes_up=30, bytes_down=2)
-    assert progress.as_json()["requests"] == asdict(expected)
+    assert progress.as_json(0)["requests"] == asdict(expected)
 
 
 def test_a_heartbeat_does_not_guess_requests_that_somebody_does_not_count():
     counting = WorkersProgress(1, 0, CountedObjectStore(MemoryObjectStore()))
     counting.keep(report(0))
-    assert "requests" not in counting.as_json()
+    assert "requests" not in counting.as_json(0)
     blind = WorkersProgress(1, 0, MemoryObjectStore())
     blind.keep(report(0, requests=RequestCounts(puts=1)))
-    assert "requests" not in blind.as_json()
+    assert "requests" not in blind.as_json(0)
 
 
 def test_the_rate_is_since_the_last_event():

@@ -200,7 +200,7 @@ def test_the_heartbeat_says_how_far_the_last_run_was() -> None:
     with pytest.raises(ProcessKilledError):
         simulation.run()
     assert examine(simulation).rows_to_replay == 0
-    assert simulation.store.read_heartbeat(1).progress == {"rows_in": 120}
+    assert simulation.store.read_heartbeat(1).progress["rows_in"] == 120
     report = examine(simulation, restore_id=1)
     read = sum(source.rows_read for source in report.sources)
     assert report.rows_to_replay == 120 - read

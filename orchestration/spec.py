@@ -5,14 +5,14 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 import dagster as dg
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from laminar_core.runtime.retention_config import RetentionConfig
 from laminar_core.state.paths import check_job_name
-from resources.values import Duration, Values, accepted_by
+from resources.values import Duration, Values, accepted_by, milliseconds
 from sensors.policy import AlertPolicy
 
 _OWNER = re.compile(r"team:\S+|[^@\s]+@[^@\s]+\.[^@\s]+")
@@ -132,6 +132,15 @@ class StreamSpec(Values):
     )
     description: str = ""
     laminar: tuple[str, ...] = (sys.executable, "-m", "laminar_core.cli")
+
+    @model_validator(mode="after")
+    def _a_pause_between_checkpoints_is_no_standstill(self) -> Self:
+        if milliseconds(self.checkpoints.interval) >= milliseconds(self.alerts.checkpoint_age_max):
+            raise ValueError(
+                f"alerts.checkpoint_age_max ({self.alerts.checkpoint_age_max}) must be longer than "
+                f"checkpoints.interval ({self.checkpoints.interval}), or the job counts as stuck"
+            )
+        return self
 
     def command(self, store_uri: str, words: Sequence[str] = ()) -> list[str]:
         """What starts the driver; it writes one JSON object per event to standard output.

@@ -102,3 +102,13 @@ def test_words_of_a_start_come_last_and_replace_the_number_of_workers() -> None:
 def test_a_policy_within_the_spec_is_refused_by_name(field: str, value: object) -> None:
     with pytest.raises(ValidationError, match=field):
         StreamSpec.model_validate({"name": "payments", "program": "p.py", field: value})
+
+
+def test_a_job_is_not_stuck_between_two_checkpoints() -> None:
+    seldom = {"interval": "1 hour"}
+    with pytest.raises(ValidationError, match="checkpoint_age_max .10 minutes. must be longer"):
+        StreamSpec.model_validate({"name": "orders", "program": "p.py", "checkpoints": seldom})
+    patient = {"checkpoint_age_max": "2 hours"}
+    assert StreamSpec.model_validate(
+        {"name": "orders", "program": "p.py", "checkpoints": seldom, "alerts": patient}
+    )

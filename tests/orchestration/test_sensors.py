@@ -1,0 +1,84 @@
+"""What sensors request is what the stream's own jobs accept."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from laminar_core.runtime.clock import ManualClock
+from orchestration.factory import laminar_definitions
+from orchestration.spec import StreamSpec
+from resources import DetachedDriver, SparkDriverClient
+from sensors.policy import AlertPolicy
+from tests.sensors.streams import STREAM, Checkpoints, Job, Ticks, stored_job
+
+SPEC = StreamSpec(
+    name=STREAM,
+    program=Path(__file__),
+    alerts=AlertPolicy(source_keeps="1 hour", source_margin="30 minutes"),
+    laminar=(sys.executable, "-c", "raise SystemExit"),
+)
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    return stored_job(tmp_path)
+
+
+@pytest.fixture
+def instance() -> Iterator[dg.DagsterInstance]:
+    with dg.DagsterInstance.ephemeral() as instance:
+        yield instance
+
+
+def request_of(instance: dg.DagsterInstance, job: Job, name: str) -> dg.RunRequest:
+    """What one tick of one of the stream's sensors requests; its config is that of the job."""
+    definitions = dg.Definitions.merge(
+        laminar_definitions(SPEC),
+        dg.Definitions(
+            resources={
+                "checkpoints": Checkpoints(uri=job.store.objects.uri),
+                "driver": SparkDriverClient(),
+                "launcher": DetachedDriver(),
+            }
+        ),
+    )
+    sensor = definitions.resolve_sensor_def(f"{STREAM}_{name}")
+    ticks = Ticks(instance, sensor, job.store.objects.uri, definitions)
+    (request,) = ticks.evaluate().run_requests or ()
+    assert request.job_name is not None
+    wanted = definitions.resolve_job_def(request.job_name)
+    assert dg.validate_run_config(wanted, request.run_config)
+    assert sensor.default_status == dg.DefaultSensorStatus.RUNNING
+    return request
+
+
+def test_a_death_is_answered_by_the_recovery_job(instance: dg.DagsterInstance, job: Job) -> None:
+    job.claim_by_the_dead()
+    job.complete()
+    request = request_of(instance, job, "recovery")
+    assert request.job_name == f"{STREAM}_recovery"
+    assert request.partition_key == "0000000001"
+
+
+def test_a_death_without_checkpoints_by_a_start(instance: dg.DagsterInstance, job: Job) -> None:
+    job.claim_by_the_dead()
+    assert request_of(instance, job, "recovery").job_name == f"{STREAM}_start"
+
+
+def test_slow_barriers_by_the_mode_job(instance: dg.DagsterInstance, job: Job) -> None:
+    job.claim()
+    job.beat()
+    job.complete(alignment_ms=40_000)
+    assert request_of(instance, job, "alignment").job_name == f"{STREAM}_mode"
+
+
+def test_a_source_that_forgets_by_the_checkpoint_job(
+    instance: dg.DagsterInstance, job: Job
+) -> None:
+    job.claim()
+    job.clock = ManualClock(job.clock.now_ms() - 2 * 3_600_000)
+    job.complete()
+    assert request_of(instance, job, "source_retention").job_name == f"{STREAM}_checkpoint"

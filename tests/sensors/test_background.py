@@ -1,0 +1,51 @@
+"""A read that is too slow for one tick is taken by a later one; a tick never waits for ever."""
+
+import threading
+
+import pytest
+
+from laminar_core.errors import ErrorCode, StorageUnavailable
+from sensors.background import BackgroundReads, StillReadingError
+
+
+def test_a_fast_read_is_answered_at_once() -> None:
+    assert BackgroundReads().read("facts", lambda: 42) == 42
+
+
+def test_a_slow_read_goes_on_and_is_taken_later() -> None:
+    reads, answer, calls = BackgroundReads(wait_ms=10), threading.Event(), []
+
+    def slow() -> str:
+        calls.append(1)
+        assert answer.wait(10)
+        return "read"
+
+    for _ in range(2):
+        with pytest.raises(StillReadingError, match=r"has not answered within 0\.01 s"):
+            reads.read("choice", slow)
+    answer.set()
+    patient = BackgroundReads()
+    patient._running = reads._running
+    assert patient.read("choice", slow) == "read"
+    assert calls == [1]
+
+
+def test_another_read_does_not_wait_for_it() -> None:
+    reads, answer = BackgroundReads(wait_ms=10), threading.Event()
+    with pytest.raises(StillReadingError):
+        reads.read("choice", lambda: answer.wait(10))
+    assert reads.read("facts", lambda: 7) == 7
+    answer.set()
+
+
+def test_a_failure_is_raised_once_and_then_forgotten() -> None:
+    reads, answers = BackgroundReads(), [StorageUnavailable(ErrorCode.STORE_IO, "down"), None]
+
+    def read() -> str:
+        if problem := answers.pop(0):
+            raise problem
+        return "up"
+
+    with pytest.raises(StorageUnavailable, match="down"):
+        reads.read("facts", read)
+    assert reads.read("facts", read) == "up"

@@ -11,13 +11,14 @@ import dagster as dg
 
 from laminar_core.errors import LaminarError
 from laminar_core.runtime.clock import Clock, SystemClock
-from laminar_core.storage.audit import AuditLog
+from laminar_core.storage.audit import AuditLog, key_in_environment
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from laminar_core.storage.drills import newest_drill
 from orchestration.acts import act_tags
 from orchestration.spec import StreamSpec
 from resources.checkpoints import CheckpointStoreResource
 from resources.names import StreamAsset, asset_key, checkpoint_key, checkpoint_partitions, job_name
+from sensors.audit_memory import recall, verify_with
 from sensors.check_events import (
     ALIGNMENT_CHECK,
     CHAIN_CHECK,
@@ -37,8 +38,18 @@ from sensors.judgements import (
 )
 from sensors.policy import AlertPolicy
 
-Judge = Callable[[CheckpointStore, int, AlertPolicy], Verdict]
-"""Reads the store and judges at a time, milliseconds since 1970."""
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What is judged, and when, in milliseconds since 1970."""
+
+    store: CheckpointStore
+    instance: dg.DagsterInstance
+    now_ms: int
+    policy: AlertPolicy
+
+
+Judge = Callable[[Case], Verdict]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,33 +63,36 @@ class Check:
 
 
 def _of_newest(name: str) -> Judge:
-    def judge(store: CheckpointStore, _now_ms: int, policy: AlertPolicy) -> Verdict:
-        newest = next(completed_newest_first(store), None)
+    def judge(case: Case) -> Verdict:
+        newest = next(completed_newest_first(case.store), None)
         if newest is None:
             return Verdict(passed=True, description="no checkpoint has completed yet")
-        return judge_checkpoint(store, newest, policy)[name]
+        return judge_checkpoint(case.store, newest, case.policy)[name]
 
     return judge
 
 
-def _restorable(store: CheckpointStore, now_ms: int, policy: AlertPolicy) -> Verdict:
-    return judge_restorable(newest_drill(store), now_ms, policy)
+def _restorable(case: Case) -> Verdict:
+    return judge_restorable(newest_drill(case.store), case.now_ms, case.policy)
 
 
-def _freshness(store: CheckpointStore, now_ms: int, policy: AlertPolicy) -> Verdict:
-    return judge_freshness(job_life(store), now_ms, policy)
+def _freshness(case: Case) -> Verdict:
+    return judge_freshness(job_life(case.store), case.now_ms, case.policy)
 
 
-def _audit_chain(store: CheckpointStore, now_ms: int, _policy: AlertPolicy) -> Verdict:
-    return judge_audit_chain(AuditLog(store.objects, store.paths, lambda: now_ms).verify())
+def _audit_chain(case: Case) -> Verdict:
+    """Also against what the last run of the audit job has remembered outside of the store."""
+    log = AuditLog(case.store.objects, case.store.paths, lambda: case.now_ms)
+    memory = recall(case.instance, case.store.job)
+    return judge_audit_chain(verify_with(memory, log, key_in_environment()))
 
 
-def _source_retention(store: CheckpointStore, now_ms: int, policy: AlertPolicy) -> Verdict:
-    return judge_source_retention(source_needs(store), now_ms, policy)
+def _source_retention(case: Case) -> Verdict:
+    return judge_source_retention(source_needs(case.store), case.now_ms, case.policy)
 
 
-def _transactions(store: CheckpointStore, now_ms: int, policy: AlertPolicy) -> Verdict:
-    return judge_transactions(*uncommitted(store), now_ms, policy)
+def _transactions(case: Case) -> Verdict:
+    return judge_transactions(*uncommitted(case.store), case.now_ms, case.policy)
 
 
 CHECKS = (
@@ -173,10 +187,13 @@ def _check(spec: StreamSpec, check: Check, clock: Clock) -> dg.AssetChecksDefini
         name=check.name,
         description=check.description,
     )
-    def judge(checkpoints: CheckpointStoreResource) -> dg.AssetCheckResult:
+    def judge(
+        context: dg.AssetCheckExecutionContext, checkpoints: CheckpointStoreResource
+    ) -> dg.AssetCheckResult:
         try:
             store = checkpoints.open(spec.name)
-            return check_result(check.judge(store, clock.now_ms(), spec.alerts))
+            case = Case(store, context.instance, clock.now_ms(), spec.alerts)
+            return check_result(check.judge(case))
         except LaminarError as error:  # What keeps it from being judged is the verdict.
             return dg.AssetCheckResult(passed=False, description=str(error))
 

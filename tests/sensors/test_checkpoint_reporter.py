@@ -1,4 +1,4 @@
-"""The reporter is one voice: silent while a run reports, and never repeating itself."""
+"""The sensor around the observer: what it says when there is nothing, or no store."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,71 +6,55 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from laminar_core.storage.checkpoint_store import CheckpointStore
-from orchestration.definitions import defs
-from resources import CheckpointStoreResource
-from resources.names import STREAM_TAG
+from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore, Verb
 from sensors.checkpoint_reporter import build_checkpoint_reporter
-from tests.storage.stores import JOB, claim, complete
-
-NAME = f"{JOB}_checkpoint_reporter"
+from tests.sensors.observed import Daemon
+from tests.sensors.streams import OBJECTS, STREAM, Job, stored_job
 
 
 @pytest.fixture
-def instance() -> Iterator[dg.DagsterInstance]:
+def job(tmp_path: Path) -> Job:
+    return stored_job(tmp_path)
+
+
+@pytest.fixture
+def daemon(job: Job) -> Iterator[Daemon]:
     with dg.DagsterInstance.ephemeral() as instance:
-        yield instance
+        yield Daemon(instance, build_checkpoint_reporter(STREAM), job.store.objects.uri)
 
 
-@pytest.fixture
-def uri(tmp_path: Path) -> str:
-    store = CheckpointStore.open(str(tmp_path / "store"), JOB)
-    claim(store)
-    complete(store, 1, 1)
-    complete(store, 2, 1)
-    return store.objects.uri
+def test_it_has_the_name_that_histories_hang_on() -> None:
+    sensor = build_checkpoint_reporter(STREAM)
+    assert sensor.name == f"{STREAM}_checkpoint_reporter"
+    assert sensor.default_status == dg.DefaultSensorStatus.RUNNING
 
 
-def tick(instance: dg.DagsterInstance, uri: str) -> dg.SensorResult:
-    resources = {"checkpoints": CheckpointStoreResource(uri=uri)}
-    with dg.build_sensor_context(
-        instance=instance, sensor_name=NAME, definitions=defs, resources=resources
-    ) as context:
-        result = build_checkpoint_reporter(JOB)(context)
-    for event in result.asset_events:  # What the daemon does with them.
-        instance.report_runless_asset_event(event)
-    return result
+def test_a_job_that_never_ran_is_no_failure(daemon: Daemon) -> None:
+    assert daemon.tick().startswith(f"{STREAM} never ran in ")
 
 
-def test_a_tick_reports_and_the_next_one_has_nothing_to_say(instance, uri: str) -> None:
-    first, second = tick(instance, uri), tick(instance, uri)
-    assert [event.partition for event in first.asset_events] == ["0000000001", "0000000002"]
-    assert first.skip_reason.skip_message == "reported checkpoints 1 to 2"
-    assert second.asset_events == []
-    assert second.skip_reason.skip_message == "no new checkpoints"
+def test_a_store_that_is_no_store_is_a_skipped_tick_with_the_reason(daemon: Daemon) -> None:
+    daemon.uri = "gopher://hole"
+    assert "'gopher://hole' is no store that can be opened" in daemon.tick()
 
 
-def test_the_sensor_is_silent_while_a_run_reports(instance, uri: str) -> None:
-    running = instance.create_run_for_job(
-        defs.resolve_job_def(f"{JOB}_verify"),
-        tags={STREAM_TAG: JOB},
-        status=dg.DagsterRunStatus.STARTED,
-    )
-    result = tick(instance, uri)
-    assert result.asset_events == []
-    assert running.run_id in result.skip_reason.skip_message
-    instance.report_run_failed(running)
-    assert len(tick(instance, uri).asset_events) == 2
-
-
-def test_a_run_of_another_stream_does_not_silence_it(instance, uri: str) -> None:
-    instance.create_run_for_job(
-        defs.resolve_job_def(f"{JOB}_verify"),
-        tags={STREAM_TAG: "slippage"},
-        status=dg.DagsterRunStatus.STARTED,
-    )
-    assert len(tick(instance, uri).asset_events) == 2
-
-
-def test_a_store_that_is_not_there_yet_is_no_failure(instance, tmp_path: Path) -> None:
-    assert tick(instance, str(tmp_path / "nothing")).asset_events == []
+@pytest.mark.parametrize("verb", ["children", "get"])
+@pytest.mark.parametrize("nth", [1, 2, 3, 5, 8])
+def test_a_store_that_is_down_is_a_skipped_tick_that_loses_nothing(
+    job: Job, daemon: Daemon, monkeypatch: pytest.MonkeyPatch, verb: Verb, nth: int
+) -> None:
+    """Goal: whichever request is not answered, the next tick finds everything."""
+    job.claim()
+    job.complete()
+    daemon.tick()
+    before = daemon.cursor
+    job.complete()
+    fault = Fault(verb, Effect.FAIL, first=nth, last=nth)
+    monkeypatch.setitem(OBJECTS, daemon.uri, FaultyStore(job.store.objects, fault))
+    said = daemon.tick()
+    if said.startswith("the store did not answer: "):
+        assert daemon.cursor == before
+    else:
+        assert nth > 3, said  # So many requests it does not make.
+    daemon.ticks()
+    assert daemon.completed() == daemon.partitions() == [1, 2]

@@ -1,0 +1,423 @@
+"""What happens in a store is told once, whatever becomes of ticks; and each tick is bounded."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from laminar_core.checkpoint.retention_facts import RetentionPolicy
+from laminar_core.checkpoint.types import CheckpointId
+from laminar_core.state.drill import DrillRecord
+from laminar_core.storage.audit import AuditLog
+from laminar_core.storage.drills import write_drill
+from laminar_core.storage.retention import Mandate, Retention
+from resources.names import DRILL_TAG, STREAM_TAG, asset_key
+from sensors.attempts import PENDING_MAX
+from sensors.checkpoint_reporter import build_checkpoint_reporter
+from sensors.checkpoint_reports import REPORTS_MAX, SCAN_MAX
+from sensors.observer import ObserverCursor
+from sensors.policy import AlertPolicy
+from tests.sensors.observed import KEY, NOTHING_NEW, Daemon, DiedError, conclude, write_down
+from tests.sensors.streams import OBJECTS, STREAM, Job, stand_ins, stored_job
+from tests.storage.stores import commit, damage
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    job = stored_job(tmp_path)
+    job.claim()
+    return job
+
+
+@pytest.fixture
+def daemon(job: Job) -> Iterator[Daemon]:
+    with dg.DagsterInstance.ephemeral() as instance:
+        sensor = build_checkpoint_reporter(STREAM, AlertPolicy(), job.clock)
+        yield Daemon(instance, sensor, job.store.objects.uri)
+
+
+def fail(job: Job, outcome: str = "declined") -> int:
+    checkpoint_id = job.trigger()
+    job.end(checkpoint_id, outcome)
+    return checkpoint_id
+
+
+# --- attempts -------------------------------------------------------------------------------------
+
+
+def test_a_tick_tells_and_the_next_one_has_nothing_to_say(job: Job, daemon: Daemon) -> None:
+    job.complete()
+    job.complete()
+    assert daemon.tick() == "reported checkpoints 1 to 2"
+    assert daemon.tick() == NOTHING_NEW
+    assert daemon.completed() == daemon.partitions() == [1, 2]
+
+
+def test_how_other_attempts_ended_is_told_once(job: Job, daemon: Daemon) -> None:
+    job.complete()
+    fail(job, "declined")
+    fail(job, "expired")
+    job.complete()
+    fail(job, "aborted")
+    said = daemon.tick()
+    assert "3 other attempts, the last: 5 aborted" in said
+    daemon.ticks()
+    assert daemon.failed() == [(2, "declined"), (3, "expired"), (5, "aborted")]
+    assert daemon.completed() == daemon.partitions() == [1, 4]
+
+
+def test_an_attempt_that_is_under_way_is_waited_for(job: Job, daemon: Daemon) -> None:
+    pending = job.trigger()
+    job.complete()
+    daemon.ticks()
+    assert daemon.failed() == []
+    job.end(pending, "expired")
+    daemon.ticks()
+    assert daemon.failed() == [(1, "expired")]
+    assert daemon.completed() == [2]
+
+
+@pytest.mark.parametrize("later", ["a newer generation", "many newer attempts"])
+def test_an_attempt_whose_end_nobody_wrote_down_is_abandoned(job, daemon, later: str) -> None:
+    job.trigger()
+    daemon.ticks()
+    assert daemon.failed() == []
+    if later == "a newer generation":
+        job.claim()
+    else:
+        for _ in range(PENDING_MAX):
+            job.complete()
+    daemon.ticks()
+    assert daemon.failed() == [(1, "abandoned")]
+
+
+def test_an_orphan_is_told_as_what_it_is(job: Job, daemon: Daemon) -> None:
+    job.complete()
+    job.complete()
+    job.claim(base=1)
+    daemon.ticks()
+    assert daemon.completed() == [1]
+    assert daemon.failed() == [(2, "orphan")]
+
+
+def test_a_manifest_that_cannot_be_read_is_told_once_and_again_when_it_is_mended(
+    job: Job, daemon: Daemon
+) -> None:
+    job.complete()
+    key = job.store.paths.manifest(CheckpointId(job.complete()))
+    whole = job.store.objects.get(key)
+    job.complete()
+    damage(job.store, key, "torn")
+    daemon.ticks()
+    daemon.ticks()
+    assert daemon.failed() == [(2, "damaged")]
+    assert "manifest.json" in daemon.observed("checkpoint")[0].metadata["reason"].value
+    assert daemon.completed() == [1, 3]
+    job.store.objects.put(key, whole)
+    daemon.cursor = None
+    daemon.ticks()
+    assert daemon.completed() == [1, 3, 2]
+
+
+# --- ticks that are repeated, or die --------------------------------------------------------------
+
+
+def test_a_cursor_that_is_set_back_repeats_nothing(job: Job, daemon: Daemon) -> None:
+    job.complete()
+    fail(job)
+    write_down(job, "start-fresh", after={"generation": 1, "checkpoint_id": None})
+    daemon.ticks()
+    for cursor in (None, "no cursor at all", '{"attempt": 7}'):
+        daemon.cursor = cursor
+        daemon.ticks()
+    assert daemon.completed() == [1]
+    assert len(daemon.failed()) == len(daemon.observed("deployment")) == 1
+    assert daemon.evaluated("chain_length") == [(1, True)]
+
+
+@pytest.mark.parametrize("writes", range(10))
+def test_whatever_a_tick_got_done_before_it_died_is_not_told_again(
+    job: Job, daemon: Daemon, writes: int
+) -> None:
+    """Goal: each write of the daemon is a place to die at; the next tick tells the rest."""
+    job.complete()
+    fail(job)
+    job.complete()
+    commit(job.store, 3, 1)
+    write_down(job, "start-fresh", after={"generation": 1, "checkpoint_id": None})
+    daemon.dies_after = writes
+    with pytest.raises(DiedError):
+        daemon.ticks()
+    daemon.ticks()
+    assert daemon.completed() == daemon.partitions() == [1, 3]
+    assert daemon.failed() == [(2, "declined")]
+    assert len(daemon.observed("deployment")) == len(daemon.observed("output")) == 1
+    assert {id_ for id_, _ in daemon.evaluated("chain_length")} == {3}
+
+
+def test_two_ticks_at_once_may_repeat_but_never_fail(job: Job, daemon: Daemon) -> None:
+    job.complete()
+    both = [daemon.evaluate(), daemon.evaluate()]
+    for result in both:
+        for event in result.asset_events:
+            daemon.instance.report_runless_asset_event(event)
+    assert set(daemon.completed()) == {1}
+
+
+def test_a_store_that_was_begun_anew_is_told_anew(job: Job, daemon: Daemon, tmp_path) -> None:
+    """Goal: numbers alone do not tell two histories apart."""
+    for _ in range(2):
+        job.complete()
+        fail(job)
+    daemon.ticks()
+    anew = stored_job(tmp_path / "anew")
+    anew.clock.wait_ms(3_600_000)
+    anew.claim()
+    anew.complete()
+    fail(anew)
+    daemon.uri = anew.store.objects.uri
+    daemon.ticks()
+    assert daemon.completed() == [1, 3, 1]
+    assert daemon.failed() == [(2, "declined"), (4, "declined"), (2, "declined")]
+
+
+def test_an_older_cursor_is_of_another_store() -> None:
+    text = ObserverCursor(store="one", attempt=7).model_dump_json()
+    assert ObserverCursor.read(text, "one").attempt == 7
+    assert ObserverCursor.read(text, "two") == ObserverCursor(store="two")
+
+
+# --- bounds ---------------------------------------------------------------------------------------
+
+
+def test_many_are_told_in_parts(job: Job, daemon: Daemon) -> None:
+    for _ in range(REPORTS_MAX + 3):
+        job.complete()
+    said = daemon.ticks()
+    assert said[0].startswith(f"reported checkpoints 1 to {REPORTS_MAX}, more to come")
+    assert said[1].startswith(f"reported checkpoints {REPORTS_MAX + 1} to {REPORTS_MAX + 3}")
+    assert len(daemon.completed()) == REPORTS_MAX + 3
+
+
+class Counting:
+    """A store that counts what is read of it."""
+
+    def __init__(self, job: Job) -> None:
+        self._objects = job.store.objects
+        self.gets = 0
+
+    def __getattr__(self, name: str):
+        if name in {"get", "size"}:
+            self.gets += 1
+        return getattr(self._objects, name)
+
+
+def test_ten_thousand_attempts_cost_a_bounded_tick_each(tmp_path, daemon, monkeypatch) -> None:
+    """Goal: a Dagster that comes late, or lost its cursor, finds a long past and survives it."""
+    job = stored_job(tmp_path / "long")
+    job.claim()
+    ids = [CheckpointId(number) for number in range(1, 10_001)]
+    monkeypatch.setattr(type(job.store), "attempted_ids", lambda _: ids)
+    counting = Counting(job)
+    daemon.uri = "memory://counting"
+    monkeypatch.setitem(OBJECTS, daemon.uri, counting)
+    ticks = 0
+    while ObserverCursor.model_validate_json(daemon.cursor or "{}").attempt < 10_000:
+        before = counting.gets
+        daemon.tick()
+        ticks += 1
+        assert counting.gets - before <= 4 * SCAN_MAX + 20
+    assert ticks == 10_000 / SCAN_MAX
+    before = counting.gets
+    daemon.tick()
+    assert counting.gets - before < 10
+
+
+# --- a run that supervises the stream -------------------------------------------------------------
+
+
+def test_while_a_run_reports_the_checkpoints_everything_else_is_told(
+    job: Job, daemon: Daemon
+) -> None:
+    job.complete()
+    fail(job)
+    running = daemon.instance.create_run_for_job(
+        stand_ins().resolve_job_def(f"{STREAM}_mode"),
+        tags={STREAM_TAG: STREAM},
+        status=dg.DagsterRunStatus.STARTED,
+    )
+    assert running.run_id in daemon.tick()
+    assert daemon.completed() == []
+    assert daemon.failed() == [(2, "declined")]
+    daemon.instance.report_run_failed(running)
+    daemon.ticks()  # It died before it could report.
+    assert daemon.completed() == daemon.partitions() == [1]
+    assert daemon.failed() == [(2, "declined")]
+
+
+def test_a_run_of_another_stream_does_not_silence_it(job: Job, daemon: Daemon) -> None:
+    job.complete()
+    daemon.instance.create_run_for_job(
+        stand_ins().resolve_job_def(f"{STREAM}_mode"),
+        tags={STREAM_TAG: "slippage"},
+        status=dg.DagsterRunStatus.STARTED,
+    )
+    daemon.tick()
+    assert daemon.completed() == [1]
+
+
+# --- verdicts -------------------------------------------------------------------------------------
+
+
+def test_the_newest_checkpoint_of_a_tick_is_judged_once(job: Job, daemon: Daemon) -> None:
+    job.complete()
+    job.complete()
+    daemon.ticks()
+    job.complete()
+    daemon.ticks()
+    for check in ("alignment_p99", "inflight_share", "chain_length"):
+        assert daemon.evaluated(check) == [(2, True), (3, True)]
+
+
+def test_what_is_judged_bad_is_said_in_the_line_of_the_tick(job: Job, daemon: Daemon) -> None:
+    for _ in range(3):
+        job.complete(alignment_ms=2_000)
+    assert "checkpoint 3: p99 of the last 3 alignment times is 2000 ms" in daemon.tick()
+    assert daemon.evaluated("alignment_p99") == [(3, False)]
+
+
+# --- output ---------------------------------------------------------------------------------------
+
+
+def test_output_is_told_when_it_is_visible(job: Job, daemon: Daemon) -> None:
+    job.complete()
+    daemon.ticks()
+    assert daemon.observed("output") == []
+    commit(job.store, 1, 1)
+    daemon.ticks()
+    (shown,) = daemon.observed("output")
+    assert shown.metadata["committed_checkpoint"].value == 1
+
+
+# --- retention ------------------------------------------------------------------------------------
+
+
+def retain(job: Job, run_id: str | None = None) -> None:
+    audit = AuditLog(job.store.objects, job.store.paths, job.clock.now_ms)
+    policy = RetentionPolicy(keep_last=1)
+    retention = Retention(job.store, policy, job.clock.now_ms, audit=audit, readers=1)
+    retention.apply(retention.plan(), Mandate("ada", "too many", {}, run_id))
+
+
+def test_the_partitions_of_deleted_checkpoints_go_and_their_history_stays(
+    job: Job, daemon: Daemon
+) -> None:
+    for _ in range(4):
+        commit(job.store, job.complete(), 1)
+    daemon.ticks()
+    retain(job)
+    daemon.ticks()
+    assert daemon.partitions() == [4]
+    assert daemon.completed() == [1, 2, 3, 4]
+    (shown,) = daemon.observed("retention")
+    assert shown.metadata["checkpoints"].value == "1, 2, 3"
+    assert shown.metadata["deleted_checkpoints"].value == 3
+    assert shown.metadata["why"].value == "too many"
+    assert shown.tags["laminar/retention-plan"] == "1"
+
+
+def test_what_was_deleted_before_anybody_told_of_it_gets_no_partition(job, daemon) -> None:
+    for _ in range(3):
+        commit(job.store, job.complete(), 1)
+    retain(job)
+    daemon.ticks()
+    assert daemon.completed() == daemon.partitions() == [3]
+    assert daemon.failed() == []
+
+
+def test_what_a_run_of_this_dagster_deleted_that_run_shows(job: Job, daemon: Daemon) -> None:
+    for _ in range(2):
+        commit(job.store, job.complete(), 1)
+    daemon.ticks()
+    run = daemon.instance.create_run_for_job(stand_ins().resolve_job_def(f"{STREAM}_mode"))
+    retain(job, run.run_id)
+    daemon.ticks()
+    assert daemon.observed("retention") == []
+    assert daemon.partitions() == [2]
+
+
+def test_a_retention_that_failed_takes_no_partition_of_what_is_there(job, daemon) -> None:
+    job.complete()
+    daemon.ticks()
+    number = write_down(job, "retention-apply", after={"checkpoints": [1], "bytes": 7})
+    conclude(job, number, outcome="failed", reason="a driver was faster")
+    daemon.ticks()
+    assert daemon.partitions() == [1]
+    (shown,) = daemon.observed("retention")
+    assert shown.metadata["result"].value == "a driver was faster"
+
+
+# --- drills ---------------------------------------------------------------------------------------
+
+
+def drill(job: Job, outcome: str = "passed") -> int:
+    record = DrillRecord(
+        job=STREAM,
+        number=1,
+        outcome=outcome,
+        checkpoint_id=1,
+        workers_before=2,
+        workers=2,
+        started_at_ms=job.clock.now_ms(),
+        duration_ms=5.0,
+        actor="ada",
+        reason="every night",
+    )
+    return write_drill(job.store, record).number
+
+
+def test_drills_are_told_once(job: Job, daemon: Daemon) -> None:
+    drill(job)
+    drill(job, "failed")
+    assert "drill of checkpoint 1 failed" in daemon.tick()
+    daemon.cursor = None
+    daemon.ticks()
+    outcomes = [shown.metadata["outcome"].value for shown in daemon.observed("drill")]
+    assert outcomes == ["passed", "failed"]
+
+
+def test_a_drill_of_a_run_is_left_to_that_run(job: Job, daemon: Daemon) -> None:
+    running = daemon.instance.create_run_for_job(
+        stand_ins().resolve_job_def(f"{STREAM}_drill"), status=dg.DagsterRunStatus.STARTED
+    )
+    number = drill(job)
+    assert "drills, and tells of it itself" in daemon.tick()
+    shown = dg.AssetMaterialization(asset_key(STREAM, "drill"), tags={DRILL_TAG: str(number)})
+    daemon.instance.report_runless_asset_event(shown)
+    daemon.instance.report_run_failed(running)
+    daemon.ticks()
+    assert daemon.observed("drill") == []
+
+
+# --- stores that do not answer --------------------------------------------------------------------
+
+
+def test_a_base_that_cannot_be_read_hides_checkpoints_and_nothing_else(job, daemon) -> None:
+    job.claim(base=None)
+    job.complete()
+    for key in (job.store.paths.base(2), job.store.paths.base_copy(2)):
+        damage(job.store, key, "torn")
+    write_down(job, "restore", after={"generation": 2, "checkpoint_id": 1})
+    assert "which checkpoints count is unknown" in daemon.tick()
+    assert len(daemon.observed("deployment")) == 1
+    assert daemon.completed() == []
+
+
+def test_history_wiped_in_dagster_is_not_told_again(job: Job, daemon: Daemon) -> None:
+    """Who wipes an asset does not want to have it back; the cursor stands for that."""
+    job.complete()
+    daemon.ticks()
+    daemon.instance.wipe_assets([KEY])
+    daemon.ticks()
+    assert daemon.completed() == []

@@ -29,7 +29,7 @@ ALERTS = AlertPolicy(
 """As shipped where it counts (act at a second of alignment), quick where it is about patience."""
 
 NOT_BY_ITSELF = SchedulePolicy(
-    retention="* * * * *", drill=None, audit=None, orphans=None, costs=None
+    retention="* * * * *", drill=None, audit=None, orphans=None, costs=None, checks=None
 )
 
 

@@ -195,7 +195,8 @@ def _check(spec: StreamSpec, check: Check, clock: Clock) -> dg.AssetChecksDefini
             case = Case(store, context.instance, clock.now_ms(), spec.alerts)
             return check_result(check.judge(case))
         except LaminarError as error:  # What keeps it from being judged is the verdict.
-            return dg.AssetCheckResult(passed=False, description=str(error))
+            severity = dg.AssetCheckSeverity.WARN
+            return dg.AssetCheckResult(passed=False, severity=severity, description=str(error))
 
     return judge
 

@@ -1,0 +1,195 @@
+"""Each declared check, run as Dagster runs it, against stores with one thing wrong."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from laminar_core.checkpoint.types import CheckpointId
+from laminar_core.state.drill import DrillRecord
+from laminar_core.storage.drills import write_drill
+from orchestration.assets import asset_definitions
+from orchestration.checks import CHECKS, check_definitions
+from orchestration.spec import SchedulePolicy, StreamSpec
+from resources import CheckpointStoreResource, SparkDriverClient
+from resources.names import asset_key, checkpoint_key
+from sensors.checkpoint_reporter import build_checkpoint_reporter
+from sensors.policy import AlertPolicy
+from tests.sensors.observed import write_down
+from tests.sensors.streams import STREAM, Job, stored_job
+from tests.storage.stores import commit, damage
+
+NAMES = {check.name for check in CHECKS}
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    job = stored_job(tmp_path)
+    job.claim()
+    return job
+
+
+class Checks:
+    """The checks of one stream, and what the last run of them said."""
+
+    def __init__(self, instance: dg.DagsterInstance, job: Job) -> None:
+        self.instance, self.job, self.uri = instance, job, job.store.objects.uri
+        self.said: dict[str, dg.AssetCheckEvaluation] = {}
+
+    def definitions(self, **policy: Any) -> dg.Definitions:
+        spec = StreamSpec(name=STREAM, program=Path("none.py"), alerts=AlertPolicy(**policy))
+        resources = {
+            "checkpoints": CheckpointStoreResource(uri=self.uri),
+            "driver": SparkDriverClient(),
+        }
+        return dg.Definitions.merge(
+            asset_definitions(spec),
+            check_definitions(spec, self.job.clock),
+            dg.Definitions(resources=resources),
+        )
+
+    def run(self, **policy: Any) -> set[str]:
+        """Run the job of the checks; returns which ones failed."""
+        result = (
+            self.definitions(**policy)
+            .resolve_job_def(f"{STREAM}_checks")
+            .execute_in_process(instance=self.instance)
+        )
+        assert result.success
+        self.said = {each.check_name: each for each in result.get_asset_check_evaluations()}
+        assert set(self.said) == NAMES
+        return {name for name, each in self.said.items() if not each.passed}
+
+    def severity(self, name: str) -> str:
+        return self.said[name].severity.value
+
+
+@pytest.fixture
+def checks(job: Job) -> Iterator[Checks]:
+    with dg.DagsterInstance.ephemeral() as instance:
+        yield Checks(instance, job)
+
+
+def drill(job: Job) -> None:
+    record = DrillRecord(
+        job=STREAM,
+        number=1,
+        outcome="passed",
+        checkpoint_id=1,
+        workers_before=2,
+        workers=2,
+        started_at_ms=job.clock.now_ms(),
+        duration_ms=5.0,
+        actor="ada",
+        reason="every night",
+    )
+    write_drill(job.store, record)
+
+
+def healthy(job: Job) -> None:
+    write_down(job, "start-fresh", after={"generation": 1})
+    write_down(job, "end", after={"generation": 1})
+    for _ in range(3):
+        commit(job.store, job.complete(), job.generation)
+    drill(job)
+
+
+def test_nothing_is_wrong_with_a_job_that_is_well(job: Job, checks: Checks) -> None:
+    healthy(job)
+    assert checks.run(source_keeps="36500 days") == set()  # Its event time is that of 1970.
+
+
+def test_a_job_that_never_ran_has_only_never_been_drilled(tmp_path: Path, checks: Checks) -> None:
+    checks.uri = stored_job(tmp_path / "new").store.objects.uri
+    assert checks.run(source_keeps="7 days") == {"restorable"}
+
+
+@pytest.mark.parametrize(
+    ("age_ms", "failed"),
+    [
+        (59_000, set()),
+        (11 * 60_000, {"freshness"}),
+        (2 * 86_400_000 + 60_000, {"freshness", "restorable"}),
+    ],
+)
+def test_time_alone_turns_checks_red(job: Job, checks: Checks, age_ms: int, failed) -> None:
+    healthy(job)
+    job.clock.wait_ms(age_ms)
+    assert checks.run() == failed
+
+
+def test_each_thing_that_is_wrong_is_found_by_its_own_check(job: Job, checks: Checks) -> None:
+    healthy(job)
+    for _ in range(3):
+        job.complete(alignment_ms=5_000, inflight_rows=10)
+    job.clock.wait_ms(120_000)
+    damage(job.store, job.store.paths.audit_record(1), "missing")
+    assert checks.run(inflight_share_max=0.0, source_keeps="1 hour", source_margin="2 hours") == {
+        *("alignment_p99", "inflight_share", "sink_transactions", "audit_chain"),
+        "source_retention",
+    }
+    assert checks.severity("audit_chain") == "ERROR"
+    assert checks.severity("alignment_p99") == "WARN"
+    assert checks.said["sink_transactions"].metadata["uncommitted"].value == 3
+
+
+def test_a_short_limit_finds_a_chain(job: Job, checks: Checks, monkeypatch) -> None:
+    healthy(job)
+    monkeypatch.setattr("sensors.check_events.chain_lengths", lambda _: {"window[0]": 17})
+    assert checks.run() == {"chain_length"}
+
+
+def test_what_retention_could_not_read_is_not_what_a_restore_needs(job, checks) -> None:
+    """The newest one is damaged: what counts is the one before."""
+    healthy(job)
+    job.clock.wait_ms(120_000)
+    newest = job.complete()
+    damage(job.store, job.store.paths.manifest(CheckpointId(newest)), "torn")
+    assert checks.run() == set()
+
+
+def test_a_store_that_cannot_be_asked_fails_every_check_with_the_reason(checks: Checks) -> None:
+    checks.uri = "gopher://hole"
+    assert checks.run() == NAMES
+    assert all("gopher://hole" in each.description for each in checks.said.values())
+
+
+def test_the_observer_says_what_the_declared_checks_say(job: Job, checks: Checks) -> None:
+    healthy(job)
+    for _ in range(3):
+        job.complete(alignment_ms=5_000, inflight_rows=10)
+    checks.run()
+    sensor = build_checkpoint_reporter(STREAM, AlertPolicy(), job.clock)
+    with dg.build_sensor_context(
+        instance=checks.instance,
+        sensor_name=sensor.name,
+        definitions=dg.Definitions(sensors=[sensor]),
+        resources={"checkpoints": CheckpointStoreResource(uri=job.store.objects.uri)},
+    ) as context:
+        result = sensor(context)
+    told = [each for each in result.asset_events if isinstance(each, dg.AssetCheckEvaluation)]
+    assert len(told) == 3
+    for each in told:
+        same = checks.said[each.check_name]
+        assert (each.passed, each.description) == (same.passed, same.description)
+        assert each.severity == same.severity
+        assert each.asset_key == same.asset_key
+
+
+def test_checks_are_of_the_assets_that_they_are_about(checks: Checks) -> None:
+    keys = checks.definitions().resolve_asset_graph().asset_check_keys
+    elsewhere = {key for key in keys if key.asset_key != checkpoint_key(STREAM)}
+    assert elsewhere == {
+        dg.AssetCheckKey(asset_key(STREAM, "source"), "source_retention"),
+        dg.AssetCheckKey(asset_key(STREAM, "output"), "sink_transactions"),
+    }
+
+
+def test_they_run_on_a_schedule_unless_that_is_turned_off() -> None:
+    spec = StreamSpec(name=STREAM, program=Path("none.py"))
+    (schedule,) = check_definitions(spec).schedules
+    assert (schedule.name, schedule.cron_schedule) == (f"{STREAM}_checks_schedule", "*/30 * * * *")
+    never = spec.model_copy(update={"schedules": SchedulePolicy(checks=None)})
+    assert not check_definitions(never).schedules

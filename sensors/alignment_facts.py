@@ -26,6 +26,9 @@ _PERIODIC = {CheckpointKind.PERIODIC, CheckpointKind.MANUAL}
 _OVERTAKEN_EDGES = ("keyed by", "rebalanced")
 """How the manifest describes edges on which barriers may overtake."""
 
+_RATE_MS_MIN = 2_000
+"""A rate over less time says little."""
+
 Number = Annotated[int, Field(ge=0)]
 
 
@@ -61,8 +64,8 @@ class Remembered(Values):
     samples: tuple[SeenSample, ...] = ()
     may_overtake: bool | None = None
     beat: Number = 0
-    beat_at_ms: int = 0
     rows_in: int | None = None
+    rate_at_ms: int = 0
     rows_per_s: float | None = None
 
 
@@ -101,11 +104,9 @@ def read_alignment_facts(
             if before.may_overtake is None
             else before.may_overtake,
             "beat": driver.heartbeat.sequence,
-            "beat_at_ms": driver.heartbeat.at_ms,
-            "rows_in": driver.heartbeat.progress.get("rows_in"),
-            "rows_per_s": _rate(driver.heartbeat, before),
         }
     )
+    after = _with_rate(after, driver.heartbeat, before)
     return _facts(store, driver, before, after), after
 
 
@@ -150,14 +151,19 @@ def _silence(heartbeat: Heartbeat, before: Remembered) -> str | None:
     return None
 
 
-def _rate(heartbeat: Heartbeat, before: Remembered) -> float | None:
-    """Rows per second as the driver says, or since the tick before."""
-    if isinstance(told := heartbeat.progress.get("rows_per_s"), int | float):
-        return float(told)
-    rows_in, elapsed_ms = heartbeat.progress.get("rows_in"), heartbeat.at_ms - before.beat_at_ms
-    if not isinstance(rows_in, int) or before.rows_in is None or elapsed_ms <= 0:
-        return before.rows_per_s
-    return 1000 * max(rows_in - before.rows_in, 0) / elapsed_ms
+def _with_rate(after: Remembered, heartbeat: Heartbeat, before: Remembered) -> Remembered:
+    """Rows per second since an earlier tick; the driver's own figure is of one second only."""
+    rows_in, elapsed_ms = heartbeat.progress.get("rows_in"), heartbeat.at_ms - before.rate_at_ms
+    if not isinstance(rows_in, int):
+        return after
+    if before.rows_in is not None and elapsed_ms < _RATE_MS_MIN:
+        return after
+    told = heartbeat.progress.get("rows_per_s")
+    rate = float(told) if isinstance(told, int | float) else None
+    if before.rows_in is not None:
+        rate = 1000 * max(rows_in - before.rows_in, 0) / elapsed_ms
+    known = {"rows_in": rows_in, "rate_at_ms": heartbeat.at_ms, "rows_per_s": rate}
+    return after.model_copy(update=known)
 
 
 def _read_mode(store: CheckpointStore, driver: _Driver, before: SeenMode) -> SeenMode:

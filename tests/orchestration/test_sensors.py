@@ -47,7 +47,7 @@ def request_of(instance: dg.DagsterInstance, job: Job, name: str) -> dg.RunReque
     )
     sensor = definitions.resolve_sensor_def(f"{STREAM}_{name}")
     ticks = Ticks(instance, sensor, job.store.objects.uri, definitions)
-    (request,) = ticks.evaluate().run_requests or ()
+    (request,) = list(ticks.evaluate().run_requests or ())
     assert request.job_name is not None
     wanted = definitions.resolve_job_def(request.job_name)
     assert dg.validate_run_config(wanted, request.run_config)

@@ -11,6 +11,7 @@ from laminar_core.checkpoint.types import CheckpointId, CheckpointKind, Generati
 from laminar_core.runtime.clock import ManualClock, SystemClock
 from laminar_core.state.control import ControlBegun, ControlCommand, ControlResult, SetMode
 from laminar_core.state.manifest import Heartbeat, HistoryRecord, Owner, fingerprint_of
+from laminar_core.state.record import JsonObject
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from laminar_core.storage.control_log import ControlLog
 from laminar_core.storage.generations import Claimant
@@ -58,14 +59,14 @@ class Job:
         """The same, by a process of this machine that is gone."""
         return self.claim(gone(this_process()), **how)
 
-    def beat(self, rows_per_s: float | None = None) -> None:
-        """A sign of life, a second after the last one."""
+    def beat(self, rows_per_s: float = 0, rows: int | None = None) -> None:
+        """A sign of life, a second after the last one; ``rows`` came since."""
         self.clock.wait_ms(1_000)
         self.beats += 1
-        self.rows_in += int(rows_per_s or 0)
-        beat = Heartbeat(
-            sequence=self.beats, at_ms=self.clock.now_ms(), progress={"rows_in": self.rows_in}
-        )
+        self.rows_in += int(rows_per_s) if rows is None else rows
+        progress: JsonObject = {"rows_in": self.rows_in, "rows_per_s": rows_per_s}
+        now_ms = self.clock.now_ms()
+        beat = Heartbeat(sequence=self.beats, at_ms=now_ms, progress=progress)
         self.store.beat(self.generation, beat)
 
     def complete(self, alignment_ms: float = 5, inflight_rows: int = 0) -> int:

@@ -83,6 +83,19 @@ def test_it_flips_back_when_what_was_overtaken_is_worked_off_fast(job: Job, tick
     assert config_of(ticks.runs[-1])["mode"] == "default"
 
 
+def test_one_fast_second_is_no_calm(job: Job, ticks: Ticks) -> None:
+    """Goal: the rate is that between two ticks, not what the driver says of its last second."""
+    slow(job)
+    ticks.tick()
+    flipped(job, ticks, "unaligned")
+    ticks.tick()
+    for _ in range(4):
+        job.complete(inflight_rows=400)
+    job.clock.wait_ms(20_000)
+    job.beat(100_000, rows=2_100)
+    assert "0 of 3 checkpoints in a row are calm" in ticks.tick()
+
+
 def test_what_aligned_before_the_flip_says_nothing_after_it(job: Job, ticks: Ticks) -> None:
     slow(job)
     ticks.tick()

@@ -1,21 +1,27 @@
 """A stream whose drivers are started for real, without Spark, and the Dagster that starts them."""
 
+import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
 import dagster as dg
+import pytest
 
 from laminar_core.checkpoint.types import CheckpointId, Generation
+from laminar_core.errors import LaminarError
+from laminar_core.runtime.clock import SystemClock
 from laminar_core.state.manifest import GenerationClaim
 from laminar_core.storage.audit import AuditLog
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from laminar_core.storage.owner import is_running
+from orchestration.dry_run import DryRun
 from orchestration.factory import laminar_definitions
 from orchestration.spec import StreamSpec
 from resources import CheckpointStoreResource, DetachedDriver, SparkDriverClient
+from resources.detached_driver import DetachedStart
 from resources.driver_session import kill_session_of
 from resources.names import (
     ACTOR_TAG,
@@ -26,6 +32,7 @@ from resources.names import (
     job_name,
     partition_of,
 )
+from tests.orchestration.played_driver import Options, PlayedDriver
 from tests.storage.stores import JOB, claim, complete, damage
 
 STREAM = JOB
@@ -36,7 +43,10 @@ _RUN_AS_MODULE = (
 
 
 class Started:
-    """One stream in a store of its own."""
+    """One stream in a store of its own.
+
+    Its drivers are processes, unless they are played within this one: ``play``.
+    """
 
     def __init__(self, instance: dg.DagsterInstance, place: Path) -> None:
         self.instance, self.place = instance, place
@@ -45,6 +55,46 @@ class Started:
         self.how = "serves"
         self.launch: Literal["detached", "supervised"] = "detached"
         self.start_timeout_s = 30.0
+        self.played: list[PlayedDriver] = []
+        self.meanwhile: list[Callable[[], None]] = []
+        """What somebody else does just before the next driver claims the job."""
+
+    def play(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Let drivers be played within this process, and answer while somebody waits for them."""
+        monkeypatch.setattr(
+            DetachedDriver, "start", lambda _, *words, **how: self._play(*words, **how)
+        )
+        monkeypatch.setattr("orchestration.restart.SystemClock", lambda: _Moving(self))
+        monkeypatch.setattr("orchestration.recovery.dry_run", self._say)
+
+    def _play(
+        self, _stream: str, command: Sequence[str], *, env: Mapping[str, str], **_: object
+    ) -> DetachedStart:
+        start = DetachedStart(os.getpid(), self.place / "driver.log")
+
+        def tell(event: str, **facts: object) -> None:
+            start.events[event] = {"event": event, "time_ms": SystemClock().now_ms(), **facts}
+
+        options = _options(command, env["LAMINAR_ACTOR"])
+        driver = PlayedDriver(self.store, self.how, options, SystemClock(), tell)
+        while self.meanwhile:
+            self.meanwhile.pop()()
+        try:
+            driver.start()
+        except LaminarError as error:
+            raise dg.Failure(f"the driver gave up with exit code 2: {error}") from error
+        if self.how == "refuses":
+            self.store.end_generation(driver.generation, "refused", "")
+            raise dg.Failure("the driver gave up with exit code 2: no column merchant")
+        driver.run()
+        self.played.append(driver)
+        return start
+
+    def _say(self, _spec: object, _uri: str, _env: object, words: Sequence[str]) -> DryRun:
+        problems = [{"message": "loops cannot be rescaled"}] if self.how == "loops" else []
+        verdict = "refuse" if problems else "restore"
+        report = {"job": STREAM, "verdict": verdict, "problems": problems, "words": list(words)}
+        return DryRun({**report, "checkpoint": {"checkpoint_id": 1}})
 
     # --- what was there before ------------------------------------------------------------------
 
@@ -144,8 +194,11 @@ class Started:
     @property
     def living(self) -> list[int]:
         """Generations whose driver runs."""
-        owners = {g.generation: g.claim.owner for g in self.store.generations() if g.claim}
-        return [generation for generation, owner in owners.items() if is_running(owner)]
+        return [
+            g.generation
+            for g in self.store.generations()
+            if g.claim and g.end is None and is_running(g.claim.owner)
+        ]
 
     def audited(self) -> list[tuple[str, str]]:
         records = AuditLog(self.store.objects, self.store.paths, lambda: 0).records()
@@ -156,6 +209,36 @@ class Started:
             if generation.claim:
                 with suppress(ProcessLookupError):
                     kill_session_of(generation.claim.owner)
+
+
+class _Moving(SystemClock):
+    """While somebody waits, the driver that runs looks at what it was asked for."""
+
+    def __init__(self, stream: Started) -> None:
+        self._stream = stream
+
+    def wait_ms(self, duration_ms: float) -> None:
+        del duration_ms
+        for driver in self._stream.played[-1:]:
+            driver.look()
+
+
+def _options(command: Sequence[str], actor: str) -> Options:
+    def word(name: str) -> str | None:
+        return command[command.index(name) + 1] if name in command else None
+
+    def number(name: str) -> int | None:
+        found = word(name)
+        return None if found is None else int(found)
+
+    return Options(
+        number("--workers"),
+        number("--restore"),
+        number("--expect-generation"),
+        word("--reason") or "",
+        actor,
+        "--take-over" in command,
+    )
 
 
 def line_of(result: dg.ExecuteInProcessResult) -> str:

@@ -1,5 +1,7 @@
 """Going back to a checkpoint: verified, from exactly that one, by one of all who want to."""
 
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,17 +11,29 @@ import pytest
 from laminar_core.checkpoint.types import CheckpointId
 from laminar_core.storage.owner import is_running
 from laminar_core.storage.pins import Pins
+from orchestration.restore_forms import RecoverForm
 from resources.names import checkpoint_key
 from tests.orchestration.started import STREAM, Started, line_of
 from tests.storage.stores import claim, complete
 
+LATER = "2100-01-01T00:00:00Z"
+
 
 @pytest.fixture
-def stream(tmp_path: Path) -> Iterator[Started]:
+def processes(tmp_path: Path) -> Iterator[Started]:
+    """A stream whose drivers are processes."""
     with dg.DagsterInstance.ephemeral() as instance:
         stream = Started(instance, tmp_path)
         yield stream
         stream.end()
+
+
+@pytest.fixture
+def stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Started]:
+    with dg.DagsterInstance.ephemeral() as instance:
+        stream = Started(instance, tmp_path)
+        stream.play(monkeypatch)
+        yield stream
 
 
 def verdicts(stream: Started) -> list[tuple[str | None, bool]]:
@@ -107,7 +121,7 @@ class TestRecovery:
     def test_how_many_workers_it_had_is_kept(self, stream) -> None:
         stream.has_run(1)
         assert stream.run("rescale", {"workers": 3}).success
-        stream.end()
+        stream.kill(2)
         assert stream.recovery(1).success
         assert "--workers 3" in stream.facts("recovery")["command"]
 
@@ -137,14 +151,28 @@ class TestRunningDriver:
         left = stream.facts("recovery")["rejected_checkpoints"]
         assert [each["checkpoint_id"] for each in left] == [2]
 
-    def test_take_over_ends_what_is_left_of_it_here(self, stream) -> None:
+    def test_take_over_ends_what_is_left_of_it_here(self, processes) -> None:
+        processes.has_run(1)
+        processes.start("newest")
+        stuck = processes.claim_of(2).owner
+        os.kill(stuck.pid, signal.SIGSTOP)
+        assert processes.recovery(1, running_driver="take_over").success
+        assert processes.living == [3]
+        assert not is_running(stuck)
+        assert f"(session {stuck.pid})" in processes.facts("recovery")["driver_before"]
+
+    def test_take_over_goes_ahead_of_a_driver_that_is_elsewhere(self, stream) -> None:
         stream.has_run(1)
         stream.start("newest")
-        stuck = stream.claim_of(2).owner
         assert stream.recovery(1, running_driver="take_over").success
-        assert stream.living == [3]
-        assert not is_running(stuck)
-        assert f"(session {stuck.pid})" in stream.facts("recovery")["driver_before"]
+        assert "--take-over" in stream.facts("recovery")["command"]
+        assert "killed" not in stream.facts("recovery")["driver_before"]
+
+    def test_a_process_is_stopped_and_followed_by_another(self, processes) -> None:
+        processes.has_run(1)
+        processes.start("newest")
+        assert processes.run("rollback", {"by": 1, "running_driver": "stop"}).success
+        assert (processes.living, processes.bases) == ([3], [None, 1, 1])
 
     def test_a_driver_that_refuses_to_stop_goes_on(self, stream) -> None:
         stream.how = "goes-on"
@@ -198,8 +226,33 @@ class TestRecover:
         (output,) = [event for event in result.all_events if event.is_successful_output]
         facts = {k: v.value for k, v in output.event_specific_data.metadata.items()}
         assert facts["what"] == f"job {STREAM} would continue from checkpoint 1"
-        assert (facts["verdict"], facts["rows_to_replay"]) == ("restore", 40)
+        assert facts["report"]["words"] == ["--restore", "1"]
         assert (stream.living, stream.materialized("recovery")) == ([2], [])
+
+    @pytest.mark.parametrize(
+        ("wish", "words"),
+        [({"newest": True}, []), ({"before": LATER}, ["--restore-before", LATER])],
+    )
+    def test_a_dry_run_asks_for_the_same(self, wish, words) -> None:
+        assert RecoverForm(**wish).words == words
+
+    def test_a_time_finds_the_newest_that_was_completed_before_it(self, stream) -> None:
+        stream.has_run(3)
+        assert stream.run("recover", {"before": LATER}).success
+        assert stream.bases == [None, 3]
+
+    def test_before_the_first_one_there_is_none(self, stream) -> None:
+        stream.has_run(3)
+        said = line_of(stream.run("recover", {"before": "1999-12-31T23:59:59+01:00"}))
+        assert "no checkpoint was completed before that time" in said
+
+    def test_somebody_who_claims_the_job_meanwhile_goes_on(self, stream) -> None:
+        """Goal: of two that pass all looks at once, the store lets one through."""
+        stream.has_run(2)
+        stream.meanwhile.append(lambda: claim(stream.store, base=2))
+        said = line_of(stream.run("recover", {"newest": True}))
+        assert "exit code 2: job payments is not started: its newest generation is 2, not 1" in said
+        assert stream.bases == [None, 2]
 
 
 class TestRollback:

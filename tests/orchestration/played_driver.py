@@ -1,0 +1,130 @@
+"""What a driver does to its store, without Spark: real claims, checkpoints, answers and ends."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from laminar_core.checkpoint.recovery import RestoreFrom
+from laminar_core.checkpoint.recovery_facts import Wish
+from laminar_core.checkpoint.types import CheckpointId, Generation
+from laminar_core.runtime.clock import Clock
+from laminar_core.state.control import CancelJob, ControlBegun, ControlResult, StopJob
+from laminar_core.state.manifest import Heartbeat
+from laminar_core.storage.audit import AuditLog
+from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.storage.control_log import ControlEntry, ControlLog
+from tests.storage.stores import claimant, complete
+
+
+@dataclass(frozen=True)
+class Options:
+    """Of ``laminar run``, as far as they matter to the store."""
+
+    workers: int | None = None
+    restore: int | None = None
+    expect_generation: int | None = None
+    reason: str = "started"
+    actor: str = "test"
+    take_over: bool = False
+
+
+class PlayedDriver:
+    """One generation. ``how`` is what it is told to do; ``tell`` hears its events."""
+
+    def __init__(
+        self,
+        store: CheckpointStore,
+        how: str,
+        options: Options,
+        clock: Clock,
+        tell: Callable[..., None],
+    ) -> None:
+        self.store, self.how, self.options = store, how, options
+        self.clock, self.tell = clock, tell
+        self.log = ControlLog(store.objects, store.paths)
+        self.generation = Generation(0)
+        self.outcome: str | None = None
+        self._seen = 0
+
+    def start(self) -> None:
+        """Up to the point where it knows what it continues from.
+
+        Raises:
+            LaminarError: it may not have the job.
+        """
+        options, expected = self.options, self.options.expect_generation
+        self._seen = max(self.log.numbers(), default=0)
+        self.generation = self.store.claim_generation(
+            replace(claimant(actor=options.actor), reason=options.reason),
+            wait_ms=self.clock.wait_ms,
+            take_over=options.take_over,
+            expected=None if expected is None else Generation(expected),
+        )
+        base = wanted(self.store, options)
+        AuditLog(self.store.objects, self.store.paths, self.clock.now_ms).append(
+            action="restore" if base else "start-fresh",
+            actor=options.actor,
+            reason=options.reason,
+            after={"generation": self.generation, "parallelism": options.workers},
+        )
+        self.store.record_base(self.generation, base)
+        self.tell(
+            "generation-started",
+            generation=self.generation,
+            rejected=[],
+            restored_checkpoint_id=base,
+            parallelism=options.workers,
+        )
+
+    def run(self) -> None:
+        """Up to the first rows."""
+        self.tell("workers-running", generation=self.generation, pids=[], hosts=[])
+        heartbeat = Heartbeat(sequence=1, at_ms=self.clock.now_ms(), progress={"rows_in": 70})
+        self.store.beat(self.generation, heartbeat)
+        self.checkpoint()
+        self.tell("data-flowing", generation=self.generation)
+
+    def checkpoint(self) -> int:
+        checkpoint_id = (self.store.highest_checkpoint_id() or 0) + 1
+        complete(self.store, checkpoint_id, self.generation)
+        self.tell("checkpoint-completed", checkpoint_id=checkpoint_id)
+        return checkpoint_id
+
+    def look(self) -> None:
+        """Do what was asked for since the last look, as a driver's desk does."""
+        for entry in self.log.read_after(self._seen):
+            self._seen = entry.number
+            self._obey(entry)
+
+    def end(self, outcome: str) -> None:
+        self.outcome = outcome
+        self.store.end_generation(self.generation, outcome, "")
+        if outcome != "cancelled":
+            self.tell(
+                "finished", outcome=outcome, rows_in=30, rows_out=3, rows_late=0, checkpoints=3
+            )
+
+    def _obey(self, entry: ControlEntry) -> None:
+        assert entry.command is not None
+        action = entry.command.action
+        self.log.begin(entry.number, ControlBegun(generation=self.generation, begun_at_ms=1))
+        goes_on = self.how == "goes-on" or entry.command.generation != self.generation
+        stops = not goes_on and isinstance(action, StopJob)
+        result = ControlResult(
+            outcome="refused" if goes_on else "completed",
+            reason="it goes on" if goes_on else "",
+            generation=self.generation,
+            answered_at_ms=1,
+            checkpoint_id=self.checkpoint() if stops else None,
+            savepoint=action.target if isinstance(action, StopJob) else None,
+        )
+        self.log.answer(entry.number, result)
+        if not goes_on:
+            self.end("cancelled" if isinstance(action, CancelJob) else "stopped")
+
+
+def wanted(store: CheckpointStore, options: Options) -> CheckpointId | None:
+    """What a start with these options continues from."""
+    restore = options.restore
+    wish = Wish(checkpoint_id=None if restore is None else CheckpointId(restore))
+    decision = store.choose_checkpoint(wish).decision
+    return decision.checkpoint_id if isinstance(decision, RestoreFrom) else None

@@ -16,7 +16,7 @@ from sensors.policy import AlertPolicy
 
 RUNBOOK = "docs/operations.md"
 HOOK_MS_MAX = 10_000
-"""A hook that takes longer is left alone: a tick has sixty seconds for everything."""
+"""For all alerts of a tick, which has sixty seconds for everything; then it is not waited for."""
 
 Severity = Literal["warning", "error"]
 """``error``: the job does not run, or rows or state may be lost. ``warning``: it will get so."""
@@ -108,24 +108,26 @@ def raise_alerts(
     now_ms: int,
 ) -> None:
     """Log each finding and give it to the hook, whose failure is logged and nothing more."""
-    for finding in findings:
-        alert = alert_of(stream, finding, now_ms)
+    alerts = [alert_of(stream, finding, now_ms) for finding in findings]
+    for alert in alerts:
         level = logging.ERROR if alert.severity == "error" else logging.WARNING
         log.log(level, "%s: %s See %s.", alert.title, alert.text, alert.runbook)
-        if policy.hook is not None:
-            _call_hook(policy, alert, log)
+    if alerts and policy.hook is not None:
+        _call_hook(policy, alerts, log)
 
 
-def _call_hook(policy: AlertPolicy, alert: Alert, log: logging.Logger) -> None:
+def _call_hook(policy: AlertPolicy, alerts: Sequence[Alert], log: logging.Logger) -> None:
+    """Call it for one after the other; what takes too long goes on after the tick."""
     problems: list[BaseException] = []
 
     def call() -> None:
-        try:
-            cast("Hook", policy.load_hook())(alert)
-        except BaseException as error:  # noqa: BLE001 - it is the user's, and may do anything
-            problems.append(error)
+        for alert in alerts:
+            try:
+                cast("Hook", policy.load_hook())(alert)
+            except BaseException as error:  # noqa: BLE001 - it is the user's, and may do anything
+                problems.append(error)
 
-    thread = threading.Thread(target=call, name=f"alert {policy.hook}", daemon=True)
+    thread = threading.Thread(target=call, name=f"alerts to {policy.hook}", daemon=True)
     thread.start()
     thread.join(HOOK_MS_MAX / 1000)
     if thread.is_alive():

@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 from laminar_core.errors import LaminarError
 
-WAIT_MS = 40_000
-"""Dagster ends a tick after 60 s."""
+WAIT_MS = 20_000
+"""For each of the reads of a tick, of which there are two at most: Dagster ends one after 60 s."""
 
 T = TypeVar("T")
 

@@ -15,6 +15,7 @@ from laminar_core.state.audit import AuditReport
 from laminar_core.storage.audit import AuditLog, key_in_environment
 from orchestration.chores import Chore, chore_job
 from orchestration.control_forms import Wish
+from orchestration.report_tables import Row, table_of
 from orchestration.spec import StreamSpec
 from sensors.audit_memory import AuditMemory, recall, verify_with
 from sensors.judgements import judge_audit_chain
@@ -77,13 +78,13 @@ def audit_metadata(report: AuditReport, memory: AuditMemory, *, is_signed: bool)
         "accepted_up_to": memory.accepted,
     }
     if report.findings:
-        metadata["found"] = dg.MetadataValue.table(_rows(report))
+        metadata["found"] = table_of(_rows(report))
     return metadata
 
 
-def _rows(report: AuditReport) -> Sequence[dg.TableRecord]:
+def _rows(report: AuditReport) -> Sequence[Row]:
     return [
-        dg.TableRecord({"record": found.number or 0, "kind": found.kind, "problem": found.problem})
+        {"record": found.number or 0, "kind": found.kind, "problem": found.problem}
         for found in report.findings[:FINDINGS_SHOWN]
     ]
 

@@ -25,6 +25,7 @@ from orchestration.costs import (
     request_cost,
     storage_cost,
 )
+from orchestration.report_tables import Row, table_of
 from orchestration.spec import PriceTable, StreamSpec
 
 CHECKPOINTS_SHOWN = 50
@@ -102,7 +103,7 @@ def cost_metadata(report: CostReport, facts: CostFacts, prices: PriceTable) -> d
         "retention_saves_per_month": report.retention_saves_per_month,
         "currency": prices.currency,
         "prices": dg.MetadataValue.json(prices.model_dump(mode="json")),
-        "stored": dg.MetadataValue.table([_stored_row(each, prices) for each in facts.stored]),
+        "stored": table_of([_stored_row(each, prices) for each in facts.stored]),
         "counted": _what_is_counted(report),
     }
     reckoned = {
@@ -113,7 +114,7 @@ def cost_metadata(report: CostReport, facts: CostFacts, prices: PriceTable) -> d
     metadata |= {name: cost for name, cost in reckoned.items() if cost is not None}
     if facts.traffic:
         rows = [_traffic_row(each, prices) for each in facts.traffic]
-        metadata["requests"] = dg.MetadataValue.table(rows)
+        metadata["requests"] = table_of(rows)
     return metadata
 
 
@@ -126,21 +127,19 @@ def checkpoint_metadata(planned: Planned) -> dict[str, Any]:
     goes = set(planned.plan.deleted_ids)
     now_ms = planned.facts.now_ms
     rows = [
-        dg.TableRecord(
-            {
-                "checkpoint": c.checkpoint_id,
-                "age in hours": round((now_ms - c.completed_at_ms) / _HOUR_MS, 2),
-                "bytes of its own": own.get(c.checkpoint_id, 0),
-                "bytes it names": c.size_bytes,
-                "retention": "deletes it" if c.checkpoint_id in goes else "keeps it",
-            }
-        )
+        {
+            "checkpoint": c.checkpoint_id,
+            "age in hours": round((now_ms - c.completed_at_ms) / _HOUR_MS, 2),
+            "bytes of its own": own.get(c.checkpoint_id, 0),
+            "bytes it names": c.size_bytes,
+            "retention": "deletes it" if c.checkpoint_id in goes else "keeps it",
+        }
         for c in sorted(completed, key=lambda c: -c.checkpoint_id)[:CHECKPOINTS_SHOWN]
     ]
     ages = _by_age([(now_ms - c.completed_at_ms, own.get(c.checkpoint_id, 0)) for c in completed])
     return {
-        "checkpoints": dg.MetadataValue.table(rows),
-        "by_age": dg.MetadataValue.table(ages),
+        "checkpoints": table_of(rows),
+        "by_age": table_of(ages),
     }
 
 
@@ -168,34 +167,30 @@ def _what_is_counted(report: CostReport) -> str:
     return counted if report.requests_per_month is not None else f"{counted} Now {_NOT_KNOWN}."
 
 
-def _stored_row(stored: Stored, prices: PriceTable) -> dg.TableRecord:
-    return dg.TableRecord(
-        {
-            "kind": stored.kind,
-            "objects": stored.objects,
-            "bytes": stored.size_bytes,
-            "a month": storage_cost(stored.size_bytes, prices),
-            "bytes are": "estimated" if stored.is_estimated else "counted",
-        }
-    )
+def _stored_row(stored: Stored, prices: PriceTable) -> Row:
+    return {
+        "kind": stored.kind,
+        "objects": stored.objects,
+        "bytes": stored.size_bytes,
+        "a month": storage_cost(stored.size_bytes, prices),
+        "bytes are": "estimated" if stored.is_estimated else "counted",
+    }
 
 
-def _traffic_row(traffic: GenerationTraffic, prices: PriceTable) -> dg.TableRecord:
+def _traffic_row(traffic: GenerationTraffic, prices: PriceTable) -> Row:
     sent = traffic.requests
-    return dg.TableRecord(
-        {
-            "generation": traffic.generation,
-            "hours": round(traffic.duration_ms / _HOUR_MS, 3),
-            "puts": sent.puts,
-            "lists": sent.lists,
-            "gets": sent.gets,
-            "heads": sent.heads,
-            "deletes": sent.deletes,
-            "bytes up": sent.bytes_up,
-            "bytes down": sent.bytes_down,
-            "cost": request_cost(sent, prices),
-        }
-    )
+    return {
+        "generation": traffic.generation,
+        "hours": round(traffic.duration_ms / _HOUR_MS, 3),
+        "puts": sent.puts,
+        "lists": sent.lists,
+        "gets": sent.gets,
+        "heads": sent.heads,
+        "deletes": sent.deletes,
+        "bytes up": sent.bytes_up,
+        "bytes down": sent.bytes_down,
+        "cost": request_cost(sent, prices),
+    }
 
 
 def _own_bytes(planned: Planned) -> dict[int, int]:
@@ -206,17 +201,15 @@ def _own_bytes(planned: Planned) -> dict[int, int]:
     return own
 
 
-def _by_age(aged: Sequence[tuple[int, int]]) -> list[dg.TableRecord]:
+def _by_age(aged: Sequence[tuple[int, int]]) -> list[Row]:
     """Bytes that only the checkpoints of an age name, cumulated from the youngest on."""
     rows = [("younger than " + name, hours * _HOUR_MS) for name, hours in _AGES]
     rows.append(("all", 2**62))
     return [
-        dg.TableRecord(
-            {
-                "age": name,
-                "checkpoints": sum(age_ms < limit_ms for age_ms, _ in aged),
-                "bytes of their own": sum(n for age_ms, n in aged if age_ms < limit_ms),
-            }
-        )
+        {
+            "age": name,
+            "checkpoints": sum(age_ms < limit_ms for age_ms, _ in aged),
+            "bytes of their own": sum(n for age_ms, n in aged if age_ms < limit_ms),
+        }
         for name, limit_ms in rows
     ]

@@ -16,6 +16,7 @@ from laminar_core.runtime.drill import BATCHES_MAX
 from laminar_core.state.drill import DrillRecord
 from orchestration.chores import Chore, chore_job
 from orchestration.control_forms import CheckpointNumber, Wish
+from orchestration.report_tables import table_of
 from orchestration.spec import StreamSpec
 from resources.laminar_command import CommandResult, run_command
 from resources.names import DRILL_POOL, DRILL_TAG
@@ -154,17 +155,15 @@ def drill_metadata(record: DrillRecord) -> dict[str, Any]:
     if record.problems:
         metadata["problems"] = dg.MetadataValue.json(list(record.problems))
     if record.operators:
-        metadata["operators"] = dg.MetadataValue.table(
+        metadata["operators"] = table_of(
             [
-                dg.TableRecord(
-                    {
-                        "operator": one.operator_id,
-                        "rows": one.rows_restored,
-                        "rows in the checkpoint": one.rows_expected,
-                        "digest": one.digest_restored,
-                        "the same": one.is_equal,
-                    }
-                )
+                {
+                    "operator": one.operator_id,
+                    "rows": one.rows_restored,
+                    "rows in the checkpoint": one.rows_expected,
+                    "digest": one.digest_restored,
+                    "the same": one.is_equal,
+                }
                 for one in record.operators
             ]
         )

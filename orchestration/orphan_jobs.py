@@ -24,6 +24,7 @@ from laminar_core.runtime.retention_config import RetentionConfig
 from laminar_core.storage.retention import Retention
 from orchestration.chores import Chore, chore_job
 from orchestration.control_forms import Wish
+from orchestration.report_tables import Row, table_of
 from orchestration.retention_jobs import ROWS_SHOWN, RetentionRun, file_row
 from orchestration.spec import StreamSpec
 from resources.detached_driver import DetachedDriver
@@ -104,11 +105,11 @@ def left_over_metadata(facts: RetentionFacts, plan: RetentionPlan) -> dict[str, 
         "holds_that_ended": sum((pin.expires_at_ms or 0) <= facts.now_ms for pin in pins),
     }
     if attempts:
-        metadata["attempts"] = dg.MetadataValue.table(
+        metadata["attempts"] = table_of(
             [_attempt_row(facts, attempt) for attempt in attempts[-ROWS_SHOWN:]]
         )
     if left:
-        metadata["files"] = dg.MetadataValue.table(
+        metadata["files"] = table_of(
             [file_row(f.path, f.action, f.size_bytes, f.reason) for f in left[:ROWS_SHOWN]]
         )
     return metadata
@@ -121,13 +122,11 @@ def _left(facts: RetentionFacts, plan: RetentionPlan) -> Iterator[FileVerdict]:
             yield file
 
 
-def _attempt_row(facts: RetentionFacts, attempt: Incomplete) -> dg.TableRecord:
+def _attempt_row(facts: RetentionFacts, attempt: Incomplete) -> Row:
     files = [file for file in facts.files if file.checkpoint_id == attempt.checkpoint_id]
-    return dg.TableRecord(
-        {
-            "checkpoint": attempt.checkpoint_id,
-            "generation": attempt.generation or 0,
-            "files": len(files),
-            "bytes": sum(file.size_bytes for file in files),
-        }
-    )
+    return {
+        "checkpoint": attempt.checkpoint_id,
+        "generation": attempt.generation or 0,
+        "files": len(files),
+        "bytes": sum(file.size_bytes for file in files),
+    }

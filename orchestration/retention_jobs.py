@@ -15,6 +15,7 @@ from laminar_core.state.retention_records import RetentionResult
 from laminar_core.storage.retention import Mandate, Planned, Retention
 from orchestration.chores import Chore, chore_job
 from orchestration.control_forms import Wish
+from orchestration.report_tables import Row, table_of
 from orchestration.spec import StreamSpec
 from resources.names import RETENTION_PLAN_TAG, checkpoint_partitions, partition_of
 
@@ -155,7 +156,9 @@ def drop_partitions(chore: Chore) -> None:
     for partition in gone:
         instance.delete_dynamic_partition(partitions, partition)
     if gone:
-        chore.context.log.info("no longer partitions: %s", ", ".join(gone))
+        chore.context.log.info(
+            "%s checkpoints are no longer partitions, from %s to %s", len(gone), gone[0], gone[-1]
+        )
 
 
 def plan_metadata(plan: RetentionPlan, policy: RetentionConfig) -> dict[str, Any]:
@@ -163,15 +166,13 @@ def plan_metadata(plan: RetentionPlan, policy: RetentionConfig) -> dict[str, Any
     verdicts = plan.checkpoints[-ROWS_SHOWN:]
     freed = _freed(plan)
     rows = [
-        dg.TableRecord(
-            {
-                "checkpoint": v.checkpoint_id,
-                "verdict": v.action,
-                "bytes": v.size_bytes,
-                "freed": freed.get(v.checkpoint_id, 0) if v.action == "delete" else 0,
-                "why": "; ".join(v.reasons),
-            }
-        )
+        {
+            "checkpoint": v.checkpoint_id,
+            "verdict": v.action,
+            "bytes": v.size_bytes,
+            "freed": freed.get(v.checkpoint_id, 0) if v.action == "delete" else 0,
+            "why": "; ".join(v.reasons),
+        }
         for v in verdicts
     ]
     metadata: dict[str, Any] = {
@@ -182,9 +183,9 @@ def plan_metadata(plan: RetentionPlan, policy: RetentionConfig) -> dict[str, Any
         "policy": dg.MetadataValue.json(policy.model_dump(mode="json")),
     }
     if rows:
-        metadata["plan"] = dg.MetadataValue.table(rows)
+        metadata["plan"] = table_of(rows)
     if orphans := list(_orphans(plan)):
-        metadata["files"] = dg.MetadataValue.table(orphans[:ROWS_SHOWN])
+        metadata["files"] = table_of(orphans[:ROWS_SHOWN])
     if plan.blocked is not None:
         metadata["blocked"] = plan.blocked
     return metadata
@@ -205,7 +206,7 @@ def result_metadata(
     }
 
 
-def _orphans(plan: RetentionPlan) -> Iterator[dg.TableRecord]:
+def _orphans(plan: RetentionPlan) -> Iterator[Row]:
     """Files that need a look, or go without a checkpoint."""
     gone = set(plan.deleted_ids)
     for file in plan.files:
@@ -213,9 +214,9 @@ def _orphans(plan: RetentionPlan) -> Iterator[dg.TableRecord]:
             yield file_row(file.path, file.action, file.size_bytes, file.reason)
 
 
-def file_row(path: str, verdict: str, size_bytes: int, why: str) -> dg.TableRecord:
+def file_row(path: str, verdict: str, size_bytes: int, why: str) -> Row:
     """One line of a table of files."""
-    return dg.TableRecord({"file": path, "verdict": verdict, "bytes": size_bytes, "why": why})
+    return {"file": path, "verdict": verdict, "bytes": size_bytes, "why": why}
 
 
 def _freed(plan: RetentionPlan) -> dict[int, int]:

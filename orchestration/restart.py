@@ -26,16 +26,15 @@ from orchestration.restore_choice import (
     explained,
     left_behind,
     read_chosen,
-    refused,
 )
 from orchestration.running_driver import (
     Ask,
     LastDriver,
     Settled,
-    Settlement,
     Wanted,
     decide_settlement,
     last_driver,
+    nobody_left,
     settle,
 )
 from orchestration.spec import StreamSpec
@@ -134,7 +133,7 @@ class Restarter:
             with in_one_line():
                 settled = settle(self.store, settlement, self._control(), wanted.reason)
             self.context.log.info(settled.what)
-            with self._nobody_left(settlement), in_one_line():
+            with nobody_left(self.spec.name, settlement), in_one_line():
                 known = chosen or _where_it_ended(self.store, settled)
                 return self._start(known, wanted, before, settled)
 
@@ -161,20 +160,6 @@ class Restarter:
         finally:
             with suppress(LaminarError):  # It ends by itself.
                 control.unpin(chosen.checkpoint_id, name, "the restore is over")
-
-    @contextmanager
-    def _nobody_left(self, settlement: Settlement) -> Iterator[None]:
-        """Who has a driver stopped and no other one started has to be told so."""
-        try:
-            yield
-        except (dg.Failure, LaminarError) as error:
-            if not isinstance(settlement, Ask):
-                raise
-            said = error.description if isinstance(error, dg.Failure) else str(error)
-            raise refused(
-                f"{said}; the driver before has ended, so nobody runs the job: start it with "
-                f"{self.spec.name}_recover or {self.spec.name}_start"
-            ) from error
 
     def _start(
         self, chosen: Chosen, wanted: Wanted, before: LastDriver, settled: Settled

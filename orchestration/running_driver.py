@@ -1,16 +1,22 @@
 """What becomes of the driver that a job may have, before another one starts."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
+import dagster as dg
+
 from laminar_core.checkpoint.recovery import OwnerSigns
 from laminar_core.checkpoint.types import Generation
+from laminar_core.errors import LaminarError
 from laminar_core.runtime.clock import Clock
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from laminar_core.storage.generation_summary import GenerationSummary, read_generation
 from orchestration.restore_choice import refused
 from resources.driver_session import kill_session_of
 from resources.job_control import JobControl
+from resources.names import job_name
 
 RunningDriver = Literal["refuse", "stop", "cancel", "take_over"]
 """What to do with a driver that lives: leave it and give up; ask it for a last checkpoint and the
@@ -140,6 +146,25 @@ def settle(
         case TakeOver(why):
             ended = _end_here(store)
             return Settled(f"{why}, and is not asked{ended}", ("--take-over",))
+
+
+@contextmanager
+def nobody_left(stream: str, settlement: Settlement) -> Iterator[None]:
+    """Around what follows a settlement: who had a driver end, and starts none, is told so.
+
+    Raises:
+        dagster.Failure: what is inside has failed.
+    """
+    try:
+        yield
+    except (dg.Failure, LaminarError) as error:
+        if not isinstance(settlement, Ask):
+            raise
+        said = error.description if isinstance(error, dg.Failure) else str(error)
+        raise refused(
+            f"{said}; the driver before has ended, so nobody runs the job: start it with "
+            f"{job_name(stream, 'recover')} or {job_name(stream, 'start')}"
+        ) from error
 
 
 def described(generation: GenerationSummary) -> str:

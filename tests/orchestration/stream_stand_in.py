@@ -78,7 +78,7 @@ def run() -> None:
         fail(str(error))
     if how == "refuses":
         fail("wrong schema: no column merchant")
-    if how == "serves":
+    if how in {"serves", "goes-on"}:
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(driver.end("stopped")))
         driver.run()
         while driver.outcome is None:

@@ -96,7 +96,7 @@ def test_a_driver_that_goes_on_needs_a_signal(stream, outcome, refused) -> None:
 
 def test_a_store_that_is_down_is_no_reason_not_to_stop(stream, monkeypatch, caplog) -> None:
     def down() -> None:
-        raise StorageUnavailable(ErrorCode., "no answer")
+        raise StorageUnavailable(ErrorCode.STORE_IO, "no answer")
 
     request = Request(stream)
     monkeypatch.setattr(stream.store, "newest_generation", down)

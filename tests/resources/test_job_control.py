@@ -31,14 +31,17 @@ ANN = RunMandate("ann", "run-7")
 
 
 class Clock(ManualClock):
-    """Something happens at the first wait."""
+    """Something happens at the first wait, or after ``idle`` more."""
 
     happens: Callable[[], None] = staticmethod(lambda: None)
+    idle = 0
 
     def wait_ms(self, duration_ms: float) -> None:
         super().wait_ms(duration_ms)
-        happens, self.happens = self.happens, lambda: None
-        happens()
+        self.idle -= 1
+        if self.idle < 0:
+            happens, self.happens = self.happens, lambda: None
+            happens()
 
 
 class Case:
@@ -72,6 +75,7 @@ def case() -> Case:
 
 def test_a_checkpoint_is_asked_for_on_behalf_of_the_run(case):
     case.answers(checkpoint_id=4)
+    case.clock.idle = 3  # What goes on meanwhile is told once.
     done = case.control.checkpoint("before the release")
     assert (str(done), done.number, done.generation) == ("checkpoint 4 completed", 1, 1)
     command = case.asked()

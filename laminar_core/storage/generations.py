@@ -288,7 +288,7 @@ class GenerationLog:
             problem = f"{problem}: {_describe(newest, claim)}"
         raise ConfigurationError(
             ErrorCode.UNEXPECTED_GENERATION,
-            f"job {self.job} is not started: {problem}; look at what became of it, and say which "
+            f"job {self.job} is not started: {problem}; look at `laminar status`, and say which "
             "generation to go on after",
         )
 

@@ -246,7 +246,8 @@ class Supervisor:
             LaminarError: the strategy gave up, or trying again cannot help.
         """
         with suppress(StorageUnavailable):  # It only helps others to see that nobody runs it.
-            self._end(generation, "failed", outcome.reason)
+            cancelled = self._cancelled or outcome.code is ErrorCode.CANCELLED
+            self._end(generation, "cancelled" if cancelled else "failed", outcome.reason)
         claimant = self._claimant(RESTARTED)
         entry = self._audit.entry(
             action="claim",

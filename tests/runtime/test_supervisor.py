@@ -113,7 +113,7 @@ class TestEndings:
             simulation.run()
         assert caught.value.code is ErrorCode.CANCELLED
         assert of(simulation, GenerationFailed)[-1].restart_in_ms is None
-        assert the_end(simulation, 1) == "failed"
+        assert the_end(simulation, 1) == "cancelled"
         assert simulation.run().outcome == "finished"
         job.check()
 
@@ -136,6 +136,7 @@ class TestEndings:
         with pytest.raises(JobFailedError) as caught:
             simulation.run()
         assert caught.value.code is ErrorCode.CANCELLED
+        assert the_end(simulation, 1) == "cancelled"
 
     def test_a_store_that_fails_while_the_job_is_cancelled_is_not_the_reason_of_its_end(self):
         _, simulation = simulate()

@@ -17,7 +17,7 @@ from laminar_core.storage.drills import newest_drill
 from orchestration.acts import act_tags
 from orchestration.spec import StreamSpec
 from resources.checkpoints import CheckpointStoreResource
-from resources.names import StreamAsset, asset_key, checkpoint_key, checkpoint_partitions, job_name
+from resources.names import StreamCheck, check_key, checkpoint_key, checkpoint_partitions, job_name
 from sensors.audit_memory import recall, verify_with
 from sensors.check_events import (
     ALIGNMENT_CHECK,
@@ -56,13 +56,12 @@ Judge = Callable[[Case], Verdict]
 class Check:
     """A check that is about a stream as a whole, or about its newest checkpoint."""
 
-    name: str
-    asset: StreamAsset
+    name: StreamCheck
     judge: Judge
     description: str
 
 
-def _of_newest(name: str) -> Judge:
+def _of_newest(name: StreamCheck) -> Judge:
     def judge(case: Case) -> Verdict:
         newest = next(completed_newest_first(case.store), None)
         if newest is None:
@@ -98,49 +97,41 @@ def _transactions(case: Case) -> Verdict:
 CHECKS = (
     Check(
         "restorable",
-        "checkpoint",
         _restorable,
         "The last restore drill passed, and is not older than drill_age_max.",
     ),
     Check(
         "freshness",
-        "checkpoint",
         _freshness,
         "A job that is meant to run has completed a checkpoint within checkpoint_age_max.",
     ),
     Check(
         ALIGNMENT_CHECK,
-        "checkpoint",
         _of_newest(ALIGNMENT_CHECK),
         "Barriers do not wait for each other longer than alignment_act (p99 of the window).",
     ),
     Check(
         INFLIGHT_CHECK,
-        "checkpoint",
         _of_newest(INFLIGHT_CHECK),
         "The newest checkpoint consists of state more than of rows that were on their way.",
     ),
     Check(
         CHAIN_CHECK,
-        "checkpoint",
         _of_newest(CHAIN_CHECK),
         "A restore of the newest checkpoint does not put too many segments on top of each other.",
     ),
     Check(
         "audit_chain",
-        "checkpoint",
         _audit_chain,
         "Nothing in the audit log was changed, removed or put in between.",
     ),
     Check(
         "source_retention",
-        "source",
         _source_retention,
         "The source still has, for longer than source_margin, what a restore reads again.",
     ),
     Check(
         "sink_transactions",
-        "output",
         _transactions,
         "What completed checkpoints hold becomes visible within commit_age_max.",
     ),
@@ -183,7 +174,7 @@ def _schedules(spec: StreamSpec) -> list[dg.ScheduleDefinition]:
 
 def _check(spec: StreamSpec, check: Check, clock: Clock) -> dg.AssetChecksDefinition:
     @dg.asset_check(
-        asset=asset_key(spec.name, check.asset),
+        asset=check_key(spec.name, check.name).asset_key,
         name=check.name,
         description=check.description,
     )

@@ -14,7 +14,7 @@ from orchestration.control_forms import Wish
 from orchestration.spec import StreamSpec
 from resources.checkpoints import CheckpointStoreResource
 from resources.mandate import RunMandate
-from resources.names import StreamAsset, StreamJob, asset_key, job_name
+from resources.names import StreamAsset, StreamCheck, StreamJob, asset_key, check_key, job_name
 from sensors.judgements import Verdict
 
 F = TypeVar("F", bound=Wish)
@@ -48,12 +48,13 @@ class Chore:
         key = asset_key(self.spec.name, asset)
         self.context.log_event(dg.AssetObservation(key, metadata=metadata))
 
-    def evaluate(self, check_name: str, verdict: Verdict) -> None:
-        """Tell a verdict of a check on the stream's checkpoints."""
+    def evaluate(self, check: StreamCheck, verdict: Verdict) -> None:
+        """Tell the verdict of one of the stream's checks."""
+        key = check_key(self.spec.name, check)
         self.context.log_event(  # Not runless: Dagster keeps only one of those per check.
             dg.AssetCheckEvaluation(  # pyright: ignore[reportArgumentType]
-                asset_key(self.spec.name, "checkpoint"),
-                check_name,
+                key.asset_key,
+                key.name,
                 passed=verdict.passed,
                 description=verdict.description,
                 metadata=dict(verdict.figures),

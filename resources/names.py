@@ -65,6 +65,28 @@ StreamJob = Literal[
 ]
 
 
+StreamCheck = Literal[
+    "manifest_integrity",
+    "alignment_p99",
+    "inflight_share",
+    "chain_length",
+    "freshness",
+    "restorable",
+    "audit_chain",
+    "source_retention",
+    "sink_transactions",
+]
+
+# A result is shown until its asset is materialised again, which checkpoints are all the time.
+_CHECKED: dict[StreamCheck, StreamAsset] = {
+    "freshness": "deployment",
+    "restorable": "drill",
+    "audit_chain": "audit",
+    "source_retention": "source",
+    "sink_transactions": "output",
+}
+
+
 def asset_key(stream: str, name: StreamAsset) -> dg.AssetKey:
     """Key of one of a stream's assets."""
     return dg.AssetKey([stream, name])
@@ -77,6 +99,15 @@ def job_name(stream: str, name: StreamJob) -> str:
     'payments_rollback'
     """
     return f"{stream}_{name}"
+
+
+def check_key(stream: str, name: StreamCheck) -> dg.AssetCheckKey:
+    """Key of one of a stream's checks, with the asset that it is about.
+
+    >>> check_key("payments", "restorable").to_user_string()
+    'payments/drill:restorable'
+    """
+    return dg.AssetCheckKey(asset_key(stream, _CHECKED.get(name, "checkpoint")), name)
 
 
 def checkpoint_key(stream: str) -> dg.AssetKey:

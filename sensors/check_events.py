@@ -7,7 +7,7 @@ import dagster as dg
 from laminar_core.checkpoint.types import CheckpointId
 from laminar_core.errors import CorruptCheckpointError
 from laminar_core.storage.checkpoint_store import CheckpointStore
-from resources.names import checkpoint_key
+from resources.names import StreamCheck, check_key
 from sensors.judgements import (
     Verdict,
     judge_alignment,
@@ -17,9 +17,9 @@ from sensors.judgements import (
 from sensors.policy import AlertPolicy
 from sensors.stored_checkpoints import StoredCheckpoint, chain_lengths
 
-ALIGNMENT_CHECK = "alignment_p99"
-INFLIGHT_CHECK = "inflight_share"
-CHAIN_CHECK = "chain_length"
+ALIGNMENT_CHECK: StreamCheck = "alignment_p99"
+INFLIGHT_CHECK: StreamCheck = "inflight_share"
+CHAIN_CHECK: StreamCheck = "chain_length"
 OBSERVED_CHECKS = (ALIGNMENT_CHECK, INFLIGHT_CHECK, CHAIN_CHECK)
 """Evaluated by the observer, for the newest checkpoint of each tick."""
 
@@ -37,12 +37,13 @@ def check_result(verdict: Verdict, **facts: float | str) -> dg.AssetCheckResult:
 
 
 def evaluation(
-    asset: dg.AssetKey, check_name: str, verdict: Verdict, **facts: float | str
+    stream: str, check: StreamCheck, verdict: Verdict, **facts: float | str
 ) -> dg.AssetCheckEvaluation:
     """For whoever is not the check itself."""
+    key = check_key(stream, check)
     return dg.AssetCheckEvaluation(
-        asset,
-        check_name,
+        key.asset_key,
+        key.name,
         passed=verdict.passed,
         severity=_severity(verdict),
         description=verdict.description,
@@ -52,7 +53,7 @@ def evaluation(
 
 def judge_checkpoint(
     store: CheckpointStore, stored: StoredCheckpoint, policy: AlertPolicy
-) -> dict[str, Verdict]:
+) -> dict[StreamCheck, Verdict]:
     """Everything that one checkpoint and those before it say about themselves, by check.
 
     Raises:
@@ -75,16 +76,16 @@ def judged(
     Raises:
         StorageUnavailable: the store did not answer.
     """
-    key, checkpoint_id = checkpoint_key(store.job), stored.manifest.checkpoint_id
+    checkpoint_id = stored.manifest.checkpoint_id
     return [
-        evaluation(key, name, verdict, checkpoint_id=checkpoint_id)
+        evaluation(store.job, name, verdict, checkpoint_id=checkpoint_id)
         for name, verdict in judge_checkpoint(store, stored, policy).items()
     ]
 
 
 def is_judged(instance: dg.DagsterInstance, stream: str, checkpoint_id: int) -> bool:
     """Whether the last of the observed checks was evaluated for this checkpoint already."""
-    key = dg.AssetCheckKey(checkpoint_key(stream), OBSERVED_CHECKS[-1])
+    key = check_key(stream, OBSERVED_CHECKS[-1])
     found = instance.event_log_storage.get_latest_asset_check_execution_by_key([key]).get(key)
     if found is None or found.evaluation is None:
         return False

@@ -114,13 +114,14 @@ def _identity(store: CheckpointStore, stored: StoredCheckpoint) -> dict[str, Any
 
 def _times(manifest: CheckpointManifest) -> dict[str, float]:
     """Each the longest of any subtask: they overlap, and do not add up to the duration."""
-    return {
-        "duration_ms": float(manifest.duration_ms),
-        "start_delay_ms": max((float(a.start_delay_ms) for a in manifest.alignment), default=0.0),
-        "alignment_ms": max((float(a.alignment_ms) for a in manifest.alignment), default=0.0),
-        "sync_ms": max((float(s.sync_ms) for s in manifest.subtasks), default=0.0),
-        "async_ms": max((float(s.async_ms) for s in manifest.subtasks), default=0.0),
+    times_ms = {
+        "duration_ms": manifest.duration_ms,
+        "start_delay_ms": max((a.start_delay_ms for a in manifest.alignment), default=0.0),
+        "alignment_ms": max((a.alignment_ms for a in manifest.alignment), default=0.0),
+        "sync_ms": max((s.sync_ms for s in manifest.subtasks), default=0.0),
+        "async_ms": max((s.async_ms for s in manifest.subtasks), default=0.0),
     }
+    return {name: round(float(time_ms), 3) for name, time_ms in times_ms.items()}
 
 
 def _sizes(manifest: CheckpointManifest) -> dict[str, float | int]:

@@ -16,14 +16,14 @@ from laminar_core.checkpoint.types import CheckpointId
 from laminar_core.errors import LaminarError
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from laminar_core.storage.verification import VerifyReport
-from resources.names import checkpoint_key, checkpoint_partitions, partition_of
+from resources.names import StreamCheck, checkpoint_key, checkpoint_partitions, partition_of
 from sensors.attempts import Attempts, Failed, Pending
 from sensors.checkpoint_metadata import DATA_VERSION_TAG, materialization, source_observation
 from sensors.stored_checkpoints import StoredCheckpoint, read_stored
 
 __all__ = ["REPORTS_MAX", "StoredCheckpoint", "integrity_evaluation", "report_new_checkpoints"]
 
-INTEGRITY_CHECK = "manifest_integrity"
+INTEGRITY_CHECK: StreamCheck = "manifest_integrity"
 REPORTS_MAX = 50
 """Events at a time: a sensor has sixty seconds, and an event costs SQLite some milliseconds."""
 

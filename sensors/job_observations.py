@@ -171,16 +171,17 @@ def _event(store: CheckpointStore, asset: StreamAsset, audited: Audited) -> dg.A
 
 def _sentence(record: AuditRecord, metadata: Mapping[str, Any]) -> str:
     facts = record.after or {}
+    generation, why = facts.get("generation"), record.reason
     match record.action:
         case "restore":
-            said = f"generation {facts.get('generation')} starts from checkpoint"
-            return f"{said} {facts.get('checkpoint_id')}: {record.reason}"
+            said = f"generation {generation} starts from checkpoint {facts.get('checkpoint_id')}"
         case "start-fresh":
-            return f"generation {facts.get('generation')} starts from nothing: {record.reason}"
+            said = f"generation {generation} starts from nothing"
         case "end":
-            return f"generation {facts.get('generation')} {facts.get('outcome')}: {record.reason}"
+            said = f"generation {generation} {facts.get('outcome')}"
         case _:
-            return f"{record.action} {record.outcome}: {metadata['why']}"
+            said, why = f"{record.action} {record.outcome}", metadata["why"]
+    return f"{said}: {why}" if why else said
 
 
 def _plain(said: Mapping[str, object]) -> dict[str, Any]:

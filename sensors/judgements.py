@@ -55,9 +55,9 @@ def judge_alignment(alignment_ms: Sequence[float], policy: AlertPolicy) -> Verdi
     """How long barriers waited for each other lately; the last one is the checkpoint judged."""
     newest_ms = alignment_ms[-1]
     p99_ms = alignment_p99(alignment_ms, policy)
-    figures = {"alignment_ms": float(newest_ms)}
+    figures = {"alignment_ms": round(float(newest_ms), 3)}
     if p99_ms is not None:
-        figures["alignment_p99_ms"] = float(p99_ms)
+        figures["alignment_p99_ms"] = round(float(p99_ms), 3)
     if newest_ms > milliseconds(policy.alignment_hard):
         said = f"barriers waited {newest_ms:.0f} ms for each other, {policy.alignment_hard} is"
         return Verdict(passed=False, description=f"{said} an emergency", figures=figures)
@@ -81,7 +81,7 @@ def judge_inflight_share(inflight_bytes: int, size_bytes: int, policy: AlertPoli
         said = (
             f"{said}, more than {policy.inflight_share_max:.0%}: rows queue up before an operator"
         )
-    return Verdict(passed, said, figures={"inflight_share": share})
+    return Verdict(passed, said, figures={"inflight_share": round(share, 4)})
 
 
 def judge_chain_length(runs: Mapping[str, int], policy: AlertPolicy) -> Verdict:

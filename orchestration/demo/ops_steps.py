@@ -14,7 +14,9 @@ from orchestration.spec import StreamSpec
 from resources.names import (
     ACTOR_TAG,
     RECOVERS_TAG,
+    StreamCheck,
     StreamJob,
+    check_key,
     checkpoint_key,
     job_name,
     partition_of,
@@ -271,8 +273,8 @@ class Operations:
         deleted = sum(each.deleted for each in self.job.store.list_summaries())
         return deleted or None
 
-    def _expect_check(self, check: str, verdict: str, partition: str | None) -> None:
-        key = checkpoint_key(self.spec.name)
+    def _expect_check(self, check: StreamCheck, verdict: str, partition: str | None) -> None:
+        key = check_key(self.spec.name, check).asset_key
         look: Callable[[], str] = lambda: self.ui.check(key, check, partition)  # noqa: E731
         said = self.stage.wait_until(
             f"check {check}", lambda: s if (s := look()).startswith(verdict) else None, 30, look

@@ -4,7 +4,7 @@ All ages are differences of times that the job's own driver wrote down, so nobod
 compared with another's. What ended stays as it is: ``Remembered`` keeps it from being read again.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -13,16 +13,25 @@ from pydantic import Field
 from laminar_core.checkpoint.types import CheckpointId, CheckpointKind, Generation
 from laminar_core.errors import CorruptCheckpointError
 from laminar_core.state.control import SetMode
-from laminar_core.state.manifest import CheckpointManifest, GenerationClaim, Heartbeat, Owner
+from laminar_core.state.manifest import (
+    CheckpointManifest,
+    GenerationClaim,
+    Heartbeat,
+    HistoryRecord,
+    Owner,
+)
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from laminar_core.storage.control_log import ControlEntry, ControlLog
 from laminar_core.storage.owner import is_running, is_visible
 from laminar_core.storage.records import read_record
 from resources.values import Values
 from sensors.alignment_decision import AlignmentFacts, ModeInForce, Sample, UnderWay
+from sensors.followed import Followed, follow
 
 _PERIODIC = {CheckpointKind.PERIODIC, CheckpointKind.MANUAL}
 """Others are aligned whatever the mode is."""
+_OTHERS = 20
+"""Savepoints among the first attempts that are looked at."""
 _OVERTAKEN_EDGES = ("keyed by", "rebalanced")
 """How the manifest describes edges on which barriers may overtake."""
 
@@ -36,6 +45,7 @@ class SeenSample(Values):
     """A ``Sample`` as a cursor keeps it."""
 
     checkpoint_id: Number
+    triggered_at_ms: int
     alignment_ms: float | None
     inflight_rows: int | None
     completed: bool
@@ -44,7 +54,7 @@ class SeenSample(Values):
 class SeenMode(Values):
     """A ``ModeInForce`` as a cursor keeps it, and when the driver set it.
 
-    ``settled``: no command up to this number will change it any more.
+    ``settled``: no command up to this number will change it any more; None: none was looked at.
     """
 
     mode: str = "default"
@@ -52,7 +62,7 @@ class SeenMode(Values):
     actor: str = ""
     refused: str | None = None
     set_at_ms: int | None = None
-    settled: Number = 0
+    settled: Number | None = None
 
 
 class Remembered(Values):
@@ -61,6 +71,7 @@ class Remembered(Values):
     generation: Number = 0
     claimed_at_ms: int = 0
     mode: SeenMode = SeenMode()
+    followed: Followed = Followed()
     samples: tuple[SeenSample, ...] = ()
     may_overtake: bool | None = None
     beat: Number = 0
@@ -94,11 +105,15 @@ def read_alignment_facts(
     if (before.generation, before.claimed_at_ms) != (generation, claim.claimed_at_ms):
         before = Remembered(generation=generation, claimed_at_ms=claim.claimed_at_ms)
     mode = _read_mode(store, driver, before.mode)
-    known = before.samples if before.mode.number == mode.number else ()
-    samples = _read_samples(store, generation, mode.set_at_ms, known, window)
+    ended, followed = follow(store, generation, before.followed, window + _OTHERS)
+    new = [_sample(store, record) for record in ended if record.kind in _PERIODIC]
+    since_ms = mode.set_at_ms or 0
+    in_mode = [s for s in (*before.samples, *new) if s.triggered_at_ms >= since_ms]
+    samples = tuple(in_mode[-window:])
     after = before.model_copy(
         update={
             "mode": mode,
+            "followed": followed,
             "samples": samples,
             "may_overtake": _may_overtake(store, samples)
             if before.may_overtake is None
@@ -107,20 +122,18 @@ def read_alignment_facts(
         }
     )
     after = _with_rate(after, driver.heartbeat, before)
-    return _facts(store, driver, before, after), after
+    return _facts(driver, before, after), after
 
 
-def _facts(
-    store: CheckpointStore, driver: _Driver, before: Remembered, after: Remembered
-) -> AlignmentFacts:
+def _facts(driver: _Driver, before: Remembered, after: Remembered) -> AlignmentFacts:
     mode, now_ms = after.mode, driver.heartbeat.at_ms
     age_ms = None if mode.set_at_ms is None else now_ms - mode.set_at_ms
     return AlignmentFacts(
         generation=driver.generation,
         not_running=_silence(driver.heartbeat, before),
         mode=ModeInForce(mode.mode, mode.number, mode.actor, age_ms, mode.refused),
-        samples=tuple(Sample(**dict(sample)) for sample in after.samples),
-        under_way=_read_under_way(store, driver, mode.set_at_ms),
+        samples=tuple(map(_as_sample, after.samples)),
+        under_way=_under_way(after, now_ms),
         rows_per_s=after.rows_per_s,
         may_overtake=after.may_overtake is not False,
     )
@@ -172,12 +185,17 @@ def _read_mode(store: CheckpointStore, driver: _Driver, before: SeenMode) -> See
     A driver keeps the mode when it restarts the job itself, so its earlier generations count.
     """
     log = ControlLog(store.objects, store.paths)
-    numbers = log.numbers()
-    entries = list(_commands(store, log, driver, [n for n in numbers if n > before.settled]))
-    open_numbers = [entry.number for entry in entries if entry.result is None]
-    settled = min(open_numbers) - 1 if open_numbers else max(numbers, default=0)
+    if before.settled is None:
+        numbers = log.numbers()
+        newest, entries = max(numbers, default=0), map(log.entry, reversed(numbers))
+    else:
+        new = list(log.read_after(before.settled))
+        newest, entries = before.settled + len(new), reversed(new)
+    ours = list(_commands(store, driver, entries))
+    unanswered = [entry.number for entry in ours if entry.result is None]
+    settled = min(unanswered, default=newest + 1) - 1
     refused = None
-    for entry in entries:
+    for entry in ours:
         result, command = entry.result, entry.command
         if command is None or result is None or not isinstance(command.action, SetMode):
             continue
@@ -196,12 +214,11 @@ def _read_mode(store: CheckpointStore, driver: _Driver, before: SeenMode) -> See
 
 
 def _commands(
-    store: CheckpointStore, log: ControlLog, driver: _Driver, numbers: list[int]
+    store: CheckpointStore, driver: _Driver, entries: Iterable[ControlEntry]
 ) -> Iterator[ControlEntry]:
-    """Those of the commands that were for this driver, newest first."""
+    """Those of the commands, newest first, that were for this driver."""
     owners: dict[int, bool] = {driver.generation: True}
-    for number in reversed(numbers):
-        entry = log.entry(number)
+    for entry in entries:
         if entry.command is None:
             continue
         addressed_to = entry.command.generation
@@ -222,37 +239,19 @@ def _is_of(store: CheckpointStore, generation: Generation, owner: Owner) -> bool
     )
 
 
-def _read_samples(
-    store: CheckpointStore,
-    generation: Generation,
-    since_ms: int | None,
-    known: tuple[SeenSample, ...],
-    window: int,
-) -> tuple[SeenSample, ...]:
-    """The newest periodic checkpoints of the generation since then, oldest first."""
-    seen = {sample.checkpoint_id: sample for sample in known}
-    found: list[SeenSample] = []
-    for checkpoint_id in reversed(store.ended_ids()):
-        if len(found) == window:
-            break
-        if checkpoint_id in seen:
-            found.append(seen[checkpoint_id])
-            continue
-        record = store.read_outcome(checkpoint_id)
-        if record is None or record.kind not in _PERIODIC:
-            continue
-        if record.generation != generation or record.triggered_at_ms < (since_ms or 0):
-            break
-        expired = record.outcome == "expired"
-        found.append(
-            SeenSample(
-                checkpoint_id=checkpoint_id,
-                alignment_ms=record.duration_ms if expired else record.alignment_ms_max,
-                inflight_rows=_inflight_rows(store, checkpoint_id),
-                completed=record.outcome == "completed",
-            )
-        )
-    return tuple(reversed(found))
+def _sample(store: CheckpointStore, record: HistoryRecord) -> SeenSample:
+    expired = record.outcome == "expired"
+    return SeenSample(
+        checkpoint_id=record.checkpoint_id,
+        triggered_at_ms=record.triggered_at_ms,
+        alignment_ms=record.duration_ms if expired else record.alignment_ms_max,
+        inflight_rows=_inflight_rows(store, CheckpointId(record.checkpoint_id)),
+        completed=record.outcome == "completed",
+    )
+
+
+def _as_sample(seen: SeenSample) -> Sample:
+    return Sample(seen.checkpoint_id, seen.alignment_ms, seen.inflight_rows, seen.completed)
 
 
 def _inflight_rows(store: CheckpointStore, checkpoint_id: CheckpointId) -> int | None:
@@ -270,19 +269,11 @@ def _readable(store: CheckpointStore, checkpoint_id: CheckpointId) -> Checkpoint
         return None
 
 
-def _read_under_way(
-    store: CheckpointStore, driver: _Driver, since_ms: int | None
-) -> UnderWay | None:
+def _under_way(after: Remembered, now_ms: int) -> UnderWay | None:
     """The oldest periodic checkpoint that has not ended, triggered in the present mode."""
-    ended = set(store.ended_ids())
-    newest_ended = max(ended, default=0)
-    for checkpoint_id in (c for c in store.attempted_ids() if c > newest_ended):
-        trigger = store.read_trigger(checkpoint_id)
-        if trigger is None or trigger.kind not in _PERIODIC or store.is_complete(checkpoint_id):
-            continue
-        if trigger.generation == driver.generation and trigger.triggered_at_ms >= (since_ms or 0):
-            age_ms = driver.heartbeat.at_ms - trigger.triggered_at_ms
-            return UnderWay(checkpoint_id, max(age_ms, 0))
+    for attempt in after.followed.open:
+        if attempt.kind in _PERIODIC and attempt.triggered_at_ms >= (after.mode.set_at_ms or 0):
+            return UnderWay(attempt.checkpoint_id, max(now_ms - attempt.triggered_at_ms, 0))
     return None
 
 

@@ -16,25 +16,26 @@ from laminar_core.storage.checkpoint_store import CheckpointStore
 from laminar_core.storage.owner import is_running, is_visible
 from laminar_core.storage.records import read_record
 from resources.values import Values
+from sensors.followed import Followed, follow
 from sensors.judgements import ended_on_purpose
 from sensors.recovery_decision import RecoveryFacts, Silence
 
 _NO_SIGN = -1
-_ENDED_AT_ONCE = 200
-"""So many records of ended checkpoints are read in a tick; what is older says nothing new."""
+_ATTEMPTS_BACK = 200
+"""So many are looked at first; if none of them completed, it is long ago."""
 
 
 class Watched(Values):
     """The newest sign of life of a generation, first seen at ``since_ms`` and so often since.
 
-    ``completed_id`` is the newest checkpoint that it completed, of those up to ``ended_id``.
+    ``completed_id`` is the newest checkpoint that it completed.
     """
 
     generation: int = 0
     beat: int = _NO_SIGN
     since_ms: int = 0
     looks: Annotated[int, Field(ge=0)] = 0
-    ended_id: int = 0
+    followed: Followed = Followed()
     completed_id: int | None = None
     completed_at_ms: int = 0
 
@@ -62,7 +63,7 @@ def read_recovery_facts(
     claim, end = _claim(store, generation), store.has_ended(generation)
     heartbeat = store.read_heartbeat(generation)
     after = before.then(generation, heartbeat.sequence if heartbeat else _NO_SIGN, now_ms)
-    after = _with_newest_completed(store, after)
+    after = _with_newest_completed(store, generation, after)
     facts = RecoveryFacts(
         generation=generation,
         outcome=None if end is None else end.outcome,
@@ -91,20 +92,15 @@ def _owner(claim: GenerationClaim | None) -> Literal["running", "gone", "unseen"
     return "running" if is_running(claim.owner) else "gone"
 
 
-def _with_newest_completed(store: CheckpointStore, watched: Watched) -> Watched:
-    new_ids = [c for c in store.ended_ids() if c > watched.ended_id][-_ENDED_AT_ONCE:]
-    if new_ids:
-        watched = watched.model_copy(update={"ended_id": new_ids[-1]})
-    for checkpoint_id in reversed(new_ids):
-        try:
-            record = store.read_outcome(checkpoint_id)
-        except CorruptCheckpointError:
-            continue
-        if record is not None and record.generation < watched.generation:
-            break
-        if record is not None and record.outcome == "completed":
-            found = {"completed_id": checkpoint_id, "completed_at_ms": record.ended_at_ms}
-            return watched.model_copy(update=found)
+def _with_newest_completed(
+    store: CheckpointStore, generation: Generation, watched: Watched
+) -> Watched:
+    ended, followed = follow(store, generation, watched.followed, _ATTEMPTS_BACK)
+    watched = watched.model_copy(update={"followed": followed})
+    for record in ended:
+        if record.outcome == "completed":
+            known = {"completed_id": record.checkpoint_id, "completed_at_ms": record.ended_at_ms}
+            watched = watched.model_copy(update=known)
     return watched
 
 

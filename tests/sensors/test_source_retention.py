@@ -8,6 +8,7 @@ import dagster as dg
 import pytest
 
 from laminar_core.checkpoint.types import CheckpointId
+from laminar_core.runtime.clock import ManualClock
 from laminar_core.state.retention_records import PinRecord
 from laminar_core.storage.pins import Pins
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
@@ -94,6 +95,7 @@ def test_without_checkpoints_nothing_is_needed() -> None:
 @pytest.fixture
 def job(tmp_path: Path) -> Job:
     job = stored_job(tmp_path)
+    job.clock = ManualClock(job.clock.now_ms() - 60_000)  # Before any run is created.
     job.claim()
     job.beat()
     job.complete()

@@ -14,7 +14,8 @@ from orchestration.control_forms import Wish
 from orchestration.spec import StreamSpec
 from resources.checkpoints import CheckpointStoreResource
 from resources.mandate import RunMandate
-from resources.names import StreamAsset, StreamCheck, StreamJob, asset_key, check_key, job_name
+from resources.names import StreamAsset, StreamCheck, StreamJob, asset_key, job_name
+from sensors.check_events import evaluation
 from sensors.judgements import Verdict
 
 F = TypeVar("F", bound=Wish)
@@ -50,19 +51,8 @@ class Chore:
 
     def evaluate(self, check: StreamCheck, verdict: Verdict) -> None:
         """Tell the verdict of one of the stream's checks."""
-        key = check_key(self.spec.name, check)
-        self.context.log_event(  # Not runless: Dagster keeps only one of those per check.
-            dg.AssetCheckEvaluation(  # pyright: ignore[reportArgumentType]
-                key.asset_key,
-                key.name,
-                passed=verdict.passed,
-                description=verdict.description,
-                metadata=dict(verdict.figures),
-                severity=dg.AssetCheckSeverity.ERROR
-                if verdict.is_severe
-                else dg.AssetCheckSeverity.WARN,
-            )
-        )
+        # Not runless: Dagster keeps only one of those per check.
+        self.context.log_event(evaluation(self.spec.name, check, verdict))  # pyright: ignore[reportArgumentType]
 
 
 def chore_job(  # noqa: PLR0913 - what a job is made of

@@ -1,7 +1,8 @@
-"""A stream in a local store, the jobs that look after it, and what they told Dagster."""
+"""A stream in a store, the jobs that look after it, and what they told Dagster."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import dagster as dg
 
 from laminar_core.runtime.clock import ManualClock
 from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.storage.memory import MemoryObjectStore
 from laminar_core.storage.object_store import open_object_store
 from orchestration.spec import StreamSpec
 from resources import CheckpointStoreResource, DetachedDriver
@@ -21,11 +23,12 @@ SPEC = StreamSpec(name=JOB, program=Path("payments.py"))
 class Bench:
     """One stream. ``clock`` is that of the jobs; it stands still until a test moves it."""
 
-    def __init__(self, instance: dg.DagsterInstance, uri: str) -> None:
-        self.instance, self.uri = instance, uri
-        self.logs = Path(uri).with_name("drivers")
+    def __init__(self, instance: dg.DagsterInstance, folder: Path) -> None:
+        self.instance, self.folder = instance, folder
+        self.uri = MemoryObjectStore.named("housekeeping").uri
+        self.logs = folder / "drivers"
         self.clock = ManualClock(START_MS)
-        self.job = StoredJob(open_object_store(uri))
+        self.job = StoredJob(open_object_store(self.uri))
         self.tags = {"user": "ann"}
 
     @property
@@ -88,5 +91,15 @@ def _plain(value: Any) -> Any:
 
 @contextmanager
 def bench_at(folder: Path) -> Iterator[Bench]:
-    with dg.DagsterInstance.ephemeral() as instance:
-        yield Bench(instance, str(folder / "store"))
+    """A bench with an empty store in memory; ``folder`` is for files."""
+    instance = _instance()
+    try:
+        yield Bench(instance, folder)
+    finally:
+        instance.wipe()
+
+
+@cache
+def _instance() -> dg.DagsterInstance:
+    """One for all tests: what takes longest is to make one."""
+    return dg.DagsterInstance.ephemeral()

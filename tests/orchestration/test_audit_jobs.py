@@ -8,7 +8,7 @@ import pytest
 
 from laminar_core.storage.audit import KEY_VARIABLE, AuditLog
 from orchestration.audit_jobs import build_audit_job
-from resources.names import asset_key
+from resources.names import check_key
 from tests.orchestration.housekeeping_bench import SPEC, Bench, bench_at
 from tests.storage.retention_jobs import JOB
 from tests.storage.stores import damage
@@ -46,7 +46,7 @@ def verify(bench: Bench, **config: object) -> dg.ExecuteInProcessResult:
 
 def verdicts(bench: Bench) -> list[bool]:
     """Newest first."""
-    key = dg.AssetCheckKey(asset_key(JOB, "checkpoint"), "audit_chain")
+    key = check_key(JOB, "audit_chain")
     records = bench.instance.event_log_storage.get_asset_check_execution_history(key, limit=9)
     events = [record.event.dagster_event for record in records if record.event is not None]
     return [event.asset_check_evaluation_data.passed for event in events if event is not None]

@@ -7,6 +7,7 @@ import pytest
 
 from laminar_core.checkpoint.types import Generation
 from laminar_core.state.manifest import Heartbeat
+from laminar_core.state.record import JsonObject
 from orchestration.cost_jobs import build_cost_job
 from orchestration.spec import PriceTable
 from tests.orchestration.housekeeping_bench import SPEC, Bench, bench_at
@@ -71,7 +72,7 @@ def test_without_counted_requests_it_says_so_and_gives_no_sum(bench) -> None:
 def test_requests_are_those_of_the_heartbeat(bench) -> None:
     said = {"puts": 1000, "gets": 2000, "lists": 0, "bytes_up": 77}
     at_ms = START_MS + HOUR_MS
-    progress = {"requests": said}
+    progress: JsonObject = {"requests": dict(said)}
     bench.store.beat(Generation(1), Heartbeat(sequence=1, at_ms=at_ms, progress=progress))
     told = report(bench)
     (row,) = told["requests"]

@@ -9,7 +9,7 @@ import pytest
 
 from orchestration.drill_jobs import DrillWish, build_drill_job, drill_command, seed_of
 from orchestration.spec import StreamSpec
-from resources.names import DRILL_POOL, DRILL_TAG, asset_key
+from resources.names import DRILL_POOL, DRILL_TAG, asset_key, check_key
 from tests.orchestration.housekeeping_bench import SPEC, Bench, bench_at
 from tests.storage.retention_jobs import JOB
 
@@ -25,7 +25,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 
 
 def notes(bench: Bench) -> Path:
-    return Path(bench.uri).with_name("notes")
+    return bench.folder / "notes"
 
 
 def drill(bench: Bench, how: str, **config: object) -> dg.ExecuteInProcessResult:
@@ -40,7 +40,7 @@ def drill(bench: Bench, how: str, **config: object) -> dg.ExecuteInProcessResult
 
 
 def verdicts(bench: Bench) -> list[tuple[bool, str]]:
-    key = dg.AssetCheckKey(asset_key(JOB, "checkpoint"), "restorable")
+    key = check_key(JOB, "restorable")
     records = bench.instance.event_log_storage.get_asset_check_execution_history(key, limit=9)
     events = [record.event.dagster_event for record in records if record.event is not None]
     found = [event.asset_check_evaluation_data for event in events if event is not None]

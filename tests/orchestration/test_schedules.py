@@ -7,13 +7,14 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from laminar_core.storage.object_store import open_object_store
 from orchestration.housekeeping import housekeeping_definitions
 from orchestration.schedules import schedule_name, schedules_of
 from orchestration.spec import SchedulePolicy, StreamSpec
 from resources import CheckpointStoreResource
 from resources.names import ACTS_ON_TAG, StreamJob
 from tests.orchestration.housekeeping_bench import Bench, bench_at
-from tests.storage.retention_jobs import JOB
+from tests.storage.retention_jobs import JOB, StoredJob
 
 NIGHT = datetime(2026, 11, 21, 4, 43, tzinfo=UTC)
 SPEC = StreamSpec(name=JOB, program=Path("p.py"), tags={"team": "payments"})
@@ -133,7 +134,9 @@ def test_what_a_schedule_asks_for_is_what_its_job_takes(bench) -> None:
             assert dg.validate_run_config(job, request.run_config)
 
 
-def test_scheduled_runs_are_of_the_schedule_and_do_their_work(bench) -> None:
+def test_scheduled_runs_do_their_work_in_a_directory(bench) -> None:
+    bench.uri = str(bench.folder / "store")
+    bench.job = StoredJob(open_object_store(bench.uri))
     bench.job.start()
     for _ in range(5):
         bench.job.complete()

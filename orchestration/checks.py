@@ -5,7 +5,7 @@ What they find is judged by ``sensors.judgements``; the observer uses the same f
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import dagster as dg
 
@@ -15,6 +15,7 @@ from laminar_core.storage.audit import AuditLog, key_in_environment
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from laminar_core.storage.drills import newest_drill
 from orchestration.acts import act_tags
+from orchestration.schedules import schedule_name
 from orchestration.spec import StreamSpec
 from resources.checkpoints import CheckpointStoreResource
 from resources.names import StreamCheck, check_key, checkpoint_key, checkpoint_partitions, job_name
@@ -37,6 +38,7 @@ from sensors.judgements import (
     judge_transactions,
 )
 from sensors.policy import AlertPolicy
+from sensors.schedule_decision import NotDue, Tick, decide_tick
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +144,7 @@ def check_definitions(spec: StreamSpec, clock: Clock | None = None) -> dg.Defini
     """All checks, ``{stream}_checks`` and its schedule, ``{stream}_verify``."""
     timer = clock or SystemClock()
     checks = [_check(spec, check, timer) for check in CHECKS]
+    cron = spec.schedules.checks
     job = dg.define_asset_job(
         job_name(spec.name, "checks"),
         selection=dg.AssetSelection.checks(*checks),
@@ -152,24 +155,38 @@ def check_definitions(spec: StreamSpec, clock: Clock | None = None) -> dg.Defini
     return dg.Definitions(
         asset_checks=[_integrity_check(spec), *checks],
         jobs=[job, _verify_job(spec)],
-        schedules=_schedules(spec),
+        schedules=[] if cron is None else [_schedule(spec, cron)],
     )
 
 
-def _schedules(spec: StreamSpec) -> list[dg.ScheduleDefinition]:
-    cron = spec.schedules.checks
-    if cron is None:
-        return []
-    return [
-        dg.ScheduleDefinition(
-            name=f"{job_name(spec.name, 'checks')}_schedule",
-            job_name=job_name(spec.name, "checks"),
-            cron_schedule=cron,
-            execution_timezone="UTC",
-            default_status=dg.DefaultScheduleStatus.RUNNING,
-            description=f"Judges {spec.name} also while nothing new happens to it.",
-        )
-    ]
+def _schedule(spec: StreamSpec, cron: str) -> dg.ScheduleDefinition:
+    """Time alone can turn a check red: also while nothing new happens, it is run."""
+    name, job = schedule_name(spec.name, "checks"), job_name(spec.name, "checks")
+    on = spec.schedules.enabled
+
+    @dg.schedule(
+        name=name,
+        job_name=job,
+        cron_schedule=cron,
+        execution_timezone="UTC",
+        description=f"Runs {job}; see SchedulePolicy.checks.",
+        default_status=dg.DefaultScheduleStatus.RUNNING if on else dg.DefaultScheduleStatus.STOPPED,
+    )
+    def evaluate(
+        context: dg.ScheduleEvaluationContext, checkpoints: CheckpointStoreResource
+    ) -> dg.RunRequest | dg.SkipReason:
+        tick = Tick(name, job, context.scheduled_execution_time)
+        try:
+            generation = checkpoints.open(spec.name).newest_generation()
+        except LaminarError as error:
+            decision = decide_tick(replace(tick, problem=str(error)))
+        else:
+            decision = decide_tick(replace(tick, generation=generation))
+        if isinstance(decision, NotDue):
+            return dg.SkipReason(decision.reason)
+        return dg.RunRequest(run_key=tick.at, tags=act_tags(spec))
+
+    return evaluate
 
 
 def _check(spec: StreamSpec, check: Check, clock: Clock) -> dg.AssetChecksDefinition:

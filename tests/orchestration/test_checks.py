@@ -1,6 +1,7 @@
 """Each declared check, run as Dagster runs it, against stores with one thing wrong."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -192,9 +193,31 @@ def test_checks_are_of_the_assets_that_they_are_about(checks: Checks) -> None:
     }
 
 
-def test_they_run_on_a_schedule_unless_that_is_turned_off() -> None:
-    spec = StreamSpec(name=STREAM, program=Path("none.py"))
-    (schedule,) = check_definitions(spec).schedules
-    assert (schedule.name, schedule.cron_schedule) == (f"{STREAM}_checks_schedule", "*/30 * * * *")
-    never = spec.model_copy(update={"schedules": SchedulePolicy(checks=None)})
-    assert not check_definitions(never).schedules
+@pytest.mark.parametrize(
+    ("store", "said"),
+    [
+        ("this", None),
+        ("new", "the stream never ran"),
+        ("gopher://hole", "the store could not be looked at"),
+    ],
+)
+def test_they_run_on_a_schedule_if_there_is_something_to_judge(checks, tmp_path, store, said):
+    if store != "this":
+        checks.uri = str(tmp_path / store) if store == "new" else store
+    (schedule,) = checks.definitions().schedules
+    assert schedule.name == f"{STREAM}_checks_schedule"
+    context = dg.build_schedule_context(
+        instance=checks.instance,
+        scheduled_execution_time=datetime(2026, 11, 21, 4, 30, tzinfo=UTC),
+        resources={"checkpoints": CheckpointStoreResource(uri=checks.uri)},
+    )
+    answer = schedule(context)
+    if said is None:
+        assert answer.run_key == "2026-11-21T04:30Z"
+    else:
+        assert said in answer.skip_message
+
+
+def test_a_schedule_without_a_time_is_none() -> None:
+    spec = StreamSpec(name=STREAM, program=Path("none.py"), schedules=SchedulePolicy(checks=None))
+    assert not check_definitions(spec).schedules

@@ -52,7 +52,7 @@ JOBS = {
     "orphans",
     "costs",
 }
-SCHEDULES = {"retention", "drill", "audit", "orphans", "costs"}
+SCHEDULES = {"retention", "drill", "audit", "orphans", "costs", "checks"}
 SENSORS = {
     "checkpoint_reporter",
     "alignment",

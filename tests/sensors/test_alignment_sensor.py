@@ -8,6 +8,7 @@ import pytest
 
 from laminar_core.checkpoint.types import CheckpointKind
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
+from sensors.alerts import Alert
 from sensors.alignment_sensor import build_alignment_sensor
 from sensors.policy import AlertPolicy
 from tests.sensors.streams import OBJECTS, STREAM, Job, Ticks, config_of, stored_job
@@ -268,3 +269,23 @@ def test_with_flip_off_it_says_what_it_would_do(job: Job, ticks: Ticks) -> None:
     ticks.sensor = build_alignment_sensor(STREAM, AlertPolicy(flip=False), job.clock)
     slow(job)
     assert ticks.tick().endswith("the mode stays default: flip is off in the stream's AlertPolicy")
+
+
+HEARD: list[Alert] = []
+
+
+def hear(alert: Alert) -> None:
+    HEARD.append(alert)
+
+
+def test_people_are_told_once_of_an_emergency(job: Job, ticks: Ticks) -> None:
+    HEARD.clear()
+    policy = AlertPolicy(hook="tests.sensors.test_alignment_sensor:hear")
+    ticks.sensor = build_alignment_sensor(STREAM, policy, job.clock)
+    for _ in range(3):
+        job.beat()
+        job.complete(alignment_ms=31_000)
+        ticks.tick()
+    (alert,) = HEARD
+    assert alert.text.startswith("checkpoint 1 aligned for 31000 ms, more than 30 seconds")
+    assert alert.runbook == "docs/operations.md#alignment"

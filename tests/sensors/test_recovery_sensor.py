@@ -1,5 +1,6 @@
 """The recovery sensor against a store and Dagster's records: once per death, and not for ever."""
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import dagster as dg
 import pytest
 
 from laminar_core.checkpoint.types import CheckpointId
+from laminar_core.storage.object_store import ObjectStore
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore, Verb
 from resources import CheckpointStoreResource
 from resources.names import (
@@ -17,6 +19,8 @@ from resources.names import (
     job_name,
     partition_of,
 )
+from sensors.alerts import Alert
+from sensors.background import BackgroundReads
 from sensors.policy import AlertPolicy
 from sensors.recovery_sensor import RecoveryJobs, build_recovery_sensor
 from tests.sensors.streams import OBJECTS, STREAM, Job, Ticks, config_of, stand_ins, stored_job
@@ -44,11 +48,16 @@ def ticks(job: Job) -> Iterator[Ticks]:
         yield watched(instance, job, POLICY)
 
 
-def watched(instance: dg.DagsterInstance, job: Job, policy: AlertPolicy) -> Ticks:
+def watched(
+    instance: dg.DagsterInstance,
+    job: Job,
+    policy: AlertPolicy,
+    reads: BackgroundReads | None = None,
+) -> Ticks:
     definitions = stand_ins()
     jobs = {each.name: each for each in definitions.jobs or ()}
     needed = RecoveryJobs(jobs[job_name(STREAM, "recovery")], jobs[job_name(STREAM, "start")])
-    sensor = build_recovery_sensor(STREAM, policy, needed, job.clock)
+    sensor = build_recovery_sensor(STREAM, policy, needed, job.clock, reads)
     return Ticks(instance, sensor, job.store.objects.uri, definitions)
 
 
@@ -285,3 +294,57 @@ def test_a_store_that_is_down_skips_the_tick(
     monkeypatch.setitem(OBJECTS, ticks.uri, down)
     assert ticks.tick().startswith("nothing is known: ")
     assert ticks.tick() == f"{STREAM}:recover:1:1"
+
+
+class Slow(FaultyStore):
+    """State is not answered before somebody says so."""
+
+    def __init__(self, inner: ObjectStore) -> None:
+        super().__init__(inner)
+        self.may_answer = threading.Event()
+
+    def get(self, key: str) -> bytes | None:
+        """See ``ObjectStore.get``."""
+        if "/operators/" in key:
+            assert self.may_answer.wait(10)
+        return super().get(key)
+
+
+def test_a_checkpoint_that_takes_long_to_read_is_taken_by_a_later_tick(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: no tick waits for longer than it may, and the reading is not begun anew."""
+    monkeypatch.setitem(OBJECTS, job.store.objects.uri, slow := Slow(job.store.objects))
+    with dg.DagsterInstance.ephemeral() as instance:
+        ticks = watched(instance, job, POLICY, reads := BackgroundReads(wait_ms=50))
+        while "has not answered" not in ticks.tick():  # On a busy machine also the facts are late.
+            assert ticks.runs == []
+        reading = dict(reads._running)
+        assert "has not answered within 0.05 s" in ticks.tick()
+        slow.may_answer.set()
+        for future in reading.values():
+            future.result(10)
+        while (line := ticks.tick()).startswith("nothing is known"):
+            assert ticks.runs == []
+        assert line == f"{STREAM}:recover:1:1"
+
+
+HEARD: list[Alert] = []
+
+
+def hear(alert: Alert) -> None:
+    HEARD.append(alert)
+
+
+def test_people_are_told_once_of_what_lasts(job: Job) -> None:
+    HEARD.clear()
+    hook = "tests.sensors.test_recovery_sensor:hear"
+    with dg.DagsterInstance.ephemeral() as instance:
+        ticks = watched(instance, job, AlertPolicy(recover=False, hook=hook))
+        for _ in range(3):
+            assert ticks.tick().startswith("it is dead: the driver of generation 1 is gone")
+        job.claim_by_the_dead(base=2)
+        ticks.tick()
+    assert [alert.facts["generation"] for alert in HEARD] == [1, 2]
+    assert {alert.runbook for alert in HEARD} == {"docs/operations.md#job-dead"}
+    assert ticks.runs == []

@@ -8,12 +8,12 @@ from typing import Literal
 import dagster as dg
 
 from laminar_core.checkpoint.recovery import OwnerSigns
-from laminar_core.checkpoint.types import Generation
+from laminar_core.checkpoint.types import CheckpointId, CheckpointKind, Generation
 from laminar_core.errors import LaminarError
 from laminar_core.runtime.clock import Clock
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from laminar_core.storage.generation_summary import GenerationSummary, read_generation
-from orchestration.restore_choice import refused
+from orchestration.restore_choice import refused, timeline
 from resources.driver_session import kill_session_of
 from resources.job_control import JobControl
 from resources.names import job_name
@@ -110,7 +110,7 @@ class Settled:
     what: str
     words: tuple[str, ...] = ()
     checkpoint_id: int | None = None
-    """The last one of a driver that was asked to stop."""
+    """With which a driver that was asked to stop has ended."""
 
 
 def last_driver(store: CheckpointStore, clock: Clock) -> LastDriver:
@@ -140,9 +140,13 @@ def settle(
             return Settled(why)
         case Refuse(why):
             raise refused(f"job {store.job} is not started: {why}")
-        case Ask(how, why):
-            done = control.stop(reason) if how == "stop" else control.cancel(reason)
-            return Settled(f"{why}: {done}", checkpoint_id=done.result.checkpoint_id)
+        case Ask("cancel", why):
+            control.cancel(reason)
+            return Settled(f"{why}: it was cancelled")
+        case Ask(_, why):
+            last_id = _last_of(store, control.stop(reason).generation)
+            told = "" if last_id is None else f", after checkpoint {last_id}"
+            return Settled(f"{why}: it was stopped{told}", checkpoint_id=last_id)
         case TakeOver(why):
             ended = _end_here(store)
             return Settled(f"{why}, and is not asked{ended}", ("--take-over",))
@@ -177,6 +181,14 @@ def described(generation: GenerationSummary) -> str:
         f"generation {generation.generation}, process {claim.owner.pid} on {host}, started by "
         f"{claim.actor} ({claim.reason})"
     )
+
+
+def _last_of(store: CheckpointStore, generation: Generation) -> CheckpointId | None:
+    """The checkpoint with which a generation was stopped; None if its input ended just then."""
+    newest = next(timeline(store), None)
+    if newest is None or newest.generation != generation or newest.kind is not CheckpointKind.STOP:
+        return None
+    return CheckpointId(newest.checkpoint_id)
 
 
 def _end_here(store: CheckpointStore) -> str:

@@ -5,14 +5,14 @@ from dataclasses import dataclass, replace
 
 from laminar_core.checkpoint.recovery import RestoreFrom
 from laminar_core.checkpoint.recovery_facts import Wish
-from laminar_core.checkpoint.types import CheckpointId, Generation
+from laminar_core.checkpoint.types import CheckpointId, CheckpointKind, Generation
 from laminar_core.runtime.clock import Clock
 from laminar_core.state.control import CancelJob, ControlBegun, ControlResult, StopJob
-from laminar_core.state.manifest import Heartbeat
+from laminar_core.state.manifest import CheckpointManifest, Heartbeat
 from laminar_core.storage.audit import AuditLog
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from laminar_core.storage.control_log import ControlEntry, ControlLog
-from tests.storage.stores import claimant, complete
+from tests.storage.stores import claimant, write
 
 
 @dataclass(frozen=True)
@@ -83,11 +83,11 @@ class PlayedDriver:
         self.checkpoint()
         self.tell("data-flowing", generation=self.generation)
 
-    def checkpoint(self) -> int:
+    def checkpoint(self, kind: CheckpointKind = CheckpointKind.PERIODIC) -> None:
         checkpoint_id = (self.store.highest_checkpoint_id() or 0) + 1
-        complete(self.store, checkpoint_id, self.generation)
+        written = write(self.store, checkpoint_id, self.generation)
+        self.store.publish(CheckpointManifest(**dict(written) | {"kind": kind}))
         self.tell("checkpoint-completed", checkpoint_id=checkpoint_id)
-        return checkpoint_id
 
     def look(self) -> None:
         """Do what was asked for since the last look, as a driver's desk does."""
@@ -108,14 +108,13 @@ class PlayedDriver:
         action = entry.command.action
         self.log.begin(entry.number, ControlBegun(generation=self.generation, begun_at_ms=1))
         goes_on = self.how == "goes-on" or entry.command.generation != self.generation
-        stops = not goes_on and isinstance(action, StopJob)
+        if not goes_on and isinstance(action, StopJob):
+            self.checkpoint(CheckpointKind.STOP)
         result = ControlResult(
             outcome="refused" if goes_on else "completed",
             reason="it goes on" if goes_on else "",
             generation=self.generation,
             answered_at_ms=1,
-            checkpoint_id=self.checkpoint() if stops else None,
-            savepoint=action.target if isinstance(action, StopJob) else None,
         )
         self.log.answer(entry.number, result)
         if not goes_on:

@@ -290,6 +290,7 @@ class TestRescale:
         facts = stream.facts("recovery")
         assert "--workers 5" in facts["command"]
         assert "--restore 3" in facts["command"]
+        assert facts["driver_before"].endswith("is alive: it was stopped, after checkpoint 3")
         assert "rejected_checkpoints" not in facts
 
     def test_what_cannot_be_rescaled_is_not_stopped(self, stream) -> None:

@@ -112,11 +112,15 @@ class Application:
     def _forget(self, checkpoint_id: CheckpointId) -> None:
         """The history entry goes last: as long as it is there, the rest will be found.
 
-        The reservation stays, and a tombstone: a driver that sleeps must not use the id again.
+        The id is below the newest that can be restored, so whoever owns the job has passed it. A
+        driver that slept may reserve it once more, but is fenced before it publishes. A tombstone
+        stays, with the reservation: of that attempt somebody may sleep in the middle of publishing.
         """
         paths = self._store.paths
         self._objects.delete(paths.commit(checkpoint_id))
         self._objects.delete(paths.deletion(checkpoint_id))
+        if self._objects.size(paths.manifest(checkpoint_id)) is None:
+            self._objects.delete(paths.trigger(checkpoint_id))
         self._objects.delete(paths.outcome(checkpoint_id))
 
     def _key(self, path: str) -> str:

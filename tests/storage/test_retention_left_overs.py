@@ -61,6 +61,16 @@ class TestLeftOvers:
         assert names(left, "checkpoints/0000000004") == ["manifest.json", "trigger.json"]
         assert run(left, policy) is None
 
+    def test_a_place_that_is_taken_stays_taken_when_the_rest_is_forgotten(self, left):
+        policy = replace(LAST, history_keep=0, quarantine_min_ms=0)
+        for _ in range(3):
+            run(left, policy)
+        left.number = 4
+        left.end("aborted")
+        run(left, policy)
+        assert names(left, "history") == ["0000000003.json", "0000000005.json"]  # 3: its base.
+        assert names(left, "checkpoints/0000000004") == ["manifest.json", "trigger.json"]
+
     def test_a_publisher_that_slept_finds_its_place_taken(self):
         job = StoredJob()
         job.start()
@@ -133,20 +143,21 @@ class TestLeftOvers:
 
 
 class TestForgetting:
-    def test_history_goes_last_and_ids_stay_reserved(self, job):
+    def test_history_goes_last_and_nothing_else_is_left(self, job):
         policy = replace(LAST, history_keep=0)
         assert run(job, policy).deleted_checkpoints == 2
         watched = FaultyStore(job.store.objects)
         run(job, policy, watched)
         deleted = [key.removeprefix(f"{JOB}/") for verb, key in watched.calls if verb == "delete"]
-        assert deleted[:3] == [
+        assert deleted[:4] == [
             "commits/0000000001.json",
             "checkpoints/0000000001/deletion.json",
+            "checkpoints/0000000001/trigger.json",
             "history/0000000001.json",
         ]
         assert names(job, "history") == ["0000000003.json"]
         assert names(job, "commits") == ["0000000003.json"]
-        assert names(job, "checkpoints/0000000001") == ["trigger.json"]  # The id stays reserved.
+        assert job.store.attempted_ids() == [3]
         assert job.store.highest_checkpoint_id() == 3
         assert run(job, policy) is None
 

@@ -8,13 +8,14 @@ from laminar_core.checkpoint.recovery import Refuse, RestoreFrom
 from laminar_core.checkpoint.recovery_facts import Wish
 from laminar_core.checkpoint.retention_facts import RetentionPolicy
 from laminar_core.checkpoint.types import CheckpointId
-from laminar_core.errors import ConfigurationError
+from laminar_core.errors import ConfigurationError, CorruptCheckpointError
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from laminar_core.storage.object_store import ObjectStore
 from laminar_core.storage.pins import Pins
+from tests.state.manifests import manifest
 from tests.storage.interleavings import commute, outcomes, sampled
 from tests.storage.retention_jobs import JOB, StoredJob, pin_of, run
-from tests.storage.stores import claimant, elsewhere, never
+from tests.storage.stores import claimant, elsewhere, never, trigger
 
 LAST = RetentionPolicy(keep_last=1)
 
@@ -113,6 +114,43 @@ def test_nobody_meets_a_manifest_without_its_files() -> None:
             assert published
             assert store.verify(CheckpointId(2)).problem is None
     assert {published for published, _ in seen} == {True, False}, seen
+
+
+def test_an_id_that_is_forgotten_is_of_no_use_to_a_driver_that_slept() -> None:
+    """It may reserve the id once more, and writes in vain: it is fenced before it publishes."""
+    job = StoredJob()
+    job.start()
+    job.complete()
+    job.start(1)
+    for _ in range(3):
+        job.complete()
+    run(job, LAST)
+    policy = RetentionPolicy(keep_last=1, history_keep=0, quarantine_min_ms=0)
+    seen = Counter()
+
+    def sleeper(objects: ObjectStore) -> str:
+        """Generation 1, whose next id was 2 when generation 2 took over."""
+        store = CheckpointStore(objects, JOB)
+        if not store.record_trigger(trigger(2, 1)):
+            return "taken"
+        data = objects.put_if_absent(store.paths.state(CheckpointId(2), "window", 0), b"late")
+        assert data, "nothing was there"
+        store.publish(late)
+        return "published"
+
+    late = manifest(generation=1, checkpoint_id=2, parent_checkpoint_id=1)
+    for left, (slept, applied) in outcomes(
+        job.store.objects, [sleeper, lambda objects: run(job, policy, objects)]
+    ):
+        seen[slept if isinstance(slept, str) else type(slept).__name__] += 1
+        assert not isinstance(applied, CorruptCheckpointError), applied
+        for _ in range(3):
+            run(job, policy, left)
+        store = CheckpointStore(left, JOB)
+        assert store.completed_ids() == [1, 4]  # 1: what the owner started from.
+        assert store.choose_checkpoint().manifest == job.store.read_manifest(CheckpointId(4))
+        assert store.highest_checkpoint_id() == 4
+    assert seen.keys() == {"taken", "FencedError"}, seen
 
 
 def test_two_runs_at_once_do_not_disturb_each_other(job: StoredJob) -> None:

@@ -25,6 +25,7 @@ from orchestration.running_driver import (
     Refuse,
     decide_settlement,
     last_driver,
+    nobody_left,
     settle,
 )
 from orchestration.spec import StreamSpec
@@ -186,15 +187,16 @@ class Importing:
             settled = settle(store, settlement, self._control(store), form.reason)
         tell(settled.what)
         words = ["--from-savepoint", form.savepoint, *(["--claim"] if form.claim else [])]
-        return start_driver(
-            self.context,
-            self.spec,
-            self.checkpoints,
-            self.drivers,
-            first=[*settled.words, *words],
-            expected_generation=expected,
-            reason=form.reason,
-        )
+        with nobody_left(self.spec.name, settlement):
+            return start_driver(
+                self.context,
+                self.spec,
+                self.checkpoints,
+                self.drivers,
+                first=[*settled.words, *words],
+                expected_generation=expected,
+                reason=form.reason,
+            )
 
     def tell_started(self, judged: Judged, started: Started) -> None:
         """Show on the stream's assets what was done."""

@@ -4,8 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
+import pytest
 
+from laminar_core.checkpoint.types import Generation
 from laminar_core.state.control import ControlCommand, ControlOutcome, ControlResult
+from laminar_core.state.manifest import GenerationEnd
 from laminar_core.storage.audit import AuditLog
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from laminar_core.storage.control_log import ControlLog
@@ -36,6 +39,17 @@ class ActedOn:
             outcome=outcome, generation=self.generation, answered_at_ms=1, **fields
         )
         assert self.log.answer(number, answer)
+
+    def ends_when_asked(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The driver has ended when somebody looks whether it has."""
+        look = CheckpointStore.has_ended
+
+        def has_ended(store: CheckpointStore, generation: Generation) -> GenerationEnd | None:
+            if self.log.numbers():
+                store.end_generation(generation, "stopped", "")
+            return look(store, generation)
+
+        monkeypatch.setattr(CheckpointStore, "has_ended", has_ended)
 
     def run(
         self, name: StreamJob, config: dict[str, Any], tags: dict[str, str] | None = None

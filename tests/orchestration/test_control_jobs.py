@@ -12,6 +12,7 @@ from laminar_core.storage.owner import this_process
 from laminar_core.storage.pins import Pins
 from laminar_core.storage.savepoint_export import export_savepoint
 from laminar_core.storage.savepoints import Author
+from orchestration import control_jobs
 from orchestration.control_jobs import ACTS
 from resources import CheckpointStoreResource
 from resources.names import ACTOR_TAG, ACTS_ON_TAG
@@ -127,7 +128,7 @@ class TestStop:
 
     def test_the_end_is_shown_on_the_deployment(self, stream, monkeypatch) -> None:
         stream.will_answer(reason="the job ended: stopped")
-        stop_when_waited_for(stream, monkeypatch)
+        stream.ends_when_asked(monkeypatch)
         result = stream.run("stop", {"reason": "maintenance"}, ANN)
         assert shown(result)["outcome"] == "stopped"
         told = {k: v.value for k, v in stream.observed("deployment").metadata.items()}
@@ -137,18 +138,6 @@ class TestStop:
             "generation": 1,
             "reason": "maintenance",
         }
-
-
-def stop_when_waited_for(stream: ActedOn, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The driver ends as soon as somebody looks whether it has."""
-    look = type(stream.store).has_ended
-
-    def has_ended(store, generation):
-        if stream.log.numbers():
-            store.end_generation(generation, "stopped", "")
-        return look(store, generation)
-
-    monkeypatch.setattr(type(stream.store), "has_ended", has_ended)
 
 
 class TestMode:
@@ -241,16 +230,16 @@ def test_a_field_that_is_missing_or_mistyped_is_refused_before_the_run(config, p
         dg.validate_run_config(job, {"ops": config})
 
 
-def test_a_run_that_dagster_would_forget_does_nothing(tmp_path) -> None:
-    home = tmp_path / ".tmp_dagster_home_x"
-    home.mkdir()
-    some = {"target": "/s", "checkpoint_id": 1, "mode": "aligned"}
-    with dg.DagsterInstance.local_temp(str(home)) as instance:
-        stream = ActedOn(instance, tmp_path)
-        for act in ACTS:
-            required = [name for name, f in act.form.model_fields.items() if f.is_required()]
-            config = {name: some[name] for name in required}
-            assert "set DAGSTER_HOME" in line_of(stream.run(act.name, config))
+def test_a_run_that_dagster_would_forget_does_nothing(stream, monkeypatch) -> None:
+    def refuse(instance: dg.DagsterInstance) -> None:
+        assert instance is stream.instance
+        raise dg.Failure("it would be forgotten")
+
+    monkeypatch.setattr(control_jobs, "refuse_temporary_instance", refuse)
+    some = {"target": "/s", "checkpoint_id": 1, "mode": "aligned", "timeout": "1 millisecond"}
+    for act in ACTS:
+        config = {name: value for name, value in some.items() if name in act.form.model_fields}
+        assert line_of(stream.run(act.name, config)) == "it would be forgotten"
     assert stream.log.numbers() == []
     assert stream.audited() == []
 

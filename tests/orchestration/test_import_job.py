@@ -8,6 +8,7 @@ import dagster as dg
 import pytest
 
 from laminar_core.checkpoint.types import CheckpointId
+from laminar_core.state.control import StopJob
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from laminar_core.storage.local import LocalObjectStore
 from laminar_core.storage.object_store import open_object_store
@@ -36,6 +37,7 @@ class Import(ActedOn):
     ) -> None:
         super().__init__(instance, place)
         self.started: list[dict[str, Any]] = []
+        self.fails = False
         self.answer: dict[str, Any] = RESTORE
         self.asked_with: list[Sequence[str]] = []
         monkeypatch.setattr(import_job, "start_driver", self._start)
@@ -56,6 +58,8 @@ class Import(ActedOn):
         )
 
     def _start(self, *_: object, **how: Any) -> Started:
+        if self.fails:
+            raise dg.Failure("no driver came up")
         self.started.append(how)
         begun = {"generation": 2, "restored_checkpoint_id": 2}
         return Started(2, ("laminar", "run"), None, {"generation-started": begun})
@@ -154,6 +158,14 @@ class TestOwn:
         assert stream.asked_with == []
         assert stream.log.numbers() == []
 
+    def test_one_that_is_stopped_and_not_followed_is_told_of(self, stream, monkeypatch) -> None:
+        stream.will_answer(checkpoint_id=2)
+        stream.ends_when_asked(monkeypatch)
+        stream.fails = True
+        line = line_of(stream.import_from(own(stream), running_driver="stop"))
+        assert stream.asked().action == StopJob()
+        assert line.startswith("no driver came up; the driver before has ended, so nobody runs")
+
     def test_unless_it_is_to_be_taken_over(self, stream, monkeypatch) -> None:
         monkeypatch.setattr("orchestration.running_driver.kill_session_of", lambda _: False)
         assert stream.import_from(own(stream), running_driver="take_over").success
@@ -176,6 +188,15 @@ def test_one_that_cannot_be_read_is_told(stream, foreign) -> None:
     record = Path(foreign) / "savepoint.json"
     record.write_bytes(record.read_bytes()[:-20])
     assert "savepoint.json" in line_of(stream.import_from(foreign))
+
+
+def test_a_run_that_dagster_would_forget_does_nothing(stream, foreign, monkeypatch) -> None:
+    def refuse(_: object) -> None:
+        raise dg.Failure("it would be forgotten")
+
+    monkeypatch.setattr(import_job, "refuse_temporary_instance", refuse)
+    assert line_of(stream.import_from(foreign)) == "it would be forgotten"
+    assert stream.asked_with == []
 
 
 def test_which_savepoint_has_no_default() -> None:

@@ -187,7 +187,7 @@ def test_a_checkpoint_is_exported_for_the_run(case, tmp_path):
     assert case.control.export(1, f"{tmp_path}/a/../s", "to move") == f"{tmp_path}/s"
     assert case.told == [f"checkpoint 1 of job payments is copied to {tmp_path}/s"]
     audited = AuditLog(case.store.objects, case.store.paths, lambda: 0).records()
-    assert [(r.action, r.run_id, r.outcome) for r in audited] == [
-        ("export", "run-7", "intended"),
-        ("export", "run-7", "done"),
+    assert [(r.action, r.run_id, r.outcome, r.reason) for r in audited] == [
+        ("export", "run-7", "intended", "to move"),
+        ("export", "run-7", "done", "to move"),
     ]

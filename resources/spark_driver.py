@@ -87,10 +87,10 @@ class _Supervision:
 class SparkDriverClient(dg.ConfigurableResource["SparkDriverClient"]):
     """Starts drivers, stops them gracefully, and starts them again when they are killed."""
 
-    request_grace_s: float = 120.0
+    request_grace_s: float = 60.0
     """How long a driver may take for the stop that it is asked for through its store."""
 
-    stop_grace_s: float = 60.0
+    stop_grace_s: float = 45.0
     """How long a driver may take after SIGTERM for its last checkpoint before it is killed."""
 
     jvm_grace_s: float = 5.0

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count, islice
 
 from laminar_core.checkpoint.recovery import on_timeline
 from laminar_core.checkpoint.recovery_facts import Base
@@ -14,6 +15,9 @@ from sensors.stored_checkpoints import StoredCheckpoint, read_stored
 
 PENDING_MAX = 16
 """An attempt that so many newer ones have overtaken is not waited for any more."""
+
+_MISSES_MAX = 3
+"""Numbers in a row that nobody has taken: then nobody has taken any after them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,17 +61,38 @@ class Attempts:
         self._bases: Sequence[Base] | None = None
         self._newest_generation: Generation | None = None
 
-    def after(self, checkpoint_id: int) -> Iterator[tuple[int, Attempt]]:
-        """Each attempt with a higher number, ascending, and its number.
+    def after(
+        self, checkpoint_id: int, limit: int | None = None, *, is_same_generation: bool = False
+    ) -> Iterator[tuple[int, Attempt]]:
+        """Each attempt with a higher number, ascending, and its number; at most ``limit``.
+
+        ``is_same_generation``: all of them are of the generation of ``checkpoint_id``, or those
+        before it are told. Then numbers have no gaps, and are tried one after the other: a listing
+        gets longer for as long as the job lives.
 
         Raises:
             CorruptCheckpointError: a base cannot be read, so no timeline can be known.
             StorageUnavailable: the store did not answer.
         """
-        ids = [known for known in self._store.attempted_ids() if known > checkpoint_id]
-        for position, known in enumerate(ids):
+        enough = None if limit is None else limit + PENDING_MAX
+        found = self._tried(checkpoint_id) if is_same_generation else self._listed(checkpoint_id)
+        ids = list(islice(found, enough))
+        for position, known in enumerate(ids[:limit]):
             overtaken = len(ids) - 1 - position >= PENDING_MAX
             yield known, self._look_at(known, overtaken=overtaken)
+
+    def _listed(self, checkpoint_id: int) -> Iterator[CheckpointId]:
+        return (known for known in self._store.attempted_ids() if known > checkpoint_id)
+
+    def _tried(self, checkpoint_id: int) -> Iterator[CheckpointId]:
+        misses = 0
+        for number in count(checkpoint_id + 1):
+            known = CheckpointId(number)
+            if self._store.objects.size(self._store.paths.trigger(known)) is not None:
+                misses = 0
+                yield known
+            elif (misses := misses + 1) == _MISSES_MAX:
+                return
 
     def _look_at(self, checkpoint_id: CheckpointId, *, overtaken: bool) -> Attempt:
         found = read_stored(self._store, checkpoint_id)

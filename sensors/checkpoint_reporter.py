@@ -31,13 +31,13 @@ def build_checkpoint_reporter(
     ) -> dg.SensorResult:
         try:
             store = checkpoints.open(stream)
-            known_as = background.read(store.objects.uri, lambda: identity(store))
-            if not known_as:
+            known = background.read(store.objects.uri, lambda: identity(store))
+            if known is None:
                 return dg.SensorResult(skip_reason=f"{stream} never ran in {store.objects.uri}")
             instance = context.instance
             supervisor = supervising_run(instance, stream)
-            observer = Observer(instance, store, alerts, timer.now_ms(), supervisor)
-            tick = observer.look(ObserverCursor.read(context.cursor, known_as))
+            observer = Observer(instance, store, alerts, timer.now_ms(), known, supervisor)
+            tick = observer.look(ObserverCursor.read(context.cursor, known.sha256))
         except Unanswered as error:
             return dg.SensorResult(skip_reason=f"the store did not answer: {error}")
         return dg.SensorResult(

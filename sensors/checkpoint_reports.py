@@ -73,7 +73,10 @@ def unreported(
     """
     key = checkpoint_key(store.job)
     found: list[StoredCheckpoint] = []
-    for _, attempt in Attempts(store).after(_newest_reported(instance, store)):
+    newest = _newest_reported(instance, store)
+    after_id = 0 if newest is None else newest.manifest.checkpoint_id
+    same = newest is not None and newest.manifest.generation == store.newest_generation()
+    for _, attempt in Attempts(store).after(after_id, is_same_generation=same):
         if isinstance(attempt, StoredCheckpoint) and not is_told(instance, key, attempt.sha256):
             found.append(attempt)
         if len(found) == limit:
@@ -89,12 +92,16 @@ def reports_of(store: CheckpointStore, found: list[StoredCheckpoint]) -> Iterato
         yield observation
 
 
-def _newest_reported(instance: dg.DagsterInstance, store: CheckpointStore) -> int:
+def _newest_reported(
+    instance: dg.DagsterInstance, store: CheckpointStore
+) -> StoredCheckpoint | None:
     """Numbers rise, so there is nothing new below the newest known, if it is still the same one."""
     key = checkpoint_key(store.job)
     newest = int(max(instance.get_materialized_partitions(key), default="0"))
     stored = read_stored(store, CheckpointId(newest)) if newest else None
-    return newest if stored is not None and is_told(instance, key, stored.sha256) else 0
+    if isinstance(stored, StoredCheckpoint) and is_told(instance, key, stored.sha256):
+        return stored
+    return None
 
 
 # --- the sensor -----------------------------------------------------------------------------------
@@ -137,11 +144,13 @@ def look_at_attempts(
     settled_id: int,
     *,
     is_supervised: bool = False,
+    is_same_generation: bool = False,
     limit: int = REPORTS_MAX,
 ) -> AttemptReport:
     """Find what nobody has told yet behind ``settled_id``; bounded, and repeatable.
 
-    While a run supervises the stream, that one tells of completed checkpoints.
+    While a run supervises the stream, that one tells of completed checkpoints. See
+    ``Attempts.after`` for ``is_same_generation``.
 
     Raises:
         CorruptCheckpointError: a base cannot be read, so no timeline can be known.
@@ -150,7 +159,8 @@ def look_at_attempts(
     key = checkpoint_key(store.job)
     report = AttemptReport([], [], settled_id)
     is_settled = True
-    for count, (checkpoint_id, attempt) in enumerate(Attempts(store).after(settled_id)):
+    found = Attempts(store).after(settled_id, SCAN_MAX + 1, is_same_generation=is_same_generation)
+    for count, (checkpoint_id, attempt) in enumerate(found):
         if count == SCAN_MAX or len(report.completed) + len(report.failed) == limit:
             report.more = True
             break

@@ -10,7 +10,7 @@ from typing import Annotated
 import dagster as dg
 from pydantic import Field, ValidationError
 
-from laminar_core.checkpoint.types import CheckpointId
+from laminar_core.checkpoint.types import CheckpointId, Generation
 from laminar_core.errors import CorruptCheckpointError
 from laminar_core.state.arrow_codec import sha256_hex
 from laminar_core.state.drill import DrillRecord
@@ -48,6 +48,8 @@ class ObserverCursor(Values):
     """How far everything is told of the store that ``store`` identifies."""
 
     store: str = ""
+    generation: _Number = 0
+    """All attempts of those before it are told."""
     attempt: _Number = 0
     audit: _Number = 0
     drill: _Number = 0
@@ -84,17 +86,30 @@ class Tick:
         self.cursor = self.cursor.model_copy(update=numbers)
 
 
-def identity(store: CheckpointStore) -> str:
-    """What tells a store from one that was begun anew: its first claim. Empty: nothing ever ran.
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What tells a store from one that was begun anew: the digest of its first claim."""
+
+    sha256: str
+    newest_generation: int
+    has_started: bool
+    """It is settled what the newest generation starts from, and with it its first number."""
+
+
+def identity(store: CheckpointStore) -> Identity | None:
+    """Which store it is; None: nothing ever ran in it.
 
     Raises:
         StorageUnavailable: the store did not answer.
     """
     names = store.objects.children(store.paths.generations)
-    first = min((name for name in names if number_in(name) is not None), default=None)
-    if first is None:
-        return ""
-    return sha256_hex(store.objects.get(store.paths.generations + first) or b"")[:16]
+    numbers = [number for name in names if (number := number_in(name)) is not None]
+    if not numbers:
+        return None
+    first = store.objects.get(store.paths.claim(Generation(min(numbers))))
+    newest = Generation(max(numbers))
+    has_started = store.paths.base(newest).removeprefix(store.paths.generations) in names
+    return Identity(sha256_hex(first or b"")[:16], newest, has_started)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +120,7 @@ class Observer:
     store: CheckpointStore
     policy: AlertPolicy
     now_ms: int
+    identity: Identity
     supervisor: str | None = None
     """The run that tells of completed checkpoints itself."""
 
@@ -130,7 +146,11 @@ class Observer:
             tick.said.append(f"run {self.supervisor} reports its checkpoints itself")
         try:
             found = look_at_attempts(
-                self.instance, self.store, tick.cursor.attempt, is_supervised=supervised
+                self.instance,
+                self.store,
+                tick.cursor.attempt,
+                is_supervised=supervised,
+                is_same_generation=tick.cursor.generation == self.identity.newest_generation,
             )
         except CorruptCheckpointError as error:
             tick.said.append(f"which checkpoints count is unknown: {error}")
@@ -140,6 +160,8 @@ class Observer:
         tick.partitions += found.partitions
         tick.said += found.sentences()
         tick.move(attempt=found.settled_id)
+        if self.identity.has_started and not found.more:
+            tick.move(generation=self.identity.newest_generation)
         if found.newest is not None:
             newest = found.newest.manifest.checkpoint_id
             tick.move(completed=max(newest, tick.cursor.completed))

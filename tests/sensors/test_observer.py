@@ -11,7 +11,10 @@ from laminar_core.checkpoint.types import CheckpointId
 from laminar_core.state.drill import DrillRecord
 from laminar_core.storage.audit import AuditLog
 from laminar_core.storage.drills import write_drill
+from laminar_core.storage.generations import Claimant
+from laminar_core.storage.owner import this_process
 from laminar_core.storage.retention import Mandate, Retention
+from laminar_core.testing.faulty_store import FaultyStore
 from resources.names import DRILL_TAG, STREAM_TAG, asset_key
 from sensors.attempts import PENDING_MAX
 from sensors.checkpoint_reporter import build_checkpoint_reporter
@@ -20,7 +23,7 @@ from sensors.observer import ObserverCursor
 from sensors.policy import AlertPolicy
 from tests.sensors.observed import KEY, NOTHING_NEW, Daemon, DiedError, conclude, write_down
 from tests.sensors.streams import OBJECTS, STREAM, Job, stand_ins, stored_job
-from tests.storage.stores import commit, damage
+from tests.storage.stores import commit, complete, damage, never
 
 
 @pytest.fixture
@@ -229,9 +232,41 @@ def test_ten_thousand_attempts_cost_a_bounded_tick_each(tmp_path, daemon, monkey
         ticks += 1
         assert counting.gets - before <= 4 * SCAN_MAX + 20
     assert ticks == 10_000 / SCAN_MAX
-    before = counting.gets
-    daemon.tick()
-    assert counting.gets - before < 10
+
+
+def test_numbers_may_jump_where_a_generation_starts_from_an_import(job: Job, daemon: Daemon):
+    """Goal: what is not listed is not missed. Ids go on above those of the savepoint."""
+    job.complete()
+    daemon.ticks()
+    claimant = Claimant(this_process(), "ada", "to import", "0.1.0", job.clock.now_ms())
+    job.generation = job.store.claim_generation(claimant, wait_ms=never, take_over=True)
+    daemon.ticks()  # It is claimed, and the copy is not there yet.
+    complete(job.store, 40, job.generation)
+    daemon.ticks()
+    job.store.record_base(job.generation, CheckpointId(40))
+    for checkpoint_id in (41, 42):
+        complete(job.store, checkpoint_id, job.generation)
+    daemon.ticks()
+    assert daemon.completed() == [1, 40, 41, 42]
+
+
+def test_a_tick_without_news_costs_the_same_however_long_the_job_has_lived(
+    job: Job, daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: no listing grows with the checkpoints; there may be millions."""
+    for _ in range(4):
+        commit(job.store, job.complete(), 1)
+    write_down(job, "claim")
+    daemon.ticks()
+    asked = FaultyStore(job.store.objects)
+    monkeypatch.setitem(OBJECTS, daemon.uri, asked)
+    assert daemon.tick() == NOTHING_NEW
+    generations, drills = job.store.paths.generations, job.store.paths.drills
+    assert [key for verb, key in asked.calls if verb in {"children", "list"}] == [
+        generations,
+        drills,
+    ]
+    assert len(asked.calls) == 7
 
 
 # --- a run that supervises the stream -------------------------------------------------------------

@@ -81,6 +81,7 @@ class Started:
             "restored_checkpoint": self.restored_checkpoint_id,
             "command": shown(self.command),
             "log": None if self.log is None else dg.MetadataValue.path(self.log),
+            "outcome": self.events.get("finished", {}).get("outcome"),
             **self.outcome,
         }
         if self.rejected:

@@ -147,7 +147,9 @@ def _recover(restarter: Restarter, form: RecoverForm) -> Restored | DryRun:
     with in_one_line():
         chosen = choose(restarter.store, form.wish)
     _log_integrity(restarter, chosen.checkpoint_id)
-    return restarter.restore(form.wanted(), chosen)
+    # A driver that is ended first may complete one more, which is the newest then.
+    stays = not form.newest or form.running_driver == "refuse"
+    return restarter.restore(form.wanted(), chosen if stays else None)
 
 
 def _roll_back(restarter: Restarter, form: RollbackForm) -> Restored:

@@ -13,7 +13,7 @@ from laminar_core.errors import CorruptCheckpointError, LaminarError
 from laminar_core.state.arrow_codec import sha256_hex
 from laminar_core.state.manifest import CheckpointManifest
 from laminar_core.storage.checkpoint_store import CheckpointStore
-from resources.names import partition_of
+from resources.names import job_name, partition_of
 
 _READ_MAX = 3
 """Checkpoints that are read whole only to say why they were not restored."""
@@ -57,7 +57,7 @@ def choose(store: CheckpointStore, wish: Wish) -> Chosen:
     """
     choice = store.choose_checkpoint(wish)
     if not isinstance(choice.decision, RestoreFrom):
-        reason = "it has no completed checkpoint"
+        reason = f"it has no completed checkpoint; {job_name(store.job, 'start')} begins it"
         if isinstance(choice.decision, Refuse):
             reason = choice.decision.reason
         raise refused(f"job {store.job} is not restored: {reason}")

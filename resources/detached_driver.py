@@ -9,8 +9,10 @@ ends the driver, too.)
 import logging
 import os
 import subprocess
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import dagster as dg
@@ -23,9 +25,6 @@ from resources.driver_session import DriverSession
 
 _POLL_MS = 50
 _UNNOTICED = {"progress", "checkpoint-completed"}
-
-_released: list["subprocess.Popen[bytes]"] = []
-"""Drivers that this process has started: if it lives on, it has to take note of their ends."""
 
 
 @dataclass(slots=True)
@@ -115,12 +114,17 @@ class DetachedDriver(dg.ConfigurableResource["DetachedDriver"]):
             os.close(descriptor)
         log.info("driver %s started, its log is %s", process.pid, path)
         session = DriverSession(process, clock)
+        start, tail = DetachedStart(process.pid, path), LogTail(path)
+        look = partial(_look, session, start, tail, log)
         try:
-            start = self._wait(session, path, log, clock)
+            self._wait(start, tail, look, clock)
         except BaseException:
             self._end(session)
             raise
-        _release(process)
+        try:
+            self._wait_for_rows(start, look, clock)
+        finally:
+            _release(process)
         return start
 
     def bound_logs(self, stream: str) -> list[Path]:
@@ -132,43 +136,23 @@ class DetachedDriver(dg.ConfigurableResource["DetachedDriver"]):
         return Path(self.log_directory).absolute() / stream
 
     def _wait(
-        self, session: DriverSession, path: Path, log: logging.Logger, clock: Clock
-    ) -> DetachedStart:
-        start, tail = DetachedStart(session.pid, path), LogTail(path)
+        self, start: DetachedStart, tail: LogTail, look: Callable[[], None], clock: Clock
+    ) -> None:
         deadline_ms = clock.monotonic_ms() + 1000 * self.start_timeout_s
-        while not start.is_running:
-            self._look(session, start, tail, log)
-            if start.outcome is not None:
-                return start
+        while True:
+            look()
+            if start.is_running or start.outcome is not None:
+                return
             if clock.monotonic_ms() >= deadline_ms:
                 raise self._too_slow(start, tail)
             clock.wait_ms(_POLL_MS)
+
+    def _wait_for_rows(self, start: DetachedStart, look: Callable[[], None], clock: Clock) -> None:
+        """A little, and only to tell when it was back: it runs, so an interrupt leaves it alone."""
         deadline_ms = clock.monotonic_ms() + 1000 * self.first_rows_s
         while not (start.has_rows or start.outcome) and clock.monotonic_ms() < deadline_ms:
             clock.wait_ms(_POLL_MS)
-            self._look(session, start, tail, log)
-        return start
-
-    def _look(
-        self, session: DriverSession, start: DetachedStart, tail: LogTail, log: logging.Logger
-    ) -> None:
-        """Note what is new.
-
-        Raises:
-            dagster.Failure: the driver has ended, and the job has not.
-        """
-        exited = session.exited  # First: what it wrote before its end is there.
-        for event in tail.read_events():
-            start.events[event["event"]] = event
-            if event["event"] not in _UNNOTICED:
-                log.info(sentence(event))
-        if exited and start.outcome is None:
-            exit_code = session.close(0)
-            raise dg.Failure(
-                f"the driver gave up {_how(exit_code)}: {tail.last_words or 'it said nothing'}",
-                metadata=_where(start) | {"exit_code": exit_code},
-                allow_retries=exit_code != ConfigurationError.exit_code,
-            )
+            look()
 
     def _too_slow(self, start: DetachedStart, tail: LogTail) -> dg.Failure:
         claimed = "had claimed nothing"
@@ -190,9 +174,29 @@ class DetachedDriver(dg.ConfigurableResource["DetachedDriver"]):
             session.close(0)
 
 
+def _look(session: DriverSession, start: DetachedStart, tail: LogTail, log: logging.Logger) -> None:
+    """Note what is new.
+
+    Raises:
+        dagster.Failure: the driver has ended, and the job has not.
+    """
+    exited = session.exited  # First: what it wrote before its end is there.
+    for event in tail.read_events():
+        start.events[event["event"]] = event
+        if event["event"] not in _UNNOTICED:
+            log.info(sentence(event))
+    if exited and start.outcome is None:
+        exit_code = session.close(0)
+        raise dg.Failure(
+            f"the driver gave up {_how(exit_code)}: {tail.last_words or 'it said nothing'}",
+            metadata=_where(start) | {"exit_code": exit_code},
+            allow_retries=exit_code != ConfigurationError.exit_code,
+        )
+
+
 def _release(process: "subprocess.Popen[bytes]") -> None:
-    _released[:] = [each for each in _released if each.poll() is None]
-    _released.append(process)
+    """Nobody waits for the driver any more; if this process lives on, it takes note of its end."""
+    threading.Thread(target=process.wait, name=f"driver-{process.pid}", daemon=True).start()
 
 
 def _how(exit_code: int) -> str:

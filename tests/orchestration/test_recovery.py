@@ -218,6 +218,18 @@ class TestRecover:
         assert path in made.metadata["rejected_checkpoints"].value[0]["reason"]
         assert verdicts(stream) == [("0000000002", True)]
 
+    def test_the_newest_of_a_driver_that_is_stopped_is_the_one_it_was_stopped_with(
+        self, stream
+    ) -> None:
+        stream.has_run(1)
+        stream.start("newest")
+        assert stream.run("recover", {"newest": True, "running_driver": "stop"}).success
+        assert stream.bases == [None, 1, 3]
+
+    def test_there_is_nothing_to_recover_where_nothing_ever_completed(self, stream) -> None:
+        said = line_of(stream.run("recover", {"newest": True}))
+        assert "no completed checkpoint; payments_start begins it" in said
+
     def test_a_dry_run_says_what_would_be_done_while_the_job_runs(self, stream) -> None:
         stream.has_run(2)
         stream.start("newest")

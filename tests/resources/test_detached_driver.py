@@ -134,6 +134,16 @@ def test_an_interrupt_before_it_runs_ends_it(launch: Launch) -> None:
     assert launch.living == []
 
 
+def test_an_interrupt_while_it_runs_leaves_it_alone(launch: Launch, monkeypatch) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(DetachedDriver, "_wait_for_rows", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        launch("runs")
+    assert launch.living == launch.pids
+
+
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT])
 def test_it_survives_the_end_of_who_started_it(launch: Launch, end: signal.Signals) -> None:
     """Goal: neither a crash nor a Ctrl-C, which goes to the whole group, reaches the driver."""

@@ -105,7 +105,8 @@ def read_alignment_facts(
     if (before.generation, before.claimed_at_ms) != (generation, claim.claimed_at_ms):
         before = Remembered(generation=generation, claimed_at_ms=claim.claimed_at_ms)
     mode = _read_mode(store, driver, before.mode)
-    ended, followed = follow(store, generation, before.followed, window + _OTHERS)
+    now_ms, back = driver.heartbeat.at_ms, window + _OTHERS
+    ended, followed = follow(store, generation, before.followed, back, now_ms)
     new = [_sample(store, record) for record in ended if record.kind in _PERIODIC]
     since_ms = mode.set_at_ms or 0
     in_mode = [s for s in (*before.samples, *new) if s.triggered_at_ms >= since_ms]

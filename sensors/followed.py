@@ -1,9 +1,9 @@
 """Follows the attempts at checkpoints of one generation from tick to tick, without listings.
 
 A job that checkpoints every second has tens of thousands of attempts a day, and a listing names
-them all. Numbers rise by one, and what reserves a number is never deleted, so after a first listing
-the next number tells whether there is anything new. (The one after it is asked for, too: an object
-may be lost.)
+them all. Numbers rise by one, so after a first listing the next number tells whether there is
+anything new, and the one after it, in case that is lost. Retention may forget whole rows of
+numbers while nobody looks, so what stays silent is listed now and then.
 """
 
 from collections.abc import Iterator
@@ -16,6 +16,8 @@ from resources.values import Values
 
 _NEW_MAX = 200
 """So many in one tick; the next one goes on."""
+_SILENCE_MS = 30_000
+"""If there is nothing new for so long, by the driver's clock, it is listed once more."""
 _OPEN_MAX = 8
 """Attempts that are waited for; what has not ended with so many newer ones never will."""
 
@@ -33,22 +35,27 @@ class Followed(Values):
 
     checkpoint_id: int | None = None
     open: tuple[OpenAttempt, ...] = ()
+    new_at_ms: int = 0
+    """When there was something new, or it was listed; 0: list it if there is nothing new now."""
 
 
 def follow(
-    store: CheckpointStore, generation: Generation, before: Followed, back: int
+    store: CheckpointStore, generation: Generation, before: Followed, back: int, now_ms: int
 ) -> tuple[list[HistoryRecord], Followed]:
     """What ended since ``before``, by ascending number, and what to go on from.
 
-    The first time it is the newest ``back`` attempts. Those of other generations are left out.
+    The first time it is the newest ``back`` attempts, and never more than so many. Those of other
+    generations are left out. ``now_ms`` is by the clock of the driver.
 
     Raises:
         StorageUnavailable: the store did not answer.
     """
-    if before.checkpoint_id is None:
-        ids = store.attempted_ids()[-back:]
-    else:
-        ids = list(_new_ids(store, before.checkpoint_id))
+    known = before.checkpoint_id or 0
+    ids = [] if before.checkpoint_id is None else list(_new_ids(store, known))
+    lists = not ids and now_ms - before.new_at_ms >= _SILENCE_MS
+    if lists or before.checkpoint_id is None:
+        ids = [c for c in store.attempted_ids() if c > known][-back:]
+    new_at_ms = now_ms if ids or lists else before.new_at_ms
     ended: list[HistoryRecord] = []
     unended: list[OpenAttempt] = []
     for attempt in before.open:
@@ -62,8 +69,9 @@ def follow(
                 triggered_at_ms=trigger.triggered_at_ms,
             )
             _sort(store, generation, attempt, ended, unended)
-    newest = ids[-1] if ids else before.checkpoint_id or 0
-    return ended, Followed(checkpoint_id=newest, open=tuple(unended[-_OPEN_MAX:]))
+    newest = ids[-1] if ids else known
+    still_open = tuple(unended[-_OPEN_MAX:])
+    return ended, Followed(checkpoint_id=newest, open=still_open, new_at_ms=new_at_ms)
 
 
 def _new_ids(store: CheckpointStore, known: int) -> Iterator[CheckpointId]:

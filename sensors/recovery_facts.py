@@ -49,9 +49,11 @@ class Watched(Values):
 
 
 def read_recovery_facts(
-    store: CheckpointStore, before: Watched, now_ms: int
+    store: CheckpointStore, before: Watched, now_ms: int, age_max_ms: int
 ) -> tuple[RecoveryFacts, Watched]:
     """The facts but for Dagster's runs, and what to remember.
+
+    Before a checkpoint counts as older than ``age_max_ms``, everything is listed.
 
     Raises:
         StorageUnavailable: the store did not answer.
@@ -63,7 +65,12 @@ def read_recovery_facts(
     claim, end = _claim(store, generation), store.has_ended(generation)
     heartbeat = store.read_heartbeat(generation)
     after = before.then(generation, heartbeat.sequence if heartbeat else _NO_SIGN, now_ms)
-    after = _with_newest_completed(store, generation, after)
+    beat_at_ms = heartbeat.at_ms if heartbeat else 0
+    after = _with_newest_completed(store, generation, after, beat_at_ms)
+    if (_progress_age_ms(heartbeat, claim, after) or 0) > age_max_ms:
+        listed = after.followed.model_copy(update={"new_at_ms": 0})
+        after = after.model_copy(update={"followed": listed})
+        after = _with_newest_completed(store, generation, after, beat_at_ms)
     facts = RecoveryFacts(
         generation=generation,
         outcome=None if end is None else end.outcome,
@@ -93,9 +100,9 @@ def _owner(claim: GenerationClaim | None) -> Literal["running", "gone", "unseen"
 
 
 def _with_newest_completed(
-    store: CheckpointStore, generation: Generation, watched: Watched
+    store: CheckpointStore, generation: Generation, watched: Watched, beat_at_ms: int
 ) -> Watched:
-    ended, followed = follow(store, generation, watched.followed, _ATTEMPTS_BACK)
+    ended, followed = follow(store, generation, watched.followed, _ATTEMPTS_BACK, beat_at_ms)
     watched = watched.model_copy(update={"followed": followed})
     for record in ended:
         if record.outcome == "completed":

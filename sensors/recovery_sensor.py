@@ -24,7 +24,7 @@ from resources.names import (
     job_name,
     partition_of,
 )
-from resources.values import Values
+from resources.values import Values, milliseconds
 from sensors.alerts import raise_alerts, untold
 from sensors.background import BackgroundReads, Unanswered
 from sensors.policy import AlertPolicy
@@ -102,6 +102,7 @@ class _Tick:
     ) -> None:
         self._stream, self._policy = stream, policy
         self._clock, self._reads = clock, reads
+        self._age_max_ms = milliseconds(policy.checkpoint_age_max)
 
     def run(
         self, context: dg.SensorEvaluationContext, checkpoints: CheckpointStoreResource
@@ -111,7 +112,7 @@ class _Tick:
         try:
             store = checkpoints.open(self._stream)
             facts, watched = self._reads.read(
-                "facts", lambda: read_recovery_facts(store, watched, now_ms)
+                "facts", lambda: read_recovery_facts(store, watched, now_ms, self._age_max_ms)
             )
             facts = self._with_runs(context.instance, facts)
             decision = decide_recovery(facts, self._policy)

@@ -23,7 +23,7 @@ def job(tmp_path: Path) -> Job:
 
 
 def look(job: Job, before: Followed, back: int = 100) -> tuple[list[int], Followed]:
-    ended, after = follow(job.store, job.generation, before, back)
+    ended, after = follow(job.store, job.generation, before, back, job.clock.now_ms())
     return [record.checkpoint_id for record in ended], after
 
 
@@ -36,7 +36,8 @@ def test_each_end_is_told_once(job: Job) -> None:
     job.end(second, "completed")
     third = job.complete()
     assert look(job, known)[0] == [second, third]
-    assert look(job, look(job, known)[1]) == ([], Followed(checkpoint_id=third))
+    ended, known = look(job, look(job, known)[1])
+    assert (ended, known.open, known.checkpoint_id) == ([], (), third)
 
 
 def test_the_first_look_goes_back_so_far_and_to_this_generation_only(job: Job) -> None:
@@ -60,6 +61,25 @@ def test_an_attempt_whose_reservation_is_damaged_hides_no_later_one(job: Job, ho
     lost, next_one = job.complete(), job.complete()
     damage(job.store, job.store.paths.trigger(CheckpointId(lost)), how)
     assert look(job, known)[0][-1] == next_one
+
+
+def forget(job: Job, *ids: int) -> None:
+    """What retention leaves of old attempts."""
+    for checkpoint_id in map(CheckpointId, ids):
+        job.store.objects.delete(job.store.paths.trigger(checkpoint_id))
+        job.store.objects.delete(job.store.paths.outcome(checkpoint_id))
+
+
+def test_numbers_that_retention_forgot_hide_later_ones_for_half_a_minute(job: Job) -> None:
+    job.complete()
+    _, known = look(job, Followed())
+    forgotten = [job.trigger() for _ in range(4)]
+    newest = job.complete()
+    forget(job, *forgotten)
+    ended, known = look(job, known)
+    assert ended == []
+    job.clock.wait_ms(30_000)
+    assert look(job, known)[0] == [newest]
 
 
 @settings(max_examples=60)

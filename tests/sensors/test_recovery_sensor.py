@@ -257,6 +257,25 @@ def test_a_driver_that_completes_nothing_is_taken_over(tmp_path: Path) -> None:
         assert "no checkpoint completed for 10.2 min" in config["reason"]
 
 
+def test_numbers_that_retention_forgot_make_no_job_stuck(tmp_path: Path) -> None:
+    """Goal: the daemon was down for hours; of what happened meanwhile only the end is left."""
+    job = stored_job(tmp_path)
+    job.claim()
+    job.beat()
+    job.complete()
+    with dg.DagsterInstance.ephemeral() as instance:
+        ticks = watched(instance, job, POLICY)
+        ticks.tick()
+        job.complete()
+        forgotten = [CheckpointId(job.trigger()) for _ in range(5)]
+        job.clock.wait_ms(7_200_000)
+        newest = job.complete()
+        job.beat()
+        for checkpoint_id in forgotten:
+            job.store.objects.delete(job.store.paths.trigger(checkpoint_id))
+        assert f"checkpoint {newest} completed 1 s ago" in ticks.tick()
+
+
 @pytest.mark.parametrize(
     ("tags", "name", "said"),
     [

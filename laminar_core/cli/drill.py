@@ -98,12 +98,12 @@ def drill(  # noqa: PLR0913 - one parameter per option
     # Whatever can be refused without Spark is refused before it is started.
     pipeline.plan().check()
     require_drillable(CheckpointStore.open(store, name), options)
-    session = spark.open(f"laminar drill of {name}", settings_of_all)
-    try:
-        with _place(scratch) as place:
+    with _place(scratch) as place:  # It goes last: workers write there as long as they live.
+        session = spark.open(f"laminar drill of {name}", settings_of_all)
+        try:
             record = _run(session, pipeline, options, place)
-    finally:
-        session.stop()
+        finally:
+            session.stop()
     if as_json:
         click.echo(record.model_dump_json(indent=1))
     else:

@@ -1,7 +1,11 @@
 """The entry point: groups the commands and turns every error into one line and an exit code."""
 
+import signal
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
 
 import click
 
@@ -55,7 +59,8 @@ laminar.add_command(simulate)
 def main() -> None:
     """Run the command line and exit."""
     try:
-        laminar(prog_name="laminar", standalone_mode=False)
+        with _terminated_is_interrupted():
+            laminar(prog_name="laminar", standalone_mode=False)
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
@@ -71,6 +76,25 @@ def main() -> None:
         click.echo(f"error: {type(error).__name__}: {error}".splitlines()[0], err=True)
         click.echo("this is not expected: run again with `laminar --debug …`", err=True)
         sys.exit(UNEXPECTED_EXIT_CODE)
+
+
+@contextmanager
+def _terminated_is_interrupted() -> Iterator[None]:
+    """SIGTERM ends a command as Ctrl-C does: what it holds is let go, what is temporary deleted.
+
+    Only the first one: ``timeout`` sends two, and the second must not end the tidying up.
+    """
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        del frame
+        signal.signal(number, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _show_traceback_if_asked() -> None:

@@ -1,6 +1,7 @@
 """Whatever happens, the user gets a line that says so and an exit code that means it."""
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -44,6 +45,23 @@ def raising(monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setitem(laminar.commands, "boom", click.Command("boom", callback=boom))
 
     return raise_it
+
+
+def test_terminated_is_interrupted_once_and_everything_is_let_go(cli, monkeypatch) -> None:
+    let_go: list[str] = []
+
+    def boom() -> None:
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        finally:
+            signal.raise_signal(signal.SIGTERM)
+            let_go.append("all of it")
+
+    monkeypatch.setitem(laminar.commands, "boom", click.Command("boom", callback=boom))
+    before = signal.getsignal(signal.SIGTERM)
+    answer = cli("boom")
+    assert (answer.code, answer.err.strip(), let_go) == (130, "interrupted", ["all of it"])
+    assert signal.getsignal(signal.SIGTERM) == before
 
 
 @pytest.mark.parametrize("words", [(), *commands(laminar)], ids=" ".join)

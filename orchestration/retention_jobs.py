@@ -145,14 +145,16 @@ def drop_partitions(chore: Chore) -> None:
     """A checkpoint that is gone has no partition any more; its history in Dagster stays.
 
     Also those that the running job or somebody's command has deleted. A checkpoint is made a
-    partition after it has completed, so what is read here as gone, is.
+    partition after it has completed, so what is read here as gone, is; an id that this store has
+    never seen is of another store, and stays.
     """
     partitions = checkpoint_partitions(chore.spec.name).name
     assert partitions is not None
     instance = chore.context.instance
     known = instance.get_dynamic_partitions(partitions)
+    seen = {partition_of(number) for number in chore.store.attempted_ids()}
     stored = {partition_of(number) for number in chore.store.completed_ids()}
-    gone = sorted(set(known) - stored)
+    gone = sorted(set(known) & seen - stored)
     for partition in gone:
         instance.delete_dynamic_partition(partitions, partition)
     if gone:

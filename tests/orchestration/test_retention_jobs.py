@@ -6,15 +6,19 @@ from pathlib import Path
 import pytest
 
 from laminar_core.checkpoint.retention_facts import DAY_MS
+from laminar_core.checkpoint.types import CheckpointId
+from laminar_core.errors import ErrorCode, StorageUnavailable
 from laminar_core.runtime.retention_config import RetentionConfig
 from laminar_core.storage import retention as retention_module
 from laminar_core.storage.audit import AuditLog
+from laminar_core.storage.memory import MemoryObjectStore
 from laminar_core.storage.retention import Retention
 from orchestration.retention_jobs import build_retention_job
 from orchestration.spec import StreamSpec
 from resources.names import RETENTION_PLAN_TAG, asset_key, checkpoint_partitions, partition_of
 from tests.orchestration.housekeeping_bench import SPEC, Bench, bench_at
 from tests.storage.retention_jobs import JOB, MANDATE
+from tests.storage.stores import damage
 
 PARTITIONS = checkpoint_partitions(JOB).name or ""
 
@@ -62,6 +66,25 @@ def test_what_is_gone_is_no_partition_any_more_and_its_history_stays(bench) -> N
     assert retention(bench).success
     assert bench.instance.get_dynamic_partitions(PARTITIONS) == [partition_of(n) for n in (3, 4, 5)]
     assert [record.checkpoint_id for record in bench.store.history()] == [1, 2, 3, 4, 5]
+
+
+def test_what_others_deleted_is_no_partition_either(bench) -> None:
+    """But what this store has never seen stays: it is of another one."""
+    other = Retention(bench.store, RetentionConfig(keep_last=2).policy(), bench.clock.now_ms)
+    other.apply(other.plan(), MANDATE)
+    bench.instance.add_dynamic_partitions(PARTITIONS, [partition_of(99)])
+    assert retention(bench).success
+    assert bench.instance.get_dynamic_partitions(PARTITIONS) == [
+        partition_of(n) for n in (4, 5, 99)
+    ]
+
+
+def test_only_reading_every_byte_finds_a_flipped_bit(bench) -> None:
+    damage(bench.store, bench.store.paths.state(CheckpointId(5), "window", 0), "rotten")
+    assert retention(bench, verify="sizes", dry_run=True).success
+    assert retention(bench, verify="bytes", dry_run=True).success
+    by_size, whole = bench.observed("retention")
+    assert (by_size["planned_checkpoints"], whole["planned_checkpoints"]) == (2, 1)
 
 
 def test_the_plan_that_was_carried_out_can_be_told_by_its_number(bench) -> None:
@@ -169,7 +192,16 @@ def test_an_empty_store_is_told_from_one_with_nothing_to_do(tmp_path) -> None:
         assert not bench.store.objects.list("")
 
 
-def test_a_store_that_is_down_fails_the_run_with_its_line(bench, tmp_path) -> None:
+def test_a_store_that_stops_answering_fails_the_run_with_its_line(bench, monkeypatch) -> None:
+    def no_answer(*_args: object) -> None:
+        raise StorageUnavailable(ErrorCode.STORE_IO, "the bucket does not answer")
+
+    monkeypatch.setattr(MemoryObjectStore, "list", no_answer)
+    assert bench.failure(retention(bench)) == "the bucket does not answer"
+    assert len(bench.instance.get_dynamic_partitions(PARTITIONS)) == 5
+
+
+def test_a_store_that_is_none_fails_the_run_with_its_line(bench, tmp_path) -> None:
     (tmp_path / "file").write_text("")
     bench.uri = str(tmp_path / "file")
     assert "is a file, and no store" in bench.failure(retention(bench))

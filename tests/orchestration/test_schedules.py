@@ -7,6 +7,8 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from laminar_core.errors import ErrorCode, StorageUnavailable
+from laminar_core.storage.memory import MemoryObjectStore
 from laminar_core.storage.object_store import open_object_store
 from orchestration.housekeeping import housekeeping_definitions
 from orchestration.schedules import schedule_name, schedules_of
@@ -31,12 +33,12 @@ def tick(
 ) -> tuple[list[dg.RunRequest], str | None]:
     """What is asked for, or why nothing is."""
     (schedule,) = (s for s in schedules_of(SPEC) if s.name == schedule_name(JOB, name))
-    context = dg.build_schedule_context(
+    with dg.build_schedule_context(
         instance=bench.instance,
         scheduled_execution_time=at,
         resources={"checkpoints": CheckpointStoreResource(uri=bench.uri)},
-    )
-    answer = schedule.evaluate_tick(context)
+    ) as context:
+        answer = schedule.evaluate_tick(context)
     return list(answer.run_requests or ()), answer.skip_message
 
 
@@ -120,6 +122,17 @@ def test_a_store_that_is_down_is_a_skipped_tick_with_the_reason(bench, tmp_path)
     assert not requests
     assert "the store could not be looked at" in (why or "")
     assert "is a file, and no store" in (why or "")
+
+
+def test_a_store_that_does_not_answer_is_a_skipped_tick(bench, monkeypatch) -> None:
+    def no_answer(*_args: object) -> None:
+        raise StorageUnavailable(ErrorCode.STORE_IO, "the bucket does not answer")
+
+    bench.job.start()
+    monkeypatch.setattr(MemoryObjectStore, "children", no_answer)
+    requests, why = tick(bench, "drill")
+    assert not requests
+    assert why == "the store could not be looked at: the bucket does not answer"
 
 
 def test_what_a_schedule_asks_for_is_what_its_job_takes(bench) -> None:

@@ -21,7 +21,7 @@ ALIGNMENT_CHECK: StreamCheck = "alignment_p99"
 INFLIGHT_CHECK: StreamCheck = "inflight_share"
 CHAIN_CHECK: StreamCheck = "chain_length"
 OBSERVED_CHECKS = (ALIGNMENT_CHECK, INFLIGHT_CHECK, CHAIN_CHECK)
-"""Evaluated by the observer, for the newest checkpoint of each tick."""
+"""Evaluated by the observer, for the newest checkpoint of each minute."""
 
 _ATTEMPTS_PER_CHECKPOINT = 3
 

@@ -22,12 +22,11 @@ from resources.names import DRILL_TAG, asset_key, checkpoint_partitions, partiti
 from resources.values import Values
 from sensors.audit_follower import AuditFollower
 from sensors.check_events import is_judged, judged
-from sensors.checkpoint_metadata import DATA_VERSION_TAG
+from sensors.checkpoint_metadata import DATA_VERSION_TAG, materialization, source_observation
 from sensors.checkpoint_reports import (
     failure_observation,
     is_told,
     look_at_attempts,
-    reports_of,
 )
 from sensors.job_observations import Happening, deleted_checkpoints, drill_event, happenings
 from sensors.output_reports import output_observation
@@ -39,6 +38,9 @@ ACTS_MAX = 50
 """Audit records in one tick."""
 
 DRILLS_MAX = 10
+
+BESIDE_MS = 60_000
+"""Between two reports of what goes with the newest checkpoint."""
 
 Event = dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckEvaluation
 _Number = Annotated[int, Field(ge=0)]
@@ -55,9 +57,10 @@ class ObserverCursor(Values):
     drill: _Number = 0
     completed: _Number = 0
     """The newest completed checkpoint known."""
-    judged: _Number = 0
-    output: _Number = 0
-    """The newest committed checkpoint told."""
+    beside: _Number = 0
+    """The newest of which also is told what goes with it."""
+    beside_ms: _Number = 0
+    """When that was."""
 
     @classmethod
     def read(cls, text: str | None, store: str) -> "ObserverCursor":
@@ -132,8 +135,7 @@ class Observer:
         """
         tick = Tick(cursor)
         self._attempts(tick)
-        self._judge(tick)
-        self._output(tick)
+        self._beside(tick)
         self._acts(tick)
         self._drills(tick)
         return tick
@@ -155,7 +157,7 @@ class Observer:
         except CorruptCheckpointError as error:
             tick.said.append(f"which checkpoints count is unknown: {error}")
             return
-        tick.events += reports_of(self.store, found.completed)
+        tick.events += [materialization(self.store, each) for each in found.completed]
         tick.events += [failure_observation(self.store.job, failed) for failed in found.failed]
         tick.partitions += found.partitions
         tick.said += found.sentences()
@@ -166,30 +168,34 @@ class Observer:
             newest = found.newest.manifest.checkpoint_id
             tick.move(completed=max(newest, tick.cursor.completed))
 
-    def _judge(self, tick: Tick) -> None:
-        newest = tick.cursor.completed
-        if newest <= tick.cursor.judged:
-            return
-        stored = self._stored(newest)
-        if stored is not None and not is_judged(self.instance, self.store.job, newest):
-            verdicts = judged(self.store, stored, self.policy)
-            tick.events += verdicts
-            failed = [each.description for each in verdicts if not each.passed]
-            tick.said += [f"checkpoint {newest}: {problem}" for problem in failed]
-        tick.move(judged=newest)
+    def _beside(self, tick: Tick) -> None:
+        """What goes with the newest checkpoint: positions, visible output, verdicts.
 
-    def _output(self, tick: Tick) -> None:
-        """The newest checkpoint only: what is visible at one is visible at all before it."""
-        newest = tick.cursor.completed
-        if newest <= tick.cursor.output:
+        Not more often than ``BESIDE_MS``: together they cost more than the checkpoint itself.
+        """
+        newest, passed_ms = tick.cursor.completed, self.now_ms - tick.cursor.beside_ms
+        if newest <= tick.cursor.beside or 0 <= passed_ms < BESIDE_MS:
             return
         stored = self._stored(newest)
-        event = None if stored is None else output_observation(self.store, stored)
-        if event is None:
-            return  # Not committed yet, or deleted meanwhile.
-        if not self._is_told(event):
-            tick.events.append(event)
-        tick.move(output=newest)
+        if stored is None:  # Deleted meanwhile.
+            tick.move(beside=newest)
+            return
+        output = output_observation(self.store, stored)
+        for event in (source_observation(self.store, stored), output):
+            if event is not None and not self._is_told(event):
+                tick.events.append(event)
+        self._judge(tick, stored)
+        if output is not None:  # Else it is not committed yet: look again.
+            tick.move(beside=newest, beside_ms=self.now_ms)
+
+    def _judge(self, tick: Tick, stored: StoredCheckpoint) -> None:
+        checkpoint_id = stored.manifest.checkpoint_id
+        if is_judged(self.instance, self.store.job, checkpoint_id):
+            return
+        verdicts = judged(self.store, stored, self.policy)
+        tick.events += verdicts
+        failed = [each.description for each in verdicts if not each.passed]
+        tick.said += [f"checkpoint {checkpoint_id}: {problem}" for problem in failed]
 
     def _stored(self, checkpoint_id: int) -> StoredCheckpoint | None:
         found = read_stored(self.store, CheckpointId(checkpoint_id))

@@ -19,7 +19,7 @@ from resources.names import DRILL_TAG, STREAM_TAG, asset_key
 from sensors.attempts import PENDING_MAX
 from sensors.checkpoint_reporter import build_checkpoint_reporter
 from sensors.checkpoint_reports import REPORTS_MAX, SCAN_MAX
-from sensors.observer import ObserverCursor
+from sensors.observer import BESIDE_MS, ObserverCursor
 from sensors.policy import AlertPolicy
 from tests.sensors.observed import KEY, NOTHING_NEW, Daemon, DiedError, conclude, write_down
 from tests.sensors.streams import OBJECTS, STREAM, Job, stand_ins, stored_job
@@ -305,14 +305,27 @@ def test_a_run_of_another_stream_does_not_silence_it(job: Job, daemon: Daemon) -
 # --- verdicts -------------------------------------------------------------------------------------
 
 
-def test_the_newest_checkpoint_of_a_tick_is_judged_once(job: Job, daemon: Daemon) -> None:
-    job.complete()
-    job.complete()
+def test_the_newest_checkpoint_of_a_minute_is_judged_once(job: Job, daemon: Daemon) -> None:
+    for _ in range(2):
+        commit(job.store, job.complete(), 1)
     daemon.ticks()
-    job.complete()
-    daemon.ticks()
+    for _ in range(3):
+        commit(job.store, job.complete(), 1)
+        job.clock.wait_ms(BESIDE_MS // 3)
+        daemon.ticks()
     for check in ("alignment_p99", "inflight_share", "chain_length"):
-        assert daemon.evaluated(check) == [(2, True), (3, True)]
+        assert daemon.evaluated(check) == [(2, True), (5, True)]
+    visible = [each.metadata["committed_checkpoint"].value for each in daemon.observed("output")]
+    assert visible == [2, 5]
+
+
+def test_a_clock_that_steps_back_does_not_silence_the_verdicts(job: Job, daemon: Daemon) -> None:
+    commit(job.store, job.complete(), 1)
+    daemon.ticks()
+    job.clock._now_ms -= 3_600_000
+    commit(job.store, job.complete(), 1)
+    daemon.ticks()
+    assert daemon.evaluated("chain_length") == [(1, True), (2, True)]
 
 
 def test_what_is_judged_bad_is_said_in_the_line_of_the_tick(job: Job, daemon: Daemon) -> None:

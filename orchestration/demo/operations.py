@@ -40,6 +40,7 @@ ROWS = 24_000_000
 """Ten minutes of them; what is left at the end is read as fast as it goes."""
 
 DEFINITIONS = "orchestration.demo.ops_definitions"
+_PICTURES = "pictures of the UI"
 _UP_S = 120
 _REST_S = 300
 
@@ -71,7 +72,8 @@ def prove(console: Console, folder: Path, pictures: Path | None) -> int:
             operations = cleanup.enter_context(_dagster(stage, folder))
             for name, act in STEPS:
                 if act is Operations.stop and pictures is not None:
-                    take_all(operations, pictures)
+                    with stage.step(_PICTURES):
+                        take_all(operations, pictures)
                 with stage.step(name):
                     act(operations)
             comparison = _end(stage, folder)
@@ -79,7 +81,7 @@ def prove(console: Console, folder: Path, pictures: Path | None) -> int:
             pass  # It is in the report.
         except KeyboardInterrupt:
             console.print("interrupted: ending what was started", style="red")
-    planned = len(_SURROUNDINGS) + len(STEPS) + len(_END)
+    planned = len(_SURROUNDINGS) + len(STEPS) + len(_END) + (pictures is not None)
     took_s = stage.since_s(begun_ms)
     report = OperationsReport(tuple(stage.steps), planned, comparison, took_s)
     (folder / "summary.json").write_text(json.dumps(report.to_json(), indent=2) + "\n")

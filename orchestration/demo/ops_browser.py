@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestration.demo.ops_client import LOCATION, REPOSITORY
+from orchestration.demo.ops_client import LOCATION, REPOSITORY, UiError
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -44,8 +44,12 @@ def why_no_browser() -> str | None:
 
 @contextmanager
 def browsing(port: int) -> Iterator["Browser"]:
-    """Open the UI on a port of this machine."""
-    from playwright.sync_api import sync_playwright  # noqa: PLC0415 - for developers only
+    """Open the UI on a port of this machine.
+
+    Raises:
+        UiError: a page did not show in time what it has to show.
+    """
+    from playwright.sync_api import Error, sync_playwright  # noqa: PLC0415 - for developers only
 
     width, height = _SIZE
     with sync_playwright() as playwright:
@@ -58,6 +62,8 @@ def browsing(port: int) -> Iterator["Browser"]:
             )
             page.set_default_timeout(_PATIENCE_MS)
             yield Browser(page)
+        except Error as error:
+            raise UiError(f"{page.url}: {' '.join(error.message.split())}") from error
         finally:
             chromium.close()
 

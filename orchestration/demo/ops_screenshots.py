@@ -21,7 +21,10 @@ def take_all(operations: Operations, folder: Path) -> list[Path]:
     """Take every picture; what a page has to show for it is part of the shot."""
     folder.mkdir(parents=True, exist_ok=True)
     with browsing(operations.ui.port) as browser:
-        return [browser.take(shot, folder) for shot in shots(operations)]
+        pictures = [browser.take(shot, folder) for shot in shots(operations)]
+    for picture in pictures:
+        operations.stage.note(f"{picture.name}: {picture.stat().st_size // 1000} kB")
+    return pictures
 
 
 def shots(operations: Operations) -> list[Shot]:

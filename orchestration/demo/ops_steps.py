@@ -82,6 +82,9 @@ class Operations:
         )
         self._mode_changed(changes, braked_ms, "the brake", 90)
         self.unaligned_checkpoint = self._settled("unaligned", generation)
+        kept = {"checkpoint_id": self.unaligned_checkpoint, "reason": "to be looked at"}
+        self._launch("pin", self._config("pin", **kept))
+        self.stage.note(f"checkpoint {self.unaligned_checkpoint} is pinned: retention leaves it")
 
     def speed_up(self) -> None:
         """Take the brake away; the sensor has to flip back."""

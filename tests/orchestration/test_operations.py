@@ -1,0 +1,124 @@
+"""The runbook: every command in it does what it says, and every alert and act is in it."""
+
+import re
+import shutil
+from collections.abc import Iterator
+from typing import get_args
+
+import pytest
+from pyspark.sql import SparkSession
+
+import orchestration.definitions
+from jobs.payments_data import write_payments
+from laminar_core.cli import start_options
+from orchestration.streams import ROOT
+from resources.names import StreamJob, job_name
+from sensors.alerts import Anchor
+from tests.orchestration.operations_world import Driver, World, blocks
+from tests.storage.stores import JOB
+
+DOCUMENT = (ROOT / "docs" / "operations.md").read_text()
+BLOCKS = blocks(DOCUMENT)
+ALONE = [block for block in BLOCKS if block[1] != "spark"]
+SPARK = [commands for _, state, commands in BLOCKS if state == "spark"]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> World:
+    return World(tmp_path_factory.mktemp("operations"))
+
+
+@pytest.fixture
+def world(place: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    for name, value in place.environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(place.place)
+    monkeypatch.setattr(orchestration.definitions, "defs", place.definitions)
+    try:
+        yield place
+    finally:
+        place.end_drivers()
+        shutil.rmtree(place.place / "store", ignore_errors=True)
+
+
+@pytest.mark.parametrize(
+    ("state", "commands"),
+    [block[1:] for block in ALONE],
+    ids=[f"{heading}-{n}" for n, (heading, _, _) in enumerate(ALONE)],
+)
+def test_every_command_runs(world: World, state: str, commands: str) -> None:
+    world.begin_anew()
+    driver = Driver(world.store) if state == "running" else None
+    try:
+        if driver:
+            driver.start()
+        if state == "damaged":
+            newest = world.store.read_manifest(3)
+            world.store.objects.put(world.store.paths.absolute(newest.files()[0].path), b"damaged")
+        world.run(commands, exit_code=5 if state == "damaged" else 0)
+    finally:
+        if driver:
+            driver.over.set()
+            driver.join()
+
+
+@pytest.mark.spark
+def test_every_command_that_needs_spark_runs(
+    world: World, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One after the other, on one job."""
+
+    class Kept:
+        """The session of all tests; a command does not end it."""
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(spark, name)
+
+        def stop(self) -> None:
+            pass
+
+    monkeypatch.setattr(start_options, "open_session", lambda *_, **__: Kept())
+    (world.place / "jobs").symlink_to(ROOT / "jobs")
+    write_payments(world.place / "build" / "demo" / "input", rows=50_000, files=4, merchants=50)
+    said = "".join(map(world.run, SPARK))
+    assert "finished" in said
+
+
+def test_every_alert_has_its_section() -> None:
+    headings = re.findall(r"^#+ (.+)$", DOCUMENT, re.MULTILINE)
+    anchors = {anchor_of(heading) for heading in headings}
+    assert set(get_args(Anchor)) <= anchors
+
+
+def test_every_act_is_in_it() -> None:
+    named = set(re.findall(rf"\b{JOB}_(\w+)\b", DOCUMENT))
+    by_sensors = {"run"}
+    assert {name for name in get_args(StreamJob) if name not in by_sensors} <= named
+
+
+def test_every_job_that_is_named_is_there() -> None:
+    defs = orchestration.definitions.defs
+    jobs = {job.name for job in defs.resolve_all_job_defs()}
+    others = {each.name for each in (*(defs.sensors or ()), *(defs.schedules or ()))}
+    named = set(re.findall(rf"`({JOB}_\w+[a-z])`", DOCUMENT))
+    assert named <= jobs | others
+    assert job_name(JOB, "start") in named
+
+
+def test_links_within_and_pictures_are_there() -> None:
+    anchors = {anchor_of(h) for h in re.findall(r"^#+ (.+)$", DOCUMENT, re.MULTILINE)}
+    for target in re.findall(r"\]\(([^)]+)\)", DOCUMENT):
+        path, _, anchor = target.partition("#")
+        if not path:
+            assert anchor in anchors, target
+            continue
+        file = ROOT / "docs" / path
+        assert file.exists(), target
+        if anchor and path.endswith(".md"):
+            others = re.findall(r"^#+ (.+)$", file.read_text(), re.MULTILINE)
+            assert anchor in {anchor_of(h) for h in others}, target
+
+
+def anchor_of(heading: str) -> str:
+    """As GitHub makes it."""
+    return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")

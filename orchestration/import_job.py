@@ -19,7 +19,7 @@ from laminar_core.storage.savepoints import FoundSavepoint, read_savepoint
 from orchestration.acts import act_job, in_one_line, refuse_temporary_instance, valid_form
 from orchestration.control_forms import Place
 from orchestration.dry_run import dry_run
-from orchestration.launch import Drivers, Started, start_driver
+from orchestration.launch import Drivers, Started, start_driver, start_pool
 from orchestration.restore_forms import RestartForm
 from orchestration.running_driver import (
     Refuse,
@@ -33,7 +33,7 @@ from resources.checkpoints import CheckpointStoreResource
 from resources.detached_driver import DetachedDriver
 from resources.job_control import JobControl
 from resources.mandate import RunMandate
-from resources.names import asset_key, driver_pool, job_name
+from resources.names import asset_key, job_name
 from resources.spark_driver import SparkDriverClient
 from sensors.savepoint_reports import savepoint_metadata
 
@@ -101,7 +101,7 @@ def build_import_job(spec: StreamSpec) -> dg.JobDefinition:
         name=job_name(spec.name, "import_savepoint"),
         config_schema=ImportForm.to_config_schema(),  # pyright: ignore[reportArgumentType]
         description=_DESCRIPTION,
-        pool=driver_pool(spec.name) if spec.launch == "detached" else None,
+        pool=start_pool(spec),
     )
     def op(
         context: dg.OpExecutionContext,

@@ -108,7 +108,8 @@ class _Tick:
         if run is None:
             return None
         # One that was created and not submitted is Dagster's to resume; or it never comes to be.
-        return Request(run.run_id, run.status == "in progress", max(run.created_ms_ago, 0))
+        in_progress = run.status == "in progress" and not run.hangs
+        return Request(run.run_id, in_progress, max(run.created_ms_ago, 0))
 
     def _request(self, facts: AlignmentFacts, change: Change) -> dg.RunRequest:
         mode = job_name(self._stream, "mode")

@@ -12,12 +12,15 @@ What counts as what:
   long.
 * One that ended with a failure is started again by its own driver, unless that is gone, too.
 
+What Dagster says of a run outlives the run's process. So a run that owns the driver is believed as
+long as a live one would take to start it again, and one that acts on the job for ``HANGS_MS``.
+
 One death is one run: attempts are counted in Dagster's records of runs, each has its own run key,
 and the next one follows only a failed one, later each time, ``recoveries_max`` times at most.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from resources.values import milliseconds
@@ -33,6 +36,8 @@ _BACKOFF_MS = 15_000
 _BACKOFF_MS_MAX = 600_000
 _RESTART_PAUSES = 2
 """A driver that restarts its job itself takes less than so many times ``heartbeat_max``."""
+_RESTART_MS_MIN = 60_000
+"""A run that owns the driver takes no longer to start another one."""
 
 RunningDriver = Literal["refuse", "take_over"]
 
@@ -111,12 +116,27 @@ def decide_recovery(facts: RecoveryFacts, policy: AlertPolicy) -> Leave | Alarm 
         return trouble
     if facts.supervising_run is not None:
         said = f"{trouble.what}; run {facts.supervising_run} owns the driver"
-        if trouble.kind != "stuck":
+        if trouble.kind == "stuck":
+            return _alarm(facts, "job-stuck", "it is stuck", f"{said}: terminate that run.")
+        if not facts.silence.exceeds(max(_restart_ms(policy), _RESTART_MS_MIN)):
             return Leave(f"{said} and starts it again by itself")
-        return _alarm(facts, "job-stuck", "it is stuck", f"{said}: terminate that run")
+        trouble = replace(trouble, what=f"{said} and has not started it again")
     if (acting := facts.acting_run) is not None:
-        return Leave(f"{trouble.what}; run {acting.run_id} ({acting.job}) is under way")
+        return _wait_for(facts, trouble, acting)
     return _next_attempt(facts, policy, trouble)
+
+
+def _wait_for(facts: RecoveryFacts, trouble: _Trouble, run: KnownRun) -> Leave | Alarm:
+    said = f"{trouble.what}; run {run.run_id} ({run.job}) is under way"
+    if not run.hangs:
+        return Leave(said)
+    said = f"{said} for {run.created_ms_ago / 60_000:.0f} min"
+    return _alarm(
+        facts,
+        "job-dead",
+        f"it is {_word(trouble)}, and a run hangs",
+        f"{said}: terminate that run, with force if its process is gone.",
+    )
 
 
 def _trouble(facts: RecoveryFacts, policy: AlertPolicy) -> _Trouble | Leave | Alarm:
@@ -152,8 +172,7 @@ def _after_the_end(facts: RecoveryFacts, policy: AlertPolicy) -> _Trouble | Leav
     if facts.outcome == "refused" and not facts.started_by.startswith(AUTOMATION):
         said = f"{what}. {facts.started_by or 'Somebody'} started it and was told why"
         return _alarm(facts, "start-refused", "its start was refused", f"{said}: start it again.")
-    pause_ms = _RESTART_PAUSES * milliseconds(policy.heartbeat_max)
-    if facts.owner == "gone" or facts.silence.exceeds(pause_ms):
+    if facts.owner == "gone" or facts.silence.exceeds(_restart_ms(policy)):
         return _Trouble(what)
     return Leave(f"{what}; its driver may start it again by itself")
 
@@ -163,7 +182,7 @@ def _next_attempt(
 ) -> Leave | Alarm | Recover:
     done = [run for run in facts.attempts if run.status != "created"]
     if running := [run for run in done if run.status == "in progress"]:
-        return Leave(f"{trouble.what}; run {running[0].run_id} recovers it")
+        return _wait_for(facts, trouble, running[0])
     if cancelled := [run for run in done if run.status == "cancelled"]:
         said = f"{trouble.what}, and somebody cancelled run {cancelled[0].run_id}, its recovery"
         return _alarm(
@@ -228,6 +247,10 @@ def _finding(facts: RecoveryFacts, anchor: Anchor, title: str, text: str) -> Fin
         text=text,
         facts={"generation": facts.generation, "attempts": len(facts.attempts)},
     )
+
+
+def _restart_ms(policy: AlertPolicy) -> int:
+    return _RESTART_PAUSES * milliseconds(policy.heartbeat_max)
 
 
 def _word(trouble: _Trouble) -> str:

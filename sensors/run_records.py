@@ -27,6 +27,10 @@ STARTING_OR_ENDING: tuple[StreamJob, ...] = (
 )
 """Jobs during which it is no accident that a driver is gone."""
 
+HANGS_MS = 900_000
+"""An act that has been under way for longer has most likely lost its process: Dagster's record of a
+run outlives it, and nobody corrects that when a code server is killed."""
+
 AttemptStatus = Literal["created", "in progress", "succeeded", "failed", "cancelled"]
 """``created``: its tick died before it was submitted; the same request submits it."""
 
@@ -42,9 +46,9 @@ class KnownRun:
     ended_ms_ago: float | None = None
 
     @property
-    def in_progress(self) -> bool:
-        """It has not ended."""
-        return self.status in ("created", "in progress")
+    def hangs(self) -> bool:
+        """It has not ended, and should have."""
+        return self.status == "in progress" and self.created_ms_ago > HANGS_MS
 
 
 def newest_run(
@@ -56,7 +60,7 @@ def newest_run(
 
 
 def supervising_run(instance: dg.DagsterInstance, stream: str) -> str | None:
-    """Id of the run that owns the stream's driver, or None."""
+    """Id of the run that owns the stream's driver, or did when its process was killed; or None."""
     running = dg.RunsFilter(
         tags={STREAM_TAG: stream},
         statuses=[dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING],
@@ -66,14 +70,15 @@ def supervising_run(instance: dg.DagsterInstance, stream: str) -> str | None:
 
 
 def acting_run(instance: dg.DagsterInstance, stream: str, now_ms: int) -> KnownRun | None:
-    """A run in progress that starts or ends the stream's driver, or None.
+    """A run in progress that starts or ends the stream's driver, and does not own it, or None.
 
     Not one that was created and never submitted: nobody knows whether it ever will be.
     """
     in_progress = [status for status in _IN_PROGRESS if status is not _IN_PROGRESS[1]]
     runs = dg.RunsFilter(tags={ACTS_ON_TAG: stream}, statuses=in_progress)
     names = {job_name(stream, job) for job in STARTING_OR_ENDING}
-    found = _known(instance.get_run_records(runs, limit=50), now_ms)
+    records = instance.get_run_records(runs, limit=50)
+    found = _known([r for r in records if STREAM_TAG not in r.dagster_run.tags], now_ms)
     return next((run for run in found if run.job in names), None)
 
 

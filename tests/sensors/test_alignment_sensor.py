@@ -194,6 +194,15 @@ def test_a_run_that_failed_is_not_repeated_before_the_cooldown(job: Job, ticks: 
     assert len(ticks.runs) == 2
 
 
+def test_a_run_that_lost_its_process_blocks_no_other_for_ever(job: Job, ticks: Ticks) -> None:
+    slow(job)
+    ticks.tick(dg.DagsterRunStatus.STARTED)
+    job.clock.wait_ms(16 * 60_000)
+    slow(job)
+    assert ticks.tick().endswith(":unaligned")
+    assert len(ticks.runs) == 2
+
+
 def test_a_tick_that_dies_after_its_request_is_not_repeated(job: Job, ticks: Ticks) -> None:
     """Goal: the run is there, the cursor is not: the next tick sees the run."""
     slow(job)

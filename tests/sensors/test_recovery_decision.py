@@ -93,7 +93,10 @@ def test_a_failure_is_its_own_drivers_first(changes: dict[str, object], decision
     [
         ({"supervising_run": "r1"}, "run r1 owns the driver and starts it again by itself"),
         ({"acting_run": run("in progress")}, "(payments_recovery) is under way"),
-        ({"attempts": (run("in progress"),)}, "run run-in progress recovers it"),
+        (
+            {"attempts": (run("in progress"),)},
+            "run run-in progress (payments_recovery) is under way",
+        ),
         ({"attempts": (run("cancelled", 1e9),)}, "#recovery-cancelled"),
         ({"attempts": (run("created"),)}, "refuse 1"),  # Its tick died: the same once more.
         ({"attempts": (run("failed", 14_000),)}, "the next one starts in 1 s"),
@@ -110,6 +113,31 @@ def test_one_death_is_one_run_and_the_next_only_after_a_failed_one(
     changes: dict[str, object], decision: str
 ) -> None:
     assert decision in decide(replace(GONE, **changes))
+
+
+HANGING = KnownRun("run-7", "payments_rescale", "in progress", 900_001)
+
+
+@pytest.mark.parametrize(
+    ("changes", "decision"),
+    [
+        ({"supervising_run": "r1", "silence": Silence(60_000, 9)}, "starts it again by itself"),
+        ({"supervising_run": "r1", "silence": Silence(60_001, 9)}, "refuse 1"),
+        ({"supervising_run": "r1", "silence": Silence(1e9, 2)}, "starts it again by itself"),
+        ({"acting_run": HANGING}, "#job-dead"),
+        ({"attempts": (HANGING,)}, "#job-dead"),
+    ],
+)
+def test_a_run_whose_process_is_gone_is_not_waited_for_for_ever(
+    changes: dict[str, object], decision: str
+) -> None:
+    """Goal: a code server that was killed leaves runs that Dagster shows as started for ever."""
+    assert decision in decide(replace(GONE, **changes))
+
+
+def test_a_driver_that_sleeps_in_a_supervised_run_is_taken_over() -> None:
+    asleep = replace(ALIVE, owner="running", supervising_run="r1", silence=Silence(61_000, 9))
+    assert decide(asleep) == "take_over 1"
 
 
 def test_a_stuck_job_in_a_supervised_run_is_for_a_person() -> None:

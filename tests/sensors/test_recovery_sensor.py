@@ -296,6 +296,29 @@ def test_a_run_that_restarts_the_driver_is_waited_for(
     assert ticks.tick() == f"{STREAM}:recover:1:1"
 
 
+def test_a_supervising_run_that_lost_its_process_is_not_believed(job: Job, ticks: Ticks) -> None:
+    """Goal: a host that went down leaves a run that Dagster shows as started for ever."""
+    ticks.instance.create_run_for_job(
+        ticks.definitions.resolve_job_def(f"{STREAM}_drill"),
+        tags={ACTS_ON_TAG: STREAM, STREAM_TAG: STREAM},
+        status=dg.DagsterRunStatus.STARTED,
+    )
+    for _ in range(3):
+        assert ticks.tick().endswith("owns the driver and starts it again by itself")
+        job.clock.wait_ms(25_000)
+    assert ticks.tick() == f"{STREAM}:recover:1:1"
+    assert config_of(ticks.runs[0])["reason"].endswith("has not started it again")
+
+
+def test_a_recovery_that_hangs_is_for_a_person(job: Job, ticks: Ticks) -> None:
+    ticks.tick(dg.DagsterRunStatus.STARTED)
+    job.clock.wait_ms(16 * 60_000)
+    assert ticks.tick().startswith("it is dead, and a run hangs: ")
+    ticks.end(ticks.runs[0], dg.DagsterRunStatus.FAILURE)
+    job.clock.wait_ms(60_000)
+    assert ticks.tick() == f"{STREAM}:recover:1:2"
+
+
 def test_other_acts_on_the_stream_do_not_delay_it(ticks: Ticks) -> None:
     ticks.instance.create_run_for_job(
         ticks.definitions.resolve_job_def(f"{STREAM}_drill"),

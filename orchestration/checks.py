@@ -68,7 +68,9 @@ def _of_newest(name: StreamCheck) -> Judge:
         newest = next(completed_newest_first(case.store), None)
         if newest is None:
             return Verdict(passed=True, description="no checkpoint has completed yet")
-        return judge_checkpoint(case.store, newest, case.policy)[name]
+        verdict = judge_checkpoint(case.store, newest, case.policy)[name]
+        shown = {**verdict.figures, "checkpoint_id": newest.manifest.checkpoint_id}
+        return replace(verdict, figures=shown)
 
     return judge
 

@@ -14,7 +14,7 @@ BARS_MAX = 12
 """The slowest; more are only counted."""
 
 _VISIBLE_MS = 1.0
-_LEFT, _WIDTH, _STEP = 120, 160, 16
+_LEFT, _WIDTH, _STEP = 112, 120, 16
 _LABEL_LENGTH_MAX = 18
 
 
@@ -64,9 +64,9 @@ def svg(bars: list[Bar]) -> str:
         lines.append(f'<text x="4" y="{_baseline(len(shown))}">and {left_out} faster ones</text>')
     height = _STEP * (len(lines) + 1)
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="460" height="{height}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="500" height="{height}" '
         'font-family="sans-serif" font-size="11" stroke-width="10">'
-        f'<rect width="460" height="{height}" fill="#fff" stroke="none"/><g stroke="none">'
+        f'<rect width="500" height="{height}" fill="#fff" stroke="none"/><g stroke="none">'
         f"{''.join(lines)}</g></svg>"
     )
 

@@ -175,6 +175,7 @@ def test_the_observer_says_what_the_declared_checks_say(job: Job, checks: Checks
         same = checks.said[each.check_name]
         assert (each.passed, each.description) == (same.passed, same.description)
         assert each.severity == same.severity
+        assert each.metadata == same.metadata
         assert each.asset_key == same.asset_key
 
 

@@ -21,7 +21,7 @@ def lengths(bars: list[Bar]) -> list[int]:
 
 
 def test_lengths_are_in_proportion() -> None:
-    assert lengths([Bar("a[0]", 100, 300), Bar("a[1]", 50, 0)]) == [40, 120, 20]
+    assert lengths([Bar("a[0]", 100, 300), Bar("a[1]", 50, 0)]) == [30, 90, 15]
 
 
 def test_a_bar_says_what_it_shows() -> None:

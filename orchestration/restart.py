@@ -17,7 +17,7 @@ from laminar_core.errors import CorruptCheckpointError, LaminarError
 from laminar_core.runtime.clock import Clock, SystemClock
 from laminar_core.storage.audit import AuditLog
 from laminar_core.storage.checkpoint_store import CheckpointStore
-from orchestration.acts import in_one_line
+from orchestration.acts import in_one_line, refuse_temporary_instance
 from orchestration.launch import Drivers, Started, newest_generation, start_driver
 from orchestration.restore_choice import (
     Chosen,
@@ -107,8 +107,10 @@ class Restarter:
         """``expected_generation`` is the newest that the user knows of; None: that of this moment.
 
         Raises:
-            dagster.Failure: it is another one; or the store cannot be read.
+            dagster.Failure: it is another one; the store cannot be read; or Dagster would forget
+                this run.
         """
+        refuse_temporary_instance(context.instance)
         self.context, self.spec = context, spec
         self.checkpoints, self.drivers = checkpoints, drivers
         self.clock = clock or SystemClock()

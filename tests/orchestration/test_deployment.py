@@ -109,21 +109,6 @@ class TestRefusals:
 
 
 class TestSupervised:
-    def test_the_run_goes_on_as_long_as_the_job(self, processes) -> None:
-        processes.launch, processes.how = "supervised", "finishes"
-        assert processes.start().success
-        facts = processes.facts("deployment")
-        assert (facts["generation"], facts["outcome"], facts["rows_in"]) == (1, "finished", 30)
-        assert processes.living == []
-
-    def test_a_driver_that_was_killed_is_followed_by_another(self, processes) -> None:
-        """Goal: what the first start expected and was to restore does not bind the second."""
-        processes.launch, processes.how = "supervised", "dies"
-        processes.has_run(2)
-        assert processes.start("newest").success
-        assert processes.bases == [None, 2, 3]
-        assert processes.facts("deployment")["driver_restarts"] == 1
-
     def test_it_does_not_take_the_job_back_from_somebody_else(self, processes, monkeypatch) -> None:
         processes.launch, processes.how = "supervised", "dies"
         monkeypatch.setattr("orchestration.supervised_run.claimed_by", lambda *_: None)

@@ -118,6 +118,17 @@ class TestRecovery:
         assert "generation 2, process" in said
         assert stream.living == [2]
 
+    def test_supervised_the_run_goes_on_as_long_as_the_job(self, processes) -> None:
+        """Goal: a driver that is killed is followed by one from the newest checkpoint, not from
+        the one that the first was to restore."""
+        processes.launch, processes.how = "supervised", "dies"
+        processes.has_run(2)
+        assert processes.recovery(1).success
+        assert processes.bases == [None, 1, 3]
+        facts = processes.facts("recovery")
+        assert (facts["outcome"], facts["driver_restarts"], facts["rows_in"]) == ("finished", 1, 30)
+        assert (facts["from_checkpoint"], facts["generation"]) == (1, 2)
+
     def test_how_many_workers_it_had_is_kept(self, stream) -> None:
         stream.has_run(1)
         assert stream.run("rescale", {"workers": 3}).success
@@ -137,8 +148,12 @@ class TestRunningDriver:
     def test_stop_lets_it_end_with_a_checkpoint_that_is_then_left_behind(self, stream) -> None:
         stream.has_run(1)
         stream.start("newest")
+        held: list[int] = []
+        stream.meanwhile.append(
+            lambda: held.extend(pin.checkpoint_id for pin in Pins(stream.store).list())
+        )
         assert stream.recovery(1, running_driver="stop").success
-        assert (stream.living, stream.bases) == ([3], [None, 1, 1])
+        assert (stream.living, stream.bases, held) == ([3], [None, 1, 1], [1])
         left = stream.facts("recovery")["rejected_checkpoints"]
         assert [each["checkpoint_id"] for each in left] == [2, 3]
         assert stream.facts("recovery")["rows_to_replay"] == 70
@@ -179,6 +194,18 @@ class TestRunningDriver:
         stream.has_run(1)
         stream.start("newest")
         assert "refused" in line_of(stream.recovery(1, running_driver="stop"))
+        assert stream.living == [2]
+
+    def test_nobody_is_stopped_by_a_run_that_dagster_would_forget(
+        self, stream, monkeypatch
+    ) -> None:
+        def refuse(_: object) -> None:
+            raise dg.Failure("set DAGSTER_HOME")
+
+        stream.has_run(1)
+        stream.start("newest")
+        monkeypatch.setattr("orchestration.restart.refuse_temporary_instance", refuse)
+        assert line_of(stream.recovery(1, running_driver="stop")) == "set DAGSTER_HOME"
         assert stream.living == [2]
 
     def test_who_stopped_it_and_cannot_start_it_says_that_nobody_runs_it(self, stream) -> None:

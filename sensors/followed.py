@@ -59,7 +59,7 @@ def follow(
     ended: list[HistoryRecord] = []
     unended: list[OpenAttempt] = []
     for attempt in before.open:
-        _sort(store, generation, attempt, ended, unended)
+        _sort(store, attempt, ended, unended)
     for checkpoint_id in ids:
         trigger = _trigger(store, checkpoint_id)
         if trigger is not None and trigger.generation == generation:
@@ -68,7 +68,7 @@ def follow(
                 kind=trigger.kind,
                 triggered_at_ms=trigger.triggered_at_ms,
             )
-            _sort(store, generation, attempt, ended, unended)
+            _sort(store, attempt, ended, unended)
     newest = ids[-1] if ids else known
     still_open = tuple(unended[-_OPEN_MAX:])
     return ended, Followed(checkpoint_id=newest, open=still_open, new_at_ms=new_at_ms)
@@ -97,7 +97,6 @@ def _trigger(store: CheckpointStore, checkpoint_id: CheckpointId) -> TriggerReco
 
 def _sort(
     store: CheckpointStore,
-    generation: Generation,
     attempt: OpenAttempt,
     ended: list[HistoryRecord],
     unended: list[OpenAttempt],
@@ -108,5 +107,5 @@ def _sort(
         return
     if record is None:
         unended.append(attempt)
-    elif record.generation == generation:
+    else:
         ended.append(record)

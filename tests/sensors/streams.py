@@ -69,12 +69,18 @@ class Job:
         beat = Heartbeat(sequence=self.beats, at_ms=now_ms, progress=progress)
         self.store.beat(self.generation, beat)
 
-    def complete(self, alignment_ms: float = 5, inflight_rows: int = 0) -> int:
+    def complete(
+        self,
+        alignment_ms: float = 5,
+        inflight_rows: int = 0,
+        kind: CheckpointKind = CheckpointKind.PERIODIC,
+    ) -> int:
         """The next checkpoint, whole, as a driver leaves it."""
         checkpoint_id = self._next_id()
         written = write(self.store, checkpoint_id, self.generation)
         now_ms = self.clock.now_ms()
         fields: dict[str, Any] = {
+            "kind": kind,
             "triggered_at_ms": now_ms,
             "completed_at_ms": now_ms,
             "alignment": (alignment(alignment_ms=float(alignment_ms)),),

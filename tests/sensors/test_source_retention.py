@@ -7,7 +7,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from laminar_core.checkpoint.types import CheckpointId
+from laminar_core.checkpoint.types import CheckpointId, CheckpointKind
 from laminar_core.runtime.clock import ManualClock
 from laminar_core.state.retention_records import PinRecord
 from laminar_core.storage.pins import Pins
@@ -127,6 +127,12 @@ def test_pins_are_read_from_the_store(job: Job, ticks: Ticks) -> None:
     found = read_source_facts(job.store, job.clock.now_ms())
     assert [(r.checkpoint_id, r.pinned) for r in found.restorable] == [(2, False), (1, True)]
     assert "older ones: 1 (pinned) expired" in ticks.tick()
+
+
+def test_after_the_end_of_all_input_nothing_is_read_again(job: Job) -> None:
+    newest = job.complete(kind=CheckpointKind.FINAL)
+    found = read_source_facts(job.store, job.clock.now_ms())
+    assert newest not in [each.checkpoint_id for each in found.restorable]
 
 
 def test_a_source_that_forgets_nothing_is_not_looked_at(job: Job, ticks: Ticks) -> None:

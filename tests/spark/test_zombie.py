@@ -38,7 +38,7 @@ def test_a_driver_that_was_taken_over_wakes_up_fenced(tmp_path: Path) -> None:
 
 def test_a_job_with_a_live_driver_is_refused_in_one_line(tmp_path: Path) -> None:
     job = SmallJob(tmp_path).write_input()
-    with Driver(job.command(rows_per_second=10_000), tmp_path / "driver.log") as owner:
+    with Driver(job.command(rows_per_second=1_000), tmp_path / "driver.log") as owner:
         owner.wait_for("workers-running")
         refused_log = tmp_path / "refused.log"
         with Driver(job.command(), refused_log) as second:

@@ -174,8 +174,10 @@ class TestOwn:
 
 
 def test_somebody_else_was_faster(stream, foreign) -> None:
+    end(stream)
     line = line_of(stream.import_from(foreign, expected_generation=0))
-    assert "generation" in line
+    assert "generation 1" in line
+    assert stream.asked_with == []
     assert stream.started == []
 
 

@@ -13,6 +13,7 @@ from resources.names import ACTS_ON_TAG, StreamJob, job_name
 
 F = TypeVar("F", bound=dg.Config)
 
+_RUNTIME_S_MAX = "3600"
 _TEMPORARY_HOME = ".tmp_dagster_home_"
 
 
@@ -36,8 +37,13 @@ def act_job(
 
 
 def act_tags(spec: StreamSpec) -> dict[str, str]:
-    """Of every job that acts on the stream without running it."""
-    return {**spec.tags, ACTS_ON_TAG: spec.name, "dagster/max_retries": "0"}
+    """Of every job that acts on the stream without running it.
+
+    A run whose process was killed together with its code server is noticed by nothing but its
+    longest time; until then it keeps its place in a pool. A run that supervises has none.
+    """
+    tags = {**spec.tags, ACTS_ON_TAG: spec.name, "dagster/max_retries": "0"}
+    return tags if spec.launch == "supervised" else {**tags, "dagster/max_runtime": _RUNTIME_S_MAX}
 
 
 @contextmanager

@@ -41,7 +41,7 @@ ROWS = 24_000_000
 
 DEFINITIONS = "orchestration.demo.ops_definitions"
 _PICTURES = "pictures of the UI"
-_UP_S = 120
+_UP_S = 180
 _REST_S = 300
 
 Act = Callable[[Operations], None]

@@ -56,7 +56,7 @@ class Operations:
         config = {"start_from": "fresh", "reason": "demonstration"}
         run = self._launch("start", {"ops": {f"{self.spec.name}__deployment": {"config": config}}})
         self.stage.note(f"run {run.run_id[:8]} started it and is over: the driver is detached")
-        self._checkpoints(SETTLED, "its first checkpoints", 60)
+        self._checkpoints(SETTLED, "its first checkpoints", 120)
         pid = self.job.driver_pid()
         took_s = self.stage.since_s(begun_ms)
         self.stage.note(f"driver {pid} runs, {SETTLED} checkpoints after {took_s:.1f} s")
@@ -80,7 +80,7 @@ class Operations:
             f"checkpoint {slow.checkpoint_id}, {slow.mode}: {duration_s(slow):.2f} s, of which its "
             f"barriers wait {alignment_s(slow):.2f} s"
         )
-        self._mode_changed(changes, braked_ms, "the brake", 90)
+        self._mode_changed(changes, braked_ms, "the brake", 180)
         self.unaligned_checkpoint = self._settled("unaligned", generation)
         kept = {"checkpoint_id": self.unaligned_checkpoint, "reason": "to be looked at"}
         self._launch("pin", self._config("pin", **kept))
@@ -91,7 +91,7 @@ class Operations:
         generation = self._generation()
         changes = len(self.job.mode_changes())
         set_brake(self.brake, None)
-        self._mode_changed(changes, self.stage.clock.monotonic_ms(), "the brake was gone", 120)
+        self._mode_changed(changes, self.stage.clock.monotonic_ms(), "the brake was gone", 180)
         self._settled("aligned", generation)
 
     def kill(self) -> None:
@@ -118,7 +118,7 @@ class Operations:
 
     def drill(self) -> None:
         """A restore drill of the newest checkpoint, as the schedule would run it."""
-        run = self._launch("drill", self._config("drill", which="newest"), limit_s=180)
+        run = self._launch("drill", self._config("drill", which="newest"), limit_s=300)
         took_s = (run.ended_s or 0) - (run.started_s or 0)
         self.stage.note(
             f"run {run.run_id[:8]} restored a checkpoint beside the job: {took_s:.1f} s"
@@ -166,7 +166,7 @@ class Operations:
         *,
         partition: str | None = None,
         expected: str = "SUCCESS",
-        limit_s: float = 90,
+        limit_s: float = 180,
     ) -> Run:
         job, tags = job_name(self.spec.name, name), {ACTOR_TAG: "operations-demo"}
         run_id = self.ui.launch(job, config, partition=partition, tags=tags)
@@ -249,7 +249,7 @@ class Operations:
             done = alive and any(m.generation > dead for m in self.job.newest(1))
             return newest if done else None
 
-        found = self.stage.wait_until("recovery", look, 120, lambda: self._last_words("recovery"))
+        found = self.stage.wait_until("recovery", look, 240, lambda: self._last_words("recovery"))
         assert found.base is not None
         after_s = self.stage.since_s(killed_ms)
         self.stage.note(

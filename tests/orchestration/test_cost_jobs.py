@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from laminar_core.checkpoint.types import Generation
+from laminar_core.checkpoint.types import CheckpointId, Generation
 from laminar_core.state.manifest import Heartbeat
 from laminar_core.state.record import JsonObject
 from orchestration.cost_jobs import build_cost_job
@@ -32,8 +32,10 @@ def report(bench: Bench) -> dict:
 
 
 def test_bytes_are_those_in_the_store_by_kind(bench) -> None:
-    told = report(bench)
     objects = bench.store.objects
+    key = bench.store.paths.inflight(CheckpointId(5), "window", 0, "input", 1)
+    objects.put(key, b"x" * 123)
+    told = report(bench)
     sizes = {key: objects.size(key) for key in objects.list("")}
     rows = {row["kind"]: row for row in told["stored"]}
     shared = [size for key, size in sizes.items() if key.startswith(bench.store.paths.shared)]
@@ -41,6 +43,8 @@ def test_bytes_are_those_in_the_store_by_kind(bench) -> None:
         len(shared),
         sum(shared),
     )
+    assert (rows["in-flight"]["objects"], rows["in-flight"]["bytes"]) == (1, 123)
+    assert rows["checkpoint files"]["objects"] == 5
     assert rows["records"]["bytes are"] == "counted"
     assert (told["stored_objects"], told["stored_bytes"]) == (len(sizes), sum(sizes.values()))
     assert told["storage_per_month"] == told["stored_bytes"]  # At a unit of money per byte.

@@ -28,7 +28,8 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 
 
 def orphans(bench: Bench, **config: object):
-    spec = SPEC.model_copy(update={"retention": RetentionConfig(keep_last=1, orphans="report")})
+    policy = RetentionConfig(keep_last=1, orphans="report", unreadable="delete")
+    spec = SPEC.model_copy(update={"retention": policy})
     return bench.run(build_orphan_job(spec, bench.clock), config)
 
 
@@ -78,6 +79,17 @@ def test_what_a_damaged_manifest_may_name_stays(bench) -> None:
         "checkpoints/0000000001": "report",
         "checkpoints/0000000004": "delete",
     }
+
+
+def test_a_checkpoint_that_a_later_generation_went_on_without_stays(bench) -> None:
+    """Retention deletes it; this job deletes no checkpoint."""
+    bench.job.start(6)
+    bench.job.complete()
+    assert [s.checkpoint_id for s in bench.store.list_summaries() if s.orphan] == [7]
+    assert orphans(bench, mode="delete").success
+    bench.clock.wait_ms(DAY_MS + 1)
+    assert orphans(bench, mode="delete").success
+    assert 7 in bench.store.completed_ids()
 
 
 def test_holds_that_ended_are_told(bench) -> None:

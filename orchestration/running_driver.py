@@ -59,16 +59,18 @@ class Refuse:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Somebody does, and is asked for the end."""
+    """Somebody does, and is asked for the end: this generation, and no other one."""
 
     how: Literal["stop", "cancel"]
+    generation: int
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class TakeOver:
-    """Somebody does, or seems to, and must not go on."""
+    """Somebody does, or seems to, and must not go on: this generation, and no other one."""
 
+    generation: int
     why: str
 
 
@@ -98,9 +100,9 @@ def decide_settlement(last: LastDriver, wanted: RunningDriver) -> Settlement:
                 f"{alive}: stop it first, or say with running_driver what is to become of it"
             )
         case "stop" | "cancel":
-            return Ask(wanted, alive)
+            return Ask(wanted, last.generation, alive)
         case "take_over":
-            return TakeOver(alive)
+            return TakeOver(last.generation, alive)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,15 +142,16 @@ def settle(
             return Settled(why)
         case Refuse(why):
             raise refused(f"job {store.job} is not started: {why}")
-        case Ask("cancel", why):
-            control.cancel(reason)
+        case Ask("cancel", generation, why):
+            control.cancel(reason, generation=Generation(generation))
             return Settled(f"{why}: it was cancelled")
-        case Ask(_, why):
-            last_id = _last_of(store, control.stop(reason).generation)
+        case Ask(_, generation, why):
+            done = control.stop(reason, generation=Generation(generation))
+            last_id = _last_of(store, done.generation)
             told = "" if last_id is None else f", after checkpoint {last_id}"
             return Settled(f"{why}: it was stopped{told}", checkpoint_id=last_id)
-        case TakeOver(why):
-            ended = _end_here(store)
+        case TakeOver(generation, why):
+            ended = _end_here(store, Generation(generation))
             return Settled(f"{why}, and is not asked{ended}", ("--take-over",))
 
 
@@ -191,13 +194,13 @@ def _last_of(store: CheckpointStore, generation: Generation) -> CheckpointId | N
     return CheckpointId(newest.checkpoint_id)
 
 
-def _end_here(store: CheckpointStore) -> str:
+def _end_here(store: CheckpointStore, generation: Generation) -> str:
     """End a driver of this machine that nobody listens to: a stuck one would keep its memory.
 
     The generation in the store is what keeps it from writing, here and anywhere else.
     """
-    newest = store.last_generation() or Generation(0)
-    claim = read_generation(store.objects, store.paths, newest).claim
+    store.check_expected(generation)
+    claim = read_generation(store.objects, store.paths, generation).claim
     if claim is None or not kill_session_of(claim.owner):
         return ""
     return f"; its processes on this machine were killed (session {claim.owner.pid})"

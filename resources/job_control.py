@@ -84,13 +84,18 @@ class JobControl:
         """Take a savepoint at ``target``, where nothing is yet."""
         return self._ask(TakeSavepoint(target=absolute_uri(target)), reason)
 
-    def stop(self, reason: str, target: str | None = None) -> Done:
-        """Stop after a last checkpoint; with a ``target`` it becomes a savepoint there."""
-        return self._ask(StopJob(target=target and absolute_uri(target)), reason)
+    def stop(
+        self, reason: str, target: str | None = None, *, generation: Generation | None = None
+    ) -> Done:
+        """Stop after a last checkpoint; with a ``target`` it becomes a savepoint there.
 
-    def cancel(self, reason: str) -> Done:
-        """End the job at once, without a last checkpoint."""
-        return self._ask(CancelJob(), reason)
+        ``generation``: only this one, which the caller has seen alive.
+        """
+        return self._ask(StopJob(target=target and absolute_uri(target)), reason, generation)
+
+    def cancel(self, reason: str, *, generation: Generation | None = None) -> Done:
+        """End the job at once, without a last checkpoint; ``generation`` as for ``stop``."""
+        return self._ask(CancelJob(), reason, generation)
 
     def set_mode(self, mode: str, reason: str) -> Done:
         """Change how checkpoints align: aligned, unaligned, default, or a time until they do not.
@@ -100,7 +105,7 @@ class JobControl:
         """
         return self._ask(SetMode(mode=requested_mode(mode)), reason)
 
-    def _ask(self, action: Action, reason: str) -> Done:
+    def _ask(self, action: Action, reason: str, generation: Generation | None = None) -> Done:
         client = ControlClient(self.store, self._clock)
         asked = client.ask(
             action,
@@ -108,6 +113,7 @@ class JobControl:
             reason=reason,
             timeout_ms=self._timeout_ms,
             run_id=self._mandate.run_id,
+            generation=generation,
         )
         self._tell(
             f"command {asked.number} ({action.kind}) is left for generation {asked.generation} of "

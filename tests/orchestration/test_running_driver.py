@@ -2,8 +2,12 @@
 
 import pytest
 
+from laminar_core.errors import ConfigurationError
 from laminar_core.runtime.clock import ManualClock
+from laminar_core.state.control import ControlResult
 from laminar_core.state.manifest import Heartbeat
+from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.storage.control_log import ControlLog
 from orchestration.running_driver import (
     Ask,
     Free,
@@ -12,9 +16,13 @@ from orchestration.running_driver import (
     TakeOver,
     decide_settlement,
     last_driver,
+    settle,
 )
+from resources.job_control import JobControl
+from resources.mandate import RunMandate
 from tests.storage.stores import claim, claimant, elsewhere, never, open_job
 
+MANDATE = RunMandate("ann", "0123456789")
 WHO = "generation 3, process 7 on far"
 
 
@@ -29,9 +37,9 @@ def test_nobody_is_asked_where_nobody_is(signs, wanted) -> None:
 @pytest.mark.parametrize(
     ("wanted", "settlement"),
     [
-        ("stop", Ask("stop", f"{WHO}, is alive")),
-        ("cancel", Ask("cancel", f"{WHO}, is alive")),
-        ("take_over", TakeOver(f"{WHO}, is alive")),
+        ("stop", Ask("stop", 3, f"{WHO}, is alive")),
+        ("cancel", Ask("cancel", 3, f"{WHO}, is alive")),
+        ("take_over", TakeOver(3, f"{WHO}, is alive")),
     ],
 )
 def test_a_driver_that_lives_is_dealt_with_as_wanted(signs, wanted, settlement) -> None:
@@ -68,3 +76,44 @@ def test_a_driver_of_another_machine_is_watched() -> None:
             store.beat(1, Heartbeat(sequence=now_ms, at_ms=0))
 
     assert last_driver(store, Beating()).signs == "beating"
+
+
+class TestSettle:
+    """Goal: what was decided about one driver is not done to the one that came after it."""
+
+    @pytest.mark.parametrize("how", ["stop", "cancel"])
+    def test_a_driver_that_came_meanwhile_is_not_asked(self, how) -> None:
+        store = open_job()
+        asked_for = claim(store)
+        settlement = Ask(how, asked_for, WHO)
+        claim(store)
+        control = JobControl(store, MANDATE, _Answering(store))
+        with pytest.raises(ConfigurationError, match="it is for generation 1"):
+            settle(store, settlement, control, "test")
+        (entry,) = ControlLog(store.objects, store.paths).entries()
+        assert entry.command.generation == asked_for
+
+    def test_a_driver_that_came_meanwhile_is_not_killed(self, monkeypatch) -> None:
+        store = open_job()
+        settlement = TakeOver(claim(store), WHO)
+        claim(store)
+        killed: list[object] = []
+        monkeypatch.setattr("orchestration.running_driver.kill_session_of", killed.append)
+        with pytest.raises(ConfigurationError, match="its newest generation is 2, not 1"):
+            settle(store, settlement, JobControl(store, MANDATE, ManualClock()), "test")
+        assert killed == []
+
+
+class _Answering(ManualClock):
+    """The driver of the newest generation refuses, as a desk does, what is not for it."""
+
+    def __init__(self, store: CheckpointStore) -> None:
+        super().__init__()
+        self._log = ControlLog(store.objects, store.paths)
+
+    def wait_ms(self, duration_ms: float) -> None:
+        super().wait_ms(duration_ms)
+        result = ControlResult(
+            outcome="refused", reason="it is for generation 1", generation=2, answered_at_ms=1
+        )
+        self._log.answer(1, result)

@@ -9,6 +9,8 @@ import dagster as dg
 from laminar_core.storage.owner import this_process
 from resources.names import ACTOR_TAG
 
+_PARENT_TAG = "dagster/parent_run_id"
+
 
 @dataclass(frozen=True, slots=True)
 class RunMandate:
@@ -30,13 +32,19 @@ class RunMandate:
 def actor_of(tags: Mapping[str, str]) -> str:
     """Who started a run: a person if one is named, else the sensor or schedule, else this user.
 
+    *Re-execute* copies the tags of the run before, so who and what asked for that one says nothing
+    of who asks for it again; ``user`` is given anew by a Dagster that knows its users.
+
     >>> actor_of({"dagster/sensor_name": "payments_recovery"})
     'sensor payments_recovery'
     """
+    here = f"{this_process().user} in Dagster"
+    if again := tags.get(_PARENT_TAG):
+        return tags.get("user", f"{here}, run {again[:8]} again")
     for tag in (ACTOR_TAG, "user"):
         if tag in tags:
             return tags[tag]
     for kind in ("sensor", "schedule"):
         if name := tags.get(f"dagster/{kind}_name"):
             return f"{kind} {name}"
-    return f"{this_process().user} in Dagster"
+    return here

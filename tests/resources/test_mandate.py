@@ -7,6 +7,9 @@ from laminar_core.storage.owner import this_process
 from resources.mandate import RunMandate, actor_of
 from resources.names import ACTOR_TAG
 
+HERE = f"{this_process().user} in Dagster"
+AGAIN = {"dagster/parent_run_id": "0123abcd-5678"}
+
 
 @pytest.mark.parametrize(
     ("tags", "actor"),
@@ -15,7 +18,10 @@ from resources.names import ACTOR_TAG
         ({"user": "bo", "dagster/schedule_name": "nightly"}, "bo"),
         ({"dagster/sensor_name": "watch"}, "sensor watch"),
         ({"dagster/schedule_name": "nightly"}, "schedule nightly"),
-        ({}, f"{this_process().user} in Dagster"),
+        ({}, HERE),
+        ({**AGAIN, ACTOR_TAG: "ana"}, f"{HERE}, run 0123abcd again"),
+        ({**AGAIN, "dagster/sensor_name": "watch"}, f"{HERE}, run 0123abcd again"),
+        ({**AGAIN, ACTOR_TAG: "ana", "user": "bo"}, "bo"),
     ],
 )
 def test_a_person_comes_before_an_automation(tags: dict[str, str], actor: str) -> None:

@@ -8,7 +8,13 @@ import pytest
 from pydantic import Field, model_validator
 
 from laminar_core.errors import ErrorCode, LaminarError
-from orchestration.acts import act_job, in_one_line, refuse_temporary_instance, valid_form
+from orchestration.acts import (
+    act_job,
+    act_tags,
+    in_one_line,
+    refuse_temporary_instance,
+    valid_form,
+)
 from orchestration.spec import StreamSpec
 from resources.names import ACTS_ON_TAG
 
@@ -35,7 +41,17 @@ def test_a_job_says_on_what_it_acts_and_is_not_tried_again() -> None:
     job = act_job(SPEC, "mode", nothing, "It does nothing.")
     dg.Definitions.validate_loadable(dg.Definitions(jobs=[job]))
     assert (job.name, job.description) == ("orders_mode", "It does nothing.")
-    assert job.tags == {"tier": "gold", ACTS_ON_TAG: "orders", "dagster/max_retries": "0"}
+    assert job.tags == {
+        "tier": "gold",
+        ACTS_ON_TAG: "orders",
+        "dagster/max_retries": "0",
+        "dagster/max_runtime": "3600",
+    }
+
+
+def test_a_run_that_may_supervise_the_stream_has_all_the_time_it_needs() -> None:
+    supervised = SPEC.model_copy(update={"launch": "supervised"})
+    assert "dagster/max_runtime" not in act_tags(supervised)
 
 
 def test_an_error_ends_the_run_with_its_line() -> None:

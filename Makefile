@@ -5,7 +5,7 @@ READY := .venv/.ready
 SOURCES := laminar_core jobs resources sensors orchestration tests benchmarks
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench lock ui s3-server clean
+.PHONY: help setup demo demo-ops test check bench lock ui s3-server clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -21,6 +21,9 @@ $(READY): requirements.lock requirements-jvm.lock pyproject.toml scripts/setup
 
 demo: $(READY)  ## payments per merchant, killed three times, compared with a Spark batch query
 	@$(BIN)/python -m orchestration.demo
+
+demo-ops: $(READY)  ## payments under dagster dev: slow, killed, damaged; sensors and schedules see to it
+	@$(BIN)/python -m orchestration.demo.operations
 
 test: $(READY)  ## the whole test suite
 	@$(BIN)/python -m pytest

@@ -7,19 +7,19 @@ from pydantic import Field
 
 from laminar_core.checkpoint.recovery import RestoreFrom, StartFresh
 from laminar_core.storage.checkpoint_store import CheckpointStore
-from orchestration.acts import act_tags, in_one_line
-from orchestration.launch import Drivers, newest_generation, start_driver, start_pool
+from orchestration.acts import act_tags
+from orchestration.launch import FIRST, Drivers
+from orchestration.restart import Restarter
 from orchestration.restore_choice import refused, timeline
-from orchestration.restore_forms import StartForm
+from orchestration.restore_forms import RestartForm
 from orchestration.spec import StreamSpec
-from orchestration.supervised_run import open_store
 from resources.checkpoints import CheckpointStoreResource
 from resources.detached_driver import DetachedDriver
 from resources.names import asset_key, job_name, source_key
 from resources.spark_driver import SparkDriverClient
 
 
-class StartConfig(StartForm):
+class StartForm(RestartForm):
     """What a start needs to be told; nothing is assumed."""
 
     start_from: Literal["newest", "fresh"] = Field(
@@ -36,7 +36,7 @@ def deployment_definitions(spec: StreamSpec) -> dg.Definitions:
         selection=[deployment],
         description=f"Start the driver of {spec.name}: {_LAUNCHED[spec.launch]}.",
         executor_def=dg.in_process_executor,
-        tags=act_tags(spec),
+        tags=act_tags(spec) | FIRST,
     )
     return dg.Definitions(assets=[deployment], jobs=[start])
 
@@ -51,7 +51,6 @@ def _deployment_asset(spec: StreamSpec) -> dg.AssetsDefinition:
     @dg.asset(
         key=asset_key(spec.name, "deployment"),
         deps=[source_key(spec.name)],
-        pool=start_pool(spec),
         group_name=spec.name,
         kinds={"pyspark", "python"},
         owners=[spec.owner],
@@ -61,27 +60,28 @@ def _deployment_asset(spec: StreamSpec) -> dg.AssetsDefinition:
     )
     def deployment(
         context: dg.AssetExecutionContext,
-        config: StartConfig,
+        config: StartForm,
         checkpoints: CheckpointStoreResource,
         driver: SparkDriverClient,
         launcher: DetachedDriver,
     ) -> dg.MaterializeResult:
-        store = open_store(checkpoints, spec.name)
-        with in_one_line():
-            expected = config.expected_generation
-            expected = newest_generation(store) if expected is None else expected
-            first = start_words(store, config.start_from)
-        started = start_driver(
-            context,
-            spec,
-            checkpoints,
-            Drivers(driver, launcher),
-            first=first,
-            expected_generation=expected,
-            reason=config.reason,
+        if (config.start_from, config.running_driver) == ("fresh", "stop"):
+            raise refused(
+                "a driver that is stopped leaves a checkpoint to continue from: cancel it"
+            )
+        restarter = Restarter(
+            context, spec, checkpoints, Drivers(driver, launcher), config.expected_generation
+        )
+        started, settled = restarter.start(
+            config.wanted(), lambda store: start_words(store, config.start_from)
         )
         return dg.MaterializeResult(
-            metadata={**started.metadata(), "reason": config.reason},
+            metadata={
+                **started.metadata(),
+                "why": config.reason,
+                "who": restarter.mandate.actor,
+                "driver_before": settled.what,
+            },
             data_version=dg.DataVersion(str(started.generation)),
         )
 

@@ -19,7 +19,7 @@ from laminar_core.storage.savepoints import FoundSavepoint, read_savepoint
 from orchestration.acts import act_job, in_one_line, refuse_temporary_instance, valid_form
 from orchestration.control_forms import Place
 from orchestration.dry_run import dry_run
-from orchestration.launch import Drivers, Started, start_driver, start_pool
+from orchestration.launch import Drivers, Started, move_pool, start_driver
 from orchestration.restore_forms import RestartForm
 from orchestration.running_driver import (
     Refuse,
@@ -101,7 +101,7 @@ def build_import_job(spec: StreamSpec) -> dg.JobDefinition:
         name=job_name(spec.name, "import_savepoint"),
         config_schema=ImportForm.to_config_schema(),  # pyright: ignore[reportArgumentType]
         description=_DESCRIPTION,
-        pool=start_pool(spec),
+        pool=move_pool(spec),
     )
     def op(
         context: dg.OpExecutionContext,

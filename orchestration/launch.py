@@ -30,6 +30,9 @@ from resources.mandate import RunMandate
 from resources.names import driver_pool
 from resources.spark_driver import SparkDriverClient
 
+FIRST = {"dagster/priority": "10"}
+"""Tags of what brings a stream back: in a queue it is ahead of housekeeping."""
+
 _SECRET = re.compile(r"secret|password|token|access[._-]?key|credential", re.IGNORECASE)
 
 
@@ -126,8 +129,12 @@ def start_driver(  # noqa: PLR0913 - what, where, how, and on whose word
     return _started(store, command, start.events, log=start.log)
 
 
-def start_pool(spec: StreamSpec) -> str | None:
-    """The pool of whatever starts the driver: a run that supervises it must not hold a slot."""
+def move_pool(spec: StreamSpec) -> str | None:
+    """The pool of what people do to move the driver, one after the other.
+
+    A run that was killed keeps its slot until somebody ends it, so nothing that a sensor requests
+    has it: there, of two at once the second is refused. A run that supervises must not hold a slot.
+    """
     return driver_pool(spec.name) if spec.launch == "detached" else None
 
 

@@ -12,7 +12,7 @@ from laminar_core.checkpoint.recovery_facts import Wish
 from laminar_core.checkpoint.types import CheckpointId
 from orchestration.acts import act_job, act_tags, in_one_line, valid_form
 from orchestration.dry_run import DryRun, dry_run
-from orchestration.launch import Drivers, start_pool
+from orchestration.launch import FIRST, Drivers, move_pool
 from orchestration.restart import Restarter, Restored
 from orchestration.restore_choice import back_by, choose
 from orchestration.restore_forms import RecoverForm, RescaleForm, RestartForm, RollbackForm
@@ -41,7 +41,7 @@ def recovery_definitions(spec: StreamSpec) -> dg.Definitions:
         | dg.AssetSelection.checks(dg.AssetCheckKey(checkpoint_key(spec.name), INTEGRITY_CHECK)),
         description=f"Verify a checkpoint of {spec.name}, then start the driver from it.",
         executor_def=dg.in_process_executor,
-        tags=act_tags(spec),
+        tags=act_tags(spec) | FIRST,
     )
     return dg.Definitions(
         assets=[recovery],
@@ -78,7 +78,6 @@ def _recovery_asset(spec: StreamSpec) -> dg.AssetsDefinition:
         key=asset_key(spec.name, "recovery"),
         deps=[checkpoint_key(spec.name)],
         partitions_def=checkpoint_partitions(spec.name),
-        pool=start_pool(spec),
         group_name=spec.name,
         kinds={"pyspark", "python"},
         owners=[spec.owner],
@@ -121,7 +120,7 @@ def _form_job(
         name=job_name(spec.name, name),
         config_schema=form.to_config_schema(),  # pyright: ignore[reportArgumentType]
         description=description,
-        pool=start_pool(spec),
+        pool=move_pool(spec),
     )
     def op(
         context: dg.OpExecutionContext,

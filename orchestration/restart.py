@@ -4,7 +4,7 @@ One way for all of them: recovery, rollback, rescale, and the form for people. W
 settled before anything changes: the checkpoint is read whole before a driver is stopped for it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -138,6 +138,33 @@ class Restarter:
             with nobody_left(self.spec.name, settlement), in_one_line():
                 known = chosen or _where_it_ended(self.store, settled)
                 return self._start(known, wanted, before, settled)
+
+    def start(
+        self, wanted: Wanted, words: Callable[[CheckpointStore], Sequence[str]]
+    ) -> tuple[Started, Settled]:
+        """Deal with a driver that lives, then start one as ``words`` of ``laminar run`` say.
+
+        They are asked for twice: what is refused is refused before anybody is stopped.
+
+        Raises:
+            dagster.Failure: as ``restore``.
+        """
+        with in_one_line():
+            settlement = decide_settlement(self._look(), wanted.running_driver)
+            words(self.store)
+            settled = settle(self.store, settlement, self._control(), wanted.reason)
+        self.context.log.info(settled.what)
+        with nobody_left(self.spec.name, settlement), in_one_line():
+            started = start_driver(
+                self.context,
+                self.spec,
+                self.checkpoints,
+                self.drivers,
+                first=[*words(self.store), *settled.words],
+                expected_generation=self.expected,
+                reason=wanted.reason,
+            )
+        return started, settled
 
     def _look(self) -> LastDriver:
         before = last_driver(self.store, self.clock)

@@ -24,8 +24,8 @@ def _instant(text: str) -> str:
 Instant = Annotated[str, AfterValidator(_instant)]
 
 
-class StartForm(dg.Config):
-    """What every start is told."""
+class ExpectingForm(dg.Config):
+    """What everything is told that starts a driver."""
 
     expected_generation: int | None = Field(
         default=None,
@@ -40,8 +40,8 @@ class StartForm(dg.Config):
     )
 
 
-class RestartForm(StartForm):
-    """What every restart asks."""
+class RestartForm(ExpectingForm):
+    """What is asked where a driver may be running."""
 
     running_driver: RunningDriver = Field(
         default="refuse",
@@ -99,7 +99,7 @@ class RollbackForm(RestartForm):
     )
 
 
-class RescaleForm(StartForm):
+class RescaleForm(ExpectingForm):
     """How many workers the job is to have. A driver that runs is stopped, with a checkpoint."""
 
     workers: int = Field(

@@ -28,6 +28,10 @@ DRILL_TAG = "laminar/drill"
 DRILL_POOL = "laminar_drill"
 """Drills need as much of a host as a job does: one at a time."""
 
+RECOVERS_CLAIM_TAG = "laminar/recovers-claim"
+"""On a recovery run: when that generation was claimed. In a store that was begun anew, the same
+number is another generation."""
+
 StreamAsset = Literal[
     "source",
     "output",
@@ -135,8 +139,8 @@ def partition_of(checkpoint_id: int) -> str:
 
 
 def driver_pool(stream: str) -> str:
-    """Pool of what starts the detached driver of a stream: one start at a time.
+    """Pool of what people do to move the detached driver of a stream: one such act at a time.
 
-    Never of a run that supervises a stream: it would hold its slot for as long as the stream runs.
+    Never of what a sensor requests: a run that was killed keeps its slot until somebody ends it.
     """
     return f"{stream}_driver"

@@ -39,7 +39,7 @@ class TestDetached:
         claimed = processes.claim_of(1)
         facts = processes.facts("deployment")
         assert facts["generation"] == 1
-        assert (facts["pid"], facts["reason"]) == (claimed.owner.pid, "first of all")
+        assert (facts["pid"], facts["why"]) == (claimed.owner.pid, "first of all")
         assert "restored_checkpoint" not in facts
         assert "--expect-generation 0 --reason 'first of all'" in facts["command"]
         assert "generation-started" in Path(facts["log"]).read_text()
@@ -61,8 +61,26 @@ class TestDetached:
         assert tags[ACTS_ON_TAG] == STREAM
         assert tags["dagster/max_retries"] == "0"
 
+    def test_a_new_version_takes_over_where_the_old_one_was_stopped(self, stream) -> None:
+        stream.start("fresh")
+        assert stream.start("newest", running_driver="stop").success
+        assert (stream.living, stream.bases) == ([2], [None, 2])
+        assert "was stopped, after checkpoint 2" in stream.facts("deployment")["driver_before"]
+
 
 class TestRefusals:
+    def test_a_driver_that_lives_is_left_alone_and_named(self, stream) -> None:
+        stream.start("fresh", reason="first of all")
+        said = line_of(stream.start("newest"))
+        assert "started by ann (first of all), is alive: stop it first" in said
+        assert stream.living == [1]
+
+    def test_nobody_is_stopped_for_a_start_that_is_refused(self, stream) -> None:
+        stream.start("fresh")
+        assert "has checkpoint 1" in line_of(stream.start("fresh", running_driver="cancel"))
+        assert "cancel it" in line_of(stream.start("fresh", running_driver="stop"))
+        assert stream.living == [1]
+
     def test_nothing_is_begun_anew_while_there_is_a_checkpoint(self, stream) -> None:
         stream.has_run(2)
         assert "has checkpoint 2 to continue from" in line_of(stream.start("fresh"))

@@ -5,20 +5,24 @@ import dagster as dg
 from laminar_core.runtime.clock import Clock, SystemClock
 from resources.checkpoints import CheckpointStoreResource
 from sensors.background import BackgroundReads, Unanswered
-from sensors.observer import Observer, ObserverCursor, identity, partition_requests
+from sensors.findings import read_findings
+from sensors.observer import Observer, partition_requests
 from sensors.policy import AlertPolicy
 from sensors.run_records import supervising_run
 
 
 def build_checkpoint_reporter(
-    stream: str, policy: AlertPolicy | None = None, clock: Clock | None = None
+    stream: str,
+    policy: AlertPolicy | None = None,
+    clock: Clock | None = None,
+    background: BackgroundReads | None = None,
 ) -> dg.SensorDefinition:
     """Build the sensor that tells of ``stream``: the one reporter, whoever runs the stream.
 
     While a run supervises the stream, that run reports the completed checkpoints.
     """
     alerts, timer = policy or AlertPolicy(), clock or SystemClock()
-    background = BackgroundReads()
+    reads = background or BackgroundReads()
 
     @dg.sensor(
         name=f"{stream}_checkpoint_reporter",
@@ -29,17 +33,19 @@ def build_checkpoint_reporter(
     def report_checkpoints(
         context: dg.SensorEvaluationContext, checkpoints: CheckpointStoreResource
     ) -> dg.SensorResult:
+        cursor, now_ms = context.cursor, timer.now_ms()
         try:
             store = checkpoints.open(stream)
-            known = background.read(store.objects.uri, lambda: identity(store))
-            if known is None:
-                return dg.SensorResult(skip_reason=f"{stream} never ran in {store.objects.uri}")
-            instance = context.instance
-            supervisor = supervising_run(instance, stream)
-            observer = Observer(instance, store, alerts, timer.now_ms(), known, supervisor)
-            tick = observer.look(ObserverCursor.read(context.cursor, known.sha256))
+            findings = reads.read(
+                (store.objects.uri, cursor), lambda: read_findings(store, cursor, alerts, now_ms)
+            )
         except Unanswered as error:
             return dg.SensorResult(skip_reason=f"the store did not answer: {error}")
+        if findings is None:
+            return dg.SensorResult(skip_reason=f"{stream} never ran in {store.objects.uri}")
+        instance = context.instance
+        observer = Observer(instance, stream, now_ms, supervising_run(instance, stream))
+        tick = observer.tell(findings)
         return dg.SensorResult(
             asset_events=tick.events,
             dynamic_partitions_requests=partition_requests(instance, stream, tick),

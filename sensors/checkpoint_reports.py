@@ -7,7 +7,6 @@ of. So a store that was begun anew, with the same numbers, is reported anew.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import dagster as dg
@@ -17,7 +16,7 @@ from laminar_core.errors import LaminarError
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from laminar_core.storage.verification import VerifyReport
 from resources.names import StreamCheck, checkpoint_key, checkpoint_partitions, partition_of
-from sensors.attempts import Attempts, Failed, Pending
+from sensors.attempts import Attempts, Failed
 from sensors.checkpoint_metadata import DATA_VERSION_TAG, materialization, source_observation
 from sensors.stored_checkpoints import StoredCheckpoint, read_stored
 
@@ -26,9 +25,6 @@ __all__ = ["REPORTS_MAX", "StoredCheckpoint", "integrity_evaluation", "report_ne
 INTEGRITY_CHECK: StreamCheck = "manifest_integrity"
 REPORTS_MAX = 50
 """Events at a time: a sensor has sixty seconds, and an event costs SQLite some milliseconds."""
-
-SCAN_MAX = 200
-"""Attempts at a time that are looked at, each with some requests to the store."""
 
 Report = dg.AssetMaterialization | dg.AssetObservation
 Emit = Callable[[Report], None]
@@ -104,85 +100,7 @@ def _newest_reported(
     return None
 
 
-# --- the sensor -----------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class AttemptReport:
-    """What is to be told of attempts, and up to which one everything is told then.
-
-    ``newest`` is the newest completed checkpoint that was looked at, told now or before.
-    """
-
-    completed: list[StoredCheckpoint]
-    failed: list[Failed]
-    settled_id: int
-    newest: StoredCheckpoint | None = None
-    partitions: list[str] = field(default_factory=list)
-    """Of everything completed that was looked at: an earlier tick may have died before them."""
-    more: bool = False
-
-    def sentences(self) -> list[str]:
-        """What the tick's one line says of it."""
-        said: list[str] = []
-        if self.completed:
-            ids = [each.manifest.checkpoint_id for each in self.completed]
-            rest = ", more to come" if self.more else ""
-            said.append(f"reported checkpoints {ids[0]} to {ids[-1]}{rest}")
-        if self.failed:
-            last = self.failed[-1]
-            said.append(
-                f"{len(self.failed)} other attempts, the last: {last.checkpoint_id} "
-                f"{last.outcome}: {last.reason}"
-            )
-        return said
-
-
-def look_at_attempts(
-    instance: dg.DagsterInstance,
-    store: CheckpointStore,
-    settled_id: int,
-    *,
-    is_supervised: bool = False,
-    is_same_generation: bool = False,
-    limit: int = REPORTS_MAX,
-) -> AttemptReport:
-    """Find what nobody has told yet behind ``settled_id``; bounded, and repeatable.
-
-    While a run supervises the stream, that one tells of completed checkpoints. See
-    ``Attempts.after`` for ``is_same_generation``.
-
-    Raises:
-        CorruptCheckpointError: a base cannot be read, so no timeline can be known.
-        StorageUnavailable: the store did not answer.
-    """
-    key = checkpoint_key(store.job)
-    report = AttemptReport([], [], settled_id)
-    is_settled = True
-    found = Attempts(store).after(settled_id, SCAN_MAX + 1, is_same_generation=is_same_generation)
-    for count, (checkpoint_id, attempt) in enumerate(found):
-        if count == SCAN_MAX or len(report.completed) + len(report.failed) == limit:
-            report.more = True
-            break
-        match attempt:
-            case Pending():
-                is_settled = False
-            case StoredCheckpoint() | Failed() if not is_told(instance, key, attempt.sha256):
-                if isinstance(attempt, Failed):
-                    report.failed.append(attempt)
-                elif is_supervised:
-                    is_settled = False
-                else:
-                    report.completed.append(attempt)
-            case _:
-                pass
-        if isinstance(attempt, StoredCheckpoint):
-            report.newest = attempt
-            if not is_supervised:
-                report.partitions.append(attempt.partition)
-        if is_settled:
-            report.settled_id = checkpoint_id
-    return report
+# --- attempts that are no checkpoint --------------------------------------------------------------
 
 
 def failure_observation(stream: str, failed: Failed) -> dg.AssetObservation:

@@ -1,75 +1,28 @@
-"""One look at a stream's store: what is new there becomes events of Dagster, each one once.
+"""What was found in a stream's store becomes events of Dagster, each one once.
 
 The cursor says how far everything is told; it only saves work. What has been told is read from
 Dagster's records, so a tick that is repeated, or that died half-way, repeats nothing.
 """
 
 from dataclasses import dataclass, field
-from typing import Annotated
 
 import dagster as dg
-from pydantic import Field, ValidationError
 
-from laminar_core.checkpoint.types import CheckpointId, Generation
-from laminar_core.errors import CorruptCheckpointError
-from laminar_core.state.arrow_codec import sha256_hex
-from laminar_core.state.drill import DrillRecord
-from laminar_core.state.paths import number_in
-from laminar_core.storage.checkpoint_store import CheckpointStore
-from laminar_core.storage.drills import newest_number
-from laminar_core.storage.records import read_record
 from resources.names import DRILL_TAG, asset_key, checkpoint_partitions, partition_of
-from resources.values import Values
-from sensors.audit_follower import AuditFollower
-from sensors.check_events import is_judged, judged
-from sensors.checkpoint_metadata import DATA_VERSION_TAG, materialization, source_observation
-from sensors.checkpoint_reports import (
-    failure_observation,
-    is_told,
-    look_at_attempts,
-)
-from sensors.job_observations import Happening, deleted_checkpoints, drill_event, happenings
-from sensors.output_reports import output_observation
-from sensors.policy import AlertPolicy
+from sensors.attempts import Failed, Pending
+from sensors.check_events import is_judged
+from sensors.checkpoint_metadata import DATA_VERSION_TAG
+from sensors.checkpoint_reports import Report, is_told
+from sensors.findings import DRILLS_MAX, Findings, FoundAttempt, FoundBeside, ObserverCursor
+from sensors.job_observations import Happening
 from sensors.run_records import newest_run
-from sensors.stored_checkpoints import StoredCheckpoint, read_stored
+from sensors.stored_checkpoints import StoredCheckpoint
 
-ACTS_MAX = 50
-"""Audit records in one tick."""
-
-DRILLS_MAX = 10
-
-BESIDE_MS = 60_000
-"""Between two reports of what goes with the newest checkpoint."""
+LEFT_TO_RUN_MS = 60_000
+"""So long a completed checkpoint is left to the run that supervises the stream. Its process may be
+dead: Dagster goes on showing the run."""
 
 Event = dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckEvaluation
-_Number = Annotated[int, Field(ge=0)]
-
-
-class ObserverCursor(Values):
-    """How far everything is told of the store that ``store`` identifies."""
-
-    store: str = ""
-    generation: _Number = 0
-    """All attempts of those before it are told."""
-    attempt: _Number = 0
-    audit: _Number = 0
-    drill: _Number = 0
-    completed: _Number = 0
-    """The newest completed checkpoint known."""
-    beside: _Number = 0
-    """The newest of which also is told what goes with it."""
-    beside_ms: _Number = 0
-    """When that was."""
-
-    @classmethod
-    def read(cls, text: str | None, store: str) -> "ObserverCursor":
-        """What an earlier tick left; from the beginning if it is of another store, or is none."""
-        try:
-            found = cls.model_validate_json(text or "{}")
-        except ValidationError:
-            found = cls()
-        return found if found.store == store else cls(store=store)
 
 
 @dataclass(slots=True)
@@ -79,7 +32,7 @@ class Tick:
     cursor: ObserverCursor
     events: list[Event] = field(default_factory=list)
     partitions: list[str] = field(default_factory=list)
-    """To be there."""
+    """To be there: an earlier tick may have died before them."""
     gone: list[str] = field(default_factory=list)
     """Partitions of checkpoints that are deleted."""
     said: list[str] = field(default_factory=list)
@@ -90,134 +43,91 @@ class Tick:
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
-    """What tells a store from one that was begun anew: the digest of its first claim."""
-
-    sha256: str
-    newest_generation: int
-    has_started: bool
-    """It is settled what the newest generation starts from, and with it its first number."""
-
-
-def identity(store: CheckpointStore) -> Identity | None:
-    """Which store it is; None: nothing ever ran in it.
-
-    Raises:
-        StorageUnavailable: the store did not answer.
-    """
-    names = store.objects.children(store.paths.generations)
-    numbers = [number for name in names if (number := number_in(name)) is not None]
-    if not numbers:
-        return None
-    first = store.objects.get(store.paths.claim(Generation(min(numbers))))
-    newest = Generation(max(numbers))
-    has_started = store.paths.base(newest).removeprefix(store.paths.generations) in names
-    return Identity(sha256_hex(first or b"")[:16], newest, has_started)
-
-
-@dataclass(frozen=True, slots=True)
 class Observer:
-    """Looks at one stream for one tick."""
+    """Tells Dagster of one stream, in one tick."""
 
     instance: dg.DagsterInstance
-    store: CheckpointStore
-    policy: AlertPolicy
+    stream: str
     now_ms: int
-    identity: Identity
     supervisor: str | None = None
     """The run that tells of completed checkpoints itself."""
 
-    def look(self, cursor: ObserverCursor) -> Tick:
-        """Find what is new, bounded.
-
-        Raises:
-            StorageUnavailable: the store did not answer; nothing is lost, look again.
-        """
-        tick = Tick(cursor)
-        self._attempts(tick)
-        self._beside(tick)
-        self._acts(tick)
-        self._drills(tick)
+    def tell(self, findings: Findings) -> Tick:
+        """Leave out what has been told, and say how far everything is told then."""
+        tick = Tick(findings.cursor)
+        self._attempts(tick, findings)
+        self._beside(tick, findings.beside)
+        self._acts(tick, findings)
+        self._drills(tick, findings)
         return tick
 
     # --- checkpoints ----------------------------------------------------------------------------
 
-    def _attempts(self, tick: Tick) -> None:
-        supervised = self.supervisor is not None
-        if supervised:
+    def _attempts(self, tick: Tick, findings: Findings) -> None:
+        if self.supervisor is not None:
             tick.said.append(f"run {self.supervisor} reports its checkpoints itself")
-        try:
-            found = look_at_attempts(
-                self.instance,
-                self.store,
-                tick.cursor.attempt,
-                is_supervised=supervised,
-                is_same_generation=tick.cursor.generation == self.identity.newest_generation,
-            )
-        except CorruptCheckpointError as error:
-            tick.said.append(f"which checkpoints count is unknown: {error}")
-            return
-        tick.events += [materialization(self.store, each) for each in found.completed]
-        tick.events += [failure_observation(self.store.job, failed) for failed in found.failed]
-        tick.partitions += found.partitions
-        tick.said += found.sentences()
-        tick.move(attempt=found.settled_id)
-        if self.identity.has_started and not found.more:
-            tick.move(generation=self.identity.newest_generation)
-        if found.newest is not None:
-            newest = found.newest.manifest.checkpoint_id
-            tick.move(completed=max(newest, tick.cursor.completed))
+        completed: list[int] = []
+        failed: list[Failed] = []
+        is_settled = True
+        for found in findings.attempts:
+            match found.attempt:
+                case Pending():
+                    is_settled = False
+                case StoredCheckpoint() as stored:
+                    tick.move(completed=max(found.checkpoint_id, tick.cursor.completed))
+                    if self._is_left_to_run(stored) and not self._is_known(found):
+                        is_settled = False
+                    else:
+                        tick.partitions.append(stored.partition)
+                        completed += [found.checkpoint_id] if self._tell(tick, found) else []
+                case Failed() as attempt:
+                    failed += [attempt] if self._tell(tick, found) else []
+                case _:
+                    pass
+            if is_settled:
+                tick.move(attempt=found.checkpoint_id)
+        tick.said += _sentences(findings, completed, failed)
+        if findings.attempts or findings.listed:
+            tick.move(new_ms=self.now_ms)
+        if findings.identity.has_started and not findings.more:
+            tick.move(generation=findings.identity.newest_generation)
 
-    def _beside(self, tick: Tick) -> None:
-        """What goes with the newest checkpoint: positions, visible output, verdicts.
+    def _is_left_to_run(self, stored: StoredCheckpoint) -> bool:
+        age_ms = self.now_ms - stored.manifest.completed_at_ms
+        return self.supervisor is not None and age_ms < LEFT_TO_RUN_MS
 
-        Not more often than ``BESIDE_MS``: together they cost more than the checkpoint itself.
-        """
-        newest, passed_ms = tick.cursor.completed, self.now_ms - tick.cursor.beside_ms
-        if newest <= tick.cursor.beside or 0 <= passed_ms < BESIDE_MS:
-            return
-        stored = self._stored(newest)
-        if stored is None:  # Deleted meanwhile.
-            tick.move(beside=newest)
-            return
-        output = output_observation(self.store, stored)
-        for event in (source_observation(self.store, stored), output):
-            if event is not None and not self._is_told(event):
-                tick.events.append(event)
-        self._judge(tick, stored)
-        if output is not None:  # Else it is not committed yet: look again.
-            tick.move(beside=newest, beside_ms=self.now_ms)
+    def _is_known(self, found: FoundAttempt) -> bool:
+        return found.event is None or self._is_told(found.event)
 
-    def _judge(self, tick: Tick, stored: StoredCheckpoint) -> None:
-        checkpoint_id = stored.manifest.checkpoint_id
-        if is_judged(self.instance, self.store.job, checkpoint_id):
-            return
-        verdicts = judged(self.store, stored, self.policy)
-        tick.events += verdicts
-        failed = [each.description for each in verdicts if not each.passed]
-        tick.said += [f"checkpoint {checkpoint_id}: {problem}" for problem in failed]
+    def _tell(self, tick: Tick, found: FoundAttempt) -> bool:
+        """Whether it was new."""
+        if found.event is None or self._is_told(found.event):
+            return False
+        tick.events.append(found.event)
+        return True
 
-    def _stored(self, checkpoint_id: int) -> StoredCheckpoint | None:
-        found = read_stored(self.store, CheckpointId(checkpoint_id))
-        return found if isinstance(found, StoredCheckpoint) else None
+    def _beside(self, tick: Tick, found: FoundBeside | None) -> None:
+        if found is None:
+            return
+        tick.events += [event for event in found.events if not self._is_told(event)]
+        if found.verdicts and not is_judged(self.instance, self.stream, found.checkpoint_id):
+            tick.events += found.verdicts
+            failed = [each.description for each in found.verdicts if not each.passed]
+            tick.said += [f"checkpoint {found.checkpoint_id}: {problem}" for problem in failed]
+        if found.is_all:
+            tick.move(beside=found.checkpoint_id, beside_ms=self.now_ms)
 
     # --- the job --------------------------------------------------------------------------------
 
-    def _acts(self, tick: Tick) -> None:
+    def _acts(self, tick: Tick, findings: Findings) -> None:
         told: list[str] = []
-        for number, audited in AuditFollower(self.store).after(tick.cursor.audit, ACTS_MAX):
-            tick.move(audit=number)
-            if audited is None:
-                continue
-            for each in happenings(self.store, audited):
+        for act in findings.acts:
+            tick.move(audit=act.number)
+            for each in act.happenings:
                 if not self._is_shown(each):
                     tick.events.append(each.event)
                     told.append(each.event.description or each.asset)
-            tick.gone += [
-                partition_of(checkpoint_id)
-                for checkpoint_id in deleted_checkpoints(audited)
-                if not self.store.is_complete(CheckpointId(checkpoint_id))
-            ]
+            tick.gone += [partition_of(checkpoint_id) for checkpoint_id in act.gone]
         if told:
             more = f" and {len(told) - 1} more" if len(told) > 1 else ""
             tick.said.append(f"{told[-1]}{more}")
@@ -228,42 +138,45 @@ class Observer:
             return True
         return self._is_told(happening.event)
 
-    def _is_told(self, event: dg.AssetMaterialization | dg.AssetObservation) -> bool:
+    def _is_told(self, event: Report) -> bool:
         version = (event.tags or {})[DATA_VERSION_TAG]
         return is_told(self.instance, event.asset_key, version)
 
-    def _drills(self, tick: Tick) -> None:
-        newest, first = newest_number(self.store), tick.cursor.drill + 1
-        if newest < first:
+    def _drills(self, tick: Tick, findings: Findings) -> None:
+        if not findings.drills:
             return
-        run = newest_run(self.instance, self.store.job, "drill", self.now_ms)
-        if run is not None and run.in_progress:
+        run = newest_run(self.instance, self.stream, "drill", self.now_ms)
+        if run is not None and run.status == "in progress" and not run.hangs:
             tick.said.append(f"run {run.run_id} drills, and tells of it itself")
             return
         shown = self._shown_drills()
-        for number in range(first, min(newest, first + DRILLS_MAX - 1) + 1):
-            tick.move(drill=number)
-            event = self._drill_event(number)
-            if event is not None and str(number) not in shown and not self._is_told(event):
+        for drill in findings.drills:
+            tick.move(drill=drill.number)
+            event = drill.event
+            if event is not None and str(drill.number) not in shown and not self._is_told(event):
                 tick.events.append(event)
                 tick.said.append(f"{event.description}")
 
-    def _drill_event(self, number: int) -> dg.AssetObservation | None:
-        key = self.store.paths.drill(number)
-        try:
-            record = read_record(self.store.objects, key, DrillRecord)
-        except CorruptCheckpointError:
-            return None
-        if record is None:
-            return None
-        return drill_event(self.store.job, record, sha256_hex(record.to_bytes()))
-
     def _shown_drills(self) -> set[str]:
         """Drills that the newest runs of this Dagster have shown."""
-        key = asset_key(self.store.job, "drill")
+        key = asset_key(self.stream, "drill")
         records = self.instance.fetch_materializations(key, limit=2 * DRILLS_MAX).records
         shown = (record.asset_materialization for record in records)
         return {(each.tags or {}).get(DRILL_TAG, "") for each in shown if each is not None}
+
+
+def _sentences(findings: Findings, completed: list[int], failed: list[Failed]) -> list[str]:
+    said: list[str] = []
+    if findings.problem is not None:
+        said.append(f"which checkpoints count is unknown: {findings.problem}")
+    if completed:
+        rest = ", more to come" if findings.more else ""
+        said.append(f"reported checkpoints {completed[0]} to {completed[-1]}{rest}")
+    if failed:
+        last = failed[-1]
+        of_last = f"{last.checkpoint_id} {last.outcome}: {last.reason}"
+        said.append(f"{len(failed)} other attempts, the last: {of_last}")
+    return said
 
 
 def partition_requests(

@@ -12,7 +12,7 @@ from laminar_core.storage.savepoint_export import export_as
 from laminar_core.storage.savepoints import Author
 from sensors.audit_follower import AuditFollower
 from sensors.checkpoint_reporter import build_checkpoint_reporter
-from sensors.observer import ACTS_MAX
+from sensors.findings import ACTS_MAX
 from tests.sensors.observed import NOTHING_NEW, Daemon, conclude, write_down
 from tests.sensors.streams import STREAM, Job, stand_ins, stored_job
 from tests.storage.stores import damage, gone

@@ -1,5 +1,6 @@
 """What happens in a store is told once, whatever becomes of ticks; and each tick is bounded."""
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,9 +18,11 @@ from laminar_core.storage.retention import Mandate, Retention
 from laminar_core.testing.faulty_store import FaultyStore
 from resources.names import DRILL_TAG, STREAM_TAG, asset_key
 from sensors.attempts import PENDING_MAX
+from sensors.background import BackgroundReads
 from sensors.checkpoint_reporter import build_checkpoint_reporter
-from sensors.checkpoint_reports import REPORTS_MAX, SCAN_MAX
-from sensors.observer import BESIDE_MS, ObserverCursor
+from sensors.checkpoint_reports import REPORTS_MAX
+from sensors.findings import BESIDE_MS, SCAN_MAX, SILENCE_MS, ObserverCursor
+from sensors.observer import LEFT_TO_RUN_MS
 from sensors.policy import AlertPolicy
 from tests.sensors.observed import KEY, NOTHING_NEW, Daemon, DiedError, conclude, write_down
 from tests.sensors.streams import OBJECTS, STREAM, Job, stand_ins, stored_job
@@ -207,6 +210,7 @@ class Counting:
     """A store that counts what is read of it."""
 
     def __init__(self, job: Job) -> None:
+        self.uri = job.store.objects.uri
         self._objects = job.store.objects
         self.gets = 0
 
@@ -289,6 +293,22 @@ def test_while_a_run_reports_the_checkpoints_everything_else_is_told(
     daemon.ticks()  # It died before it could report.
     assert daemon.completed() == daemon.partitions() == [1]
     assert daemon.failed() == [(2, "declined")]
+
+
+def test_a_run_whose_process_is_gone_does_not_silence_it_for_ever(job: Job, daemon: Daemon) -> None:
+    """Goal: Dagster shows a run as started for ever if its process was killed with the server."""
+    job.complete()
+    daemon.instance.create_run_for_job(
+        stand_ins().resolve_job_def(f"{STREAM}_mode"),
+        tags={STREAM_TAG: STREAM},
+        status=dg.DagsterRunStatus.STARTED,
+    )
+    job.clock.wait_ms(LEFT_TO_RUN_MS - 1)
+    daemon.tick()
+    assert daemon.completed() == daemon.partitions() == []
+    job.clock.wait_ms(1)
+    daemon.tick()
+    assert daemon.completed() == daemon.partitions() == [1]
 
 
 def test_a_run_of_another_stream_does_not_silence_it(job: Job, daemon: Daemon) -> None:
@@ -448,6 +468,27 @@ def test_a_drill_of_a_run_is_left_to_that_run(job: Job, daemon: Daemon) -> None:
     assert daemon.observed("drill") == []
 
 
+# --- numbers that are forgotten ------------------------------------------------------------------
+
+
+def test_numbers_that_somebody_has_deleted_hide_the_later_ones_for_a_while_only(
+    job: Job, daemon: Daemon
+) -> None:
+    job.complete()
+    daemon.ticks()
+    for _ in range(6):
+        fail(job)
+    later = job.complete()
+    for checkpoint_id in range(2, later):
+        job.store.objects.delete(job.store.paths.trigger(CheckpointId(checkpoint_id)))
+        job.store.objects.delete(job.store.paths.outcome(CheckpointId(checkpoint_id)))
+    daemon.ticks()
+    assert daemon.completed() == [1]
+    job.clock.wait_ms(SILENCE_MS)
+    daemon.tick()
+    assert daemon.completed() == [1, later]
+
+
 # --- stores that do not answer --------------------------------------------------------------------
 
 
@@ -460,6 +501,28 @@ def test_a_base_that_cannot_be_read_hides_checkpoints_and_nothing_else(job, daem
     assert "which checkpoints count is unknown" in daemon.tick()
     assert len(daemon.observed("deployment")) == 1
     assert daemon.completed() == []
+
+
+def test_a_store_that_hangs_skips_ticks_and_a_later_one_takes_what_was_read(
+    job: Job, daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job.complete()
+    goes_on = threading.Event()
+
+    class Hanging(Counting):
+        def __getattr__(self, name: str):
+            goes_on.wait()
+            return super().__getattr__(name)
+
+    monkeypatch.setitem(OBJECTS, daemon.uri, Hanging(job))
+    background = BackgroundReads(wait_ms=1)
+    daemon.sensor = build_checkpoint_reporter(STREAM, AlertPolicy(), job.clock, background)
+    assert "has not answered" in daemon.tick()
+    assert daemon.cursor is None
+    goes_on.set()
+    while "has not answered" in (said := daemon.tick()):
+        pass
+    assert said == "reported checkpoints 1 to 1"
 
 
 def test_history_wiped_in_dagster_is_not_told_again(job: Job, daemon: Daemon) -> None:

@@ -13,14 +13,24 @@ from resources.names import ACTS_ON_TAG, StreamJob, job_name
 
 F = TypeVar("F", bound=dg.Config)
 
-_RUNTIME_S_MAX = "3600"
+_RUNTIME_S_MAX = str(6 * 3600)
+"""Enough to read, copy or restore much state; a run that hangs can be terminated with force."""
+
+_STARTS = {"start", "recovery", "recover", "rollback", "rescale", "import_savepoint"}
 _TEMPORARY_HOME = ".tmp_dagster_home_"
 
 
 def act_job(
-    spec: StreamSpec, name: StreamJob, op: dg.OpDefinition, description: str
+    spec: StreamSpec,
+    name: StreamJob,
+    op: dg.OpDefinition,
+    description: str,
+    tags: Mapping[str, str] | None = None,
 ) -> dg.JobDefinition:
-    """A job of one op, which has its name; nobody runs it a second time but a person."""
+    """A job of one op, which has its name; nobody runs it a second time but a person.
+
+    ``tags`` go before those of every act.
+    """
     known_as = job_name(spec.name, name)
 
     # Only jobs and their graphs may share a name, or an op and a job whose graph has another one.
@@ -32,18 +42,19 @@ def act_job(
         name=known_as,
         description=description,
         executor_def=dg.in_process_executor,
-        tags=act_tags(spec),
+        tags={**act_tags(spec), **(tags or {})},
     )
 
 
-def act_tags(spec: StreamSpec) -> dict[str, str]:
-    """Of every job that acts on the stream without running it.
+def act_tags(spec: StreamSpec, name: StreamJob | None = None) -> dict[str, str]:
+    """Of the job of that name, which acts on the stream; no name: one that starts it.
 
     A run whose process was killed together with its code server is noticed by nothing but its
     longest time; until then it keeps its place in a pool. A run that supervises has none.
     """
     tags = {**spec.tags, ACTS_ON_TAG: spec.name, "dagster/max_retries": "0"}
-    return tags if spec.launch == "supervised" else {**tags, "dagster/max_runtime": _RUNTIME_S_MAX}
+    may_supervise = spec.launch == "supervised" and (name is None or name in _STARTS)
+    return tags if may_supervise else {**tags, "dagster/max_runtime": _RUNTIME_S_MAX}
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import dagster as dg
 
 from laminar_core.runtime.clock import Clock
+from laminar_core.runtime.drill import HOLD_MS
 from laminar_core.storage.audit import AuditLog
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from orchestration.acts import act_job, in_one_line, refuse_temporary_instance, valid_form
@@ -19,6 +20,9 @@ from sensors.check_events import evaluation
 from sensors.judgements import Verdict
 
 F = TypeVar("F", bound=Wish)
+
+_RUNTIME_S_MAX = str(HOLD_MS // 1000)
+"""As long as a drill holds its checkpoint; a chore reads, or deletes, all that a job has stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +88,7 @@ def chore_job(  # noqa: PLR0913 - what a job is made of
         with in_one_line():
             work(_chore(context, spec, clock), wish)
 
-    return act_job(spec, name, op, description)
+    return act_job(spec, name, op, description, {"dagster/max_runtime": _RUNTIME_S_MAX})
 
 
 def _chore(context: dg.OpExecutionContext, spec: StreamSpec, clock: Clock) -> Chore:

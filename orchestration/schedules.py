@@ -13,6 +13,9 @@ from resources.checkpoints import CheckpointStoreResource
 from resources.names import ACTS_ON_TAG, StreamJob, job_name
 from sensors.schedule_decision import NotDue, Tick, decide_tick
 
+_PRIORITY = "-1"
+"""What starts, stops and recovers streams goes first."""
+
 Form = dict[str, Any]
 """Configuration of a job's op."""
 
@@ -106,5 +109,5 @@ def _answer(spec: StreamSpec, tick: Tick, chance: Chance) -> dg.RunRequest | dg.
     return dg.RunRequest(
         run_key=f"{tick.at} {chance.name}".strip(),
         run_config={"ops": {tick.job: {"config": form}}},
-        tags={**spec.tags, ACTS_ON_TAG: spec.name},
+        tags={**spec.tags, ACTS_ON_TAG: spec.name, "dagster/priority": _PRIORITY},
     )

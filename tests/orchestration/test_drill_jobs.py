@@ -148,3 +148,10 @@ def test_all_drills_share_a_pool(bench) -> None:
     (node,) = build_drill_job(SPEC, bench.clock).nodes
     assert isinstance(node.definition, dg.OpDefinition)
     assert node.definition.pool == DRILL_POOL
+
+
+@pytest.mark.parametrize("launch", ["detached", "supervised"])
+def test_a_drill_may_take_as_long_as_it_holds_its_checkpoint(bench, launch) -> None:
+    job = build_drill_job(SPEC.model_copy(update={"launch": launch}), bench.clock)
+    assert job.tags["dagster/max_runtime"] == "21600"
+    assert job.tags["dagster/max_retries"] == "0"

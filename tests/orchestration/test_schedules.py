@@ -75,6 +75,7 @@ def test_a_tick_asks_for_one_run_that_says_why(bench, name, form) -> None:
     }
     assert request.tags[ACTS_ON_TAG] == JOB
     assert request.tags["team"] == "payments"
+    assert request.tags["dagster/priority"] == "-1"
 
 
 def test_a_night_drills_the_newest_and_one_that_is_drawn(bench) -> None:

@@ -152,7 +152,7 @@ def check_definitions(spec: StreamSpec, clock: Clock | None = None) -> dg.Defini
         selection=dg.AssetSelection.checks(*checks),
         description=f"Judge {spec.name} by what is in its store; reads no state.",
         executor_def=dg.in_process_executor,
-        tags=act_tags(spec),
+        tags=act_tags(spec, "checks"),
     )
     return dg.Definitions(
         asset_checks=[_integrity_check(spec), *checks],
@@ -186,7 +186,7 @@ def _schedule(spec: StreamSpec, cron: str) -> dg.ScheduleDefinition:
             decision = decide_tick(replace(tick, generation=generation))
         if isinstance(decision, NotDue):
             return dg.SkipReason(decision.reason)
-        return dg.RunRequest(run_key=tick.at, tags=act_tags(spec))
+        return dg.RunRequest(run_key=tick.at, tags=act_tags(spec, "checks"))
 
     return evaluate
 
@@ -248,7 +248,7 @@ def _verify_job(spec: StreamSpec) -> dg.JobDefinition:
         description="Read a checkpoint whole and compare it with its manifest.",
         partitions_def=checkpoint_partitions(spec.name),
         executor_def=dg.in_process_executor,
-        tags=act_tags(spec),
+        tags=act_tags(spec, "verify"),
     )
     def verify_job() -> None:
         verify()

@@ -11,7 +11,8 @@ import dagster as dg
 from orchestration.restore_choice import refused
 from orchestration.spec import StreamSpec
 
-_TIMEOUT_S = 300
+_TIMEOUT_S = 6 * 3600
+"""It reads the checkpoint, or the savepoint, whole."""
 
 
 @dataclass(frozen=True, slots=True)

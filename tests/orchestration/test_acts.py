@@ -45,13 +45,16 @@ def test_a_job_says_on_what_it_acts_and_is_not_tried_again() -> None:
         "tier": "gold",
         ACTS_ON_TAG: "orders",
         "dagster/max_retries": "0",
-        "dagster/max_runtime": "3600",
+        "dagster/max_runtime": "21600",
     }
 
 
 def test_a_run_that_may_supervise_the_stream_has_all_the_time_it_needs() -> None:
     supervised = SPEC.model_copy(update={"launch": "supervised"})
     assert "dagster/max_runtime" not in act_tags(supervised)
+    assert "dagster/max_runtime" not in act_tags(supervised, "import_savepoint")
+    assert "dagster/max_runtime" in act_tags(supervised, "drill")
+    assert "dagster/max_runtime" in act_tags(SPEC, "import_savepoint")
 
 
 def test_an_error_ends_the_run_with_its_line() -> None:

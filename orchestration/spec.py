@@ -3,11 +3,12 @@
 import hashlib
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
 import dagster as dg
+from dagster_shared.check import CheckError
 from pydantic import AfterValidator, Field, model_validator
 
 from laminar_core.runtime.retention_config import RetentionConfig
@@ -15,13 +16,48 @@ from laminar_core.state.paths import check_job_name
 from resources.values import Duration, Values, accepted_by, milliseconds
 from sensors.policy import AlertPolicy
 
+_DAGSTER_NAME = re.compile(r"[A-Za-z0-9_]+")
 _OWNER = re.compile(r"team:\S+|[^@\s]+@[^@\s]+\.[^@\s]+")
+
+
+def _dagster_name(name: str) -> str:
+    if not _DAGSTER_NAME.fullmatch(name):
+        raise ValueError(
+            f"{name!r}: Dagster's names have letters, digits and _ only; `--job` gives a job "
+            "another name in the store"
+        )
+    return name
 
 
 def _owner(owner: str) -> str:
     if not _OWNER.fullmatch(owner):
         raise ValueError("give an e-mail address, or team:NAME")
     return owner
+
+
+def _tags(tags: dict[str, str]) -> dict[str, str]:
+    _ask_dagster(lambda: dg.AssetSpec("asset", tags=tags))
+    _ask_dagster(lambda: dg.JobDefinition(graph_def=dg.GraphDefinition("job"), tags=tags))
+    return tags
+
+
+def _kinds(kinds: frozenset[str]) -> frozenset[str]:
+    _ask_dagster(lambda: dg.asset(name="totals", kinds=set(kinds | {"pyspark"}))(lambda: None))
+    return kinds
+
+
+def _ask_dagster(build: Callable[[], object]) -> None:
+    """Refuse, with the first line of what it says, what Dagster would refuse at load."""
+    try:
+        build()
+    except (dg.DagsterInvalidDefinitionError, CheckError) as error:
+        raise ValueError(str(error).strip().splitlines()[0]) from error
+
+
+def _program(program: Path) -> Path:
+    if not program.name:
+        raise ValueError("give the file that has the function pipeline")
+    return program
 
 
 def _cron(text: str) -> str:
@@ -53,6 +89,15 @@ class CheckpointPolicy(Values):
     )
     snapshots: Literal["full", "incremental", "changelog"] = "incremental"
     state_backend: Literal["memory", "rocksdb"] = "memory"
+
+    @model_validator(mode="after")
+    def _says_once_when_barriers_overtake(self) -> Self:
+        if self.alignment is not None and self.alignment_timeout is not None:
+            raise ValueError(
+                f"alignment={self.alignment!r} says when barriers overtake: leave it out, or "
+                "alignment_timeout"
+            )
+        return self
 
     def words(self) -> list[str]:
         """The words of the command line that differ from its defaults, and the interval."""
@@ -104,8 +149,8 @@ class StreamSpec(Values):
     very Python.
     """
 
-    name: Annotated[str, accepted_by(check_job_name)]
-    program: Path
+    name: Annotated[str, accepted_by(check_job_name), AfterValidator(_dagster_name)]
+    program: Annotated[Path, AfterValidator(_program)]
     arguments: dict[str, str] = Field(default_factory=dict)
     workers: Annotated[int, Field(ge=1)] = 2
     launch: Literal["detached", "supervised"] = Field(
@@ -126,8 +171,10 @@ class StreamSpec(Values):
     spark_conf: dict[str, str] = Field(default_factory=dict)
     restarts_max: Annotated[int, Field(ge=0)] = 3
     owner: Annotated[str, AfterValidator(_owner)] = "team:streaming"
-    tags: dict[str, str] = Field(default_factory=dict, description="On every asset and job.")
-    kinds: frozenset[str] = Field(
+    tags: Annotated[dict[str, str], AfterValidator(_tags)] = Field(
+        default_factory=dict, description="On every asset and job."
+    )
+    kinds: Annotated[frozenset[str], AfterValidator(_kinds)] = Field(
         default=frozenset({"parquet"}), description="Of the output, beside pyspark."
     )
     description: str = ""

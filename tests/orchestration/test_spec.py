@@ -112,3 +112,23 @@ def test_a_job_is_not_stuck_between_two_checkpoints() -> None:
     assert StreamSpec.model_validate(
         {"name": "orders", "program": "p.py", "checkpoints": seldom, "alerts": patient}
     )
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("name", "card-payments"),
+        ("name", "card.payments"),
+        ("program", ""),
+        ("tags", {"team": "a:b"}),
+        ("tags", {"my team": "a"}),
+        ("tags", {"team": "a" * 64}),
+        ("kinds", {"par quet"}),
+        ("kinds", {"a", "b", "c"}),
+        ("checkpoints", {"alignment": "aligned", "alignment_timeout": "1 second"}),
+    ],
+)
+def test_what_dagster_would_refuse_at_load_is_refused_by_name(field: str, value: object) -> None:
+    values = {"name": "payments", "program": "p.py", field: value}
+    with pytest.raises(ValidationError, match=field):
+        StreamSpec.model_validate(values)

@@ -124,7 +124,6 @@ def test_a_job_is_not_stuck_between_two_checkpoints() -> None:
         ("tags", {"my team": "a"}),
         ("tags", {"team": "a" * 64}),
         ("kinds", {"par quet"}),
-        ("kinds", {"a", "b", "c"}),
         ("checkpoints", {"alignment": "aligned", "alignment_timeout": "1 second"}),
     ],
 )

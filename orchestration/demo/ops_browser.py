@@ -25,7 +25,7 @@ _WORKSPACE = f"/locations/{REPOSITORY}@{LOCATION}"
 
 @dataclass(frozen=True, slots=True)
 class Shot:
-    """A picture of one page, once it shows ``texts``; ``clicks`` are done first, by their text."""
+    """A picture of one page, once it shows ``texts``; what is clicked first are selectors."""
 
     name: str
     path: str
@@ -78,8 +78,8 @@ class Browser:
         """Go to a page, click, and wait until it shows what it has to show."""
         self.page.goto(path)
         self._settle()
-        for text in clicks:
-            self.page.get_by_text(text, exact=True).first.click()
+        for selector in clicks:
+            self.page.locator(selector).first.click()
             self._settle()
         for text in texts:
             self.page.get_by_text(text).first.wait_for()

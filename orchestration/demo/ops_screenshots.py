@@ -16,6 +16,9 @@ from orchestration.demo.ops_browser import (
 from orchestration.demo.ops_steps import Operations
 from resources.names import partition_of
 
+_A_TICK = 'tbody a:has-text("requested"), table button:has-text("requested")'
+"""What a sensor's newest look came to; a click shows what it saw."""
+
 
 def take_all(operations: Operations, folder: Path) -> list[Path]:
     """Take every picture; what a page has to show for it is part of the shot."""
@@ -33,7 +36,7 @@ def shots(operations: Operations) -> list[Shot]:
     unaligned = partition_of(operations.unaligned_checkpoint)
     return [
         Shot("lineage", lineage(stream), ["checkpoint", "recovery", "drill"]),
-        Shot("checkpoints", asset_page(stream, "checkpoint"), ["alignment_ms"], ["Plots"]),
+        Shot("checkpoints", asset_page(stream, "checkpoint"), ["alignment_ms"], ['text="Plots"']),
         Shot(
             "checkpoint",
             asset_page(stream, "checkpoint", "partitions", unaligned),
@@ -42,6 +45,6 @@ def shots(operations: Operations) -> list[Shot]:
         Shot("checks", asset_page(stream, "checkpoint", "checks"), ["manifest_integrity"]),
         Shot("recovery", asset_page(stream, "recovery", "events"), ["Materialized"]),
         Shot("recover", launchpad(f"{stream}_recover"), [f"{stream}_recover", "Launch Run"]),
-        Shot("alignment", sensor_page(f"{stream}_alignment"), [f"{stream}_alignment"]),
+        Shot("alignment", sensor_page(f"{stream}_alignment"), ["Tick for"], [_A_TICK]),
         Shot("runs", "/runs", [f"{stream}_mode", f"{stream}_recovery"]),
     ]

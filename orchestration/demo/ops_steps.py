@@ -13,7 +13,6 @@ from orchestration.demo.ops_stage import Stage, StepFailed
 from orchestration.spec import StreamSpec
 from resources.names import (
     ACTOR_TAG,
-    RECOVERS_TAG,
     StreamCheck,
     StreamJob,
     check_key,
@@ -96,12 +95,12 @@ class Operations:
 
     def kill(self) -> None:
         """SIGKILL; the recovery sensor has to start the job exactly once."""
-        dead = self._generation()
+        dead, before = self._generation(), len(self._recoveries())
         killed_ms = self.stage.clock.monotonic_ms()
         self.stage.note(f"SIGKILL for driver {self.job.kill_driver()} of generation {dead}")
         base = self._recovered(dead, killed_ms)
         self.stage.note(f"it continues from checkpoint {base.base_checkpoint_id}")
-        self._once(dead)
+        self._once(dead, before)
 
     def retain(self) -> None:
         """Retention has to have run on its schedule, and to have deleted something."""
@@ -127,7 +126,7 @@ class Operations:
 
     def damage(self) -> None:
         """SIGKILL again, and a flipped bit in the newest checkpoint: recovery has to pass it by."""
-        dead = self._generation()
+        dead, before = self._generation(), len(self._recoveries())
         killed_ms = self.stage.clock.monotonic_ms()
         pid = self.job.kill_driver()
         damaged, path = self.job.damage_newest()
@@ -139,7 +138,7 @@ class Operations:
         self.stage.note(
             f"generation {base.generation} skipped it and continues from {base.base_checkpoint_id}"
         )
-        self._once(dead)
+        self._once(dead, before)
         self._reported(damaged)
         self._launch("verify", partition=partition_of(damaged), expected="FAILURE")
         self._expect_check(INTEGRITY_CHECK, "failed", partition_of(damaged))
@@ -257,20 +256,22 @@ class Operations:
         )
         return found.base
 
-    def _once(self, dead: int) -> None:
+    def _once(self, dead: int, before: int) -> None:
         """One run recovers it, also after more looks of the sensor."""
         until_ms = self.stage.clock.monotonic_ms() + 1000 * DOUBT_S
-        tags = [{"key": RECOVERS_TAG, "value": str(dead)}]
         self.stage.wait_until(
             "a second recovery that must not come",
             lambda: self.stage.clock.monotonic_ms() > until_ms or None,
             DOUBT_S + 5,
             lambda: self._last_words("recovery"),
         )
-        runs = self.ui.runs(tags=tags)
+        runs = self._recoveries()[: -before or None]
         if len(runs) != 1 or self._generation() != dead + 1:
             raise StepFailed(f"{len(runs)} runs recover generation {dead}, not one")
         self.stage.note(f"exactly one run recovers generation {dead}: {runs[0].run_id[:8]}")
+
+    def _recoveries(self) -> list[Run]:
+        return self.ui.runs(pipelineName=job_name(self.spec.name, "recovery"), limit=50)
 
     def _deleted(self) -> int | None:
         deleted = sum(each.deleted for each in self.job.store.list_summaries())

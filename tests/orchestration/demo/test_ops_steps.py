@@ -15,7 +15,7 @@ from orchestration.demo.ops_job import JobWatch
 from orchestration.demo.ops_stage import Stage, StepFailed
 from orchestration.demo.ops_steps import Operations
 from orchestration.demo.ops_stream import slow_payments
-from resources.names import RECOVERS_TAG, partition_of
+from resources.names import partition_of
 from tests.storage.stores import JOB, claim, claimant, complete, never
 
 
@@ -68,8 +68,7 @@ class RecoveringClock(ManualClock):
             generation = claim(ui.store, ui.base)
             complete(ui.store, 9, generation)
             ui.runs_there = [
-                Run(f"r{n}", f"{JOB}_recovery", "SUCCESS", {RECOVERS_TAG: "1"})
-                for n in range(ui.recoveries)
+                Run(f"r{n}", f"{JOB}_recovery", "SUCCESS", {}) for n in range(ui.recoveries)
             ]
 
 

@@ -17,6 +17,7 @@ from dagster._core.workspace.load_target import WorkspaceFileTarget
 from laminar_core.runtime.clock import SystemClock
 from orchestration.demo.ops_server import free_port
 from orchestration.streams import ROOT
+from resources import SparkDriverClient
 
 DEPLOY = ROOT / "deploy"
 DOCUMENT = (ROOT / "docs" / "deployment.md").read_text()
@@ -92,3 +93,11 @@ def served(workspace: Path, home: Path) -> set[str]:
                 return {job.name for job in repository.get_all_jobs()}
             assert clock.monotonic_ms() < deadline_ms, context.get_code_location_error("laminar")
         clock.wait_ms(500)
+
+
+def test_dagster_waits_longer_than_a_supervised_driver_may_take_to_end() -> None:
+    """After that it would show the run as cancelled while its driver still writes."""
+    driver = SparkDriverClient()
+    graces_s = driver.request_grace_s + driver.stop_grace_s + driver.jvm_grace_s
+    for path in (ROOT / "dagster.yaml", DEPLOY / "dagster.yaml"):
+        assert graces_s < settings(path)["run_monitoring"]["cancel_timeout_seconds"]

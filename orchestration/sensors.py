@@ -23,10 +23,13 @@ def sensor_definitions(spec: StreamSpec, launching: dg.Definitions) -> dg.Defini
     def job(name: StreamJob) -> ExecutableDefinition:
         return jobs[job_name(spec.name, name)]
 
+    alignment = spec.alerts
+    if spec.checkpoints.alignment == "aligned":  # Never anything else: so somebody decided.
+        alignment = alignment.model_copy(update={"flip": False})
     recovery = RecoveryJobs(recovery=job("recovery"), start=job("start"))
     return dg.Definitions(
         sensors=[
-            build_alignment_sensor(spec.name, spec.alerts),
+            build_alignment_sensor(spec.name, alignment),
             build_recovery_sensor(spec.name, spec.alerts, recovery),
             build_source_retention_sensor(spec.name, spec.alerts),
             build_run_failure_sensor(spec.name, spec.alerts),

@@ -24,6 +24,7 @@ Severity = Literal["warning", "error"]
 Anchor = Literal[
     "job-dead",
     "job-stuck",
+    "store-down",
     "too-many-recoveries",
     "nothing-restorable",
     "start-refused",

@@ -76,6 +76,7 @@ class AlignmentFacts:
     """Of one job, as the store and Dagster tell. ``samples`` are oldest first."""
 
     generation: int = 0
+    claimed_at_ms: int = 0
     not_running: str | None = None
     """Why nobody would carry out a command."""
     mode: ModeInForce = ModeInForce()
@@ -216,7 +217,7 @@ def _obstacle(facts: AlignmentFacts, policy: AlertPolicy, wanted: Change) -> str
     if changed_ms and min(changed_ms) < cooldown_ms:
         since_s = min(changed_ms) / 1000
         return f"the last change was {since_s:.0f} s ago, and the cooldown is {policy.cooldown}"
-    return None if policy.flip else "flip is off in the stream's AlertPolicy"
+    return None if policy.flip else "flip is off for this stream"
 
 
 def _alignment_times_ms(samples: Sequence[Sample]) -> list[float]:

@@ -131,6 +131,7 @@ def _facts(driver: _Driver, before: Remembered, after: Remembered) -> AlignmentF
     age_ms = None if mode.set_at_ms is None else now_ms - mode.set_at_ms
     return AlignmentFacts(
         generation=driver.generation,
+        claimed_at_ms=after.claimed_at_ms,
         not_running=_silence(driver.heartbeat, before),
         mode=ModeInForce(mode.mode, mode.number, mode.actor, age_ms, mode.refused),
         samples=tuple(map(_as_sample, after.samples)),
@@ -201,7 +202,8 @@ def _read_mode(store: CheckpointStore, driver: _Driver, before: SeenMode) -> See
         if command is None or result is None or not isinstance(command.action, SetMode):
             continue
         if result.outcome == "refused":
-            refused = refused or result.reason
+            if result.generation == command.generation:  # Else it came too late for that one.
+                refused = refused or result.reason
         elif result.outcome == "completed":
             return SeenMode(
                 mode=str(command.action.mode),

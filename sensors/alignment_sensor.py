@@ -113,7 +113,8 @@ class _Tick:
 
     def _request(self, facts: AlignmentFacts, change: Change) -> dg.RunRequest:
         mode = job_name(self._stream, "mode")
-        wish = f"{facts.generation}:{facts.mode.number}:{facts.newest_id}:{change.mode}"
+        command = f"{facts.generation}:{facts.claimed_at_ms}:{facts.mode.number}"
+        wish = f"{command}:{facts.newest_id}:{change.mode}"
         return dg.RunRequest(
             run_key=f"{self._stream}:mode:{wish}",
             job_name=mode,

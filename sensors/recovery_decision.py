@@ -7,7 +7,8 @@ What counts as what:
 * One that nobody here can see is dead when its heartbeat has not *changed* for ``heartbeat_max``,
   as this sensor has seen itself: clocks of two machines are not compared. Its process may be
   asleep, so the recovery takes the job over; the generation in the store fences it.
-* One that beats without completing a checkpoint for ``checkpoint_age_max`` is stuck.
+* One that beats without completing a checkpoint for ``checkpoint_age_max`` is stuck, if it has been
+  seen to beat for as long: after an outage of the store, or of this sensor, it starts from zero.
 * One that has not given a first sign of life is still reading its checkpoint; that may take as
   long.
 * One that ended with a failure is started again by its own driver, unless that is gone, too.
@@ -36,6 +37,8 @@ _BACKOFF_MS = 15_000
 _BACKOFF_MS_MAX = 600_000
 _RESTART_PAUSES = 2
 """A driver that restarts its job itself takes less than so many times ``heartbeat_max``."""
+_STORE_DOWN = 10
+"""After so many times ``heartbeat_max`` without an answer people are told."""
 _RESTART_MS_MIN = 60_000
 """A run that owns the driver takes no longer to start another one."""
 
@@ -60,10 +63,13 @@ class RecoveryFacts:
 
     ``owner``: of the newest generation, as ``storage.owner`` sees it from here.
     ``progress_age_ms``: since its newest completed checkpoint, or its claim, by its own clock; None
-    as long as it has not given a sign of life. ``attempts`` are oldest first.
+    as long as it has not given a sign of life. ``beating_ms``: how long this sensor has seen it
+    beat without a pause, by its own clock, too. ``terminated_run`` owned the driver, and somebody
+    ended it. ``attempts`` are oldest first.
     """
 
     generation: int = 0
+    claimed_at_ms: int = 0
     outcome: str | None = None
     on_purpose: bool = False
     outcome_reason: str = ""
@@ -71,8 +77,11 @@ class RecoveryFacts:
     owner: Literal["running", "gone", "unseen"] = "unseen"
     silence: Silence = Silence()
     progress_age_ms: float | None = None
+    beating_ms: float = 0
     newest_checkpoint: int | None = None
+    claimed_by_run: str | None = None
     supervising_run: str | None = None
+    terminated_run: str | None = None
     acting_run: KnownRun | None = None
     attempts: tuple[KnownRun, ...] = ()
     recoveries_last_hour: int = 0
@@ -114,6 +123,11 @@ def decide_recovery(facts: RecoveryFacts, policy: AlertPolicy) -> Leave | Alarm 
     trouble = _trouble(facts, policy)
     if not isinstance(trouble, _Trouble):
         return trouble
+    if facts.terminated_run is not None:
+        said = f"{trouble.what}, and somebody terminated run {facts.terminated_run}, which owned it"
+        return _alarm(
+            facts, "recovery-cancelled", "it is not recovered", f"{said}: start it again."
+        )
     if facts.supervising_run is not None:
         said = f"{trouble.what}; run {facts.supervising_run} owns the driver"
         if trouble.kind == "stuck":
@@ -135,7 +149,7 @@ def _wait_for(facts: RecoveryFacts, trouble: _Trouble, run: KnownRun) -> Leave |
         facts,
         "job-dead",
         f"it is {_word(trouble)}, and a run hangs",
-        f"{said}: terminate that run, with force if its process is gone.",
+        f"{said}: terminate that run, with force if its process is gone, and recover it by hand.",
     )
 
 
@@ -154,7 +168,7 @@ def _trouble(facts: RecoveryFacts, policy: AlertPolicy) -> _Trouble | Leave | Al
     if facts.silence.exceeds(milliseconds(policy.heartbeat_max)):
         what = f"generation {generation} has given no sign of life for {silent_s:.0f} s"
         return _Trouble(what, "silent")
-    if facts.progress_age_ms > age_max:
+    if min(facts.progress_age_ms, facts.beating_ms) > age_max:
         minutes = facts.progress_age_ms / 60_000
         what = f"generation {generation} lives, but no checkpoint completed for {minutes:.1f} min"
         return _Trouble(what, "stuck")
@@ -234,13 +248,28 @@ def nothing_restorable(facts: RecoveryFacts, why: str) -> Alarm:
     return _alarm(facts, "nothing-restorable", "it cannot be recovered", said)
 
 
+def unreadable(problem: str) -> Alarm:
+    """What the store says of the job's life is damaged: nobody can tell whether it is dead."""
+    said = f"Nobody can tell whether the job lives: {problem}"
+    finding = Finding("unreadable", "nothing-restorable", "error", "its records are damaged", said)
+    return Alarm(finding)
+
+
+def store_down(problem: str, duration_ms: float, policy: AlertPolicy) -> list[Finding]:
+    """A store that has not answered for long; nobody watches the job meanwhile."""
+    if duration_ms < _STORE_DOWN * milliseconds(policy.heartbeat_max):
+        return []
+    said = f"For {duration_ms / 60_000:.0f} min nothing is known of the job: {problem}"
+    return [Finding("store-down", "store-down", "error", "its store does not answer", said)]
+
+
 def _alarm(facts: RecoveryFacts, anchor: Anchor, title: str, text: str) -> Alarm:
     return Alarm(_finding(facts, anchor, title, text))
 
 
 def _finding(facts: RecoveryFacts, anchor: Anchor, title: str, text: str) -> Finding:
     return Finding(
-        cause=f"{anchor}:{facts.generation}",
+        cause=f"{anchor}:{facts.generation}:{facts.claimed_at_ms}",
         anchor=anchor,
         severity="error",
         title=title,

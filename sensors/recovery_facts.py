@@ -11,6 +11,7 @@ from pydantic import Field
 
 from laminar_core.checkpoint.types import Generation
 from laminar_core.errors import CorruptCheckpointError
+from laminar_core.state.audit import parse_audit_record
 from laminar_core.state.manifest import GenerationClaim, Heartbeat
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from laminar_core.storage.owner import is_running, is_visible
@@ -21,6 +22,9 @@ from sensors.judgements import ended_on_purpose
 from sensors.recovery_decision import RecoveryFacts, Silence
 
 _NO_SIGN = -1
+_PAUSE_MS = 60_000
+"""Between two beats that were seen, by the driver's clock; more is an outage: of the driver, of the
+store, or of whoever looks."""
 _ATTEMPTS_BACK = 200
 """So many are looked at first; if none of them completed, it is long ago."""
 
@@ -28,24 +32,39 @@ _ATTEMPTS_BACK = 200
 class Watched(Values):
     """The newest sign of life of a generation, first seen at ``since_ms`` and so often since.
 
-    ``completed_id`` is the newest checkpoint that it completed.
+    ``completed_id`` is the newest checkpoint that it completed. By the driver's clock: when it was
+    claimed, when it last beat, and since when it has been seen to beat without a pause.
     """
 
     generation: int = 0
+    claimed_at_ms: int = 0
+    claimed_by_run: str | None = None
     beat: int = _NO_SIGN
+    beat_at_ms: int = 0
+    beating_since_ms: int = 0
     since_ms: int = 0
     looks: Annotated[int, Field(ge=0)] = 0
     followed: Followed = Followed()
     completed_id: int | None = None
     completed_at_ms: int = 0
 
-    def then(self, generation: int, beat: int, now_ms: int) -> "Watched":
+    def then(self, heartbeat: Heartbeat | None, now_ms: int) -> "Watched":
         """After another look."""
-        if generation != self.generation:
-            return Watched(generation=generation, beat=beat, since_ms=now_ms, looks=1)
-        if beat != self.beat or now_ms < self.since_ms:
-            return self.model_copy(update={"beat": beat, "since_ms": now_ms, "looks": 1})
-        return self.model_copy(update={"looks": self.looks + 1})
+        if heartbeat is None or heartbeat.sequence == self.beat:
+            if now_ms < self.since_ms:
+                return self.model_copy(update={"since_ms": now_ms, "looks": 1})
+            return self.model_copy(update={"looks": self.looks + 1})
+        paused = heartbeat.at_ms - self.beat_at_ms > _PAUSE_MS
+        since_ms = heartbeat.at_ms if paused else self.beating_since_ms
+        return self.model_copy(
+            update={
+                "beat": heartbeat.sequence,
+                "beat_at_ms": heartbeat.at_ms,
+                "beating_since_ms": since_ms,
+                "since_ms": now_ms,
+                "looks": 1,
+            }
+        )
 
 
 def read_recovery_facts(
@@ -64,7 +83,15 @@ def read_recovery_facts(
         return RecoveryFacts(), Watched()
     claim, end = _claim(store, generation), store.has_ended(generation)
     heartbeat = store.read_heartbeat(generation)
-    after = before.then(generation, heartbeat.sequence if heartbeat else _NO_SIGN, now_ms)
+    claimed_at_ms = 0 if claim is None else claim.claimed_at_ms
+    if (before.generation, before.claimed_at_ms) != (generation, claimed_at_ms):
+        before = Watched(
+            generation=generation,
+            claimed_at_ms=claimed_at_ms,
+            claimed_by_run=_run_of(store, claim),
+            since_ms=now_ms,
+        )
+    after = before.then(heartbeat, now_ms)
     beat_at_ms = heartbeat.at_ms if heartbeat else 0
     after = _with_newest_completed(store, generation, after, beat_at_ms)
     if (_progress_age_ms(heartbeat, claim, after) or 0) > age_max_ms:
@@ -73,6 +100,8 @@ def read_recovery_facts(
         after = _with_newest_completed(store, generation, after, beat_at_ms)
     facts = RecoveryFacts(
         generation=generation,
+        claimed_at_ms=after.claimed_at_ms,
+        claimed_by_run=after.claimed_by_run,
         outcome=None if end is None else end.outcome,
         on_purpose=ended_on_purpose(end),
         outcome_reason="" if end is None else end.reason,
@@ -80,6 +109,7 @@ def read_recovery_facts(
         owner=_owner(claim),
         silence=Silence(now_ms - after.since_ms, after.looks),
         progress_age_ms=_progress_age_ms(heartbeat, claim, after),
+        beating_ms=after.beat_at_ms - after.beating_since_ms,
         newest_checkpoint=after.completed_id,
     )
     return facts, after
@@ -89,6 +119,18 @@ def _claim(store: CheckpointStore, generation: Generation) -> GenerationClaim | 
     """The claim; None if it is lost or damaged: then nothing is known of the owner."""
     try:
         return read_record(store.objects, store.paths.claim(generation), GenerationClaim)
+    except CorruptCheckpointError:
+        return None
+
+
+def _run_of(store: CheckpointStore, claim: GenerationClaim | None) -> str | None:
+    """The Dagster run for which the job was claimed, if it was for one and that is known."""
+    if claim is None or claim.announced is None:
+        return None
+    key = store.paths.audit_record(claim.announced.number)
+    try:
+        data = store.objects.get(key)
+        return None if data is None else parse_audit_record(data).run_id
     except CorruptCheckpointError:
         return None
 

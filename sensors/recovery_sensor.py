@@ -13,19 +13,18 @@ from dagster._core.definitions.target import ExecutableDefinition
 from pydantic import ValidationError
 
 from laminar_core.checkpoint.recovery import RestoreFrom, StartFresh
+from laminar_core.errors import CorruptCheckpointError
 from laminar_core.runtime.clock import Clock, SystemClock
 from laminar_core.storage.checkpoint_store import Choice
 from resources.checkpoints import CheckpointStoreResource
 from resources.names import (
-    ACTS_ON_TAG,
-    RECOVERS_TAG,
     asset_key,
     checkpoint_partitions,
     job_name,
     partition_of,
 )
 from resources.values import Values, milliseconds
-from sensors.alerts import raise_alerts, untold
+from sensors.alerts import Finding, raise_alerts, untold
 from sensors.background import BackgroundReads, Unanswered
 from sensors.policy import AlertPolicy
 from sensors.recovery_decision import (
@@ -37,13 +36,17 @@ from sensors.recovery_decision import (
     decide_recovery,
     findings_of,
     nothing_restorable,
+    store_down,
+    unreadable,
 )
 from sensors.recovery_facts import Watched, read_recovery_facts
 from sensors.run_records import (
+    Death,
     acting_run,
     recoveries_of,
     recoveries_since,
     supervising_run,
+    was_terminated,
 )
 
 
@@ -52,6 +55,7 @@ class RecoveryCursor(Values):
 
     watched: Watched = Watched()
     told: tuple[str, ...] = ()
+    unanswered_since_ms: int | None = None
 
     @classmethod
     def read(cls, text: str | None) -> "RecoveryCursor":
@@ -122,11 +126,11 @@ class _Tick:
                 choice = self._reads.read(key, store.choose_checkpoint)
                 request = self._request(facts, decision, choice)
                 decision = request if isinstance(request, Alarm) else decision
+        except CorruptCheckpointError as error:
+            facts, decision, request = RecoveryFacts(), unreadable(str(error)), None
         except Unanswered as error:
-            after = cursor.model_copy(update={"watched": watched})
-            return _skip(f"nothing is known: {error}", after)
-        news, told = untold(findings_of(facts, decision), cursor.told)
-        raise_alerts(self._stream, news, self._policy, context.log, now_ms)
+            return self._unanswered(context, str(error), cursor, watched)
+        told = self._tell(context, findings_of(facts, decision), cursor)
         after = RecoveryCursor(watched=watched, told=told)
         match decision:
             case Leave(reason):
@@ -138,14 +142,40 @@ class _Tick:
                 context.log.info("%s: %s", request.job_name, reason)
                 return self._result(request, after)
 
+    def _unanswered(
+        self,
+        context: dg.SensorEvaluationContext,
+        problem: str,
+        cursor: RecoveryCursor,
+        watched: Watched,
+    ) -> dg.SensorResult:
+        now_ms = self._clock.now_ms()
+        since_ms = now_ms if cursor.unanswered_since_ms is None else cursor.unanswered_since_ms
+        findings = store_down(problem, now_ms - since_ms, self._policy)
+        told = self._tell(context, findings, cursor) if findings else cursor.told
+        after = RecoveryCursor(watched=watched, told=told, unanswered_since_ms=since_ms)
+        return _skip(f"nothing is known: {problem}", after)
+
+    def _tell(
+        self,
+        context: dg.SensorEvaluationContext,
+        findings: list[Finding],
+        cursor: RecoveryCursor,
+    ) -> tuple[str, ...]:
+        news, told = untold(findings, cursor.told)
+        raise_alerts(self._stream, news, self._policy, context.log, self._clock.now_ms())
+        return told
+
     def _with_runs(self, instance: dg.DagsterInstance, facts: RecoveryFacts) -> RecoveryFacts:
         now_ms, stream = self._clock.now_ms(), self._stream
+        terminated = was_terminated(instance, stream, facts.claimed_by_run)
         last_hour = recoveries_since(instance, stream, HOUR_MS, now_ms)
         return replace(
             facts,
             supervising_run=supervising_run(instance, stream),
+            terminated_run=facts.claimed_by_run if terminated else None,
             acting_run=acting_run(instance, stream, now_ms),
-            attempts=tuple(recoveries_of(instance, stream, facts.generation, now_ms)),
+            attempts=tuple(recoveries_of(instance, self._death(facts), now_ms)),
             recoveries_last_hour=sum(run.status != "created" for run in last_hour),
         )
 
@@ -184,14 +214,17 @@ class _Tick:
         partition: str | None = None,
     ) -> dg.RunRequest:
         op = "__".join(asset_key(self._stream, asset).path)
-        generation = str(facts.generation)
+        death = f"{self._stream}:recover:{facts.generation}"
         return dg.RunRequest(
-            run_key=f"{self._stream}:recover:{generation}:{decision.attempt}",
+            run_key=f"{death}:{decision.attempt}:{facts.claimed_at_ms}",
             job_name=job_name(self._stream, "recovery" if asset == "recovery" else "start"),
             partition_key=partition,
             run_config={"ops": {op: {"config": config}}},
-            tags={ACTS_ON_TAG: self._stream, RECOVERS_TAG: generation},
+            tags=self._death(facts).tags,
         )
+
+    def _death(self, facts: RecoveryFacts) -> Death:
+        return Death(self._stream, facts.generation, facts.claimed_at_ms)
 
     def _result(self, request: dg.RunRequest, after: RecoveryCursor) -> dg.SensorResult:
         # The reporter may not have seen the checkpoint yet, and adding it twice does no harm.

@@ -1,13 +1,20 @@
 """What Dagster knows of runs that act on a stream."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
 
 import dagster as dg
 
-from resources.names import ACTS_ON_TAG, RECOVERS_TAG, STREAM_TAG, StreamJob, job_name
+from resources.names import (
+    ACTS_ON_TAG,
+    RECOVERS_CLAIM_TAG,
+    RECOVERS_TAG,
+    STREAM_TAG,
+    StreamJob,
+    job_name,
+)
 
 _IN_PROGRESS = [
     dg.DagsterRunStatus.QUEUED,
@@ -16,6 +23,8 @@ _IN_PROGRESS = [
     dg.DagsterRunStatus.STARTED,
     dg.DagsterRunStatus.CANCELING,
 ]
+_AGAIN_TAG = "dagster/parent_run_id"
+"""On a run that somebody started again by hand: it has the tags of the first one."""
 STARTING_OR_ENDING: tuple[StreamJob, ...] = (
     "start",
     "stop",
@@ -82,12 +91,37 @@ def acting_run(instance: dg.DagsterInstance, stream: str, now_ms: int) -> KnownR
     return next((run for run in found if run.job in names), None)
 
 
-def recoveries_of(
-    instance: dg.DagsterInstance, stream: str, generation: int, now_ms: int
-) -> list[KnownRun]:
-    """The recovery runs that answered the death of ``generation``, oldest first."""
-    runs = dg.RunsFilter(tags=_recovers(stream, str(generation)))
-    return _known(instance.get_run_records(runs, limit=100, ascending=True), now_ms)
+def was_terminated(instance: dg.DagsterInstance, stream: str, run_id: str | None) -> bool:
+    """Whether this run owned the stream's driver, and somebody terminated it."""
+    run = None if run_id is None else instance.get_run_by_id(run_id)
+    if run is None or run.tags.get(STREAM_TAG) != stream:
+        return False
+    return run.status in (dg.DagsterRunStatus.CANCELED, dg.DagsterRunStatus.CANCELING)
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """What a recovery run answers; its tags say so."""
+
+    stream: str
+    generation: int
+    claimed_at_ms: int
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """Of the recovery run."""
+        return {
+            ACTS_ON_TAG: self.stream,
+            RECOVERS_TAG: str(self.generation),
+            RECOVERS_CLAIM_TAG: str(self.claimed_at_ms),
+        }
+
+
+def recoveries_of(instance: dg.DagsterInstance, death: Death, now_ms: int) -> list[KnownRun]:
+    """The recovery runs that answered it, oldest first; not those that a person started again."""
+    runs = dg.RunsFilter(tags=death.tags)
+    records = instance.get_run_records(runs, limit=100, ascending=True)
+    return _known([r for r in records if _AGAIN_TAG not in r.dagster_run.tags], now_ms)
 
 
 def recoveries_since(
@@ -97,11 +131,12 @@ def recoveries_since(
     after = datetime.fromtimestamp((now_ms - age_ms) / 1000, UTC)
     runs = dg.RunsFilter(tags={ACTS_ON_TAG: stream}, created_after=after)
     records = instance.get_run_records(runs, limit=500)
-    return _known([r for r in records if RECOVERS_TAG in r.dagster_run.tags], now_ms)
-
-
-def _recovers(stream: str, generation: str) -> Mapping[str, str]:
-    return {ACTS_ON_TAG: stream, RECOVERS_TAG: generation}
+    automatic = [
+        r
+        for r in records
+        if RECOVERS_TAG in r.dagster_run.tags and _AGAIN_TAG not in r.dagster_run.tags
+    ]
+    return _known(automatic, now_ms)
 
 
 def _known(records: Sequence[dg.RunRecord], now_ms: int) -> list[KnownRun]:

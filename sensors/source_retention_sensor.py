@@ -13,7 +13,7 @@ from sensors.alerts import raise_alerts, untold
 from sensors.background import BackgroundReads, Unanswered
 from sensors.policy import AlertPolicy
 from sensors.run_records import newest_run
-from sensors.source_retention import decide_source_retention, read_source_facts
+from sensors.source_retention import Restorable, decide_source_retention, read_source_facts
 
 _INTERVAL_S = 60
 """A margin is hours, and each checkpoint's manifest is read."""
@@ -69,18 +69,16 @@ def build_source_retention_sensor(
         if verdict.ask_for is None:
             return dg.SensorResult(skip_reason=verdict.line, cursor=cursor)
         context.log.info("%s", verdict.line)
-        newest_id = facts.restorable[0].checkpoint_id
-        return dg.SensorResult(
-            run_requests=[_request(stream, newest_id, verdict.ask_for)], cursor=cursor
-        )
+        request = _request(stream, facts.restorable[0], verdict.ask_for)
+        return dg.SensorResult(run_requests=[request], cursor=cursor)
 
     return watch_source
 
 
-def _request(stream: str, newest_id: int, reason: str) -> dg.RunRequest:
+def _request(stream: str, newest: Restorable, reason: str) -> dg.RunRequest:
     name = job_name(stream, "checkpoint")
     return dg.RunRequest(
-        run_key=f"{stream}:source:{newest_id}",
+        run_key=f"{stream}:source:{newest.checkpoint_id}:{newest.triggered_at_ms}",
         job_name=name,
         run_config={"ops": {name: {"config": {"reason": reason}}}},
         tags={ACTS_ON_TAG: stream},

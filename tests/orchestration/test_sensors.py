@@ -9,7 +9,7 @@ import pytest
 
 from laminar_core.runtime.clock import ManualClock
 from orchestration.factory import laminar_definitions
-from orchestration.spec import StreamSpec
+from orchestration.spec import CheckpointPolicy, StreamSpec
 from resources import DetachedDriver, SparkDriverClient
 from sensors.policy import AlertPolicy
 from tests.sensors.streams import STREAM, Checkpoints, Job, Ticks, stored_job
@@ -33,10 +33,10 @@ def instance() -> Iterator[dg.DagsterInstance]:
         yield instance
 
 
-def request_of(instance: dg.DagsterInstance, job: Job, name: str) -> dg.RunRequest:
-    """What one tick of one of the stream's sensors requests; its config is that of the job."""
+def ticks_of(instance: dg.DagsterInstance, job: Job, name: str, spec: StreamSpec = SPEC) -> Ticks:
+    """One of the sensors of the stream, among all of its definitions."""
     definitions = dg.Definitions.merge(
-        laminar_definitions(SPEC),
+        laminar_definitions(spec),
         dg.Definitions(
             resources={
                 "checkpoints": Checkpoints(uri=job.store.objects.uri),
@@ -46,12 +46,17 @@ def request_of(instance: dg.DagsterInstance, job: Job, name: str) -> dg.RunReque
         ),
     )
     sensor = definitions.resolve_sensor_def(f"{STREAM}_{name}")
-    ticks = Ticks(instance, sensor, job.store.objects.uri, definitions)
+    return Ticks(instance, sensor, job.store.objects.uri, definitions)
+
+
+def request_of(instance: dg.DagsterInstance, job: Job, name: str) -> dg.RunRequest:
+    """What one tick of a sensor requests; its config is that of the job."""
+    ticks = ticks_of(instance, job, name)
     (request,) = list(ticks.evaluate().run_requests or ())
     assert request.job_name is not None
-    wanted = definitions.resolve_job_def(request.job_name)
+    wanted = ticks.definitions.resolve_job_def(request.job_name)
     assert dg.validate_run_config(wanted, request.run_config)
-    assert sensor.default_status == dg.DefaultSensorStatus.RUNNING
+    assert ticks.sensor.default_status == dg.DefaultSensorStatus.RUNNING
     return request
 
 
@@ -73,6 +78,18 @@ def test_slow_barriers_by_the_mode_job(instance: dg.DagsterInstance, job: Job) -
     job.beat()
     job.complete(alignment_ms=40_000)
     assert request_of(instance, job, "alignment").job_name == f"{STREAM}_mode"
+
+
+def test_a_stream_that_is_never_to_be_unaligned_is_not_flipped(
+    instance: dg.DagsterInstance, job: Job
+) -> None:
+    job.claim()
+    job.beat()
+    job.complete(alignment_ms=40_000)
+    never = SPEC.model_copy(update={"checkpoints": CheckpointPolicy(alignment="aligned")})
+    assert (
+        ticks_of(instance, job, "alignment", never).tick().endswith("flip is off for this stream")
+    )
 
 
 def test_a_source_that_forgets_by_the_checkpoint_job(

@@ -9,9 +9,11 @@ import dagster as dg
 
 from laminar_core.checkpoint.types import CheckpointId, CheckpointKind, Generation
 from laminar_core.runtime.clock import ManualClock, SystemClock
+from laminar_core.state.audit_ref import AuditRef
 from laminar_core.state.control import ControlBegun, ControlCommand, ControlResult, SetMode
 from laminar_core.state.manifest import Heartbeat, HistoryRecord, Owner, fingerprint_of
 from laminar_core.state.record import JsonObject
+from laminar_core.storage.audit import AuditLog
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from laminar_core.storage.control_log import ControlLog
 from laminar_core.storage.generations import Claimant
@@ -46,11 +48,25 @@ class Job:
     """Of the operators, for the manifests."""
 
     def claim(
-        self, owner: Owner | None = None, actor: str = "ada", base: int | None = None
+        self,
+        owner: Owner | None = None,
+        actor: str = "ada",
+        base: int | None = None,
+        run_id: str | None = None,
     ) -> Generation:
-        """A new generation that starts from ``base``."""
+        """A new generation that starts from ``base``, on behalf of a run of Dagster."""
         claimant = Claimant(owner or this_process(), actor, "why", "0.1.0", self.clock.now_ms())
-        generation = self.store.claim_generation(claimant, wait_ms=never, take_over=True)
+        audit = AuditLog(self.store.objects, self.store.paths, self.clock.now_ms)
+
+        def announce(generation: Generation) -> AuditRef:
+            after: JsonObject = {"generation": generation}
+            return audit.append(
+                action="claim", actor=actor, reason="why", after=after, run_id=run_id
+            ).reference()
+
+        generation = self.store.claim_generation(
+            claimant, wait_ms=never, take_over=True, announce=announce
+        )
         self.store.record_base(generation, None if base is None else CheckpointId(base))
         self.generation = generation
         return generation
@@ -132,7 +148,14 @@ class Job:
         )
         self.store.record_outcome(record)
 
-    def set_mode(self, mode: Any, actor: str, outcome: Any = "completed", reason: str = "") -> int:
+    def set_mode(
+        self,
+        mode: Any,
+        actor: str,
+        outcome: Any = "completed",
+        reason: str = "",
+        answered_by: int | None = None,
+    ) -> int:
         """A command of ``actor`` that the driver answered."""
         log = ControlLog(self.store.objects, self.store.paths)
         now_ms = self.clock.now_ms()
@@ -149,7 +172,10 @@ class Job:
         number = log.append(command)
         log.begin(number, ControlBegun(generation=self.generation, begun_at_ms=now_ms))
         result = ControlResult(
-            outcome=outcome, reason=reason, generation=self.generation, answered_at_ms=now_ms
+            outcome=outcome,
+            reason=reason,
+            generation=answered_by or self.generation,
+            answered_at_ms=now_ms,
         )
         log.answer(number, result)
         return number

@@ -22,6 +22,7 @@ ALIVE = RecoveryFacts(
     owner="unseen",
     silence=Silence(900, 1),
     progress_age_ms=2_000,
+    beating_ms=86_400_000,
     newest_checkpoint=9,
 )
 GONE = replace(ALIVE, owner="gone")
@@ -56,6 +57,7 @@ def decide(facts: RecoveryFacts, policy: AlertPolicy = POLICY) -> str:
         (replace(ALIVE, silence=Silence(1e9, 2)), "generation 4 is alive"),  # A clock jumped.
         (STUCK, "take_over 1"),
         (replace(ALIVE, progress_age_ms=600_000), "generation 4 is alive"),
+        (replace(STUCK, beating_ms=600_000), "generation 4 is alive"),  # Back from an outage.
         (replace(ALIVE, progress_age_ms=None, silence=Silence(600_000, 99)), "4 is starting"),
         (replace(ALIVE, progress_age_ms=None, silence=Silence(600_001, 99)), "take_over 1"),
         (replace(GONE, progress_age_ms=None), "refuse 1"),
@@ -92,6 +94,7 @@ def test_a_failure_is_its_own_drivers_first(changes: dict[str, object], decision
     ("changes", "decision"),
     [
         ({"supervising_run": "r1"}, "run r1 owns the driver and starts it again by itself"),
+        ({"terminated_run": "r1"}, "#recovery-cancelled"),
         ({"acting_run": run("in progress")}, "(payments_recovery) is under way"),
         (
             {"attempts": (run("in progress"),)},
@@ -157,6 +160,6 @@ def test_a_policy_of_no_recoveries_is_one_of_alarms() -> None:
 
 def test_that_a_job_was_stuck_is_told_though_it_is_taken_over() -> None:
     (found,) = findings_of(STUCK, decide_recovery(STUCK, POLICY))
-    assert found.cause == "job-stuck:4"
+    assert found.cause == "job-stuck:4:0"
     assert findings_of(GONE, decide_recovery(GONE, POLICY)) == []
     assert findings_of(ALIVE, decide_recovery(ALIVE, POLICY)) == []

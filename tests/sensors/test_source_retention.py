@@ -114,7 +114,7 @@ def test_a_checkpoint_is_asked_for_once(job: Job, ticks: Ticks) -> None:
     left_h = (read_source_facts(job.store, now_ms).restorable[0].oldest_row_ms - now_ms) / HOUR_MS
     assert left_h < -1  # Its watermark is long ago.
     job.clock.wait_ms(20 * HOUR_MS)
-    assert ticks.tick() == f"{STREAM}:source:1"
+    assert ticks.tick().startswith(f"{STREAM}:source:1:")
     assert "reads expires at the source" in config_of(ticks.runs[0])["reason"]
     assert "was to take a checkpoint: in progress" in ticks.tick()
     assert len(ticks.runs) == 1

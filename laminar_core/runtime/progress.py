@@ -54,7 +54,10 @@ class WorkersProgress:
         self._last_beat: tuple[float, int] | None = None
 
     def keep(self, report: Progress) -> None:
-        """In the place of the worker's last one."""
+        """In the place of the worker's last one; what the first one has was read before."""
+        if report.worker not in self._reports:
+            since_ms, rows_in = self._last_rows
+            self._last_rows = (since_ms, rows_in + report.rows_in)
         self._reports[report.worker] = report
 
     @property

@@ -84,9 +84,10 @@ def test_a_heartbeat_does_not_guess_requests_that_somebody_does_not_count():
 
 def test_the_rate_is_since_the_last_event():
     progress = WorkersProgress(1, 0)
-    progress.keep(report(0, 100))
+    progress.keep(report(0, 1_000_000))  # Of earlier generations.
+    progress.keep(report(0, 1_000_100))
     assert progress.event(1_000, 5, None).rows_per_s == 100
-    progress.keep(report(0, 150))
+    progress.keep(report(0, 1_000_150))
     assert progress.event(1_500, 6, None).rows_per_s == 100
 
 

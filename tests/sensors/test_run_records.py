@@ -1,0 +1,80 @@
+"""Which runs a sensor waits for, and for how long it believes what Dagster says of them."""
+
+from collections.abc import Iterator
+
+import dagster as dg
+import pytest
+
+from laminar_core.runtime.clock import SystemClock
+from resources.names import ACTS_ON_TAG, STREAM_TAG, StreamJob, job_name
+from sensors.run_records import HANGS_MS, acting_run, newest_run
+from tests.sensors.streams import STREAM
+
+NOW_MS = SystemClock().now_ms()
+STARTED = dg.DagsterRunStatus.STARTED
+
+
+@pytest.fixture
+def instance() -> Iterator[dg.DagsterInstance]:
+    with dg.DagsterInstance.ephemeral() as instance:
+        yield instance
+
+
+def create(
+    instance: dg.DagsterInstance,
+    name: StreamJob,
+    status: dg.DagsterRunStatus = STARTED,
+    **tags: str,
+) -> dg.DagsterRun:
+    @dg.op
+    def nothing() -> None: ...
+
+    @dg.job(name=job_name(STREAM, name))
+    def job() -> None:
+        nothing()
+
+    return instance.create_run_for_job(job, tags={ACTS_ON_TAG: STREAM} | tags, status=status)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["start", "stop", "recover", "recovery", "rollback", "rescale", "import_savepoint"],
+)
+def test_what_starts_or_ends_the_driver_is_waited_for(
+    instance: dg.DagsterInstance, name: StreamJob
+) -> None:
+    run = create(instance, name)
+    found = acting_run(instance, STREAM, NOW_MS)
+    assert found is not None
+    assert (found.run_id, found.job) == (run.run_id, job_name(STREAM, name))
+
+
+@pytest.mark.parametrize("name", ["drill", "retention", "mode", "checkpoint", "savepoint", "costs"])
+def test_other_acts_are_not(instance: dg.DagsterInstance, name: StreamJob) -> None:
+    create(instance, name)
+    assert acting_run(instance, STREAM, NOW_MS) is None
+
+
+@pytest.mark.parametrize(
+    ("status", "tags"),
+    [
+        (dg.DagsterRunStatus.SUCCESS, {}),
+        (dg.DagsterRunStatus.NOT_STARTED, {}),
+        (STARTED, {ACTS_ON_TAG: "slippage"}),
+        (STARTED, {STREAM_TAG: STREAM}),
+    ],
+)
+def test_neither_are_runs_that_ended_or_never_began_or_own_the_driver(
+    instance: dg.DagsterInstance, status: dg.DagsterRunStatus, tags: dict[str, str]
+) -> None:
+    create(instance, "start", status, **tags)
+    assert acting_run(instance, STREAM, NOW_MS) is None
+
+
+def test_a_run_hangs_when_it_takes_too_long(instance: dg.DagsterInstance) -> None:
+    create(instance, "mode")
+    soon = newest_run(instance, STREAM, "mode", NOW_MS + HANGS_MS // 2)
+    late = newest_run(instance, STREAM, "mode", NOW_MS + HANGS_MS + 60_000)
+    assert soon is not None
+    assert late is not None
+    assert (soon.hangs, late.hangs) == (False, True)

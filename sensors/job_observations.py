@@ -56,10 +56,14 @@ _IDS_SHOWN = 20
 
 @dataclass(frozen=True, slots=True)
 class Happening:
-    """An event to be told, unless the run ``told_by`` is one of this Dagster."""
+    """An event to be told, unless ``told_by`` is a run of this Dagster that has told it.
+
+    ``at_ms``: when it happened, by the clock of whoever wrote it down.
+    """
 
     asset: StreamAsset
     event: Event
+    at_ms: int
     told_by: str | None = None
 
 
@@ -74,9 +78,10 @@ def happenings(store: CheckpointStore, audited: Audited) -> list[Happening]:
     if asset is None or (record.action in _CONCLUDED and record.outcome == "intended"):
         return []
     told_by = None if record.action in _STARTS_AND_ENDS else record.run_id
-    found = [Happening(asset, _event(store, asset, audited), told_by)]
+    found = [Happening(asset, _event(store, asset, audited), record.at_ms, told_by)]
     if (uri := savepoint_of(audited)) is not None:
-        made = Happening("savepoint", _savepoint(store.job, uri, audited), told_by)
+        event = _savepoint(store.job, uri, audited)
+        made = Happening("savepoint", event, record.at_ms, told_by)
         found = [made] if asset == "savepoint" else [*found, made]
     return found
 

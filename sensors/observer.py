@@ -15,7 +15,7 @@ from sensors.checkpoint_metadata import DATA_VERSION_TAG
 from sensors.checkpoint_reports import Report, is_told
 from sensors.findings import DRILLS_MAX, Findings, FoundAttempt, FoundBeside, ObserverCursor
 from sensors.job_observations import Happening
-from sensors.run_records import newest_run
+from sensors.run_records import HANGS_MS, newest_run
 from sensors.stored_checkpoints import StoredCheckpoint
 
 LEFT_TO_RUN_MS = 60_000
@@ -121,7 +121,11 @@ class Observer:
 
     def _acts(self, tick: Tick, findings: Findings) -> None:
         told: list[str] = []
+        waits_for: str | None = None
         for act in findings.acts:
+            waits_for = next((run for each in act.happenings if (run := self._acting(each))), None)
+            if waits_for is not None:
+                break
             tick.move(audit=act.number)
             for each in act.happenings:
                 if not self._is_shown(each):
@@ -131,12 +135,25 @@ class Observer:
         if told:
             more = f" and {len(told) - 1} more" if len(told) > 1 else ""
             tick.said.append(f"{told[-1]}{more}")
+        if waits_for is not None:
+            tick.said.append(f"run {waits_for} is about to tell what it did")
+
+    def _acting(self, happening: Happening) -> str | None:
+        """The run that did it and has not ended; it may still fail before it has told."""
+        run = self._run_of(happening)
+        hangs = self.now_ms - happening.at_ms > HANGS_MS
+        return None if run is None or run.is_finished or hangs else run.run_id
 
     def _is_shown(self, happening: Happening) -> bool:
-        run_id = happening.told_by
-        if run_id is not None and self.instance.has_run(run_id):
+        run = self._run_of(happening)
+        if run is not None and run.status == dg.DagsterRunStatus.SUCCESS:
             return True
         return self._is_told(happening.event)
+
+    def _run_of(self, happening: Happening) -> dg.DagsterRun | None:
+        """None: nobody's, or one of another Dagster."""
+        run_id = happening.told_by
+        return None if run_id is None else self.instance.get_run_by_id(run_id)
 
     def _is_told(self, event: Report) -> bool:
         version = (event.tags or {})[DATA_VERSION_TAG]

@@ -20,7 +20,6 @@ from resources.names import DRILL_TAG, STREAM_TAG, asset_key
 from sensors.attempts import PENDING_MAX
 from sensors.background import BackgroundReads
 from sensors.checkpoint_reporter import build_checkpoint_reporter
-from sensors.checkpoint_reports import REPORTS_MAX
 from sensors.findings import BESIDE_MS, SCAN_MAX, SILENCE_MS, ObserverCursor
 from sensors.observer import LEFT_TO_RUN_MS
 from sensors.policy import AlertPolicy
@@ -197,13 +196,14 @@ def test_an_older_cursor_is_of_another_store() -> None:
 # --- bounds ---------------------------------------------------------------------------------------
 
 
-def test_many_are_told_in_parts(job: Job, daemon: Daemon) -> None:
-    for _ in range(REPORTS_MAX + 3):
+def test_many_are_told_in_parts(job: Job, daemon: Daemon, monkeypatch) -> None:
+    monkeypatch.setattr("sensors.findings.REPORTS_MAX", 4)
+    for _ in range(7):
         job.complete()
     said = daemon.ticks()
-    assert said[0].startswith(f"reported checkpoints 1 to {REPORTS_MAX}, more to come")
-    assert said[1].startswith(f"reported checkpoints {REPORTS_MAX + 1} to {REPORTS_MAX + 3}")
-    assert len(daemon.completed()) == REPORTS_MAX + 3
+    assert said[0].startswith("reported checkpoints 1 to 4, more to come")
+    assert said[1].startswith("reported checkpoints 5 to 7")
+    assert daemon.completed() == list(range(1, 8))
 
 
 class Counting:
@@ -408,7 +408,9 @@ def test_what_a_run_of_this_dagster_deleted_that_run_shows(job: Job, daemon: Dae
     for _ in range(2):
         commit(job.store, job.complete(), 1)
     daemon.ticks()
-    run = daemon.instance.create_run_for_job(stand_ins().resolve_job_def(f"{STREAM}_mode"))
+    run = daemon.instance.create_run_for_job(
+        stand_ins().resolve_job_def(f"{STREAM}_mode"), status=dg.DagsterRunStatus.SUCCESS
+    )
     retain(job, run.run_id)
     daemon.ticks()
     assert daemon.observed("retention") == []

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from laminar_core.checkpoint.recovery import RestoreFrom, StartFresh
 from laminar_core.errors import CorruptCheckpointError
 from laminar_core.runtime.clock import Clock, SystemClock
-from laminar_core.storage.checkpoint_store import Choice
+from laminar_core.storage.checkpoint_store import CheckpointStore, Choice
 from resources.checkpoints import CheckpointStoreResource
 from resources.names import (
     asset_key,
@@ -25,7 +25,7 @@ from resources.names import (
 )
 from resources.values import Values, milliseconds
 from sensors.alerts import Finding, raise_alerts, untold
-from sensors.background import BackgroundReads, Unanswered
+from sensors.background import BackgroundReads, StillReadingError, Unanswered
 from sensors.policy import AlertPolicy
 from sensors.recovery_decision import (
     HOUR_MS,
@@ -116,31 +116,39 @@ class _Tick:
         try:
             store = checkpoints.open(self._stream)
             facts, watched = self._reads.read(
-                "facts", lambda: read_recovery_facts(store, watched, now_ms, self._age_max_ms)
+                "facts",
+                lambda: read_recovery_facts(store, cursor.watched, now_ms, self._age_max_ms),
             )
             facts = self._with_runs(context.instance, facts)
             decision = decide_recovery(facts, self._policy)
-            request = None
-            if isinstance(decision, Recover):
-                key = ("choice", facts.generation)  # It reads a whole checkpoint.
-                choice = self._reads.read(key, store.choose_checkpoint)
-                request = self._request(facts, decision, choice)
-                decision = request if isinstance(request, Alarm) else decision
+            is_turn = isinstance(decision, Recover)
+            act = self._choose(facts, decision, store) if is_turn else decision
         except CorruptCheckpointError as error:
-            facts, decision, request = RecoveryFacts(), unreadable(str(error)), None
+            facts = RecoveryFacts()
+            decision = act = unreadable(str(error))
         except Unanswered as error:
             return self._unanswered(context, str(error), cursor, watched)
-        told = self._tell(context, findings_of(facts, decision), cursor)
-        after = RecoveryCursor(watched=watched, told=told)
-        match decision:
+        findings = findings_of(facts, act if isinstance(act, Alarm) else decision)
+        after = RecoveryCursor(watched=watched, told=self._tell(context, findings, cursor))
+        match act:
             case Leave(reason):
                 return _skip(reason, after)
             case Alarm(finding):
                 return _skip(f"{finding.title}: {finding.text}", after)
-            case Recover(reason=reason):
-                assert isinstance(request, dg.RunRequest), "else it would be an alarm"
-                context.log.info("%s: %s", request.job_name, reason)
+            case request:
+                context.log.info("%s: %s", request.job_name, decision)
                 return self._result(request, after)
+
+    def _choose(
+        self, facts: RecoveryFacts, decision: Recover, store: CheckpointStore
+    ) -> dg.RunRequest | Alarm | Leave:
+        """Find what to start from; that reads a whole checkpoint, which may take several ticks."""
+        key = ("choice", facts.generation, facts.claimed_at_ms)
+        try:
+            choice = self._reads.read(key, store.choose_checkpoint)
+        except StillReadingError:
+            return Leave(f"{decision.reason}; its newest checkpoint is being read, byte for byte")
+        return self._request(facts, decision, choice)
 
     def _unanswered(
         self,

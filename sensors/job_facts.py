@@ -7,13 +7,22 @@ from laminar_core.checkpoint.types import CheckpointId, CheckpointKind, Generati
 from laminar_core.errors import CorruptCheckpointError
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from laminar_core.storage.generation_summary import read_generation
-from sensors.judgements import JobLife, SourceNeeds, Uncommitted, oldest_row_needed_ms
+from sensors.judgements import (
+    JobLife,
+    SourceNeeds,
+    Uncommitted,
+    ended_on_purpose,
+    oldest_row_needed_ms,
+)
 from sensors.stored_checkpoints import StoredCheckpoint, read_stored, watermark_us
 
 ATTEMPTS_MAX = 500
 """So many of the newest attempts are searched for one that completed."""
 
 UNCOMMITTED_MAX = 50
+
+RESTARTS_MAX = 100
+"""So many generations are looked back for the first one of a job that starts again and again."""
 
 
 def completed_newest_first(store: CheckpointStore) -> Iterator[StoredCheckpoint]:
@@ -43,13 +52,28 @@ def job_life(store: CheckpointStore) -> JobLife | None:
         return None
     found = read_generation(store.objects, store.paths, generation)
     newest = next(completed_newest_first(store), None)
+    completed_at_ms = None if newest is None else newest.manifest.completed_at_ms
     return JobLife(
         generation=generation,
-        claimed_at_ms=0 if found.claim is None else found.claim.claimed_at_ms,
+        meant_since_ms=_meant_since_ms(store, generation, completed_at_ms or 0),
         end=found.end,
         completed_id=None if newest is None else newest.manifest.checkpoint_id,
-        completed_at_ms=None if newest is None else newest.manifest.completed_at_ms,
+        completed_at_ms=completed_at_ms,
     )
+
+
+def _meant_since_ms(store: CheckpointStore, newest: Generation, enough_ms: int) -> int:
+    """Claim of the first generation since one ended on purpose; no further back than needed."""
+    since_ms = 0
+    for number in range(newest, max(newest - RESTARTS_MAX, 0), -1):
+        found = read_generation(store.objects, store.paths, Generation(number))
+        if number < newest and ended_on_purpose(found.end):
+            break
+        if found.claim is not None:
+            since_ms = found.claim.claimed_at_ms
+            if since_ms <= enough_ms:
+                break
+    return since_ms
 
 
 def source_needs(store: CheckpointStore) -> SourceNeeds | None:

@@ -172,10 +172,14 @@ _ON_PURPOSE = {"finished", "stopped", "cancelled"}
 
 @dataclass(frozen=True, slots=True)
 class JobLife:
-    """The newest generation, and when it was last known to be safe."""
+    """The newest generation, and when it was last known to be safe.
+
+    ``meant_since_ms``: since when the job is meant to run. A driver that restarts it again and
+    again makes no new beginning.
+    """
 
     generation: int
-    claimed_at_ms: int
+    meant_since_ms: int
     end: GenerationEnd | None
     completed_id: int | None
     """The newest completed checkpoint on the timeline."""
@@ -189,10 +193,7 @@ class JobLife:
 
 def ended_on_purpose(end: GenerationEnd | None) -> bool:
     """Whether the job came to its end, or somebody ended it; one that died, or runs, did not."""
-    if end is None:
-        return False
-    # Cancelled jobs said "failed" once.
-    return end.outcome in _ON_PURPOSE or end.reason.startswith("cancelled")
+    return end is not None and end.outcome in _ON_PURPOSE
 
 
 def judge_freshness(life: JobLife | None, now_ms: int, policy: AlertPolicy) -> Verdict:
@@ -203,7 +204,7 @@ def judge_freshness(life: JobLife | None, now_ms: int, policy: AlertPolicy) -> V
         assert life.end is not None
         said = f"generation {life.generation} has ended by itself: {life.end.outcome}"
         return Verdict(passed=True, description=said)
-    age_ms = now_ms - max(life.completed_at_ms or 0, life.claimed_at_ms)
+    age_ms = now_ms - max(life.completed_at_ms or 0, life.meant_since_ms)
     newest = "none" if life.completed_id is None else f"checkpoint {life.completed_id}"
     said = f"newest is {newest}; {age_ms / 1000:.0f} s since a checkpoint or the start"
     passed = age_ms <= milliseconds(policy.checkpoint_age_max)

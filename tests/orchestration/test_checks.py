@@ -120,6 +120,17 @@ def test_time_alone_turns_checks_red(job: Job, checks: Checks, age_ms: int, fail
     assert checks.run() == failed
 
 
+@pytest.mark.parametrize(("outcome", "failed"), [("failed", {"freshness"}), ("stopped", set())])
+def test_a_job_that_starts_again_and_again_is_not_fresh(job, checks, outcome: str, failed) -> None:
+    """Goal: a restart is no checkpoint; to start a job that somebody stopped is a beginning."""
+    healthy(job)
+    for _ in range(10):
+        job.clock.wait_ms(70_000)
+        job.store.end_generation(job.generation, outcome, "so it is")
+        job.claim(base=3)
+    assert checks.run() == failed
+
+
 def test_each_thing_that_is_wrong_is_found_by_its_own_check(job: Job, checks: Checks) -> None:
     healthy(job)
     for _ in range(3):

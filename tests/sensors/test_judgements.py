@@ -133,7 +133,6 @@ def end(outcome: str, reason: str = "") -> GenerationEnd:
         (end("finished"), True),
         (end("stopped"), True),
         (end("cancelled"), True),
-        (end("failed", "cancelled by ada"), True),
         (end("failed", "a worker died"), False),
         (end("refused"), False),
     ],

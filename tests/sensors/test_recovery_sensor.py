@@ -1,6 +1,5 @@
 """The recovery sensor against a store and Dagster's records: once per death, and not for ever."""
 
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +8,6 @@ import pytest
 
 from laminar_core.checkpoint.types import CheckpointId
 from laminar_core.runtime.clock import ManualClock
-from laminar_core.storage.object_store import ObjectStore
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore, Verb
 from resources import CheckpointStoreResource
 from resources.names import (
@@ -20,54 +18,25 @@ from resources.names import (
     job_name,
     partition_of,
 )
-from sensors.alerts import Alert
-from sensors.background import BackgroundReads
 from sensors.policy import AlertPolicy
-from sensors.recovery_sensor import RecoveryJobs, build_recovery_sensor
-from tests.sensors.streams import OBJECTS, STREAM, Job, Ticks, config_of, stand_ins, stored_job
-from tests.storage.stores import damage, elsewhere
+from tests.sensors.recoveries import dead_job, watched
+from tests.sensors.streams import OBJECTS, STREAM, Job, Ticks, config_of, stored_job
+from tests.storage.stores import damage
 
 POLICY = AlertPolicy(recoveries_max=3)
 PARTITIONS = str(checkpoint_partitions(STREAM).name)
 FAILURE, SUCCESS = dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.SUCCESS
 
 
-HEARD: list[Alert] = []
-HOOK = "tests.sensors.test_recovery_sensor:hear"
-
-
-def hear(alert: Alert) -> None:
-    HEARD.append(alert)
-
-
 @pytest.fixture
 def job(tmp_path: Path) -> Job:
-    """Two checkpoints, and a driver of this machine that is gone."""
-    job = stored_job(tmp_path)
-    job.claim_by_the_dead()
-    job.beat()
-    job.complete()
-    job.complete()
-    return job
+    return dead_job(tmp_path)
 
 
 @pytest.fixture
 def ticks(job: Job) -> Iterator[Ticks]:
     with dg.DagsterInstance.ephemeral() as instance:
         yield watched(instance, job, POLICY)
-
-
-def watched(
-    instance: dg.DagsterInstance,
-    job: Job,
-    policy: AlertPolicy,
-    reads: BackgroundReads | None = None,
-) -> Ticks:
-    definitions = stand_ins()
-    jobs = {each.name: each for each in definitions.jobs or ()}
-    needed = RecoveryJobs(jobs[job_name(STREAM, "recovery")], jobs[job_name(STREAM, "start")])
-    sensor = build_recovery_sensor(STREAM, policy, needed, job.clock, reads)
-    return Ticks(instance, sensor, job.store.objects.uri, definitions)
 
 
 def test_a_death_is_one_run_from_the_newest_checkpoint(ticks: Ticks) -> None:
@@ -200,7 +169,7 @@ def test_a_job_that_died_before_its_first_checkpoint_is_started(tmp_path: Path) 
 
 @pytest.mark.parametrize(
     ("outcome", "reason"),
-    [("stopped", ""), ("finished", ""), ("cancelled", "by ada"), ("failed", "cancelled by ada")],
+    [("stopped", ""), ("finished", ""), ("cancelled", "by ada")],
 )
 def test_a_job_that_ended_on_purpose_is_left_alone(
     job: Job, ticks: Ticks, outcome: str, reason: str
@@ -213,94 +182,6 @@ def test_a_job_that_failed_and_whose_driver_gave_up_is_recovered(job: Job, ticks
     job.store.end_generation(job.generation, "failed", "worker 1: lost")
     ticks.tick()
     assert config_of(ticks.runs[0])["reason"] == "generation 1 failed: worker 1: lost"
-
-
-def test_a_driver_elsewhere_is_dead_when_its_heartbeat_stands_still(tmp_path: Path) -> None:
-    """Goal: what counts is what the sensor has seen, not what the driver's clock says."""
-    job = stored_job(tmp_path)
-    job.claim(elsewhere())
-    job.beat()
-    job.complete()
-    with dg.DagsterInstance.ephemeral() as instance:
-        ticks = watched(instance, job, POLICY)
-        for _ in range(4):  # Its clock is hours behind, but it changes.
-            job.clock.wait_ms(20_000)
-            job.beat()
-            assert "is alive" in ticks.tick()
-        for _ in range(3):
-            job.clock.wait_ms(10_000)
-            assert "is alive" in ticks.tick()
-        job.clock.wait_ms(10_000)
-        assert ticks.tick().startswith(f"{STREAM}:recover:1:1:")
-        assert config_of(ticks.runs[0])["running_driver"] == "take_over"
-
-
-def test_a_daemon_that_was_down_for_hours_does_not_take_its_own_silence_for_the_drivers(
-    tmp_path: Path,
-) -> None:
-    job = stored_job(tmp_path)
-    job.claim(elsewhere())
-    job.beat()
-    job.complete()
-    with dg.DagsterInstance.ephemeral() as instance:
-        ticks = watched(instance, job, POLICY)
-        ticks.tick()
-        job.clock.wait_ms(7_200_000)
-        assert "is alive" in ticks.tick()
-
-
-def test_a_driver_that_completes_nothing_is_taken_over(tmp_path: Path) -> None:
-    job = stored_job(tmp_path)
-    job.claim()
-    job.complete()
-    with dg.DagsterInstance.ephemeral() as instance:
-        ticks = watched(instance, job, POLICY)
-        for _ in range(21):
-            job.beat()
-            assert "is alive" in ticks.tick()
-            job.end(job.trigger(), "declined")
-            job.clock.wait_ms(29_000)
-        job.beat()
-        assert ticks.tick().startswith(f"{STREAM}:recover:1:1:")
-        config = config_of(ticks.runs[0])
-        assert config["running_driver"] == "take_over"
-        assert "no checkpoint completed for 10.5 min" in config["reason"]
-
-
-def test_a_job_that_is_back_from_an_outage_of_its_store_is_not_stuck(tmp_path: Path) -> None:
-    """Goal: nobody could see it make progress, so nobody says that it made none."""
-    job = stored_job(tmp_path)
-    job.claim()
-    job.beat()
-    job.complete()
-    with dg.DagsterInstance.ephemeral() as instance:
-        ticks = watched(instance, job, POLICY)
-        ticks.tick()
-        job.clock.wait_ms(660_000)
-        for _ in range(3):
-            job.beat()
-            assert "is alive: checkpoint 1 completed 66" in ticks.tick()
-        job.complete()
-        assert "is alive: checkpoint 2 completed 0 s ago" in ticks.tick()
-
-
-def test_numbers_that_retention_forgot_make_no_job_stuck(tmp_path: Path) -> None:
-    """Goal: the daemon was down for hours; of what happened meanwhile only the end is left."""
-    job = stored_job(tmp_path)
-    job.claim()
-    job.beat()
-    job.complete()
-    with dg.DagsterInstance.ephemeral() as instance:
-        ticks = watched(instance, job, POLICY)
-        ticks.tick()
-        job.complete()
-        forgotten = [CheckpointId(job.trigger()) for _ in range(5)]
-        job.clock.wait_ms(7_200_000)
-        newest = job.complete()
-        job.beat()
-        for checkpoint_id in forgotten:
-            job.store.objects.delete(job.store.paths.trigger(checkpoint_id))
-        assert f"checkpoint {newest} completed 1 s ago" in ticks.tick()
 
 
 @pytest.mark.parametrize("status", [dg.DagsterRunStatus.CANCELED, FAILURE])
@@ -350,40 +231,6 @@ def test_what_a_person_starts_again_is_no_attempt_of_the_sensor(job: Job, ticks:
     assert f"run {again.run_id} ({STREAM}_recovery) is under way" in ticks.tick()
     ticks.end(again, dg.DagsterRunStatus.CANCELED)
     assert ticks.tick().startswith(f"{STREAM}:recover:1:2:")
-
-
-@pytest.mark.parametrize("what", ["end", "base"])
-def test_records_that_cannot_be_read_are_for_a_person(job: Job, what: str) -> None:
-    HEARD.clear()
-    job.store.end_generation(job.generation, "failed", "worker 1: lost")
-    paths = job.store.paths
-    for key in {
-        "end": [paths.end(job.generation)],
-        "base": [paths.base(job.generation), paths.base_copy(job.generation)],
-    }[what]:
-        damage(job.store, key, "torn")
-    with dg.DagsterInstance.ephemeral() as instance:
-        ticks = watched(instance, job, AlertPolicy(hook=HOOK))
-        for _ in range(2):
-            assert ticks.tick().startswith("its records are damaged: Nobody can tell whether")
-    assert [alert.runbook for alert in HEARD] == ["docs/operations.md#nothing-restorable"]
-
-
-def test_a_store_that_is_down_for_long_is_told_once(
-    job: Job, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    HEARD.clear()
-    down = FaultyStore(job.store.objects, Fault("children", Effect.FAIL, last=5))
-    monkeypatch.setitem(OBJECTS, job.store.objects.uri, down)
-    with dg.DagsterInstance.ephemeral() as instance:
-        ticks = watched(instance, job, AlertPolicy(hook=HOOK))
-        for _ in range(5):
-            assert ticks.tick().startswith("nothing is known: ")
-            job.clock.wait_ms(120_000)
-        assert ticks.tick().startswith(f"{STREAM}:recover:1:1:")
-    (alert,) = HEARD
-    assert alert.text.startswith("For 6 min nothing is known of the job: ")
-    assert alert.runbook == "docs/operations.md#store-down"
 
 
 @pytest.mark.parametrize(
@@ -446,52 +293,3 @@ def test_a_store_that_is_down_skips_the_tick(
     monkeypatch.setitem(OBJECTS, ticks.uri, down)
     assert ticks.tick().startswith("nothing is known: ")
     assert ticks.tick().startswith(f"{STREAM}:recover:1:1:")
-
-
-class Slow(FaultyStore):
-    """State is not answered before somebody says so."""
-
-    def __init__(self, inner: ObjectStore) -> None:
-        super().__init__(inner)
-        self.may_answer = threading.Event()
-        self.asked = 0
-
-    def get(self, key: str) -> bytes | None:
-        """See ``ObjectStore.get``."""
-        if "/operators/" in key:
-            self.asked += 1
-            assert self.may_answer.wait(10)
-        return super().get(key)
-
-
-def test_a_checkpoint_that_takes_long_to_read_is_taken_by_a_later_tick(
-    job: Job, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Goal: no tick waits for longer than it may, and the reading is not begun anew."""
-    monkeypatch.setitem(OBJECTS, job.store.objects.uri, slow := Slow(job.store.objects))
-    with dg.DagsterInstance.ephemeral() as instance:
-        ticks = watched(instance, job, POLICY, reads := BackgroundReads(wait_ms=50))
-        while "byte for byte" not in ticks.tick():  # On a busy machine the facts are late, too.
-            assert ticks.runs == []
-        reading = dict(reads._running)
-        slow.may_answer.set()
-        for future in reading.values():
-            future.result(10)
-        once = slow.asked
-        while not (line := ticks.tick()).startswith(f"{STREAM}:recover:1:1:"):
-            assert line.startswith("nothing is known"), line
-            assert ticks.runs == []
-        assert slow.asked == once
-
-
-def test_people_are_told_once_of_what_lasts(job: Job) -> None:
-    HEARD.clear()
-    with dg.DagsterInstance.ephemeral() as instance:
-        ticks = watched(instance, job, AlertPolicy(recover=False, hook=HOOK))
-        for _ in range(3):
-            assert ticks.tick().startswith("it is dead: the driver of generation 1 is gone")
-        job.claim_by_the_dead(base=2)
-        ticks.tick()
-    assert [alert.facts["generation"] for alert in HEARD] == [1, 2]
-    assert {alert.runbook for alert in HEARD} == {"docs/operations.md#job-dead"}
-    assert ticks.runs == []

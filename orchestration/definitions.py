@@ -11,6 +11,9 @@ from resources import CheckpointStoreResource, DetachedDriver, SparkDriverClient
 STORE_VARIABLE = "LAMINAR_STORE"
 """Environment variable with the URI of the checkpoint store; the demo's if it is not set."""
 
+LOGS_VARIABLE = "LAMINAR_DRIVER_LOGS"
+"""Environment variable with the folder for the logs of detached drivers, one per stream in it."""
+
 defs = dg.Definitions.merge(
     *(laminar_definitions(stream) for stream in STREAMS),
     dg.Definitions(
@@ -20,7 +23,9 @@ defs = dg.Definitions.merge(
                 uri=os.environ.get(STORE_VARIABLE, str(DEMO / "store"))
             ),
             "driver": SparkDriverClient(),
-            "launcher": DetachedDriver(log_directory=str(ROOT / "build" / "drivers")),
+            "launcher": DetachedDriver(
+                log_directory=os.environ.get(LOGS_VARIABLE, str(ROOT / "build" / "drivers"))
+            ),
         },
     ),
 )

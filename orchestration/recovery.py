@@ -15,7 +15,7 @@ from orchestration.dry_run import DryRun, dry_run
 from orchestration.launch import FIRST, Drivers, move_pool
 from orchestration.restart import Restarter, Restored
 from orchestration.restore_choice import back_by, choose
-from orchestration.restore_forms import RecoverForm, RescaleForm, RestartForm, RollbackForm
+from orchestration.restore_forms import RecoverForm, RecoveryForm, RescaleForm, RollbackForm
 from orchestration.spec import StreamSpec
 from resources.checkpoints import CheckpointStoreResource
 from resources.detached_driver import DetachedDriver
@@ -88,7 +88,7 @@ def _recovery_asset(spec: StreamSpec) -> dg.AssetsDefinition:
     )
     def recovery(
         context: dg.AssetExecutionContext,
-        config: RestartForm,
+        config: RecoveryForm,
         checkpoints: CheckpointStoreResource,
         driver: SparkDriverClient,
         launcher: DetachedDriver,

@@ -54,6 +54,19 @@ class RestartForm(ExpectingForm):
         return Wanted(self.reason, self.running_driver)
 
 
+class RecoveryForm(RestartForm):
+    """What the recovery asset is told.
+
+    Dagster drops the config of an op that it does not know, as one whose name is mistyped. So
+    something has to be asked for: then it misses that.
+    """
+
+    reason: str = Field(
+        min_length=1,
+        description="Why; the job's audit log keeps it, with who wants it and this run.",
+    )
+
+
 class RecoverForm(RestartForm):
     """Which checkpoint to go back to: exactly one of checkpoint, before and newest."""
 

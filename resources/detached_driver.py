@@ -99,8 +99,15 @@ class DetachedDriver(dg.ConfigurableResource["DetachedDriver"]):
             dagster.Failure: it gave up, or did not come up in time; nothing of it is left.
         """
         clock = clock or SystemClock()
-        self.bound_logs(stream)
-        path, descriptor = open_log(self._folder(stream), clock.now_ms())
+        try:
+            self.bound_logs(stream)
+            path, descriptor = open_log(self._folder(stream), clock.now_ms())
+        except OSError as error:
+            raise dg.Failure(
+                f"no log can be written in {self._folder(stream)} ({error.strerror}): set "
+                "log_directory of the resource launcher, or LAMINAR_DRIVER_LOGS",
+                allow_retries=False,
+            ) from error
         try:
             process = subprocess.Popen(  # noqa: S603 - the command is the caller's own
                 list(command),

@@ -168,6 +168,7 @@ class Started:
         return self.run("start", config, op=f"{STREAM}__deployment")
 
     def recovery(self, checkpoint_id: int, **config: Any) -> dg.ExecuteInProcessResult:
+        config = {"reason": "a test", **config}
         return self.run("recovery", config, partition=checkpoint_id, op=f"{STREAM}__recovery")
 
     def materialized(self, name: StreamAsset) -> list[dg.AssetMaterialization]:

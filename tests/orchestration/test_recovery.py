@@ -97,10 +97,34 @@ class TestRecovery:
             asset_selection=[dg.AssetKey([STREAM, "recovery"])],
             instance=stream.instance,
             partition_key="0000000002",
+            run_config={"ops": {f"{STREAM}__recovery": {"config": {"reason": "by hand"}}}},
             raise_on_error=False,
         )
         assert path in line_of(result)
         assert verdicts(stream) == []
+        assert stream.living == []
+
+    @pytest.mark.parametrize(
+        "config",
+        [
+            {},
+            {"payments_recovery": {"config": {"reason": "x", "expected_generation": 7}}},
+            {"payments__recovery": {"config": {"expected_generation": 7}}},
+            {"payments__recovery": {"config": {"reason": "x", "expects_generation": 7}}},
+            {"payments__recovery": {"config": {"reason": "x", "running_driver": "kill"}}},
+        ],
+    )
+    def test_a_config_that_does_not_reach_it_is_an_error(self, stream, config) -> None:
+        """Goal: the job behind *Materialize* drops what is under a name that it does not know."""
+        stream.has_run(1)
+        everything = stream.definitions().resolve_implicit_global_asset_job_def()
+        with pytest.raises(dg.DagsterInvalidConfigError, match="payments__recovery"):
+            everything.execute_in_process(
+                asset_selection=[dg.AssetKey([STREAM, "recovery"])],
+                instance=stream.instance,
+                partition_key="0000000001",
+                run_config={"ops": config},
+            )
         assert stream.living == []
 
     def test_of_two_for_one_death_the_second_is_told_who_was_faster(self, stream) -> None:

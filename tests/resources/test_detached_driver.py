@@ -105,6 +105,14 @@ def test_a_refusal_has_the_drivers_own_words(launch: Launch) -> None:
     assert "failed" in Path(failure.metadata["log"].value).read_text()
 
 
+def test_without_a_place_for_its_log_nothing_is_started(launch: Launch) -> None:
+    launch.notes.touch()
+    (launch.folder / "logs").write_text("no directory")
+    with pytest.raises(dg.Failure, match=r"no log can be written in .*LAMINAR_DRIVER_LOGS"):
+        launch("runs")
+    assert launch.pids == []
+
+
 def test_a_driver_that_dies_is_told_with_its_signal(launch: Launch) -> None:
     assert "gave up at signal 9" in str(failure_of(launch, "dies").description)
 

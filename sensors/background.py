@@ -10,6 +10,9 @@ from laminar_core.errors import LaminarError
 WAIT_MS = 20_000
 """For each of the reads of a tick, of which there are two at most: Dagster ends one after 60 s."""
 
+_KEPT_MAX = 4
+"""Reads under way, or done and not asked for."""
+
 T = TypeVar("T")
 
 
@@ -46,8 +49,9 @@ class BackgroundReads:
 
     def _start(self, key: Hashable, function: Callable[[], T]) -> "Future[T]":
         future: Future[T] = Future()
-        unfinished = {k: f for k, f in self._running.items() if not f.done()}
-        self._running = {**unfinished, key: future}
+        while len(self._running) >= _KEPT_MAX:  # Of generations that nobody asks for any more.
+            del self._running[next(iter(self._running))]
+        self._running[key] = future
 
         def run() -> None:
             try:

@@ -23,8 +23,10 @@ from sensors.recovery_decision import RecoveryFacts, Silence
 
 _NO_SIGN = -1
 _PAUSE_MS = 60_000
-"""Between two beats that were seen, by the driver's clock; more is an outage: of the driver, of the
-store, or of whoever looks."""
+"""Between two beats that were seen, by the driver's clock, with a look in between that got no
+answer: more is an outage of the store. (A driver counts the beats that it cannot write, too.)"""
+_GAP_MS = 300_000
+"""As long may lie between two looks that were answered; more is an outage of whoever looks."""
 _ATTEMPTS_BACK = 200
 """So many are looked at first; if none of them completed, it is long ago."""
 
@@ -44,17 +46,20 @@ class Watched(Values):
     beating_since_ms: int = 0
     since_ms: int = 0
     looks: Annotated[int, Field(ge=0)] = 0
+    unanswered: bool = False
+    """Some look since the last beat was not."""
     followed: Followed = Followed()
     completed_id: int | None = None
     completed_at_ms: int = 0
 
     def then(self, heartbeat: Heartbeat | None, now_ms: int) -> "Watched":
-        """After another look."""
+        """After another look that was answered."""
         if heartbeat is None or heartbeat.sequence == self.beat:
             if now_ms < self.since_ms:
                 return self.model_copy(update={"since_ms": now_ms, "looks": 1})
             return self.model_copy(update={"looks": self.looks + 1})
-        paused = heartbeat.at_ms - self.beat_at_ms > _PAUSE_MS
+        pause_ms = heartbeat.at_ms - self.beat_at_ms
+        paused = pause_ms > (_PAUSE_MS if self.unanswered else _GAP_MS)
         since_ms = heartbeat.at_ms if paused else self.beating_since_ms
         return self.model_copy(
             update={
@@ -63,6 +68,7 @@ class Watched(Values):
                 "beating_since_ms": since_ms,
                 "since_ms": now_ms,
                 "looks": 1,
+                "unanswered": False,
             }
         )
 

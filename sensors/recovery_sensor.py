@@ -161,6 +161,7 @@ class _Tick:
         since_ms = now_ms if cursor.unanswered_since_ms is None else cursor.unanswered_since_ms
         findings = store_down(problem, now_ms - since_ms, self._policy)
         told = self._tell(context, findings, cursor) if findings else cursor.told
+        watched = watched.model_copy(update={"unanswered": True})
         after = RecoveryCursor(watched=watched, told=told, unanswered_since_ms=since_ms)
         return _skip(f"nothing is known: {problem}", after)
 

@@ -38,6 +38,34 @@ def test_another_read_does_not_wait_for_it() -> None:
     answer.set()
 
 
+def test_another_read_does_not_make_it_begin_anew() -> None:
+    reads, answer, calls = BackgroundReads(wait_ms=10), threading.Event(), []
+
+    def slow() -> int:
+        calls.append(1)
+        assert answer.wait(10)
+        return 42
+
+    with pytest.raises(StillReadingError):
+        reads.read("choice", slow)
+    answer.set()
+    reads._running["choice"].result(10)
+    patient = BackgroundReads()
+    patient._running = reads._running
+    assert patient.read("facts", lambda: 7) == 7
+    assert patient.read("choice", slow) == 42
+    assert calls == [1]
+
+
+def test_what_nobody_asks_for_any_more_is_forgotten() -> None:
+    reads = BackgroundReads(wait_ms=0)
+    never = threading.Event()
+    for generation in range(20):
+        with pytest.raises(StillReadingError):
+            reads.read(("choice", generation), lambda: never.wait(0.2))
+    assert len(reads._running) == 4
+
+
 def test_a_failure_is_raised_once_and_then_forgotten() -> None:
     reads, answers = BackgroundReads(), [StorageUnavailable(ErrorCode.STORE_IO, "down"), None]
 

@@ -1,0 +1,34 @@
+"""A recovery sensor among jobs that do nothing, and a job that is dead; for tests."""
+
+from pathlib import Path
+
+import dagster as dg
+
+from resources.names import job_name
+from sensors.background import BackgroundReads
+from sensors.policy import AlertPolicy
+from sensors.recovery_sensor import RecoveryJobs, build_recovery_sensor
+from tests.sensors.streams import STREAM, Job, Ticks, stand_ins, stored_job
+
+
+def dead_job(folder: Path) -> Job:
+    """Two checkpoints, and a driver of this machine that is gone."""
+    job = stored_job(folder)
+    job.claim_by_the_dead()
+    job.beat()
+    job.complete()
+    job.complete()
+    return job
+
+
+def watched(
+    instance: dg.DagsterInstance,
+    job: Job,
+    policy: AlertPolicy,
+    reads: BackgroundReads | None = None,
+) -> Ticks:
+    definitions = stand_ins()
+    jobs = {each.name: each for each in definitions.jobs or ()}
+    needed = RecoveryJobs(jobs[job_name(STREAM, "recovery")], jobs[job_name(STREAM, "start")])
+    sensor = build_recovery_sensor(STREAM, policy, needed, job.clock, reads)
+    return Ticks(instance, sensor, job.store.objects.uri, definitions)

@@ -1,0 +1,231 @@
+"""What the recovery sensor has to see, and over how many ticks, before it calls a job dead."""
+
+import threading
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from laminar_core.checkpoint.types import CheckpointId
+from laminar_core.storage.object_store import ObjectStore
+from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
+from sensors.alerts import Alert
+from sensors.background import BackgroundReads
+from sensors.policy import AlertPolicy
+from tests.sensors.recoveries import dead_job, watched
+from tests.sensors.streams import OBJECTS, STREAM, Job, config_of, stored_job
+from tests.storage.stores import damage, elsewhere
+
+POLICY = AlertPolicy(recoveries_max=3)
+HEARD: list[Alert] = []
+HOOK = "tests.sensors.test_recovery_watch:hear"
+
+
+def hear(alert: Alert) -> None:
+    HEARD.append(alert)
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    return dead_job(tmp_path)
+
+
+def test_a_driver_elsewhere_is_dead_when_its_heartbeat_stands_still(tmp_path: Path) -> None:
+    """Goal: what counts is what the sensor has seen, not what the driver's clock says."""
+    job = stored_job(tmp_path)
+    job.claim(elsewhere())
+    job.beat()
+    job.complete()
+    with dg.DagsterInstance.ephemeral() as instance:
+        ticks = watched(instance, job, POLICY)
+        for _ in range(4):  # Its clock is hours behind, but it changes.
+            job.clock.wait_ms(20_000)
+            job.beat()
+            assert "is alive" in ticks.tick()
+        for _ in range(3):
+            job.clock.wait_ms(10_000)
+            assert "is alive" in ticks.tick()
+        job.clock.wait_ms(10_000)
+        assert ticks.tick().startswith(f"{STREAM}:recover:1:1:")
+        assert config_of(ticks.runs[0])["running_driver"] == "take_over"
+
+
+def test_a_daemon_that_was_down_for_hours_does_not_take_its_own_silence_for_the_drivers(
+    tmp_path: Path,
+) -> None:
+    job = stored_job(tmp_path)
+    job.claim(elsewhere())
+    job.beat()
+    job.complete()
+    with dg.DagsterInstance.ephemeral() as instance:
+        ticks = watched(instance, job, POLICY)
+        ticks.tick()
+        job.clock.wait_ms(7_200_000)
+        assert "is alive" in ticks.tick()
+
+
+def test_a_driver_that_completes_nothing_is_taken_over(tmp_path: Path) -> None:
+    job = stored_job(tmp_path)
+    job.claim()
+    job.complete()
+    with dg.DagsterInstance.ephemeral() as instance:
+        ticks = watched(instance, job, POLICY)
+        for _ in range(21):
+            job.beat()
+            assert "is alive" in ticks.tick()
+            job.end(job.trigger(), "declined")
+            job.clock.wait_ms(29_000)
+        job.beat()
+        assert ticks.tick().startswith(f"{STREAM}:recover:1:1:")
+        config = config_of(ticks.runs[0])
+        assert config["running_driver"] == "take_over"
+        assert "no checkpoint completed for 10.5 min" in config["reason"]
+
+
+@pytest.mark.parametrize(
+    ("outage_ms", "seen"),
+    [(660_000, False), (660_000, True), (290_000, True)],
+    ids=["of the daemon", "of the store, and seen", "several, and seen"],
+)
+def test_a_job_that_is_back_from_an_outage_is_not_stuck(
+    tmp_path: Path,
+    outage_ms: int,
+    seen: bool,  # noqa: FBT001
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Goal: nobody could see it make progress, so nobody says that it made none."""
+    job = stored_job(tmp_path)
+    job.claim()
+    job.beat()
+    job.complete()
+    down = FaultyStore(job.store.objects, Fault("children", Effect.FAIL, last=10))
+    with dg.DagsterInstance.ephemeral() as instance:
+        ticks = watched(instance, job, POLICY)
+        ticks.tick()
+        for _ in range(3):
+            job.clock.wait_ms(outage_ms)
+            if seen:
+                with monkeypatch.context() as patch:
+                    patch.setitem(OBJECTS, ticks.uri, down)
+                    assert ticks.tick().startswith("nothing is known")
+            job.beats += outage_ms // 1_000  # It counts those that it cannot write, too.
+            job.beat()
+            assert "generation 1 is alive: checkpoint 1 completed" in ticks.tick()
+        job.complete()
+        assert "is alive: checkpoint 2 completed 0 s ago" in ticks.tick()
+
+
+def test_a_sensor_that_looks_seldom_still_sees_that_nothing_completes(tmp_path: Path) -> None:
+    job = stored_job(tmp_path)
+    job.claim()
+    job.complete()
+    with dg.DagsterInstance.ephemeral() as instance:
+        ticks = watched(instance, job, POLICY)
+        for _ in range(6):
+            job.beat()
+            assert "is alive" in ticks.tick()
+            job.clock.wait_ms(119_000)
+        job.beat()
+        assert ticks.tick().startswith(f"{STREAM}:recover:1:1:")
+
+
+def test_numbers_that_retention_forgot_make_no_job_stuck(tmp_path: Path) -> None:
+    """Goal: the daemon was down for hours; of what happened meanwhile only the end is left."""
+    job = stored_job(tmp_path)
+    job.claim()
+    job.beat()
+    job.complete()
+    with dg.DagsterInstance.ephemeral() as instance:
+        ticks = watched(instance, job, POLICY)
+        ticks.tick()
+        job.complete()
+        forgotten = [CheckpointId(job.trigger()) for _ in range(5)]
+        job.clock.wait_ms(7_200_000)
+        newest = job.complete()
+        job.beat()
+        for checkpoint_id in forgotten:
+            job.store.objects.delete(job.store.paths.trigger(checkpoint_id))
+        assert f"checkpoint {newest} completed 1 s ago" in ticks.tick()
+
+
+@pytest.mark.parametrize("what", ["end", "base"])
+def test_records_that_cannot_be_read_are_for_a_person(job: Job, what: str) -> None:
+    HEARD.clear()
+    job.store.end_generation(job.generation, "failed", "worker 1: lost")
+    paths = job.store.paths
+    for key in {
+        "end": [paths.end(job.generation)],
+        "base": [paths.base(job.generation), paths.base_copy(job.generation)],
+    }[what]:
+        damage(job.store, key, "torn")
+    with dg.DagsterInstance.ephemeral() as instance:
+        ticks = watched(instance, job, AlertPolicy(hook=HOOK))
+        for _ in range(2):
+            assert ticks.tick().startswith("its records are damaged: Nobody can tell whether")
+    assert [alert.runbook for alert in HEARD] == ["docs/operations.md#nothing-restorable"]
+
+
+def test_a_store_that_is_down_for_long_is_told_once(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    HEARD.clear()
+    down = FaultyStore(job.store.objects, Fault("children", Effect.FAIL, last=5))
+    monkeypatch.setitem(OBJECTS, job.store.objects.uri, down)
+    with dg.DagsterInstance.ephemeral() as instance:
+        ticks = watched(instance, job, AlertPolicy(hook=HOOK))
+        for _ in range(5):
+            assert ticks.tick().startswith("nothing is known: ")
+            job.clock.wait_ms(120_000)
+        assert ticks.tick().startswith(f"{STREAM}:recover:1:1:")
+    (alert,) = HEARD
+    assert alert.text.startswith("For 6 min nothing is known of the job: ")
+    assert alert.runbook == "docs/operations.md#store-down"
+
+
+class Slow(FaultyStore):
+    """State is not answered before somebody says so."""
+
+    def __init__(self, inner: ObjectStore) -> None:
+        super().__init__(inner)
+        self.may_answer = threading.Event()
+        self.asked = 0
+
+    def get(self, key: str) -> bytes | None:
+        """See ``ObjectStore.get``."""
+        if "/operators/" in key:
+            self.asked += 1
+            assert self.may_answer.wait(10)
+        return super().get(key)
+
+
+def test_a_checkpoint_that_takes_long_to_read_is_taken_by_a_later_tick(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: no tick waits for longer than it may, and the reading is not begun anew."""
+    monkeypatch.setitem(OBJECTS, job.store.objects.uri, slow := Slow(job.store.objects))
+    with dg.DagsterInstance.ephemeral() as instance:
+        ticks = watched(instance, job, POLICY, reads := BackgroundReads(wait_ms=50))
+        while "byte for byte" not in ticks.tick():  # On a busy machine the facts are late, too.
+            assert ticks.runs == []
+        reading = dict(reads._running)
+        slow.may_answer.set()
+        for future in reading.values():
+            future.result(10)
+        once = slow.asked
+        while not (line := ticks.tick()).startswith(f"{STREAM}:recover:1:1:"):
+            assert line.startswith("nothing is known"), line
+            assert ticks.runs == []
+        assert slow.asked == once
+
+
+def test_people_are_told_once_of_what_lasts(job: Job) -> None:
+    HEARD.clear()
+    with dg.DagsterInstance.ephemeral() as instance:
+        ticks = watched(instance, job, AlertPolicy(recover=False, hook=HOOK))
+        for _ in range(3):
+            assert ticks.tick().startswith("it is dead: the driver of generation 1 is gone")
+        job.claim_by_the_dead(base=2)
+        ticks.tick()
+    assert [alert.facts["generation"] for alert in HEARD] == [1, 2]
+    assert {alert.runbook for alert in HEARD} == {"docs/operations.md#job-dead"}
+    assert ticks.runs == []

@@ -72,9 +72,16 @@ def test_numbers_are_plain_numbers_so_that_they_are_plotted(store) -> None:
     complete(store, 7, 1)
     event = materialization(store, read_stored(store, CheckpointId(7)))
     wanted = {
-        "duration_ms": 40.5, "start_delay_ms": 1.5, "alignment_ms": 3.25,
-        "sync_ms": 0.5, "async_ms": 12.25, "inflight_share": 0.0,
-        "inflight_events": 0, "inflight_rows": 0, "state_rows": 4, "chain_length": 1,
+        "duration_ms": 40.5,
+        "start_delay_ms": 1.5,
+        "alignment_ms": 3.25,
+        "sync_ms": 0.5,
+        "async_ms": 12.25,
+        "inflight_share": 0.0,
+        "inflight_events": 0,
+        "inflight_rows": 0,
+        "state_rows": 4,
+        "chain_length": 1,
     }
     assert {name: value(event, name) for name in wanted} == wanted
     assert value(event, "size_bytes") > 0

@@ -7,7 +7,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from laminar_core.checkpoint.types import CheckpointId
 from laminar_core.errors import CorruptCheckpointError
 from laminar_core.state.control import ControlCommand, SetMode
 from laminar_core.state.manifest import CheckpointManifest
@@ -69,18 +68,19 @@ class JobWatch:
         os.kill(pid, signal.SIGKILL)
         return pid
 
-    def damage_newest(self) -> tuple[CheckpointId, Path]:
-        """Flip a bit in a file that the newest checkpoint has and the one before has not."""
-        newest, before = self.newest(2)
+    def damage(self, checkpoint_id: int) -> Path:
+        """Flip a bit in a file that this checkpoint has and the one before has not."""
+        ids = [each for each in self.store.completed_ids() if each <= checkpoint_id]
+        *_, before, victim = map(self.store.read_manifest, ids)
         shared = {file.path for file in before.files()}
-        own = [file for file in newest.files() if file.path not in shared]
-        victim = max(own, key=lambda file: file.size_bytes)
-        path = self.root / self.store.paths.absolute(victim.path)
+        own = [file for file in victim.files() if file.path not in shared]
+        file = max(own, key=lambda file: file.size_bytes)
+        path = self.root / self.store.paths.absolute(file.path)
         content = bytearray(path.read_bytes())
         content[len(content) // 2] ^= 1
         path.chmod(0o644)
         path.write_bytes(content)
-        return CheckpointId(newest.checkpoint_id), path
+        return path
 
 
 def duration_s(manifest: CheckpointManifest) -> float:

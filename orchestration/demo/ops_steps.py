@@ -125,23 +125,28 @@ class Operations:
         self._expect_check("restorable", "passed", None)
 
     def damage(self) -> None:
-        """SIGKILL again, and a flipped bit in the newest checkpoint: recovery has to pass it by."""
+        """SIGKILL again, and flipped bits: recovery has to pass by what is damaged.
+
+        Damaged are the newest checkpoint, and the newest that Dagster knows: some seconds older.
+        """
         dead, before = self._generation(), len(self._recoveries())
+        reported = self._newest_reported()
         killed_ms = self.stage.clock.monotonic_ms()
         pid = self.job.kill_driver()
-        damaged, path = self.job.damage_newest()
-        self.damaged_checkpoint = damaged
-        self.stage.note(f"SIGKILL for driver {pid}; one bit flipped in {path.name} of {damaged}")
+        newest = self.job.newest(1)[0].checkpoint_id
+        for checkpoint_id in sorted({reported, newest}):
+            path = self.job.damage(checkpoint_id)
+            self.stage.note(f"one bit flipped in {path.name} of checkpoint {checkpoint_id}")
+        self.damaged_checkpoint = reported
+        self.stage.note(f"SIGKILL for driver {pid} of generation {dead}")
         base = self._recovered(dead, killed_ms)
-        if base.base_checkpoint_id is None or base.base_checkpoint_id >= damaged:
+        if base.base_checkpoint_id is None or base.base_checkpoint_id >= reported:
             raise StepFailed(f"generation {base.generation} started from the damaged checkpoint")
-        self.stage.note(
-            f"generation {base.generation} skipped it and continues from {base.base_checkpoint_id}"
-        )
+        continues = f"continues from {base.base_checkpoint_id}"
+        self.stage.note(f"generation {base.generation} passed by what is damaged and {continues}")
         self._once(dead, before)
-        self._reported(damaged)
-        self._launch("verify", partition=partition_of(damaged), expected="FAILURE")
-        self._expect_check(INTEGRITY_CHECK, "failed", partition_of(damaged))
+        self._launch("verify", partition=partition_of(reported), expected="FAILURE")
+        self._expect_check(INTEGRITY_CHECK, "failed", partition_of(reported))
 
     def stop(self) -> None:
         """Stop it with a last checkpoint; a job that ended by itself is not recovered."""
@@ -206,6 +211,13 @@ class Operations:
             60,
             lambda: self._last_words("checkpoint_reporter"),
         )
+
+    def _newest_reported(self) -> int:
+        there = {partition_of(each) for each in self.job.store.completed_ids()}
+        known = there & self.ui.partitions(checkpoint_key(self.spec.name))
+        if not known:
+            raise StepFailed("Dagster knows none of the checkpoints")
+        return int(max(known))
 
     def _mode_changed(self, changes: int, since_ms: float, what: str, limit_s: float) -> None:
         command = self.stage.wait_until(

@@ -65,10 +65,8 @@ def test_damage_is_found_and_only_in_the_newest(job: JobWatch) -> None:
     generation = claim(job.store)
     complete(job.store, 1, generation)
     complete(job.store, 2, generation)
-    damaged, path = job.damage_newest()
-    assert damaged == 2
-    assert path.exists()
-    assert job.store.verify(damaged).problem is not None
+    assert job.damage(2).exists()
+    assert job.store.verify(2).problem is not None
     assert job.store.verify(1).problem is None
 
 

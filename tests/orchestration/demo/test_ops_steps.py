@@ -121,7 +121,7 @@ def test_what_is_damaged_is_passed_by_and_found(played: Operations) -> None:
     assert played.damaged_checkpoint == 2
     assert played.job.store.verify(2).problem is not None
     saw = "; ".join(played.stage.steps[0].saw)
-    assert "skipped it and continues from 1" in saw
+    assert "passed by what is damaged and continues from 1" in saw
     assert "check manifest_integrity failed: a bit is wrong" in saw
 
 

@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 
 from pyspark import SparkConf, SparkContext
@@ -60,11 +61,14 @@ def _start_jvm(settings: Mapping[str, str]) -> None:
     """Start the JVM in a process group of its own, unless this process has one.
 
     ``timeout``, a shell or a terminal sends its signals to the whole group of the driver, which
-    still needs the JVM for the last checkpoint. It ends with the driver, whose pipe it reads.
+    still needs the JVM for the last checkpoint. It ends with the driver, whose pipe it reads; but
+    only once it is up: one that finds PySpark gone before that stays for ever. So an interrupt,
+    which only the main thread gets, waits until then.
     """
     if SparkContext._gateway is None:  # noqa: SLF001 - PySpark starts it as a side effect only
         conf = SparkConf().setAll(list(settings.items()))
-        gateway = launch_gateway(conf, {"process_group": 0})
+        with ThreadPoolExecutor(1, "laminar-jvm") as other_thread:
+            gateway = other_thread.submit(launch_gateway, conf, {"process_group": 0}).result()
         SparkContext._ensure_initialized(gateway=gateway, conf=conf)  # noqa: SLF001
 
 

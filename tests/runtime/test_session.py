@@ -3,13 +3,15 @@
 import json
 import os
 import select
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from pyspark import SparkContext
 
-from laminar_core.runtime.session import _why
+from laminar_core.runtime.session import _start_jvm, _why
 
 ROOT = Path(__file__).parent.parent.parent
 WITHIN_S = 20
@@ -52,6 +54,14 @@ def test_the_line_that_says_what_happened_is_chosen(message: str, line: str) -> 
     assert _why(ValueError(message)) == line
 
 
+class Conf:
+    """Settings that need no JVM."""
+
+    def setAll(self, settings: list[tuple[str, str]]) -> "Conf":  # noqa: N802 - as in PySpark
+        assert settings == []
+        return self
+
+
 def ends(pid: int) -> bool:
     """Whether a process that is no child of this one ends, or has ended."""
     try:
@@ -61,6 +71,23 @@ def ends(pid: int) -> bool:
     readable, _, _ = select.select([descriptor], [], [], WITHIN_S)
     os.close(descriptor)
     return bool(readable)
+
+
+def test_an_interrupt_waits_until_the_jvm_has_been_started(monkeypatch) -> None:
+    """Else PySpark tidies up before the JVM is ready, which then never ends."""
+    acts: list[str] = []
+
+    def launch(_conf: object, options: dict[str, object]) -> None:
+        assert options == {"process_group": 0}
+        signal.raise_signal(signal.SIGINT)
+        acts.append("launched")
+
+    monkeypatch.setattr(SparkContext, "_gateway", None)
+    monkeypatch.setattr("laminar_core.runtime.session.launch_gateway", launch)
+    monkeypatch.setattr("laminar_core.runtime.session.SparkConf", Conf)
+    with pytest.raises(KeyboardInterrupt):
+        _start_jvm({})
+    assert acts == ["launched"]
 
 
 @pytest.mark.spark

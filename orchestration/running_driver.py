@@ -165,12 +165,15 @@ def nobody_left(stream: str, settlement: Settlement) -> Iterator[None]:
     try:
         yield
     except (dg.Failure, LaminarError) as error:
-        if not isinstance(settlement, Ask):
+        if not isinstance(settlement, Ask | TakeOver):
             raise
         said = error.description if isinstance(error, dg.Failure) else str(error)
+        ended = "the driver before has ended, so nobody runs the job"
+        if isinstance(settlement, TakeOver):
+            ended = "the driver before may be gone, so see with `laminar status` who runs the job"
         raise refused(
-            f"{said}; the driver before has ended, so nobody runs the job: start it with "
-            f"{job_name(stream, 'recover')} or {job_name(stream, 'start')}"
+            f"{said}; {ended}: start it with {job_name(stream, 'recover')} or "
+            f"{job_name(stream, 'start')}"
         ) from error
 
 

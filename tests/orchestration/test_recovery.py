@@ -239,6 +239,13 @@ class TestRunningDriver:
         said = line_of(stream.recovery(1, running_driver="stop"))
         assert "no column merchant; the driver before has ended, so nobody runs the job" in said
 
+    def test_who_took_over_and_cannot_start_it_is_sent_to_look(self, stream) -> None:
+        stream.has_run(1)
+        stream.start("newest")
+        stream.how = "refuses"
+        said = line_of(stream.recovery(1, running_driver="take_over"))
+        assert "no column merchant; the driver before may be gone" in said
+
 
 class TestRecover:
     @pytest.mark.parametrize(

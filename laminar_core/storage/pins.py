@@ -75,16 +75,19 @@ class Pins:
         Raises:
             As ``pin`` does, before anything is done inside.
         """
-        self.pin(
-            PinRecord(
-                checkpoint_id=checkpoint_id,
-                name=name,
-                actor=author.actor,
-                reason=author.reason,
-                created_at_ms=author.created_at_ms,
-                expires_at_ms=author.created_at_ms + hold_ms,
-            )
+        record = PinRecord(
+            checkpoint_id=checkpoint_id,
+            name=name,
+            actor=author.actor,
+            reason=author.reason,
+            created_at_ms=author.created_at_ms,
+            expires_at_ms=author.created_at_ms + hold_ms,
         )
+        try:
+            self.pin(record)
+        except KeyboardInterrupt:
+            self.unpin(checkpoint_id, name)  # It may be there.
+            raise
         try:
             yield
         finally:

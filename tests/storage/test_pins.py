@@ -4,6 +4,7 @@ from laminar_core.checkpoint.retention_facts import RetentionPolicy
 from laminar_core.checkpoint.types import CheckpointId
 from laminar_core.errors import ConfigurationError, StorageUnavailable
 from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.storage.memory import MemoryObjectStore
 from laminar_core.storage.pins import Pins
 from laminar_core.storage.savepoints import Author
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
@@ -115,3 +116,18 @@ def test_nothing_is_done_under_a_hold_that_was_refused(pins) -> None:
     author = Author("ann", "to read it", START_MS)
     with pytest.raises(ConfigurationError, match="99"), pins.held(CheckpointId(99), "r", author, 5):
         raise AssertionError("it never completed")
+
+
+def test_an_interrupt_while_it_is_written_leaves_no_hold(job) -> None:
+    class Interrupted(MemoryObjectStore):
+        def put_if_absent(self, key: str, data: bytes | memoryview) -> bool:
+            super().put_if_absent(key, data)
+            raise KeyboardInterrupt
+
+    left = Interrupted()
+    left._objects = dict(job.store.objects._objects)
+    pins = Pins(CheckpointStore(left, JOB))
+    author = Author("ann", "to read it", START_MS)
+    with pytest.raises(KeyboardInterrupt), pins.held(ONE, "reading", author, 5):
+        raise AssertionError("it was interrupted before")
+    assert pins.list() == []

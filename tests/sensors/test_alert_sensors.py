@@ -17,7 +17,7 @@ from sensors.policy import AlertPolicy
 from tests.sensors.streams import STREAM, Ticks
 
 HEARD: list[Alert] = []
-POLICY = AlertPolicy(hook="tests.sensors.test_alert_sensors:hear")
+POLICY = AlertPolicy(hook=f"{__name__}:hear")
 KEY = checkpoint_key(STREAM)
 
 

@@ -5,17 +5,17 @@ import logging
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 import pytest
 
+from orchestration.streams import ROOT
 from sensors import alerts
 from sensors.alerts import Alert, Finding, alert_of, raise_alerts, untold
 from sensors.policy import AlertPolicy
 
 LOG = logging.getLogger("alerts")
-HERE = "tests.sensors.test_alerts"
+HERE = __name__
 HEARD: list[Alert] = []
 STUCK = Finding("job-stuck:7", "job-stuck", "error", "it is stuck", "Look.\n At it.", {"n": 7})
 LATE = Finding("alignment:7:0", "alignment", "warning", "slow", "Find the operator.", run_id="r1")
@@ -109,6 +109,12 @@ def test_a_cause_is_told_once_as_long_as_it_lasts() -> None:
     assert news == [STUCK]
 
 
+def test_every_alert_has_its_place_in_the_runbook() -> None:
+    lines = (ROOT / alerts.RUNBOOK).read_text().splitlines()
+    headings = {line.lstrip("# ").lower().replace(" ", "-") for line in lines if line[:1] == "#"}
+    assert set(get_args(alerts.Anchor)) - headings == set()
+
+
 class Receiver(BaseHTTPRequestHandler):
     """Keeps what is posted to it."""
 
@@ -126,7 +132,7 @@ class Receiver(BaseHTTPRequestHandler):
 
 def test_the_hook_of_the_documents_posts_an_alert(monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: the example in docs/orchestration.md works as it is printed there."""
-    text = (Path(__file__).parents[2] / "docs" / "orchestration.md").read_text()
+    text = (ROOT / "docs" / "orchestration.md").read_text()
     (example,) = [b for b in text.split("```python\n")[1:] if "def notify" in b]
     code: dict[str, Any] = {}
     exec(example.split("```")[0], code)

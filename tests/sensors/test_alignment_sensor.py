@@ -298,7 +298,7 @@ def hear(alert: Alert) -> None:
 
 def test_people_are_told_once_of_an_emergency(job: Job, ticks: Ticks) -> None:
     HEARD.clear()
-    policy = AlertPolicy(hook="tests.sensors.test_alignment_sensor:hear")
+    policy = AlertPolicy(hook=f"{__name__}:hear")
     ticks.sensor = build_alignment_sensor(STREAM, policy, job.clock)
     for _ in range(3):
         job.beat()

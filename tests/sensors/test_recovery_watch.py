@@ -18,7 +18,7 @@ from tests.storage.stores import damage, elsewhere
 
 POLICY = AlertPolicy(recoveries_max=3)
 HEARD: list[Alert] = []
-HOOK = "tests.sensors.test_recovery_watch:hear"
+HOOK = f"{__name__}:hear"
 
 
 def hear(alert: Alert) -> None:

@@ -6,23 +6,13 @@ Nothing decisive has a default. A mistake is refused with the name of its field.
 from typing import Annotated, Self
 
 import dagster as dg
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from laminar_core.runtime.control_words import requested_mode
 from laminar_core.state.retention_paths import check_pin_name
-from laminar_core.storage.object_store import absolute_uri, open_object_store
 from resources.job_control import TIMEOUT_MS
-from resources.values import Duration, accepted_by, milliseconds
+from resources.values import Duration, Place, accepted_by, milliseconds
 
-
-def _place(target: str) -> str:
-    """Dagster runs anywhere: a relative path would be relative to nothing that one knows."""
-    if absolute_uri(target) != target:
-        raise ValueError("give an absolute path, or a URI such as s3://bucket/savepoints/name")
-    return target
-
-
-Place = Annotated[str, AfterValidator(_place), accepted_by(open_object_store)]
 CheckpointNumber = Annotated[int, Field(ge=1)]
 PinName = Annotated[str, accepted_by(check_pin_name)]
 Mode = Annotated[str, accepted_by(requested_mode)]

@@ -17,7 +17,6 @@ from laminar_core.storage.object_store import open_object_store
 from laminar_core.storage.savepoint_import import floor_of, is_of_this_job, uses_of_savepoints
 from laminar_core.storage.savepoints import FoundSavepoint, read_savepoint
 from orchestration.acts import act_job, in_one_line, refuse_temporary_instance, valid_form
-from orchestration.control_forms import Place
 from orchestration.dry_run import dry_run
 from orchestration.launch import Drivers, Started, move_pool, start_driver
 from orchestration.restore_forms import RestartForm
@@ -35,6 +34,7 @@ from resources.job_control import JobControl
 from resources.mandate import RunMandate
 from resources.names import asset_key, job_name
 from resources.spark_driver import SparkDriverClient
+from resources.values import Place
 from sensors.savepoint_reports import savepoint_metadata
 
 _DESCRIPTION = (

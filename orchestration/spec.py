@@ -13,7 +13,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from laminar_core.runtime.retention_config import RetentionConfig
 from laminar_core.state.paths import check_job_name
-from resources.values import Duration, Values, accepted_by, milliseconds
+from resources.values import Duration, Place, Values, accepted_by, milliseconds
 from sensors.policy import AlertPolicy
 
 _DAGSTER_NAME = re.compile(r"[A-Za-z0-9_]+")
@@ -163,7 +163,7 @@ class StreamSpec(Values):
     alerts: AlertPolicy = AlertPolicy()
     schedules: SchedulePolicy = SchedulePolicy()
     prices: PriceTable = PriceTable()
-    stop_savepoints: str | None = Field(
+    stop_savepoints: Place | None = Field(
         default=None,
         description="Folder or URI: a supervised run that is terminated leaves a savepoint below "
         "it; None: its last checkpoint.",

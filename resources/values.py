@@ -7,6 +7,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict
 
 from laminar_core.errors import ConfigurationError
 from laminar_core.operators.windows import duration_us
+from laminar_core.storage.object_store import absolute_uri, open_object_store
 
 
 class Values(BaseModel):
@@ -39,3 +40,14 @@ def accepted_by(check: Callable[[str], object]) -> AfterValidator:
 
 Duration = Annotated[str, accepted_by(duration_us)]
 """As in ``"30 seconds"``."""
+
+
+def _place(target: str) -> str:
+    """Dagster runs anywhere: a relative path would be relative to nothing that one knows."""
+    if absolute_uri(target) != target:
+        raise ValueError("give an absolute path, or a URI such as s3://bucket/savepoints/name")
+    return target
+
+
+Place = Annotated[str, AfterValidator(_place), accepted_by(open_object_store)]
+"""A directory or URI that means the same to every process of a machine."""

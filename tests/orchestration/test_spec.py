@@ -96,6 +96,7 @@ def test_words_of_a_start_come_last_and_replace_the_number_of_workers() -> None:
         ("retention", {"max_age": "long"}),
         ("alerts", {"cooldown": "soon"}),
         ("prices", {"gb_month": -1}),
+        ("stop_savepoints", "savepoints"),
         ("schedules", {"retentoin": "@daily"}),
     ],
 )

@@ -140,8 +140,8 @@ class Operations:
         self.damaged_checkpoint = reported
         self.stage.note(f"SIGKILL for driver {pid} of generation {dead}")
         base = self._recovered(dead, killed_ms)
-        if base.base_checkpoint_id is None or base.base_checkpoint_id >= reported:
-            raise StepFailed(f"generation {base.generation} started from the damaged checkpoint")
+        if base.base_checkpoint_id in {None, reported, newest}:
+            raise StepFailed(f"generation {base.generation} started from a damaged checkpoint")
         continues = f"continues from {base.base_checkpoint_id}"
         self.stage.note(f"generation {base.generation} passed by what is damaged and {continues}")
         self._once(dead, before)

@@ -127,7 +127,7 @@ def test_what_is_damaged_is_passed_by_and_found(played: Operations) -> None:
 
 def test_a_start_from_what_is_damaged_is_wrong(played: Operations) -> None:
     played.ui.base = 2
-    with pytest.raises(StepFailed, match="started from the damaged checkpoint"):
+    with pytest.raises(StepFailed, match="started from a damaged checkpoint"):
         played.damage()
 
 

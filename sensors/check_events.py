@@ -107,9 +107,11 @@ def alignment_before(store: CheckpointStore, stored: StoredCheckpoint, count: in
             record = store.read_outcome(CheckpointId(checkpoint_id))
         except CorruptCheckpointError:
             continue
-        if record is not None and record.generation < stored.manifest.generation:
+        if record is None or record.outcome != "completed":
+            continue
+        if record.generation < stored.manifest.generation:
             break
-        if record is not None and record.alignment_ms_max is not None:
+        if record.alignment_ms_max is not None:
             found.append(float(record.alignment_ms_max))
     return found[::-1]
 

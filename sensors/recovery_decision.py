@@ -84,7 +84,8 @@ class RecoveryFacts:
     terminated_run: str | None = None
     acting_run: KnownRun | None = None
     attempts: tuple[KnownRun, ...] = ()
-    recoveries_last_hour: int = 0
+    recent: tuple[KnownRun, ...] = ()
+    """Recovery runs of the last hour, of whatever generation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,17 +208,18 @@ def _next_attempt(
         anchor: Anchor = "job-stuck" if trouble.kind == "stuck" else "job-dead"
         return _alarm(facts, anchor, f"it is {_word(trouble)}", said)
     most = policy.recoveries_max
-    if len(done) >= most or facts.recoveries_last_hour >= most:
+    if len(done) >= most or len(facts.recent) >= most:
         return _alarm(
             facts,
             "too-many-recoveries",
             "it dies again and again",
             f"{trouble.what}. {len(done)} recoveries of this generation and "
-            f"{facts.recoveries_last_hour} within one hour are enough ({most}): look for the "
+            f"{len(facts.recent)} within one hour are enough ({most}): look for the "
             "cause, then recover it by hand.",
         )
-    if (left_ms := _backoff_left_ms(done)) > 0:
-        said = f"{trouble.what}; recovery run {done[-1].run_id} {done[-1].status}"
+    in_vain = done if facts.newest_checkpoint is not None else facts.recent
+    if (left_ms := _backoff_left_ms(in_vain)) > 0:
+        said = f"{trouble.what}; recovered {len(in_vain)}x in vain"
         return Leave(f"{said}, the next one starts in {left_ms / 1000:.0f} s")
     return Recover(
         attempt=len(done) + 1,
@@ -226,12 +228,19 @@ def _next_attempt(
     )
 
 
-def _backoff_left_ms(done: Sequence[KnownRun]) -> float:
-    """After the first failed attempt 15 s, then twice as long each time."""
-    if not done:
+def _backoff_left_ms(in_vain: Sequence[KnownRun]) -> float:
+    """After the first one that did not help 15 s, then twice as long each time.
+
+    Those of earlier generations count as long as nothing has completed: most recoveries that fail
+    have claimed a generation before, and what made them fail may take its time.
+    """
+    if not in_vain:
         return 0
-    pause_ms = min(_BACKOFF_MS * 2 ** (len(done) - 1), _BACKOFF_MS_MAX)
-    return pause_ms - max(done[-1].ended_ms_ago or 0, 0)
+    pause_ms = min(_BACKOFF_MS * 2 ** (len(in_vain) - 1), _BACKOFF_MS_MAX)
+    ages_ms = (
+        run.created_ms_ago if run.ended_ms_ago is None else run.ended_ms_ago for run in in_vain
+    )
+    return pause_ms - max(min(ages_ms), 0)
 
 
 def findings_of(facts: RecoveryFacts, decision: Leave | Alarm | Recover) -> list[Finding]:

@@ -185,7 +185,7 @@ class _Tick:
             terminated_run=facts.claimed_by_run if terminated else None,
             acting_run=acting_run(instance, stream, now_ms),
             attempts=tuple(recoveries_of(instance, self._death(facts), now_ms)),
-            recoveries_last_hour=sum(run.status != "created" for run in last_hour),
+            recent=tuple(run for run in last_hour if run.status != "created"),
         )
 
     def _request(

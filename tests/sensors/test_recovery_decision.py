@@ -108,14 +108,31 @@ def test_a_failure_is_its_own_drivers_first(changes: dict[str, object], decision
         ({"attempts": (run("failed", 9e9), run("failed", 30_000))}, "refuse 3"),
         ({"attempts": (run("succeeded", 15_000),)}, "refuse 2"),  # And yet it is dead.
         ({"attempts": (run("failed", 9e9),) * 3}, "#too-many-recoveries"),
-        ({"recoveries_last_hour": 2}, "refuse 1"),
-        ({"recoveries_last_hour": 3}, "#too-many-recoveries"),
+        ({"recent": (run("succeeded", 1_000),) * 2}, "refuse 1"),  # It had completed something.
+        ({"recent": (run("succeeded", 1_000),) * 3}, "#too-many-recoveries"),
     ],
 )
 def test_one_death_is_one_run_and_the_next_only_after_a_failed_one(
     changes: dict[str, object], decision: str
 ) -> None:
     assert decision in decide(replace(GONE, **changes))
+
+
+@pytest.mark.parametrize(
+    ("ended_ms_ago", "decision"),
+    [
+        ((14_000,), "recovered 1x in vain, the next one starts in 1 s"),
+        ((15_000,), "refuse 1"),
+        ((29_000, 900_000), "recovered 2x in vain, the next one starts in 1 s"),
+        ((30_000, 900_000), "refuse 1"),
+    ],
+)
+def test_recoveries_whose_generations_completed_nothing_are_pauses_apart(
+    ended_ms_ago: tuple[int, ...], decision: str
+) -> None:
+    """Goal: a source that is away for minutes does not use up all recoveries at once."""
+    recent = tuple(run("failed", ms) for ms in ended_ms_ago)
+    assert decision in decide(replace(GONE, newest_checkpoint=None, recent=recent))
 
 
 HANGING = KnownRun("run-7", "payments_rescale", "in progress", 900_001)

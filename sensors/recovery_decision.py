@@ -79,6 +79,10 @@ class RecoveryFacts:
     progress_age_ms: float | None = None
     beating_ms: float = 0
     newest_checkpoint: int | None = None
+    in_vain: int = 0
+    """Generations before this one, in a row, that completed nothing; and for how long that goes on,
+    by this sensor's clock."""
+    in_vain_ms: float = 0
     claimed_by_run: str | None = None
     supervising_run: str | None = None
     terminated_run: str | None = None
@@ -122,6 +126,8 @@ def decide_recovery(facts: RecoveryFacts, policy: AlertPolicy) -> Leave | Alarm 
     if facts.generation == 0:
         return Leave("the job has never run")
     trouble = _trouble(facts, policy)
+    if isinstance(trouble, Leave) and _restarts_in_vain(facts, policy):
+        return Alarm(_restarting(facts, trouble))
     if not isinstance(trouble, _Trouble):
         return trouble
     if facts.terminated_run is not None:
@@ -139,6 +145,25 @@ def decide_recovery(facts: RecoveryFacts, policy: AlertPolicy) -> Leave | Alarm 
     if (acting := facts.acting_run) is not None:
         return _wait_for(facts, trouble, acting)
     return _next_attempt(facts, policy, trouble)
+
+
+def _restarts_in_vain(facts: RecoveryFacts, policy: AlertPolicy) -> bool:
+    """The driver starts the job again and again by itself, and it completes nothing."""
+    too_long = facts.in_vain_ms > milliseconds(policy.checkpoint_age_max)
+    return not facts.on_purpose and too_long and facts.in_vain >= max(policy.recoveries_max, 1)
+
+
+def _restarting(facts: RecoveryFacts, trouble: Leave) -> Finding:
+    minutes = facts.in_vain_ms / 60_000
+    return Finding(
+        cause="restarts-in-vain",  # Whatever generation it has come to.
+        anchor="too-many-recoveries",
+        severity="error",
+        title="it restarts again and again",
+        text=f"{facts.in_vain} generations in {minutes:.0f} min completed no checkpoint: look for "
+        f"the cause in the driver's log. {trouble.reason}",
+        facts={"generation": facts.generation, "in_vain": facts.in_vain},
+    )
 
 
 def _wait_for(facts: RecoveryFacts, trouble: _Trouble, run: KnownRun) -> Leave | Alarm:

@@ -48,6 +48,13 @@ class Watched(Values):
     looks: Annotated[int, Field(ge=0)] = 0
     unanswered: bool = False
     """Some look since the last beat was not."""
+    base_id: int | None = None
+    base_known: bool = False
+    """What it starts from is written down; else ``base_id`` is that of the one before."""
+    in_vain: Annotated[int, Field(ge=0)] = 0
+    """Generations before it, in a row, that started from the same and completed nothing."""
+    in_vain_since_ms: int = 0
+    """When the first of them was seen, by this sensor's clock."""
     followed: Followed = Followed()
     completed_id: int | None = None
     completed_at_ms: int = 0
@@ -91,13 +98,10 @@ def read_recovery_facts(
     heartbeat = store.read_heartbeat(generation)
     claimed_at_ms = 0 if claim is None else claim.claimed_at_ms
     if (before.generation, before.claimed_at_ms) != (generation, claimed_at_ms):
-        before = Watched(
-            generation=generation,
-            claimed_at_ms=claimed_at_ms,
-            claimed_by_run=_run_of(store, claim),
-            since_ms=now_ms,
+        before = _next_generation(store, before, generation, now_ms).model_copy(
+            update={"claimed_at_ms": claimed_at_ms, "claimed_by_run": _run_of(store, claim)}
         )
-    after = before.then(heartbeat, now_ms)
+    after = _with_base(store, before).then(heartbeat, now_ms)
     beat_at_ms = heartbeat.at_ms if heartbeat else 0
     after = _with_newest_completed(store, generation, after, beat_at_ms)
     if (_progress_age_ms(heartbeat, claim, after) or 0) > age_max_ms:
@@ -117,8 +121,39 @@ def read_recovery_facts(
         progress_age_ms=_progress_age_ms(heartbeat, claim, after),
         beating_ms=after.beat_at_ms - after.beating_since_ms,
         newest_checkpoint=after.completed_id,
+        in_vain=0 if after.completed_id is not None else after.in_vain,
+        in_vain_ms=now_ms - after.in_vain_since_ms,
     )
     return facts, after
+
+
+def _next_generation(
+    store: CheckpointStore, before: Watched, generation: Generation, now_ms: int
+) -> Watched:
+    """The first look at it; what it has in common with the one before is not forgotten."""
+    fresh = Watched(generation=generation, since_ms=now_ms, in_vain_since_ms=now_ms)
+    ended = store.has_ended(Generation(before.generation)) if before.generation else None
+    is_another = generation <= before.generation or ended_on_purpose(ended)
+    if not before.generation or is_another or before.completed_id is not None:
+        return fresh
+    return fresh.model_copy(
+        update={
+            "base_id": before.base_id,
+            "in_vain": before.in_vain + generation - before.generation,
+            "in_vain_since_ms": before.in_vain_since_ms,
+        }
+    )
+
+
+def _with_base(store: CheckpointStore, watched: Watched) -> Watched:
+    """Whoever starts from another checkpoint than the one before: something has completed."""
+    base = None if watched.base_known else store.read_base(Generation(watched.generation))
+    if base is None:
+        return watched
+    known = {"base_id": base.base_checkpoint_id, "base_known": True}
+    if base.base_checkpoint_id != watched.base_id:
+        known |= {"in_vain": 0, "in_vain_since_ms": watched.since_ms}
+    return watched.model_copy(update=known)
 
 
 def _claim(store: CheckpointStore, generation: Generation) -> GenerationClaim | None:

@@ -129,6 +129,46 @@ def test_a_sensor_that_looks_seldom_still_sees_that_nothing_completes(tmp_path: 
         assert ticks.tick().startswith(f"{STREAM}:recover:1:1:")
 
 
+def test_a_job_that_its_driver_restarts_in_vain_is_told_once(tmp_path: Path) -> None:
+    """Goal: each generation looks young and alive, and for hours nothing completes."""
+    HEARD.clear()
+    job = stored_job(tmp_path)
+    job.claim()
+    job.complete()
+    with dg.DagsterInstance.ephemeral() as instance:
+        ticks = watched(instance, job, AlertPolicy(recoveries_max=3, hook=HOOK))
+        ticks.tick()
+        for _ in range(12):
+            job.claim(base=1)
+            job.beat()
+            ticks.tick()
+            job.clock.wait_ms(80_000)
+            job.store.end_generation(job.generation, "failed", "worker 1: lost")
+            line = ticks.tick()
+        assert line.startswith("it restarts again and again: 11 generations in")
+        (alert,) = HEARD
+        assert alert.runbook == "docs/operations.md#too-many-recoveries"
+        job.claim(base=1)
+        job.complete()
+        job.beat()
+        assert "is alive: checkpoint 2 completed 1 s ago" in ticks.tick()
+        assert ticks.runs == []
+
+
+def test_restarts_that_complete_something_in_between_are_not_in_vain(tmp_path: Path) -> None:
+    job = stored_job(tmp_path)
+    with dg.DagsterInstance.ephemeral() as instance:
+        ticks = watched(instance, job, AlertPolicy(recoveries_max=1))
+        base = None
+        for _ in range(12):
+            job.claim(base=base)
+            job.beat()
+            assert "is alive" in ticks.tick()
+            base = job.complete()  # Which the sensor does not come to see.
+            job.store.end_generation(job.generation, "failed", "worker 1: lost")
+            job.clock.wait_ms(120_000)
+
+
 def test_numbers_that_retention_forgot_make_no_job_stuck(tmp_path: Path) -> None:
     """Goal: the daemon was down for hours; of what happened meanwhile only the end is left."""
     job = stored_job(tmp_path)

@@ -29,6 +29,7 @@ from resources.driver_events import DriverEvent
 from resources.mandate import RunMandate
 from resources.names import driver_pool
 from resources.spark_driver import SparkDriverClient
+from resources.values import milliseconds
 
 FIRST = {"dagster/priority": "10"}
 """Tags of what brings a stream back: in a queue it is ahead of housekeeping."""
@@ -125,7 +126,13 @@ def start_driver(  # noqa: PLR0913 - what, where, how, and on whose word
         return _started(store, command, run.events, outcome=run.metadata())
     command = spec.command(checkpoints.uri, [*words, *first])
     environment = RunMandate.of(context.run).environment()
-    start = drivers.detached.start(spec.name, command, env=environment, log=context.log)
+    start = drivers.detached.start(
+        spec.name,
+        command,
+        env=environment,
+        log=context.log,
+        start_timeout_s=milliseconds(spec.start_timeout) / 1000,
+    )
     return _started(store, command, start.events, log=start.log)
 
 

@@ -23,8 +23,8 @@ _OWNER = re.compile(r"team:\S+|[^@\s]+@[^@\s]+\.[^@\s]+")
 def _dagster_name(name: str) -> str:
     if not _DAGSTER_NAME.fullmatch(name):
         raise ValueError(
-            f"{name!r}: Dagster's names have letters, digits and _ only; `--job` gives a job "
-            "another name in the store"
+            f"{name!r}: Dagster's names have letters, digits and _ only; a job that has another "
+            "name goes on under a new one from a savepoint (laminar run --from-savepoint)"
         )
     return name
 
@@ -158,6 +158,11 @@ class StreamSpec(Values):
         description="How recovery and the jobs start the driver: as a process of its own that "
         "survives Dagster, or inside the run.",
     )
+    start_timeout: Duration = Field(
+        default="10 minutes",
+        description="Until the workers run, which includes reading the checkpoint; a driver that "
+        "is slower is ended.",
+    )
     checkpoints: CheckpointPolicy = CheckpointPolicy()
     retention: RetentionConfig = RetentionConfig()
     alerts: AlertPolicy = AlertPolicy()
@@ -194,7 +199,9 @@ class StreamSpec(Values):
 
         ``words`` are further ones of ``laminar run``, such as ``--restore 42``.
         """
-        more = [*self.checkpoints.words(), *self.conf_words(), *words]
+        is_patient = "start_timeout" in self.model_fields_set
+        patience = ("--start-timeout", self.start_timeout) if is_patient else ()
+        more = [*patience, *self.checkpoints.words(), *self.conf_words(), *words]
         return [*self.laminar, "run", *self._job_words(store_uri, words), *more, "--json"]
 
     def dry_run_command(self, store_uri: str, words: Sequence[str] = ()) -> list[str]:

@@ -66,9 +66,6 @@ class DetachedDriver(dg.ConfigurableResource["DetachedDriver"]):
     log_directory: str = "build/drivers"
     """Has a folder per stream with a log file per start."""
 
-    start_timeout_s: float = 300.0
-    """How long a driver may take until its workers run; then it is ended."""
-
     first_rows_s: float = 3.0
     """How much longer to wait for the first rows, to tell when the stream was back."""
 
@@ -88,9 +85,12 @@ class DetachedDriver(dg.ConfigurableResource["DetachedDriver"]):
         *,
         env: Mapping[str, str],
         log: logging.Logger,
+        start_timeout_s: float,
         clock: Clock | None = None,
     ) -> DetachedStart:
         """Start ``command`` and wait until its workers run, or until the job has finished.
+
+        It has ``start_timeout_s`` for that, in which it also reads the checkpoint to restore.
 
         If this call is interrupted before that, the driver is ended; if this process is killed,
         the driver goes on, and the generation that it claims says whose the job is.
@@ -124,7 +124,7 @@ class DetachedDriver(dg.ConfigurableResource["DetachedDriver"]):
         start, tail = DetachedStart(process.pid, path), LogTail(path)
         look = partial(_look, session, start, tail, log)
         try:
-            self._wait(start, tail, look, clock)
+            _wait(start, tail, look, clock, start_timeout_s)
         except BaseException:
             self._end(session)
             raise
@@ -142,36 +142,12 @@ class DetachedDriver(dg.ConfigurableResource["DetachedDriver"]):
     def _folder(self, stream: str) -> Path:
         return Path(self.log_directory).absolute() / stream
 
-    def _wait(
-        self, start: DetachedStart, tail: LogTail, look: Callable[[], None], clock: Clock
-    ) -> None:
-        deadline_ms = clock.monotonic_ms() + 1000 * self.start_timeout_s
-        while True:
-            look()
-            if start.is_running or start.outcome is not None:
-                return
-            if clock.monotonic_ms() >= deadline_ms:
-                raise self._too_slow(start, tail)
-            clock.wait_ms(_POLL_MS)
-
     def _wait_for_rows(self, start: DetachedStart, look: Callable[[], None], clock: Clock) -> None:
         """A little, and only to tell when it was back: it runs, so an interrupt leaves it alone."""
         deadline_ms = clock.monotonic_ms() + 1000 * self.first_rows_s
         while not (start.has_rows or start.outcome) and clock.monotonic_ms() < deadline_ms:
             clock.wait_ms(_POLL_MS)
             look()
-
-    def _too_slow(self, start: DetachedStart, tail: LogTail) -> dg.Failure:
-        claimed = "had claimed nothing"
-        if start.generation is not None:
-            claimed = f"had claimed generation {start.generation}"
-        words = f", its last words: {tail.last_words}" if tail.last_words else ""
-        return dg.Failure(
-            f"the driver did not run within {self.start_timeout_s:g} s and was ended; it "
-            f"{claimed}{words}",
-            metadata=_where(start),
-            allow_retries=False,
-        )
 
     def _end(self, session: DriverSession) -> None:
         session.request_stop()
@@ -199,6 +175,36 @@ def _look(session: DriverSession, start: DetachedStart, tail: LogTail, log: logg
             metadata=_where(start) | {"exit_code": exit_code},
             allow_retries=exit_code != ConfigurationError.exit_code,
         )
+
+
+def _wait(
+    start: DetachedStart,
+    tail: LogTail,
+    look: Callable[[], None],
+    clock: Clock,
+    timeout_s: float,
+) -> None:
+    deadline_ms = clock.monotonic_ms() + 1000 * timeout_s
+    while True:
+        look()
+        if start.is_running or start.outcome is not None:
+            return
+        if clock.monotonic_ms() >= deadline_ms:
+            raise _too_slow(start, tail, timeout_s)
+        clock.wait_ms(_POLL_MS)
+
+
+def _too_slow(start: DetachedStart, tail: LogTail, timeout_s: float) -> dg.Failure:
+    claimed = "had claimed nothing"
+    if start.generation is not None:
+        claimed = f"had claimed generation {start.generation}"
+    words = f", its last words: {tail.last_words}" if tail.last_words else ""
+    return dg.Failure(
+        f"the driver did not run within {timeout_s:g} s (start_timeout of the stream) and was "
+        f"ended; it {claimed}{words}",
+        metadata=_where(start),
+        allow_retries=False,
+    )
 
 
 def _release(process: "subprocess.Popen[bytes]") -> None:

@@ -54,7 +54,7 @@ class Started:
         self.store = CheckpointStore.open(self.uri, STREAM)
         self.how = "serves"
         self.launch: Literal["detached", "supervised"] = "detached"
-        self.start_timeout_s = 30.0
+        self.start_timeout = "30 seconds"
         self.played: list[PlayedDriver] = []
         self.meanwhile: list[Callable[[], None]] = []
         """What somebody else does just before the next driver claims the job."""
@@ -129,6 +129,7 @@ class Started:
             program=Path(__file__).with_name("stream_stand_in.py"),
             arguments={"how": self.how},
             launch=self.launch,
+            start_timeout=self.start_timeout,
             laminar=(sys.executable, "-c", _RUN_AS_MODULE),
         )
 
@@ -138,7 +139,6 @@ class Started:
             "driver": SparkDriverClient(jvm_grace_s=0),
             "launcher": DetachedDriver(
                 log_directory=str(self.place / "drivers"),
-                start_timeout_s=self.start_timeout_s,
                 stop_grace_s=1,
             ),
         }

@@ -30,6 +30,7 @@ def test_everything_reaches_the_command_line() -> None:
             "arguments": {"input": "a b"},
             "spark_conf": {"spark.executor.memory": "4g"},
             "workers": 3,
+            "start_timeout": "1 hour",
             "checkpoints": CheckpointPolicy(
                 interval="1 second",
                 timeout="1 minute",
@@ -42,6 +43,7 @@ def test_everything_reaches_the_command_line() -> None:
     )
     assert after_the_program(spec) == [
         *("--set", "input=a b", "--store", "/store", "--job", "orders", "--workers", "3"),
+        *("--start-timeout", "1 hour"),
         *("--checkpoint-interval", "1 second", "--checkpoint-timeout", "1 minute"),
         *("--min-pause", "2 seconds", "--snapshots", "changelog", "--state-backend", "rocksdb"),
         *("--unaligned", "--conf", "spark.executor.memory=4g"),

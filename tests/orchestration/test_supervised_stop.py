@@ -8,6 +8,7 @@ import pytest
 
 from laminar_core.errors import ErrorCode, StorageUnavailable
 from laminar_core.runtime.clock import ManualClock, SystemClock
+from laminar_core.runtime.control_client import ControlClient
 from laminar_core.state.control import ControlResult, StopJob
 from laminar_core.storage.control_log import ControlLog
 from laminar_core.storage.owner import this_process
@@ -71,6 +72,21 @@ def test_somebody_elses_driver_is_left_alone(stream) -> None:
     request = Request(stream)
     assert not request.ask(ME + 1)
     assert request.asked_for == []
+
+
+def test_who_takes_the_job_over_meanwhile_is_not_meant(stream, monkeypatch) -> None:
+    own = claim(stream.store)
+    ask = ControlClient.ask
+
+    def after_a_take_over(*args, **command):
+        claim(stream.store)
+        return ask(*args, **command)
+
+    monkeypatch.setattr(ControlClient, "ask", after_a_take_over)
+    request = Request(stream)
+    request.ask(ME)
+    (entry,) = request.log.entries()
+    assert entry.command.generation == own < stream.store.newest_generation()
 
 
 @pytest.mark.parametrize("outcome", ["never", "ended"])

@@ -31,10 +31,15 @@ class Launch:
         settings = {"first_rows_s": 0, "stop_grace_s": 5} | changes
         return DetachedDriver(log_directory=str(self.folder / "logs"), **settings)
 
-    def __call__(self, behaviour: str, **changes: float) -> DetachedStart:
-        environment = {**os.environ, "LAMINAR_ACTOR": "ann"}
+    def __call__(
+        self, behaviour: str, *, start_timeout_s: float = 300, **changes: float
+    ) -> DetachedStart:
         return self.launcher(**changes).start(
-            "orders", self.command(behaviour), env=environment, log=self.log
+            "orders",
+            self.command(behaviour),
+            env={**os.environ, "LAMINAR_ACTOR": "ann"},
+            log=self.log,
+            start_timeout_s=start_timeout_s,
         )
 
     @property
@@ -123,9 +128,9 @@ def test_a_driver_that_dies_is_told_with_its_signal(launch: Launch) -> None:
 )
 def test_a_driver_that_does_not_come_up_is_ended(launch: Launch, behaviour, claimed) -> None:
     failure = failure_of(launch, behaviour, start_timeout_s=0.5, stop_grace_s=0.2)
-    assert f"did not run within 0.5 s and was ended; it had claimed {claimed}" in str(
-        failure.description
-    )
+    said = str(failure.description)
+    assert "did not run within 0.5 s (start_timeout of the stream) and was ended" in said
+    assert f"it had claimed {claimed}" in said
 
 
 def test_an_interrupt_before_it_runs_ends_it(launch: Launch) -> None:
@@ -159,7 +164,8 @@ def test_it_survives_the_end_of_who_started_it(launch: Launch, end: signal.Signa
         "import logging, os, sys\n"
         "from resources.detached_driver import DetachedDriver\n"
         "launcher = DetachedDriver(log_directory=sys.argv[1], first_rows_s=0)\n"
-        "launcher.start('orders', sys.argv[2:], env=os.environ, log=logging.getLogger())\n"
+        "how = dict(env=os.environ, log=logging.getLogger(), start_timeout_s=300)\n"
+        "launcher.start('orders', sys.argv[2:], **how)\n"
         "print('started', flush=True)\n"
         "sys.stdin.read()\n"
     )

@@ -1,6 +1,5 @@
 """The steps of the operations demo: each does one thing to the job and waits for what follows."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,6 +32,9 @@ FASTER = 3
 
 SETTLED = 3
 """So many checkpoints in a row have to be fast: one alone may be luck."""
+
+_DAMAGE = "sha256 differs"
+"""What the check has to say of a flipped bit."""
 
 DOUBT_S = 15.0
 """Long enough for three more looks of a sensor that would start a second recovery."""
@@ -86,9 +88,7 @@ class Operations:
         self._fast_s = max(FAST_S, duration_s(slow) / FASTER)
         self._mode_changed(changes, braked_ms, "the brake", 180)
         self.unaligned_checkpoint = self._settled("unaligned", generation)
-        kept = {"checkpoint_id": self.unaligned_checkpoint, "reason": "to be looked at"}
-        self._launch("pin", self._config("pin", **kept))
-        self.stage.note(f"checkpoint {self.unaligned_checkpoint} is pinned: retention leaves it")
+        self._keep(self.unaligned_checkpoint)
 
     def speed_up(self) -> None:
         """Take the brake away; the sensor has to flip back."""
@@ -127,7 +127,7 @@ class Operations:
         self.stage.note(
             f"run {run.run_id[:8]} restored a checkpoint beside the job: {took_s:.1f} s"
         )
-        self._expect_check("restorable", "passed", None)
+        self._expect_check("restorable", "passed")
 
     def damage(self) -> None:
         """SIGKILL again, and flipped bits: recovery has to pass by what is damaged.
@@ -136,6 +136,7 @@ class Operations:
         """
         dead, before = self._generation(), len(self._recoveries())
         reported = self._newest_reported()
+        self._keep(reported)
         killed_ms = self.stage.clock.monotonic_ms()
         pid = self.job.kill_driver()
         newest = self.job.newest(1)[0].checkpoint_id
@@ -151,7 +152,7 @@ class Operations:
         self.stage.note(f"generation {base.generation} passed by what is damaged and {continues}")
         self._once(dead, before)
         self._launch("verify", partition=partition_of(reported), expected="FAILURE")
-        self._expect_check(INTEGRITY_CHECK, "failed", partition_of(reported))
+        self._expect_check(INTEGRITY_CHECK, "failed", partition_of(reported), _DAMAGE)
 
     def stop(self) -> None:
         """Stop it with a last checkpoint; a job that ended by itself is not recovered."""
@@ -216,6 +217,11 @@ class Operations:
             60,
             lambda: self._last_words("checkpoint_reporter"),
         )
+
+    def _keep(self, checkpoint_id: int) -> None:
+        kept = {"checkpoint_id": checkpoint_id, "reason": "to be looked at"}
+        self._launch("pin", self._config("pin", **kept))
+        self.stage.note(f"checkpoint {checkpoint_id} is pinned: retention leaves it alone")
 
     def _newest_reported(self) -> int:
         there = {partition_of(each) for each in self.job.store.completed_ids()}
@@ -294,12 +300,18 @@ class Operations:
         deleted = sum(each.deleted for each in self.job.store.list_summaries())
         return deleted or None
 
-    def _expect_check(self, check: StreamCheck, verdict: str, partition: str | None) -> None:
+    def _expect_check(
+        self, check: StreamCheck, verdict: str, partition: str | None = None, words: str = ""
+    ) -> None:
         key = check_key(self.spec.name, check).asset_key
-        look: Callable[[], str] = lambda: self.ui.check(key, check, partition)  # noqa: E731
         said = self.stage.wait_until(
-            f"check {check}", lambda: s if (s := look()).startswith(verdict) else None, 30, look
+            f"check {check}",
+            lambda: s if (s := self.ui.check(key, check, partition)).startswith(verdict) else None,
+            30,
+            lambda: self.ui.check(key, check, partition),
         )
+        if words not in said:
+            raise StepFailed(f"check {check} {said}")
         self.stage.note(f"check {check} {said}")
 
     def _last_words(self, sensor: str) -> str:

@@ -26,7 +26,7 @@ class PlayedUi:
     store: CheckpointStore
     base: int | None = 1
     recoveries: int = 1
-    verdict: str = "failed: a bit is wrong"
+    verdict: str = "failed: its sha256 differs"
     runs_there: list[Run] = field(default_factory=list)
 
     def ticks(self, sensor: str, limit: int) -> list[Tick]:
@@ -38,7 +38,8 @@ class PlayedUi:
         return self.runs_there
 
     def launch(self, job: str, *_: object, **__: object) -> str:
-        self.runs_there.append(Run("run", job, "FAILURE", {}))
+        status = "SUCCESS" if job.endswith("_pin") else "FAILURE"
+        self.runs_there.append(Run("run", job, status, {}))
         return "run"
 
     def run(self, run_id: str) -> Run:
@@ -122,7 +123,7 @@ def test_what_is_damaged_is_passed_by_and_found(played: Operations) -> None:
     assert played.job.store.verify(2).problem is not None
     saw = "; ".join(played.stage.steps[0].saw)
     assert "passed by what is damaged and continues from 1" in saw
-    assert "check manifest_integrity failed: a bit is wrong" in saw
+    assert "check manifest_integrity failed: its sha256 differs" in saw
 
 
 def test_a_start_from_what_is_damaged_is_wrong(played: Operations) -> None:
@@ -134,6 +135,12 @@ def test_a_start_from_what_is_damaged_is_wrong(played: Operations) -> None:
 def test_a_check_that_stays_green_is_wrong(played: Operations) -> None:
     played.ui.verdict = "passed: all is well"
     with pytest.raises(StepFailed, match=r"check manifest_integrity: not in .* passed"):
+        played.damage()
+
+
+def test_another_reason_of_the_check_is_wrong(played: Operations) -> None:
+    played.ui.verdict = "failed: retention deleted it"
+    with pytest.raises(StepFailed, match="retention deleted it"):
         played.damage()
 
 

@@ -151,20 +151,43 @@ def test_a_job_that_its_driver_restarts_in_vain_is_told_once(tmp_path: Path) -> 
         job.claim(base=1)
         job.complete()
         job.beat()
-        assert "is alive: checkpoint 2 completed 1 s ago" in ticks.tick()
+        assert ticks.tick().startswith("generation 14 is alive: checkpoint 2 completed 1 s ago")
         assert ticks.runs == []
 
 
-def test_restarts_that_complete_something_in_between_are_not_in_vain(tmp_path: Path) -> None:
+def test_a_job_that_somebody_stopped_does_not_restart_in_vain(tmp_path: Path) -> None:
+    job = stored_job(tmp_path)
+    with dg.DagsterInstance.ephemeral() as instance:
+        ticks = watched(instance, job, AlertPolicy(recoveries_max=1))
+        for _ in range(12):
+            job.claim()
+            job.beat()
+            line = ticks.tick()
+            job.clock.wait_ms(80_000)
+        assert line.startswith("it restarts again and again")
+        job.store.end_generation(job.generation, "stopped", "")
+        assert ticks.tick() == "generation 12 stopped: it is not meant to run"
+
+
+@pytest.mark.parametrize("seen", [False, True], ids=["by its next base", "by its history"])
+def test_restarts_that_complete_something_in_between_are_not_in_vain(
+    tmp_path: Path,
+    seen: bool,  # noqa: FBT001
+) -> None:
+    """Goal: a checkpoint counts whether the sensor comes to see it or the next generation does."""
     job = stored_job(tmp_path)
     with dg.DagsterInstance.ephemeral() as instance:
         ticks = watched(instance, job, AlertPolicy(recoveries_max=1))
         base = None
-        for _ in range(12):
+        for number in range(1, 13):
             job.claim(base=base)
             job.beat()
-            assert "is alive" in ticks.tick()
-            base = job.complete()  # Which the sensor does not come to see.
+            assert ticks.tick().startswith(f"generation {number} is alive")
+            completed = job.complete()
+            if seen:
+                ticks.tick()
+            else:
+                base = completed
             job.store.end_generation(job.generation, "failed", "worker 1: lost")
             job.clock.wait_ms(120_000)
 

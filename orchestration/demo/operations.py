@@ -23,11 +23,11 @@ from rich.console import Console
 from jobs.payments_data import write_payments
 from laminar_core.runtime.clock import SystemClock
 from laminar_core.runtime.session import open_session
-from orchestration.demo.ops_browser import why_no_browser
+from orchestration.demo.ops_browser import Shot, why_no_browser
 from orchestration.demo.ops_client import DagsterClient
 from orchestration.demo.ops_job import JobWatch
 from orchestration.demo.ops_report import OperationsReport, show
-from orchestration.demo.ops_screenshots import take_all
+from orchestration.demo.ops_screenshots import at_the_end, take, when_calm, while_slow
 from orchestration.demo.ops_server import end_all, free_port, serving
 from orchestration.demo.ops_stage import Stage, StepFailed
 from orchestration.demo.ops_steps import Operations
@@ -55,12 +55,19 @@ STEPS: tuple[tuple[str, Act], ...] = (
     ("the newest checkpoint is damaged and the driver killed", Operations.damage),
     ("stop with a last checkpoint", Operations.stop),
 )
+SHOTS: dict[Act, Callable[[Operations], list[Shot]]] = {
+    Operations.slow_down: while_slow,
+    Operations.speed_up: when_calm,
+    Operations.damage: at_the_end,
+}
+"""What is photographed after which step."""
+
 _SURROUNDINGS = ("payments to read", "dagster dev")
 _END = ("the rest, with `laminar run`", "the same as a Spark batch query")
 
 
 def prove(console: Console, folder: Path, pictures: Path | None) -> int:
-    """Play everything; returns the exit code. ``pictures`` are taken before the job is stopped."""
+    """Play everything; returns the exit code. Pictures of the UI go into ``pictures``."""
     clock = SystemClock()
     stage = Stage(console, clock)
     begun_ms = clock.monotonic_ms()
@@ -71,17 +78,17 @@ def prove(console: Console, folder: Path, pictures: Path | None) -> int:
             _begin_anew(stage, folder)
             operations = cleanup.enter_context(_dagster(stage, folder))
             for name, act in STEPS:
-                if act is Operations.stop and pictures is not None:
-                    with stage.step(_PICTURES):
-                        take_all(operations, pictures)
                 with stage.step(name):
                     act(operations)
+                if pictures is not None and act in SHOTS:
+                    with stage.step(_PICTURES):
+                        take(operations, SHOTS[act](operations), pictures)
             comparison = _end(stage, folder)
         except StepFailed:
             pass  # It is in the report.
         except KeyboardInterrupt:
             console.print("interrupted: ending what was started", style="red")
-    planned = len(_SURROUNDINGS) + len(STEPS) + len(_END) + (pictures is not None)
+    planned = len(_SURROUNDINGS) + len(STEPS) + len(_END) + len(SHOTS if pictures else ())
     took_s = stage.since_s(begun_ms)
     report = OperationsReport(tuple(stage.steps), planned, comparison, took_s)
     (folder / "summary.json").write_text(json.dumps(report.to_json(), indent=2) + "\n")

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlencode
 
 from orchestration.demo.ops_client import LOCATION, REPOSITORY, UiError
 
@@ -31,6 +32,7 @@ class Shot:
     path: str
     texts: Sequence[str] = ()
     clicks: Sequence[str] = ()
+    height: int = _SIZE[1]
 
 
 def why_no_browser() -> str | None:
@@ -86,6 +88,7 @@ class Browser:
 
     def take(self, shot: Shot, folder: Path) -> Path:
         """Make one picture."""
+        self.page.set_viewport_size({"width": _SIZE[0], "height": shot.height})
         self.open(shot.path, shot.texts, shot.clicks)
         self.page.wait_for_timeout(_DRAWN_MS)
         path = folder / f"{shot.name}.png"
@@ -114,10 +117,9 @@ class Browser:
             return
 
 
-def asset_page(stream: str, name: str, view: str = "overview", partition: str = "") -> str:
-    """Address of an asset's page."""
-    chosen = f"&partition={partition}" if partition else ""
-    return f"/assets/{stream}/{name}?view={view}{chosen}"
+def asset_page(stream: str, name: str, view: str = "overview", **chosen: str) -> str:
+    """Address of an asset's page; ``chosen`` is, for example, a partition."""
+    return f"/assets/{stream}/{name}?{urlencode({'view': view, **chosen})}"
 
 
 def launchpad(job: str) -> str:

@@ -15,36 +15,46 @@ from orchestration.demo.ops_browser import (
 )
 from orchestration.demo.ops_steps import Operations
 from resources.names import partition_of
+from sensors.checkpoint_reports import INTEGRITY_CHECK
 
 _A_TICK = 'tbody a:has-text("requested"), table button:has-text("requested")'
 """What a sensor's newest look came to; a click shows what it saw."""
 
 
-def take_all(operations: Operations, folder: Path) -> list[Path]:
-    """Take every picture; what a page has to show for it is part of the shot."""
+def take(operations: Operations, shots: list[Shot], folder: Path) -> None:
+    """Take these pictures; what a page has to show for it is part of the shot."""
     folder.mkdir(parents=True, exist_ok=True)
     with browsing(operations.ui.port) as browser:
-        pictures = [browser.take(shot, folder) for shot in shots(operations)]
+        pictures = [browser.take(shot, folder) for shot in shots]
     for picture in pictures:
         operations.stage.note(f"{picture.name}: {picture.stat().st_size // 1000} kB")
-    return pictures
 
 
-def shots(operations: Operations) -> list[Shot]:
-    """What is photographed, in this order."""
+def while_slow(operations: Operations) -> list[Shot]:
+    """After the sensor has flipped the mode."""
+    stream = operations.spec.name
+    return [Shot("alignment", sensor_page(f"{stream}_alignment"), ["Tick for"], [_A_TICK])]
+
+
+def when_calm(operations: Operations) -> list[Shot]:
+    """Checkpoints from before, while and after an operator was slow."""
     stream = operations.spec.name
     unaligned = partition_of(operations.unaligned_checkpoint)
+    page = asset_page(stream, "checkpoint", "partitions", partition=unaligned)
     return [
-        Shot("lineage", lineage(stream), ["checkpoint", "recovery", "drill"]),
         Shot("checkpoints", asset_page(stream, "checkpoint"), ["alignment_ms"], ['text="Plots"']),
-        Shot(
-            "checkpoint",
-            asset_page(stream, "checkpoint", "partitions", unaligned),
-            [unaligned, "unaligned"],
-        ),
-        Shot("checks", asset_page(stream, "checkpoint", "checks"), ["manifest_integrity"]),
-        Shot("recovery", asset_page(stream, "recovery", "events"), ["Materialized"]),
+        Shot("checkpoint", page, [unaligned, "unaligned"]),
+    ]
+
+
+def at_the_end(operations: Operations) -> list[Shot]:
+    """What is left of all that happened."""
+    stream = operations.spec.name
+    integrity = asset_page(stream, "checkpoint", "checks", checkDetail=INTEGRITY_CHECK)
+    return [
+        Shot("lineage", lineage(stream), ["checkpoint", "recovery", "drill"], height=1080),
+        Shot("checks", integrity, ["sha256 differs"]),
+        Shot("recovery", asset_page(stream, "recovery", "events"), ["from_checkpoint"]),
         Shot("recover", launchpad(f"{stream}_recover"), [f"{stream}_recover", "Launch Run"]),
-        Shot("alignment", sensor_page(f"{stream}_alignment"), ["Tick for"], [_A_TICK]),
-        Shot("runs", "/runs", [f"{stream}_mode", f"{stream}_recovery"]),
+        Shot("runs", "/runs", [f"{stream}_recovery"]),
     ]

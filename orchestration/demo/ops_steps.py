@@ -88,7 +88,6 @@ class Operations:
         self._fast_s = max(FAST_S, duration_s(slow) / FASTER)
         self._mode_changed(changes, braked_ms, "the brake", 180)
         self.unaligned_checkpoint = self._settled("unaligned", generation)
-        self._keep(self.unaligned_checkpoint)
 
     def speed_up(self) -> None:
         """Take the brake away; the sensor has to flip back."""

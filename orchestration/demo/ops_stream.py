@@ -15,7 +15,7 @@ FOLDER_VARIABLE = "LAMINAR_DEMO_FOLDER"
 ROWS_PER_SECOND = 40_000
 """Little, so that two cores also have time for a UI, a daemon and a drill."""
 
-KEEP_LAST = 20
+KEEP_LAST = 40
 
 ALERTS = AlertPolicy(
     alignment_window=5,

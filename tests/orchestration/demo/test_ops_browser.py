@@ -39,7 +39,11 @@ def test_a_checkpoint_is_looked_at_and_pinned_in_the_ui(tmp_path: Path) -> None:
         wait(lambda: ui.is_up() and "0000000003" in ui.partitions(checkpoint_key(JOB)))
         with browsing(ui.port) as browser:
             picture = browser.take(
-                Shot("one", asset_page(JOB, "checkpoint", "partitions", "0000000002"), ["mode"]),
+                Shot(
+                    "one",
+                    asset_page(JOB, "checkpoint", "partitions", partition="0000000002"),
+                    ["mode"],
+                ),
                 tmp_path,
             )
             assert picture.read_bytes().startswith(b"\x89PNG")

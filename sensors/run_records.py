@@ -16,9 +16,8 @@ from resources.names import (
     job_name,
 )
 
-_IN_PROGRESS = [
+_SUBMITTED = [
     dg.DagsterRunStatus.QUEUED,
-    dg.DagsterRunStatus.NOT_STARTED,
     dg.DagsterRunStatus.STARTING,
     dg.DagsterRunStatus.STARTED,
     dg.DagsterRunStatus.CANCELING,
@@ -83,8 +82,7 @@ def acting_run(instance: dg.DagsterInstance, stream: str, now_ms: int) -> KnownR
 
     Not one that was created and never submitted: nobody knows whether it ever will be.
     """
-    in_progress = [status for status in _IN_PROGRESS if status is not _IN_PROGRESS[1]]
-    runs = dg.RunsFilter(tags={ACTS_ON_TAG: stream}, statuses=in_progress)
+    runs = dg.RunsFilter(tags={ACTS_ON_TAG: stream}, statuses=_SUBMITTED)
     names = {job_name(stream, job) for job in STARTING_OR_ENDING}
     records = instance.get_run_records(runs, limit=50)
     found = _known([r for r in records if STREAM_TAG not in r.dagster_run.tags], now_ms)

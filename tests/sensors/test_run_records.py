@@ -4,6 +4,12 @@ from collections.abc import Iterator
 
 import dagster as dg
 import pytest
+from dagster._core.remote_origin import (
+    InProcessCodeLocationOrigin,
+    RemoteJobOrigin,
+    RemoteRepositoryOrigin,
+)
+from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 
 from laminar_core.runtime.clock import SystemClock
 from resources.names import ACTS_ON_TAG, STREAM_TAG, StreamJob, job_name
@@ -12,6 +18,10 @@ from tests.sensors.streams import STREAM
 
 NOW_MS = SystemClock().now_ms()
 STARTED = dg.DagsterRunStatus.STARTED
+REMOTE_ORIGIN = RemoteJobOrigin(
+    RemoteRepositoryOrigin(InProcessCodeLocationOrigin(LoadableTargetOrigin()), "repository"), "job"
+)
+"""A queued run has one."""
 
 
 @pytest.fixture
@@ -69,6 +79,22 @@ def test_neither_are_runs_that_ended_or_never_began_or_own_the_driver(
 ) -> None:
     create(instance, "start", status, **tags)
     assert acting_run(instance, STREAM, NOW_MS) is None
+
+
+@pytest.mark.parametrize(
+    "status",
+    [dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.CANCELING],
+)
+def test_a_run_that_waits_or_is_being_terminated_is_under_way(
+    instance: dg.DagsterInstance, status: dg.DagsterRunStatus
+) -> None:
+    run = create(instance, "start", dg.DagsterRunStatus.NOT_STARTED)
+    instance.delete_run(run.run_id)
+    origin = REMOTE_ORIGIN if status is dg.DagsterRunStatus.QUEUED else None
+    instance.run_storage.add_run(run._replace(status=status, remote_job_origin=origin))
+    found = acting_run(instance, STREAM, NOW_MS)
+    assert found is not None
+    assert found.status == "in progress"
 
 
 def test_a_run_hangs_when_it_takes_too_long(instance: dg.DagsterInstance) -> None:

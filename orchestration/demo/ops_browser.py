@@ -65,7 +65,7 @@ def browsing(port: int) -> Iterator["Browser"]:
             page.set_default_timeout(_PATIENCE_MS)
             yield Browser(page)
         except Error as error:
-            raise UiError(f"{page.url}: {' '.join(error.message.split())}") from error
+            raise UiError(f"the UI: {' '.join(error.message.split())}") from error
         finally:
             chromium.close()
 

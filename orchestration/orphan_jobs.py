@@ -76,10 +76,9 @@ def look_after_left_overs(chore: Chore, wish: OrphanWish) -> None:
     if wish.mode == "delete":
         told |= _bound_logs(chore)
     run = RetentionRun(chore, runner, policy, wish.reason, told)
+    run.tell_plan(planned, "dry run")
     if wish.mode == "delete":
         run.carry_out(planned)
-    else:
-        run.tell_plan(planned, "dry run")
 
 
 def _bound_logs(chore: Chore) -> dict[str, Any]:

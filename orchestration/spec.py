@@ -36,6 +36,9 @@ def _owner(owner: str) -> str:
 
 
 def _tags(tags: dict[str, str]) -> dict[str, str]:
+    for tag in tags:
+        if tag.startswith(("laminar/", "dagster/")):
+            raise ValueError(f"{tag!r}: tags with this prefix have a meaning; take another one")
     _ask_dagster(lambda: dg.AssetSpec("asset", tags=tags))
     _ask_dagster(lambda: dg.JobDefinition(graph_def=dg.GraphDefinition("job"), tags=tags))
     return tags

@@ -129,7 +129,7 @@ class Drill:
             return self._restore(manifest, job, record)
 
     def _chosen(self) -> JobOptions:
-        """The job's options with a checkpoint drawn, if one is to be."""
+        """The job's options with an older checkpoint drawn, if one is to be."""
         options = self._options
         if options.random_seed is None:
             return options.job
@@ -141,8 +141,9 @@ class Drill:
         ]
         if not ids:
             return options.job
+        older = sorted(ids)[:-1] or ids  # The newest is what every other drill restores.
         dice = Random(options.random_seed)  # noqa: S311 - a choice, not a secret
-        return replace(options.job, restore_id=dice.choice(ids), restore_before_ms=None)
+        return replace(options.job, restore_id=dice.choice(older), restore_before_ms=None)
 
     # --- the restore ----------------------------------------------------------------------------
 

@@ -48,6 +48,7 @@ def test_a_report_says_what_is_there_and_changes_nothing(bench) -> None:
 def test_what_has_waited_is_deleted_and_no_checkpoint(bench) -> None:
     assert orphans(bench, mode="delete").success
     assert bench.materialised("retention")[-1]["quarantined_files"] == 2
+    assert [told["outcome"] for told in bench.observed("retention")] == ["dry run"]
     assert orphans(bench, mode="delete").success
     assert bench.observed("retention")[-1]["outcome"] == "nothing to do"
     assert bench.observed("retention")[-1]["left_over_files"] == 2

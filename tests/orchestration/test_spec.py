@@ -125,6 +125,7 @@ def test_a_job_is_not_stuck_between_two_checkpoints() -> None:
         ("program", ""),
         ("tags", {"team": "a:b"}),
         ("tags", {"my team": "a"}),
+        ("tags", {"laminar/stream": "other"}),
         ("tags", {"team": "a" * 64}),
         ("kinds", {"par quet"}),
         ("checkpoints", {"alignment": "aligned", "alignment_timeout": "1 second"}),

@@ -137,6 +137,14 @@ def test_one_is_drawn_and_the_same_seed_draws_the_same() -> None:
     assert set(drawn) > {drawn[0]}
 
 
+def test_what_is_drawn_is_older_than_the_newest_unless_there_is_no_other() -> None:
+    _, simulation = interrupted(checkpoints=3)
+    drawn = {drill(simulation, seed)[0].checkpoint_id for seed in range(6)}
+    assert drawn == {1, 2}
+    _, simulation = interrupted(checkpoints=1)
+    assert drill(simulation, 1)[0].checkpoint_id == 1
+
+
 def test_each_drill_is_written_down_and_audited() -> None:
     _, simulation = interrupted()
     first, _ = drill(simulation, reason="the weekly drill", actor="weekly", run_id="run-7")

@@ -8,9 +8,10 @@ external: they come to be in the store, and the observer tells of them.
 
 import dagster as dg
 
+from orchestration.launching.supervised_run import supervise
 from orchestration.spec import StreamSpec
-from orchestration.supervised_run import supervise
 from resources.checkpoints import CheckpointStoreResource
+from resources.drivers.supervised import SparkDriverClient
 from resources.names import (
     StreamAsset,
     asset_key,
@@ -19,8 +20,7 @@ from resources.names import (
     job_name,
     source_key,
 )
-from resources.spark_driver import SparkDriverClient
-from sensors.checkpoint_reporter import build_checkpoint_reporter
+from sensors.observer.sensor import build_checkpoint_reporter
 
 _TAGS = {"dagster/max_retries": "0"}
 """The driver is restarted by its client; a retry by Dagster would come on top."""

@@ -15,20 +15,13 @@ from laminar_core.storage.audit import AuditLog, key_in_environment
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from laminar_core.storage.drills import newest_drill
 from orchestration.acts import act_tags
-from orchestration.schedules import schedule_name
+from orchestration.housekeeping.schedule_decision import NotDue, Tick, decide_tick
+from orchestration.housekeeping.schedules import schedule_name
 from orchestration.spec import StreamSpec
 from resources.checkpoints import CheckpointStoreResource
 from resources.names import StreamCheck, check_key, checkpoint_key, checkpoint_partitions, job_name
-from sensors.audit_memory import recall, verify_with
-from sensors.check_events import (
-    ALIGNMENT_CHECK,
-    CHAIN_CHECK,
-    INFLIGHT_CHECK,
-    check_result,
-    judge_checkpoint,
-)
-from sensors.checkpoint_reports import INTEGRITY_CHECK, check_integrity, integrity_evaluation
-from sensors.job_facts import completed_newest_first, job_life, source_needs, uncommitted
+from sensors.facts.audit_memory import recall, verify_with
+from sensors.facts.job_facts import completed_newest_first, job_life, source_needs, uncommitted
 from sensors.judgements import (
     Verdict,
     judge_audit_chain,
@@ -37,8 +30,19 @@ from sensors.judgements import (
     judge_source_retention,
     judge_transactions,
 )
+from sensors.observer.check_events import (
+    ALIGNMENT_CHECK,
+    CHAIN_CHECK,
+    INFLIGHT_CHECK,
+    check_result,
+    judge_checkpoint,
+)
+from sensors.observer.checkpoint_reports import (
+    INTEGRITY_CHECK,
+    check_integrity,
+    integrity_evaluation,
+)
 from sensors.policy import AlertPolicy
-from sensors.schedule_decision import NotDue, Tick, decide_tick
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,12 +4,12 @@ import dagster as dg
 
 from orchestration.assets import asset_definitions
 from orchestration.checks import check_definitions
-from orchestration.control_jobs import control_definitions
-from orchestration.deployment import deployment_definitions
-from orchestration.housekeeping import housekeeping_definitions
-from orchestration.recovery import recovery_definitions
-from orchestration.sensors import sensor_definitions
+from orchestration.control.jobs import control_definitions
+from orchestration.housekeeping.definitions import housekeeping_definitions
+from orchestration.launching.deployment import deployment_definitions
+from orchestration.launching.recovery import recovery_definitions
 from orchestration.spec import StreamSpec
+from orchestration.watching import sensor_definitions
 
 
 def laminar_definitions(spec: StreamSpec) -> dg.Definitions:

@@ -88,7 +88,7 @@ class AlertPolicy(Values):
     )
     hook: Annotated[str, AfterValidator(_importable)] | None = Field(
         default=None,
-        description="module:function that gets each alert (``sensors.alerts.Alert``).",
+        description="module:function that gets each alert (``sensors.alerting.alerts.Alert``).",
     )
 
     @model_validator(mode="after")

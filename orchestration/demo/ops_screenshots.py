@@ -15,7 +15,7 @@ from orchestration.demo.ops_browser import (
 )
 from orchestration.demo.ops_steps import Operations
 from resources.names import partition_of
-from sensors.checkpoint_reports import INTEGRITY_CHECK
+from sensors.observer.checkpoint_reports import INTEGRITY_CHECK
 
 _A_TICK = 'tbody a:has-text("requested"), table button:has-text("requested")'
 """What a sensor's newest look came to; a click shows what it saw."""
@@ -52,9 +52,10 @@ def at_the_end(operations: Operations) -> list[Shot]:
     stream = operations.spec.name
     integrity = asset_page(stream, "checkpoint", "checks", checkDetail=INTEGRITY_CHECK)
     return [
-        Shot("lineage", lineage(stream), ["checkpoint", "recovery", "drill"], height=1080),
-        Shot("checks", integrity, ["sha256 differs"]),
         Shot("recovery", asset_page(stream, "recovery", "events"), ["from_checkpoint"]),
         Shot("recover", launchpad(f"{stream}_recover"), [f"{stream}_recover", "Launch Run"]),
         Shot("runs", "/runs", [f"{stream}_recovery"]),
+        # Last: Dagster takes some seconds to sum up what a check says of many checkpoints.
+        Shot("lineage", lineage(stream), ["checkpoint", "recovery", "drill"], height=1080),
+        Shot("checks", integrity, ["sha256 differs"]),
     ]

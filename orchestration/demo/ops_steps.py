@@ -19,7 +19,7 @@ from resources.names import (
     job_name,
     partition_of,
 )
-from sensors.checkpoint_reports import INTEGRITY_CHECK
+from sensors.observer.checkpoint_reports import INTEGRITY_CHECK
 
 BRAKE_ROW_US = 200.0
 """Five thousand rows a second and worker, where twenty thousand come."""

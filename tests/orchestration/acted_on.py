@@ -12,7 +12,7 @@ from laminar_core.state.manifest import GenerationEnd
 from laminar_core.storage.audit import AuditLog
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from laminar_core.storage.control_log import ControlLog
-from orchestration.control_jobs import control_jobs
+from orchestration.control.jobs import control_jobs
 from orchestration.spec import StreamSpec
 from resources import CheckpointStoreResource
 from resources.names import StreamAsset, StreamJob, asset_key, job_name

@@ -37,7 +37,7 @@ from orchestration.factory import laminar_definitions
 from orchestration.spec import StreamSpec
 from orchestration.streams import ROOT
 from resources import CheckpointStoreResource, DetachedDriver, SparkDriverClient
-from resources.driver_session import session_members
+from resources.drivers.session import session_members
 from resources.names import checkpoint_partitions, partition_of
 from tests.storage.stores import JOB, claim, complete
 

@@ -17,12 +17,12 @@ from laminar_core.state.manifest import GenerationClaim
 from laminar_core.storage.audit import AuditLog
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from laminar_core.storage.owner import is_running
-from orchestration.dry_run import DryRun
 from orchestration.factory import laminar_definitions
+from orchestration.launching.dry_run import DryRun
 from orchestration.spec import StreamSpec
 from resources import CheckpointStoreResource, DetachedDriver, SparkDriverClient
-from resources.detached_driver import DetachedStart
-from resources.driver_session import kill_session_of
+from resources.drivers.detached import DetachedStart
+from resources.drivers.session import kill_session_of
 from resources.names import (
     ACTOR_TAG,
     StreamAsset,
@@ -64,8 +64,8 @@ class Started:
         monkeypatch.setattr(
             DetachedDriver, "start", lambda _, *words, **how: self._play(*words, **how)
         )
-        monkeypatch.setattr("orchestration.restart.SystemClock", lambda: _Moving(self))
-        monkeypatch.setattr("orchestration.recovery.dry_run", self._say)
+        monkeypatch.setattr("orchestration.launching.restart.SystemClock", lambda: _Moving(self))
+        monkeypatch.setattr("orchestration.launching.recovery.dry_run", self._say)
 
     def _play(
         self, _stream: str, command: Sequence[str], *, env: Mapping[str, str], **_: object

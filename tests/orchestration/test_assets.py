@@ -13,7 +13,7 @@ from orchestration.factory import laminar_definitions
 from orchestration.spec import StreamSpec
 from resources import CheckpointStoreResource, DetachedDriver, SparkDriverClient
 from resources.names import STREAM_TAG, asset_key, checkpoint_key, checkpoint_partitions
-from sensors.checkpoint_reports import (
+from sensors.observer.checkpoint_reports import (
     report_new_checkpoints,
 )
 from tests.storage.stores import JOB, damage

@@ -15,7 +15,7 @@ from orchestration.assets import asset_definitions
 from orchestration.checks import CHECKS, check_definitions
 from orchestration.spec import SchedulePolicy, StreamSpec
 from resources import CheckpointStoreResource, SparkDriverClient
-from sensors.checkpoint_reporter import build_checkpoint_reporter
+from sensors.observer.sensor import build_checkpoint_reporter
 from sensors.policy import AlertPolicy
 from tests.sensors.observed import write_down
 from tests.sensors.streams import STREAM, Job, stored_job
@@ -148,7 +148,7 @@ def test_each_thing_that_is_wrong_is_found_by_its_own_check(job: Job, checks: Ch
 
 def test_a_short_limit_finds_a_chain(job: Job, checks: Checks, monkeypatch) -> None:
     healthy(job)
-    monkeypatch.setattr("sensors.check_events.chain_lengths", lambda _: {"window[0]": 17})
+    monkeypatch.setattr("sensors.observer.check_events.chain_lengths", lambda _: {"window[0]": 17})
     assert checks.run() == {"chain_length"}
 
 

@@ -13,7 +13,7 @@ from jobs.payments_data import write_payments
 from laminar_core.cli import start_options
 from orchestration.streams import ROOT
 from resources.names import StreamJob, job_name
-from sensors.alerts import Anchor
+from sensors.alerting.alerts import Anchor
 from tests.orchestration.operations_world import Driver, World, blocks
 from tests.storage.stores import JOB
 

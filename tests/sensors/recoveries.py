@@ -7,7 +7,7 @@ import dagster as dg
 from resources.names import job_name
 from sensors.background import BackgroundReads
 from sensors.policy import AlertPolicy
-from sensors.recovery_sensor import RecoveryJobs, build_recovery_sensor
+from sensors.recovery.sensor import RecoveryJobs, build_recovery_sensor
 from tests.sensors.streams import STREAM, Job, Ticks, stand_ins, stored_job
 
 

@@ -12,8 +12,8 @@ from laminar_core.storage.audit import AuditLog
 from laminar_core.storage.drills import write_drill
 from laminar_core.storage.retention import Mandate, Retention
 from resources.names import DRILL_TAG, asset_key
-from sensors.checkpoint_reporter import build_checkpoint_reporter
-from sensors.findings import BESIDE_MS
+from sensors.observer.findings import BESIDE_MS
+from sensors.observer.sensor import build_checkpoint_reporter
 from sensors.policy import AlertPolicy
 from tests.sensors.observed import Daemon, conclude, write_down
 from tests.sensors.streams import STREAM, Job, stand_ins, stored_job

@@ -9,7 +9,7 @@ import pytest
 from laminar_core.checkpoint.types import CheckpointId
 from laminar_core.storage.object_store import ObjectStore
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
-from sensors.alerts import Alert
+from sensors.alerting.alerts import Alert
 from sensors.background import BackgroundReads
 from sensors.policy import AlertPolicy
 from tests.sensors.recoveries import dead_job, watched

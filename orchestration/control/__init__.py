@@ -1,0 +1,1 @@
+"""Acts on a running job, with a form each."""

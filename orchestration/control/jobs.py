@@ -1,0 +1,231 @@
+"""Jobs that act on a stream: each leaves what the command line leaves, and waits for what it does.
+
+The form of each job is in ``orchestration.control.forms``.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import dagster as dg
+
+from laminar_core.runtime.clock import SystemClock
+from laminar_core.state.control import ControlResult
+from orchestration.acts import act_job, in_one_line, refuse_temporary_instance, valid_form
+from orchestration.control.forms import (
+    ExportWish,
+    ModeRequest,
+    PinWish,
+    Request,
+    SavepointRequest,
+    StopRequest,
+    UnpinWish,
+    Wish,
+)
+from orchestration.launching.import_job import build_import_job
+from orchestration.spec import StreamSpec
+from resources.checkpoints import CheckpointStoreResource
+from resources.job_control import Done, JobControl
+from resources.mandate import RunMandate
+from resources.names import StreamJob, asset_key, checkpoint_key, job_name, partition_of
+from resources.values import milliseconds
+from sensors.observer.savepoint_reports import savepoint_materialization
+
+F = TypeVar("F", bound=Wish)
+
+
+@dataclass(frozen=True, slots=True)
+class Acting:
+    """A run that acts on a stream."""
+
+    context: dg.OpExecutionContext
+    stream: str
+    control: JobControl
+    mandate: RunMandate
+
+    def observe_deployment(self, what: str, **facts: object) -> None:
+        """Show on the stream's deployment what was done to it."""
+        self._observe(asset_key(self.stream, "deployment"), None, what, facts)
+
+    def observe_checkpoint(self, checkpoint_id: int, what: str, **facts: object) -> None:
+        """Show on a checkpoint what was done to it."""
+        self._observe(checkpoint_key(self.stream), partition_of(checkpoint_id), what, facts)
+
+    def materialize_savepoint(self, uri: str) -> None:
+        """Show a savepoint that is new."""
+        made = savepoint_materialization(self.stream, uri)
+        self.context.log_event(made)
+        self.context.add_output_metadata(made.metadata)
+
+    def tell(self, what: str) -> None:
+        """Say what came out, on the run's page and in its log."""
+        self.context.log.info(what)
+        self.show(what)
+
+    def show(self, what: str, **facts: object) -> None:
+        """Show on the run's page what came out."""
+        known = {name: fact for name, fact in facts.items() if fact is not None}
+        self.context.add_output_metadata({"what": what, **known})
+
+    def _observe(
+        self, key: dg.AssetKey, partition: str | None, what: str, facts: dict[str, object]
+    ) -> None:
+        known: dict[str, Any] = {name: fact for name, fact in facts.items() if fact is not None}
+        by: dict[str, Any] = {"what": what, "actor": self.mandate.actor}
+        event = dg.AssetObservation(key, partition=partition, metadata={**by, **known})
+        self.context.log_event(event)
+
+
+@dataclass(frozen=True, slots=True)
+class Act(Generic[F]):
+    """One job: what its form asks, and what it does."""
+
+    name: StreamJob
+    form: type[F]
+    carry_out: Callable[[Acting, F], None]
+    description: str
+
+    def job(self, spec: StreamSpec) -> dg.JobDefinition:
+        """Make the job of one stream."""
+
+        @dg.op(
+            name=job_name(spec.name, self.name),
+            config_schema=self.form.to_config_schema(),
+            description=self.description,
+        )
+        def op(context: dg.OpExecutionContext, checkpoints: CheckpointStoreResource) -> None:
+            self._run(context, spec.name, checkpoints)
+
+        return act_job(spec, self.name, op, self.description)
+
+    def _run(
+        self, context: dg.OpExecutionContext, stream: str, checkpoints: CheckpointStoreResource
+    ) -> None:
+        refuse_temporary_instance(context.instance)
+        form = valid_form(self.form, context.op_config)
+        mandate = RunMandate.of(context.run)
+        with in_one_line():
+            control = JobControl(
+                checkpoints.open(stream),
+                mandate,
+                SystemClock(),
+                timeout_ms=form.timeout_ms,
+                tell=context.log.info,
+            )
+            self.carry_out(Acting(context, stream, control, mandate), form)
+
+
+def control_definitions(spec: StreamSpec) -> dg.Definitions:
+    """The jobs with which people, schedules and sensors act on one stream."""
+    return dg.Definitions(jobs=[*control_jobs(spec).values(), build_import_job(spec)])
+
+
+def control_jobs(spec: StreamSpec) -> dict[StreamJob, dg.JobDefinition]:
+    """Those that need nothing but the store, by their names, for sensors that request them."""
+    return {act.name: act.job(spec) for act in ACTS}
+
+
+# --- what each does -----------------------------------------------------------------------------
+
+
+def _checkpoint(acting: Acting, form: Request) -> None:
+    _tell_done(acting, acting.control.checkpoint(form.reason))
+
+
+def _savepoint(acting: Acting, form: SavepointRequest) -> None:
+    _tell_done(acting, acting.control.savepoint(form.target, form.reason))
+
+
+def _stop(acting: Acting, form: StopRequest) -> None:
+    control = acting.control
+    reason, savepoint = form.reason, form.savepoint
+    done = control.cancel(reason) if form.cancel else control.stop(reason, savepoint)
+    end = control.store.has_ended(done.generation)
+    how = "it has not said how it ended" if end is None else end.outcome
+    _tell_done(acting, done, outcome=how)
+    acting.observe_deployment(
+        f"generation {done.generation}: {how}", generation=done.generation, reason=reason
+    )
+
+
+def _mode(acting: Acting, form: ModeRequest) -> None:
+    done = acting.control.set_mode(form.mode, form.reason)
+    _tell_done(acting, done, mode=form.mode)
+    acting.observe_deployment(
+        str(done),
+        generation=done.generation,
+        mode=form.mode,
+        reason=form.reason,
+        **_known(done.result),
+    )
+
+
+def _pin(acting: Acting, form: PinWish) -> None:
+    hold_ms = None if form.hold_for is None else milliseconds(form.hold_for)
+    acting.control.pin(form.checkpoint_id, form.name, form.reason, hold_ms)
+    how = "pinned" if form.hold_for is None else f"held for {form.hold_for}"
+    what = f"checkpoint {form.checkpoint_id} is {how} as {form.name}"
+    acting.tell(what)
+    acting.observe_checkpoint(form.checkpoint_id, what, pin=form.name, reason=form.reason)
+
+
+def _unpin(acting: Acting, form: UnpinWish) -> None:
+    acting.control.unpin(form.checkpoint_id, form.name, form.reason)
+    what = f"checkpoint {form.checkpoint_id} is no longer pinned as {form.name}"
+    acting.tell(what)
+    acting.observe_checkpoint(form.checkpoint_id, what, pin=form.name, reason=form.reason)
+
+
+def _export(acting: Acting, form: ExportWish) -> None:
+    uri = acting.control.export(form.checkpoint_id, form.target, form.reason)
+    acting.tell(f"checkpoint {form.checkpoint_id} is the savepoint {uri}")
+    acting.materialize_savepoint(uri)
+
+
+def _tell_done(acting: Acting, done: Done, **facts: object) -> None:
+    result = done.result
+    acting.show(
+        str(done),
+        command=done.number,
+        generation=done.generation,
+        checkpoint_id=result.checkpoint_id,
+        **facts,
+        **_known(result),
+    )
+    if result.savepoint is not None:
+        acting.materialize_savepoint(result.savepoint)
+
+
+def _known(result: ControlResult) -> dict[str, object]:
+    return {name: fact for name, fact in result.details.items() if fact is not None}
+
+
+ACTS: tuple[Act[Any], ...] = (
+    Act("checkpoint", Request, _checkpoint, "Take a checkpoint of the running job now."),
+    Act(
+        "savepoint",
+        SavepointRequest,
+        _savepoint,
+        "Take a savepoint of the running job, which goes on.",
+    ),
+    Act(
+        "stop",
+        StopRequest,
+        _stop,
+        "Stop the running job: a last checkpoint, its output committed, then the end.",
+    ),
+    Act(
+        "mode",
+        ModeRequest,
+        _mode,
+        "Change how the checkpoints of the running job align, from the next one on.",
+    ),
+    Act("pin", PinWish, _pin, "Keep a checkpoint: retention leaves it alone."),
+    Act("unpin", UnpinWish, _unpin, "Let retention treat a checkpoint like others again."),
+    Act(
+        "export_savepoint",
+        ExportWish,
+        _export,
+        "Make a savepoint of a completed checkpoint, whether or not the job runs.",
+    ),
+)

@@ -1,0 +1,1 @@
+"""Retention, drills, audits, left-overs and costs, on schedules."""

@@ -1,0 +1,100 @@
+"""The job that verifies a stream's audit log, also against what the last verification saw.
+
+A log that is sound in itself may have been cut off or written anew since. So each verification
+remembers the newest record in its materialisation of ``[stream, audit]``, outside of the store.
+"""
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import dagster as dg
+from pydantic import Field
+
+from laminar_core.runtime.clock import Clock
+from laminar_core.state.audit import AuditReport
+from laminar_core.storage.audit import AuditLog, key_in_environment
+from orchestration.control.forms import Wish
+from orchestration.housekeeping.chores import Chore, chore_job
+from orchestration.housekeeping.report_tables import Row, table_of
+from orchestration.spec import StreamSpec
+from sensors.facts.audit_memory import AuditMemory, recall, verify_with
+from sensors.judgements import judge_audit_chain
+
+FINDINGS_SHOWN = 100
+
+
+class AuditWish(Wish):
+    """How much of the log is in question."""
+
+    accept_up_to: Annotated[int, Field(ge=0)] = Field(
+        default=0,
+        description="What is wrong with this record, and with older ones, somebody has looked "
+        "into: it does not count any more. 0: as the last verification had it. The log keeps it.",
+    )
+
+
+def build_audit_job(spec: StreamSpec, clock: Clock) -> dg.JobDefinition:
+    """Make ``{stream}_audit``."""
+    return chore_job(
+        spec,
+        "audit",
+        AuditWish,
+        verify_audit,
+        clock,
+        description=f"Find whether anybody touched the audit log of {spec.name}.",
+    )
+
+
+def verify_audit(chore: Chore, wish: AuditWish) -> None:
+    """Verify the log, report it on ``[stream, audit]``, and judge it.
+
+    Raises:
+        dagster.Failure: it is not as it was written.
+        StorageUnavailable: the store did not answer.
+    """
+    log, key = chore.audit, key_in_environment()
+    memory = recall(chore.context.instance, chore.spec.name)
+    if wish.accept_up_to > memory.accepted:
+        _accept(chore, log, wish, memory)
+        memory = memory.accepting(wish.accept_up_to)
+    report = verify_with(memory, log, key)
+    remembered = memory.after(report)
+    chore.materialize("audit", audit_metadata(report, remembered, is_signed=key is not None))
+    verdict = judge_audit_chain(report)
+    chore.evaluate("audit_chain", verdict)
+    chore.context.log.info(verdict.description)
+    if not verdict.passed:
+        raise dg.Failure(verdict.description, allow_retries=False)
+
+
+def audit_metadata(report: AuditReport, memory: AuditMemory, *, is_signed: bool) -> dict[str, Any]:
+    """What was found, and what the next verification compares with."""
+    metadata: dict[str, Any] = {
+        "records": report.record_count,
+        "findings": len(report.findings),
+        "signatures_checked": is_signed,
+        "newest_record": memory.newest.number,
+        "newest_sha256": memory.newest.sha256 or "",
+        "accepted_up_to": memory.accepted,
+    }
+    if report.findings:
+        metadata["found"] = table_of(_rows(report))
+    return metadata
+
+
+def _rows(report: AuditReport) -> Sequence[Row]:
+    return [
+        {"record": found.number or 0, "kind": found.kind, "problem": found.problem}
+        for found in report.findings[:FINDINGS_SHOWN]
+    ]
+
+
+def _accept(chore: Chore, log: AuditLog, wish: AuditWish, memory: AuditMemory) -> None:
+    log.append(
+        action="audit-accept",
+        actor=chore.mandate.actor,
+        reason=wish.reason,
+        before={"accepted_up_to": memory.accepted},
+        after={"accepted_up_to": wish.accept_up_to},
+        run_id=chore.mandate.run_id,
+    )

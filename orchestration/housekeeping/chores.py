@@ -1,0 +1,103 @@
+"""What the jobs have in common that look after what a stream has stored."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import dagster as dg
+
+from laminar_core.runtime.clock import Clock
+from laminar_core.runtime.drill import HOLD_MS
+from laminar_core.storage.audit import AuditLog
+from laminar_core.storage.checkpoint_store import CheckpointStore
+from orchestration.acts import act_job, in_one_line, refuse_temporary_instance, valid_form
+from orchestration.control.forms import Wish
+from orchestration.spec import StreamSpec
+from resources.checkpoints import CheckpointStoreResource
+from resources.mandate import RunMandate
+from resources.names import StreamAsset, StreamCheck, StreamJob, asset_key, job_name
+from sensors.judgements import Verdict
+from sensors.observer.check_events import evaluation
+
+F = TypeVar("F", bound=Wish)
+
+_RUNTIME_S_MAX = str(HOLD_MS // 1000)
+"""As long as a drill holds its checkpoint; a chore reads, or deletes, all that a job has stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chore:
+    """A run that looks after what a stream has stored."""
+
+    context: dg.OpExecutionContext
+    spec: StreamSpec
+    store: CheckpointStore
+    store_uri: str
+    clock: Clock
+    mandate: RunMandate
+
+    @property
+    def audit(self) -> AuditLog:
+        """The log of who did what to the job."""
+        return AuditLog(self.store.objects, self.store.paths, self.clock.now_ms)
+
+    def materialize(
+        self, asset: StreamAsset, metadata: dict[str, Any], tags: dict[str, str] | None = None
+    ) -> None:
+        """Tell of something that was done."""
+        key = asset_key(self.spec.name, asset)
+        self.context.log_event(dg.AssetMaterialization(key, metadata=metadata, tags=tags))
+
+    def observe(self, asset: StreamAsset, metadata: dict[str, Any]) -> None:
+        """Tell of something that was only looked at."""
+        key = asset_key(self.spec.name, asset)
+        self.context.log_event(dg.AssetObservation(key, metadata=metadata))
+
+    def evaluate(self, check: StreamCheck, verdict: Verdict) -> None:
+        """Tell the verdict of one of the stream's checks."""
+        # Not runless: Dagster keeps only one of those per check.
+        self.context.log_event(evaluation(self.spec.name, check, verdict))  # pyright: ignore[reportArgumentType]
+
+
+def chore_job(  # noqa: PLR0913 - what a job is made of
+    spec: StreamSpec,
+    name: StreamJob,
+    form: type[F],
+    work: Callable[[Chore, F], None],
+    clock: Clock,
+    *,
+    description: str,
+    resources: frozenset[str] = frozenset(),
+    pool: str | None = None,
+) -> dg.JobDefinition:
+    """Make a job that calls ``work`` with what somebody, or a schedule, filled in.
+
+    ``resources`` are needed beside the store; ``pool`` limits how many of them run at a time.
+    """
+
+    @dg.op(
+        name=job_name(spec.name, name),
+        config_schema=form.to_config_schema(),  # pyright: ignore[reportArgumentType]
+        description=description,
+        required_resource_keys={"checkpoints", *resources},
+        pool=pool,
+    )
+    def op(context: dg.OpExecutionContext) -> None:
+        refuse_temporary_instance(context.instance)
+        wish = valid_form(form, context.op_config)
+        with in_one_line():
+            work(_chore(context, spec, clock), wish)
+
+    return act_job(spec, name, op, description, {"dagster/max_runtime": _RUNTIME_S_MAX})
+
+
+def _chore(context: dg.OpExecutionContext, spec: StreamSpec, clock: Clock) -> Chore:
+    checkpoints = context.resources.checkpoints
+    assert isinstance(checkpoints, CheckpointStoreResource)
+    store = checkpoints.open(spec.name)
+    if store.newest_generation() is None:
+        raise dg.Failure(
+            f"the store {checkpoints.uri} has no job {spec.name}: start it first",
+            allow_retries=False,
+        )
+    return Chore(context, spec, store, checkpoints.uri, clock, RunMandate.of(context.run))

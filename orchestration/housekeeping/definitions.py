@@ -1,0 +1,50 @@
+"""What looks after a stream's checkpoints: jobs, what they report on, and when they run."""
+
+import dagster as dg
+
+from laminar_core.runtime.clock import Clock, SystemClock
+from orchestration.housekeeping.audit_jobs import build_audit_job
+from orchestration.housekeeping.cost_jobs import build_cost_job
+from orchestration.housekeeping.drill_jobs import build_drill_job
+from orchestration.housekeeping.orphan_jobs import build_orphan_job
+from orchestration.housekeeping.retention_jobs import build_retention_job
+from orchestration.housekeeping.schedules import schedules_of
+from orchestration.spec import StreamSpec
+from resources.names import StreamAsset, asset_key, checkpoint_key
+
+_ASSETS: dict[StreamAsset, str] = {
+    "retention": "What was deleted of the stream's checkpoints and left-overs, and why; dry runs "
+    "and plans with nothing to do are observations.",
+    "drill": "Restore drills: a checkpoint, restored in a scratch Spark job and compared.",
+    "audit": "Verifications of the log of who did what to the stream.",
+    "costs": "What the stream's checkpoints cost: bytes stored, requests sent, money.",
+}
+_KINDS = {"drill": "pyspark"}
+
+
+def housekeeping_definitions(spec: StreamSpec, clock: Clock | None = None) -> dg.Definitions:
+    """External assets, jobs and schedules. Nothing is read before something of them runs."""
+    clock = clock or SystemClock()
+    return dg.Definitions(
+        assets=[_asset(spec, name, said) for name, said in _ASSETS.items()],
+        jobs=[
+            build_retention_job(spec, clock),
+            build_drill_job(spec, clock),
+            build_audit_job(spec, clock),
+            build_orphan_job(spec, clock),
+            build_cost_job(spec, clock),
+        ],
+        schedules=schedules_of(spec),
+    )
+
+
+def _asset(spec: StreamSpec, name: StreamAsset, description: str) -> dg.AssetSpec:
+    return dg.AssetSpec(
+        asset_key(spec.name, name),
+        deps=[checkpoint_key(spec.name)],
+        group_name=spec.name,
+        owners=[spec.owner],
+        kinds={_KINDS.get(name, "laminar")},
+        tags=spec.tags,
+        description=description,
+    )

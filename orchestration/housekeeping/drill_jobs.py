@@ -1,0 +1,190 @@
+"""The job that restores a checkpoint in a scratch Spark job, and so proves that it can be.
+
+It runs ``laminar drill``, which leaves a record in the job's store whether it passed or not.
+"""
+
+import tempfile
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import Annotated, Any, Literal, Self
+
+import dagster as dg
+from pydantic import Field, ValidationError, model_validator
+
+from laminar_core.runtime.clock import Clock
+from laminar_core.runtime.drill import BATCHES_MAX
+from laminar_core.state.drill import DrillRecord
+from orchestration.control.forms import CheckpointNumber, Wish
+from orchestration.housekeeping.chores import Chore, chore_job
+from orchestration.housekeeping.report_tables import table_of
+from orchestration.spec import StreamSpec
+from resources.drivers.laminar_command import CommandResult, run_command
+from resources.names import DRILL_POOL, DRILL_TAG
+from sensors.judgements import judge_restorable
+
+_SEED_BITS = 31
+
+
+class DrillWish(Wish):
+    """What to drill, and how."""
+
+    which: Literal["newest", "random", "checkpoint"] = Field(
+        description="newest: that a restore would take. random: drawn from all. checkpoint: the "
+        "one that is named.",
+    )
+    checkpoint_id: CheckpointNumber | None = Field(
+        default=None, description="With which: checkpoint, and only then."
+    )
+    seed: int | None = Field(
+        default=None,
+        description="With which: random: equal seeds draw the same  [default: of the run's id].",
+    )
+    workers: Annotated[int, Field(ge=1)] | None = Field(
+        default=None, description="Of the scratch job  [default: the stream's]."
+    )
+    batches: Annotated[int, Field(ge=0)] = Field(
+        default=BATCHES_MAX, description="New ones to read from each source, per worker."
+    )
+    scratch: str | None = Field(
+        default=None,
+        description="An empty place for the copy that the workers reach, too  [default: a "
+        "temporary directory of this machine].",
+    )
+
+    @model_validator(mode="after")
+    def _one_choice(self) -> Self:
+        if (self.which == "checkpoint") != (self.checkpoint_id is not None):
+            raise ValueError("give checkpoint_id with which: checkpoint, and only then")
+        if self.seed is not None and self.which != "random":
+            raise ValueError("give seed with which: random only")
+        return self
+
+
+def build_drill_job(spec: StreamSpec, clock: Clock) -> dg.JobDefinition:
+    """Make ``{stream}_drill``; drills wait for each other where the pool has a limit."""
+    return chore_job(
+        spec,
+        "drill",
+        DrillWish,
+        drill,
+        clock,
+        description=f"Prove that a checkpoint of {spec.name} can be restored.",
+        pool=DRILL_POOL,
+    )
+
+
+def drill(chore: Chore, wish: DrillWish) -> None:
+    """Run a drill, and report it on ``[stream, drill]``; one that did not pass fails the run.
+
+    Raises:
+        dagster.Failure: it did not pass, or did not come to its end.
+    """
+    seed = None
+    if wish.which == "random":
+        seed = seed_of(chore.mandate.run_id) if wish.seed is None else wish.seed
+        chore.context.log.info("the seed is %s", seed)
+    result = _run(chore, wish, seed)
+    record = parse_record(result)
+    if record is None:
+        raise dg.Failure(_without_a_record(result), allow_retries=False)
+    metadata = drill_metadata(record)
+    if seed is not None:
+        metadata["seed"] = seed
+    chore.materialize("drill", metadata, {DRILL_TAG: str(record.number)})
+    verdict = judge_restorable(record, chore.clock.now_ms(), chore.spec.alerts)
+    chore.evaluate("restorable", verdict)
+    if record.outcome == "failed":
+        raise dg.Failure(
+            f"drill {record.number} failed: {'; '.join(record.problems) or result.complaint}",
+            metadata={"error_code": record.error_code or ""},
+            allow_retries=False,
+        )
+
+
+def seed_of(text: str) -> int:
+    """A number for a draw that anybody can repeat.
+
+    >>> seed_of("2026-11-21T04:43Z")
+    293947591
+    """
+    return int.from_bytes(sha256(text.encode()).digest()[:8]) >> (64 - _SEED_BITS)
+
+
+def drill_command(spec: StreamSpec, store_uri: str, wish: DrillWish, seed: int | None) -> list[str]:
+    """What a person would type."""
+    choice: Sequence[str] = ()
+    if wish.checkpoint_id is not None:
+        choice = ("--checkpoint", str(wish.checkpoint_id))
+    elif seed is not None:
+        choice = ("--random", str(seed))
+    return [
+        *(*spec.laminar, "drill", *spec.target_words()),
+        *("--store", store_uri, "--job", spec.name, *choice),
+        *("--workers", str(wish.workers or spec.workers), "--batches", str(wish.batches)),
+        *(() if wish.scratch is None else ("--scratch", wish.scratch)),
+        *spec.conf_words(),
+        *("--reason", wish.reason, "--json"),
+    ]
+
+
+def parse_record(result: CommandResult) -> DrillRecord | None:
+    """The record that the command wrote; None: it did not come so far."""
+    _, brace, rest = result.stdout.partition("{")
+    try:
+        return DrillRecord.model_validate_json(brace + rest)
+    except ValidationError:
+        return None
+
+
+def drill_metadata(record: DrillRecord) -> dict[str, Any]:
+    """What a drill did; numbers are plotted."""
+    metadata: dict[str, Any] = {
+        "outcome": record.outcome,
+        "drill": record.number,
+        "checkpoint_id": record.checkpoint_id or 0,
+        "duration_s": round(record.duration_ms / 1000, 3),
+        "size_bytes": record.size_bytes,
+        "rows_restored": sum(one.rows_restored for one in record.operators),
+        "inflight_rows": record.inflight_rows,
+        "rows_read": record.rows_read,
+        "workers": record.workers,
+        "workers_before": record.workers_before,
+        "started_at": dg.MetadataValue.timestamp(record.started_at_ms / 1000),
+        "reason": record.reason,
+    }
+    if record.problems:
+        metadata["problems"] = dg.MetadataValue.json(list(record.problems))
+    if record.operators:
+        metadata["operators"] = table_of(
+            [
+                {
+                    "operator": one.operator_id,
+                    "rows": one.rows_restored,
+                    "rows in the checkpoint": one.rows_expected,
+                    "digest": one.digest_restored,
+                    "the same": one.is_equal,
+                }
+                for one in record.operators
+            ]
+        )
+    return metadata
+
+
+def _run(chore: Chore, wish: DrillWish, seed: int | None) -> CommandResult:
+    with tempfile.TemporaryDirectory(prefix="laminar-drill-") as folder:
+        # The copy goes with it, also if the drill is killed.
+        return run_command(
+            drill_command(chore.spec, chore.store_uri, wish, seed),
+            env={**chore.mandate.environment(), "TMPDIR": folder},
+            log=chore.context.log,
+            clock=chore.clock,
+        )
+
+
+def _without_a_record(result: CommandResult) -> str:
+    said = f": {result.complaint}" if result.complaint else ""
+    if result.exit_code < 0:
+        return f"the drill was killed by signal {-result.exit_code}{said}"
+    if result.exit_code:
+        return f"the drill ended with exit code {result.exit_code}{said or ' and said nothing'}"
+    return f"the drill said nothing that is a record of a drill{said}"

@@ -1,0 +1,131 @@
+"""The job that looks after what was left behind: attempts that did not complete, and their files.
+
+It deletes with the functions of retention, what has waited in quarantine and nothing else: no
+checkpoint goes. Retention does the same beside its work, as the stream's policy says.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, Literal
+
+import dagster as dg
+from pydantic import Field
+
+from laminar_core.checkpoint.retention import left_overs_policy, without_checkpoints
+from laminar_core.checkpoint.retention_facts import (
+    FileVerdict,
+    Incomplete,
+    RetentionFacts,
+    RetentionPlan,
+    Unreadable,
+)
+from laminar_core.runtime.clock import Clock
+from laminar_core.runtime.retention_config import RetentionConfig
+from laminar_core.storage.retention import Retention
+from orchestration.control.forms import Wish
+from orchestration.housekeeping.chores import Chore, chore_job
+from orchestration.housekeeping.report_tables import Row, table_of
+from orchestration.housekeeping.retention_jobs import ROWS_SHOWN, RetentionRun, file_row
+from orchestration.spec import StreamSpec
+from resources.drivers.detached import DetachedDriver
+from resources.values import Duration
+
+
+class OrphanWish(Wish):
+    """What becomes of what was left behind."""
+
+    mode: Literal["report", "delete"] = Field(
+        default="report",
+        description="report: only say what is there. delete: what is seen for the first time goes "
+        "into quarantine, and what has waited there long enough is deleted.",
+    )
+    quarantine: Duration | None = Field(
+        default=None, description="How long, as 1 day  [default: as the stream's policy has it]."
+    )
+
+
+def build_orphan_job(spec: StreamSpec, clock: Clock) -> dg.JobDefinition:
+    """Make ``{stream}_orphans``."""
+    return chore_job(
+        spec,
+        "orphans",
+        OrphanWish,
+        look_after_left_overs,
+        clock,
+        description=f"Find what {spec.name} left behind, and delete what has waited.",
+        resources=frozenset({"launcher"}),
+    )
+
+
+def look_after_left_overs(chore: Chore, wish: OrphanWish) -> None:
+    """Report what nobody names, and delete it if that is wished and it has waited.
+
+    Raises:
+        LaminarError: as ``Retention`` does, but for a plan that does not hold any more.
+    """
+    changes: dict[str, Any] = {"orphans": "delete"}
+    if wish.quarantine is not None:
+        changes["quarantine"] = wish.quarantine
+    policy = RetentionConfig.of(chore.spec.retention.model_dump() | changes)
+    runner = Retention(
+        chore.store, left_overs_policy(policy.policy()), chore.clock.now_ms, audit=chore.audit
+    )
+    planned = runner.plan()
+    planned = replace(planned, plan=without_checkpoints(planned.plan))
+    told = left_over_metadata(planned.facts, planned.plan)
+    if wish.mode == "delete":
+        told |= _bound_logs(chore)
+    run = RetentionRun(chore, runner, policy, wish.reason, told)
+    run.tell_plan(planned, "dry run")
+    if wish.mode == "delete":
+        run.carry_out(planned)
+
+
+def _bound_logs(chore: Chore) -> dict[str, Any]:
+    """Old logs of detached drivers on this machine go, and long ones are cut."""
+    launcher = chore.context.resources.launcher
+    assert isinstance(launcher, DetachedDriver)
+    return {"deleted_logs": len(launcher.bound_logs(chore.spec.name))}
+
+
+def left_over_metadata(facts: RetentionFacts, plan: RetentionPlan) -> dict[str, Any]:
+    """What nobody names, and what needs somebody to look at it."""
+    attempts = [c for c in facts.checkpoints if isinstance(c, Incomplete)]
+    unreadable = [c for c in facts.checkpoints if isinstance(c, Unreadable)]
+    left = list(_left(facts, plan))
+    pins = [pin for each in facts.pins.values() for pin in each if pin.expires_at_ms is not None]
+    metadata: dict[str, Any] = {
+        "incomplete_attempts": len(attempts),
+        "left_over_files": len(left),
+        "left_over_bytes": sum(file.size_bytes for file in left),
+        "files_in_quarantine": len(facts.quarantined),
+        "files_of_unknown_name": sum(file.kind == "unknown" for file in facts.files),
+        "unreadable_manifests": len(unreadable),
+        "holds_that_ended": sum((pin.expires_at_ms or 0) <= facts.now_ms for pin in pins),
+    }
+    if attempts:
+        metadata["attempts"] = table_of(
+            [_attempt_row(facts, attempt) for attempt in attempts[-ROWS_SHOWN:]]
+        )
+    if left:
+        metadata["files"] = table_of(
+            [file_row(f.path, f.action, f.size_bytes, f.reason) for f in left[:ROWS_SHOWN]]
+        )
+    return metadata
+
+
+def _left(facts: RetentionFacts, plan: RetentionPlan) -> Iterator[FileVerdict]:
+    """Files that no checkpoint names, whatever becomes of them now."""
+    for file in plan.files:
+        if file.action != "keep" or file.path in facts.quarantined:
+            yield file
+
+
+def _attempt_row(facts: RetentionFacts, attempt: Incomplete) -> Row:
+    files = [file for file in facts.files if file.checkpoint_id == attempt.checkpoint_id]
+    return {
+        "checkpoint": attempt.checkpoint_id,
+        "generation": attempt.generation or 0,
+        "files": len(files),
+        "bytes": sum(file.size_bytes for file in files),
+    }

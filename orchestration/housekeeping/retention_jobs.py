@@ -1,0 +1,229 @@
+"""The job that deletes the checkpoints that a stream's policy does not keep."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import dagster as dg
+from pydantic import Field
+
+from laminar_core.checkpoint.retention_facts import RetentionPlan
+from laminar_core.errors import ConfigurationError, ErrorCode
+from laminar_core.runtime.clock import Clock
+from laminar_core.runtime.retention_config import RetentionConfig
+from laminar_core.state.retention_records import RetentionResult
+from laminar_core.storage.retention import Mandate, Planned, Retention
+from orchestration.control.forms import Wish
+from orchestration.housekeeping.chores import Chore, chore_job
+from orchestration.housekeeping.report_tables import Row, table_of
+from orchestration.spec import StreamSpec
+from resources.names import RETENTION_PLAN_TAG, checkpoint_partitions, partition_of
+
+ROWS_SHOWN = 200
+"""In a table of a report; the newest."""
+
+
+class RetentionWish(Wish):
+    """What a run of retention does."""
+
+    dry_run: bool = Field(default=False, description="Only say what would go, and why.")
+    verify: Literal["sizes", "bytes"] = Field(
+        default="sizes",
+        description="How to tell what can be restored: by the length of the files, or whole.",
+    )
+    policy: dict[str, Any] = Field(
+        default={},
+        description="What is different from the stream's policy, as keep_last: 5. Fields: "
+        + ", ".join(RetentionConfig.model_fields),
+    )
+
+
+def build_retention_job(spec: StreamSpec, clock: Clock) -> dg.JobDefinition:
+    """Make ``{stream}_retention``."""
+    return chore_job(
+        spec,
+        "retention",
+        RetentionWish,
+        apply_retention,
+        clock,
+        description=f"Delete the checkpoints of {spec.name} that its policy does not keep.",
+    )
+
+
+def apply_retention(chore: Chore, wish: RetentionWish) -> None:
+    """Finish what an earlier run began, plan, and carry the plan out.
+
+    Raises:
+        LaminarError: the policy is none, or as ``Retention`` does, but for a stale plan.
+    """
+    policy = RetentionConfig.of(chore.spec.retention.model_dump() | wish.policy)
+    runner = Retention(
+        chore.store, policy.policy(), chore.clock.now_ms, verify=wish.verify, audit=chore.audit
+    )
+    run = RetentionRun(chore, runner, policy, wish.reason)
+    if wish.dry_run:
+        run.tell_unfinished()
+        run.tell_plan(runner.plan(), "dry run")
+        return
+    run.finish_earlier()
+    run.carry_out(runner.plan())
+    drop_partitions(chore)
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionRun:
+    """Retention in one Dagster run, and what it reports on ``[stream, retention]``."""
+
+    chore: Chore
+    runner: Retention
+    policy: RetentionConfig
+    reason: str
+    told: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Reported beside each plan."""
+
+    def tell_unfinished(self) -> None:
+        """Say what earlier runs decided and did not finish."""
+        for number in self.runner.log.unfinished():
+            self.chore.context.log.warning(
+                "plan %s is decided and not finished: the next run that is not dry does that",
+                number,
+            )
+
+    def finish_earlier(self) -> None:
+        """Carry out what earlier runs decided and did not finish.
+
+        Raises:
+            LaminarError: as ``Retention.finish_earlier``.
+        """
+        for result in self.runner.finish_earlier(run_id=self.chore.mandate.run_id):
+            self._report(result, "an earlier plan was finished", {})
+
+    def carry_out(self, planned: Planned) -> None:
+        """Do what is planned. A plan that does not hold any more is left to the next run.
+
+        Raises:
+            LaminarError: as ``Retention.apply``.
+        """
+        by, policy = self.chore.mandate, self.policy.model_dump(mode="json")
+        mandate = Mandate(by.actor, self.reason, policy, by.run_id)
+        try:
+            result = self.runner.apply(planned, mandate)
+        except ConfigurationError as error:
+            if error.code is not ErrorCode.RETENTION_PLAN_STALE:
+                raise
+            self.tell_plan(planned, f"nothing was deleted: {error}")
+            return
+        if result is None:
+            self.tell_plan(planned, planned.plan.blocked or "nothing to do")
+        else:
+            self._report(result, "done", self._metadata(planned))
+
+    def tell_plan(self, planned: Planned, outcome: str) -> None:
+        """Show a plan that was not carried out."""
+        self.chore.observe("retention", {"outcome": outcome, **self._metadata(planned)})
+        self.chore.context.log.info(outcome)
+
+    def _metadata(self, planned: Planned) -> dict[str, Any]:
+        return {**plan_metadata(planned.plan, self.policy), **self.told}
+
+    def _report(self, result: RetentionResult, outcome: str, told: Mapping[str, Any]) -> None:
+        record = self.runner.log.read_plan(result.number)
+        deleted = () if record is None else tuple(c.checkpoint_id for c in record.checkpoints)
+        self.chore.materialize(
+            "retention",
+            {**told, **result_metadata(result, outcome, deleted)},
+            {RETENTION_PLAN_TAG: str(result.number)},
+        )
+        self.chore.context.log.info(
+            "plan %s: %s, %s checkpoints and %s files deleted, %s bytes",
+            *(result.number, outcome, result.deleted_checkpoints, result.deleted_files),
+            result.deleted_bytes,
+        )
+
+
+def drop_partitions(chore: Chore) -> None:
+    """A checkpoint that is gone has no partition any more; its history in Dagster stays.
+
+    Also those that the running job or somebody's command has deleted. A checkpoint is made a
+    partition after it has completed, so what is read here as gone, is; an id that this store has
+    never seen is of another store, and stays.
+    """
+    partitions = checkpoint_partitions(chore.spec.name).name
+    assert partitions is not None
+    instance = chore.context.instance
+    known = instance.get_dynamic_partitions(partitions)
+    seen = {partition_of(number) for number in chore.store.attempted_ids()}
+    stored = {partition_of(number) for number in chore.store.completed_ids()}
+    gone = sorted(set(known) & seen - stored)
+    for partition in gone:
+        instance.delete_dynamic_partition(partitions, partition)
+    if gone:
+        chore.context.log.info(
+            "%s checkpoints are no longer partitions, from %s to %s", len(gone), gone[0], gone[-1]
+        )
+
+
+def plan_metadata(plan: RetentionPlan, policy: RetentionConfig) -> dict[str, Any]:
+    """What goes and what stays, and why; numbers are plotted."""
+    verdicts = plan.checkpoints[-ROWS_SHOWN:]
+    freed = _freed(plan)
+    rows = [
+        {
+            "checkpoint": v.checkpoint_id,
+            "verdict": v.action,
+            "bytes": v.size_bytes,
+            "freed": freed.get(v.checkpoint_id, 0) if v.action == "delete" else 0,
+            "why": "; ".join(v.reasons),
+        }
+        for v in verdicts
+    ]
+    metadata: dict[str, Any] = {
+        "planned_checkpoints": len(plan.deleted_ids),
+        "planned_files": len(plan.deleted_files),
+        "planned_bytes": plan.deleted_bytes,
+        "checkpoints_kept": sum(v.action == "keep" for v in plan.checkpoints),
+        "policy": dg.MetadataValue.json(policy.model_dump(mode="json")),
+    }
+    if rows:
+        metadata["plan"] = table_of(rows)
+    if orphans := list(_orphans(plan)):
+        metadata["files"] = table_of(orphans[:ROWS_SHOWN])
+    if plan.blocked is not None:
+        metadata["blocked"] = plan.blocked
+    return metadata
+
+
+def result_metadata(
+    result: RetentionResult, outcome: str, deleted: Iterable[int]
+) -> dict[str, Any]:
+    """What a plan has done."""
+    return {
+        "outcome": outcome,
+        "plan_number": result.number,
+        "deleted_checkpoints": result.deleted_checkpoints,
+        "deleted_files": result.deleted_files,
+        "deleted_bytes": result.deleted_bytes,
+        "quarantined_files": result.quarantined_files,
+        "deleted_ids": dg.MetadataValue.json(list(deleted)),
+    }
+
+
+def _orphans(plan: RetentionPlan) -> Iterator[Row]:
+    """Files that need a look, or go without a checkpoint."""
+    gone = set(plan.deleted_ids)
+    for file in plan.files:
+        if file.action != "keep" and file.checkpoint_id not in gone:
+            yield file_row(file.path, file.action, file.size_bytes, file.reason)
+
+
+def file_row(path: str, verdict: str, size_bytes: int, why: str) -> Row:
+    """One line of a table of files."""
+    return {"file": path, "verdict": verdict, "bytes": size_bytes, "why": why}
+
+
+def _freed(plan: RetentionPlan) -> dict[int, int]:
+    freed: dict[int, int] = {}
+    for file in plan.files:
+        if file.action == "delete" and file.checkpoint_id is not None:
+            freed[file.checkpoint_id] = freed.get(file.checkpoint_id, 0) + file.size_bytes
+    return freed

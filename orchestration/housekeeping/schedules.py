@@ -1,0 +1,113 @@
+"""When a stream's housekeeping runs; the times are those of its ``SchedulePolicy``."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import dagster as dg
+
+from laminar_core.errors import LaminarError
+from orchestration.housekeeping.drill_jobs import seed_of
+from orchestration.housekeeping.schedule_decision import NotDue, Tick, decide_tick
+from orchestration.spec import StreamSpec
+from resources.checkpoints import CheckpointStoreResource
+from resources.names import ACTS_ON_TAG, StreamJob, job_name
+
+_PRIORITY = "-1"
+"""What starts, stops and recovers streams goes first."""
+
+Form = dict[str, Any]
+"""Configuration of a job's op."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chance:
+    """One run that a tick may ask for."""
+
+    form: Callable[[str], Form]
+    """Of the tick's time."""
+    name: str = ""
+    completed_min: int = 0
+
+
+_TWICE = (
+    Chance(lambda _: {"which": "newest"}, "newest", completed_min=1),
+    Chance(lambda at: {"which": "random", "seed": seed_of(at)}, "random", completed_min=2),
+)
+_CHANCES: dict[StreamJob, tuple[Chance, ...]] = {
+    "retention": (Chance(lambda _: {}),),
+    "drill": _TWICE,
+    "audit": (Chance(lambda _: {}),),
+    "orphans": (Chance(lambda _: {"mode": "delete"}),),
+    "costs": (Chance(lambda _: {}),),
+}
+
+
+def schedules_of(spec: StreamSpec) -> list[dg.ScheduleDefinition]:
+    """One schedule per time of the policy."""
+    crons: dict[StreamJob, str | None] = {
+        "retention": spec.schedules.retention,
+        "drill": spec.schedules.drill,
+        "audit": spec.schedules.audit,
+        "orphans": spec.schedules.orphans,
+        "costs": spec.schedules.costs,
+    }
+    return [_schedule(spec, name, cron) for name, cron in crons.items() if cron is not None]
+
+
+def schedule_name(stream: str, name: StreamJob) -> str:
+    """Name of the schedule of a job.
+
+    >>> schedule_name("payments", "drill")
+    'payments_drill_schedule'
+    """
+    return f"{job_name(stream, name)}_schedule"
+
+
+def _schedule(spec: StreamSpec, name: StreamJob, cron: str) -> dg.ScheduleDefinition:
+    schedule, job = schedule_name(spec.name, name), job_name(spec.name, name)
+    on = spec.schedules.enabled
+
+    @dg.schedule(
+        name=schedule,
+        job_name=job,
+        cron_schedule=cron,
+        execution_timezone="UTC",
+        description=f"Runs {job}; see SchedulePolicy.{name}.",
+        default_status=dg.DefaultScheduleStatus.RUNNING if on else dg.DefaultScheduleStatus.STOPPED,
+    )
+    def evaluate(
+        context: dg.ScheduleEvaluationContext, checkpoints: CheckpointStoreResource
+    ) -> Iterator[dg.RunRequest | dg.SkipReason]:
+        chances = _CHANCES[name]
+        tick = Tick(schedule, job, context.scheduled_execution_time)
+        counts = any(chance.completed_min for chance in chances)
+        tick = _look(tick, checkpoints, spec.name, counts=counts)
+        answers = [_answer(spec, tick, chance) for chance in chances]
+        requests = [answer for answer in answers if isinstance(answer, dg.RunRequest)]
+        yield from requests or answers[:1]
+
+    return evaluate
+
+
+def _look(tick: Tick, checkpoints: CheckpointStoreResource, stream: str, *, counts: bool) -> Tick:
+    """Look at the store; checkpoints are only counted if that matters: it is a long listing."""
+    try:
+        store = checkpoints.open(stream)
+        generation = store.newest_generation()
+        completed = len(store.completed_ids()) if counts and generation is not None else 0
+        return replace(tick, generation=generation, completed=completed)
+    except LaminarError as error:
+        return replace(tick, problem=str(error))
+
+
+def _answer(spec: StreamSpec, tick: Tick, chance: Chance) -> dg.RunRequest | dg.SkipReason:
+    decision = decide_tick(tick, chance.completed_min)
+    if isinstance(decision, NotDue):
+        return dg.SkipReason(decision.reason)
+    form = {**chance.form(tick.at), "reason": decision.reason}
+    return dg.RunRequest(
+        run_key=f"{tick.at} {chance.name}".strip(),
+        run_config={"ops": {tick.job: {"config": form}}},
+        tags={**spec.tags, ACTS_ON_TAG: spec.name, "dagster/priority": _PRIORITY},
+    )

@@ -1,0 +1,1 @@
+"""Starting, recovering and moving drivers."""

@@ -1,0 +1,112 @@
+"""[stream, deployment]: the act of starting a stream's driver, and the job that does it."""
+
+from typing import Literal
+
+import dagster as dg
+from pydantic import Field
+
+from laminar_core.checkpoint.recovery import RestoreFrom, StartFresh
+from laminar_core.storage.checkpoint_store import CheckpointStore
+from orchestration.acts import act_tags
+from orchestration.launching.launch import FIRST, Drivers
+from orchestration.launching.restart import Restarter
+from orchestration.launching.restore_choice import refused, timeline
+from orchestration.launching.restore_forms import RestartForm
+from orchestration.spec import StreamSpec
+from resources.checkpoints import CheckpointStoreResource
+from resources.drivers.detached import DetachedDriver
+from resources.drivers.supervised import SparkDriverClient
+from resources.names import asset_key, job_name, source_key
+
+
+class StartForm(RestartForm):
+    """What a start needs to be told; nothing is assumed."""
+
+    start_from: Literal["newest", "fresh"] = Field(
+        description="The newest whole checkpoint; or nothing, which is refused as long as there is "
+        "a checkpoint to continue from."
+    )
+
+
+def deployment_definitions(spec: StreamSpec) -> dg.Definitions:
+    """The asset and ``{stream}_start``."""
+    deployment = _deployment_asset(spec)
+    start = dg.define_asset_job(
+        job_name(spec.name, "start"),
+        selection=[deployment],
+        description=f"Start the driver of {spec.name}: {_LAUNCHED[spec.launch]}.",
+        executor_def=dg.in_process_executor,
+        tags=act_tags(spec) | FIRST,
+    )
+    return dg.Definitions(assets=[deployment], jobs=[start])
+
+
+_LAUNCHED = {
+    "detached": "as a process of its own, which survives Dagster",
+    "supervised": "inside the run, which ends with it",
+}
+
+
+def _deployment_asset(spec: StreamSpec) -> dg.AssetsDefinition:
+    @dg.asset(
+        key=asset_key(spec.name, "deployment"),
+        deps=[source_key(spec.name)],
+        group_name=spec.name,
+        kinds={"pyspark", "python"},
+        owners=[spec.owner],
+        tags=spec.tags,
+        code_version=spec.code_version,
+        description="The driver that runs the stream; each start is a generation of its own.",
+    )
+    def deployment(
+        context: dg.AssetExecutionContext,
+        config: StartForm,
+        checkpoints: CheckpointStoreResource,
+        driver: SparkDriverClient,
+        launcher: DetachedDriver,
+    ) -> dg.MaterializeResult:
+        if (config.start_from, config.running_driver) == ("fresh", "stop"):
+            raise refused(
+                "a driver that is stopped leaves a checkpoint to continue from: cancel it"
+            )
+        restarter = Restarter(
+            context, spec, checkpoints, Drivers(driver, launcher), config.expected_generation
+        )
+        started, settled = restarter.start(
+            config.wanted(), lambda store: start_words(store, config.start_from)
+        )
+        return dg.MaterializeResult(
+            metadata={
+                **started.metadata(),
+                "why": config.reason,
+                "who": restarter.mandate.actor,
+                "driver_before": settled.what,
+            },
+            data_version=dg.DataVersion(str(started.generation)),
+        )
+
+    return deployment
+
+
+def start_words(store: CheckpointStore, start_from: Literal["newest", "fresh"]) -> list[str]:
+    """The words of ``laminar run`` for a start; what was not asked for is refused.
+
+    Raises:
+        dagster.Failure: there is nothing to continue from, or there is.
+        StorageUnavailable: the store did not answer.
+    """
+    if start_from == "newest":
+        # Which one it is, and whether it is whole, is for the new generation to decide.
+        if next(timeline(store), None) is None:
+            raise refused(
+                f"job {store.job} has no completed checkpoint to continue from: start_from: fresh "
+                "starts it from nothing"
+            )
+        return []
+    decision = store.choose_checkpoint().decision
+    if isinstance(decision, RestoreFrom):
+        raise refused(
+            f"job {store.job} has checkpoint {decision.checkpoint_id} to continue from: "
+            "start_from: newest does so; give the stream another name to begin anew"
+        )
+    return [] if isinstance(decision, StartFresh) else ["--allow-fresh"]

@@ -1,0 +1,96 @@
+"""What a start would continue from: the program's own answer, given without Spark and changes."""
+
+import json
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import dagster as dg
+
+from orchestration.launching.restore_choice import refused
+from orchestration.spec import StreamSpec
+
+_TIMEOUT_S = 6 * 3600
+"""It reads the checkpoint, or the savepoint, whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class DryRun:
+    """The report of ``laminar recover --dry-run --json``."""
+
+    report: Mapping[str, Any]
+
+    @property
+    def problems(self) -> list[str]:
+        """Everything that is in the way of a start."""
+        return [str(problem["message"]) for problem in self.report["problems"]]
+
+    def __str__(self) -> str:
+        """In one sentence."""
+        job, checkpoint = self.report["job"], self.report.get("checkpoint")
+        match self.report["verdict"]:
+            case "restore" if checkpoint is not None:
+                return f"job {job} would continue from checkpoint {checkpoint['checkpoint_id']}"
+            case "fresh":
+                return f"job {job} would start from nothing"
+            case _:
+                return f"job {job} would be refused: {'; '.join(self.problems)}"
+
+    def metadata(self) -> dict[str, Any]:
+        """For the run that asked."""
+        checkpoint = self.report.get("checkpoint") or {}
+        metadata: dict[str, Any] = {
+            "verdict": self.report["verdict"],
+            "what": str(self),
+            "from_checkpoint": checkpoint.get("checkpoint_id"),
+            "checkpoint_age_s": _seconds(checkpoint.get("age_ms")),
+            "rows_to_replay": self.report.get("rows_to_replay"),
+            "workers": self.report.get("workers"),
+            "owner": self.report.get("owner"),
+            "report": dg.MetadataValue.json(dict(self.report)),
+        }
+        return {name: value for name, value in metadata.items() if value is not None}
+
+    def require_start(self) -> None:
+        """Refuse what the program would refuse.
+
+        Raises:
+            dagster.Failure: something is in the way; the report is with it.
+        """
+        if self.report["verdict"] == "refuse":
+            raise dg.Failure(str(self), metadata=self.metadata(), allow_retries=False)
+
+
+def dry_run(
+    spec: StreamSpec, store_uri: str, env: Mapping[str, str], words: Sequence[str]
+) -> DryRun:
+    """Ask the stream's program; the job may be running meanwhile.
+
+    Raises:
+        dagster.Failure: it cannot say; in its own words.
+    """
+    command = spec.dry_run_command(store_uri, words)
+    try:
+        answer = subprocess.run(  # noqa: S603 - the command is the stream's own
+            command,
+            env=dict(env),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise refused(f"the dry run has not ended within {_TIMEOUT_S} s") from error
+    try:
+        report = json.loads(answer.stdout)
+    except ValueError as error:
+        words_left = answer.stderr.strip().splitlines() or ["it said nothing"]
+        why = f"the dry run ended with exit code {answer.returncode}: {words_left[-1]}"
+        raise refused(why) from error
+    return DryRun(report)
+
+
+def _seconds(duration_ms: float | None) -> float | None:
+    return None if duration_ms is None else duration_ms / 1000

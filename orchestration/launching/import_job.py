@@ -1,0 +1,225 @@
+"""The job that starts a stream from a savepoint: of another environment, or of its own past.
+
+What it is and what a start from it does is told, every byte of it is read, and it is compared with
+the pipeline, before anything is stopped or started. ``laminar run --from-savepoint`` then does it.
+"""
+
+from dataclasses import dataclass
+
+import dagster as dg
+from pydantic import Field
+
+from laminar_core.checkpoint.types import Generation
+from laminar_core.errors import ErrorCode, IncompatibleStateError
+from laminar_core.runtime.clock import SystemClock
+from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.storage.object_store import open_object_store
+from laminar_core.storage.savepoint_import import floor_of, is_of_this_job, uses_of_savepoints
+from laminar_core.storage.savepoints import FoundSavepoint, read_savepoint
+from orchestration.acts import act_job, in_one_line, refuse_temporary_instance, valid_form
+from orchestration.launching.dry_run import dry_run
+from orchestration.launching.launch import Drivers, Started, move_pool, start_driver
+from orchestration.launching.restore_forms import RestartForm
+from orchestration.launching.running_driver import (
+    Refuse,
+    decide_settlement,
+    last_driver,
+    nobody_left,
+    settle,
+)
+from orchestration.spec import StreamSpec
+from resources.checkpoints import CheckpointStoreResource
+from resources.drivers.detached import DetachedDriver
+from resources.drivers.supervised import SparkDriverClient
+from resources.job_control import JobControl
+from resources.mandate import RunMandate
+from resources.names import asset_key, job_name
+from resources.values import Place
+from sensors.observer.savepoint_reports import savepoint_metadata
+
+_DESCRIPTION = (
+    "Start the stream from a savepoint, as of another environment; a dry run reads it whole and "
+    "says what would come of it."
+)
+
+
+class ImportForm(RestartForm):
+    """Which savepoint the stream is to start from."""
+
+    savepoint: Place = Field(
+        description="Where it is: a directory or s3://bucket/prefix that Dagster and the driver "
+        "reach."
+    )
+    claim: bool = Field(
+        default=False,
+        description="Delete the savepoint once a checkpoint builds on it; else it is only read.",
+    )
+    dry_run: bool = Field(
+        default=False, description="Only read it whole and say what would come of it."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A savepoint, and what a start from it does to the job."""
+
+    found: FoundSavepoint
+    effect: str
+
+
+def judge_savepoint(store: CheckpointStore, uri: str) -> Judged:
+    """Read what is known of a savepoint, and whether the job may go over to it; changes nothing.
+
+    Raises:
+        ConfigurationError: there is none.
+        IncompatibleStateError: going over to it would lose or repeat output; or the job has gone
+            over to it before, and the command line would go on from where the job is by now.
+        CorruptCheckpointError: its record is damaged.
+        StorageUnavailable: one of the stores does not answer.
+    """
+    found = read_savepoint(open_object_store(uri))
+    origin = found.record.origin
+    what = f"checkpoint {origin.checkpoint_id} of job {origin.job} in {origin.store}"
+    if is_of_this_job(store, origin):
+        floor_of(store, found)
+        effect = f"job {store.job} goes back to {what}: output that came after is taken back"
+        return Judged(found, effect)
+    if any(use.sha256 == found.sha256 for use in uses_of_savepoints(store)):
+        raise IncompatibleStateError(
+            ErrorCode.NO_RESTORABLE_CHECKPOINT,
+            f"job {store.job} has gone over to the savepoint {found.objects.uri} before: start it "
+            "from its newest checkpoint",
+        )
+    floor_of(store, found)
+    return Judged(found, f"job {store.job} begins with the state of {what}")
+
+
+def build_import_job(spec: StreamSpec) -> dg.JobDefinition:
+    """Make ``{stream}_import_savepoint``."""
+
+    @dg.op(
+        name=job_name(spec.name, "import_savepoint"),
+        config_schema=ImportForm.to_config_schema(),  # pyright: ignore[reportArgumentType]
+        description=_DESCRIPTION,
+        pool=move_pool(spec),
+    )
+    def op(
+        context: dg.OpExecutionContext,
+        checkpoints: CheckpointStoreResource,
+        driver: SparkDriverClient,
+        launcher: DetachedDriver,
+    ) -> None:
+        refuse_temporary_instance(context.instance)
+        form = valid_form(ImportForm, context.op_config)
+        importing = Importing(context, spec, checkpoints, Drivers(driver, launcher), form)
+        judged = importing.judge()
+        importing.show(judged)
+        if form.dry_run:
+            importing.read_whole()
+        else:
+            importing.tell_started(judged, importing.start())
+
+    return act_job(spec, "import_savepoint", op, _DESCRIPTION)
+
+
+@dataclass(frozen=True, slots=True)
+class Importing:
+    """One run of the job."""
+
+    context: dg.OpExecutionContext
+    spec: StreamSpec
+    checkpoints: CheckpointStoreResource
+    drivers: Drivers
+    form: ImportForm
+
+    def judge(self) -> Judged:
+        """Say what the savepoint is, and whether the job may go over to it.
+
+        Raises:
+            dagster.Failure: it may not, or there is none.
+        """
+        with in_one_line():
+            return judge_savepoint(self.checkpoints.open(self.spec.name), self.form.savepoint)
+
+    def show(self, judged: Judged) -> None:
+        """Say what it is before anything is stopped or started."""
+        facts = savepoint_metadata(judged.found)
+        log = self.context.log.info
+        log("%s; %s bytes, %s rows", judged.effect, facts["size_bytes"], facts["state_rows"])
+        for row in facts["operators"].records:
+            log(
+                "operator %(operator)s: %(rows)s rows in %(size_bytes)s bytes, "
+                "%(subtasks)s subtasks",
+                row.data,
+            )
+        outcome = "dry run: nothing was started" if self.form.dry_run else "started"
+        self.context.add_output_metadata({**facts, "effect": judged.effect, "outcome": outcome})
+
+    def read_whole(self) -> None:
+        """Let the program read every byte of it, and say whether it fits pipeline and output.
+
+        Raises:
+            dagster.Failure: it does not, or is damaged.
+        """
+        environment = RunMandate.of(self.context.run).environment()
+        words = ["--from-savepoint", self.form.savepoint]
+        dry_run(self.spec, self.checkpoints.uri, environment, words).require_start()
+        self.context.log.info("every byte was read, and it fits the pipeline")
+
+    def start(self) -> Started:
+        """See who runs the job, read the savepoint, deal with that driver, start another one.
+
+        Raises:
+            dagster.Failure: it was not started.
+        """
+        form, clock, tell = self.form, SystemClock(), self.context.log.info
+        with in_one_line():
+            store = self.checkpoints.open(self.spec.name)
+            last = last_driver(store, clock)
+            expected = form.expected_generation
+            expected = last.generation if expected is None else expected
+            store.check_expected(Generation(expected))
+            settlement = decide_settlement(last, form.running_driver)
+            if isinstance(settlement, Refuse):
+                settle(store, settlement, self._control(store), form.reason)
+        self.read_whole()  # Before anybody is stopped for it.
+        with in_one_line():
+            settled = settle(store, settlement, self._control(store), form.reason)
+        tell(settled.what)
+        words = ["--from-savepoint", form.savepoint, *(["--claim"] if form.claim else [])]
+        with nobody_left(self.spec.name, settlement):
+            return start_driver(
+                self.context,
+                self.spec,
+                self.checkpoints,
+                self.drivers,
+                first=[*settled.words, *words],
+                expected_generation=expected,
+                reason=form.reason,
+            )
+
+    def tell_started(self, judged: Judged, started: Started) -> None:
+        """Show on the stream's assets what was done."""
+        log_event, stream = self.context.log_event, self.spec.name
+        log_event(
+            dg.AssetMaterialization(
+                asset_key(stream, "deployment"),
+                metadata={**started.metadata(), "effect": judged.effect},
+                tags={"dagster/data_version": str(started.generation)},
+            )
+        )
+        log_event(
+            dg.AssetObservation(
+                asset_key(stream, "savepoint"),
+                metadata={
+                    "what": f"{judged.effect}, as generation {started.generation}",
+                    "savepoint": dg.MetadataValue.path(judged.found.objects.uri),
+                    "generation": started.generation,
+                },
+                tags={"dagster/data_version": judged.found.sha256},
+            )
+        )
+
+    def _control(self, store: CheckpointStore) -> JobControl:
+        mandate, tell = RunMandate.of(self.context.run), self.context.log.info
+        return JobControl(store, mandate, SystemClock(), tell=tell)

@@ -1,0 +1,183 @@
+"""Starting a stream's driver: as a process of its own, or inside the run that starts it.
+
+Either way it is ``laminar run`` with ``--expect-generation``: of all who saw the same generation
+die, one gets the job, and the others are told who was faster. What a run of Dagster believes of a
+driver is never asked; the generations in the store are.
+"""
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+from laminar_core.checkpoint.types import Generation
+from laminar_core.errors import LaminarError
+from laminar_core.state.manifest import GenerationClaim
+from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.storage.generation_summary import read_generation
+from orchestration.acts import in_one_line, refuse_temporary_instance
+from orchestration.launching.supervised_run import Context, SupervisedRun, open_store
+from orchestration.spec import StreamSpec
+from resources.checkpoints import CheckpointStoreResource
+from resources.drivers.detached import DetachedDriver
+from resources.drivers.events import DriverEvent
+from resources.drivers.supervised import SparkDriverClient
+from resources.mandate import RunMandate
+from resources.names import driver_pool
+from resources.values import milliseconds
+
+FIRST = {"dagster/priority": "10"}
+"""Tags of what brings a stream back: in a queue it is ahead of housekeeping."""
+
+_SECRET = re.compile(r"secret|password|token|access[._-]?key|credential", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Drivers:
+    """Both ways to start a driver; ``StreamSpec.launch`` says which is taken."""
+
+    supervised: SparkDriverClient
+    detached: DetachedDriver
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A generation that this run has started; its workers run, or the job is over again."""
+
+    generation: int
+    command: tuple[str, ...]
+    claim: GenerationClaim | None
+    events: Mapping[str, DriverEvent]
+    """Of the driver, by name."""
+    log: Path | None = None
+    """None: supervised, so the log is that of the run."""
+    outcome: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """What came of a supervised run."""
+
+    @property
+    def restored_checkpoint_id(self) -> int | None:
+        """What it continues from; None: it started from nothing."""
+        return self.events["generation-started"]["restored_checkpoint_id"]
+
+    @property
+    def rejected(self) -> Sequence[Mapping[str, Any]]:
+        """Newer checkpoints that it did not restore."""
+        return self.events["generation-started"].get("rejected", ())
+
+    @property
+    def back_at_ms(self) -> int:
+        """When the first rows were processed, or, if none came so soon, the workers ran."""
+        names = ("data-flowing", "workers-running", "generation-started")
+        return next(int(self.events[name]["time_ms"]) for name in names if name in self.events)
+
+    def metadata(self) -> dict[str, Any]:
+        """For the asset that tells of it."""
+        owner = None if self.claim is None else self.claim.owner
+        metadata: dict[str, Any] = {
+            "generation": self.generation,
+            "pid": None if owner is None else owner.pid,
+            "host": None if owner is None else owner.host_id.partition("/")[0],
+            "restored_checkpoint": self.restored_checkpoint_id,
+            "command": shown(self.command),
+            "log": None if self.log is None else dg.MetadataValue.path(self.log),
+            "outcome": self.events.get("finished", {}).get("outcome"),
+            **self.outcome,
+        }
+        if self.rejected:
+            metadata["rejected_checkpoints"] = dg.MetadataValue.json(list(self.rejected))
+        return {name: value for name, value in metadata.items() if value is not None}
+
+
+def start_driver(  # noqa: PLR0913 - what, where, how, and on whose word
+    context: Context,
+    spec: StreamSpec,
+    checkpoints: CheckpointStoreResource,
+    drivers: Drivers,
+    words: Sequence[str] = (),
+    *,
+    first: Sequence[str] = (),
+    expected_generation: int,
+    reason: str,
+) -> Started:
+    """Start the driver of ``spec`` as its next generation.
+
+    Detached, this returns as soon as its workers run; supervised, when the job has ended. ``words``
+    are further ones of ``laminar run``, ``first`` those that do not hold for a restart, as
+    ``--restore``. ``expected_generation`` is the newest of which the caller knows; 0: none.
+
+    Raises:
+        dagster.Failure: the job has another generation by now; the driver gave up, or did not come
+            up in time; the store is not usable; Dagster would forget this run.
+    """
+    refuse_temporary_instance(context.instance)
+    store = open_store(checkpoints, spec.name)
+    with in_one_line():
+        store.check_expected(Generation(expected_generation))
+    first = [*first, "--expect-generation", str(expected_generation), "--reason", reason]
+    if spec.launch == "supervised":
+        run = SupervisedRun(context, spec, store)
+        run.run(drivers.supervised, checkpoints.uri, words, first)
+        command = spec.command(checkpoints.uri, [*words, *first])
+        return _started(store, command, run.events, outcome=run.metadata())
+    command = spec.command(checkpoints.uri, [*words, *first])
+    environment = RunMandate.of(context.run).environment()
+    start = drivers.detached.start(
+        spec.name,
+        command,
+        env=environment,
+        log=context.log,
+        start_timeout_s=milliseconds(spec.start_timeout) / 1000,
+    )
+    return _started(store, command, start.events, log=start.log)
+
+
+def move_pool(spec: StreamSpec) -> str | None:
+    """The pool of what people do to move the driver, one after the other.
+
+    A run that was killed keeps its slot until somebody ends it, so nothing that a sensor requests
+    has it: there, of two at once the second is refused. A run that supervises must not hold a slot.
+    """
+    return driver_pool(spec.name) if spec.launch == "detached" else None
+
+
+def newest_generation(store: CheckpointStore) -> int:
+    """The generation that a start has to follow; 0: the job never ran.
+
+    Raises:
+        StorageUnavailable: the store did not answer.
+    """
+    return store.last_generation() or 0
+
+
+def shown(command: Sequence[str]) -> str:
+    """A command line for people to see: values that look like secrets are left out.
+
+    >>> shown(["laminar", "run", "--conf", "spark.hadoop.fs.s3a.secret.key=abc"])
+    "laminar run --conf 'spark.hadoop.fs.s3a.secret.key=***'"
+    """
+    return shlex.join(map(_without_secret, command))
+
+
+def _without_secret(word: str) -> str:
+    name, equals, _ = word.partition("=")
+    return f"{name}=***" if equals and _SECRET.search(name) else word
+
+
+def _started(
+    store: CheckpointStore,
+    command: Sequence[str],
+    events: Mapping[str, DriverEvent],
+    *,
+    log: Path | None = None,
+    outcome: Mapping[str, Any] | None = None,
+) -> Started:
+    generation = int(events["generation-started"]["generation"])
+    claim = None
+    with suppress(LaminarError):  # It runs; who it is stands in the log.
+        claim = read_generation(store.objects, store.paths, Generation(generation)).claim
+    return Started(generation, tuple(command), claim, events, log, outcome or {})

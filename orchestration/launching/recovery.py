@@ -1,0 +1,210 @@
+"""[stream, recovery]: a job that went back to a checkpoint, and the jobs that do so.
+
+[stream, checkpoint] ──(manifest_integrity, blocking)──> [stream, recovery]     same partitions
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import dagster as dg
+
+from laminar_core.checkpoint.recovery_facts import Wish
+from laminar_core.checkpoint.types import CheckpointId
+from orchestration.acts import act_job, act_tags, in_one_line, valid_form
+from orchestration.launching.dry_run import DryRun, dry_run
+from orchestration.launching.launch import FIRST, Drivers, move_pool
+from orchestration.launching.restart import Restarter, Restored
+from orchestration.launching.restore_choice import back_by, choose
+from orchestration.launching.restore_forms import (
+    RecoverForm,
+    RecoveryForm,
+    RescaleForm,
+    RollbackForm,
+)
+from orchestration.spec import StreamSpec
+from resources.checkpoints import CheckpointStoreResource
+from resources.drivers.detached import DetachedDriver
+from resources.drivers.supervised import SparkDriverClient
+from resources.names import (
+    StreamJob,
+    asset_key,
+    checkpoint_key,
+    checkpoint_partitions,
+    job_name,
+)
+from sensors.observer.checkpoint_reports import INTEGRITY_CHECK, integrity_evaluation
+
+F = TypeVar("F", RecoverForm, RollbackForm, RescaleForm)
+
+
+def recovery_definitions(spec: StreamSpec) -> dg.Definitions:
+    """The asset, the job that is behind the check, and those with forms."""
+    recovery = _recovery_asset(spec)
+    recovery_job = dg.define_asset_job(
+        job_name(spec.name, "recovery"),
+        selection=dg.AssetSelection.assets(recovery)
+        | dg.AssetSelection.checks(dg.AssetCheckKey(checkpoint_key(spec.name), INTEGRITY_CHECK)),
+        description=f"Verify a checkpoint of {spec.name}, then start the driver from it.",
+        executor_def=dg.in_process_executor,
+        tags=act_tags(spec) | FIRST,
+    )
+    return dg.Definitions(
+        assets=[recovery],
+        jobs=[
+            recovery_job,
+            _form_job(
+                spec,
+                "recover",
+                RecoverForm,
+                _recover,
+                "Start the job again from a checkpoint, or from one before a time; or only say "
+                "what that would do.",
+            ),
+            _form_job(
+                spec,
+                "rollback",
+                RollbackForm,
+                _roll_back,
+                "Go back by a number of completed checkpoints; what came after is withdrawn.",
+            ),
+            _form_job(
+                spec,
+                "rescale",
+                RescaleForm,
+                _rescale,
+                "Stop the job, and go on from that very checkpoint with other workers.",
+            ),
+        ],
+    )
+
+
+def _recovery_asset(spec: StreamSpec) -> dg.AssetsDefinition:
+    @dg.asset(
+        key=asset_key(spec.name, "recovery"),
+        deps=[checkpoint_key(spec.name)],
+        partitions_def=checkpoint_partitions(spec.name),
+        group_name=spec.name,
+        kinds={"pyspark", "python"},
+        owners=[spec.owner],
+        tags=spec.tags,
+        code_version=spec.code_version,
+        description="The stream, started again from a checkpoint: from which, why, and what it "
+        "cost.",
+    )
+    def recovery(
+        context: dg.AssetExecutionContext,
+        config: RecoveryForm,
+        checkpoints: CheckpointStoreResource,
+        driver: SparkDriverClient,
+        launcher: DetachedDriver,
+    ) -> dg.MaterializeResult:
+        restarter = Restarter(
+            context, spec, checkpoints, Drivers(driver, launcher), config.expected_generation
+        )
+        with in_one_line():  # `dagster asset materialize` runs without the check.
+            wish = Wish(checkpoint_id=CheckpointId(int(context.partition_key)))
+            chosen = choose(restarter.store, wish)
+        restored = restarter.restore(config.wanted(), chosen)
+        return dg.MaterializeResult(
+            metadata=restored.metadata(),
+            data_version=dg.DataVersion(restored.data_version),
+            tags=_provenance(spec, restored),
+        )
+
+    return recovery
+
+
+def _form_job(
+    spec: StreamSpec,
+    name: StreamJob,
+    form: type[F],
+    act: Callable[[Restarter, F], Restored | DryRun],
+    description: str,
+) -> dg.JobDefinition:
+    @dg.op(
+        name=job_name(spec.name, name),
+        config_schema=form.to_config_schema(),  # pyright: ignore[reportArgumentType]
+        description=description,
+        pool=move_pool(spec),
+    )
+    def op(
+        context: dg.OpExecutionContext,
+        checkpoints: CheckpointStoreResource,
+        driver: SparkDriverClient,
+        launcher: DetachedDriver,
+    ) -> None:
+        filled_in = valid_form(form, context.op_config)
+        restarter = Restarter(
+            context, spec, checkpoints, Drivers(driver, launcher), filled_in.expected_generation
+        )
+        came_of_it = act(restarter, filled_in)
+        if isinstance(came_of_it, Restored):
+            _report(context, spec, came_of_it)
+        context.add_output_metadata(came_of_it.metadata())
+
+    return act_job(spec, name, op, description)
+
+
+def _recover(restarter: Restarter, form: RecoverForm) -> Restored | DryRun:
+    if form.dry_run:
+        return _say(restarter, form.words)
+    with in_one_line():
+        chosen = choose(restarter.store, form.wish)
+    _log_integrity(restarter, chosen.checkpoint_id)
+    # A driver that is ended first may complete one more, which is the newest then.
+    stays = not form.newest or form.running_driver == "refuse"
+    return restarter.restore(form.wanted(), chosen if stays else None)
+
+
+def _roll_back(restarter: Restarter, form: RollbackForm) -> Restored:
+    with in_one_line():
+        back_to = back_by(restarter.store, form.by)
+        restarter.context.log.info("back by %s is checkpoint %s", form.by, back_to)
+        chosen = choose(restarter.store, Wish(checkpoint_id=back_to))
+    _log_integrity(restarter, chosen.checkpoint_id)
+    return restarter.restore(form.wanted(), chosen)
+
+
+def _rescale(restarter: Restarter, form: RescaleForm) -> Restored:
+    # What can be refused is refused while the job still runs.
+    _say(restarter, ["--workers", str(form.workers)])
+    return restarter.restore(form.wanted(), None)
+
+
+def _say(restarter: Restarter, words: list[str]) -> DryRun:
+    environment = restarter.mandate.environment()
+    said = dry_run(restarter.spec, restarter.checkpoints.uri, environment, words)
+    restarter.context.log.info(str(said))
+    said.require_start()
+    return said
+
+
+def _log_integrity(restarter: Restarter, checkpoint_id: CheckpointId) -> None:
+    """Show on the checkpoint that it was read whole."""
+    evaluation = integrity_evaluation(restarter.store, checkpoint_id)
+    restarter.context.log_event(evaluation)  # pyright: ignore[reportArgumentType]
+
+
+def _report(context: dg.OpExecutionContext, spec: StreamSpec, restored: Restored) -> None:
+    """Show the same as the asset does, where no partition was picked."""
+    partitions = checkpoint_partitions(spec.name).name
+    assert partitions is not None, "it has one"
+    context.instance.add_dynamic_partitions(partitions, [restored.chosen.partition])
+    versions: dict[str, Any] = {
+        "dagster/data_version": restored.data_version,
+        "dagster/code_version": spec.code_version,
+    }
+    context.log_event(
+        dg.AssetMaterialization(
+            asset_key(spec.name, "recovery"),
+            partition=restored.chosen.partition,
+            metadata=restored.metadata(),
+            tags={**versions, **_provenance(spec, restored)},
+        )
+    )
+
+
+def _provenance(spec: StreamSpec, restored: Restored) -> dict[str, str]:
+    """Exactly which checkpoint: what Dagster notes itself is the newest event of any of them."""
+    checkpoint = checkpoint_key(spec.name).to_user_string()
+    return {f"dagster/input_data_version/{checkpoint}": restored.chosen.sha256}

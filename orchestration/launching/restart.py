@@ -1,0 +1,253 @@
+"""Going back to a checkpoint: whoever runs the job is dealt with, then a driver starts from it.
+
+One way for all of them: recovery, rollback, rescale, and the form for people. What is known is
+settled before anything changes: the checkpoint is read whole before a driver is stopped for it.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import dagster as dg
+
+from laminar_core.checkpoint.recovery_facts import Wish
+from laminar_core.checkpoint.types import CheckpointId, Generation
+from laminar_core.errors import CorruptCheckpointError, LaminarError
+from laminar_core.runtime.clock import Clock, SystemClock
+from laminar_core.storage.audit import AuditLog
+from laminar_core.storage.checkpoint_store import CheckpointStore
+from orchestration.acts import in_one_line, refuse_temporary_instance
+from orchestration.launching.launch import Drivers, Started, newest_generation, start_driver
+from orchestration.launching.restore_choice import (
+    Chosen,
+    LeftBehind,
+    choose,
+    explained,
+    left_behind,
+    read_chosen,
+)
+from orchestration.launching.running_driver import (
+    Ask,
+    LastDriver,
+    Settled,
+    Wanted,
+    decide_settlement,
+    last_driver,
+    nobody_left,
+    settle,
+)
+from orchestration.launching.supervised_run import Context, open_store
+from orchestration.spec import StreamSpec
+from resources.checkpoints import CheckpointStoreResource
+from resources.job_control import JobControl
+from resources.mandate import RunMandate
+from sensors.facts.stored_checkpoints import source_positions
+
+_HOLD_MS = 3_600_000
+_STARTS = {"restore", "start-fresh"}
+_RECORDS_MAX = 200
+"""Back from the newest, among which the one is looked for that says how the job was started."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """A generation that went back to a checkpoint."""
+
+    chosen: Chosen
+    started: Started
+    settled: Settled
+    before: LastDriver
+    wanted: Wanted
+    actor: str
+    last_beat_ms: int | None
+    rows_to_replay: int | None
+    left: tuple[LeftBehind, ...] = field(default=())
+
+    @property
+    def data_version(self) -> str:
+        """Tells this restore from any other, also of the same checkpoint."""
+        return f"{self.chosen.partition}-{self.chosen.sha256[:12]}-g{self.started.generation}"
+
+    def metadata(self) -> dict[str, Any]:
+        """For the asset that tells of it."""
+        manifest, back_at_ms = self.chosen.manifest, self.started.back_at_ms
+        down_ms = None if self.last_beat_ms is None else max(back_at_ms - self.last_beat_ms, 0)
+        metadata: dict[str, Any] = {
+            "from_checkpoint": manifest.checkpoint_id,
+            "why": self.wanted.reason,
+            "who": self.actor,
+            "lost_time_s": max(back_at_ms - manifest.completed_at_ms, 0) / 1000,
+            "down_s": None if down_ms is None else down_ms / 1000,
+            "rows_to_replay": self.rows_to_replay,
+            "generation_before": self.before.generation,
+            "driver_before": self.settled.what,
+            "manifest_sha256": self.chosen.sha256,
+            **self.started.metadata(),
+        }
+        if self.left:
+            metadata["rejected_checkpoints"] = dg.MetadataValue.json(
+                [{"checkpoint_id": each.checkpoint_id, "reason": each.reason} for each in self.left]
+            )
+        return {name: value for name, value in metadata.items() if value is not None}
+
+
+class Restarter:
+    """One run that starts a stream again."""
+
+    def __init__(
+        self,
+        context: Context,
+        spec: StreamSpec,
+        checkpoints: CheckpointStoreResource,
+        drivers: Drivers,
+        expected_generation: int | None,
+        clock: Clock | None = None,
+    ) -> None:
+        """``expected_generation`` is the newest that the user knows of; None: that of this moment.
+
+        Raises:
+            dagster.Failure: it is another one; the store cannot be read; or Dagster would forget
+                this run.
+        """
+        refuse_temporary_instance(context.instance)
+        self.context, self.spec = context, spec
+        self.checkpoints, self.drivers = checkpoints, drivers
+        self.clock = clock or SystemClock()
+        self.mandate = RunMandate.of(context.run)
+        self.store = open_store(checkpoints, spec.name)
+        with in_one_line():
+            if expected_generation is None:
+                expected_generation = newest_generation(self.store)
+            self.expected = Generation(expected_generation)
+            self.store.check_expected(self.expected)
+
+    def restore(self, wanted: Wanted, chosen: Chosen | None) -> Restored:
+        """Deal with a driver that lives, then start one from ``chosen``; None: where it ended.
+
+        Raises:
+            dagster.Failure: it is not started; the message says whether anybody runs the job.
+        """
+        with in_one_line():
+            before = self._look()
+            settlement = decide_settlement(before, wanted.running_driver)
+        with self._held(chosen if isinstance(settlement, Ask) else None):
+            with in_one_line():
+                settled = settle(self.store, settlement, self._control(), wanted.reason)
+            self.context.log.info(settled.what)
+            with nobody_left(self.spec.name, settlement), in_one_line():
+                known = chosen or _where_it_ended(self.store, settled)
+                return self._start(known, wanted, before, settled)
+
+    def start(
+        self, wanted: Wanted, words: Callable[[CheckpointStore], Sequence[str]]
+    ) -> tuple[Started, Settled]:
+        """Deal with a driver that lives, then start one as ``words`` of ``laminar run`` say.
+
+        They are asked for twice: what is refused is refused before anybody is stopped.
+
+        Raises:
+            dagster.Failure: as ``restore``.
+        """
+        with in_one_line():
+            settlement = decide_settlement(self._look(), wanted.running_driver)
+            words(self.store)
+            settled = settle(self.store, settlement, self._control(), wanted.reason)
+        self.context.log.info(settled.what)
+        with nobody_left(self.spec.name, settlement), in_one_line():
+            started = start_driver(
+                self.context,
+                self.spec,
+                self.checkpoints,
+                self.drivers,
+                first=[*words(self.store), *settled.words],
+                expected_generation=self.expected,
+                reason=wanted.reason,
+            )
+        return started, settled
+
+    def _look(self) -> LastDriver:
+        before = last_driver(self.store, self.clock)
+        if before.generation != self.expected:
+            self.store.check_expected(self.expected)
+        return before
+
+    def _control(self) -> JobControl:
+        return JobControl(self.store, self.mandate, self.clock, tell=self.context.log.info)
+
+    @contextmanager
+    def _held(self, chosen: Chosen | None) -> Iterator[None]:
+        """The last checkpoint of a driver may be what makes retention delete the chosen one."""
+        if chosen is None:
+            yield
+            return
+        name, control = f"run-{self.mandate.run_id[:8]}", self._control()
+        with in_one_line():
+            control.pin(chosen.checkpoint_id, name, "it is to be restored", _HOLD_MS)
+        try:
+            yield
+        finally:
+            with suppress(LaminarError):  # It ends by itself.
+                control.unpin(chosen.checkpoint_id, name, "the restore is over")
+
+    def _start(
+        self, chosen: Chosen, wanted: Wanted, before: LastDriver, settled: Settled
+    ) -> Restored:
+        heartbeat = self.store.read_heartbeat(Generation(before.generation))
+        newer = left_behind(self.store, chosen)
+        workers = wanted.workers or last_workers(self.store)
+        words = () if workers is None else ("--workers", str(workers))
+        started = start_driver(
+            self.context,
+            self.spec,
+            self.checkpoints,
+            self.drivers,
+            words,
+            first=["--restore", str(chosen.checkpoint_id), *settled.words],
+            expected_generation=self.expected,
+            reason=wanted.reason,
+        )
+        rows_in = None if heartbeat is None else heartbeat.progress.get("rows_in")
+        return Restored(
+            chosen=chosen,
+            started=started,
+            settled=settled,
+            before=before,
+            wanted=wanted,
+            actor=self.mandate.actor,
+            last_beat_ms=None if heartbeat is None else heartbeat.at_ms,
+            rows_to_replay=_rows_to_replay(self.store, chosen, rows_in),
+            left=explained(self.store, newer),
+        )
+
+
+def last_workers(store: CheckpointStore) -> int | None:
+    """How many workers the newest generation that started was given; None: nobody knows.
+
+    Raises:
+        StorageUnavailable: the store did not answer.
+    """
+    log = AuditLog(store.objects, store.paths, lambda: 0)
+    for number in reversed(log.numbers()[-_RECORDS_MAX:]):
+        with suppress(CorruptCheckpointError):
+            record = log.read(number)
+            if record is not None and record.action in _STARTS and record.after is not None:
+                workers = record.after.get("parallelism")
+                return workers if isinstance(workers, int) else None
+    return None
+
+
+def _where_it_ended(store: CheckpointStore, settled: Settled) -> Chosen:
+    if settled.checkpoint_id is not None:
+        return read_chosen(store, CheckpointId(settled.checkpoint_id))
+    return choose(store, Wish())
+
+
+def _rows_to_replay(store: CheckpointStore, chosen: Chosen, rows_in: object) -> int | None:
+    """Rows that the driver before had read beyond the checkpoint, by its last sign of life."""
+    if not isinstance(rows_in, int):
+        return None
+    with suppress(LaminarError):  # It runs, and this is only told.
+        positions = source_positions(store, chosen.manifest)
+        return max(rows_in - sum(position.rows_read for position in positions), 0)
+    return None

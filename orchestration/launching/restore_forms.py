@@ -1,0 +1,126 @@
+"""What somebody fills in who wants a job to be started again: nothing decisive has a default."""
+
+from datetime import datetime
+from typing import Annotated, Self
+
+import dagster as dg
+from pydantic import AfterValidator, Field, model_validator
+
+from laminar_core.checkpoint.recovery_facts import Wish
+from laminar_core.checkpoint.types import CheckpointId
+from orchestration.launching.running_driver import RunningDriver, Wanted
+
+
+def _instant(text: str) -> str:
+    try:
+        instant = datetime.fromisoformat(text)
+    except ValueError:
+        instant = None
+    if instant is None or instant.tzinfo is None:
+        raise ValueError("write the time in ISO 8601 with a zone, as in 2026-03-01T12:00:00Z")
+    return text
+
+
+Instant = Annotated[str, AfterValidator(_instant)]
+
+
+class ExpectingForm(dg.Config):
+    """What everything is told that starts a driver."""
+
+    expected_generation: int | None = Field(
+        default=None,
+        ge=0,
+        description="Start only if this is the newest generation, 0: it never ran. Empty: the one "
+        "that is the newest when this run begins.",
+    )
+    reason: str = Field(
+        default="asked for in Dagster",
+        min_length=1,
+        description="Why; the job's audit log keeps it, with who wants it and this run.",
+    )
+
+
+class RestartForm(ExpectingForm):
+    """What is asked where a driver may be running."""
+
+    running_driver: RunningDriver = Field(
+        default="refuse",
+        description="If a driver runs the job: refuse (leave it alone and give up), stop (a last "
+        "checkpoint, then the end), cancel (the end), take_over (go on without it).",
+    )
+
+    def wanted(self) -> Wanted:
+        """The same for whoever carries it out."""
+        return Wanted(self.reason, self.running_driver)
+
+
+class RecoveryForm(RestartForm):
+    """What the recovery asset is told.
+
+    Dagster drops the config of an op that it does not know, as one whose name is mistyped. So
+    something has to be asked for: then it misses that.
+    """
+
+    reason: str = Field(
+        min_length=1,
+        description="Why; the job's audit log keeps it, with who wants it and this run.",
+    )
+
+
+class RecoverForm(RestartForm):
+    """Which checkpoint to go back to: exactly one of checkpoint, before and newest."""
+
+    checkpoint: int | None = Field(default=None, ge=1, description="This one, as in 42.")
+    before: Instant | None = Field(
+        default=None,
+        description="The newest that was completed before this time: ISO 8601 with a zone.",
+    )
+    newest: bool = Field(default=False, description="The newest that is whole.")
+    dry_run: bool = Field(
+        default=False, description="Only say what would be done; the job may be running."
+    )
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Self:
+        given = (self.checkpoint is not None, self.before is not None, self.newest)
+        if sum(given) != 1:
+            raise ValueError("give exactly one of checkpoint, before and newest: true")
+        return self
+
+    @property
+    def wish(self) -> Wish:
+        """The same for the store."""
+        checkpoint_id = None if self.checkpoint is None else CheckpointId(self.checkpoint)
+        before_ms = None
+        if self.before is not None:
+            before_ms = int(datetime.fromisoformat(self.before).timestamp() * 1000)
+        return Wish(checkpoint_id=checkpoint_id, before_ms=before_ms)
+
+    @property
+    def words(self) -> list[str]:
+        """The same for ``laminar recover``."""
+        if self.checkpoint is not None:
+            return ["--restore", str(self.checkpoint)]
+        return [] if self.before is None else ["--restore-before", self.before]
+
+
+class RollbackForm(RestartForm):
+    """How far to go back."""
+
+    by: int = Field(
+        ge=1, description="So many completed checkpoints before the newest on the timeline."
+    )
+
+
+class RescaleForm(ExpectingForm):
+    """How many workers the job is to have. A driver that runs is stopped, with a checkpoint."""
+
+    workers: int = Field(
+        ge=1,
+        description="Of the next driver, and of those that recover it; a plain start takes the "
+        "number that the stream's definition has.",
+    )
+
+    def wanted(self) -> Wanted:
+        """The same for whoever carries it out."""
+        return Wanted(self.reason, "stop", self.workers)

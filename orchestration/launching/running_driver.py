@@ -1,0 +1,209 @@
+"""What becomes of the driver that a job may have, before another one starts."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal
+
+import dagster as dg
+
+from laminar_core.checkpoint.recovery import OwnerSigns
+from laminar_core.checkpoint.types import CheckpointId, CheckpointKind, Generation
+from laminar_core.errors import LaminarError
+from laminar_core.runtime.clock import Clock
+from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.storage.generation_summary import GenerationSummary, read_generation
+from orchestration.launching.restore_choice import refused, timeline
+from resources.drivers.session import kill_session_of
+from resources.job_control import JobControl
+from resources.names import job_name
+
+RunningDriver = Literal["refuse", "stop", "cancel", "take_over"]
+"""What to do with a driver that lives: leave it and give up; ask it for a last checkpoint and the
+end; ask it for the end; go on without it, as if it were dead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """How somebody wants a job to be started again."""
+
+    reason: str
+    running_driver: RunningDriver = "refuse"
+    workers: int | None = None
+    """None: as many as it had last."""
+
+
+@dataclass(frozen=True, slots=True)
+class LastDriver:
+    """The newest generation, and what shows whether its driver lives."""
+
+    generation: int
+    signs: OwnerSigns | None
+    """None: the job never ran."""
+    who: str
+
+
+@dataclass(frozen=True, slots=True)
+class Free:
+    """Nobody runs the job."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """Somebody does, and is to be left alone."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Somebody does, and is asked for the end: this generation, and no other one."""
+
+    how: Literal["stop", "cancel"]
+    generation: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class TakeOver:
+    """Somebody does, or seems to, and must not go on: this generation, and no other one."""
+
+    generation: int
+    why: str
+
+
+Settlement = Free | Refuse | Ask | TakeOver
+
+
+def decide_settlement(last: LastDriver, wanted: RunningDriver) -> Settlement:
+    """Decide what to do before a start.
+
+    >>> decide_settlement(LastDriver(3, "gone", "generation 3, process 7 on far"), "refuse")
+    Free(why='generation 3, process 7 on far, is gone')
+    """
+    match last.signs:
+        case None:
+            return Free("the job never ran")
+        case "ended":
+            return Free(f"{last.who}, has ended")
+        case "gone":
+            return Free(f"{last.who}, is gone")
+        case "silent":
+            return Free(f"{last.who}, gives no sign of life")
+        case "running" | "beating":
+            alive = f"{last.who}, is alive"
+    match wanted:
+        case "refuse":
+            return Refuse(
+                f"{alive}: stop it first, or say with running_driver what is to become of it"
+            )
+        case "stop" | "cancel":
+            return Ask(wanted, last.generation, alive)
+        case "take_over":
+            return TakeOver(last.generation, alive)
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """Nobody is in the way of a start any more, or ``words`` of it say that it goes ahead."""
+
+    what: str
+    words: tuple[str, ...] = ()
+    checkpoint_id: int | None = None
+    """With which a driver that was asked to stop has ended."""
+
+
+def last_driver(store: CheckpointStore, clock: Clock) -> LastDriver:
+    """Look at the newest generation; a driver of another machine is watched for some seconds.
+
+    Raises:
+        StorageUnavailable: the store did not answer.
+    """
+    newest = store.last_generation()
+    if newest is None:
+        return LastDriver(0, None, "nobody")
+    who = described(read_generation(store.objects, store.paths, newest))
+    return LastDriver(newest, store.owner_signs(newest, clock.wait_ms), who)
+
+
+def settle(
+    store: CheckpointStore, settlement: Settlement, control: JobControl, reason: str
+) -> Settled:
+    """Carry a settlement out, and wait until the driver has ended.
+
+    Raises:
+        dagster.Failure: the job has a driver that is to be left alone.
+        LaminarError: the driver refuses, fails, or does not answer: it may go on.
+    """
+    match settlement:
+        case Free(why):
+            return Settled(why)
+        case Refuse(why):
+            raise refused(f"job {store.job} is not started: {why}")
+        case Ask("cancel", generation, why):
+            control.cancel(reason, generation=Generation(generation))
+            return Settled(f"{why}: it was cancelled")
+        case Ask(_, generation, why):
+            done = control.stop(reason, generation=Generation(generation))
+            last_id = _last_of(store, done.generation)
+            told = "" if last_id is None else f", after checkpoint {last_id}"
+            return Settled(f"{why}: it was stopped{told}", checkpoint_id=last_id)
+        case TakeOver(generation, why):
+            ended = _end_here(store, Generation(generation))
+            return Settled(f"{why}, and is not asked{ended}", ("--take-over",))
+
+
+@contextmanager
+def nobody_left(stream: str, settlement: Settlement) -> Iterator[None]:
+    """Around what follows a settlement: who had a driver end, and starts none, is told so.
+
+    Raises:
+        dagster.Failure: what is inside has failed.
+    """
+    try:
+        yield
+    except (dg.Failure, LaminarError) as error:
+        if not isinstance(settlement, Ask | TakeOver):
+            raise
+        said = error.description if isinstance(error, dg.Failure) else str(error)
+        ended = "the driver before has ended, so nobody runs the job"
+        if isinstance(settlement, TakeOver):
+            ended = "the driver before may be gone, so see with `laminar status` who runs the job"
+        raise refused(
+            f"{said}; {ended}: start it with {job_name(stream, 'recover')} or "
+            f"{job_name(stream, 'start')}"
+        ) from error
+
+
+def described(generation: GenerationSummary) -> str:
+    """Who it is, and on whose word."""
+    claim = generation.claim
+    if claim is None:
+        return f"generation {generation.generation} (its claim cannot be read)"
+    host = claim.owner.host_id.partition("/")[0]
+    return (
+        f"generation {generation.generation}, process {claim.owner.pid} on {host}, started by "
+        f"{claim.actor} ({claim.reason})"
+    )
+
+
+def _last_of(store: CheckpointStore, generation: Generation) -> CheckpointId | None:
+    """The checkpoint with which a generation was stopped; None if its input ended just then."""
+    newest = next(timeline(store), None)
+    if newest is None or newest.generation != generation or newest.kind is not CheckpointKind.STOP:
+        return None
+    return CheckpointId(newest.checkpoint_id)
+
+
+def _end_here(store: CheckpointStore, generation: Generation) -> str:
+    """End a driver of this machine that nobody listens to: a stuck one would keep its memory.
+
+    The generation in the store is what keeps it from writing, here and anywhere else.
+    """
+    store.check_expected(generation)
+    claim = read_generation(store.objects, store.paths, generation).claim
+    if claim is None or not kill_session_of(claim.owner):
+        return ""
+    return f"; its processes on this machine were killed (session {claim.owner.pid})"

@@ -1,0 +1,182 @@
+"""A Dagster run that runs a stream: it owns the driver and reports the checkpoints live."""
+
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import dagster as dg
+
+from laminar_core.errors import LaminarError
+from laminar_core.runtime.clock import SystemClock
+from laminar_core.storage.checkpoint_store import CheckpointStore
+from orchestration.acts import in_one_line, refuse_temporary_instance
+from orchestration.launching.supervised_stop import StopThroughStore, claimed_by
+from orchestration.spec import StreamSpec
+from resources.checkpoints import CheckpointStoreResource
+from resources.drivers.events import DriverEvent, sentence
+from resources.drivers.supervised import DriverResult, SparkDriverClient
+from resources.mandate import RunMandate
+from resources.names import STREAM_TAG
+from sensors.observer.checkpoint_reports import (
+    REPORTS_MAX,
+    StoredCheckpoint,
+    integrity_evaluation,
+    report_new_checkpoints,
+)
+
+Context = dg.OpExecutionContext | dg.AssetExecutionContext
+"""Of whatever runs a stream."""
+
+
+@dataclass(slots=True)
+class SupervisedRun:
+    """State of one run; ``run`` is called once."""
+
+    context: Context
+    spec: StreamSpec
+    store: CheckpointStore
+    events: dict[str, DriverEvent] = field(default_factory=dict[str, DriverEvent])
+    """The first of each name."""
+    newest: StoredCheckpoint | None = None
+    checkpoints: int = 0
+    generations: int = 0
+    generation: int = 0
+    """The newest that the driver has told of."""
+    rejected: list[DriverEvent] = field(default_factory=list)
+    result: DriverResult | None = None
+
+    def run(
+        self,
+        driver: SparkDriverClient,
+        store_uri: str,
+        words: Sequence[str] = (),
+        first: Sequence[str] = (),
+    ) -> None:
+        """Run the job to its end.
+
+        ``words`` are further ones of ``laminar run``; ``first`` those of the first start only.
+
+        Raises:
+            dagster.Failure: the driver gave up.
+        """
+        context, clock, mandate = self.context, SystemClock(), RunMandate.of(self.context.run)
+        context.instance.add_run_tags(context.run.run_id, {STREAM_TAG: self.spec.name})
+        try:
+            self.result = driver.run(
+                self.spec.command(store_uri, [*words, *first]),
+                log=context.log,
+                on_event=self.on_event,
+                restarts_max=self.spec.restarts_max,
+                restart=lambda pid: self.spec.command(store_uri, [*words, *self.again(pid)]),
+                stop_request=StopThroughStore(
+                    self.store, mandate, clock, context.log, self.spec.stop_savepoints
+                ),
+                env=mandate.environment(),
+            )
+        finally:
+            self.report()  # A driver that is killed cannot tell of its last checkpoint.
+        self.check_newest()
+
+    def again(self, pid: int) -> list[str]:
+        """With which words the driver is started again that had this pid, and was killed.
+
+        It goes on from the newest checkpoint, unless somebody else has claimed the job since.
+        """
+        expected = self.generation
+        with suppress(LaminarError):  # It may have been killed between its claim and the event.
+            expected = claimed_by(self.store, pid) or expected
+        reason = "its driver was killed"
+        return ["--take-over", "--expect-generation", str(expected), "--reason", reason]
+
+    def on_event(self, event: DriverEvent) -> None:
+        """React to what the driver says. The stream does not depend on it, so it may fail."""
+        self.events.setdefault(event["event"], event)
+        if event["event"] == "generation-started":
+            self.generation = event["generation"]
+            self.generations += 1
+            self.rejected += event.get("rejected", [])
+        if event["event"] == "checkpoint-completed":
+            self.report()
+        elif event["event"] != "progress":
+            with _failure_on_stderr():
+                self.context.log.info(sentence(event))
+
+    def report(self) -> None:
+        """Report what has completed; what could not be reported is found by the next call."""
+        with _failure_on_stderr():
+            while found := report_new_checkpoints(
+                self.context.instance, self.store, self.context.log_event
+            ):
+                self.checkpoints += len(found)
+                self.newest = found[-1]
+                if len(found) < REPORTS_MAX:
+                    return
+
+    def check_newest(self) -> None:
+        """Read the newest checkpoint whole: it is what the stream would continue from."""
+        if self.newest is not None:
+            evaluation = integrity_evaluation(self.store, self.newest.manifest.checkpoint_id)
+            # Not runless: Dagster stores only one of those per partition, ever.
+            self.context.log_event(evaluation)  # pyright: ignore[reportArgumentType]
+
+    def metadata(self) -> dict[str, Any]:
+        """What came of it, after ``run``."""
+        assert self.result is not None, "it has run"
+        finished = self.result.finished
+        metadata: dict[str, Any] = {
+            name: finished[name]
+            for name in ("outcome", "rows_in", "rows_out", "rows_late")
+            if name in finished
+        }
+        metadata |= {
+            "checkpoints": self.checkpoints,
+            "generations": self.generations,
+            "driver_restarts": self.result.restarts,
+            "store": dg.MetadataValue.path(self.store.objects.uri),
+        }
+        if self.rejected:
+            metadata["rejected_checkpoints"] = dg.MetadataValue.json(self.rejected)
+        return metadata
+
+
+def supervise(
+    context: dg.AssetExecutionContext,
+    spec: StreamSpec,
+    checkpoints: CheckpointStoreResource,
+    driver: SparkDriverClient,
+) -> dg.MaterializeResult:
+    """Run ``spec`` inside this Dagster run.
+
+    Raises:
+        dagster.Failure: the store is not usable, the driver gave up, or Dagster would forget
+            the run as soon as it has ended.
+    """
+    refuse_temporary_instance(context.instance)
+    supervised = SupervisedRun(context, spec, open_store(checkpoints, spec.name))
+    supervised.run(driver, checkpoints.uri)
+    newest = supervised.newest
+    return dg.MaterializeResult(
+        metadata=supervised.metadata(),
+        data_version=dg.DataVersion(newest.sha256) if newest else None,
+    )
+
+
+def open_store(checkpoints: CheckpointStoreResource, job: str) -> CheckpointStore:
+    """Open the job's part of the store.
+
+    Raises:
+        dagster.Failure: the store is not usable.
+    """
+    with in_one_line():
+        return checkpoints.open(job)
+
+
+@contextmanager
+def _failure_on_stderr() -> Iterator[None]:
+    """Keep a database that is locked, or a store that is slow, from ending a healthy stream."""
+    try:
+        yield
+    except Exception:  # noqa: BLE001 - an interrupt is none, and passes
+        traceback.print_exc()

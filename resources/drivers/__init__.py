@@ -1,0 +1,1 @@
+"""Processes that run streams: started, listened to, ended."""

@@ -1,0 +1,220 @@
+"""Starts drivers that do not depend on who started them, and waits until they run.
+
+The driver gets a session of its own, nothing of this process but its environment, and a log file.
+Restarting Dagster does not touch it; whether it lives is read from the checkpoint store. (What ends
+all processes of a unit or a container at once, as systemd does with ``KillMode=control-group``,
+ends the driver, too.)
+"""
+
+import logging
+import os
+import subprocess
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import dagster as dg
+
+from laminar_core.errors import ConfigurationError
+from laminar_core.runtime.clock import Clock, SystemClock
+from resources.drivers.events import DriverEvent, sentence
+from resources.drivers.log import LogTail, bound_logs, open_log
+from resources.drivers.session import DriverSession
+
+_POLL_MS = 50
+_UNNOTICED = {"progress", "checkpoint-completed"}
+
+
+@dataclass(slots=True)
+class DetachedStart:
+    """A driver on its way up, as its log shows it."""
+
+    pid: int
+    log: Path
+    events: dict[str, DriverEvent] = field(default_factory=dict[str, DriverEvent])
+    """The newest event of each name."""
+
+    @property
+    def generation(self) -> int | None:
+        """Which it claimed; None if it has not."""
+        started = self.events.get("generation-started")
+        return None if started is None else int(started["generation"])
+
+    @property
+    def is_running(self) -> bool:
+        """The workers of its newest generation run."""
+        running = self.events.get("workers-running")
+        return running is not None and running["generation"] == self.generation
+
+    @property
+    def has_rows(self) -> bool:
+        """Its newest generation has processed rows."""
+        flowing = self.events.get("data-flowing")
+        return flowing is not None and flowing["generation"] == self.generation
+
+    @property
+    def outcome(self) -> str | None:
+        """How the job ended, if it already has."""
+        return self.events.get("finished", {}).get("outcome")
+
+
+class DetachedDriver(dg.ConfigurableResource["DetachedDriver"]):
+    """Starts drivers in sessions of their own, and leaves them alone once they run."""
+
+    log_directory: str = "build/drivers"
+    """Has a folder per stream with a log file per start."""
+
+    first_rows_s: float = 3.0
+    """How much longer to wait for the first rows, to tell when the stream was back."""
+
+    stop_grace_s: float = 30.0
+    """How long a driver that did not come up may take to end by itself."""
+
+    logs_kept: int = 20
+    """Log files per stream."""
+
+    log_bytes_max: int = 64 << 20
+    """A longer log is cut at the next start or housekeeping."""
+
+    def start(
+        self,
+        stream: str,
+        command: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        log: logging.Logger,
+        start_timeout_s: float,
+        clock: Clock | None = None,
+    ) -> DetachedStart:
+        """Start ``command`` and wait until its workers run, or until the job has finished.
+
+        It has ``start_timeout_s`` for that, in which it also reads the checkpoint to restore.
+
+        If this call is interrupted before that, the driver is ended; if this process is killed,
+        the driver goes on, and the generation that it claims says whose the job is.
+
+        Raises:
+            dagster.Failure: it gave up, or did not come up in time; nothing of it is left.
+        """
+        clock = clock or SystemClock()
+        try:
+            self.bound_logs(stream)
+            path, descriptor = open_log(self._folder(stream), clock.now_ms())
+        except OSError as error:
+            raise dg.Failure(
+                f"no log can be written in {self._folder(stream)} ({error.strerror}): set "
+                "log_directory of the resource launcher, or LAMINAR_DRIVER_LOGS",
+                allow_retries=False,
+            ) from error
+        try:
+            process = subprocess.Popen(  # noqa: S603 - the command is the caller's own
+                list(command),
+                stdin=subprocess.DEVNULL,
+                stdout=descriptor,
+                stderr=descriptor,
+                env=dict(env),
+                start_new_session=True,
+            )
+        finally:
+            os.close(descriptor)
+        log.info("driver %s started, its log is %s", process.pid, path)
+        session = DriverSession(process, clock)
+        start, tail = DetachedStart(process.pid, path), LogTail(path)
+        look = partial(_look, session, start, tail, log)
+        try:
+            _wait(start, tail, look, clock, start_timeout_s)
+        except BaseException:
+            self._end(session)
+            raise
+        try:
+            self._wait_for_rows(start, look, clock)
+        finally:
+            _release(process)
+        return start
+
+    def bound_logs(self, stream: str) -> list[Path]:
+        """Delete old logs of ``stream`` and cut those that are too long; returns the former."""
+        folder = self._folder(stream)
+        return bound_logs(folder, kept=self.logs_kept, bytes_max=self.log_bytes_max)
+
+    def _folder(self, stream: str) -> Path:
+        return Path(self.log_directory).absolute() / stream
+
+    def _wait_for_rows(self, start: DetachedStart, look: Callable[[], None], clock: Clock) -> None:
+        """A little, and only to tell when it was back: it runs, so an interrupt leaves it alone."""
+        deadline_ms = clock.monotonic_ms() + 1000 * self.first_rows_s
+        while not (start.has_rows or start.outcome) and clock.monotonic_ms() < deadline_ms:
+            clock.wait_ms(_POLL_MS)
+            look()
+
+    def _end(self, session: DriverSession) -> None:
+        session.request_stop()
+        try:
+            session.wait(self.stop_grace_s)
+        finally:
+            session.close(0)
+
+
+def _look(session: DriverSession, start: DetachedStart, tail: LogTail, log: logging.Logger) -> None:
+    """Note what is new.
+
+    Raises:
+        dagster.Failure: the driver has ended, and the job has not.
+    """
+    exited = session.exited  # First: what it wrote before its end is there.
+    for event in tail.read_events():
+        start.events[event["event"]] = event
+        if event["event"] not in _UNNOTICED:
+            log.info(sentence(event))
+    if exited and start.outcome is None:
+        exit_code = session.close(0)
+        raise dg.Failure(
+            f"the driver gave up {_how(exit_code)}: {tail.last_words or 'it said nothing'}",
+            metadata=_where(start) | {"exit_code": exit_code},
+            allow_retries=exit_code != ConfigurationError.exit_code,
+        )
+
+
+def _wait(
+    start: DetachedStart,
+    tail: LogTail,
+    look: Callable[[], None],
+    clock: Clock,
+    timeout_s: float,
+) -> None:
+    deadline_ms = clock.monotonic_ms() + 1000 * timeout_s
+    while True:
+        look()
+        if start.is_running or start.outcome is not None:
+            return
+        if clock.monotonic_ms() >= deadline_ms:
+            raise _too_slow(start, tail, timeout_s)
+        clock.wait_ms(_POLL_MS)
+
+
+def _too_slow(start: DetachedStart, tail: LogTail, timeout_s: float) -> dg.Failure:
+    claimed = "had claimed nothing"
+    if start.generation is not None:
+        claimed = f"had claimed generation {start.generation}"
+    words = f", its last words: {tail.last_words}" if tail.last_words else ""
+    return dg.Failure(
+        f"the driver did not run within {timeout_s:g} s (start_timeout of the stream) and was "
+        f"ended; it {claimed}{words}",
+        metadata=_where(start),
+        allow_retries=False,
+    )
+
+
+def _release(process: "subprocess.Popen[bytes]") -> None:
+    """Nobody waits for the driver any more; if this process lives on, it takes note of its end."""
+    threading.Thread(target=process.wait, name=f"driver-{process.pid}", daemon=True).start()
+
+
+def _how(exit_code: int) -> str:
+    return f"with exit code {exit_code}" if exit_code >= 0 else f"at signal {-exit_code}"
+
+
+def _where(start: DetachedStart) -> dict[str, dg.MetadataValue | int]:
+    return {"log": dg.MetadataValue.path(start.log), "pid": start.pid}

@@ -1,0 +1,90 @@
+"""Runs a ``laminar`` command to its end: its words live, its processes owned, its answer as text.
+
+It is ended together with whoever waits for it, and nothing of it stays behind.
+"""
+
+import logging
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from laminar_core.runtime.clock import Clock
+from resources.drivers.process import DriverProcess, Line
+
+_ERROR = "error: "
+_POLL_S = 0.1
+JVM_GRACE_S = 5.0
+"""How long the processes of a command may outlive its orderly end before they are killed."""
+
+STOP_GRACE_S = 20.0
+"""How long a command that is interrupted may clean up before it is killed."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommandResult:
+    """How a command ended; ``exit_code`` is negative for a signal."""
+
+    exit_code: int
+    stdout: str
+    complaint: str
+    """The last error that it named, or else its last line on standard error."""
+
+
+@dataclass(slots=True)
+class _Heard:
+    """What a command has said so far."""
+
+    log: logging.Logger
+    stdout: list[str] = field(default_factory=list)
+    error: str = ""
+    last_words: str = ""
+
+    def hear(self, lines: Sequence[Line]) -> None:
+        for line in lines:
+            if line.stream == "stdout":
+                self.stdout.append(line.text)
+            elif text := line.text.strip():
+                self.last_words = text
+                if text.lower().startswith(_ERROR):
+                    self.error = text[len(_ERROR) :]
+                self.log.info("%s", text)
+
+
+def run_command(
+    command: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    log: logging.Logger,
+    clock: Clock,
+    stop_grace_s: float = STOP_GRACE_S,
+    jvm_grace_s: float = JVM_GRACE_S,
+) -> CommandResult:
+    """Run ``command`` and wait for it. Whatever interrupts this call interrupts the command, too.
+
+    What it writes to standard error goes to ``log``, line by line.
+    """
+    heard = _Heard(log)
+    process = DriverProcess(command, clock, env)
+    try:
+        while not process.exited:
+            heard.hear(process.read_lines(_POLL_S))
+        heard.hear(process.read_lines(0))
+    except BaseException:
+        _interrupt(process, heard, clock, stop_grace_s)
+        raise
+    finally:
+        exit_code = process.close(jvm_grace_s)
+    return CommandResult(exit_code, "\n".join(heard.stdout), heard.error or heard.last_words)
+
+
+def _interrupt(process: DriverProcess, heard: _Heard, clock: Clock, grace_s: float) -> None:
+    """As Ctrl-C does: the command cleans up, as a drill lets go of its checkpoint."""
+    if not process.exited:
+        os.kill(process.pid, signal.SIGINT)
+    deadline_ms = clock.monotonic_ms() + 1000 * grace_s
+    while not process.exited and clock.monotonic_ms() < deadline_ms:
+        lines = process.read_lines(_POLL_S)
+        with suppress(Exception):  # It may be the log that made us stop.
+            heard.hear(lines)

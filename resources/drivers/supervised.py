@@ -1,0 +1,186 @@
+"""Runs a Spark driver under supervision: its events live, its processes owned, its death survived.
+
+It does the work of a Pipes client with the driver's own protocol: a driver writes one JSON object
+per line to its standard output (``laminar_core.runtime.events``), so that it needs nothing of
+Dagster. What it writes to standard error goes on to Dagster's logs of the step.
+"""
+
+import json
+import logging
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+import dagster as dg
+
+from laminar_core.errors import ConfigurationError
+from laminar_core.runtime.clock import Clock, SystemClock
+from resources.drivers.events import DriverEvent, event_of
+from resources.drivers.process import DriverProcess, Line
+
+_POLL_S = 0.1
+
+
+class StopRequest(Protocol):
+    """Asks a driver, through its store, to end in the way that its operators want.
+
+    Neither call raises for a store that does not answer: there are other ways to end a driver.
+    """
+
+    def ask(self, pid: int) -> bool:
+        """Ask the driver with this pid; says whether that was possible."""
+        ...
+
+    def is_refused(self) -> bool:
+        """Whether the driver has said that it goes on."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class DriverResult:
+    """How a supervised job ended; ``finished`` is the driver's last event, or empty."""
+
+    restarts: int
+    finished: DriverEvent
+
+
+@dataclass(slots=True)
+class _Supervision:
+    """What one call of ``run`` knows."""
+
+    command: Sequence[str]
+    log: logging.Logger
+    on_event: Callable[[DriverEvent], None]
+    clock: Clock
+    event_log: str | None
+    env: Mapping[str, str] | None
+    stop_request: StopRequest | None
+    pid: int = 0
+    finished: DriverEvent = field(default_factory=DriverEvent)
+    last_words: str = ""
+
+    def tell(self, event: DriverEvent) -> None:
+        """Pass an event on, and keep it where it can be read later."""
+        if event.get("event") == "finished":
+            self.finished = event
+        if self.event_log:
+            path = Path(self.event_log)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("a") as file:
+                file.write(json.dumps(event) + "\n")
+        self.on_event(event)
+
+    def hear(self, lines: Sequence[Line]) -> None:
+        """Pass on what the driver wrote; what is no event goes to standard error."""
+        for line in lines:
+            event = event_of(line.text) if line.stream == "stdout" else None
+            if event is not None:
+                self.tell(event)
+            elif line.text.strip():
+                self.last_words = line.text.strip()
+                print(line.text, file=sys.stderr)  # noqa: T201 - the step's log in Dagster
+
+
+class SparkDriverClient(dg.ConfigurableResource["SparkDriverClient"]):
+    """Starts drivers, stops them gracefully, and starts them again when they are killed."""
+
+    request_grace_s: float = 60.0
+    """How long a driver may take for the stop that it is asked for through its store."""
+
+    stop_grace_s: float = 45.0
+    """How long a driver may take after SIGTERM for its last checkpoint before it is killed."""
+
+    jvm_grace_s: float = 5.0
+    """How long the processes of a driver may outlive its orderly end before they are killed."""
+
+    event_log: str | None = None
+    """A file to which all events are appended, one JSON object per line."""
+
+    def run(  # noqa: PLR0913 - a driver, and everybody who has a say in it
+        self,
+        command: Sequence[str],
+        *,
+        log: logging.Logger,
+        on_event: Callable[[DriverEvent], None],
+        restarts_max: int,
+        restart: Callable[[int], Sequence[str]] | None = None,
+        stop_request: StopRequest | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> DriverResult:
+        """Run ``command`` until the job has ended; a death by signal starts it anew.
+
+        ``restart`` says with which command, given the pid that is gone; without it, the same one
+        with ``--take-over``. A new driver starts after the last process of the old one is gone. If
+        this call is interrupted, the driver is asked to stop: by ``stop_request``, then by SIGTERM;
+        then it is killed.
+
+        Raises:
+            dagster.Failure: the driver gave up, or was killed more than ``restarts_max`` times.
+        """
+        clock = SystemClock()
+        job = _Supervision(command, log, on_event, clock, self.event_log, env, stop_request)
+        restarts = 0
+        while (exit_code := self._run_once(job, restarts)) < 0:
+            if restarts == restarts_max:
+                raise dg.Failure(
+                    f"the driver was killed by signal {-exit_code} after {restarts} restarts, "
+                    "which is all that is allowed: look for what kills it",
+                    metadata={"signal": -exit_code, "restarts": restarts},
+                )
+            restarts += 1
+            log.warning("the driver was killed by signal %s: restart %s", -exit_code, restarts)
+            job.command = [*command, "--take-over"] if restart is None else restart(job.pid)
+        if exit_code:
+            raise dg.Failure(
+                f"the driver gave up with exit code {exit_code}: {job.last_words}",
+                metadata={"exit_code": exit_code, "restarts": restarts},
+                allow_retries=exit_code != ConfigurationError.exit_code,
+            )
+        return DriverResult(restarts, job.finished)
+
+    def _run_once(self, job: _Supervision, restarts: int) -> int:
+        driver = DriverProcess(job.command, job.clock, job.env)
+        job.pid = driver.pid
+        try:
+            job.tell(_event("driver-started", job.clock, pid=driver.pid, restarts=restarts))
+            while not driver.exited:
+                job.hear(driver.read_lines(_POLL_S))
+            job.hear(driver.read_lines(0))
+        except BaseException:
+            self._stop(driver, job)
+            raise
+        finally:
+            exit_code = driver.close(self.jvm_grace_s)
+            job.log.info("driver %s ended with exit code %s", driver.pid, exit_code)
+        job.tell(_event("driver-ended", job.clock, pid=driver.pid, exit_code=exit_code))
+        return exit_code
+
+    def _stop(self, driver: DriverProcess, job: _Supervision) -> None:
+        """Ask nicely, then ask; ``close`` kills what is left."""
+        request = job.stop_request
+        if request is not None and not driver.exited and request.ask(driver.pid):
+            self._hear_out(driver, job, self.request_grace_s, request.is_refused)
+        if not driver.exited:
+            driver.request_stop()
+            self._hear_out(driver, job, self.stop_grace_s, lambda: False)
+        job.log.warning("driver %s was asked to stop, and did: %s", driver.pid, driver.exited)
+
+    def _hear_out(
+        self,
+        driver: DriverProcess,
+        job: _Supervision,
+        grace_s: float,
+        is_refused: Callable[[], bool],
+    ) -> None:
+        deadline_ms = job.clock.monotonic_ms() + 1000 * grace_s
+        while not driver.exited and job.clock.monotonic_ms() < deadline_ms and not is_refused():
+            lines = driver.read_lines(_POLL_S)
+            with suppress(Exception):  # It may be the listener that made us stop.
+                job.hear(lines)
+
+
+def _event(name: str, clock: Clock, **facts: object) -> DriverEvent:
+    return {"event": name, "time_ms": clock.now_ms(), **facts}

@@ -1,0 +1,1 @@
+"""Who is told when something is wrong, and how."""

@@ -1,0 +1,123 @@
+"""The sensor that has barriers overtake while a job is under pressure, and ends it when it is not.
+
+Facts from the store and from Dagster, a pure decision, and the decision as a run of
+``{stream}_mode``, which is one run for one wish: while it is under way, and for the cooldown after
+it, there is no other.
+"""
+
+from dataclasses import replace
+
+import dagster as dg
+from pydantic import ValidationError
+
+from laminar_core.runtime.clock import Clock, SystemClock
+from resources.checkpoints import CheckpointStoreResource
+from resources.names import ACTS_ON_TAG, job_name
+from resources.values import Values
+from sensors.alerting.alerts import raise_alerts, untold
+from sensors.alignment.decision import (
+    AlignmentFacts,
+    Change,
+    Request,
+    decide_alignment,
+    find_emergency,
+)
+from sensors.alignment.facts import Remembered, read_alignment_facts
+from sensors.background import BackgroundReads, Unanswered
+from sensors.policy import AlertPolicy
+from sensors.run_records import newest_run
+
+
+class AlignmentCursor(Values):
+    """What a tick leaves for the next one; without it only time is lost."""
+
+    seen: Remembered = Remembered()
+    told: tuple[str, ...] = ()
+
+    @classmethod
+    def read(cls, text: str | None) -> "AlignmentCursor":
+        """Parse it; one that cannot be read is as good as none."""
+        try:
+            return cls.model_validate_json(text or "{}")
+        except ValidationError:
+            return cls()
+
+
+def build_alignment_sensor(
+    stream: str,
+    policy: AlertPolicy,
+    clock: Clock | None = None,
+    reads: BackgroundReads | None = None,
+) -> dg.SensorDefinition:
+    """Build the sensor that changes the mode of ``stream``'s checkpoints."""
+    tick = _Tick(stream, policy, clock or SystemClock(), reads or BackgroundReads())
+
+    @dg.sensor(
+        name=f"{stream}_alignment",
+        job_name=job_name(stream, "mode"),
+        minimum_interval_seconds=1,  # The daemon looks every five seconds at best.
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description=f"Lets barriers overtake while checkpoints of {stream} align for longer than "
+        f"{policy.alignment_act} (p99), and no longer than that.",
+    )
+    def watch_alignment(
+        context: dg.SensorEvaluationContext, checkpoints: CheckpointStoreResource
+    ) -> dg.SensorResult:
+        return tick.run(context, checkpoints)
+
+    return watch_alignment
+
+
+class _Tick:
+    def __init__(
+        self, stream: str, policy: AlertPolicy, clock: Clock, reads: BackgroundReads
+    ) -> None:
+        self._stream, self._policy = stream, policy
+        self._clock, self._reads = clock, reads
+
+    def run(
+        self, context: dg.SensorEvaluationContext, checkpoints: CheckpointStoreResource
+    ) -> dg.SensorResult:
+        cursor = AlignmentCursor.read(context.cursor)
+        window = max(self._policy.alignment_window, self._policy.calm_checkpoints)
+        try:
+            store = checkpoints.open(self._stream)
+            facts, seen = self._reads.read(
+                "facts", lambda: read_alignment_facts(store, cursor.seen, window)
+            )
+        except Unanswered as error:
+            return dg.SensorResult(skip_reason=f"nothing is known: {error}", cursor=context.cursor)
+        facts = replace(facts, request=self._newest_request(context.instance))
+        told = self._tell(context, facts, cursor)
+        after = AlignmentCursor(seen=seen, told=told).model_dump_json()
+        decision = decide_alignment(facts, self._policy)
+        if isinstance(decision, Change):
+            context.log.info("%s: %s", decision.mode, decision.reason)
+            return dg.SensorResult(run_requests=[self._request(facts, decision)], cursor=after)
+        return dg.SensorResult(skip_reason=decision.reason, cursor=after)
+
+    def _tell(
+        self, context: dg.SensorEvaluationContext, facts: AlignmentFacts, cursor: AlignmentCursor
+    ) -> tuple[str, ...]:
+        news, told = untold(find_emergency(facts, self._policy), cursor.told)
+        raise_alerts(self._stream, news, self._policy, context.log, self._clock.now_ms())
+        return told
+
+    def _newest_request(self, instance: dg.DagsterInstance) -> Request | None:
+        run = newest_run(instance, self._stream, "mode", self._clock.now_ms())
+        if run is None:
+            return None
+        # One that was created and not submitted is Dagster's to resume; or it never comes to be.
+        in_progress = run.status == "in progress" and not run.hangs
+        return Request(run.run_id, in_progress, max(run.created_ms_ago, 0))
+
+    def _request(self, facts: AlignmentFacts, change: Change) -> dg.RunRequest:
+        mode = job_name(self._stream, "mode")
+        command = f"{facts.generation}:{facts.claimed_at_ms}:{facts.mode.number}"
+        wish = f"{command}:{facts.newest_id}:{change.mode}"
+        return dg.RunRequest(
+            run_key=f"{self._stream}:mode:{wish}",
+            job_name=mode,
+            run_config={"ops": {mode: {"config": {"mode": change.mode, "reason": change.reason}}}},
+            tags={ACTS_ON_TAG: self._stream},
+        )

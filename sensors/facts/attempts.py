@@ -1,0 +1,140 @@
+"""What became of each attempt at a checkpoint, as far as the store knows."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count, islice
+
+from laminar_core.checkpoint.recovery import on_timeline
+from laminar_core.checkpoint.recovery_facts import Base
+from laminar_core.checkpoint.types import CheckpointId, Generation
+from laminar_core.errors import CorruptCheckpointError
+from laminar_core.state.arrow_codec import sha256_hex
+from laminar_core.state.manifest import HistoryRecord, TriggerRecord
+from laminar_core.storage.checkpoint_store import CheckpointStore
+from sensors.facts.stored_checkpoints import StoredCheckpoint, read_stored
+
+PENDING_MAX = 16
+"""An attempt that so many newer ones have overtaken is not waited for any more."""
+
+_MISSES_MAX = 3
+"""Numbers in a row that nobody has taken: then nobody has taken any after them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """It is no checkpoint that could be restored, and never will be.
+
+    ``outcome``: that of its history (declined, expired, aborted, subsumed), or ``abandoned`` (its
+    generation was over first), ``orphan`` (completed off the timeline), ``damaged`` (its manifest
+    cannot be read, which may be mended). ``sha256``: of what says so.
+    """
+
+    checkpoint_id: int
+    outcome: str
+    reason: str
+    sha256: str
+    history: HistoryRecord | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """It may still end in any way."""
+
+    checkpoint_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Silent:
+    """There is nothing to tell: retention deleted it, or it left nothing but a folder."""
+
+    checkpoint_id: int
+
+
+Attempt = StoredCheckpoint | Failed | Pending | Silent
+
+
+class Attempts:
+    """One look at the attempts of a job; bases and generations are read once."""
+
+    def __init__(self, store: CheckpointStore) -> None:
+        self._store = store
+        self._bases: Sequence[Base] | None = None
+        self._newest_generation: Generation | None = None
+
+    def after(
+        self, checkpoint_id: int, limit: int | None = None, *, is_same_generation: bool = False
+    ) -> Iterator[tuple[int, Attempt]]:
+        """Each attempt with a higher number, ascending, and its number; at most ``limit``.
+
+        ``is_same_generation``: all of them are of the generation of ``checkpoint_id``, or those
+        before it are told. Then numbers have no gaps, and are tried one after the other: a listing
+        gets longer for as long as the job lives.
+
+        Raises:
+            CorruptCheckpointError: a base cannot be read, so no timeline can be known.
+            StorageUnavailable: the store did not answer.
+        """
+        enough = None if limit is None else limit + PENDING_MAX
+        found = self._tried(checkpoint_id) if is_same_generation else self._listed(checkpoint_id)
+        ids = list(islice(found, enough))
+        for position, known in enumerate(ids[:limit]):
+            overtaken = len(ids) - 1 - position >= PENDING_MAX
+            yield known, self._look_at(known, overtaken=overtaken)
+
+    def _listed(self, checkpoint_id: int) -> Iterator[CheckpointId]:
+        return (known for known in self._store.attempted_ids() if known > checkpoint_id)
+
+    def _tried(self, checkpoint_id: int) -> Iterator[CheckpointId]:
+        misses = 0
+        for number in count(checkpoint_id + 1):
+            known = CheckpointId(number)
+            if self._store.objects.size(self._store.paths.trigger(known)) is not None:
+                misses = 0
+                yield known
+            elif (misses := misses + 1) == _MISSES_MAX:
+                return
+
+    def _look_at(self, checkpoint_id: CheckpointId, *, overtaken: bool) -> Attempt:
+        found = read_stored(self._store, checkpoint_id)
+        if found is None:
+            return self._without_manifest(checkpoint_id, overtaken=overtaken)
+        if not isinstance(found, StoredCheckpoint):
+            return Failed(checkpoint_id, "damaged", found.problem, found.sha256)
+        generation = Generation(found.manifest.generation)
+        if self._bases is None:
+            self._bases = self._store.bases()
+        if on_timeline(checkpoint_id, generation, self._bases):
+            return found
+        reason = f"completed by generation {generation}, but a later one did not go on from it"
+        return Failed(checkpoint_id, "orphan", reason, found.sha256)
+
+    def _without_manifest(self, checkpoint_id: CheckpointId, *, overtaken: bool) -> Attempt:
+        try:
+            ended = self._store.read_outcome(checkpoint_id)
+            trigger = self._store.read_trigger(checkpoint_id)
+        except CorruptCheckpointError as error:
+            return Failed(checkpoint_id, "damaged", str(error), sha256_hex(str(error).encode()))
+        if ended is not None:
+            if ended.outcome == "completed":
+                return Silent(checkpoint_id)
+            digest = sha256_hex(ended.to_bytes())
+            return Failed(checkpoint_id, ended.outcome, ended.reason, digest, ended)
+        if trigger is None:
+            return Silent(checkpoint_id)
+        if not overtaken and not self._is_over(Generation(trigger.generation)):
+            return Pending(checkpoint_id)
+        return _abandoned(trigger)
+
+    def _is_over(self, generation: Generation) -> bool:
+        if self._newest_generation is None:
+            self._newest_generation = self._store.newest_generation()
+        return self._newest_generation is not None and generation < self._newest_generation
+
+
+def _abandoned(trigger: TriggerRecord) -> Failed:
+    return Failed(
+        trigger.checkpoint_id,
+        "abandoned",
+        f"generation {trigger.generation} never said how it ended",
+        sha256_hex(b"abandoned " + trigger.to_bytes()),
+    )

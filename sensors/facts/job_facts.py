@@ -1,0 +1,120 @@
+"""What checks need to know of a job, read from its store when they are run."""
+
+from collections.abc import Iterator
+
+from laminar_core.checkpoint.recovery import on_timeline
+from laminar_core.checkpoint.types import CheckpointId, CheckpointKind, Generation
+from laminar_core.errors import CorruptCheckpointError
+from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.storage.generation_summary import read_generation
+from sensors.facts.stored_checkpoints import StoredCheckpoint, read_stored, watermark_us
+from sensors.judgements import (
+    JobLife,
+    SourceNeeds,
+    Uncommitted,
+    ended_on_purpose,
+    oldest_row_needed_ms,
+)
+
+ATTEMPTS_MAX = 500
+"""So many of the newest attempts are searched for one that completed."""
+
+UNCOMMITTED_MAX = 50
+
+RESTARTS_MAX = 100
+"""So many generations are looked back for the first one of a job that starts again and again."""
+
+
+def completed_newest_first(store: CheckpointStore) -> Iterator[StoredCheckpoint]:
+    """Checkpoints that the job could go on from, if their files are whole.
+
+    Raises:
+        CorruptCheckpointError: a base cannot be read, so no timeline can be known.
+        StorageUnavailable: the store did not answer.
+    """
+    bases = store.bases()
+    for checkpoint_id in store.attempted_ids()[: -ATTEMPTS_MAX - 1 : -1]:
+        found = read_stored(store, checkpoint_id)
+        if not isinstance(found, StoredCheckpoint) or store.is_being_deleted(checkpoint_id):
+            continue
+        if on_timeline(checkpoint_id, Generation(found.manifest.generation), bases):
+            yield found
+
+
+def job_life(store: CheckpointStore) -> JobLife | None:
+    """The newest generation, and what it has to go on from; None: the job never ran.
+
+    Raises:
+        As ``completed_newest_first``.
+    """
+    generation = store.last_generation()
+    if generation is None:
+        return None
+    found = read_generation(store.objects, store.paths, generation)
+    newest = next(completed_newest_first(store), None)
+    completed_at_ms = None if newest is None else newest.manifest.completed_at_ms
+    return JobLife(
+        generation=generation,
+        meant_since_ms=_meant_since_ms(store, generation, completed_at_ms or 0),
+        end=found.end,
+        completed_id=None if newest is None else newest.manifest.checkpoint_id,
+        completed_at_ms=completed_at_ms,
+    )
+
+
+def _meant_since_ms(store: CheckpointStore, newest: Generation, enough_ms: int) -> int:
+    """Claim of the first generation since one ended on purpose; no further back than needed."""
+    since_ms = 0
+    for number in range(newest, max(newest - RESTARTS_MAX, 0), -1):
+        found = read_generation(store.objects, store.paths, Generation(number))
+        if number < newest and ended_on_purpose(found.end):
+            break
+        if found.claim is not None:
+            since_ms = found.claim.claimed_at_ms
+            if since_ms <= enough_ms:
+                break
+    return since_ms
+
+
+def source_needs(store: CheckpointStore) -> SourceNeeds | None:
+    """What a restore of the newest checkpoint reads; None: nothing, or there is no checkpoint.
+
+    Raises:
+        As ``completed_newest_first``.
+    """
+    newest = next(completed_newest_first(store), None)
+    if newest is None or newest.manifest.kind is CheckpointKind.FINAL:
+        return None
+    manifest = newest.manifest
+    oldest_ms = oldest_row_needed_ms(watermark_us(manifest), manifest.triggered_at_ms)
+    return SourceNeeds(manifest.checkpoint_id, oldest_ms)
+
+
+def uncommitted(store: CheckpointStore) -> tuple[Uncommitted | None, int | None]:
+    """What waits to be committed, and the newest checkpoint that is.
+
+    Raises:
+        As ``completed_newest_first``.
+    """
+    waiting: list[StoredCheckpoint] = []
+    committed_id = None
+    for found in completed_newest_first(store):
+        checkpoint_id = CheckpointId(found.manifest.checkpoint_id)
+        if _is_committed(store, checkpoint_id):
+            committed_id = checkpoint_id
+            break
+        waiting.append(found)
+        if len(waiting) == UNCOMMITTED_MAX:
+            break
+    if not waiting:
+        return None, committed_id
+    ids = tuple(found.manifest.checkpoint_id for found in reversed(waiting))
+    return Uncommitted(ids, waiting[-1].manifest.completed_at_ms), committed_id
+
+
+def _is_committed(store: CheckpointStore, checkpoint_id: CheckpointId) -> bool:
+    """A record that cannot be read says nothing: a recovery commits once more."""
+    try:
+        return store.read_commit(checkpoint_id) is not None
+    except CorruptCheckpointError:
+        return False

@@ -1,0 +1,1 @@
+"""What happens in a store, told to Dagster once each."""

@@ -1,0 +1,124 @@
+"""Verdicts as Dagster shows them: the result of a check that runs, or an event of the observer."""
+
+from collections.abc import Sequence
+
+import dagster as dg
+
+from laminar_core.checkpoint.types import CheckpointId
+from laminar_core.errors import CorruptCheckpointError
+from laminar_core.storage.checkpoint_store import CheckpointStore
+from resources.names import StreamCheck, check_key
+from sensors.facts.stored_checkpoints import StoredCheckpoint, chain_lengths
+from sensors.judgements import (
+    Verdict,
+    judge_alignment,
+    judge_chain_length,
+    judge_inflight_share,
+)
+from sensors.policy import AlertPolicy
+
+ALIGNMENT_CHECK: StreamCheck = "alignment_p99"
+INFLIGHT_CHECK: StreamCheck = "inflight_share"
+CHAIN_CHECK: StreamCheck = "chain_length"
+OBSERVED_CHECKS = (ALIGNMENT_CHECK, INFLIGHT_CHECK, CHAIN_CHECK)
+"""Evaluated by the observer, for the newest checkpoint of each minute."""
+
+_ATTEMPTS_PER_CHECKPOINT = 3
+
+
+def check_result(verdict: Verdict, **facts: float | str) -> dg.AssetCheckResult:
+    """For a check that runs; ``facts`` are further metadata."""
+    return dg.AssetCheckResult(
+        passed=verdict.passed,
+        severity=_severity(verdict),
+        description=verdict.description,
+        metadata={**verdict.figures, **facts},
+    )
+
+
+def evaluation(
+    stream: str, check: StreamCheck, verdict: Verdict, **facts: float | str
+) -> dg.AssetCheckEvaluation:
+    """For whoever is not the check itself."""
+    key = check_key(stream, check)
+    return dg.AssetCheckEvaluation(
+        key.asset_key,
+        key.name,
+        passed=verdict.passed,
+        severity=_severity(verdict),
+        description=verdict.description,
+        metadata={**verdict.figures, **facts},
+    )
+
+
+def judge_checkpoint(
+    store: CheckpointStore, stored: StoredCheckpoint, policy: AlertPolicy
+) -> dict[StreamCheck, Verdict]:
+    """Everything that one checkpoint and those before it say about themselves, by check.
+
+    Raises:
+        StorageUnavailable: the store did not answer.
+    """
+    manifest = stored.manifest
+    aligned = [*alignment_before(store, stored, policy.alignment_window - 1), _alignment_ms(stored)]
+    return {
+        ALIGNMENT_CHECK: judge_alignment(aligned, policy),
+        INFLIGHT_CHECK: judge_inflight_share(manifest.inflight_bytes, manifest.size_bytes, policy),
+        CHAIN_CHECK: judge_chain_length(chain_lengths(manifest), policy),
+    }
+
+
+def judged(
+    store: CheckpointStore, stored: StoredCheckpoint, policy: AlertPolicy
+) -> Sequence[dg.AssetCheckEvaluation]:
+    """The same as events.
+
+    Raises:
+        StorageUnavailable: the store did not answer.
+    """
+    checkpoint_id = stored.manifest.checkpoint_id
+    return [
+        evaluation(store.job, name, verdict, checkpoint_id=checkpoint_id)
+        for name, verdict in judge_checkpoint(store, stored, policy).items()
+    ]
+
+
+def is_judged(instance: dg.DagsterInstance, stream: str, checkpoint_id: int) -> bool:
+    """Whether the last of the observed checks was evaluated for this checkpoint already."""
+    key = check_key(stream, OBSERVED_CHECKS[-1])
+    found = instance.event_log_storage.get_latest_asset_check_execution_by_key([key]).get(key)
+    if found is None or found.evaluation is None:
+        return False
+    shown = found.evaluation.metadata.get("checkpoint_id")
+    return shown is not None and shown.value == checkpoint_id
+
+
+def alignment_before(store: CheckpointStore, stored: StoredCheckpoint, count: int) -> list[float]:
+    """Alignment times of so many completed checkpoints of the same generation, oldest first.
+
+    From their history, which is smaller than manifests and stays when retention deletes these.
+    """
+    newest = stored.manifest.checkpoint_id
+    found: list[float] = []
+    for checkpoint_id in range(newest - 1, newest - 1 - _ATTEMPTS_PER_CHECKPOINT * count, -1):
+        if checkpoint_id < 1 or len(found) == count:
+            break
+        try:
+            record = store.read_outcome(CheckpointId(checkpoint_id))
+        except CorruptCheckpointError:
+            continue
+        if record is None or record.outcome != "completed":
+            continue
+        if record.generation < stored.manifest.generation:
+            break
+        if record.alignment_ms_max is not None:
+            found.append(float(record.alignment_ms_max))
+    return found[::-1]
+
+
+def _alignment_ms(stored: StoredCheckpoint) -> float:
+    return max((float(a.alignment_ms) for a in stored.manifest.alignment), default=0.0)
+
+
+def _severity(verdict: Verdict) -> dg.AssetCheckSeverity:
+    return dg.AssetCheckSeverity.ERROR if verdict.is_severe else dg.AssetCheckSeverity.WARN

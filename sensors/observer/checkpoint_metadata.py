@@ -1,0 +1,185 @@
+"""What Dagster shows of a completed checkpoint. Numbers among it are plotted over the checkpoints.
+
+An event is kept for ever, so it is kept small: ``docs/orchestration.md`` says how large.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import dagster as dg
+
+from laminar_core.checkpoint.types import CheckpointId
+from laminar_core.state.manifest import CheckpointManifest, fingerprint_of
+from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.storage.object_store import address
+from resources.names import checkpoint_key, source_key
+from sensors.facts.stored_checkpoints import (
+    SourcePosition,
+    StoredCheckpoint,
+    asked_by,
+    chain_lengths,
+    source_positions,
+    watermark_us,
+)
+from sensors.observer.alignment_chart import bars_of, chart
+
+DATA_VERSION_TAG = "dagster/data_version"
+"""On each event: the digest of the stored record that it tells of. It is told once."""
+
+CODE_VERSION_TAG = "dagster/code_version"
+
+_WALL_CLOCK_LAG_S_MAX = 30 * 86_400.0
+"""Event time that is further from the clock is not meant to follow it."""
+
+
+def materialization(store: CheckpointStore, stored: StoredCheckpoint) -> dg.AssetMaterialization:
+    """The event that tells of a checkpoint.
+
+    Raises:
+        StorageUnavailable: the store did not answer.
+    """
+    manifest = stored.manifest
+    metadata = {
+        **_identity(store, stored),
+        **_times(manifest),
+        **_sizes(manifest),
+        **event_time_metadata(manifest),
+        **position_metadata(source_positions(store, manifest)),
+        "operators": dg.MetadataValue.md(_operators_table(manifest)),
+    }
+    if (picture := chart(bars_of(manifest))) is not None:
+        metadata["alignment"] = dg.MetadataValue.md(picture)
+    return dg.AssetMaterialization(
+        checkpoint_key(store.job),
+        partition=stored.partition,
+        description=_summary(manifest),
+        metadata=metadata,
+        tags={
+            DATA_VERSION_TAG: stored.sha256,
+            CODE_VERSION_TAG: fingerprint_of(dict(manifest.fingerprint))[:12],
+        },
+    )
+
+
+def source_observation(
+    store: CheckpointStore, stored: StoredCheckpoint
+) -> dg.AssetObservation | None:
+    """Where the sources were at this checkpoint; None if that cannot be read."""
+    positions = source_positions(store, stored.manifest)
+    if not positions:
+        return None
+    return dg.AssetObservation(
+        source_key(store.job),
+        metadata={
+            "checkpoint_id": stored.manifest.checkpoint_id,
+            **event_time_metadata(stored.manifest),
+            **position_metadata(positions),
+        },
+        tags={DATA_VERSION_TAG: stored.sha256},
+    )
+
+
+def position_metadata(positions: Sequence[SourcePosition]) -> dict[str, int]:
+    """``rows_read/{operator}``, and ``rows_left/{operator}`` of those that end."""
+    read = {f"rows_read/{p.operator_id}": p.rows_read for p in positions}
+    left = {
+        f"rows_left/{p.operator_id}": p.rows_total - p.rows_read
+        for p in positions
+        if p.rows_total is not None
+    }
+    return read | left
+
+
+def _identity(store: CheckpointStore, stored: StoredCheckpoint) -> dict[str, Any]:
+    manifest = stored.manifest
+    location = store.paths.manifest(CheckpointId(manifest.checkpoint_id))
+    found: dict[str, Any] = {
+        "checkpoint_id": manifest.checkpoint_id,
+        "generation": manifest.generation,
+        "parent": str(manifest.parent_checkpoint_id or "none"),
+        "kind": manifest.kind.value,
+        "mode": manifest.mode,
+        "completed_at": dg.MetadataValue.timestamp(manifest.completed_at_ms / 1000),
+        "manifest": dg.MetadataValue.path(address(store.objects, location)),
+        "manifest_sha256": stored.sha256,
+    }
+    if (command := asked_by(store, manifest)) is not None:
+        found |= {"requested_by": command.actor, "reason": command.reason}
+        if command.run_id:
+            found["requested_in"] = dg.MetadataValue.dagster_run(command.run_id)
+    if manifest.imported_from is not None:
+        found["imported_from"] = dg.MetadataValue.path(manifest.imported_from)
+    return found
+
+
+def _times(manifest: CheckpointManifest) -> dict[str, float]:
+    """Each the longest of any subtask: they overlap, and do not add up to the duration."""
+    times_ms = {
+        "duration_ms": manifest.duration_ms,
+        "start_delay_ms": max((a.start_delay_ms for a in manifest.alignment), default=0.0),
+        "alignment_ms": max((a.alignment_ms for a in manifest.alignment), default=0.0),
+        "sync_ms": max((s.sync_ms for s in manifest.subtasks), default=0.0),
+        "async_ms": max((s.async_ms for s in manifest.subtasks), default=0.0),
+    }
+    return {name: round(float(time_ms), 3) for name, time_ms in times_ms.items()}
+
+
+def _sizes(manifest: CheckpointManifest) -> dict[str, float | int]:
+    size_bytes = manifest.size_bytes
+    return {
+        "size_bytes": size_bytes,
+        "written_bytes": manifest.written_bytes,
+        "state_rows": sum(s.row_count for s in manifest.subtasks),
+        "inflight_events": sum(entry.event_count for entry in manifest.inflight_data),
+        "inflight_rows": manifest.inflight_rows,
+        "inflight_bytes": manifest.inflight_bytes,
+        "inflight_share": round(manifest.inflight_bytes / size_bytes, 4) if size_bytes else 0.0,
+        "chain_length": max(chain_lengths(manifest).values(), default=0),
+    }
+
+
+def event_time_metadata(manifest: CheckpointManifest) -> dict[str, Any]:
+    """The watermark, and how far it is behind the clock if it follows the clock at all."""
+    reached_us = watermark_us(manifest)
+    if reached_us is None:
+        return {}
+    lag_s = manifest.completed_at_ms / 1e3 - reached_us / 1e6
+    found: dict[str, Any] = {"watermark": dg.MetadataValue.timestamp(reached_us / 1e6)}
+    if abs(lag_s) <= _WALL_CLOCK_LAG_S_MAX:
+        found["watermark_lag_s"] = round(lag_s, 3)
+    return found
+
+
+def _summary(manifest: CheckpointManifest) -> str:
+    how = "" if manifest.mode == "aligned" else f", {manifest.mode}"
+    rows = f", {manifest.inflight_rows} rows in flight" if manifest.inflight_rows else ""
+    return (
+        f"{manifest.kind.value}{how}: {manifest.duration_ms:.0f} ms, "
+        f"{manifest.written_bytes} of {manifest.size_bytes} bytes written{rows}"
+    )
+
+
+def _operators_table(manifest: CheckpointManifest) -> str:
+    """In Markdown, which takes a quarter of the bytes of Dagster's own tables."""
+    return "\n".join(
+        (
+            "|operator|subtasks|rows|bytes|sync ms|async ms|rows in flight|",
+            "|:-|-:|-:|-:|-:|-:|-:|",
+            *(_operator_row(manifest, operator_id) for operator_id in manifest.parallelism),
+        )
+    )
+
+
+def _operator_row(manifest: CheckpointManifest, operator_id: str) -> str:
+    parts = [entry for entry in manifest.subtasks if entry.operator_id == operator_id]
+    overtaken = [e for e in manifest.inflight_data if e.operator_id == operator_id]
+    cells = (
+        operator_id,
+        len(parts),
+        sum(part.row_count for part in parts),
+        sum(part.size_bytes for part in parts),
+        f"{max(part.sync_ms for part in parts):.1f}",
+        f"{max(part.async_ms for part in parts):.1f}",
+        sum(entry.row_count for entry in overtaken),
+    )
+    return f"|{'|'.join(str(cell) for cell in cells)}|"

@@ -1,0 +1,169 @@
+"""Attempts at checkpoints as Dagster events: each one once, whoever asks and however often.
+
+A completed checkpoint is one partition of the external asset ``[stream, checkpoint]``; how another
+attempt ended is an observation of that asset. Whether something has been told is read from what
+Dagster has recorded: the data version of an event is the digest of the stored record that it tells
+of. So a store that was begun anew, with the same numbers, is reported anew.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import dagster as dg
+
+from laminar_core.checkpoint.types import CheckpointId
+from laminar_core.errors import LaminarError
+from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.storage.verification import VerifyReport
+from resources.names import StreamCheck, checkpoint_key, checkpoint_partitions, partition_of
+from sensors.facts.attempts import Attempts, Failed
+from sensors.facts.stored_checkpoints import StoredCheckpoint, read_stored
+from sensors.observer.checkpoint_metadata import (
+    DATA_VERSION_TAG,
+    materialization,
+    source_observation,
+)
+
+__all__ = ["REPORTS_MAX", "StoredCheckpoint", "integrity_evaluation", "report_new_checkpoints"]
+
+INTEGRITY_CHECK: StreamCheck = "manifest_integrity"
+REPORTS_MAX = 50
+"""Events at a time: a sensor has sixty seconds, and an event costs SQLite some milliseconds."""
+
+Report = dg.AssetMaterialization | dg.AssetObservation
+Emit = Callable[[Report], None]
+
+
+def is_told(instance: dg.DagsterInstance, key: dg.AssetKey, sha256: str) -> bool:
+    """Whether an event of the asset tells of the record with this digest."""
+    # Dagster has an index on this tag, whatever the kind of the event and its partition.
+    return bool(instance.get_event_tags_for_asset(key, {DATA_VERSION_TAG: sha256}))
+
+
+# --- the run that supervises a stream -------------------------------------------------------------
+
+
+def report_new_checkpoints(
+    instance: dg.DagsterInstance, store: CheckpointStore, emit: Emit, limit: int = REPORTS_MAX
+) -> list[StoredCheckpoint]:
+    """Emit an event for each completed checkpoint that Dagster has not seen, oldest first.
+
+    Returns:
+        The checkpoints reported now; call again if there are ``limit`` of them.
+
+    Raises:
+        StorageUnavailable: the store did not answer; nothing is lost, call again.
+    """
+    found = unreported(instance, store, limit)
+    if found:
+        partitions = checkpoint_partitions(store.job).name
+        assert partitions is not None
+        instance.add_dynamic_partitions(partitions, [each.partition for each in found])
+        for report in reports_of(store, found):
+            emit(report)
+    return found
+
+
+def unreported(
+    instance: dg.DagsterInstance, store: CheckpointStore, limit: int = REPORTS_MAX
+) -> list[StoredCheckpoint]:
+    """Completed checkpoints that no event tells of, oldest first.
+
+    One whose manifest cannot be read is left out: it cannot be restored either.
+    """
+    key = checkpoint_key(store.job)
+    found: list[StoredCheckpoint] = []
+    newest = _newest_reported(instance, store)
+    after_id = 0 if newest is None else newest.manifest.checkpoint_id
+    same = newest is not None and newest.manifest.generation == store.newest_generation()
+    for _, attempt in Attempts(store).after(after_id, is_same_generation=same):
+        if isinstance(attempt, StoredCheckpoint) and not is_told(instance, key, attempt.sha256):
+            found.append(attempt)
+        if len(found) == limit:
+            break
+    return found
+
+
+def reports_of(store: CheckpointStore, found: list[StoredCheckpoint]) -> Iterator[Report]:
+    """One materialisation for each, and what the newest says of the source."""
+    for each in found:
+        yield materialization(store, each)
+    if found and (observation := source_observation(store, found[-1])) is not None:
+        yield observation
+
+
+def _newest_reported(
+    instance: dg.DagsterInstance, store: CheckpointStore
+) -> StoredCheckpoint | None:
+    """Numbers rise, so there is nothing new below the newest known, if it is still the same one."""
+    key = checkpoint_key(store.job)
+    newest = int(max(instance.get_materialized_partitions(key), default="0"))
+    stored = read_stored(store, CheckpointId(newest)) if newest else None
+    if isinstance(stored, StoredCheckpoint) and is_told(instance, key, stored.sha256):
+        return stored
+    return None
+
+
+# --- attempts that are no checkpoint --------------------------------------------------------------
+
+
+def failure_observation(stream: str, failed: Failed) -> dg.AssetObservation:
+    """How an attempt ended that is no checkpoint."""
+    metadata: dict[str, Any] = {
+        "checkpoint_id": failed.checkpoint_id,
+        "would_be_partition": partition_of(failed.checkpoint_id),
+        "outcome": failed.outcome,
+        "reason": failed.reason,
+    }
+    if (history := failed.history) is not None:
+        metadata |= {
+            "generation": history.generation,
+            "kind": history.kind.value,
+            "failed_after_ms": float(history.duration_ms),
+            "triggered_at": dg.MetadataValue.timestamp(history.triggered_at_ms / 1000),
+        }
+    return dg.AssetObservation(
+        checkpoint_key(stream),
+        description=f"checkpoint {failed.checkpoint_id} {failed.outcome}: {failed.reason}",
+        metadata=metadata,
+        tags={DATA_VERSION_TAG: failed.sha256},
+    )
+
+
+# --- integrity ------------------------------------------------------------------------------------
+
+
+def integrity(report: VerifyReport) -> dg.AssetCheckResult:
+    """The verdict of reading a whole checkpoint, as ``laminar checkpoints verify`` has it."""
+    damaged = [part for part in report.parts if part.problem]
+    return dg.AssetCheckResult(
+        passed=report.problem is None,
+        severity=dg.AssetCheckSeverity.ERROR,
+        description=report.problem or f"all {len(report.parts)} parts are whole",
+        metadata={
+            "parts": len(report.parts),
+            "size_bytes": sum(part.size_bytes for part in report.parts),
+            "damaged": dg.MetadataValue.json({part.path: part.problem for part in damaged}),
+        },
+    )
+
+
+def check_integrity(store: CheckpointStore, checkpoint_id: int) -> dg.AssetCheckResult:
+    """Read a checkpoint whole; what keeps it from being read is the verdict, not an error."""
+    try:
+        return integrity(store.verify(CheckpointId(checkpoint_id)))
+    except LaminarError as error:
+        return dg.AssetCheckResult(passed=False, description=str(error))
+
+
+def integrity_evaluation(store: CheckpointStore, checkpoint_id: int) -> dg.AssetCheckEvaluation:
+    """The same as an event, for whoever is not the check itself."""
+    result = check_integrity(store, checkpoint_id)
+    return dg.AssetCheckEvaluation(
+        checkpoint_key(store.job),
+        INTEGRITY_CHECK,
+        passed=result.passed,
+        metadata=result.metadata,
+        description=result.description,
+        partition=partition_of(checkpoint_id),
+    )

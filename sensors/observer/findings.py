@@ -1,0 +1,254 @@
+"""What a tick of the observer reads of the store: everything behind a cursor, bounded.
+
+Nothing here asks Dagster, so it may go on in the background when a store is slow.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import dagster as dg
+from pydantic import Field, ValidationError
+
+from laminar_core.checkpoint.types import CheckpointId, Generation
+from laminar_core.errors import CorruptCheckpointError
+from laminar_core.state.arrow_codec import sha256_hex
+from laminar_core.state.drill import DrillRecord
+from laminar_core.state.paths import number_in
+from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.storage.drills import newest_number
+from laminar_core.storage.records import read_record
+from resources.values import Values
+from sensors.facts.attempts import Attempt, Attempts, Failed
+from sensors.facts.audit_follower import AuditFollower
+from sensors.facts.stored_checkpoints import StoredCheckpoint, read_stored
+from sensors.observer.check_events import judged
+from sensors.observer.checkpoint_metadata import materialization, source_observation
+from sensors.observer.checkpoint_reports import REPORTS_MAX, Report, failure_observation
+from sensors.observer.job_observations import (
+    Happening,
+    deleted_checkpoints,
+    drill_event,
+    happenings,
+)
+from sensors.observer.output_reports import output_observation
+from sensors.policy import AlertPolicy
+
+SCAN_MAX = 200
+"""Attempts at a time that are looked at, each with some requests to the store."""
+
+ACTS_MAX = 50
+"""Audit records at a time."""
+
+DRILLS_MAX = 10
+
+BESIDE_MS = 60_000
+"""Between two reports of what goes with the newest checkpoint."""
+
+SILENCE_MS = 600_000
+"""If there is no new attempt for so long, they are listed once more: numbers may be forgotten."""
+
+_Number = Annotated[int, Field(ge=0)]
+
+
+class ObserverCursor(Values):
+    """How far everything is told of one store. Times are of the sensor's clock."""
+
+    store: str = ""
+    """Its identity."""
+    generation: _Number = 0
+    """All attempts of those before it are told."""
+    attempt: _Number = 0
+    new_ms: _Number = 0
+    """When there was a new attempt, or they were listed."""
+    audit: _Number = 0
+    drill: _Number = 0
+    completed: _Number = 0
+    """The newest completed checkpoint known."""
+    beside: _Number = 0
+    """The newest of which also is told what goes with it."""
+    beside_ms: _Number = 0
+    """When that was."""
+
+    @classmethod
+    def read(cls, text: str | None, store: str) -> "ObserverCursor":
+        """What an earlier tick left; from the beginning if it is of another store, or is none."""
+        try:
+            found = cls.model_validate_json(text or "{}")
+        except ValidationError:
+            found = cls()
+        return found if found.store == store else cls(store=store)
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What tells a store from one that was begun anew: the digest of its first claim."""
+
+    sha256: str
+    newest_generation: int
+    has_started: bool
+    """It is settled what the newest generation starts from, and with it its first number."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundAttempt:
+    """An attempt, and what tells of it."""
+
+    checkpoint_id: int
+    attempt: Attempt
+    event: Report | None
+
+
+@dataclass(frozen=True, slots=True)
+class FoundAct:
+    """An audit record; ``gone`` are checkpoints that it deleted."""
+
+    number: int
+    happenings: tuple[Happening, ...] = ()
+    gone: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FoundDrill:
+    """A drill, and what tells of it, unless it cannot be read."""
+
+    number: int
+    event: dg.AssetObservation | None
+
+
+@dataclass(frozen=True, slots=True)
+class FoundBeside:
+    """What goes with the newest checkpoint. ``is_all``: nothing more will come."""
+
+    checkpoint_id: int
+    is_all: bool
+    events: tuple[dg.AssetObservation, ...] = ()
+    verdicts: tuple[dg.AssetCheckEvaluation, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What there is behind ``cursor``. ``problem``: why no attempts could be told apart."""
+
+    cursor: ObserverCursor
+    identity: Identity
+    attempts: tuple[FoundAttempt, ...] = ()
+    more: bool = False
+    listed: bool = False
+    problem: str | None = None
+    beside: FoundBeside | None = None
+    acts: tuple[FoundAct, ...] = ()
+    drills: tuple[FoundDrill, ...] = ()
+
+
+def identity(store: CheckpointStore) -> Identity | None:
+    """Which store it is; None: nothing ever ran in it.
+
+    Raises:
+        StorageUnavailable: the store did not answer.
+    """
+    names = store.objects.children(store.paths.generations)
+    numbers = [number for name in names if (number := number_in(name)) is not None]
+    if not numbers:
+        return None
+    first = store.objects.get(store.paths.claim(Generation(min(numbers))))
+    newest = Generation(max(numbers))
+    has_started = store.paths.base(newest).removeprefix(store.paths.generations) in names
+    return Identity(sha256_hex(first or b"")[:16], newest, has_started)
+
+
+def read_findings(
+    store: CheckpointStore, cursor_text: str | None, policy: AlertPolicy, now_ms: int
+) -> Findings | None:
+    """Read what is new; None: nothing ever ran in this store. Changes nothing.
+
+    Raises:
+        StorageUnavailable: the store did not answer; nothing is lost, read again.
+    """
+    known = identity(store)
+    if known is None:
+        return None
+    cursor = ObserverCursor.read(cursor_text, known.sha256)
+    is_quiet = not 0 <= now_ms - cursor.new_ms < SILENCE_MS
+    listed = cursor.generation != known.newest_generation or is_quiet
+    attempts, more, problem = _attempts(store, cursor.attempt, listed=listed)
+    completed = [a.checkpoint_id for a in attempts if isinstance(a.attempt, StoredCheckpoint)]
+    return Findings(
+        cursor=cursor,
+        identity=known,
+        attempts=attempts,
+        more=more,
+        listed=listed,
+        problem=problem,
+        beside=_beside(store, cursor, max(completed, default=0), policy, now_ms),
+        acts=tuple(_acts(store, cursor.audit)),
+        drills=tuple(_drills(store, cursor.drill)),
+    )
+
+
+def _attempts(
+    store: CheckpointStore, after: int, *, listed: bool
+) -> tuple[tuple[FoundAttempt, ...], bool, str | None]:
+    """So many as can be told at a time, whether there are more, and what hides them."""
+    found: list[FoundAttempt] = []
+    events = 0
+    attempts = Attempts(store).after(after, SCAN_MAX + 1, is_same_generation=not listed)
+    try:
+        for checkpoint_id, attempt in attempts:
+            if len(found) == SCAN_MAX or events == REPORTS_MAX:
+                return tuple(found), True, None
+            event: Report | None = None
+            if isinstance(attempt, StoredCheckpoint):
+                event = materialization(store, attempt)
+            elif isinstance(attempt, Failed):
+                event = failure_observation(store.job, attempt)
+            events += event is not None
+            found.append(FoundAttempt(checkpoint_id, attempt, event))
+    except CorruptCheckpointError as error:
+        return tuple(found), True, str(error)
+    return tuple(found), False, None
+
+
+def _beside(
+    store: CheckpointStore, cursor: ObserverCursor, completed: int, policy: AlertPolicy, now_ms: int
+) -> FoundBeside | None:
+    """Not more often than ``BESIDE_MS``: together they cost more than the checkpoint itself."""
+    newest = max(completed, cursor.completed)
+    if newest <= cursor.beside or 0 <= now_ms - cursor.beside_ms < BESIDE_MS:
+        return None
+    stored = read_stored(store, CheckpointId(newest))
+    if not isinstance(stored, StoredCheckpoint):  # Deleted meanwhile.
+        return FoundBeside(newest, is_all=True)
+    source, output = source_observation(store, stored), output_observation(store, stored)
+    return FoundBeside(
+        newest,
+        is_all=output is not None,  # Else it is not committed yet.
+        events=tuple(event for event in (source, output) if event is not None),
+        verdicts=tuple(judged(store, stored, policy)),
+    )
+
+
+def _acts(store: CheckpointStore, after: int) -> list[FoundAct]:
+    found: list[FoundAct] = []
+    for number, audited in AuditFollower(store).after(after, ACTS_MAX):
+        if audited is None:
+            found.append(FoundAct(number))
+            continue
+        ids = deleted_checkpoints(audited)
+        gone = tuple(each for each in ids if not store.is_complete(CheckpointId(each)))
+        found.append(FoundAct(number, tuple(happenings(store, audited)), gone))
+    return found
+
+
+def _drills(store: CheckpointStore, after: int) -> list[FoundDrill]:
+    numbers = range(after + 1, min(newest_number(store), after + DRILLS_MAX) + 1)
+    return [FoundDrill(number, _drill(store, number)) for number in numbers]
+
+
+def _drill(store: CheckpointStore, number: int) -> dg.AssetObservation | None:
+    try:
+        record = read_record(store.objects, store.paths.drill(number), DrillRecord)
+    except CorruptCheckpointError:
+        return None
+    if record is None:
+        return None
+    return drill_event(store.job, record, sha256_hex(record.to_bytes()))

@@ -1,0 +1,53 @@
+"""What Dagster shows of a stream's output while the stream runs: how far it is visible."""
+
+from typing import Any
+
+import dagster as dg
+
+from laminar_core.checkpoint.types import CheckpointId
+from laminar_core.errors import CorruptCheckpointError
+from laminar_core.storage.checkpoint_store import CheckpointStore
+from resources.names import asset_key
+from sensors.facts.stored_checkpoints import StoredCheckpoint, source_positions
+from sensors.observer.checkpoint_metadata import DATA_VERSION_TAG, event_time_metadata
+
+_ROWS_WRITTEN = "rows_written"
+"""Property of a sink's part of a checkpoint: rows in all, with those before the checkpoint."""
+
+
+def output_observation(
+    store: CheckpointStore, stored: StoredCheckpoint
+) -> dg.AssetObservation | None:
+    """What is visible since this checkpoint was committed; None: it is not.
+
+    Raises:
+        StorageUnavailable: the store did not answer.
+    """
+    manifest = stored.manifest
+    try:
+        commit = store.read_commit(CheckpointId(manifest.checkpoint_id))
+    except CorruptCheckpointError:
+        return None
+    if commit is None:
+        return None
+    metadata: dict[str, Any] = {
+        "committed_checkpoint": manifest.checkpoint_id,
+        "generation": commit.generation,
+        "committables": sum(commit.committables.values()),
+        "completed_at": dg.MetadataValue.timestamp(manifest.completed_at_ms / 1000),
+        **event_time_metadata(manifest),
+    }
+    positions = source_positions(store, manifest)
+    if positions:
+        metadata["rows_in"] = sum(each.rows_read for each in positions)
+    written = [
+        n for s in manifest.subtasks if isinstance(n := s.properties.get(_ROWS_WRITTEN), int)
+    ]
+    if written:
+        metadata["rows_out"] = sum(written)
+    return dg.AssetObservation(
+        asset_key(store.job, "output"),
+        description=f"visible up to checkpoint {manifest.checkpoint_id}",
+        metadata=metadata,
+        tags={DATA_VERSION_TAG: stored.sha256},
+    )

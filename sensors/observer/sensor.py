@@ -1,0 +1,56 @@
+"""The sensor that tells Dagster of what happens in a stream's store."""
+
+import dagster as dg
+
+from laminar_core.runtime.clock import Clock, SystemClock
+from resources.checkpoints import CheckpointStoreResource
+from sensors.background import BackgroundReads, Unanswered
+from sensors.observer.findings import read_findings
+from sensors.observer.telling import Observer, partition_requests
+from sensors.policy import AlertPolicy
+from sensors.run_records import supervising_run
+
+
+def build_checkpoint_reporter(
+    stream: str,
+    policy: AlertPolicy | None = None,
+    clock: Clock | None = None,
+    background: BackgroundReads | None = None,
+) -> dg.SensorDefinition:
+    """Build the sensor that tells of ``stream``: the one reporter, whoever runs the stream.
+
+    While a run supervises the stream, that run reports the completed checkpoints.
+    """
+    alerts, timer = policy or AlertPolicy(), clock or SystemClock()
+    reads = background or BackgroundReads()
+
+    @dg.sensor(
+        name=f"{stream}_checkpoint_reporter",
+        minimum_interval_seconds=1,  # The daemon looks every five seconds at best.
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description=f"Tells once of each checkpoint of {stream}, and of whatever happened to it.",
+    )
+    def report_checkpoints(
+        context: dg.SensorEvaluationContext, checkpoints: CheckpointStoreResource
+    ) -> dg.SensorResult:
+        cursor, now_ms = context.cursor, timer.now_ms()
+        try:
+            store = checkpoints.open(stream)
+            findings = reads.read(
+                (store.objects.uri, cursor), lambda: read_findings(store, cursor, alerts, now_ms)
+            )
+        except Unanswered as error:
+            return dg.SensorResult(skip_reason=f"the store did not answer: {error}")
+        if findings is None:
+            return dg.SensorResult(skip_reason=f"{stream} never ran in {store.objects.uri}")
+        instance = context.instance
+        observer = Observer(instance, stream, now_ms, supervising_run(instance, stream))
+        tick = observer.tell(findings)
+        return dg.SensorResult(
+            asset_events=tick.events,
+            dynamic_partitions_requests=partition_requests(instance, stream, tick),
+            cursor=tick.cursor.model_dump_json(),
+            skip_reason="; ".join(tick.said) or "no new checkpoints, and nothing else",
+        )
+
+    return report_checkpoints

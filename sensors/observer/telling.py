@@ -1,0 +1,219 @@
+"""What was found in a stream's store becomes events of Dagster, each one once.
+
+The cursor says how far everything is told; it only saves work. What has been told is read from
+Dagster's records, so a tick that is repeated, or that died half-way, repeats nothing.
+"""
+
+from dataclasses import dataclass, field
+
+import dagster as dg
+
+from resources.names import DRILL_TAG, asset_key, checkpoint_partitions, partition_of
+from sensors.facts.attempts import Failed, Pending
+from sensors.facts.stored_checkpoints import StoredCheckpoint
+from sensors.observer.check_events import is_judged
+from sensors.observer.checkpoint_metadata import DATA_VERSION_TAG
+from sensors.observer.checkpoint_reports import Report, is_told
+from sensors.observer.findings import (
+    DRILLS_MAX,
+    Findings,
+    FoundAttempt,
+    FoundBeside,
+    ObserverCursor,
+)
+from sensors.observer.job_observations import Happening
+from sensors.run_records import HANGS_MS, newest_run
+
+LEFT_TO_RUN_MS = 60_000
+"""So long a completed checkpoint is left to the run that supervises the stream. Its process may be
+dead: Dagster goes on showing the run."""
+
+Event = dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckEvaluation
+
+
+@dataclass(slots=True)
+class Tick:
+    """What a tick has to say; filled step by step."""
+
+    cursor: ObserverCursor
+    events: list[Event] = field(default_factory=list)
+    partitions: list[str] = field(default_factory=list)
+    """To be there: an earlier tick may have died before them."""
+    gone: list[str] = field(default_factory=list)
+    """Partitions of checkpoints that are deleted."""
+    said: list[str] = field(default_factory=list)
+
+    def move(self, **numbers: int) -> None:
+        """Set the cursor on."""
+        self.cursor = self.cursor.model_copy(update=numbers)
+
+
+@dataclass(frozen=True, slots=True)
+class Observer:
+    """Tells Dagster of one stream, in one tick."""
+
+    instance: dg.DagsterInstance
+    stream: str
+    now_ms: int
+    supervisor: str | None = None
+    """The run that tells of completed checkpoints itself."""
+
+    def tell(self, findings: Findings) -> Tick:
+        """Leave out what has been told, and say how far everything is told then."""
+        tick = Tick(findings.cursor)
+        self._attempts(tick, findings)
+        self._beside(tick, findings.beside)
+        self._acts(tick, findings)
+        self._drills(tick, findings)
+        return tick
+
+    # --- checkpoints ----------------------------------------------------------------------------
+
+    def _attempts(self, tick: Tick, findings: Findings) -> None:
+        if self.supervisor is not None:
+            tick.said.append(f"run {self.supervisor} reports its checkpoints itself")
+        completed: list[int] = []
+        failed: list[Failed] = []
+        is_settled = True
+        for found in findings.attempts:
+            match found.attempt:
+                case Pending():
+                    is_settled = False
+                case StoredCheckpoint() as stored:
+                    tick.move(completed=max(found.checkpoint_id, tick.cursor.completed))
+                    if self._is_left_to_run(stored) and not self._is_known(found):
+                        is_settled = False
+                    else:
+                        tick.partitions.append(stored.partition)
+                        completed += [found.checkpoint_id] if self._tell(tick, found) else []
+                case Failed() as attempt:
+                    failed += [attempt] if self._tell(tick, found) else []
+                case _:
+                    pass
+            if is_settled:
+                tick.move(attempt=found.checkpoint_id)
+        tick.said += _sentences(findings, completed, failed)
+        if findings.attempts or findings.listed:
+            tick.move(new_ms=self.now_ms)
+        if findings.identity.has_started and not findings.more:
+            tick.move(generation=findings.identity.newest_generation)
+
+    def _is_left_to_run(self, stored: StoredCheckpoint) -> bool:
+        age_ms = self.now_ms - stored.manifest.completed_at_ms
+        return self.supervisor is not None and age_ms < LEFT_TO_RUN_MS
+
+    def _is_known(self, found: FoundAttempt) -> bool:
+        return found.event is None or self._is_told(found.event)
+
+    def _tell(self, tick: Tick, found: FoundAttempt) -> bool:
+        """Whether it was new."""
+        if found.event is None or self._is_told(found.event):
+            return False
+        tick.events.append(found.event)
+        return True
+
+    def _beside(self, tick: Tick, found: FoundBeside | None) -> None:
+        if found is None:
+            return
+        tick.events += [event for event in found.events if not self._is_told(event)]
+        if found.verdicts and not is_judged(self.instance, self.stream, found.checkpoint_id):
+            tick.events += found.verdicts
+            failed = [each.description for each in found.verdicts if not each.passed]
+            tick.said += [f"checkpoint {found.checkpoint_id}: {problem}" for problem in failed]
+        if found.is_all:
+            tick.move(beside=found.checkpoint_id, beside_ms=self.now_ms)
+
+    # --- the job --------------------------------------------------------------------------------
+
+    def _acts(self, tick: Tick, findings: Findings) -> None:
+        told: list[str] = []
+        waits_for: str | None = None
+        for act in findings.acts:
+            waits_for = next((run for each in act.happenings if (run := self._acting(each))), None)
+            if waits_for is not None:
+                break
+            tick.move(audit=act.number)
+            for each in act.happenings:
+                if not self._is_shown(each):
+                    tick.events.append(each.event)
+                    told.append(each.event.description or each.asset)
+            tick.gone += [partition_of(checkpoint_id) for checkpoint_id in act.gone]
+        if told:
+            more = f" and {len(told) - 1} more" if len(told) > 1 else ""
+            tick.said.append(f"{told[-1]}{more}")
+        if waits_for is not None:
+            tick.said.append(f"run {waits_for} is about to tell what it did")
+
+    def _acting(self, happening: Happening) -> str | None:
+        """The run that did it and has not ended; it may still fail before it has told."""
+        run = self._run_of(happening)
+        hangs = self.now_ms - happening.at_ms > HANGS_MS
+        return None if run is None or run.is_finished or hangs else run.run_id
+
+    def _is_shown(self, happening: Happening) -> bool:
+        run = self._run_of(happening)
+        if run is not None and run.status == dg.DagsterRunStatus.SUCCESS:
+            return True
+        return self._is_told(happening.event)
+
+    def _run_of(self, happening: Happening) -> dg.DagsterRun | None:
+        """None: nobody's, or one of another Dagster."""
+        run_id = happening.told_by
+        return None if run_id is None else self.instance.get_run_by_id(run_id)
+
+    def _is_told(self, event: Report) -> bool:
+        version = (event.tags or {})[DATA_VERSION_TAG]
+        return is_told(self.instance, event.asset_key, version)
+
+    def _drills(self, tick: Tick, findings: Findings) -> None:
+        if not findings.drills:
+            return
+        run = newest_run(self.instance, self.stream, "drill", self.now_ms)
+        if run is not None and run.status == "in progress" and not run.hangs:
+            tick.said.append(f"run {run.run_id} drills, and tells of it itself")
+            return
+        shown = self._shown_drills()
+        for drill in findings.drills:
+            tick.move(drill=drill.number)
+            event = drill.event
+            if event is not None and str(drill.number) not in shown and not self._is_told(event):
+                tick.events.append(event)
+                tick.said.append(f"{event.description}")
+
+    def _shown_drills(self) -> set[str]:
+        """Drills that the newest runs of this Dagster have shown."""
+        key = asset_key(self.stream, "drill")
+        records = self.instance.fetch_materializations(key, limit=2 * DRILLS_MAX).records
+        shown = (record.asset_materialization for record in records)
+        return {(each.tags or {}).get(DRILL_TAG, "") for each in shown if each is not None}
+
+
+def _sentences(findings: Findings, completed: list[int], failed: list[Failed]) -> list[str]:
+    said: list[str] = []
+    if findings.problem is not None:
+        said.append(f"which checkpoints count is unknown: {findings.problem}")
+    if completed:
+        rest = ", more to come" if findings.more else ""
+        said.append(f"reported checkpoints {completed[0]} to {completed[-1]}{rest}")
+    if failed:
+        last = failed[-1]
+        of_last = f"{last.checkpoint_id} {last.outcome}: {last.reason}"
+        said.append(f"{len(failed)} other attempts, the last: {of_last}")
+    return said
+
+
+def partition_requests(
+    instance: dg.DagsterInstance, stream: str, tick: Tick
+) -> list[dg.AddDynamicPartitionsRequest | dg.DeleteDynamicPartitionsRequest]:
+    """Partitions that are to be added, and those that are to go and are there."""
+    partitions = checkpoint_partitions(stream)
+    assert partitions.name is not None
+    gone = set(tick.gone)
+    added = [key for key in tick.partitions if key not in gone]
+    found: list[dg.AddDynamicPartitionsRequest | dg.DeleteDynamicPartitionsRequest] = []
+    if added:
+        found.append(partitions.build_add_request(added))
+    there = [key for key in sorted(gone) if instance.has_dynamic_partition(partitions.name, key)]
+    if there:
+        found.append(partitions.build_delete_request(there))
+    return found

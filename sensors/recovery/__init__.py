@@ -1,0 +1,1 @@
+"""Which jobs are dead or stuck, and the one run that answers it."""

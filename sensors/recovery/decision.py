@@ -1,0 +1,325 @@
+"""Whether a job is dead, and whether it is the recovery sensor's turn to start it again. Pure.
+
+What counts as what:
+
+* A generation that ended by itself (finished, stopped, cancelled) is not dead.
+* One whose process is visible from here and gone is dead, at once.
+* One that nobody here can see is dead when its heartbeat has not *changed* for ``heartbeat_max``,
+  as this sensor has seen itself: clocks of two machines are not compared. Its process may be
+  asleep, so the recovery takes the job over; the generation in the store fences it.
+* One that beats without completing a checkpoint for ``checkpoint_age_max`` is stuck, if it has been
+  seen to beat for as long: after an outage of the store, or of this sensor, it starts from zero.
+* One that has not given a first sign of life is still reading its checkpoint; that may take as
+  long.
+* One that ended with a failure is started again by its own driver, unless that is gone, too.
+
+What Dagster says of a run outlives the run's process. So a run that owns the driver is believed as
+long as a live one would take to start it again, and one that acts on the job for ``HANGS_MS``.
+
+One death is one run: attempts are counted in Dagster's records of runs, each has its own run key,
+and the next one follows only a failed one, later each time, ``recoveries_max`` times at most.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from resources.values import milliseconds
+from sensors.alerting.alerts import Anchor, Finding
+from sensors.alignment.decision import AUTOMATION
+from sensors.policy import AlertPolicy
+from sensors.run_records import KnownRun
+
+HOUR_MS = 3_600_000
+LOOKS_MIN = 3
+"""So often a heartbeat has to be found unchanged: a clock that jumps is no silence."""
+_BACKOFF_MS = 15_000
+_BACKOFF_MS_MAX = 600_000
+_RESTART_PAUSES = 2
+"""A driver that restarts its job itself takes less than so many times ``heartbeat_max``."""
+_STORE_DOWN = 10
+"""After so many times ``heartbeat_max`` without an answer people are told."""
+_RESTART_MS_MIN = 60_000
+"""A run that owns the driver takes no longer to start another one."""
+
+RunningDriver = Literal["refuse", "take_over"]
+
+
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """How long the newest sign of life has been the newest, by this sensor's own clock."""
+
+    duration_ms: float = 0
+    looks: int = 0
+
+    def exceeds(self, limit_ms: float) -> bool:
+        """It has been seen to last longer."""
+        return self.looks >= LOOKS_MIN and self.duration_ms > limit_ms
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryFacts:
+    """Of one job, as the store and Dagster tell.
+
+    ``owner``: of the newest generation, as ``storage.owner`` sees it from here.
+    ``progress_age_ms``: since its newest completed checkpoint, or its claim, by its own clock; None
+    as long as it has not given a sign of life. ``beating_ms``: how long this sensor has seen it
+    beat without a pause, by its own clock, too. ``terminated_run`` owned the driver, and somebody
+    ended it. ``attempts`` are oldest first.
+    """
+
+    generation: int = 0
+    claimed_at_ms: int = 0
+    outcome: str | None = None
+    on_purpose: bool = False
+    outcome_reason: str = ""
+    started_by: str = ""
+    owner: Literal["running", "gone", "unseen"] = "unseen"
+    silence: Silence = Silence()
+    progress_age_ms: float | None = None
+    beating_ms: float = 0
+    newest_checkpoint: int | None = None
+    in_vain: int = 0
+    """Generations before this one, in a row, that completed nothing; and for how long that goes on,
+    by this sensor's clock."""
+    in_vain_ms: float = 0
+    claimed_by_run: str | None = None
+    supervising_run: str | None = None
+    terminated_run: str | None = None
+    acting_run: KnownRun | None = None
+    attempts: tuple[KnownRun, ...] = ()
+    recent: tuple[KnownRun, ...] = ()
+    """Recovery runs of the last hour, of whatever generation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """Nothing is to be done; says why."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Alarm:
+    """Something is wrong that this sensor does not, or may not, put right."""
+
+    finding: Finding
+
+
+@dataclass(frozen=True, slots=True)
+class Recover:
+    """Start the job again; ``attempt`` counts from 1."""
+
+    attempt: int
+    running_driver: RunningDriver
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Trouble:
+    what: str
+    kind: Literal["dead", "silent", "stuck"] = "dead"
+
+
+def decide_recovery(facts: RecoveryFacts, policy: AlertPolicy) -> Leave | Alarm | Recover:
+    """Whether the job is dead or stuck, and what to do about it now."""
+    if facts.generation == 0:
+        return Leave("the job has never run")
+    trouble = _trouble(facts, policy)
+    if isinstance(trouble, Leave) and _restarts_in_vain(facts, policy):
+        return Alarm(_restarting(facts, trouble))
+    if not isinstance(trouble, _Trouble):
+        return trouble
+    if facts.terminated_run is not None:
+        said = f"{trouble.what}, and somebody terminated run {facts.terminated_run}, which owned it"
+        return _alarm(
+            facts, "recovery-cancelled", "it is not recovered", f"{said}: start it again."
+        )
+    if facts.supervising_run is not None:
+        said = f"{trouble.what}; run {facts.supervising_run} owns the driver"
+        if trouble.kind == "stuck":
+            return _alarm(facts, "job-stuck", "it is stuck", f"{said}: terminate that run.")
+        if not facts.silence.exceeds(max(_restart_ms(policy), _RESTART_MS_MIN)):
+            return Leave(f"{said} and starts it again by itself")
+        trouble = replace(trouble, what=f"{said} and has not started it again")
+    if (acting := facts.acting_run) is not None:
+        return _wait_for(facts, trouble, acting)
+    return _next_attempt(facts, policy, trouble)
+
+
+def _restarts_in_vain(facts: RecoveryFacts, policy: AlertPolicy) -> bool:
+    """The driver starts the job again and again by itself, and it completes nothing."""
+    too_long = facts.in_vain_ms > milliseconds(policy.checkpoint_age_max)
+    return not facts.on_purpose and too_long and facts.in_vain >= max(policy.recoveries_max, 1)
+
+
+def _restarting(facts: RecoveryFacts, trouble: Leave) -> Finding:
+    minutes = facts.in_vain_ms / 60_000
+    return Finding(
+        cause="restarts-in-vain",  # Whatever generation it has come to.
+        anchor="too-many-recoveries",
+        severity="error",
+        title="it restarts again and again",
+        text=f"{facts.in_vain} generations in {minutes:.0f} min completed no checkpoint: look for "
+        f"the cause in the driver's log. {trouble.reason}",
+        facts={"generation": facts.generation, "in_vain": facts.in_vain},
+    )
+
+
+def _wait_for(facts: RecoveryFacts, trouble: _Trouble, run: KnownRun) -> Leave | Alarm:
+    said = f"{trouble.what}; run {run.run_id} ({run.job}) is under way"
+    if not run.hangs:
+        return Leave(said)
+    said = f"{said} for {run.created_ms_ago / 60_000:.0f} min"
+    return _alarm(
+        facts,
+        "job-dead",
+        f"it is {_word(trouble)}, and a run hangs",
+        f"{said}: terminate that run, with force if its process is gone, and recover it by hand.",
+    )
+
+
+def _trouble(facts: RecoveryFacts, policy: AlertPolicy) -> _Trouble | Leave | Alarm:
+    if facts.outcome is not None:
+        return _after_the_end(facts, policy)
+    generation, age_max = facts.generation, milliseconds(policy.checkpoint_age_max)
+    if facts.owner == "gone":
+        return _Trouble(f"the driver of generation {generation} is gone")
+    if facts.progress_age_ms is None:
+        if facts.silence.exceeds(age_max):
+            what = f"generation {generation} has not begun within {policy.checkpoint_age_max}"
+            return _Trouble(what, "silent")
+        return Leave(f"generation {generation} is starting")
+    silent_s = facts.silence.duration_ms / 1000
+    if facts.silence.exceeds(milliseconds(policy.heartbeat_max)):
+        what = f"generation {generation} has given no sign of life for {silent_s:.0f} s"
+        return _Trouble(what, "silent")
+    if min(facts.progress_age_ms, facts.beating_ms) > age_max:
+        minutes = facts.progress_age_ms / 60_000
+        what = f"generation {generation} lives, but no checkpoint completed for {minutes:.1f} min"
+        return _Trouble(what, "stuck")
+    return Leave(
+        f"generation {generation} is alive: {_checkpoint(facts)} "
+        f"{facts.progress_age_ms / 1000:.0f} s ago, last sign of life seen {silent_s:.0f} s ago"
+    )
+
+
+def _after_the_end(facts: RecoveryFacts, policy: AlertPolicy) -> _Trouble | Leave | Alarm:
+    generation = facts.generation
+    if facts.on_purpose:
+        return Leave(f"generation {generation} {facts.outcome}: it is not meant to run")
+    what = f"generation {generation} {facts.outcome}: {facts.outcome_reason}"
+    if facts.outcome == "refused" and not facts.started_by.startswith(AUTOMATION):
+        said = f"{what}. {facts.started_by or 'Somebody'} started it and was told why"
+        return _alarm(facts, "start-refused", "its start was refused", f"{said}: start it again.")
+    if facts.owner == "gone" or facts.silence.exceeds(_restart_ms(policy)):
+        return _Trouble(what)
+    return Leave(f"{what}; its driver may start it again by itself")
+
+
+def _next_attempt(
+    facts: RecoveryFacts, policy: AlertPolicy, trouble: _Trouble
+) -> Leave | Alarm | Recover:
+    done = [run for run in facts.attempts if run.status != "created"]
+    if running := [run for run in done if run.status == "in progress"]:
+        return _wait_for(facts, trouble, running[0])
+    if cancelled := [run for run in done if run.status == "cancelled"]:
+        said = f"{trouble.what}, and somebody cancelled run {cancelled[0].run_id}, its recovery"
+        return _alarm(
+            facts, "recovery-cancelled", "it is not recovered", f"{said}: recover it by hand."
+        )
+    if not policy.recover:
+        said = f"{trouble.what}, and recover is off in its AlertPolicy: recover it by hand."
+        anchor: Anchor = "job-stuck" if trouble.kind == "stuck" else "job-dead"
+        return _alarm(facts, anchor, f"it is {_word(trouble)}", said)
+    most = policy.recoveries_max
+    if len(done) >= most or len(facts.recent) >= most:
+        return _alarm(
+            facts,
+            "too-many-recoveries",
+            "it dies again and again",
+            f"{trouble.what}. {len(done)} recoveries of this generation and "
+            f"{len(facts.recent)} within one hour are enough ({most}): look for the "
+            "cause, then recover it by hand.",
+        )
+    in_vain = done if facts.newest_checkpoint is not None else facts.recent
+    if (left_ms := _backoff_left_ms(in_vain)) > 0:
+        said = f"{trouble.what}; recovered {len(in_vain)}x in vain"
+        return Leave(f"{said}, the next one starts in {left_ms / 1000:.0f} s")
+    return Recover(
+        attempt=len(done) + 1,
+        running_driver="refuse" if trouble.kind == "dead" else "take_over",
+        reason=trouble.what,
+    )
+
+
+def _backoff_left_ms(in_vain: Sequence[KnownRun]) -> float:
+    """After the first one that did not help 15 s, then twice as long each time.
+
+    Those of earlier generations count as long as nothing has completed: most recoveries that fail
+    have claimed a generation before, and what made them fail may take its time.
+    """
+    if not in_vain:
+        return 0
+    pause_ms = min(_BACKOFF_MS * 2 ** (len(in_vain) - 1), _BACKOFF_MS_MAX)
+    ages_ms = (
+        run.created_ms_ago if run.ended_ms_ago is None else run.ended_ms_ago for run in in_vain
+    )
+    return pause_ms - max(min(ages_ms), 0)
+
+
+def findings_of(facts: RecoveryFacts, decision: Leave | Alarm | Recover) -> list[Finding]:
+    """What people have to know; that a job was stuck, even when it is started again at once."""
+    if isinstance(decision, Recover) and decision.running_driver == "take_over":
+        said = f"{decision.reason}: it is taken over. Look at its log for what held it up."
+        return [_finding(facts, "job-stuck", "it was stuck or silent", said)]
+    return [decision.finding] if isinstance(decision, Alarm) else []
+
+
+def nothing_restorable(facts: RecoveryFacts, why: str) -> Alarm:
+    """The job is dead, and no checkpoint can be restored."""
+    said = f"Generation {facts.generation} is dead, and nothing can be restored: {why}"
+    return _alarm(facts, "nothing-restorable", "it cannot be recovered", said)
+
+
+def unreadable(problem: str) -> Alarm:
+    """What the store says of the job's life is damaged: nobody can tell whether it is dead."""
+    said = f"Nobody can tell whether the job lives: {problem}"
+    finding = Finding("unreadable", "nothing-restorable", "error", "its records are damaged", said)
+    return Alarm(finding)
+
+
+def store_down(problem: str, duration_ms: float, policy: AlertPolicy) -> list[Finding]:
+    """A store that has not answered for long; nobody watches the job meanwhile."""
+    if duration_ms < _STORE_DOWN * milliseconds(policy.heartbeat_max):
+        return []
+    said = f"For {duration_ms / 60_000:.0f} min nothing is known of the job: {problem}"
+    return [Finding("store-down", "store-down", "error", "its store does not answer", said)]
+
+
+def _alarm(facts: RecoveryFacts, anchor: Anchor, title: str, text: str) -> Alarm:
+    return Alarm(_finding(facts, anchor, title, text))
+
+
+def _finding(facts: RecoveryFacts, anchor: Anchor, title: str, text: str) -> Finding:
+    return Finding(
+        cause=f"{anchor}:{facts.generation}:{facts.claimed_at_ms}",
+        anchor=anchor,
+        severity="error",
+        title=title,
+        text=text,
+        facts={"generation": facts.generation, "attempts": len(facts.attempts)},
+    )
+
+
+def _restart_ms(policy: AlertPolicy) -> int:
+    return _RESTART_PAUSES * milliseconds(policy.heartbeat_max)
+
+
+def _word(trouble: _Trouble) -> str:
+    return "stuck" if trouble.kind == "stuck" else "dead"
+
+
+def _checkpoint(facts: RecoveryFacts) -> str:
+    known = facts.newest_checkpoint
+    return "it began" if known is None else f"checkpoint {known} completed"

@@ -1,0 +1,205 @@
+"""What the store says about whether a job lives. Watching takes several ticks, none of which waits.
+
+``Watched`` is what one tick leaves for the next: the newest sign of life, and since when it has
+been the newest by this sensor's own clock. A cursor that is lost or set back makes a death be seen
+later, never twice.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from laminar_core.checkpoint.types import Generation
+from laminar_core.errors import CorruptCheckpointError
+from laminar_core.state.audit import parse_audit_record
+from laminar_core.state.manifest import GenerationClaim, Heartbeat
+from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.storage.owner import is_running, is_visible
+from laminar_core.storage.records import read_record
+from resources.values import Values
+from sensors.facts.followed import Followed, follow
+from sensors.judgements import ended_on_purpose
+from sensors.recovery.decision import RecoveryFacts, Silence
+
+_NO_SIGN = -1
+_PAUSE_MS = 60_000
+"""Between two beats that were seen, by the driver's clock, with a look in between that got no
+answer: more is an outage of the store. (A driver counts the beats that it cannot write, too.)"""
+_GAP_MS = 300_000
+"""As long may lie between two looks that were answered; more is an outage of whoever looks."""
+_ATTEMPTS_BACK = 200
+"""So many are looked at first; if none of them completed, it is long ago."""
+
+
+class Watched(Values):
+    """The newest sign of life of a generation, first seen at ``since_ms`` and so often since.
+
+    ``completed_id`` is the newest checkpoint that it completed. By the driver's clock: when it was
+    claimed, when it last beat, and since when it has been seen to beat without a pause.
+    """
+
+    generation: int = 0
+    claimed_at_ms: int = 0
+    claimed_by_run: str | None = None
+    beat: int = _NO_SIGN
+    beat_at_ms: int = 0
+    beating_since_ms: int = 0
+    since_ms: int = 0
+    looks: Annotated[int, Field(ge=0)] = 0
+    unanswered: bool = False
+    """Some look since the last beat was not."""
+    base_id: int | None = None
+    base_known: bool = False
+    """What it starts from is written down; else ``base_id`` is that of the one before."""
+    in_vain: Annotated[int, Field(ge=0)] = 0
+    """Generations before it, in a row, that started from the same and completed nothing."""
+    in_vain_since_ms: int = 0
+    """When the first of them was seen, by this sensor's clock."""
+    followed: Followed = Followed()
+    completed_id: int | None = None
+    completed_at_ms: int = 0
+
+    def then(self, heartbeat: Heartbeat | None, now_ms: int) -> "Watched":
+        """After another look that was answered."""
+        if heartbeat is None or heartbeat.sequence == self.beat:
+            if now_ms < self.since_ms:
+                return self.model_copy(update={"since_ms": now_ms, "looks": 1})
+            return self.model_copy(update={"looks": self.looks + 1})
+        pause_ms = heartbeat.at_ms - self.beat_at_ms
+        paused = pause_ms > (_PAUSE_MS if self.unanswered else _GAP_MS)
+        since_ms = heartbeat.at_ms if paused else self.beating_since_ms
+        return self.model_copy(
+            update={
+                "beat": heartbeat.sequence,
+                "beat_at_ms": heartbeat.at_ms,
+                "beating_since_ms": since_ms,
+                "since_ms": now_ms,
+                "looks": 1,
+                "unanswered": False,
+            }
+        )
+
+
+def read_recovery_facts(
+    store: CheckpointStore, before: Watched, now_ms: int, age_max_ms: int
+) -> tuple[RecoveryFacts, Watched]:
+    """The facts but for Dagster's runs, and what to remember.
+
+    Before a checkpoint counts as older than ``age_max_ms``, everything is listed.
+
+    Raises:
+        StorageUnavailable: the store did not answer.
+        CorruptCheckpointError: how the generation ended cannot be read.
+    """
+    generation = store.last_generation()
+    if generation is None:
+        return RecoveryFacts(), Watched()
+    claim, end = _claim(store, generation), store.has_ended(generation)
+    heartbeat = store.read_heartbeat(generation)
+    claimed_at_ms = 0 if claim is None else claim.claimed_at_ms
+    if (before.generation, before.claimed_at_ms) != (generation, claimed_at_ms):
+        before = _next_generation(store, before, generation, now_ms).model_copy(
+            update={"claimed_at_ms": claimed_at_ms, "claimed_by_run": _run_of(store, claim)}
+        )
+    after = _with_base(store, before).then(heartbeat, now_ms)
+    beat_at_ms = heartbeat.at_ms if heartbeat else 0
+    after = _with_newest_completed(store, generation, after, beat_at_ms)
+    if (_progress_age_ms(heartbeat, claim, after) or 0) > age_max_ms:
+        listed = after.followed.model_copy(update={"new_at_ms": 0})
+        after = after.model_copy(update={"followed": listed})
+        after = _with_newest_completed(store, generation, after, beat_at_ms)
+    facts = RecoveryFacts(
+        generation=generation,
+        claimed_at_ms=after.claimed_at_ms,
+        claimed_by_run=after.claimed_by_run,
+        outcome=None if end is None else end.outcome,
+        on_purpose=ended_on_purpose(end),
+        outcome_reason="" if end is None else end.reason,
+        started_by="" if claim is None else claim.actor,
+        owner=_owner(claim),
+        silence=Silence(now_ms - after.since_ms, after.looks),
+        progress_age_ms=_progress_age_ms(heartbeat, claim, after),
+        beating_ms=after.beat_at_ms - after.beating_since_ms,
+        newest_checkpoint=after.completed_id,
+        in_vain=0 if after.completed_id is not None else after.in_vain,
+        in_vain_ms=now_ms - after.in_vain_since_ms,
+    )
+    return facts, after
+
+
+def _next_generation(
+    store: CheckpointStore, before: Watched, generation: Generation, now_ms: int
+) -> Watched:
+    """The first look at it; what it has in common with the one before is not forgotten."""
+    fresh = Watched(generation=generation, since_ms=now_ms, in_vain_since_ms=now_ms)
+    ended = store.has_ended(Generation(before.generation)) if before.generation else None
+    is_another = generation <= before.generation or ended_on_purpose(ended)
+    if not before.generation or is_another or before.completed_id is not None:
+        return fresh
+    return fresh.model_copy(
+        update={
+            "base_id": before.base_id,
+            "in_vain": before.in_vain + generation - before.generation,
+            "in_vain_since_ms": before.in_vain_since_ms,
+        }
+    )
+
+
+def _with_base(store: CheckpointStore, watched: Watched) -> Watched:
+    """Whoever starts from another checkpoint than the one before: something has completed."""
+    base = None if watched.base_known else store.read_base(Generation(watched.generation))
+    if base is None:
+        return watched
+    known = {"base_id": base.base_checkpoint_id, "base_known": True}
+    if base.base_checkpoint_id != watched.base_id:
+        known |= {"in_vain": 0, "in_vain_since_ms": watched.since_ms}
+    return watched.model_copy(update=known)
+
+
+def _claim(store: CheckpointStore, generation: Generation) -> GenerationClaim | None:
+    """The claim; None if it is lost or damaged: then nothing is known of the owner."""
+    try:
+        return read_record(store.objects, store.paths.claim(generation), GenerationClaim)
+    except CorruptCheckpointError:
+        return None
+
+
+def _run_of(store: CheckpointStore, claim: GenerationClaim | None) -> str | None:
+    """The Dagster run for which the job was claimed, if it was for one and that is known."""
+    if claim is None or claim.announced is None:
+        return None
+    key = store.paths.audit_record(claim.announced.number)
+    try:
+        data = store.objects.get(key)
+        return None if data is None else parse_audit_record(data).run_id
+    except CorruptCheckpointError:
+        return None
+
+
+def _owner(claim: GenerationClaim | None) -> Literal["running", "gone", "unseen"]:
+    if claim is None or not is_visible(claim.owner):
+        return "unseen"
+    return "running" if is_running(claim.owner) else "gone"
+
+
+def _with_newest_completed(
+    store: CheckpointStore, generation: Generation, watched: Watched, beat_at_ms: int
+) -> Watched:
+    ended, followed = follow(store, generation, watched.followed, _ATTEMPTS_BACK, beat_at_ms)
+    watched = watched.model_copy(update={"followed": followed})
+    for record in ended:
+        if record.outcome == "completed":
+            known = {"completed_id": record.checkpoint_id, "completed_at_ms": record.ended_at_ms}
+            watched = watched.model_copy(update=known)
+    return watched
+
+
+def _progress_age_ms(
+    heartbeat: Heartbeat | None, claim: GenerationClaim | None, watched: Watched
+) -> float | None:
+    """All times are the driver's own; None as long as there is no heartbeat."""
+    if heartbeat is None:
+        return None
+    if watched.completed_id is not None:
+        return max(heartbeat.at_ms - watched.completed_at_ms, 0)
+    return 0 if claim is None else max(heartbeat.at_ms - claim.claimed_at_ms, 0)

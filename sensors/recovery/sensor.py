@@ -1,0 +1,250 @@
+"""The sensor that starts a job again when its driver is dead: one run for one death.
+
+The run key names the dead generation and the attempt, and Dagster's records of runs are asked
+first, so a repeated tick requests nothing again. What keeps two writers apart is neither: it is the
+generation in the store, and the run starts its driver only if the dead one is still the newest.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import dagster as dg
+from dagster._core.definitions.target import ExecutableDefinition
+from pydantic import ValidationError
+
+from laminar_core.checkpoint.recovery import RestoreFrom, StartFresh
+from laminar_core.errors import CorruptCheckpointError
+from laminar_core.runtime.clock import Clock, SystemClock
+from laminar_core.storage.checkpoint_store import CheckpointStore, Choice
+from resources.checkpoints import CheckpointStoreResource
+from resources.names import (
+    asset_key,
+    checkpoint_partitions,
+    job_name,
+    partition_of,
+)
+from resources.values import Values, milliseconds
+from sensors.alerting.alerts import Finding, raise_alerts, untold
+from sensors.background import BackgroundReads, StillReadingError, Unanswered
+from sensors.policy import AlertPolicy
+from sensors.recovery.decision import (
+    HOUR_MS,
+    Alarm,
+    Leave,
+    Recover,
+    RecoveryFacts,
+    decide_recovery,
+    findings_of,
+    nothing_restorable,
+    store_down,
+    unreadable,
+)
+from sensors.recovery.facts import Watched, read_recovery_facts
+from sensors.run_records import (
+    Death,
+    acting_run,
+    recoveries_of,
+    recoveries_since,
+    supervising_run,
+    was_terminated,
+)
+
+
+class RecoveryCursor(Values):
+    """What a tick leaves for the next one; without it only time is lost."""
+
+    watched: Watched = Watched()
+    told: tuple[str, ...] = ()
+    unanswered_since_ms: int | None = None
+
+    @classmethod
+    def read(cls, text: str | None) -> "RecoveryCursor":
+        """Parse it; one that cannot be read is as good as none."""
+        try:
+            return cls.model_validate_json(text or "{}")
+        except ValidationError:
+            return cls()
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryJobs:
+    """What the sensor requests: a recovery from a checkpoint, or a start where there is none."""
+
+    recovery: ExecutableDefinition
+    start: ExecutableDefinition
+
+
+def build_recovery_sensor(
+    stream: str,
+    policy: AlertPolicy,
+    jobs: RecoveryJobs,
+    clock: Clock | None = None,
+    reads: BackgroundReads | None = None,
+) -> dg.SensorDefinition:
+    """Build the sensor that keeps ``stream`` running."""
+    tick = _Tick(stream, policy, clock or SystemClock(), reads or BackgroundReads())
+
+    @dg.sensor(
+        name=f"{stream}_recovery",
+        jobs=[jobs.recovery, jobs.start],
+        minimum_interval_seconds=1,  # The daemon looks every five seconds at best.
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description=f"Starts {stream} again from its newest whole checkpoint when its driver is "
+        f"dead, silent for {policy.heartbeat_max}, or stuck for {policy.checkpoint_age_max}.",
+    )
+    def watch_driver(
+        context: dg.SensorEvaluationContext, checkpoints: CheckpointStoreResource
+    ) -> dg.SensorResult:
+        return tick.run(context, checkpoints)
+
+    return watch_driver
+
+
+class _Tick:
+    def __init__(
+        self, stream: str, policy: AlertPolicy, clock: Clock, reads: BackgroundReads
+    ) -> None:
+        self._stream, self._policy = stream, policy
+        self._clock, self._reads = clock, reads
+        self._age_max_ms = milliseconds(policy.checkpoint_age_max)
+
+    def run(
+        self, context: dg.SensorEvaluationContext, checkpoints: CheckpointStoreResource
+    ) -> dg.SensorResult:
+        cursor = RecoveryCursor.read(context.cursor)
+        watched, now_ms = cursor.watched, self._clock.now_ms()
+        try:
+            store = checkpoints.open(self._stream)
+            facts, watched = self._reads.read(
+                "facts",
+                lambda: read_recovery_facts(store, cursor.watched, now_ms, self._age_max_ms),
+            )
+            facts = self._with_runs(context.instance, facts)
+            decision = decide_recovery(facts, self._policy)
+            is_turn = isinstance(decision, Recover)
+            act = self._choose(facts, decision, store) if is_turn else decision
+        except CorruptCheckpointError as error:
+            facts = RecoveryFacts()
+            decision = act = unreadable(str(error))
+        except Unanswered as error:
+            return self._unanswered(context, str(error), cursor, watched)
+        findings = findings_of(facts, act if isinstance(act, Alarm) else decision)
+        after = RecoveryCursor(watched=watched, told=self._tell(context, findings, cursor))
+        match act:
+            case Leave(reason):
+                return _skip(reason, after)
+            case Alarm(finding):
+                return _skip(f"{finding.title}: {finding.text}", after)
+            case request:
+                context.log.info("%s: %s", request.job_name, decision)
+                return self._result(request, after)
+
+    def _choose(
+        self, facts: RecoveryFacts, decision: Recover, store: CheckpointStore
+    ) -> dg.RunRequest | Alarm | Leave:
+        """Find what to start from; that reads a whole checkpoint, which may take several ticks."""
+        key = ("choice", facts.generation, facts.claimed_at_ms)
+        try:
+            choice = self._reads.read(key, store.choose_checkpoint)
+        except StillReadingError:
+            return Leave(f"{decision.reason}; its newest checkpoint is being read, byte for byte")
+        return self._request(facts, decision, choice)
+
+    def _unanswered(
+        self,
+        context: dg.SensorEvaluationContext,
+        problem: str,
+        cursor: RecoveryCursor,
+        watched: Watched,
+    ) -> dg.SensorResult:
+        now_ms = self._clock.now_ms()
+        since_ms = now_ms if cursor.unanswered_since_ms is None else cursor.unanswered_since_ms
+        findings = store_down(problem, now_ms - since_ms, self._policy)
+        told = self._tell(context, findings, cursor) if findings else cursor.told
+        watched = watched.model_copy(update={"unanswered": True})
+        after = RecoveryCursor(watched=watched, told=told, unanswered_since_ms=since_ms)
+        return _skip(f"nothing is known: {problem}", after)
+
+    def _tell(
+        self,
+        context: dg.SensorEvaluationContext,
+        findings: list[Finding],
+        cursor: RecoveryCursor,
+    ) -> tuple[str, ...]:
+        news, told = untold(findings, cursor.told)
+        raise_alerts(self._stream, news, self._policy, context.log, self._clock.now_ms())
+        return told
+
+    def _with_runs(self, instance: dg.DagsterInstance, facts: RecoveryFacts) -> RecoveryFacts:
+        now_ms, stream = self._clock.now_ms(), self._stream
+        terminated = was_terminated(instance, stream, facts.claimed_by_run)
+        last_hour = recoveries_since(instance, stream, HOUR_MS, now_ms)
+        return replace(
+            facts,
+            supervising_run=supervising_run(instance, stream),
+            terminated_run=facts.claimed_by_run if terminated else None,
+            acting_run=acting_run(instance, stream, now_ms),
+            attempts=tuple(recoveries_of(instance, self._death(facts), now_ms)),
+            recent=tuple(run for run in last_hour if run.status != "created"),
+        )
+
+    def _request(
+        self, facts: RecoveryFacts, decision: Recover, choice: Choice
+    ) -> dg.RunRequest | Alarm:
+        match choice.decision:
+            case RestoreFrom(checkpoint_id, rejected):
+                damaged = [str(r.checkpoint_id) for r in rejected if r.cause == "damaged"]
+                besides = f"; damaged: checkpoint {', '.join(damaged)}" if damaged else ""
+                config = {
+                    "expected_generation": facts.generation,
+                    "running_driver": decision.running_driver,
+                    "reason": f"{decision.reason}{besides}",
+                }
+                return self._run(facts, decision, "recovery", config, partition_of(checkpoint_id))
+            case StartFresh() if decision.running_driver == "refuse":
+                config = {
+                    "start_from": "fresh",
+                    "expected_generation": facts.generation,
+                    "reason": f"{decision.reason}; nothing has ever completed",
+                }
+                return self._run(facts, decision, "deployment", config)
+            case StartFresh():
+                why = f"{decision.reason}, and nothing has ever completed: end that driver by hand"
+                return nothing_restorable(facts, why)
+            case refusal:
+                return nothing_restorable(facts, refusal.reason)
+
+    def _run(
+        self,
+        facts: RecoveryFacts,
+        decision: Recover,
+        asset: Literal["recovery", "deployment"],
+        config: dict[str, object],
+        partition: str | None = None,
+    ) -> dg.RunRequest:
+        op = "__".join(asset_key(self._stream, asset).path)
+        death = f"{self._stream}:recover:{facts.generation}"
+        return dg.RunRequest(
+            run_key=f"{death}:{decision.attempt}:{facts.claimed_at_ms}",
+            job_name=job_name(self._stream, "recovery" if asset == "recovery" else "start"),
+            partition_key=partition,
+            run_config={"ops": {op: {"config": config}}},
+            tags=self._death(facts).tags,
+        )
+
+    def _death(self, facts: RecoveryFacts) -> Death:
+        return Death(self._stream, facts.generation, facts.claimed_at_ms)
+
+    def _result(self, request: dg.RunRequest, after: RecoveryCursor) -> dg.SensorResult:
+        # The reporter may not have seen the checkpoint yet, and adding it twice does no harm.
+        key = request.partition_key
+        partitions = checkpoint_partitions(self._stream)
+        return dg.SensorResult(
+            run_requests=[request],
+            dynamic_partitions_requests=[partitions.build_add_request([key])] if key else [],
+            cursor=after.model_dump_json(),
+        )
+
+
+def _skip(reason: str, after: RecoveryCursor) -> dg.SensorResult:
+    return dg.SensorResult(skip_reason=reason, cursor=after.model_dump_json())

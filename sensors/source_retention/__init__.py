@@ -1,0 +1,1 @@
+"""What the source is about to forget, and which checkpoints need it."""

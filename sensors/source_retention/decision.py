@@ -1,0 +1,189 @@
+"""Until when each checkpoint can be restored, as far as the source goes. Facts and decision.
+
+A restore reads again what came after the cut. A source that forgets, as Kafka's ``retention.ms``
+makes it, ends the life of every checkpoint at some time, whatever the store keeps.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from laminar_core.checkpoint.types import CheckpointId, CheckpointKind
+from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.storage.generation_summary import read_generation
+from laminar_core.storage.owner import is_running, is_visible
+from laminar_core.storage.pins import Pins
+from resources.values import milliseconds
+from sensors.alerting.alerts import Finding
+from sensors.facts.job_facts import completed_newest_first
+from sensors.facts.stored_checkpoints import watermark_us
+from sensors.judgements import (
+    SourceNeeds,
+    judge_source_retention,
+    oldest_row_needed_ms,
+    source_retention,
+)
+from sensors.policy import AlertPolicy
+from sensors.run_records import KnownRun
+
+_CHECKPOINTS_MAX = 200
+"""So many of the newest are looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restorable:
+    """A completed checkpoint on the timeline, and the oldest row that a restore reads again."""
+
+    checkpoint_id: int
+    triggered_at_ms: int
+    oldest_row_ms: int
+    pinned: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFacts:
+    """Of one job; ``restorable`` are newest first."""
+
+    now_ms: int
+    restorable: tuple[Restorable, ...] = ()
+    not_running: str | None = None
+    """Why nobody would take a checkpoint."""
+    request: KnownRun | None = None
+    """The newest run that takes one."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceVerdict:
+    """``ask_for`` is the reason to take a checkpoint now; None: it is not needed, or no help."""
+
+    line: str
+    findings: tuple[Finding, ...] = ()
+    ask_for: str | None = None
+
+
+def read_source_facts(store: CheckpointStore, now_ms: int) -> SourceFacts:
+    """The facts but for Dagster's runs.
+
+    Raises:
+        StorageUnavailable: the store did not answer.
+        CorruptCheckpointError: a base cannot be read, so no timeline can be known.
+    """
+    pinned = set(Pins(store).by_checkpoint())
+    found = [each.manifest for each in islice(completed_newest_first(store), _CHECKPOINTS_MAX)]
+    return SourceFacts(
+        now_ms,
+        tuple(
+            Restorable(
+                m.checkpoint_id,
+                m.triggered_at_ms,
+                oldest_row_needed_ms(watermark_us(m), m.triggered_at_ms),
+                CheckpointId(m.checkpoint_id) in pinned,
+            )
+            for m in found
+            if m.kind is not CheckpointKind.FINAL  # All input had ended: nothing is read again.
+        ),
+        _why_not_running(store),
+    )
+
+
+def decide_source_retention(facts: SourceFacts, policy: AlertPolicy) -> SourceVerdict:
+    """What will not be restorable any more, when, and whether a checkpoint helps. Pure."""
+    if not facts.restorable:
+        return SourceVerdict("no checkpoint needs anything of the source")
+    newest, *older = facts.restorable
+    needs = SourceNeeds(newest.checkpoint_id, newest.oldest_row_ms)
+    verdict = judge_source_retention(needs, facts.now_ms, policy)
+    lasting = _expiring(older, facts.now_ms, policy)
+    line = "; ".join(
+        [verdict.description, *([f"older ones: {', '.join(lasting)}"] if lasting else [])]
+    )
+    findings = _pinned_findings(older, facts.now_ms, policy)
+    if verdict.passed:
+        return SourceVerdict(line, tuple(findings))
+    is_late = facts.now_ms - newest.triggered_at_ms > milliseconds(policy.checkpoint_age_max)
+    state = "expired" if verdict.is_severe else "expiring"
+    found = Finding(
+        cause=f"source-retention:{state}:{newest.checkpoint_id if is_late else 'lag'}",
+        anchor="source-retention",
+        severity="error" if verdict.is_severe else "warning",
+        title="the source forgets what a restore needs",
+        text=verdict.description,
+        facts={"checkpoint_id": newest.checkpoint_id, **verdict.figures},
+    )
+    ask_for, why_not = _remedy(facts, newest, is_late=is_late)
+    line = f"{line}; {why_not}" if why_not else line
+    return SourceVerdict(line, (found, *findings), ask_for)
+
+
+def _remedy(
+    facts: SourceFacts, newest: Restorable, *, is_late: bool
+) -> tuple[str | None, str | None]:
+    """The reason for a checkpoint now, or why there is to be none."""
+    if facts.not_running is not None:
+        return None, f"nobody could take a checkpoint: {facts.not_running}"
+    if not is_late:
+        behind_h = (newest.triggered_at_ms - newest.oldest_row_ms) / 3_600_000
+        return None, f"the stream is {behind_h:.1f} hours behind: another checkpoint is no help"
+    asked, age_ms = facts.request, facts.now_ms - newest.triggered_at_ms
+    if asked is not None and asked.created_ms_ago < age_ms:
+        return None, f"run {asked.run_id} was to take a checkpoint: {asked.status}"
+    return f"what a restore of checkpoint {newest.checkpoint_id} reads expires at the source", None
+
+
+def _expiring(older: Sequence[Restorable], now_ms: int, policy: AlertPolicy) -> list[str]:
+    """Those that have expired, or will within the margin, in words; the newest of them first."""
+    said: list[str] = []
+    for each in older:
+        left_ms = _left_ms(each, now_ms, policy)
+        pinned = " (pinned)" if each.pinned else ""
+        if left_ms <= 0:
+            said.append(f"{each.checkpoint_id}{pinned} expired {-left_ms / 3_600_000:.1f} h ago")
+        elif left_ms < milliseconds(policy.source_margin):
+            said.append(f"{each.checkpoint_id}{pinned} expires in {left_ms / 3_600_000:.1f} h")
+    return said[:10]
+
+
+def _pinned_findings(
+    older: Sequence[Restorable], now_ms: int, policy: AlertPolicy
+) -> list[Finding]:
+    """Who pinned a checkpoint wants to be able to restore it."""
+    findings: list[Finding] = []
+    for each in older:
+        left_ms = _left_ms(each, now_ms, policy)
+        if not each.pinned or left_ms >= milliseconds(policy.source_margin):
+            continue
+        when = "have expired" if left_ms <= 0 else f"expire in {left_ms / 3_600_000:.1f} hours"
+        findings.append(
+            Finding(
+                cause=f"source-retention:pinned:{each.checkpoint_id}:{left_ms <= 0}",
+                anchor="source-retention",
+                severity="warning",
+                title=f"pinned checkpoint {each.checkpoint_id} outlives the source",
+                text=f"rows that a restore of checkpoint {each.checkpoint_id} reads {when}: "
+                "keep a copy of these rows, or unpin it",
+                facts={"checkpoint_id": each.checkpoint_id},
+            )
+        )
+    return findings
+
+
+def _left_ms(each: Restorable, now_ms: int, policy: AlertPolicy) -> int:
+    found = source_retention(each.oldest_row_ms, now_ms, policy)
+    assert found is not None, "the source forgets, or nobody would ask"
+    return found.left_ms
+
+
+def _why_not_running(store: CheckpointStore) -> str | None:
+    generation = store.last_generation()
+    if generation is None:
+        return "it has never run"
+    found = read_generation(store.objects, store.paths, generation)
+    if found.end is not None:
+        return f"generation {generation} {found.end.outcome}"
+    if (
+        found.claim is not None
+        and is_visible(found.claim.owner)
+        and not is_running(found.claim.owner)
+    ):
+        return f"the driver of generation {generation} is gone"
+    return None

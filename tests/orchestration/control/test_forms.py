@@ -1,0 +1,76 @@
+"""What somebody fills in is checked before anything is asked; the launchpad explains each field."""
+
+import dagster as dg
+import pytest
+
+from orchestration.acts import valid_form
+from orchestration.control.forms import (
+    ModeRequest,
+    PinWish,
+    Request,
+    SavepointRequest,
+    StopRequest,
+)
+from orchestration.control.jobs import ACTS
+from tests.orchestration.acted_on import JOBS
+
+
+@pytest.mark.parametrize(
+    ("form", "values", "line"),
+    [
+        (Request, {"timeout": "soon"}, "timeout: 'soon' is not a duration"),
+        (Request, {"timeout": "10"}, "timeout: '10' is not a duration"),
+        (Request, {"reason": ""}, "reason: String should have at least 1 character"),
+        (SavepointRequest, {"target": "backups/s"}, "target: give an absolute path, or a URI"),
+        (SavepointRequest, {"target": ""}, "target: give an absolute path, or a URI"),
+        (SavepointRequest, {"target": "hdfs://h/s"}, "target: "),
+        (StopRequest, {"savepoint": "s"}, "savepoint: give an absolute path, or a URI"),
+        (StopRequest, {"savepoint": "/s", "cancel": True}, "cancel takes no checkpoint"),
+        (ModeRequest, {"mode": "faster"}, "mode: the mode is aligned, unaligned, default, or a"),
+        (PinWish, {"checkpoint_id": 0}, "checkpoint_id: Input should be greater than or equal"),
+        (PinWish, {"checkpoint_id": 1, "name": "a/b"}, "name: "),
+        (PinWish, {"checkpoint_id": 1, "hold_for": "ever"}, "hold_for: 'ever' is not a duration"),
+    ],
+)
+def test_a_mistake_is_told_with_its_field(form, values, line) -> None:
+    with pytest.raises(dg.Failure) as caught:
+        valid_form(form, values)
+    assert caught.value.description is not None
+    assert caught.value.description.startswith(f"config: {line}")
+
+
+def test_what_is_decisive_has_no_default() -> None:
+    required = {
+        act.name: {name for name, field in act.form.model_fields.items() if field.is_required()}
+        for act in ACTS
+    }
+    assert required == {
+        "checkpoint": set(),
+        "savepoint": {"target"},
+        "stop": set(),
+        "mode": {"mode"},
+        "pin": {"checkpoint_id"},
+        "unpin": {"checkpoint_id"},
+        "export_savepoint": {"checkpoint_id", "target"},
+    }
+
+
+def test_every_field_is_explained() -> None:
+    for act in ACTS:
+        for name, field in act.form.model_fields.items():
+            assert field.description, f"{name} of {act.name}"
+
+
+def test_the_launchpad_gets_descriptions_and_defaults() -> None:
+    (op,) = JOBS["mode"].all_node_defs
+    schema = JOBS["mode"].get_job_snapshot().config_schema_snapshot
+    (shape,) = [
+        snap
+        for snap in schema.all_config_snaps_by_key.values()
+        if {"mode", "timeout"} <= {field.name for field in snap.fields or ()}
+    ]
+    fields = {field.name: field for field in shape.fields or ()}
+    assert op.name == "payments_mode"
+    assert fields["mode"].is_required
+    assert "as it was started" in (fields["mode"].description or "")
+    assert fields["timeout"].default_value_as_json_str == '"10 minutes"'

@@ -1,0 +1,169 @@
+"""Schedules: what they ask for at their time, and why they ask for nothing."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from laminar_core.errors import ErrorCode, StorageUnavailable
+from laminar_core.storage.memory import MemoryObjectStore
+from laminar_core.storage.object_store import open_object_store
+from orchestration.housekeeping.definitions import housekeeping_definitions
+from orchestration.housekeeping.schedules import schedule_name, schedules_of
+from orchestration.spec import SchedulePolicy, StreamSpec
+from resources import CheckpointStoreResource
+from resources.names import ACTS_ON_TAG, StreamJob
+from tests.orchestration.housekeeping_bench import Bench, bench_at
+from tests.storage.retention_jobs import JOB, StoredJob
+
+NIGHT = datetime(2026, 11, 21, 4, 43, tzinfo=UTC)
+SPEC = StreamSpec(name=JOB, program=Path("p.py"), tags={"team": "payments"})
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    with bench_at(tmp_path) as bench:
+        yield bench
+
+
+def tick(
+    bench: Bench, name: StreamJob, at: datetime = NIGHT
+) -> tuple[list[dg.RunRequest], str | None]:
+    """What is asked for, or why nothing is."""
+    (schedule,) = (s for s in schedules_of(SPEC) if s.name == schedule_name(JOB, name))
+    with dg.build_schedule_context(
+        instance=bench.instance,
+        scheduled_execution_time=at,
+        resources={"checkpoints": CheckpointStoreResource(uri=bench.uri)},
+    ) as context:
+        answer = schedule.evaluate_tick(context)
+    return list(answer.run_requests or ()), answer.skip_message
+
+
+def test_each_time_of_the_policy_has_a_schedule_in_utc() -> None:
+    found = {s.name: (s.cron_schedule, s.execution_timezone) for s in schedules_of(SPEC)}
+    assert found == {
+        f"payments_{name}_schedule": (getattr(SPEC.schedules, name), "UTC")
+        for name in ("retention", "drill", "audit", "orphans", "costs")
+    }
+
+
+def test_none_turns_one_off_and_not_enabled_leaves_all_to_a_person() -> None:
+    policy = SchedulePolicy(drill=None, costs=None)
+    spec = SPEC.model_copy(update={"schedules": policy})
+    assert {s.name for s in schedules_of(spec)} == {
+        f"payments_{name}_schedule" for name in ("retention", "audit", "orphans")
+    }
+    assert {s.default_status for s in schedules_of(spec)} == {dg.DefaultScheduleStatus.RUNNING}
+    off = SPEC.model_copy(update={"schedules": SchedulePolicy(enabled=False)})
+    assert {s.default_status for s in schedules_of(off)} == {dg.DefaultScheduleStatus.STOPPED}
+
+
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [("retention", {}), ("audit", {}), ("orphans", {"mode": "delete"}), ("costs", {})],
+)
+def test_a_tick_asks_for_one_run_that_says_why(bench, name, form) -> None:
+    bench.job.start()
+    (request,), _ = tick(bench, name)
+    assert request.run_key == "2026-11-21T04:43Z"
+    reason = f"payments_{name}_schedule of 2026-11-21T04:43Z"
+    assert request.run_config == {
+        "ops": {f"payments_{name}": {"config": {**form, "reason": reason}}}
+    }
+    assert request.tags[ACTS_ON_TAG] == JOB
+    assert request.tags["team"] == "payments"
+    assert request.tags["dagster/priority"] == "-1"
+
+
+def test_a_night_drills_the_newest_and_one_that_is_drawn(bench) -> None:
+    bench.job.start()
+    for _ in range(3):
+        bench.job.complete()
+    (newest, drawn), _ = tick(bench, "drill")
+    assert (newest.run_key, drawn.run_key) == (
+        "2026-11-21T04:43Z newest",
+        "2026-11-21T04:43Z random",
+    )
+    forms = [r.run_config["ops"]["payments_drill"]["config"] for r in (newest, drawn)]
+    assert [form["which"] for form in forms] == ["newest", "random"]
+    seed = forms[1]["seed"]
+    again = tick(bench, "drill")[0][1]
+    other = tick(bench, "drill", datetime(2026, 11, 22, 4, 43, tzinfo=UTC))[0][1]
+    assert again.run_config["ops"]["payments_drill"]["config"]["seed"] == seed
+    assert other.run_config["ops"]["payments_drill"]["config"]["seed"] != seed
+
+
+def test_the_only_checkpoint_is_drilled_once(bench) -> None:
+    bench.job.start()
+    bench.job.complete()
+    (request,), _ = tick(bench, "drill")
+    assert request.run_key == "2026-11-21T04:43Z newest"
+
+
+def test_without_a_checkpoint_there_is_nothing_to_drill(bench) -> None:
+    bench.job.start()
+    requests, why = tick(bench, "drill")
+    assert not requests
+    assert why == ("the store has 0 completed checkpoints: payments_drill needs 1")
+
+
+def test_a_stream_that_never_ran_is_left_alone(bench) -> None:
+    requests, why = tick(bench, "retention")
+    assert not requests
+    assert why == "the stream never ran: there is nothing to look after"
+
+
+def test_a_store_that_is_down_is_a_skipped_tick_with_the_reason(bench, tmp_path) -> None:
+    (tmp_path / "file").write_text("")
+    bench.uri = str(tmp_path / "file")
+    requests, why = tick(bench, "retention")
+    assert not requests
+    assert "the store could not be looked at" in (why or "")
+    assert "is a file, and no store" in (why or "")
+
+
+def test_a_store_that_does_not_answer_is_a_skipped_tick(bench, monkeypatch) -> None:
+    def no_answer(*_args: object) -> None:
+        raise StorageUnavailable(ErrorCode.STORE_IO, "the bucket does not answer")
+
+    bench.job.start()
+    monkeypatch.setattr(MemoryObjectStore, "children", no_answer)
+    requests, why = tick(bench, "drill")
+    assert not requests
+    assert why == "the store could not be looked at: the bucket does not answer"
+
+
+def test_what_a_schedule_asks_for_is_what_its_job_takes(bench) -> None:
+    bench.job.start()
+    for _ in range(2):
+        bench.job.complete()
+    definitions = housekeeping_definitions(SPEC, bench.clock)
+    for name in ("retention", "drill", "audit", "orphans", "costs"):
+        job = next(j for j in definitions.jobs or [] if j.name == f"payments_{name}")
+        for request in tick(bench, name)[0]:
+            assert isinstance(job, dg.JobDefinition)
+            assert dg.validate_run_config(job, request.run_config)
+
+
+def test_scheduled_runs_do_their_work_in_a_directory(bench) -> None:
+    bench.uri = str(bench.folder / "store")
+    bench.job = StoredJob(open_object_store(bench.uri))
+    bench.job.start()
+    for _ in range(5):
+        bench.job.complete()
+    definitions = housekeeping_definitions(SPEC, bench.clock)
+    for name in ("retention", "audit", "orphans", "costs"):
+        job = next(j for j in definitions.jobs or [] if j.name == f"payments_{name}")
+        (request,), _ = tick(bench, name)
+        assert isinstance(job, dg.JobDefinition)
+        result = job.execute_in_process(
+            request.run_config,
+            instance=bench.instance,
+            tags={**request.tags, "dagster/schedule_name": schedule_name(JOB, name)},
+            resources=bench.resources(),
+        )
+        assert result.success
+    assert bench.store.completed_ids() == [3, 4, 5]

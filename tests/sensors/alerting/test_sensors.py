@@ -1,0 +1,172 @@
+"""Failed runs and failed checks reach the hook: those of the stream, once each."""
+
+from collections.abc import Iterator
+
+import dagster as dg
+import pytest
+
+from laminar_core.runtime.clock import ManualClock
+from resources.names import ACTS_ON_TAG, STREAM_TAG, checkpoint_key
+from sensors.alerting.alerts import Alert
+from sensors.alerting.sensors import (
+    build_check_failure_sensor,
+    build_run_failure_sensor,
+    is_of,
+)
+from sensors.policy import AlertPolicy
+from tests.sensors.streams import STREAM, Ticks
+
+HEARD: list[Alert] = []
+POLICY = AlertPolicy(hook=f"{__name__}:hear")
+KEY = checkpoint_key(STREAM)
+
+
+def hear(alert: Alert) -> None:
+    HEARD.append(alert)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_heard() -> Iterator[None]:
+    HEARD.clear()
+    yield
+    HEARD.clear()
+
+
+@pytest.fixture
+def instance() -> Iterator[dg.DagsterInstance]:
+    with dg.DagsterInstance.ephemeral() as instance:
+        yield instance
+
+
+@dg.op
+def breaks() -> None:
+    raise dg.Failure("the store is full")
+
+
+def failing_job(name: str, tags: dict[str, str]) -> dg.JobDefinition:
+    @dg.job(name=name, tags=tags)
+    def job() -> None:
+        breaks()
+
+    return job
+
+
+def tell_of(instance: dg.DagsterInstance, job: dg.JobDefinition) -> dg.DagsterRun:
+    """What the daemon does when a run has failed."""
+    result = job.execute_in_process(instance=instance, raise_on_error=False)
+    event = result.get_run_failure_event()
+    run = instance.get_run_by_id(result.run_id)
+    assert run is not None
+    sensor = build_run_failure_sensor(STREAM, POLICY, ManualClock())
+    context = dg.build_run_status_sensor_context(
+        sensor_name=sensor.name, dagster_event=event, dagster_instance=instance, dagster_run=run
+    ).for_run_failure()
+    sensor(context)
+    return run
+
+
+@pytest.mark.parametrize(
+    ("name", "tags"),
+    [
+        (f"{STREAM}_rollback", {}),
+        ("a_job_of_their_own", {ACTS_ON_TAG: STREAM}),
+        ("a_job_of_their_own", {STREAM_TAG: STREAM}),
+    ],
+)
+def test_a_failed_run_of_the_stream_is_told(
+    instance: dg.DagsterInstance, name: str, tags: dict[str, str]
+) -> None:
+    run = tell_of(instance, failing_job(name, tags))
+    (alert,) = HEARD
+    assert alert.title == f"{STREAM}: {name} failed"
+    assert alert.run_id == run.run_id
+    assert alert.runbook.endswith("#run-failed")
+
+
+@pytest.mark.parametrize("name", ["slippage_rollback", f"{STREAM}_archive"])
+def test_a_failed_run_of_another_is_not(instance: dg.DagsterInstance, name: str) -> None:
+    tell_of(instance, failing_job(name, {ACTS_ON_TAG: "slippage"}))
+    assert HEARD == []
+
+
+def test_a_materialisation_by_hand_is_of_the_stream() -> None:
+    run = dg.DagsterRun(job_name="__ASSET_JOB", asset_selection={dg.AssetKey([STREAM, "output"])})
+    assert is_of(run, STREAM)
+    assert not is_of(run, "slippage")
+
+
+# --- checks ---------------------------------------------------------------------------------------
+
+
+def checked(passed: dict[str, bool]) -> dg.Definitions:
+    """Two checks of the checkpoints, of which one is severe; and one of another stream."""
+    severities = {"severe": dg.AssetCheckSeverity.ERROR, "mild": dg.AssetCheckSeverity.WARN}
+
+    def check(key: dg.AssetKey, name: str) -> dg.AssetChecksDefinition:
+        @dg.asset_check(asset=key, name=name)
+        def judge() -> dg.AssetCheckResult:
+            severity = severities[name]
+            return dg.AssetCheckResult(
+                passed=passed[name], severity=severity, description="two parts are damaged"
+            )
+
+        return judge
+
+    other = dg.AssetKey(["slippage", "checkpoint"])
+    return dg.Definitions(
+        assets=[dg.AssetSpec(KEY), dg.AssetSpec(other)],
+        asset_checks=[check(KEY, "severe"), check(KEY, "mild"), check(other, "severe")],
+        jobs=[dg.define_asset_job("checks", dg.AssetSelection.all_asset_checks())],
+    )
+
+
+class Checks:
+    """Evaluates the checks, and the sensor that hears of them."""
+
+    def __init__(self, instance: dg.DagsterInstance) -> None:
+        self.passed = {"severe": True, "mild": True}
+        self.definitions = checked(self.passed)
+        sensor = build_check_failure_sensor(STREAM, POLICY, ManualClock())
+        self.ticks = Ticks(instance, sensor, "nowhere", self.definitions)
+
+    def run(self, **passed: bool) -> None:
+        self.passed |= passed
+        job = self.definitions.resolve_job_def("checks")
+        job.execute_in_process(instance=self.ticks.instance, raise_on_error=False)
+
+
+def test_a_severe_failure_is_told_once(instance: dg.DagsterInstance) -> None:
+    checks = Checks(instance)
+    assert checks.ticks.tick() == "2 checks, since the last look: none failed severely"
+    checks.run(severe=False, mild=False)
+    assert checks.ticks.tick() == "2 checks, since the last look: check severe failed"
+    checks.ticks.tick()
+    (alert,) = HEARD
+    assert alert.text == f"severe of {STREAM}/checkpoint: two parts are damaged"
+    assert alert.severity == "error"
+    checks.run(severe=True)
+    checks.run(severe=False)
+    checks.ticks.tick()
+    assert len(HEARD) == 2
+
+
+def test_what_failed_before_the_first_look_is_not_told(instance: dg.DagsterInstance) -> None:
+    checks = Checks(instance)
+    checks.run(severe=False)
+    checks.ticks.tick()
+    assert HEARD == []
+
+
+def test_what_a_sensor_reported_is_told_too(instance: dg.DagsterInstance) -> None:
+    checks = Checks(instance)
+    checks.ticks.tick()
+    evaluation = dg.AssetCheckEvaluation(
+        asset_key=KEY,
+        check_name="severe",
+        passed=False,
+        metadata={},
+        severity=dg.AssetCheckSeverity.ERROR,
+        partition="0000000042",
+    )
+    instance.report_runless_asset_event(evaluation)
+    assert checks.ticks.tick().endswith("check severe of 42 failed")

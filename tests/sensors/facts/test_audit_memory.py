@@ -1,0 +1,43 @@
+"""What one verification of the audit log knows from the one before."""
+
+import pytest
+
+from laminar_core.state.audit import START, AuditReport, Finding, Link
+from sensors.facts.audit_memory import AuditMemory, with_memory
+
+NEWEST = Link(7, "new")
+SOUND = AuditReport(7, NEWEST, ())
+TORN = AuditReport(7, NEWEST, (Finding("unreadable", 3, "torn"), Finding("stray", None, "x")))
+KNOWN = AuditMemory(Link(5, "old"))
+
+
+def test_the_first_time_there_is_nothing_to_compare_with() -> None:
+    assert with_memory(SOUND, AuditMemory(), None) == SOUND
+
+
+@pytest.mark.parametrize(
+    ("stored", "kind"), [("old", None), ("other", "changed"), (None, "missing")]
+)
+def test_the_record_that_was_the_newest_must_still_be_there(stored, kind) -> None:
+    found = with_memory(SOUND, KNOWN, stored).findings
+    assert [finding.kind for finding in found] == ([] if kind is None else [kind])
+    assert all(finding.number == 5 for finding in found)
+
+
+def test_only_a_sound_log_is_remembered() -> None:
+    assert KNOWN.after(SOUND).newest == NEWEST
+    assert KNOWN.after(TORN) == KNOWN
+
+
+def test_what_was_looked_into_counts_no_more_unless_it_is_of_no_record() -> None:
+    assert [f.number for f in with_memory(TORN, AuditMemory(accepted=2), None).findings] == [
+        3,
+        None,
+    ]
+    assert [f.number for f in with_memory(TORN, AuditMemory(accepted=3), None).findings] == [None]
+
+
+def test_accepting_gives_up_the_comparison_with_what_is_accepted() -> None:
+    assert KNOWN.accepting(5) == AuditMemory(START, 5)
+    assert KNOWN.accepting(4) == AuditMemory(KNOWN.newest, 4)
+    assert AuditMemory(START, 9).accepting(4).accepted == 9

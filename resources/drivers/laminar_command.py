@@ -84,7 +84,9 @@ def _interrupt(process: DriverProcess, heard: _Heard, clock: Clock, grace_s: flo
     if not process.exited:
         os.kill(process.pid, signal.SIGINT)
     deadline_ms = clock.monotonic_ms() + 1000 * grace_s
-    while not process.exited and clock.monotonic_ms() < deadline_ms:
-        lines = process.read_lines(_POLL_S)
+    is_over = False
+    while not is_over:
+        is_over = process.exited or clock.monotonic_ms() >= deadline_ms
+        lines = process.read_lines(0 if is_over else _POLL_S)  # Its last words, too.
         with suppress(Exception):  # It may be the log that made us stop.
             heard.hear(lines)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Literal, cast
 
+from sensors.background import BackgroundReads, StillReadingError
 from sensors.policy import AlertPolicy
 
 RUNBOOK = "docs/operations.md"
@@ -99,6 +100,23 @@ def untold(
     """
     known = set(told)
     return [f for f in findings if f.cause not in known], tuple(f.cause for f in findings)
+
+
+def hook_problem(policy: AlertPolicy, imports: BackgroundReads) -> str | None:
+    """Why the hook cannot be called, before the first alert is due; None: it can, or there is none.
+
+    Importing it may take as long as it likes: a later tick knows.
+    """
+    if policy.hook is None:
+        return None
+    try:
+        loaded = imports.read("hook", policy.load_hook)
+    except StillReadingError:
+        return f"hook {policy.hook} is still being imported"
+    except BaseException as error:  # noqa: BLE001 - it is the user's, and may do anything
+        said = " ".join(str(error).split())
+        return f"hook {policy.hook} cannot be imported: {type(error).__name__}: {said}"
+    return None if callable(loaded) else f"hook {policy.hook} is no function"
 
 
 def raise_alerts(

@@ -8,12 +8,10 @@ it, there is no other.
 from dataclasses import replace
 
 import dagster as dg
-from pydantic import ValidationError
 
 from laminar_core.runtime.clock import Clock, SystemClock
 from resources.checkpoints import CheckpointStoreResource
 from resources.names import ACTS_ON_TAG, job_name
-from resources.values import Values
 from sensors.alerting.alerts import raise_alerts, untold
 from sensors.alignment.decision import (
     AlignmentFacts,
@@ -24,23 +22,15 @@ from sensors.alignment.decision import (
 )
 from sensors.alignment.facts import Remembered, read_alignment_facts
 from sensors.background import BackgroundReads, Unanswered
+from sensors.cursor import ToldCursor
 from sensors.policy import AlertPolicy
 from sensors.run_records import newest_run
 
 
-class AlignmentCursor(Values):
+class AlignmentCursor(ToldCursor):
     """What a tick leaves for the next one; without it only time is lost."""
 
     seen: Remembered = Remembered()
-    told: tuple[str, ...] = ()
-
-    @classmethod
-    def read(cls, text: str | None) -> "AlignmentCursor":
-        """Parse it; one that cannot be read is as good as none."""
-        try:
-            return cls.model_validate_json(text or "{}")
-        except ValidationError:
-            return cls()
 
 
 def build_alignment_sensor(

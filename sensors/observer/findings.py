@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import dagster as dg
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from laminar_core.checkpoint.types import CheckpointId, Generation
 from laminar_core.errors import CorruptCheckpointError
@@ -17,7 +17,7 @@ from laminar_core.state.paths import number_in
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from laminar_core.storage.drills import newest_number
 from laminar_core.storage.records import read_record
-from resources.values import Values
+from sensors.cursor import Cursor
 from sensors.facts.attempts import Attempt, Attempts, Failed
 from sensors.facts.audit_follower import AuditFollower
 from sensors.facts.stored_checkpoints import StoredCheckpoint, read_stored
@@ -50,7 +50,7 @@ SILENCE_MS = 600_000
 _Number = Annotated[int, Field(ge=0)]
 
 
-class ObserverCursor(Values):
+class ObserverCursor(Cursor):
     """How far everything is told of one store. Times are of the sensor's clock."""
 
     store: str = ""
@@ -70,12 +70,9 @@ class ObserverCursor(Values):
     """When that was."""
 
     @classmethod
-    def read(cls, text: str | None, store: str) -> "ObserverCursor":
+    def of_store(cls, text: str | None, store: str) -> "ObserverCursor":
         """What an earlier tick left; from the beginning if it is of another store, or is none."""
-        try:
-            found = cls.model_validate_json(text or "{}")
-        except ValidationError:
-            found = cls()
+        found = cls.read(text)
         return found if found.store == store else cls(store=store)
 
 
@@ -167,7 +164,7 @@ def read_findings(
     known = identity(store)
     if known is None:
         return None
-    cursor = ObserverCursor.read(cursor_text, known.sha256)
+    cursor = ObserverCursor.of_store(cursor_text, known.sha256)
     is_quiet = not 0 <= now_ms - cursor.new_ms < SILENCE_MS
     listed = cursor.generation != known.newest_generation or is_quiet
     attempts, more, problem = _attempts(store, cursor.attempt, listed=listed)

@@ -10,7 +10,6 @@ from typing import Literal
 
 import dagster as dg
 from dagster._core.definitions.target import ExecutableDefinition
-from pydantic import ValidationError
 
 from laminar_core.checkpoint.recovery import RestoreFrom, StartFresh
 from laminar_core.errors import CorruptCheckpointError
@@ -23,9 +22,10 @@ from resources.names import (
     job_name,
     partition_of,
 )
-from resources.values import Values, milliseconds
+from resources.values import milliseconds
 from sensors.alerting.alerts import Finding, raise_alerts, untold
 from sensors.background import BackgroundReads, StillReadingError, Unanswered
+from sensors.cursor import ToldCursor
 from sensors.policy import AlertPolicy
 from sensors.recovery.decision import (
     HOUR_MS,
@@ -50,20 +50,11 @@ from sensors.run_records import (
 )
 
 
-class RecoveryCursor(Values):
+class RecoveryCursor(ToldCursor):
     """What a tick leaves for the next one; without it only time is lost."""
 
     watched: Watched = Watched()
-    told: tuple[str, ...] = ()
     unanswered_since_ms: int | None = None
-
-    @classmethod
-    def read(cls, text: str | None) -> "RecoveryCursor":
-        """Parse it; one that cannot be read is as good as none."""
-        try:
-            return cls.model_validate_json(text or "{}")
-        except ValidationError:
-            return cls()
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,34 +3,19 @@
 from dataclasses import replace
 
 import dagster as dg
-from pydantic import ValidationError
 
 from laminar_core.runtime.clock import Clock, SystemClock
 from resources.checkpoints import CheckpointStoreResource
 from resources.names import ACTS_ON_TAG, job_name
-from resources.values import Values
 from sensors.alerting.alerts import raise_alerts, untold
 from sensors.background import BackgroundReads, Unanswered
+from sensors.cursor import ToldCursor
 from sensors.policy import AlertPolicy
 from sensors.run_records import newest_run
 from sensors.source_retention.decision import Restorable, decide_source_retention, read_source_facts
 
 _INTERVAL_S = 60
 """A margin is hours, and each checkpoint's manifest is read."""
-
-
-class ToldCursor(Values):
-    """Causes that an alert has been raised for, as long as they last."""
-
-    told: tuple[str, ...] = ()
-
-    @classmethod
-    def read(cls, text: str | None) -> "ToldCursor":
-        """Parse it; one that cannot be read is as good as none."""
-        try:
-            return cls.model_validate_json(text or "{}")
-        except ValidationError:
-            return cls()
 
 
 def build_source_retention_sensor(

@@ -43,10 +43,18 @@ def breaks() -> None:
     raise dg.Failure("the store is full")
 
 
-def failing_job(name: str, tags: dict[str, str]) -> dg.JobDefinition:
+@dg.op
+def judges(context: dg.OpExecutionContext) -> None:
+    severe = dg.AssetCheckSeverity.ERROR
+    verdict = dg.AssetCheckEvaluation(KEY, "restorable", passed=False, metadata={}, severity=severe)
+    context.log_event(verdict)  # pyright: ignore[reportArgumentType]
+    raise dg.Failure("the drill failed")
+
+
+def failing_job(name: str, tags: dict[str, str], op: dg.OpDefinition = breaks) -> dg.JobDefinition:
     @dg.job(name=name, tags=tags)
     def job() -> None:
-        breaks()
+        op()
 
     return job
 
@@ -89,6 +97,19 @@ def test_a_failed_run_of_another_is_not(instance: dg.DagsterInstance, name: str)
     assert HEARD == []
 
 
+def test_a_run_that_failed_by_its_check_is_told_as_the_check(instance: dg.DagsterInstance) -> None:
+    """Goal: a drill that does not pass is one alert; one that breaks down is its own."""
+    tell_of(instance, failing_job(f"{STREAM}_drill", {}, judges))
+    assert HEARD == []
+    tell_of(instance, failing_job(f"{STREAM}_drill", {}))
+    assert [alert.title for alert in HEARD] == [f"{STREAM}: {STREAM}_drill failed"]
+
+
+def test_a_recovery_that_a_check_blocks_is_told(instance: dg.DagsterInstance) -> None:
+    tell_of(instance, failing_job(f"{STREAM}_recovery", {}, judges))
+    assert len(HEARD) == 1
+
+
 def test_a_materialisation_by_hand_is_of_the_stream() -> None:
     run = dg.DagsterRun(job_name="__ASSET_JOB", asset_selection={dg.AssetKey([STREAM, "output"])})
     assert is_of(run, STREAM)
@@ -120,19 +141,48 @@ def checked(passed: dict[str, bool]) -> dg.Definitions:
     )
 
 
+def evaluated(passed: bool, partition: str | None) -> dg.AssetCheckEvaluation:  # noqa: FBT001
+    return dg.AssetCheckEvaluation(
+        asset_key=KEY,
+        check_name="severe",
+        passed=passed,
+        metadata={},
+        severity=dg.AssetCheckSeverity.ERROR,
+        partition=partition,
+    )
+
+
 class Checks:
     """Evaluates the checks, and the sensor that hears of them."""
 
-    def __init__(self, instance: dg.DagsterInstance) -> None:
+    def __init__(self, instance: dg.DagsterInstance, policy: AlertPolicy = POLICY) -> None:
         self.passed = {"severe": True, "mild": True}
         self.definitions = checked(self.passed)
-        sensor = build_check_failure_sensor(STREAM, POLICY, ManualClock())
+        sensor = build_check_failure_sensor(STREAM, policy, ManualClock())
         self.ticks = Ticks(instance, sensor, "nowhere", self.definitions)
 
     def run(self, **passed: bool) -> None:
         self.passed |= passed
         job = self.definitions.resolve_job_def("checks")
         job.execute_in_process(instance=self.ticks.instance, raise_on_error=False)
+
+    def report(self, *, passed: bool, partition: str | None = None) -> None:
+        """As a sensor or somebody by hand does, without a run."""
+        self.ticks.instance.report_runless_asset_event(evaluated(passed, partition))
+
+    def verify(self, partition: str, *, passed: bool) -> None:
+        """A run that evaluates the check of one partition."""
+
+        @dg.op
+        def verify(context: dg.OpExecutionContext) -> None:
+            evaluation = evaluated(passed, partition)
+            context.log_event(evaluation)  # pyright: ignore[reportArgumentType]
+
+        @dg.job
+        def verify_job() -> None:
+            verify()
+
+        verify_job.execute_in_process(instance=self.ticks.instance)
 
 
 def test_a_severe_failure_is_told_once(instance: dg.DagsterInstance) -> None:
@@ -144,10 +194,52 @@ def test_a_severe_failure_is_told_once(instance: dg.DagsterInstance) -> None:
     (alert,) = HEARD
     assert alert.text == f"severe of {STREAM}/checkpoint: two parts are damaged"
     assert alert.severity == "error"
-    checks.run(severe=True)
+
+
+def test_it_is_told_again_when_it_has_passed_in_between(instance: dg.DagsterInstance) -> None:
+    checks = Checks(instance)
+    checks.ticks.tick()
+    for severe in (False, False, True, False):
+        checks.run(severe=severe)
+        if not severe:  # It passes between two ticks: no tick sees that.
+            checks.ticks.tick()
+    assert len(HEARD) == 2
+
+
+def test_evaluations_of_a_failure_that_lasts_are_one_alert(instance: dg.DagsterInstance) -> None:
+    """Goal: a job that is late all night is told once, though its check runs every half hour."""
+    checks = Checks(instance)
+    checks.ticks.tick()
+    for _ in range(25):  # More than a tick looks at.
+        checks.report(passed=False)
+        checks.run(severe=False)
+        checks.ticks.tick()
+    assert len(HEARD) == 1
+    checks.ticks.cursor = "lost"
+    checks.ticks.tick()
     checks.run(severe=False)
     checks.ticks.tick()
-    assert len(HEARD) == 2
+    assert len(HEARD) == 1
+
+
+def test_each_partition_fails_and_passes_on_its_own(instance: dg.DagsterInstance) -> None:
+    checks = Checks(instance)
+    checks.ticks.tick()
+    for passed, partition in ((False, "41"), (False, "42"), (True, "41"), (False, "42")):
+        checks.verify(partition, passed=passed)
+        checks.ticks.tick()
+    assert [alert.title.split()[4] for alert in HEARD] == ["41", "42"]
+    checks.verify("41", passed=False)
+    checks.ticks.tick()
+    assert len(HEARD) == 3
+
+
+def test_a_hook_that_cannot_be_imported_is_said_at_once(instance: dg.DagsterInstance) -> None:
+    checks = Checks(instance, AlertPolicy(hook="my_team.alerts:notify"))
+    assert checks.ticks.tick() == (
+        "2 checks, since the last look: none failed severely; hook my_team.alerts:notify cannot be "
+        "imported: ModuleNotFoundError: No module named 'my_team'"
+    )
 
 
 def test_what_failed_before_the_first_look_is_not_told(instance: dg.DagsterInstance) -> None:
@@ -160,13 +252,5 @@ def test_what_failed_before_the_first_look_is_not_told(instance: dg.DagsterInsta
 def test_what_a_sensor_reported_is_told_too(instance: dg.DagsterInstance) -> None:
     checks = Checks(instance)
     checks.ticks.tick()
-    evaluation = dg.AssetCheckEvaluation(
-        asset_key=KEY,
-        check_name="severe",
-        passed=False,
-        metadata={},
-        severity=dg.AssetCheckSeverity.ERROR,
-        partition="0000000042",
-    )
-    instance.report_runless_asset_event(evaluation)
+    checks.report(passed=False, partition="0000000042")
     assert checks.ticks.tick().endswith("check severe of 42 failed")

@@ -184,8 +184,8 @@ def test_a_store_that_was_begun_anew_is_told_anew(job: Job, daemon: Daemon, tmp_
 
 def test_an_older_cursor_is_of_another_store() -> None:
     text = ObserverCursor(store="one", attempt=7).model_dump_json()
-    assert ObserverCursor.read(text, "one").attempt == 7
-    assert ObserverCursor.read(text, "two") == ObserverCursor(store="two")
+    assert ObserverCursor.of_store(text, "one").attempt == 7
+    assert ObserverCursor.of_store(text, "two") == ObserverCursor(store="two")
 
 
 # --- bounds ---------------------------------------------------------------------------------------

@@ -1,0 +1,25 @@
+"""What a sensor's tick leaves for the next one."""
+
+from typing import Self
+
+from pydantic import ValidationError
+
+from resources.values import Values
+
+
+class Cursor(Values):
+    """Saves time, or keeps what was told from being told again; nothing else depends on it."""
+
+    @classmethod
+    def read(cls, text: str | None) -> Self:
+        """Parse it; one that cannot be read is as good as none."""
+        try:
+            return cls.model_validate_json(text or "{}")
+        except ValidationError:
+            return cls()
+
+
+class ToldCursor(Cursor):
+    """Causes that an alert has been raised for, as long as they last."""
+
+    told: tuple[str, ...] = ()

@@ -1,0 +1,15 @@
+"""A cursor that cannot be read is as good as none."""
+
+import pytest
+
+from sensors.cursor import ToldCursor
+
+
+@pytest.mark.parametrize("text", [None, "", "nonsense", '{"told": 7}', '{"of_another": 1}'])
+def test_what_cannot_be_read_is_empty(text: str | None) -> None:
+    assert ToldCursor.read(text) == ToldCursor()
+
+
+def test_what_a_tick_leaves_the_next_one_reads() -> None:
+    left = ToldCursor(told=("stuck:7",))
+    assert ToldCursor.read(left.model_dump_json()) == left

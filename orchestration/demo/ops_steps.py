@@ -18,6 +18,7 @@ from resources.names import (
     checkpoint_key,
     job_name,
     partition_of,
+    schedule_name,
 )
 from sensors.observer.checkpoint_reports import INTEGRITY_CHECK
 
@@ -108,7 +109,9 @@ class Operations:
 
     def retain(self) -> None:
         """Retention has to have run on its schedule, and to have deleted something."""
-        tags = [{"key": "dagster/schedule_name", "value": f"{self.spec.name}_retention_schedule"}]
+        tags = [
+            {"key": "dagster/schedule_name", "value": schedule_name(self.spec.name, "retention")}
+        ]
         deleted = self.stage.wait_until(
             "retention on its schedule",
             lambda: self._deleted() if self.ui.runs(tags=tags, statuses=["SUCCESS"]) else None,

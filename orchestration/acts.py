@@ -2,22 +2,35 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import dagster as dg
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from laminar_core.errors import LaminarError
 from orchestration.spec import StreamSpec
 from resources.names import ACTS_ON_TAG, StreamJob, job_name
 
-F = TypeVar("F", bound=dg.Config)
+CheckpointNumber = Annotated[int, Field(ge=1)]
 
 _RUNTIME_S_MAX = str(6 * 3600)
 """Enough to read, copy or restore much state; a run that hangs can be terminated with force."""
 
 _STARTS = {"start", "recovery", "recover", "rollback", "rescale", "import_savepoint"}
 _TEMPORARY_HOME = ".tmp_dagster_home_"
+
+
+class ActForm(dg.Config):
+    """What everybody is asked who wants something of a stream; the launchpad shows it."""
+
+    reason: str = Field(
+        default="asked for in Dagster",
+        min_length=1,
+        description="Why; the job's audit log keeps it, with who wants it and this run.",
+    )
+
+
+F = TypeVar("F", bound=dg.Config)
 
 
 def act_job(

@@ -15,8 +15,7 @@ from laminar_core.storage.audit import AuditLog, key_in_environment
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from laminar_core.storage.drills import newest_drill
 from orchestration.acts import act_tags
-from orchestration.housekeeping.schedule_decision import NotDue, Tick, decide_tick
-from orchestration.housekeeping.schedules import schedule_name
+from orchestration.housekeeping.schedules import schedules_of
 from orchestration.spec import StreamSpec
 from resources.checkpoints import CheckpointStoreResource
 from resources.names import StreamCheck, check_key, checkpoint_key, checkpoint_partitions, job_name
@@ -150,7 +149,6 @@ def check_definitions(spec: StreamSpec, clock: Clock | None = None) -> dg.Defini
     """All checks, ``{stream}_checks`` and its schedule, ``{stream}_verify``."""
     timer = clock or SystemClock()
     checks = [_check(spec, check, timer) for check in CHECKS]
-    cron = spec.schedules.checks
     job = dg.define_asset_job(
         job_name(spec.name, "checks"),
         selection=dg.AssetSelection.checks(*checks),
@@ -161,38 +159,8 @@ def check_definitions(spec: StreamSpec, clock: Clock | None = None) -> dg.Defini
     return dg.Definitions(
         asset_checks=[_integrity_check(spec), *checks],
         jobs=[job, _verify_job(spec)],
-        schedules=[] if cron is None else [_schedule(spec, cron)],
+        schedules=schedules_of(spec, ["checks"]),  # Time alone can turn a check red.
     )
-
-
-def _schedule(spec: StreamSpec, cron: str) -> dg.ScheduleDefinition:
-    """Time alone can turn a check red: also while nothing new happens, it is run."""
-    name, job = schedule_name(spec.name, "checks"), job_name(spec.name, "checks")
-    on = spec.schedules.enabled
-
-    @dg.schedule(
-        name=name,
-        job_name=job,
-        cron_schedule=cron,
-        execution_timezone="UTC",
-        description=f"Runs {job}; see SchedulePolicy.checks.",
-        default_status=dg.DefaultScheduleStatus.RUNNING if on else dg.DefaultScheduleStatus.STOPPED,
-    )
-    def evaluate(
-        context: dg.ScheduleEvaluationContext, checkpoints: CheckpointStoreResource
-    ) -> dg.RunRequest | dg.SkipReason:
-        tick = Tick(name, job, context.scheduled_execution_time)
-        try:
-            generation = checkpoints.open(spec.name).newest_generation()
-        except LaminarError as error:
-            decision = decide_tick(replace(tick, problem=str(error)))
-        else:
-            decision = decide_tick(replace(tick, generation=generation))
-        if isinstance(decision, NotDue):
-            return dg.SkipReason(decision.reason)
-        return dg.RunRequest(run_key=tick.at, tags=act_tags(spec, "checks"))
-
-    return evaluate
 
 
 def _check(spec: StreamSpec, check: Check, clock: Clock) -> dg.AssetChecksDefinition:

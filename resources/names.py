@@ -105,6 +105,15 @@ def job_name(stream: str, name: StreamJob) -> str:
     return f"{stream}_{name}"
 
 
+def schedule_name(stream: str, name: StreamJob) -> str:
+    """Name of the schedule of a job.
+
+    >>> schedule_name("payments", "drill")
+    'payments_drill_schedule'
+    """
+    return f"{job_name(stream, name)}_schedule"
+
+
 def check_key(stream: str, name: StreamCheck) -> dg.AssetCheckKey:
     """Key of one of a stream's checks, with the asset that it is about.
 

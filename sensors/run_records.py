@@ -39,7 +39,7 @@ HANGS_MS = 900_000
 """An act that has been under way for longer has most likely lost its process: Dagster's record of a
 run outlives it, and nobody corrects that when a code server is killed."""
 
-AttemptStatus = Literal["created", "in progress", "succeeded", "failed", "cancelled"]
+RunStatus = Literal["created", "in progress", "succeeded", "failed", "cancelled"]
 """``created``: its tick died before it was submitted; the same request submits it."""
 
 
@@ -49,7 +49,7 @@ class KnownRun:
 
     run_id: str
     job: str
-    status: AttemptStatus
+    status: RunStatus
     created_ms_ago: float
     ended_ms_ago: float | None = None
 
@@ -156,7 +156,7 @@ def _known_run(record: dg.RunRecord, now_ms: int) -> KnownRun:
     )
 
 
-def _status(status: dg.DagsterRunStatus) -> AttemptStatus:
+def _status(status: dg.DagsterRunStatus) -> RunStatus:
     match status:
         case dg.DagsterRunStatus.SUCCESS:
             return "succeeded"

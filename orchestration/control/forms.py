@@ -5,35 +5,18 @@ Nothing decisive has a default. A mistake is refused with the name of its field.
 
 from typing import Annotated, Self
 
-import dagster as dg
 from pydantic import Field, model_validator
 
 from laminar_core.runtime.control_words import requested_mode
 from laminar_core.state.retention_paths import check_pin_name
-from resources.job_control import TIMEOUT_MS
+from orchestration.acts import ActForm, CheckpointNumber
 from resources.values import Duration, Place, accepted_by, milliseconds
 
-CheckpointNumber = Annotated[int, Field(ge=1)]
 PinName = Annotated[str, accepted_by(check_pin_name)]
 Mode = Annotated[str, accepted_by(requested_mode)]
 
 
-class Wish(dg.Config):
-    """Why."""
-
-    reason: str = Field(
-        default="asked for in Dagster",
-        min_length=1,
-        description="Why; the job's audit log keeps it, with who wants it and this run.",
-    )
-
-    @property
-    def timeout_ms(self) -> int:
-        """How long to wait for a driver."""
-        return TIMEOUT_MS
-
-
-class Request(Wish):
+class CommandForm(ActForm):
     """What its running driver is asked for."""
 
     timeout: Duration = Field(
@@ -43,11 +26,11 @@ class Request(Wish):
 
     @property
     def timeout_ms(self) -> int:
-        """How long to wait for the driver."""
+        """The same in milliseconds."""
         return milliseconds(self.timeout)
 
 
-class SavepointRequest(Request):
+class SavepointForm(CommandForm):
     """A savepoint of the running job."""
 
     target: Place = Field(
@@ -56,7 +39,7 @@ class SavepointRequest(Request):
     )
 
 
-class StopRequest(Request):
+class StopForm(CommandForm):
     """How the job is to end."""
 
     savepoint: Place | None = Field(
@@ -77,7 +60,7 @@ class StopRequest(Request):
         return self
 
 
-class ModeRequest(Request):
+class ModeForm(CommandForm):
     """How checkpoints are to meet backpressure."""
 
     mode: Mode = Field(
@@ -86,7 +69,7 @@ class ModeRequest(Request):
     )
 
 
-class PinWish(Wish):
+class PinForm(ActForm):
     """Which checkpoint retention has to leave alone."""
 
     checkpoint_id: CheckpointNumber = Field(description="Of a completed checkpoint, as in 42.")
@@ -96,14 +79,14 @@ class PinWish(Wish):
     )
 
 
-class UnpinWish(Wish):
+class UnpinForm(ActForm):
     """Which pin goes."""
 
     checkpoint_id: CheckpointNumber = Field(description="Of the pinned checkpoint, as in 42.")
     name: PinName = Field(default="pin", description="Of the pin.")
 
 
-class ExportWish(Wish):
+class ExportForm(ActForm):
     """Which checkpoint becomes a savepoint, and where."""
 
     checkpoint_id: CheckpointNumber = Field(description="Of a completed checkpoint, as in 42.")

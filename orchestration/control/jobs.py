@@ -11,27 +11,25 @@ import dagster as dg
 
 from laminar_core.runtime.clock import SystemClock
 from laminar_core.state.control import ControlResult
-from orchestration.acts import act_job, in_one_line, refuse_temporary_instance, valid_form
+from orchestration.acts import ActForm, act_job, in_one_line, refuse_temporary_instance, valid_form
 from orchestration.control.forms import (
-    ExportWish,
-    ModeRequest,
-    PinWish,
-    Request,
-    SavepointRequest,
-    StopRequest,
-    UnpinWish,
-    Wish,
+    CommandForm,
+    ExportForm,
+    ModeForm,
+    PinForm,
+    SavepointForm,
+    StopForm,
+    UnpinForm,
 )
-from orchestration.launching.import_job import build_import_job
 from orchestration.spec import StreamSpec
 from resources.checkpoints import CheckpointStoreResource
-from resources.job_control import Done, JobControl
+from resources.job_control import TIMEOUT_MS, Done, JobControl
 from resources.mandate import RunMandate
 from resources.names import StreamJob, asset_key, checkpoint_key, job_name, partition_of
 from resources.values import milliseconds
 from sensors.observer.savepoint_reports import savepoint_materialization
 
-F = TypeVar("F", bound=Wish)
+F = TypeVar("F", bound=ActForm)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +107,7 @@ class Act(Generic[F]):
                 checkpoints.open(stream),
                 mandate,
                 SystemClock(),
-                timeout_ms=form.timeout_ms,
+                timeout_ms=form.timeout_ms if isinstance(form, CommandForm) else TIMEOUT_MS,
                 tell=context.log.info,
             )
             self.carry_out(Acting(context, stream, control, mandate), form)
@@ -117,26 +115,26 @@ class Act(Generic[F]):
 
 def control_definitions(spec: StreamSpec) -> dg.Definitions:
     """The jobs with which people, schedules and sensors act on one stream."""
-    return dg.Definitions(jobs=[*control_jobs(spec).values(), build_import_job(spec)])
+    return dg.Definitions(jobs=[*control_jobs(spec).values()])
 
 
 def control_jobs(spec: StreamSpec) -> dict[StreamJob, dg.JobDefinition]:
-    """Those that need nothing but the store, by their names, for sensors that request them."""
+    """The same by their names, for sensors that request them."""
     return {act.name: act.job(spec) for act in ACTS}
 
 
 # --- what each does -----------------------------------------------------------------------------
 
 
-def _checkpoint(acting: Acting, form: Request) -> None:
+def _checkpoint(acting: Acting, form: CommandForm) -> None:
     _tell_done(acting, acting.control.checkpoint(form.reason))
 
 
-def _savepoint(acting: Acting, form: SavepointRequest) -> None:
+def _savepoint(acting: Acting, form: SavepointForm) -> None:
     _tell_done(acting, acting.control.savepoint(form.target, form.reason))
 
 
-def _stop(acting: Acting, form: StopRequest) -> None:
+def _stop(acting: Acting, form: StopForm) -> None:
     control = acting.control
     reason, savepoint = form.reason, form.savepoint
     done = control.cancel(reason) if form.cancel else control.stop(reason, savepoint)
@@ -148,7 +146,7 @@ def _stop(acting: Acting, form: StopRequest) -> None:
     )
 
 
-def _mode(acting: Acting, form: ModeRequest) -> None:
+def _mode(acting: Acting, form: ModeForm) -> None:
     done = acting.control.set_mode(form.mode, form.reason)
     _tell_done(acting, done, mode=form.mode)
     acting.observe_deployment(
@@ -160,7 +158,7 @@ def _mode(acting: Acting, form: ModeRequest) -> None:
     )
 
 
-def _pin(acting: Acting, form: PinWish) -> None:
+def _pin(acting: Acting, form: PinForm) -> None:
     hold_ms = None if form.hold_for is None else milliseconds(form.hold_for)
     acting.control.pin(form.checkpoint_id, form.name, form.reason, hold_ms)
     how = "pinned" if form.hold_for is None else f"held for {form.hold_for}"
@@ -169,14 +167,14 @@ def _pin(acting: Acting, form: PinWish) -> None:
     acting.observe_checkpoint(form.checkpoint_id, what, pin=form.name, reason=form.reason)
 
 
-def _unpin(acting: Acting, form: UnpinWish) -> None:
+def _unpin(acting: Acting, form: UnpinForm) -> None:
     acting.control.unpin(form.checkpoint_id, form.name, form.reason)
     what = f"checkpoint {form.checkpoint_id} is no longer pinned as {form.name}"
     acting.tell(what)
     acting.observe_checkpoint(form.checkpoint_id, what, pin=form.name, reason=form.reason)
 
 
-def _export(acting: Acting, form: ExportWish) -> None:
+def _export(acting: Acting, form: ExportForm) -> None:
     uri = acting.control.export(form.checkpoint_id, form.target, form.reason)
     acting.tell(f"checkpoint {form.checkpoint_id} is the savepoint {uri}")
     acting.materialize_savepoint(uri)
@@ -201,30 +199,30 @@ def _known(result: ControlResult) -> dict[str, object]:
 
 
 ACTS: tuple[Act[Any], ...] = (
-    Act("checkpoint", Request, _checkpoint, "Take a checkpoint of the running job now."),
+    Act("checkpoint", CommandForm, _checkpoint, "Take a checkpoint of the running job now."),
     Act(
         "savepoint",
-        SavepointRequest,
+        SavepointForm,
         _savepoint,
         "Take a savepoint of the running job, which goes on.",
     ),
     Act(
         "stop",
-        StopRequest,
+        StopForm,
         _stop,
         "Stop the running job: a last checkpoint, its output committed, then the end.",
     ),
     Act(
         "mode",
-        ModeRequest,
+        ModeForm,
         _mode,
         "Change how the checkpoints of the running job align, from the next one on.",
     ),
-    Act("pin", PinWish, _pin, "Keep a checkpoint: retention leaves it alone."),
-    Act("unpin", UnpinWish, _unpin, "Let retention treat a checkpoint like others again."),
+    Act("pin", PinForm, _pin, "Keep a checkpoint: retention leaves it alone."),
+    Act("unpin", UnpinForm, _unpin, "Let retention treat a checkpoint like others again."),
     Act(
         "export_savepoint",
-        ExportWish,
+        ExportForm,
         _export,
         "Make a savepoint of a completed checkpoint, whether or not the job runs.",
     ),

@@ -13,7 +13,7 @@ from pydantic import Field
 from laminar_core.runtime.clock import Clock
 from laminar_core.state.audit import AuditReport
 from laminar_core.storage.audit import AuditLog, key_in_environment
-from orchestration.control.forms import Wish
+from orchestration.acts import ActForm
 from orchestration.housekeeping.chores import Chore, chore_job
 from orchestration.housekeeping.report_tables import Row, table_of
 from orchestration.spec import StreamSpec
@@ -23,7 +23,7 @@ from sensors.judgements import judge_audit_chain
 FINDINGS_SHOWN = 100
 
 
-class AuditWish(Wish):
+class AuditForm(ActForm):
     """How much of the log is in question."""
 
     accept_up_to: Annotated[int, Field(ge=0)] = Field(
@@ -38,14 +38,14 @@ def build_audit_job(spec: StreamSpec, clock: Clock) -> dg.JobDefinition:
     return chore_job(
         spec,
         "audit",
-        AuditWish,
+        AuditForm,
         verify_audit,
         clock,
         description=f"Find whether anybody touched the audit log of {spec.name}.",
     )
 
 
-def verify_audit(chore: Chore, wish: AuditWish) -> None:
+def verify_audit(chore: Chore, form: AuditForm) -> None:
     """Verify the log, report it on ``[stream, audit]``, and judge it.
 
     Raises:
@@ -54,9 +54,9 @@ def verify_audit(chore: Chore, wish: AuditWish) -> None:
     """
     log, key = chore.audit, key_in_environment()
     memory = recall(chore.context.instance, chore.spec.name)
-    if wish.accept_up_to > memory.accepted:
-        _accept(chore, log, wish, memory)
-        memory = memory.accepting(wish.accept_up_to)
+    if form.accept_up_to > memory.accepted:
+        _accept(chore, log, form, memory)
+        memory = memory.accepting(form.accept_up_to)
     report = verify_with(memory, log, key)
     remembered = memory.after(report)
     chore.materialize("audit", audit_metadata(report, remembered, is_signed=key is not None))
@@ -89,12 +89,12 @@ def _rows(report: AuditReport) -> Sequence[Row]:
     ]
 
 
-def _accept(chore: Chore, log: AuditLog, wish: AuditWish, memory: AuditMemory) -> None:
+def _accept(chore: Chore, log: AuditLog, form: AuditForm, memory: AuditMemory) -> None:
     log.append(
         action="audit-accept",
         actor=chore.mandate.actor,
-        reason=wish.reason,
+        reason=form.reason,
         before={"accepted_up_to": memory.accepted},
-        after={"accepted_up_to": wish.accept_up_to},
+        after={"accepted_up_to": form.accept_up_to},
         run_id=chore.mandate.run_id,
     )

@@ -10,8 +10,7 @@ from laminar_core.runtime.clock import Clock
 from laminar_core.runtime.drill import HOLD_MS
 from laminar_core.storage.audit import AuditLog
 from laminar_core.storage.checkpoint_store import CheckpointStore
-from orchestration.acts import act_job, in_one_line, refuse_temporary_instance, valid_form
-from orchestration.control.forms import Wish
+from orchestration.acts import ActForm, act_job, in_one_line, refuse_temporary_instance, valid_form
 from orchestration.spec import StreamSpec
 from resources.checkpoints import CheckpointStoreResource
 from resources.mandate import RunMandate
@@ -19,7 +18,7 @@ from resources.names import StreamAsset, StreamCheck, StreamJob, asset_key, job_
 from sensors.judgements import Verdict
 from sensors.observer.check_events import evaluation
 
-F = TypeVar("F", bound=Wish)
+F = TypeVar("F", bound=ActForm)
 
 _RUNTIME_S_MAX = str(HOLD_MS // 1000)
 """As long as a drill holds its checkpoint; a chore reads, or deletes, all that a job has stored."""
@@ -84,9 +83,9 @@ def chore_job(  # noqa: PLR0913 - what a job is made of
     )
     def op(context: dg.OpExecutionContext) -> None:
         refuse_temporary_instance(context.instance)
-        wish = valid_form(form, context.op_config)
+        filled = valid_form(form, context.op_config)
         with in_one_line():
-            work(_chore(context, spec, clock), wish)
+            work(_chore(context, spec, clock), filled)
 
     return act_job(spec, name, op, description, {"dagster/max_runtime": _RUNTIME_S_MAX})
 

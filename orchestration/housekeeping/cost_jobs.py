@@ -15,7 +15,7 @@ from laminar_core.storage.usage import (
     read_record_usage,
     read_traffic,
 )
-from orchestration.control.forms import Wish
+from orchestration.acts import ActForm
 from orchestration.housekeeping.chores import Chore, chore_job
 from orchestration.housekeeping.costs import (
     CostFacts,
@@ -33,7 +33,7 @@ _HOUR_MS = 3_600_000
 _AGES = (("an hour", 1), ("a day", 24), ("a week", 7 * 24), ("a month", 730))
 
 
-class CostWish(Wish):
+class CostForm(ActForm):
     """A report reads, and changes nothing."""
 
 
@@ -42,14 +42,14 @@ def build_cost_job(spec: StreamSpec, clock: Clock) -> dg.JobDefinition:
     return chore_job(
         spec,
         "costs",
-        CostWish,
+        CostForm,
         report_costs,
         clock,
         description=f"Reckon what the checkpoints of {spec.name} cost.",
     )
 
 
-def report_costs(chore: Chore, _wish: CostWish) -> None:
+def report_costs(chore: Chore, _form: CostForm) -> None:
     """Read what is stored and what was sent, and report it on ``[stream, costs]``.
 
     Raises:

@@ -14,7 +14,7 @@ from pydantic import Field, ValidationError, model_validator
 from laminar_core.runtime.clock import Clock
 from laminar_core.runtime.drill import BATCHES_MAX
 from laminar_core.state.drill import DrillRecord
-from orchestration.control.forms import CheckpointNumber, Wish
+from orchestration.acts import ActForm, CheckpointNumber
 from orchestration.housekeeping.chores import Chore, chore_job
 from orchestration.housekeeping.report_tables import table_of
 from orchestration.spec import StreamSpec
@@ -25,7 +25,7 @@ from sensors.judgements import judge_restorable
 _SEED_BITS = 31
 
 
-class DrillWish(Wish):
+class DrillForm(ActForm):
     """What to drill, and how."""
 
     which: Literal["newest", "random", "checkpoint"] = Field(
@@ -65,7 +65,7 @@ def build_drill_job(spec: StreamSpec, clock: Clock) -> dg.JobDefinition:
     return chore_job(
         spec,
         "drill",
-        DrillWish,
+        DrillForm,
         drill,
         clock,
         description=f"Prove that a checkpoint of {spec.name} can be restored.",
@@ -73,17 +73,17 @@ def build_drill_job(spec: StreamSpec, clock: Clock) -> dg.JobDefinition:
     )
 
 
-def drill(chore: Chore, wish: DrillWish) -> None:
+def drill(chore: Chore, form: DrillForm) -> None:
     """Run a drill, and report it on ``[stream, drill]``; one that did not pass fails the run.
 
     Raises:
         dagster.Failure: it did not pass, or did not come to its end.
     """
     seed = None
-    if wish.which == "random":
-        seed = seed_of(chore.mandate.run_id) if wish.seed is None else wish.seed
+    if form.which == "random":
+        seed = seed_of(chore.mandate.run_id) if form.seed is None else form.seed
         chore.context.log.info("the seed is %s", seed)
-    result = _run(chore, wish, seed)
+    result = _run(chore, form, seed)
     record = parse_record(result)
     if record is None:
         raise dg.Failure(_without_a_record(result), allow_retries=False)
@@ -110,20 +110,20 @@ def seed_of(text: str) -> int:
     return int.from_bytes(sha256(text.encode()).digest()[:8]) >> (64 - _SEED_BITS)
 
 
-def drill_command(spec: StreamSpec, store_uri: str, wish: DrillWish, seed: int | None) -> list[str]:
+def drill_command(spec: StreamSpec, store_uri: str, form: DrillForm, seed: int | None) -> list[str]:
     """What a person would type."""
     choice: Sequence[str] = ()
-    if wish.checkpoint_id is not None:
-        choice = ("--checkpoint", str(wish.checkpoint_id))
+    if form.checkpoint_id is not None:
+        choice = ("--checkpoint", str(form.checkpoint_id))
     elif seed is not None:
         choice = ("--random", str(seed))
     return [
         *(*spec.laminar, "drill", *spec.target_words()),
         *("--store", store_uri, "--job", spec.name, *choice),
-        *("--workers", str(wish.workers or spec.workers), "--batches", str(wish.batches)),
-        *(() if wish.scratch is None else ("--scratch", wish.scratch)),
+        *("--workers", str(form.workers or spec.workers), "--batches", str(form.batches)),
+        *(() if form.scratch is None else ("--scratch", form.scratch)),
         *spec.conf_words(),
-        *("--reason", wish.reason, "--json"),
+        *("--reason", form.reason, "--json"),
     ]
 
 
@@ -170,11 +170,11 @@ def drill_metadata(record: DrillRecord) -> dict[str, Any]:
     return metadata
 
 
-def _run(chore: Chore, wish: DrillWish, seed: int | None) -> CommandResult:
+def _run(chore: Chore, form: DrillForm, seed: int | None) -> CommandResult:
     with tempfile.TemporaryDirectory(prefix="laminar-drill-") as folder:
         # The copy goes with it, also if the drill is killed.
         return run_command(
-            drill_command(chore.spec, chore.store_uri, wish, seed),
+            drill_command(chore.spec, chore.store_uri, form, seed),
             env={**chore.mandate.environment(), "TMPDIR": folder},
             log=chore.context.log,
             clock=chore.clock,

@@ -22,7 +22,7 @@ from laminar_core.checkpoint.retention_facts import (
 from laminar_core.runtime.clock import Clock
 from laminar_core.runtime.retention_config import RetentionConfig
 from laminar_core.storage.retention import Retention
-from orchestration.control.forms import Wish
+from orchestration.acts import ActForm
 from orchestration.housekeeping.chores import Chore, chore_job
 from orchestration.housekeeping.report_tables import Row, table_of
 from orchestration.housekeeping.retention_jobs import ROWS_SHOWN, RetentionRun, file_row
@@ -31,7 +31,7 @@ from resources.drivers.detached import DetachedDriver
 from resources.values import Duration
 
 
-class OrphanWish(Wish):
+class OrphanForm(ActForm):
     """What becomes of what was left behind."""
 
     mode: Literal["report", "delete"] = Field(
@@ -49,7 +49,7 @@ def build_orphan_job(spec: StreamSpec, clock: Clock) -> dg.JobDefinition:
     return chore_job(
         spec,
         "orphans",
-        OrphanWish,
+        OrphanForm,
         look_after_left_overs,
         clock,
         description=f"Find what {spec.name} left behind, and delete what has waited.",
@@ -57,15 +57,15 @@ def build_orphan_job(spec: StreamSpec, clock: Clock) -> dg.JobDefinition:
     )
 
 
-def look_after_left_overs(chore: Chore, wish: OrphanWish) -> None:
+def look_after_left_overs(chore: Chore, form: OrphanForm) -> None:
     """Report what nobody names, and delete it if that is wished and it has waited.
 
     Raises:
         LaminarError: as ``Retention`` does, but for a plan that does not hold any more.
     """
     changes: dict[str, Any] = {"orphans": "delete"}
-    if wish.quarantine is not None:
-        changes["quarantine"] = wish.quarantine
+    if form.quarantine is not None:
+        changes["quarantine"] = form.quarantine
     policy = RetentionConfig.of(chore.spec.retention.model_dump() | changes)
     runner = Retention(
         chore.store, left_overs_policy(policy.policy()), chore.clock.now_ms, audit=chore.audit
@@ -73,11 +73,11 @@ def look_after_left_overs(chore: Chore, wish: OrphanWish) -> None:
     planned = runner.plan()
     planned = replace(planned, plan=without_checkpoints(planned.plan))
     told = left_over_metadata(planned.facts, planned.plan)
-    if wish.mode == "delete":
+    if form.mode == "delete":
         told |= _bound_logs(chore)
-    run = RetentionRun(chore, runner, policy, wish.reason, told)
+    run = RetentionRun(chore, runner, policy, form.reason, told)
     run.tell_plan(planned, "dry run")
-    if wish.mode == "delete":
+    if form.mode == "delete":
         run.carry_out(planned)
 
 

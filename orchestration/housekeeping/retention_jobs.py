@@ -13,7 +13,7 @@ from laminar_core.runtime.clock import Clock
 from laminar_core.runtime.retention_config import RetentionConfig
 from laminar_core.state.retention_records import RetentionResult
 from laminar_core.storage.retention import Mandate, Planned, Retention
-from orchestration.control.forms import Wish
+from orchestration.acts import ActForm
 from orchestration.housekeeping.chores import Chore, chore_job
 from orchestration.housekeeping.report_tables import Row, table_of
 from orchestration.spec import StreamSpec
@@ -23,7 +23,7 @@ ROWS_SHOWN = 200
 """In a table of a report; the newest."""
 
 
-class RetentionWish(Wish):
+class RetentionForm(ActForm):
     """What a run of retention does."""
 
     dry_run: bool = Field(default=False, description="Only say what would go, and why.")
@@ -43,25 +43,25 @@ def build_retention_job(spec: StreamSpec, clock: Clock) -> dg.JobDefinition:
     return chore_job(
         spec,
         "retention",
-        RetentionWish,
+        RetentionForm,
         apply_retention,
         clock,
         description=f"Delete the checkpoints of {spec.name} that its policy does not keep.",
     )
 
 
-def apply_retention(chore: Chore, wish: RetentionWish) -> None:
+def apply_retention(chore: Chore, form: RetentionForm) -> None:
     """Finish what an earlier run began, plan, and carry the plan out.
 
     Raises:
         LaminarError: the policy is none, or as ``Retention`` does, but for a stale plan.
     """
-    policy = RetentionConfig.of(chore.spec.retention.model_dump() | wish.policy)
+    policy = RetentionConfig.of(chore.spec.retention.model_dump() | form.policy)
     runner = Retention(
-        chore.store, policy.policy(), chore.clock.now_ms, verify=wish.verify, audit=chore.audit
+        chore.store, policy.policy(), chore.clock.now_ms, verify=form.verify, audit=chore.audit
     )
-    run = RetentionRun(chore, runner, policy, wish.reason)
-    if wish.dry_run:
+    run = RetentionRun(chore, runner, policy, form.reason)
+    if form.dry_run:
         run.tell_unfinished()
         run.tell_plan(runner.plan(), "dry run")
         return

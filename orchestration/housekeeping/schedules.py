@@ -1,6 +1,6 @@
-"""When a stream's housekeeping runs; the times are those of its ``SchedulePolicy``."""
+"""When a stream's jobs run by themselves; the times are those of its ``SchedulePolicy``."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,21 +11,18 @@ from orchestration.housekeeping.drill_jobs import seed_of
 from orchestration.housekeeping.schedule_decision import NotDue, Tick, decide_tick
 from orchestration.spec import StreamSpec
 from resources.checkpoints import CheckpointStoreResource
-from resources.names import ACTS_ON_TAG, StreamJob, job_name
+from resources.names import ACTS_ON_TAG, StreamJob, job_name, schedule_name
 
 _PRIORITY = "-1"
 """What starts, stops and recovers streams goes first."""
-
-Form = dict[str, Any]
-"""Configuration of a job's op."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chance:
     """One run that a tick may ask for."""
 
-    form: Callable[[str], Form]
-    """Of the tick's time."""
+    form: Callable[[str], dict[str, Any]] | None
+    """What is filled in, of the tick's time; None: the job has no form."""
     name: str = ""
     completed_min: int = 0
 
@@ -40,28 +37,17 @@ _CHANCES: dict[StreamJob, tuple[Chance, ...]] = {
     "audit": (Chance(lambda _: {}),),
     "orphans": (Chance(lambda _: {"mode": "delete"}),),
     "costs": (Chance(lambda _: {}),),
+    "checks": (Chance(None),),
 }
+HOUSEKEEPING: tuple[StreamJob, ...] = ("retention", "drill", "audit", "orphans", "costs")
 
 
-def schedules_of(spec: StreamSpec) -> list[dg.ScheduleDefinition]:
-    """One schedule per time of the policy."""
-    crons: dict[StreamJob, str | None] = {
-        "retention": spec.schedules.retention,
-        "drill": spec.schedules.drill,
-        "audit": spec.schedules.audit,
-        "orphans": spec.schedules.orphans,
-        "costs": spec.schedules.costs,
-    }
+def schedules_of(
+    spec: StreamSpec, names: Iterable[StreamJob] = HOUSEKEEPING
+) -> list[dg.ScheduleDefinition]:
+    """One schedule per job that the policy gives a time."""
+    crons: dict[StreamJob, str | None] = {name: getattr(spec.schedules, name) for name in names}
     return [_schedule(spec, name, cron) for name, cron in crons.items() if cron is not None]
-
-
-def schedule_name(stream: str, name: StreamJob) -> str:
-    """Name of the schedule of a job.
-
-    >>> schedule_name("payments", "drill")
-    'payments_drill_schedule'
-    """
-    return f"{job_name(stream, name)}_schedule"
 
 
 def _schedule(spec: StreamSpec, name: StreamJob, cron: str) -> dg.ScheduleDefinition:
@@ -105,9 +91,12 @@ def _answer(spec: StreamSpec, tick: Tick, chance: Chance) -> dg.RunRequest | dg.
     decision = decide_tick(tick, chance.completed_min)
     if isinstance(decision, NotDue):
         return dg.SkipReason(decision.reason)
-    form = {**chance.form(tick.at), "reason": decision.reason}
+    config: dict[str, Any] = {}
+    if chance.form is not None:
+        form = {**chance.form(tick.at), "reason": decision.reason}
+        config = {"ops": {tick.job: {"config": form}}}
     return dg.RunRequest(
         run_key=f"{tick.at} {chance.name}".strip(),
-        run_config={"ops": {tick.job: {"config": form}}},
+        run_config=config,
         tags={**spec.tags, ACTS_ON_TAG: spec.name, "dagster/priority": _PRIORITY},
     )

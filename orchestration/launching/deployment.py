@@ -8,6 +8,7 @@ from pydantic import Field
 from laminar_core.checkpoint.recovery import RestoreFrom, StartFresh
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from orchestration.acts import act_tags
+from orchestration.launching.import_job import build_import_job
 from orchestration.launching.launch import FIRST, Drivers
 from orchestration.launching.restart import Restarter
 from orchestration.launching.restore_choice import refused, timeline
@@ -29,7 +30,7 @@ class StartForm(RestartForm):
 
 
 def deployment_definitions(spec: StreamSpec) -> dg.Definitions:
-    """The asset and ``{stream}_start``."""
+    """The asset, ``{stream}_start``, and ``{stream}_import_savepoint``."""
     deployment = _deployment_asset(spec)
     start = dg.define_asset_job(
         job_name(spec.name, "start"),
@@ -38,7 +39,7 @@ def deployment_definitions(spec: StreamSpec) -> dg.Definitions:
         executor_def=dg.in_process_executor,
         tags=act_tags(spec) | FIRST,
     )
-    return dg.Definitions(assets=[deployment], jobs=[start])
+    return dg.Definitions(assets=[deployment], jobs=[start, build_import_job(spec)])
 
 
 _LAUNCHED = {

@@ -3,11 +3,11 @@
 from datetime import datetime
 from typing import Annotated, Self
 
-import dagster as dg
 from pydantic import AfterValidator, Field, model_validator
 
 from laminar_core.checkpoint.recovery_facts import Wish
 from laminar_core.checkpoint.types import CheckpointId
+from orchestration.acts import ActForm
 from orchestration.launching.running_driver import RunningDriver, Wanted
 
 
@@ -24,7 +24,7 @@ def _instant(text: str) -> str:
 Instant = Annotated[str, AfterValidator(_instant)]
 
 
-class ExpectingForm(dg.Config):
+class ExpectingForm(ActForm):
     """What everything is told that starts a driver."""
 
     expected_generation: int | None = Field(
@@ -32,11 +32,6 @@ class ExpectingForm(dg.Config):
         ge=0,
         description="Start only if this is the newest generation, 0: it never ran. Empty: the one "
         "that is the newest when this run begins.",
-    )
-    reason: str = Field(
-        default="asked for in Dagster",
-        min_length=1,
-        description="Why; the job's audit log keeps it, with who wants it and this run.",
     )
 
 

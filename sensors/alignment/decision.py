@@ -63,7 +63,7 @@ class ModeInForce:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ModeRun:
     """The newest run that changes the mode."""
 
     run_id: str
@@ -86,7 +86,7 @@ class AlignmentFacts:
     """How fast the job works now; None if that is not known yet."""
     may_overtake: bool = True
     """There is an edge on which barriers can overtake rows."""
-    request: Request | None = None
+    request: ModeRun | None = None
 
     @property
     def newest_id(self) -> int:

@@ -16,7 +16,7 @@ from sensors.alerting.alerts import raise_alerts, untold
 from sensors.alignment.decision import (
     AlignmentFacts,
     Change,
-    Request,
+    ModeRun,
     decide_alignment,
     find_emergency,
 )
@@ -93,13 +93,13 @@ class _Tick:
         raise_alerts(self._stream, news, self._policy, context.log, self._clock.now_ms())
         return told
 
-    def _newest_request(self, instance: dg.DagsterInstance) -> Request | None:
+    def _newest_request(self, instance: dg.DagsterInstance) -> ModeRun | None:
         run = newest_run(instance, self._stream, "mode", self._clock.now_ms())
         if run is None:
             return None
         # One that was created and not submitted is Dagster's to resume; or it never comes to be.
         in_progress = run.status == "in progress" and not run.hangs
-        return Request(run.run_id, in_progress, max(run.created_ms_ago, 0))
+        return ModeRun(run.run_id, in_progress, max(run.created_ms_ago, 0))
 
     def _request(self, facts: AlignmentFacts, change: Change) -> dg.RunRequest:
         mode = job_name(self._stream, "mode")

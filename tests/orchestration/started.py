@@ -42,7 +42,7 @@ _RUN_AS_MODULE = (
 )
 
 
-class Started:
+class StartedStream:
     """One stream in a store of its own.
 
     Its drivers are processes, unless they are played within this one: ``play``.
@@ -215,7 +215,7 @@ class Started:
 class _Moving(SystemClock):
     """While somebody waits, the driver that runs looks at what it was asked for."""
 
-    def __init__(self, stream: Started) -> None:
+    def __init__(self, stream: StartedStream) -> None:
         self._stream = stream
 
     def wait_ms(self, duration_ms: float) -> None:

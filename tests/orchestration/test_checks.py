@@ -223,11 +223,25 @@ def test_they_run_on_a_schedule_if_there_is_something_to_judge(checks, tmp_path,
         scheduled_execution_time=datetime(2026, 11, 21, 4, 30, tzinfo=UTC),
         resources={"checkpoints": CheckpointStoreResource(uri=checks.uri)},
     )
-    answer = schedule(context)
+    answer = schedule.evaluate_tick(context)
     if said is None:
-        assert answer.run_key == "2026-11-21T04:30Z"
+        (request,) = answer.run_requests
+        assert request.run_key == "2026-11-21T04:30Z"
     else:
         assert said in answer.skip_message
+
+
+def test_the_job_takes_what_its_schedule_asks_for(checks) -> None:
+    definitions = checks.definitions()
+    (schedule,) = definitions.schedules
+    with dg.build_schedule_context(
+        instance=checks.instance,
+        scheduled_execution_time=datetime(2026, 11, 21, 4, 30, tzinfo=UTC),
+        resources={"checkpoints": CheckpointStoreResource(uri=checks.uri)},
+    ) as context:
+        (request,) = schedule.evaluate_tick(context).run_requests
+    job = definitions.resolve_job_def(f"{STREAM}_checks")
+    assert dg.validate_run_config(job, request.run_config)
 
 
 def test_a_schedule_without_a_time_is_none() -> None:

@@ -5,11 +5,11 @@ import pytest
 
 from orchestration.acts import valid_form
 from orchestration.control.forms import (
-    ModeRequest,
-    PinWish,
-    Request,
-    SavepointRequest,
-    StopRequest,
+    CommandForm,
+    ModeForm,
+    PinForm,
+    SavepointForm,
+    StopForm,
 )
 from orchestration.control.jobs import ACTS
 from tests.orchestration.acted_on import JOBS
@@ -18,18 +18,18 @@ from tests.orchestration.acted_on import JOBS
 @pytest.mark.parametrize(
     ("form", "values", "line"),
     [
-        (Request, {"timeout": "soon"}, "timeout: 'soon' is not a duration"),
-        (Request, {"timeout": "10"}, "timeout: '10' is not a duration"),
-        (Request, {"reason": ""}, "reason: String should have at least 1 character"),
-        (SavepointRequest, {"target": "backups/s"}, "target: give an absolute path, or a URI"),
-        (SavepointRequest, {"target": ""}, "target: give an absolute path, or a URI"),
-        (SavepointRequest, {"target": "hdfs://h/s"}, "target: "),
-        (StopRequest, {"savepoint": "s"}, "savepoint: give an absolute path, or a URI"),
-        (StopRequest, {"savepoint": "/s", "cancel": True}, "cancel takes no checkpoint"),
-        (ModeRequest, {"mode": "faster"}, "mode: the mode is aligned, unaligned, default, or a"),
-        (PinWish, {"checkpoint_id": 0}, "checkpoint_id: Input should be greater than or equal"),
-        (PinWish, {"checkpoint_id": 1, "name": "a/b"}, "name: "),
-        (PinWish, {"checkpoint_id": 1, "hold_for": "ever"}, "hold_for: 'ever' is not a duration"),
+        (CommandForm, {"timeout": "soon"}, "timeout: 'soon' is not a duration"),
+        (CommandForm, {"timeout": "10"}, "timeout: '10' is not a duration"),
+        (CommandForm, {"reason": ""}, "reason: String should have at least 1 character"),
+        (SavepointForm, {"target": "backups/s"}, "target: give an absolute path, or a URI"),
+        (SavepointForm, {"target": ""}, "target: give an absolute path, or a URI"),
+        (SavepointForm, {"target": "hdfs://h/s"}, "target: "),
+        (StopForm, {"savepoint": "s"}, "savepoint: give an absolute path, or a URI"),
+        (StopForm, {"savepoint": "/s", "cancel": True}, "cancel takes no checkpoint"),
+        (ModeForm, {"mode": "faster"}, "mode: the mode is aligned, unaligned, default, or a"),
+        (PinForm, {"checkpoint_id": 0}, "checkpoint_id: Input should be greater than or equal"),
+        (PinForm, {"checkpoint_id": 1, "name": "a/b"}, "name: "),
+        (PinForm, {"checkpoint_id": 1, "hold_for": "ever"}, "hold_for: 'ever' is not a duration"),
     ],
 )
 def test_a_mistake_is_told_with_its_field(form, values, line) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from orchestration.housekeeping.drill_jobs import DrillWish, build_drill_job, drill_command, seed_of
+from orchestration.housekeeping.drill_jobs import DrillForm, build_drill_job, drill_command, seed_of
 from orchestration.spec import StreamSpec
 from resources.names import DRILL_POOL, DRILL_TAG, asset_key, check_key
 from tests.orchestration.housekeeping_bench import SPEC, Bench, bench_at
@@ -132,14 +132,14 @@ def test_the_command_is_what_a_person_would_type() -> None:
         spark_conf={"spark.executor.memory": "4g"},
         laminar=("laminar",),
     )
-    wish = DrillWish(which="checkpoint", checkpoint_id=4, workers=3, scratch="s3://b/x")
-    assert drill_command(spec, "/store", wish, None) == [
+    form = DrillForm(which="checkpoint", checkpoint_id=4, workers=3, scratch="s3://b/x")
+    assert drill_command(spec, "/store", form, None) == [
         *("laminar", "drill", "jobs/payments.py", "--set", "input=in"),
         *("--store", "/store", "--job", "payments", "--checkpoint", "4"),
         *("--workers", "3", "--batches", "10", "--scratch", "s3://b/x"),
         *("--conf", "spark.executor.memory=4g", "--reason", "asked for in Dagster", "--json"),
     ]
-    drawn = drill_command(spec, "/store", DrillWish(which="random"), 9)
+    drawn = drill_command(spec, "/store", DrillForm(which="random"), 9)
     assert drawn[drawn.index("--random") + 1] == "9"
     assert "--checkpoint" not in drawn
 

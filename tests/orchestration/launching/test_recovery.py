@@ -13,30 +13,30 @@ from laminar_core.storage.owner import is_running
 from laminar_core.storage.pins import Pins
 from orchestration.launching.restore_forms import RecoverForm
 from resources.names import checkpoint_key
-from tests.orchestration.started import STREAM, Started, line_of
+from tests.orchestration.started import STREAM, StartedStream, line_of
 from tests.storage.stores import claim, complete
 
 LATER = "2100-01-01T00:00:00Z"
 
 
 @pytest.fixture
-def processes(tmp_path: Path) -> Iterator[Started]:
+def processes(tmp_path: Path) -> Iterator[StartedStream]:
     """A stream whose drivers are processes."""
     with dg.DagsterInstance.ephemeral() as instance:
-        stream = Started(instance, tmp_path)
+        stream = StartedStream(instance, tmp_path)
         yield stream
         stream.end()
 
 
 @pytest.fixture
-def stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Started]:
+def stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StartedStream]:
     with dg.DagsterInstance.ephemeral() as instance:
-        stream = Started(instance, tmp_path)
+        stream = StartedStream(instance, tmp_path)
         stream.play(monkeypatch)
         yield stream
 
 
-def verdicts(stream: Started) -> list[tuple[str | None, bool]]:
+def verdicts(stream: StartedStream) -> list[tuple[str | None, bool]]:
     key = dg.AssetCheckKey(checkpoint_key(STREAM), "manifest_integrity")
     records = stream.instance.event_log_storage.get_asset_check_execution_history(key, limit=9)
     return [

@@ -16,7 +16,7 @@ from orchestration.launching.supervised_stop import REASON, StopThroughStore
 from resources import SparkDriverClient
 from resources.drivers.events import DriverEvent
 from resources.mandate import RunMandate
-from tests.orchestration.started import Started
+from tests.orchestration.started import StartedStream
 from tests.storage.stores import claim
 
 MANDATE = RunMandate("ann", "0123456789")
@@ -25,16 +25,16 @@ ME = this_process().pid
 
 
 @pytest.fixture
-def stream(tmp_path: Path) -> Iterator[Started]:
-    stream = Started(None, tmp_path)
+def stream(tmp_path: Path) -> Iterator[StartedStream]:
+    stream = StartedStream(None, tmp_path)
     yield stream
     stream.end()
 
 
-class Request(StopThroughStore):
+class StopRequest(StopThroughStore):
     """What was asked for in the end can be seen."""
 
-    def __init__(self, stream: Started, savepoints: str | None = None) -> None:
+    def __init__(self, stream: StartedStream, savepoints: str | None = None) -> None:
         self.clock = ManualClock()
         super().__init__(stream.store, MANDATE, self.clock, LOG, savepoints)
         self.log = ControlLog(stream.store.objects, stream.store.paths)
@@ -50,7 +50,7 @@ class Request(StopThroughStore):
 
 def test_the_last_checkpoint_is_enough_by_default(stream) -> None:
     claim(stream.store)
-    request = Request(stream)
+    request = StopRequest(stream)
     assert request.ask(ME)
     assert request.asked_for == [StopJob(target=None)]
     (entry,) = request.log.entries()
@@ -60,7 +60,7 @@ def test_the_last_checkpoint_is_enough_by_default(stream) -> None:
 
 def test_a_savepoint_has_a_place_of_its_own(stream, tmp_path: Path) -> None:
     claim(stream.store)
-    request = Request(stream, str(tmp_path / "saved"))
+    request = StopRequest(stream, str(tmp_path / "saved"))
     request.ask(ME)
     expected = tmp_path / "saved" / "payments-20231114T221320Z-01234567"
     assert request.asked_for == [StopJob(target=str(expected))]
@@ -69,7 +69,7 @@ def test_a_savepoint_has_a_place_of_its_own(stream, tmp_path: Path) -> None:
 def test_somebody_elses_driver_is_left_alone(stream) -> None:
     """Goal: the run's driver lost the job; a stop would hit who took it over."""
     claim(stream.store)
-    request = Request(stream)
+    request = StopRequest(stream)
     assert not request.ask(ME + 1)
     assert request.asked_for == []
 
@@ -83,7 +83,7 @@ def test_who_takes_the_job_over_meanwhile_is_not_meant(stream, monkeypatch) -> N
         return ask(*args, **command)
 
     monkeypatch.setattr(ControlClient, "ask", after_a_take_over)
-    request = Request(stream)
+    request = StopRequest(stream)
     request.ask(ME)
     (entry,) = request.log.entries()
     assert entry.command.generation == own < stream.store.newest_generation()
@@ -93,7 +93,7 @@ def test_who_takes_the_job_over_meanwhile_is_not_meant(stream, monkeypatch) -> N
 def test_a_driver_that_does_not_have_the_job_is_not_asked(stream, outcome) -> None:
     if outcome == "ended":
         stream.store.end_generation(claim(stream.store), "failed", "")
-    assert not Request(stream).ask(ME)
+    assert not StopRequest(stream).ask(ME)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_a_driver_that_does_not_have_the_job_is_not_asked(stream, outcome) -> No
 )
 def test_a_driver_that_goes_on_needs_a_signal(stream, outcome, refused) -> None:
     claim(stream.store)
-    request = Request(stream)
+    request = StopRequest(stream)
     request.ask(ME)
     assert not request.is_refused()
     request.answer(outcome)
@@ -114,13 +114,15 @@ def test_a_store_that_is_down_is_no_reason_not_to_stop(stream, monkeypatch, capl
     def down() -> None:
         raise StorageUnavailable(ErrorCode.STORE_IO, "no answer")
 
-    request = Request(stream)
+    request = StopRequest(stream)
     monkeypatch.setattr(stream.store, "newest_generation", down)
     assert not request.ask(ME)
     assert "the driver cannot be asked through its store: no answer" in caplog.text
 
 
-def run_until_it_flows(stream: Started, request: StopThroughStore | None) -> list[DriverEvent]:
+def run_until_it_flows(
+    stream: StartedStream, request: StopThroughStore | None
+) -> list[DriverEvent]:
     events: list[DriverEvent] = []
 
     def hear(event: DriverEvent) -> None:

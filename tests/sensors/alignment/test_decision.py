@@ -11,7 +11,7 @@ from sensors.alignment.decision import (
     AlignmentFacts,
     Change,
     ModeInForce,
-    Request,
+    ModeRun,
     Sample,
     Stay,
     UnderWay,
@@ -99,8 +99,8 @@ SLOW = aligned(9_000, 9_000, 9_000)
         ({"mode": ModeInForce("default", 7, "ada", 59_000)}, "the last change was 59 s ago"),
         ({"mode": ModeInForce(refused="it overlaps")}, "the driver refused: it overlaps"),
         ({"may_overtake": False}, "every edge of this pipeline must stay aligned"),
-        ({"request": Request("r1", in_progress=True, age_ms=1e9)}, "run r1 is changing it"),
-        ({"request": Request("r1", in_progress=False, age_ms=5_000)}, "last change was 5 s ago"),
+        ({"request": ModeRun("r1", in_progress=True, age_ms=1e9)}, "run r1 is changing it"),
+        ({"request": ModeRun("r1", in_progress=False, age_ms=5_000)}, "last change was 5 s ago"),
     ],
 )
 def test_what_keeps_a_slow_job_from_being_flipped_is_said(

@@ -14,7 +14,7 @@ from sensors.recovery.decision import (
     decide_recovery,
     findings_of,
 )
-from sensors.run_records import AttemptStatus, KnownRun
+from sensors.run_records import KnownRun, RunStatus
 
 POLICY = AlertPolicy(heartbeat_max="30 seconds", checkpoint_age_max="10 minutes", recoveries_max=3)
 ALIVE = RecoveryFacts(
@@ -30,7 +30,7 @@ SILENT = replace(ALIVE, silence=Silence(30_001, 6))
 STUCK = replace(ALIVE, progress_age_ms=600_001)
 
 
-def run(status: AttemptStatus, ended_ms_ago: float | None = None) -> KnownRun:
+def run(status: RunStatus, ended_ms_ago: float | None = None) -> KnownRun:
     return KnownRun(f"run-{status}", "payments_recovery", status, 60_000, ended_ms_ago)
 
 

@@ -4,7 +4,7 @@ Facts are read here, decisions are taken in ``checkpoint.recovery``, and carried
 method can be repeated after StorageUnavailable, which is never swallowed.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -70,6 +70,9 @@ class Choice:
 
 ANY = Wish()
 """The newest that verifies."""
+
+Examine = Callable[[CheckpointManifest], str | None]
+"""What is wrong with the files of a checkpoint, or None."""
 
 
 class CheckpointStore(CheckpointParts):
@@ -243,11 +246,12 @@ class CheckpointStore(CheckpointParts):
 
     # Restoring.
 
-    def choose_checkpoint(self, wish: Wish = ANY) -> Choice:
+    def choose_checkpoint(self, wish: Wish = ANY, examine: Examine | None = None) -> Choice:
         """Find what the generation that was claimed last continues from; changes nothing.
 
         Call it after ``claim_generation`` and before ``record_base``: the order is what makes the
         choice safe. Files are verified from the newest checkpoint on, and no further than needed.
+        ``examine`` is for whoever does not restore: by default every byte is read.
 
         Raises:
             CorruptCheckpointError: a base cannot be read, so the timeline is unknown.
@@ -260,8 +264,9 @@ class CheckpointStore(CheckpointParts):
                     fact = self._manifest_fact(checkpoint_id, found)
                     facts = replace(facts, manifests={**facts.manifests, checkpoint_id: fact})
                 case VerifyFiles(checkpoint_id):
-                    report = verify_files(self.objects, self.paths, found[checkpoint_id])
-                    damage = {**facts.damage, checkpoint_id: report.problem}
+                    manifest = found[checkpoint_id]
+                    problem = examine(manifest) if examine else self._problem_of(manifest)
+                    damage = {**facts.damage, checkpoint_id: problem}
                     facts = replace(facts, damage=damage)
                 case RestoreFrom(checkpoint_id) as decision:
                     redrive = commits_to_redrive(facts, checkpoint_id)
@@ -273,6 +278,9 @@ class CheckpointStore(CheckpointParts):
                     facts = replace(facts, committed=facts.committed - {newest})
                 case decision:
                     return Choice(decision)
+
+    def _problem_of(self, manifest: CheckpointManifest) -> str | None:
+        return verify_files(self.objects, self.paths, manifest).problem
 
     def is_being_deleted(self, checkpoint_id: CheckpointId) -> bool:
         """Whether retention has marked it: it is being deleted, or was."""

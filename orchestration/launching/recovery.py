@@ -14,7 +14,7 @@ from orchestration.acts import act_job, act_tags, in_one_line, valid_form
 from orchestration.launching.dry_run import DryRun, dry_run
 from orchestration.launching.launch import FIRST, Drivers, move_pool
 from orchestration.launching.restart import Restarter, Restored
-from orchestration.launching.restore_choice import back_by, choose
+from orchestration.launching.restore_choice import Chosen, back_by, choose
 from orchestration.launching.restore_forms import (
     RecoverForm,
     RecoveryForm,
@@ -32,7 +32,8 @@ from resources.names import (
     checkpoint_partitions,
     job_name,
 )
-from sensors.observer.checkpoint_reports import INTEGRITY_CHECK, integrity_evaluation
+from sensors.facts.integrity_records import found_whole_in
+from sensors.observer.checkpoint_reports import INTEGRITY_CHECK, evaluation_of, integrity
 
 F = TypeVar("F", RecoverForm, RollbackForm, RescaleForm)
 
@@ -101,9 +102,13 @@ def _recovery_asset(spec: StreamSpec) -> dg.AssetsDefinition:
         restarter = Restarter(
             context, spec, checkpoints, Drivers(driver, launcher), config.expected_generation
         )
-        with in_one_line():  # `dagster asset materialize` runs without the check.
-            wish = Wish(checkpoint_id=CheckpointId(int(context.partition_key)))
-            chosen = choose(restarter.store, wish)
+        with in_one_line():  # `dagster asset materialize` runs without the check, so then it reads.
+            restarter.reads.trust(
+                found_whole_in(
+                    context.instance, spec.name, context.run.run_id, context.partition_key
+                )
+            )
+            chosen = _chosen(restarter, CheckpointId(int(context.partition_key)))
         restored = restarter.restore(config.wanted(), chosen)
         return dg.MaterializeResult(
             metadata=restored.metadata(),
@@ -149,8 +154,8 @@ def _recover(restarter: Restarter, form: RecoverForm) -> Restored | DryRun:
     if form.dry_run:
         return _say(restarter, form.words)
     with in_one_line():
-        chosen = choose(restarter.store, form.wish)
-    _log_integrity(restarter, chosen.checkpoint_id)
+        chosen = choose(restarter.store, form.wish, restarter.reads)
+    _log_integrity(restarter, chosen)
     # A driver that is ended first may complete one more, which is the newest then.
     stays = not form.newest or form.running_driver == "refuse"
     return restarter.restore(form.wanted(), chosen if stays else None)
@@ -160,8 +165,8 @@ def _roll_back(restarter: Restarter, form: RollbackForm) -> Restored:
     with in_one_line():
         back_to = back_by(restarter.store, form.by)
         restarter.context.log.info("back by %s is checkpoint %s", form.by, back_to)
-        chosen = choose(restarter.store, Wish(checkpoint_id=back_to))
-    _log_integrity(restarter, chosen.checkpoint_id)
+        chosen = _chosen(restarter, back_to)
+    _log_integrity(restarter, chosen)
     return restarter.restore(form.wanted(), chosen)
 
 
@@ -179,9 +184,14 @@ def _say(restarter: Restarter, words: list[str]) -> DryRun:
     return said
 
 
-def _log_integrity(restarter: Restarter, checkpoint_id: CheckpointId) -> None:
+def _chosen(restarter: Restarter, checkpoint_id: CheckpointId) -> Chosen:
+    return choose(restarter.store, Wish(checkpoint_id=checkpoint_id), restarter.reads)
+
+
+def _log_integrity(restarter: Restarter, chosen: Chosen) -> None:
     """Show on the checkpoint that it was read whole."""
-    evaluation = integrity_evaluation(restarter.store, checkpoint_id)
+    verdict = integrity(restarter.reads.report(chosen), chosen.sha256)
+    evaluation = evaluation_of(restarter.store.job, chosen.checkpoint_id, verdict)
     restarter.context.log_event(evaluation)  # pyright: ignore[reportArgumentType]
 
 

@@ -22,6 +22,7 @@ from orchestration.launching.launch import Drivers, Started, newest_generation, 
 from orchestration.launching.restore_choice import (
     Chosen,
     LeftBehind,
+    WholeReads,
     choose,
     explained,
     left_behind,
@@ -116,6 +117,7 @@ class Restarter:
         self.clock = clock or SystemClock()
         self.mandate = RunMandate.of(context.run)
         self.store = open_store(checkpoints, spec.name)
+        self.reads = WholeReads(self.store)
         with in_one_line():
             if expected_generation is None:
                 expected_generation = newest_generation(self.store)
@@ -136,7 +138,7 @@ class Restarter:
                 settled = settle(self.store, settlement, self._control(), wanted.reason)
             self.context.log.info(settled.what)
             with nobody_left(self.spec.name, settlement), in_one_line():
-                known = chosen or _where_it_ended(self.store, settled)
+                known = chosen or _where_it_ended(self.store, settled, self.reads)
                 return self._start(known, wanted, before, settled)
 
     def start(
@@ -237,10 +239,10 @@ def last_workers(store: CheckpointStore) -> int | None:
     return None
 
 
-def _where_it_ended(store: CheckpointStore, settled: Settled) -> Chosen:
+def _where_it_ended(store: CheckpointStore, settled: Settled, reads: WholeReads) -> Chosen:
     if settled.checkpoint_id is not None:
         return read_chosen(store, CheckpointId(settled.checkpoint_id))
-    return choose(store, Wish())
+    return choose(store, Wish(), reads)
 
 
 def _rows_to_replay(store: CheckpointStore, chosen: Chosen, rows_in: object) -> int | None:

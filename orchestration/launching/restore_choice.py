@@ -13,6 +13,7 @@ from laminar_core.errors import CorruptCheckpointError, LaminarError
 from laminar_core.state.arrow_codec import sha256_hex
 from laminar_core.state.manifest import CheckpointManifest
 from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.storage.verification import VerifyReport, verify_files
 from resources.names import job_name, partition_of
 
 _READ_MAX = 3
@@ -48,14 +49,44 @@ class LeftBehind:
     reason: str | None = None
 
 
-def choose(store: CheckpointStore, wish: Wish) -> Chosen:
+class WholeReads:
+    """Examines checkpoints by reading every byte, and those of one run of Dagster no second time.
+
+    Whatever it finds, the driver reads for itself what it restores.
+    """
+
+    def __init__(self, store: CheckpointStore) -> None:
+        self._store = store
+        self._trusted: str | None = None
+        self._reports: dict[str, VerifyReport] = {}
+
+    def trust(self, sha256: str | None) -> None:
+        """The checkpoint that has a manifest with this digest was read whole just now."""
+        self._trusted = sha256
+
+    def problem_of(self, manifest: CheckpointManifest) -> str | None:
+        """What is wrong with its files, or None."""
+        store = self._store
+        sha256 = _stored_sha256(store, CheckpointId(manifest.checkpoint_id))
+        if sha256 == self._trusted:
+            return None
+        if sha256 not in self._reports:
+            self._reports[sha256] = verify_files(store.objects, store.paths, manifest)
+        return self._reports[sha256].problem
+
+    def report(self, chosen: Chosen) -> VerifyReport:
+        """What it has read of a checkpoint that was chosen by it."""
+        return self._reports[chosen.sha256]
+
+
+def choose(store: CheckpointStore, wish: Wish, reads: WholeReads) -> Chosen:
     """Find and verify what ``wish`` asks for; changes nothing.
 
     Raises:
         dagster.Failure: there is none, or it is damaged, orphaned or being deleted.
         LaminarError: the store did not answer, or the timeline cannot be known.
     """
-    choice = store.choose_checkpoint(wish)
+    choice = store.choose_checkpoint(wish, reads.problem_of)
     if not isinstance(choice.decision, RestoreFrom):
         reason = f"it has no completed checkpoint; {job_name(store.job, 'start')} begins it"
         if isinstance(choice.decision, Refuse):
@@ -74,8 +105,11 @@ def read_chosen(store: CheckpointStore, checkpoint_id: CheckpointId) -> Chosen:
         LaminarError: there is none, it cannot be read, or the store did not answer.
     """
     manifest = store.read_manifest(checkpoint_id)
-    data = store.objects.get(store.paths.manifest(checkpoint_id)) or b""
-    return Chosen(manifest, sha256_hex(data))
+    return Chosen(manifest, _stored_sha256(store, checkpoint_id))
+
+
+def _stored_sha256(store: CheckpointStore, checkpoint_id: CheckpointId) -> str:
+    return sha256_hex(store.objects.get(store.paths.manifest(checkpoint_id)) or b"")
 
 
 def left_behind(store: CheckpointStore, chosen: Chosen) -> tuple[LeftBehind, ...]:

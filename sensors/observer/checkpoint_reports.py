@@ -13,10 +13,12 @@ import dagster as dg
 
 from laminar_core.checkpoint.types import CheckpointId
 from laminar_core.errors import LaminarError
+from laminar_core.state.arrow_codec import sha256_hex
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from laminar_core.storage.verification import VerifyReport
 from resources.names import StreamCheck, checkpoint_key, checkpoint_partitions, partition_of
 from sensors.facts.attempts import Attempts, Failed
+from sensors.facts.integrity_records import DAMAGED, MANIFEST_SHA256
 from sensors.facts.stored_checkpoints import StoredCheckpoint, read_stored
 from sensors.observer.checkpoint_metadata import (
     DATA_VERSION_TAG,
@@ -133,8 +135,11 @@ def failure_observation(stream: str, failed: Failed) -> dg.AssetObservation:
 # --- integrity ------------------------------------------------------------------------------------
 
 
-def integrity(report: VerifyReport) -> dg.AssetCheckResult:
-    """The verdict of reading a whole checkpoint, as ``laminar checkpoints verify`` has it."""
+def integrity(report: VerifyReport, sha256: str) -> dg.AssetCheckResult:
+    """The verdict of reading a whole checkpoint, as ``laminar checkpoints verify`` has it.
+
+    ``sha256`` is the digest of its manifest, as it is stored.
+    """
     damaged = [part for part in report.parts if part.problem]
     return dg.AssetCheckResult(
         passed=report.problem is None,
@@ -143,7 +148,8 @@ def integrity(report: VerifyReport) -> dg.AssetCheckResult:
         metadata={
             "parts": len(report.parts),
             "size_bytes": sum(part.size_bytes for part in report.parts),
-            "damaged": dg.MetadataValue.json({part.path: part.problem for part in damaged}),
+            DAMAGED: dg.MetadataValue.json({part.path: part.problem for part in damaged}),
+            MANIFEST_SHA256: sha256,
         },
     )
 
@@ -151,16 +157,23 @@ def integrity(report: VerifyReport) -> dg.AssetCheckResult:
 def check_integrity(store: CheckpointStore, checkpoint_id: int) -> dg.AssetCheckResult:
     """Read a checkpoint whole; what keeps it from being read is the verdict, not an error."""
     try:
-        return integrity(store.verify(CheckpointId(checkpoint_id)))
+        manifest = store.objects.get(store.paths.manifest(CheckpointId(checkpoint_id))) or b""
+        return integrity(store.verify(CheckpointId(checkpoint_id)), sha256_hex(manifest))
     except LaminarError as error:
         return dg.AssetCheckResult(passed=False, description=str(error))
 
 
 def integrity_evaluation(store: CheckpointStore, checkpoint_id: int) -> dg.AssetCheckEvaluation:
     """The same as an event, for whoever is not the check itself."""
-    result = check_integrity(store, checkpoint_id)
+    return evaluation_of(store.job, checkpoint_id, check_integrity(store, checkpoint_id))
+
+
+def evaluation_of(
+    stream: str, checkpoint_id: int, result: dg.AssetCheckResult
+) -> dg.AssetCheckEvaluation:
+    """A verdict as an event."""
     return dg.AssetCheckEvaluation(
-        checkpoint_key(store.job),
+        checkpoint_key(stream),
         INTEGRITY_CHECK,
         passed=result.passed,
         metadata=result.metadata,

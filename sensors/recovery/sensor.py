@@ -5,13 +5,14 @@ first, so a repeated tick requests nothing again. What keeps two writers apart i
 generation in the store, and the run starts its driver only if the dead one is still the newest.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import dagster as dg
 from dagster._core.definitions.target import ExecutableDefinition
 
-from laminar_core.checkpoint.recovery import RestoreFrom, StartFresh
+from laminar_core.checkpoint.recovery import Rejected, RestoreFrom, StartFresh
 from laminar_core.errors import CorruptCheckpointError
 from laminar_core.runtime.clock import Clock, SystemClock
 from laminar_core.storage.checkpoint_store import CheckpointStore, Choice
@@ -26,7 +27,9 @@ from resources.values import milliseconds
 from sensors.alerting.alerts import Finding, raise_alerts, untold
 from sensors.background import BackgroundReads, StillReadingError, Unanswered
 from sensors.cursor import ToldCursor
+from sensors.facts.integrity_records import damage_on_record
 from sensors.policy import AlertPolicy
+from sensors.recovery.candidates import choose_by_sizes
 from sensors.recovery.decision import (
     HOUR_MS,
     Alarm,
@@ -112,8 +115,11 @@ class _Tick:
             )
             facts = self._with_runs(context.instance, facts)
             decision = decide_recovery(facts, self._policy)
-            is_turn = isinstance(decision, Recover)
-            act = self._choose(facts, decision, store) if is_turn else decision
+            act = (
+                self._choose(facts, decision, store, context.instance)
+                if isinstance(decision, Recover)
+                else decision
+            )
         except CorruptCheckpointError as error:
             facts = RecoveryFacts()
             decision = act = unreadable(str(error))
@@ -131,14 +137,19 @@ class _Tick:
                 return self._result(request, after)
 
     def _choose(
-        self, facts: RecoveryFacts, decision: Recover, store: CheckpointStore
+        self,
+        facts: RecoveryFacts,
+        decision: Recover,
+        store: CheckpointStore,
+        instance: dg.DagsterInstance,
     ) -> dg.RunRequest | Alarm | Leave:
-        """Find what to start from; that reads a whole checkpoint, which may take several ticks."""
-        key = ("choice", facts.generation, facts.claimed_at_ms)
+        """Find what to start from; that may take several ticks, if something is damaged."""
+        key = ("choice", facts.generation, facts.claimed_at_ms, decision.attempt)
+        on_record = damage_on_record(instance, self._stream)
         try:
-            choice = self._reads.read(key, store.choose_checkpoint)
+            choice = self._reads.read(key, lambda: choose_by_sizes(store, on_record))
         except StillReadingError:
-            return Leave(f"{decision.reason}; its newest checkpoint is being read, byte for byte")
+            return Leave(f"{decision.reason}; what to start from is still being looked for")
         return self._request(facts, decision, choice)
 
     def _unanswered(
@@ -184,8 +195,8 @@ class _Tick:
     ) -> dg.RunRequest | Alarm:
         match choice.decision:
             case RestoreFrom(checkpoint_id, rejected):
-                damaged = [str(r.checkpoint_id) for r in rejected if r.cause == "damaged"]
-                besides = f"; damaged: checkpoint {', '.join(damaged)}" if damaged else ""
+                damaged = [r for r in rejected if r.cause == "damaged"]
+                besides = f"; {_passed_over(damaged)}" if damaged else ""
                 config = {
                     "expected_generation": facts.generation,
                     "running_driver": decision.running_driver,
@@ -235,6 +246,11 @@ class _Tick:
             dynamic_partitions_requests=[partitions.build_add_request([key])] if key else [],
             cursor=after.model_dump_json(),
         )
+
+
+def _passed_over(damaged: Sequence[Rejected]) -> str:
+    numbers = ", ".join(str(each.checkpoint_id) for each in damaged)
+    return f"damaged: checkpoint {numbers} ({damaged[0].reason})"
 
 
 def _skip(reason: str, after: RecoveryCursor) -> dg.SensorResult:

@@ -4,8 +4,10 @@ from pathlib import Path
 
 import dagster as dg
 
+from laminar_core.storage.checkpoint_store import CheckpointStore
 from resources.names import job_name
 from sensors.background import BackgroundReads
+from sensors.observer.checkpoint_reports import integrity_evaluation
 from sensors.policy import AlertPolicy
 from sensors.recovery.sensor import RecoveryJobs, build_recovery_sensor
 from tests.sensors.streams import STREAM, Job, Ticks, stand_ins, stored_job
@@ -19,6 +21,17 @@ def dead_job(folder: Path) -> Job:
     job.complete()
     job.complete()
     return job
+
+
+def read_whole(
+    instance: dg.DagsterInstance, store: CheckpointStore, checkpoint_id: int, run_id: str = "a run"
+) -> dg.AssetCheckEvaluation:
+    """Somebody's run reads a checkpoint whole, and Dagster has on record what came of it."""
+    evaluation = integrity_evaluation(store, checkpoint_id)
+    kind = dg.DagsterEventType.ASSET_CHECK_EVALUATION.value
+    event = dg.DagsterEvent(kind, "verify", event_specific_data=evaluation)
+    instance.report_dagster_event(event, run_id)
+    return evaluation
 
 
 def watched(

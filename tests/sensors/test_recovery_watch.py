@@ -246,29 +246,31 @@ def test_a_store_that_is_down_for_long_is_told_once(
 
 
 class Slow(FaultyStore):
-    """State is not answered before somebody says so."""
+    """How long files are is not answered before somebody says so."""
 
     def __init__(self, inner: ObjectStore) -> None:
         super().__init__(inner)
         self.may_answer = threading.Event()
         self.asked = 0
 
-    def get(self, key: str) -> bytes | None:
-        """See ``ObjectStore.get``."""
+    def size(self, key: str) -> int | None:
+        """See ``ObjectStore.size``."""
         if "/operators/" in key:
             self.asked += 1
             assert self.may_answer.wait(10)
-        return super().get(key)
+        return super().size(key)
 
 
-def test_a_checkpoint_that_takes_long_to_read_is_taken_by_a_later_tick(
+def test_a_choice_that_takes_long_is_taken_by_a_later_tick(
     job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Goal: no tick waits for longer than it may, and the reading is not begun anew."""
     monkeypatch.setitem(OBJECTS, job.store.objects.uri, slow := Slow(job.store.objects))
     with dg.DagsterInstance.ephemeral() as instance:
         ticks = watched(instance, job, POLICY, reads := BackgroundReads(wait_ms=50))
-        while "byte for byte" not in ticks.tick():  # On a busy machine the facts are late, too.
+        while (
+            "still being looked for" not in ticks.tick()
+        ):  # On a busy machine the facts are late, too.
             assert ticks.runs == []
         reading = dict(reads._running)
         slow.may_answer.set()

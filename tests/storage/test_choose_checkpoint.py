@@ -173,6 +173,20 @@ def test_files_of_older_checkpoints_are_not_read_without_need(job):
     assert all("0000000003" in key for key in read)
 
 
+def test_who_does_not_restore_may_examine_files_in_another_way(job):
+    watched = FaultyStore(job.objects)
+    asked = []
+
+    def examine(manifest):
+        asked.append(manifest.checkpoint_id)
+        return "known to be damaged" if manifest.checkpoint_id == 3 else None
+
+    choice = open_job(watched).choose_checkpoint(examine=examine)
+    assert (choice.manifest.checkpoint_id, asked) == (2, [3, 2])
+    assert [r.reason for r in choice.decision.rejected] == ["known to be damaged"]
+    assert not [key for _, key in watched.calls if key.endswith(".seg")]
+
+
 def test_a_store_that_does_not_answer_is_no_reason_to_fall_back(job):
     silent = open_job(FaultyStore(job.objects, Fault("get", Effect.FAIL, ".seg")))
     with pytest.raises(StorageUnavailable):

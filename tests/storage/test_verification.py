@@ -2,7 +2,8 @@ import pytest
 
 from laminar_core.errors import CorruptCheckpointError, ErrorCode
 from laminar_core.state.manifest import FileRef
-from laminar_core.storage.verification import read_verified, verify_files
+from laminar_core.storage.verification import compare_sizes, read_verified, verify_files
+from laminar_core.testing.faulty_store import FaultyStore
 from tests.state.manifests import unaligned
 from tests.storage.stores import complete, damage, open_job
 
@@ -51,6 +52,21 @@ def test_a_whole_checkpoint_has_no_problem(store):
     assert [part.size_bytes for part in report.parts] == [
         store.objects.size(store.paths.absolute(part.path)) for part in report.parts
     ]
+
+
+@pytest.mark.parametrize(("how", "said"), {"missing": "is missing", "torn": "instead of"}.items())
+def test_lengths_tell_what_is_missing_or_torn_without_reading(store, how, said):
+    written = complete(store, 1, 1)
+    ref = first_file(written)
+    damage(store, store.paths.absolute(ref.path), how)
+    watched = FaultyStore(store.objects)
+    report = compare_sizes(watched, store.paths, written)
+    assert [part.path for part in report.parts] == [file.path for file in written.files()]
+    assert [part.problem is None for part in report.parts] == [False, True]
+    assert report.problem is not None
+    assert report.problem.startswith(ref.path)
+    assert said in report.problem
+    assert {verb for verb, _ in watched.calls} == {"size"}
 
 
 def test_inflight_data_counts(store):

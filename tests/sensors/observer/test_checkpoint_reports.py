@@ -9,7 +9,7 @@ from laminar_core.checkpoint.types import CheckpointId
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from resources.names import checkpoint_key, checkpoint_partitions, partition_of
 from sensors.observer.checkpoint_reports import (
-    integrity,
+    check_integrity,
     report_new_checkpoints,
 )
 from tests.storage.stores import JOB, claim, complete, damage, open_job, write
@@ -121,7 +121,7 @@ def test_a_store_that_was_begun_anew_is_reported_anew(instance, store) -> None:
 
 def test_a_whole_checkpoint_passes_the_integrity_check(store) -> None:
     complete(store, 1, 1)
-    result = integrity(store.verify(CheckpointId(1)))
+    result = check_integrity(store, 1)
     assert result.passed
     assert result.metadata["parts"].value == 2
 
@@ -131,6 +131,6 @@ def test_a_damaged_part_fails_the_integrity_check_by_name(store, how: str) -> No
     written = complete(store, 1, 1)
     path = written.subtasks[1].segments[0].path
     damage(store, store.paths.absolute(path), how)
-    result = integrity(store.verify(CheckpointId(1)))
+    result = check_integrity(store, 1)
     assert not result.passed
     assert list(result.metadata["damaged"].value) == [path]

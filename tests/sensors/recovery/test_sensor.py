@@ -19,7 +19,7 @@ from resources.names import (
     partition_of,
 )
 from sensors.policy import AlertPolicy
-from tests.sensors.recoveries import dead_job, watched
+from tests.sensors.recoveries import dead_job, read_whole, watched
 from tests.sensors.streams import OBJECTS, STREAM, Job, Ticks, config_of, stored_job
 from tests.storage.stores import damage
 
@@ -139,10 +139,36 @@ def test_a_recovery_that_somebody_cancelled_is_not_repeated(job: Job, ticks: Tic
 
 def test_a_damaged_checkpoint_is_skipped_and_named(job: Job, ticks: Ticks) -> None:
     path = job.store.read_manifest(CheckpointId(2)).subtasks[0].segments[0].path
-    damage(job.store, job.store.paths.absolute(path), "rotten")
+    damage(job.store, job.store.paths.absolute(path), "torn")
     ticks.tick()
     assert ticks.runs[0].tags["dagster/partition"] == partition_of(1)
-    assert config_of(ticks.runs[0])["reason"].endswith("; damaged: checkpoint 2")
+    assert f"; damaged: checkpoint 2 ({path} has " in config_of(ticks.runs[0])["reason"]
+
+
+def test_what_its_first_attempt_finds_damaged_its_second_one_skips(job: Job, ticks: Ticks) -> None:
+    """Goal: lengths do not tell of a flipped bit; the check that is ahead of the driver does."""
+    path = job.store.read_manifest(CheckpointId(2)).subtasks[0].segments[0].path
+    damage(job.store, job.store.paths.absolute(path), "rotten")
+    ticks.tick()
+    read_whole(ticks.instance, job.store, 2, ticks.runs[0].run_id)
+    ticks.end(ticks.runs[0], FAILURE)
+    job.clock.wait_ms(60_000)
+    ticks.tick()
+    assert [run.tags["dagster/partition"] for run in ticks.runs] == [
+        partition_of(2),
+        partition_of(1),
+    ]
+    said = config_of(ticks.runs[1])["reason"]
+    assert "; damaged: checkpoint 2 (" in said
+    assert f"(found by run {ticks.runs[0].run_id[:8]}; once it is mended" in said
+
+
+def test_it_reads_no_state(job: Job, ticks: Ticks, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a checkpoint of 100 GB is read by those who restore it, not by who looks for one."""
+    monkeypatch.setitem(OBJECTS, ticks.uri, seen := FaultyStore(job.store.objects))
+    assert ticks.tick().startswith(f"{STREAM}:recover:1:1:")
+    assert [key for verb, key in seen.calls if verb == "get" and key.endswith(".seg")] == []
+    assert [key for verb, key in seen.calls if verb == "size" and key.endswith(".seg")]
 
 
 def test_nothing_whole_is_for_a_person(job: Job, ticks: Ticks) -> None:

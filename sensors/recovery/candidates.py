@@ -1,0 +1,53 @@
+"""Which checkpoint a recovery starts from, chosen without reading any: reading takes downtime.
+
+It is read whole twice all the same, by the check that is ahead of the driver and by the driver. So
+one that is damaged is never restored; it only costs an attempt, and then it is on record.
+"""
+
+from collections.abc import Mapping
+
+from laminar_core.checkpoint.types import CheckpointId
+from laminar_core.state.arrow_codec import sha256_hex
+from laminar_core.state.manifest import CheckpointManifest
+from laminar_core.storage.checkpoint_store import CheckpointStore, Choice
+from laminar_core.storage.verification import compare_sizes, verify_files
+from sensors.facts.integrity_records import FoundDamage
+
+
+def choose_by_sizes(store: CheckpointStore, on_record: Mapping[str, FoundDamage]) -> Choice:
+    """The newest checkpoint on the timeline whose files are there, and not on record as damaged.
+
+    Raises:
+        CorruptCheckpointError: a base cannot be read, so the timeline is unknown.
+        StorageUnavailable: the store did not answer.
+    """
+    return store.choose_checkpoint(examine=_Candidates(store, on_record).problem_of)
+
+
+class _Candidates:
+    """Asked from the newest to older ones.
+
+    Where one was read and found damaged there may be more. Then the rest is read whole, except what
+    names one of the damaged files, so that the next attempt is no lottery.
+    """
+
+    def __init__(self, store: CheckpointStore, on_record: Mapping[str, FoundDamage]) -> None:
+        self._store, self._on_record = store, on_record
+        self._damaged: dict[str, str] = {}
+        self._is_suspicious = False
+
+    def problem_of(self, manifest: CheckpointManifest) -> str | None:
+        """What is wrong with it, or None."""
+        store, paths = self._store, {ref.path for ref in manifest.files()}
+        data = store.objects.get(store.paths.manifest(CheckpointId(manifest.checkpoint_id)))
+        if (found := self._on_record.get(sha256_hex(data or b""))) is not None:
+            self._is_suspicious = True
+            self._damaged |= dict.fromkeys(found.paths, found.problem)
+            return (
+                f"{found.problem} (found by run {found.run_id[:8]}; once it is mended, "
+                f"{store.job}_verify says so)"
+            )
+        if known := sorted(paths & self._damaged.keys()):
+            return self._damaged[known[0]]
+        examine = verify_files if self._is_suspicious else compare_sizes
+        return examine(store.objects, store.paths, manifest).problem

@@ -15,11 +15,11 @@ import yaml
 from laminar_core.runtime.clock import Clock
 from orchestration.demo.ops_stream import FOLDER_VARIABLE
 from orchestration.streams import ROOT
+from resources.drivers import guard
 
 _GRACE_MS = 15_000
 _STEP_MS = 100
 _PROC = Path("/proc")
-_GUARD = ROOT / "resources" / "guard.py"
 
 
 def free_port() -> int:
@@ -87,10 +87,10 @@ def end_all(folder: Path, clock: Clock) -> int:
 
 def _start(folder: Path, home: Path, words: list[str]) -> "subprocess.Popen[bytes]":
     command = [sys.executable, "-m", "dagster", "dev", *words]
-    guard = [sys.executable, "-I", "-S", str(_GUARD), str(os.getpid())]
+    guarded = [sys.executable, "-I", "-S", guard.__file__, str(os.getpid()), *command]
     with (folder / "dagster.log").open("wb") as log:
         return subprocess.Popen(  # noqa: S603 - its own words
-            [*guard, *command],
+            guarded,
             cwd=ROOT,
             env={**os.environ, FOLDER_VARIABLE: str(folder), "DAGSTER_HOME": str(home)},
             stdin=subprocess.DEVNULL,

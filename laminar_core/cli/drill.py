@@ -36,7 +36,11 @@ from laminar_core.storage.checkpoint_store import CheckpointStore
 )
 @click.option("--before", type=INSTANT, metavar="TIME", help="The newest completed before.")
 @click.option(
-    "--random", "random_seed", type=int, metavar="SEED", help="Draw one before the newest: equal seeds, equal draws."
+    "--random",
+    "random_seed",
+    type=int,
+    metavar="SEED",
+    help="Draw one before the newest: equal seeds, equal draws.",
 )
 @spark_options
 @click.option(

@@ -107,10 +107,14 @@ class Act(Generic[F]):
                 checkpoints.open(stream),
                 mandate,
                 SystemClock(),
-                timeout_ms=form.timeout_ms if isinstance(form, CommandForm) else TIMEOUT_MS,
+                timeout_ms=_timeout_ms(form),
                 tell=context.log.info,
             )
             self.carry_out(Acting(context, stream, control, mandate), form)
+
+
+def _timeout_ms(form: ActForm) -> int:
+    return form.timeout_ms if isinstance(form, CommandForm) else TIMEOUT_MS
 
 
 def control_definitions(spec: StreamSpec) -> dg.Definitions:

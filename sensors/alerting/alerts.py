@@ -135,6 +135,20 @@ def raise_alerts(
         _call_hook(policy, alerts, log)
 
 
+def tell_news(
+    stream: str,
+    findings: Sequence[Finding],
+    told: Iterable[str],
+    policy: AlertPolicy,
+    log: logging.Logger,
+    now_ms: int,
+) -> tuple[str, ...]:
+    """Raise an alert for each finding that nobody has been told of; the causes to remember."""
+    news, remembered = untold(findings, told)
+    raise_alerts(stream, news, policy, log, now_ms)
+    return remembered
+
+
 def _call_hook(policy: AlertPolicy, alerts: Sequence[Alert], log: logging.Logger) -> None:
     """Call it for one after the other; what takes too long goes on after the tick."""
     problems: list[BaseException] = []

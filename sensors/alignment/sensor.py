@@ -12,7 +12,7 @@ import dagster as dg
 from laminar_core.runtime.clock import Clock, SystemClock
 from resources.checkpoints import CheckpointStoreResource
 from resources.names import ACTS_ON_TAG, job_name
-from sensors.alerting.alerts import raise_alerts, untold
+from sensors.alerting.alerts import tell_news
 from sensors.alignment.decision import (
     AlignmentFacts,
     Change,
@@ -89,9 +89,8 @@ class _Tick:
     def _tell(
         self, context: dg.SensorEvaluationContext, facts: AlignmentFacts, cursor: AlignmentCursor
     ) -> tuple[str, ...]:
-        news, told = untold(find_emergency(facts, self._policy), cursor.told)
-        raise_alerts(self._stream, news, self._policy, context.log, self._clock.now_ms())
-        return told
+        found, now_ms = find_emergency(facts, self._policy), self._clock.now_ms()
+        return tell_news(self._stream, found, cursor.told, self._policy, context.log, now_ms)
 
     def _newest_request(self, instance: dg.DagsterInstance) -> ModeRun | None:
         run = newest_run(instance, self._stream, "mode", self._clock.now_ms())

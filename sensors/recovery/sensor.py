@@ -24,7 +24,7 @@ from resources.names import (
     partition_of,
 )
 from resources.values import milliseconds
-from sensors.alerting.alerts import Finding, raise_alerts, untold
+from sensors.alerting.alerts import Finding, tell_news
 from sensors.background import BackgroundReads, StillReadingError, Unanswered
 from sensors.cursor import ToldCursor
 from sensors.facts.integrity_records import damage_on_record
@@ -44,7 +44,9 @@ from sensors.recovery.decision import (
 )
 from sensors.recovery.facts import Watched, read_recovery_facts
 from sensors.run_records import (
+    HANGS_MS,
     Death,
+    KnownRun,
     acting_run,
     recoveries_of,
     recoveries_since,
@@ -62,10 +64,19 @@ class RecoveryCursor(ToldCursor):
 
 @dataclass(frozen=True, slots=True)
 class RecoveryJobs:
-    """What the sensor requests: a recovery from a checkpoint, or a start where there is none."""
+    """What the sensor requests: a recovery from a checkpoint, or a start where there is none.
+
+    ``start_timeout_ms`` is how long the driver may take until its workers run.
+    """
 
     recovery: ExecutableDefinition
     start: ExecutableDefinition
+    start_timeout_ms: int = 0
+
+    @property
+    def run_ms_max(self) -> int:
+        """One that takes longer hangs: it reads a checkpoint whole, which the start does again."""
+        return max(HANGS_MS, 2 * self.start_timeout_ms)
 
 
 def build_recovery_sensor(
@@ -76,7 +87,7 @@ def build_recovery_sensor(
     reads: BackgroundReads | None = None,
 ) -> dg.SensorDefinition:
     """Build the sensor that keeps ``stream`` running."""
-    tick = _Tick(stream, policy, clock or SystemClock(), reads or BackgroundReads())
+    tick = _Tick(stream, policy, jobs, clock or SystemClock(), reads or BackgroundReads())
 
     @dg.sensor(
         name=f"{stream}_recovery",
@@ -96,9 +107,14 @@ def build_recovery_sensor(
 
 class _Tick:
     def __init__(
-        self, stream: str, policy: AlertPolicy, clock: Clock, reads: BackgroundReads
+        self,
+        stream: str,
+        policy: AlertPolicy,
+        jobs: RecoveryJobs,
+        clock: Clock,
+        reads: BackgroundReads,
     ) -> None:
-        self._stream, self._policy = stream, policy
+        self._stream, self._policy, self._jobs = stream, policy, jobs
         self._clock, self._reads = clock, reads
         self._age_max_ms = milliseconds(policy.checkpoint_age_max)
 
@@ -173,22 +189,27 @@ class _Tick:
         findings: list[Finding],
         cursor: RecoveryCursor,
     ) -> tuple[str, ...]:
-        news, told = untold(findings, cursor.told)
-        raise_alerts(self._stream, news, self._policy, context.log, self._clock.now_ms())
-        return told
+        now_ms = self._clock.now_ms()
+        return tell_news(self._stream, findings, cursor.told, self._policy, context.log, now_ms)
 
     def _with_runs(self, instance: dg.DagsterInstance, facts: RecoveryFacts) -> RecoveryFacts:
         now_ms, stream = self._clock.now_ms(), self._stream
         terminated = was_terminated(instance, stream, facts.claimed_by_run)
         last_hour = recoveries_since(instance, stream, HOUR_MS, now_ms)
+        acting = acting_run(instance, stream, now_ms)
+        attempts = recoveries_of(instance, self._death(facts), now_ms)
         return replace(
             facts,
+            start_timeout_ms=self._jobs.start_timeout_ms,
             supervising_run=supervising_run(instance, stream),
             terminated_run=facts.claimed_by_run if terminated else None,
-            acting_run=acting_run(instance, stream, now_ms),
-            attempts=tuple(recoveries_of(instance, self._death(facts), now_ms)),
+            acting_run=None if acting is None else self._patient(acting),
+            attempts=tuple(map(self._patient, attempts)),
             recent=tuple(run for run in last_hour if run.status != "created"),
         )
+
+    def _patient(self, run: KnownRun) -> KnownRun:
+        return replace(run, patience_ms=self._jobs.run_ms_max)
 
     def _request(
         self, facts: RecoveryFacts, decision: Recover, choice: Choice

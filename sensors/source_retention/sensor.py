@@ -7,7 +7,7 @@ import dagster as dg
 from laminar_core.runtime.clock import Clock, SystemClock
 from resources.checkpoints import CheckpointStoreResource
 from resources.names import ACTS_ON_TAG, job_name
-from sensors.alerting.alerts import raise_alerts, untold
+from sensors.alerting.alerts import tell_news
 from sensors.background import BackgroundReads, Unanswered
 from sensors.cursor import ToldCursor
 from sensors.policy import AlertPolicy
@@ -48,8 +48,8 @@ def build_source_retention_sensor(
             return dg.SensorResult(skip_reason=f"nothing is known: {error}", cursor=context.cursor)
         facts = replace(facts, request=newest_run(context.instance, stream, "checkpoint", now_ms))
         verdict = decide_source_retention(facts, policy)
-        news, told = untold(verdict.findings, ToldCursor.read(context.cursor).told)
-        raise_alerts(stream, news, policy, context.log, now_ms)
+        told = ToldCursor.read(context.cursor).told
+        told = tell_news(stream, verdict.findings, told, policy, context.log, now_ms)
         cursor = ToldCursor(told=told).model_dump_json()
         if verdict.ask_for is None:
             return dg.SensorResult(skip_reason=verdict.line, cursor=cursor)

@@ -1,6 +1,5 @@
 """Starting a stream: as one generation after the expected one, or not at all."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,25 +10,8 @@ from orchestration.launching.launch import shown
 from orchestration.launching.supervised_run import SupervisedRun
 from orchestration.spec import StreamSpec
 from resources.names import ACTS_ON_TAG
-from tests.orchestration.started import STREAM, StartedStream, line_of
+from tests.orchestration.started import STREAM, line_of
 from tests.storage.stores import claim
-
-
-@pytest.fixture
-def processes(tmp_path: Path) -> Iterator[StartedStream]:
-    """A stream whose drivers are processes."""
-    with dg.DagsterInstance.ephemeral() as instance:
-        stream = StartedStream(instance, tmp_path)
-        yield stream
-        stream.end()
-
-
-@pytest.fixture
-def stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StartedStream]:
-    with dg.DagsterInstance.ephemeral() as instance:
-        stream = StartedStream(instance, tmp_path)
-        stream.play(monkeypatch)
-        yield stream
 
 
 class TestDetached:

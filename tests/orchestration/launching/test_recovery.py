@@ -2,8 +2,6 @@
 
 import os
 import signal
-from collections.abc import Iterator
-from pathlib import Path
 
 import dagster as dg
 import pytest
@@ -17,23 +15,6 @@ from tests.orchestration.started import STREAM, StartedStream, line_of
 from tests.storage.stores import claim, complete
 
 LATER = "2100-01-01T00:00:00Z"
-
-
-@pytest.fixture
-def processes(tmp_path: Path) -> Iterator[StartedStream]:
-    """A stream whose drivers are processes."""
-    with dg.DagsterInstance.ephemeral() as instance:
-        stream = StartedStream(instance, tmp_path)
-        yield stream
-        stream.end()
-
-
-@pytest.fixture
-def stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StartedStream]:
-    with dg.DagsterInstance.ephemeral() as instance:
-        stream = StartedStream(instance, tmp_path)
-        stream.play(monkeypatch)
-        yield stream
 
 
 def verdicts(stream: StartedStream) -> list[tuple[str | None, bool]]:

@@ -1,8 +1,5 @@
 """What is told of a job's acts: who did what, what it cost, and nothing that a run shows itself."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import dagster as dg
 import pytest
 
@@ -12,25 +9,10 @@ from laminar_core.storage.savepoint_export import export_as
 from laminar_core.storage.savepoints import Author
 from sensors.facts.audit_follower import AuditFollower
 from sensors.observer.findings import ACTS_MAX, ObserverCursor
-from sensors.observer.sensor import build_checkpoint_reporter
 from sensors.run_records import HANGS_MS
 from tests.sensors.observed import NOTHING_NEW, Daemon, conclude, write_down
-from tests.sensors.streams import STREAM, Job, stand_ins, stored_job
+from tests.sensors.streams import STREAM, Job, stand_ins
 from tests.storage.stores import damage, gone
-
-
-@pytest.fixture
-def job(tmp_path: Path) -> Job:
-    job = stored_job(tmp_path)
-    job.claim()
-    return job
-
-
-@pytest.fixture
-def daemon(job: Job) -> Iterator[Daemon]:
-    with dg.DagsterInstance.ephemeral() as instance:
-        sensor = build_checkpoint_reporter(STREAM, clock=job.clock)
-        yield Daemon(instance, sensor, job.store.objects.uri)
 
 
 def restored(job: Job, base: int | None, **facts: object) -> None:

@@ -1,8 +1,6 @@
 """What happens in a store is told once, whatever becomes of ticks; and each tick is bounded."""
 
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 
 import dagster as dg
 import pytest
@@ -21,20 +19,6 @@ from sensors.policy import AlertPolicy
 from tests.sensors.observed import KEY, NOTHING_NEW, Daemon, DiedError, write_down
 from tests.sensors.streams import OBJECTS, STREAM, Job, stand_ins, stored_job
 from tests.storage.stores import commit, complete, damage, never
-
-
-@pytest.fixture
-def job(tmp_path: Path) -> Job:
-    job = stored_job(tmp_path)
-    job.claim()
-    return job
-
-
-@pytest.fixture
-def daemon(job: Job) -> Iterator[Daemon]:
-    with dg.DagsterInstance.ephemeral() as instance:
-        sensor = build_checkpoint_reporter(STREAM, AlertPolicy(), job.clock)
-        yield Daemon(instance, sensor, job.store.objects.uri)
 
 
 def fail(job: Job, outcome: str = "declined") -> int:

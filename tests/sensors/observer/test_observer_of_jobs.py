@@ -1,10 +1,6 @@
 """What goes with checkpoints, retention and drills: told once, and not what a run tells itself."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import dagster as dg
-import pytest
 
 from laminar_core.checkpoint.retention_facts import RetentionPolicy
 from laminar_core.state.drill import DrillRecord
@@ -13,26 +9,9 @@ from laminar_core.storage.drills import write_drill
 from laminar_core.storage.retention import Mandate, Retention
 from resources.names import DRILL_TAG, asset_key
 from sensors.observer.findings import BESIDE_MS
-from sensors.observer.sensor import build_checkpoint_reporter
-from sensors.policy import AlertPolicy
 from tests.sensors.observed import Daemon, conclude, write_down
-from tests.sensors.streams import STREAM, Job, stand_ins, stored_job
+from tests.sensors.streams import STREAM, Job, stand_ins
 from tests.storage.stores import commit
-
-
-@pytest.fixture
-def job(tmp_path: Path) -> Job:
-    job = stored_job(tmp_path)
-    job.claim()
-    return job
-
-
-@pytest.fixture
-def daemon(job: Job) -> Iterator[Daemon]:
-    with dg.DagsterInstance.ephemeral() as instance:
-        sensor = build_checkpoint_reporter(STREAM, AlertPolicy(), job.clock)
-        yield Daemon(instance, sensor, job.store.objects.uri)
-
 
 # --- verdicts -------------------------------------------------------------------------------------
 

@@ -10,11 +10,13 @@ from pydantic import Field, ValidationError
 from laminar_core.errors import LaminarError
 from orchestration.spec import StreamSpec
 from resources.names import ACTS_ON_TAG, StreamJob, job_name
+from resources.values import milliseconds
 
 CheckpointNumber = Annotated[int, Field(ge=1)]
 
-_RUNTIME_S_MAX = str(6 * 3600)
+_RUNTIME_S_MAX = 6 * 3600
 """Enough to read, copy or restore much state; a run that hangs can be terminated with force."""
+_MARGIN_S = 1800
 
 _STARTS = {"start", "recovery", "recover", "rollback", "rescale", "import_savepoint"}
 _TEMPORARY_HOME = ".tmp_dagster_home_"
@@ -67,7 +69,12 @@ def act_tags(spec: StreamSpec, name: StreamJob | None = None) -> dict[str, str]:
     """
     tags = {**spec.tags, ACTS_ON_TAG: spec.name, "dagster/max_retries": "0"}
     may_supervise = spec.launch == "supervised" and (name is None or name in _STARTS)
-    return tags if may_supervise else {**tags, "dagster/max_runtime": _RUNTIME_S_MAX}
+    return tags if may_supervise else {**tags, "dagster/max_runtime": str(_runtime_s_max(spec))}
+
+
+def _runtime_s_max(spec: StreamSpec) -> int:
+    """A run that starts a driver reads its checkpoint before, for as long as the start may take."""
+    return max(_RUNTIME_S_MAX, 2 * milliseconds(spec.start_timeout) // 1000 + _MARGIN_S)
 
 
 @contextmanager

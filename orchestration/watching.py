@@ -7,6 +7,7 @@ from dagster._core.definitions.target import ExecutableDefinition
 
 from orchestration.spec import StreamSpec
 from resources.names import StreamJob, job_name
+from resources.values import milliseconds
 from sensors.alerting.sensors import build_check_failure_sensor, build_run_failure_sensor
 from sensors.alignment.sensor import build_alignment_sensor
 from sensors.recovery.sensor import RecoveryJobs, build_recovery_sensor
@@ -26,7 +27,7 @@ def sensor_definitions(spec: StreamSpec, launching: dg.Definitions) -> dg.Defini
     alignment = spec.alerts
     if spec.checkpoints.alignment == "aligned":  # Never anything else: so somebody decided.
         alignment = alignment.model_copy(update={"flip": False})
-    recovery = RecoveryJobs(recovery=job("recovery"), start=job("start"))
+    recovery = RecoveryJobs(job("recovery"), job("start"), milliseconds(spec.start_timeout))
     return dg.Definitions(
         sensors=[
             build_alignment_sensor(spec.name, alignment),

@@ -37,7 +37,8 @@ STARTING_OR_ENDING: tuple[StreamJob, ...] = (
 
 HANGS_MS = 900_000
 """An act that has been under way for longer has most likely lost its process: Dagster's record of a
-run outlives it, and nobody corrects that when a code server is killed."""
+run outlives it, and nobody corrects that when a code server is killed. One that starts a driver may
+take longer, if the start itself may."""
 
 RunStatus = Literal["created", "in progress", "succeeded", "failed", "cancelled"]
 """``created``: its tick died before it was submitted; the same request submits it."""
@@ -45,18 +46,22 @@ RunStatus = Literal["created", "in progress", "succeeded", "failed", "cancelled"
 
 @dataclass(frozen=True, slots=True)
 class KnownRun:
-    """A run that acts on a stream; ``ended_ms_ago`` is None while it has not ended."""
+    """A run that acts on a stream; ``ended_ms_ago`` is None while it has not ended.
+
+    One that takes longer than ``patience_ms`` hangs.
+    """
 
     run_id: str
     job: str
     status: RunStatus
     created_ms_ago: float
     ended_ms_ago: float | None = None
+    patience_ms: float = HANGS_MS
 
     @property
     def hangs(self) -> bool:
         """It has not ended, and should have."""
-        return self.status == "in progress" and self.created_ms_ago > HANGS_MS
+        return self.status == "in progress" and self.created_ms_ago > self.patience_ms
 
 
 def newest_run(

@@ -10,11 +10,12 @@ What counts as what:
 * One that beats without completing a checkpoint for ``checkpoint_age_max`` is stuck, if it has been
   seen to beat for as long: after an outage of the store, or of this sensor, it starts from zero.
 * One that has not given a first sign of life is still reading its checkpoint; that may take as
-  long.
+  long, or as long as a start of the stream may.
 * One that ended with a failure is started again by its own driver, unless that is gone, too.
 
 What Dagster says of a run outlives the run's process. So a run that owns the driver is believed as
-long as a live one would take to start it again, and one that acts on the job for ``HANGS_MS``.
+long as a live one would take to start it again, and one that acts on the job as long as a start may
+take, and the reading before it.
 
 One death is one run: attempts are counted in Dagster's records of runs, each has its own run key,
 and the next one follows only a failed one, later each time, ``recoveries_max`` times at most.
@@ -88,6 +89,8 @@ class RecoveryFacts:
     terminated_run: str | None = None
     acting_run: KnownRun | None = None
     attempts: tuple[KnownRun, ...] = ()
+    start_timeout_ms: int = 0
+    """How long a start may take, as the stream's definition has it."""
     recent: tuple[KnownRun, ...] = ()
     """Recovery runs of the last hour, of whatever generation."""
 
@@ -186,8 +189,9 @@ def _trouble(facts: RecoveryFacts, policy: AlertPolicy) -> _Trouble | Leave | Al
     if facts.owner == "gone":
         return _Trouble(f"the driver of generation {generation} is gone")
     if facts.progress_age_ms is None:
-        if facts.silence.exceeds(age_max):
-            what = f"generation {generation} has not begun within {policy.checkpoint_age_max}"
+        start_max_ms = max(age_max, facts.start_timeout_ms)
+        if facts.silence.exceeds(start_max_ms):
+            what = f"generation {generation} has not begun within {start_max_ms / 60_000:g} min"
             return _Trouble(what, "silent")
         return Leave(f"generation {generation} is starting")
     silent_s = facts.silence.duration_ms / 1000

@@ -57,6 +57,12 @@ def test_a_run_that_may_supervise_the_stream_has_all_the_time_it_needs() -> None
     assert "dagster/max_runtime" in act_tags(SPEC, "import_savepoint")
 
 
+def test_a_run_may_take_longer_than_the_start_that_it_waits_for() -> None:
+    """Goal: Dagster ends what takes longer, and the driver with it that reads its checkpoint."""
+    slow = SPEC.model_copy(update={"start_timeout": "4 hours"})
+    assert int(act_tags(slow)["dagster/max_runtime"]) > 2 * 4 * 3600
+
+
 def test_an_error_ends_the_run_with_its_line() -> None:
     error = LaminarError(ErrorCode.COMMAND_TIMEOUT, "no answer within 60 s")
     with pytest.raises(dg.Failure) as caught, in_one_line():

@@ -99,3 +99,23 @@ def test_a_source_that_forgets_by_the_checkpoint_job(
     job.clock = ManualClock(job.clock.now_ms() - 2 * 3_600_000)
     job.complete()
     assert request_of(instance, job, "source_retention").job_name == f"{STREAM}_checkpoint"
+
+
+@pytest.mark.parametrize(("start_timeout", "minutes"), [("10 minutes", 20), ("1 hour", 120)])
+def test_what_starts_the_driver_may_take_as_long_as_the_stream_says(
+    instance: dg.DagsterInstance,
+    job: Job,
+    monkeypatch: pytest.MonkeyPatch,
+    start_timeout: str,
+    minutes: int,
+) -> None:
+    monkeypatch.setattr("sensors.recovery.sensor.SystemClock", lambda: job.clock)
+    job.claim_by_the_dead()
+    job.complete()
+    patient = SPEC.model_copy(update={"start_timeout": start_timeout})
+    ticks = ticks_of(instance, job, "recovery", patient)
+    ticks.tick(dg.DagsterRunStatus.STARTED)
+    job.clock.wait_ms((minutes - 1) * 60_000)
+    assert ticks.tick().endswith("is under way")
+    job.clock.wait_ms(2 * 60_000)
+    assert ticks.tick().startswith("it is dead, and a run hangs: ")

@@ -5,12 +5,14 @@ from pathlib import Path
 import dagster as dg
 
 from laminar_core.storage.checkpoint_store import CheckpointStore
-from resources.names import job_name
+from resources.names import StreamJob, job_name
 from sensors.background import BackgroundReads
 from sensors.observer.checkpoint_reports import integrity_evaluation
 from sensors.policy import AlertPolicy
 from sensors.recovery.sensor import RecoveryJobs, build_recovery_sensor
 from tests.sensors.streams import STREAM, Job, Ticks, stand_ins, stored_job
+
+RECOVERING: tuple[StreamJob, StreamJob] = ("recovery", "start")
 
 
 def dead_job(folder: Path) -> Job:
@@ -39,9 +41,11 @@ def watched(
     job: Job,
     policy: AlertPolicy,
     reads: BackgroundReads | None = None,
+    start_timeout_ms: int = 0,
 ) -> Ticks:
     definitions = stand_ins()
     jobs = {each.name: each for each in definitions.jobs or ()}
-    needed = RecoveryJobs(jobs[job_name(STREAM, "recovery")], jobs[job_name(STREAM, "start")])
+    recovery, start = (jobs[job_name(STREAM, name)] for name in RECOVERING)
+    needed = RecoveryJobs(recovery, start, start_timeout_ms)
     sensor = build_recovery_sensor(STREAM, policy, needed, job.clock, reads)
     return Ticks(instance, sensor, job.store.objects.uri, definitions)

@@ -21,7 +21,7 @@ from resources.names import (
 from sensors.policy import AlertPolicy
 from tests.sensors.recoveries import dead_job, read_whole, watched
 from tests.sensors.streams import OBJECTS, STREAM, Job, Ticks, config_of, stored_job
-from tests.storage.stores import damage
+from tests.storage.stores import damage, elsewhere
 
 POLICY = AlertPolicy(recoveries_max=3)
 PARTITIONS = str(checkpoint_partitions(STREAM).name)
@@ -301,6 +301,25 @@ def test_a_recovery_that_hangs_is_for_a_person(job: Job, ticks: Ticks) -> None:
     ticks.end(ticks.runs[0], dg.DagsterRunStatus.FAILURE)
     job.clock.wait_ms(60_000)
     assert ticks.tick().startswith(f"{STREAM}:recover:1:2:")
+
+
+def test_a_run_may_read_and_restore_for_as_long_as_the_stream_says(job: Job) -> None:
+    """Goal: nobody is told to kill a recovery that is reading 100 GB."""
+    hour_ms = 3_600_000
+    with dg.DagsterInstance.ephemeral() as instance:
+        ticks = watched(instance, job, POLICY, start_timeout_ms=hour_ms)
+        ticks.tick(dg.DagsterRunStatus.STARTED)
+        job.clock.wait_ms(2 * hour_ms - 60_000)
+        assert ticks.tick().endswith("is under way")
+        job.claim(elsewhere(), base=2)
+        ticks.end(ticks.runs[0], SUCCESS)
+        for _ in range(5):
+            assert ticks.tick() == "generation 2 is starting"
+            job.clock.wait_ms(hour_ms // 5)
+        job.clock.wait_ms(60_000)
+        ticks.tick()
+        said = config_of(ticks.runs[1])["reason"]
+        assert said == "generation 2 has not begun within 60 min"
 
 
 def test_other_acts_on_the_stream_do_not_delay_it(ticks: Ticks) -> None:

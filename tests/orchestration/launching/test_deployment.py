@@ -43,6 +43,25 @@ class TestDetached:
         assert tags[ACTS_ON_TAG] == STREAM
         assert tags["dagster/max_retries"] == "0"
 
+    def test_what_brings_the_stream_back_is_ahead_of_everything_else_in_a_queue(
+        self, stream
+    ) -> None:
+        priorities = {
+            job.name: int(job.tags.get("dagster/priority", "0"))
+            for job in stream.definitions().resolve_all_job_defs()
+        }
+        ahead = {name for name, priority in priorities.items() if priority > 0}
+        assert ahead == {f"{STREAM}_start", f"{STREAM}_recovery"}
+
+    @pytest.mark.parametrize("start_from", ["fresh", "newest"])
+    def test_it_may_not_forget_a_checkpoint(self, stream, start_from) -> None:
+        """Goal: the permission is only for what was looked at, and is damaged; a checkpoint that
+        completes meanwhile is not."""
+        if start_from == "newest":
+            stream.has_run(1)
+        assert stream.start(start_from).success
+        assert "--allow-fresh" not in stream.facts("deployment")["command"]
+
     def test_a_new_version_takes_over_where_the_old_one_was_stopped(self, stream) -> None:
         stream.start("fresh")
         assert stream.start("newest", running_driver="stop").success

@@ -43,6 +43,17 @@ class TestRecovery:
         assert facts["lost_time_s"] > 0
         assert "rejected_checkpoints" not in facts
 
+    @pytest.mark.parametrize("name", ["recovery", "recover", "rollback", "rescale"])
+    def test_it_may_not_begin_anew(self, stream, name) -> None:
+        """Goal: a checkpoint that cannot be restored after all ends the start, not the state."""
+        stream.has_run(2)
+        config = {"recover": {"newest": True}, "rollback": {"by": 1}, "rescale": {"workers": 3}}
+        done = stream.recovery(2) if name == "recovery" else stream.run(name, config[name])
+        assert done.success
+        command = stream.facts("recovery")["command"]
+        assert "--restore" in command
+        assert "--allow-fresh" not in command
+
     def test_its_provenance_is_exact(self, stream) -> None:
         """Goal: Dagster itself would note the newest event of any checkpoint."""
         stream.has_run(3)

@@ -18,7 +18,7 @@ from laminar_core.storage.savepoint_import import floor_of, is_of_this_job, uses
 from laminar_core.storage.savepoints import FoundSavepoint, read_savepoint
 from orchestration.acts import act_job, in_one_line, refuse_temporary_instance, valid_form
 from orchestration.launching.dry_run import dry_run
-from orchestration.launching.launch import Drivers, Started, move_pool, start_driver
+from orchestration.launching.launch import Drivers, StartedDriver, move_pool, start_driver
 from orchestration.launching.restore_forms import RestartForm
 from orchestration.launching.running_driver import (
     Refuse,
@@ -166,7 +166,7 @@ class Importing:
         dry_run(self.spec, self.checkpoints.uri, environment, words).require_start()
         self.context.log.info("every byte was read, and it fits the pipeline")
 
-    def start(self) -> Started:
+    def start(self) -> StartedDriver:
         """See who runs the job, read the savepoint, deal with that driver, start another one.
 
         Raises:
@@ -198,7 +198,7 @@ class Importing:
                 reason=form.reason,
             )
 
-    def tell_started(self, judged: Judged, started: Started) -> None:
+    def tell_started(self, judged: Judged, started: StartedDriver) -> None:
         """Show on the stream's assets what was done."""
         log_event, stream = self.context.log_event, self.spec.name
         log_event(

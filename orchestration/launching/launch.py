@@ -46,7 +46,7 @@ class Drivers:
 
 
 @dataclass(frozen=True, slots=True)
-class Started:
+class StartedDriver:
     """A generation that this run has started; its workers run, or the job is over again."""
 
     generation: int
@@ -103,7 +103,7 @@ def start_driver(  # noqa: PLR0913 - what, where, how, and on whose word
     first: Sequence[str] = (),
     expected_generation: int,
     reason: str,
-) -> Started:
+) -> StartedDriver:
     """Start the driver of ``spec`` as its next generation.
 
     Detached, this returns as soon as its workers run; supervised, when the job has ended. ``words``
@@ -175,9 +175,9 @@ def _started(
     *,
     log: Path | None = None,
     outcome: Mapping[str, Any] | None = None,
-) -> Started:
+) -> StartedDriver:
     generation = int(events["generation-started"]["generation"])
     claim = None
     with suppress(LaminarError):  # It runs; who it is stands in the log.
         claim = read_generation(store.objects, store.paths, Generation(generation)).claim
-    return Started(generation, tuple(command), claim, events, log, outcome or {})
+    return StartedDriver(generation, tuple(command), claim, events, log, outcome or {})

@@ -18,7 +18,7 @@ from laminar_core.runtime.clock import Clock, SystemClock
 from laminar_core.storage.audit import AuditLog
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from orchestration.acts import in_one_line, refuse_temporary_instance
-from orchestration.launching.launch import Drivers, Started, newest_generation, start_driver
+from orchestration.launching.launch import Drivers, StartedDriver, newest_generation, start_driver
 from orchestration.launching.restore_choice import (
     Chosen,
     LeftBehind,
@@ -56,7 +56,7 @@ class Restored:
     """A generation that went back to a checkpoint."""
 
     chosen: Chosen
-    started: Started
+    started: StartedDriver
     settled: Settled
     before: LastDriver
     wanted: Wanted
@@ -143,7 +143,7 @@ class Restarter:
 
     def start(
         self, wanted: Wanted, words: Callable[[CheckpointStore], Sequence[str]]
-    ) -> tuple[Started, Settled]:
+    ) -> tuple[StartedDriver, Settled]:
         """Deal with a driver that lives, then start one as ``words`` of ``laminar run`` say.
 
         They are asked for twice: what is refused is refused before anybody is stopped.

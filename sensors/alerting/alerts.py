@@ -41,7 +41,7 @@ Fact = str | int | float
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Concern:
     """What a decision wants told. ``cause`` is equal for what is the same trouble."""
 
     cause: str
@@ -74,24 +74,24 @@ class Alert:
 Hook = Callable[[Alert], object]
 
 
-def alert_of(stream: str, finding: Finding, at_ms: int) -> Alert:
-    """Put a finding in the words of an alert."""
+def alert_of(stream: str, concern: Concern, at_ms: int) -> Alert:
+    """Put a concern in the words of an alert."""
     return Alert(
         stream=stream,
-        severity=finding.severity,
-        title=f"{stream}: {finding.title}",
-        text=" ".join(finding.text.split()),
-        runbook=f"{RUNBOOK}#{finding.anchor}",
-        facts=dict(finding.facts),
+        severity=concern.severity,
+        title=f"{stream}: {concern.title}",
+        text=" ".join(concern.text.split()),
+        runbook=f"{RUNBOOK}#{concern.anchor}",
+        facts=dict(concern.facts),
         at_ms=at_ms,
-        run_id=finding.run_id,
+        run_id=concern.run_id,
     )
 
 
 def untold(
-    findings: Sequence[Finding], told: Iterable[str]
-) -> tuple[list[Finding], tuple[str, ...]]:
-    """Findings that nobody has been told of, and the causes to remember.
+    concerns: Sequence[Concern], told: Iterable[str]
+) -> tuple[list[Concern], tuple[str, ...]]:
+    """Concerns that nobody has been told of, and the causes to remember.
 
     What is not found any more is forgotten, so that it is told again if it comes back.
 
@@ -99,7 +99,7 @@ def untold(
     ([], ())
     """
     known = set(told)
-    return [f for f in findings if f.cause not in known], tuple(f.cause for f in findings)
+    return [f for f in concerns if f.cause not in known], tuple(f.cause for f in concerns)
 
 
 def hook_problem(policy: AlertPolicy, imports: BackgroundReads) -> str | None:
@@ -121,13 +121,13 @@ def hook_problem(policy: AlertPolicy, imports: BackgroundReads) -> str | None:
 
 def raise_alerts(
     stream: str,
-    findings: Iterable[Finding],
+    concerns: Iterable[Concern],
     policy: AlertPolicy,
     log: logging.Logger,
     now_ms: int,
 ) -> None:
-    """Log each finding and give it to the hook, whose failure is logged and nothing more."""
-    alerts = [alert_of(stream, finding, now_ms) for finding in findings]
+    """Log each concern and give it to the hook, whose failure is logged and nothing more."""
+    alerts = [alert_of(stream, concern, now_ms) for concern in concerns]
     for alert in alerts:
         level = logging.ERROR if alert.severity == "error" else logging.WARNING
         log.log(level, "%s: %s See %s.", alert.title, alert.text, alert.runbook)
@@ -137,14 +137,14 @@ def raise_alerts(
 
 def tell_news(
     stream: str,
-    findings: Sequence[Finding],
+    concerns: Sequence[Concern],
     told: Iterable[str],
     policy: AlertPolicy,
     log: logging.Logger,
     now_ms: int,
 ) -> tuple[str, ...]:
-    """Raise an alert for each finding that nobody has been told of; the causes to remember."""
-    news, remembered = untold(findings, told)
+    """Raise an alert for each concern that nobody has been told of; the causes to remember."""
+    news, remembered = untold(concerns, told)
     raise_alerts(stream, news, policy, log, now_ms)
     return remembered
 

@@ -13,7 +13,7 @@ from dagster._core.storage.asset_check_execution_record import (
     AssetCheckExecutionRecordStatus,
 )
 
-from sensors.alerting.alerts import Finding
+from sensors.alerting.alerts import Concern
 
 _FAILED_MAX = 20
 """So many of the newest failures of one check are looked at."""
@@ -45,12 +45,12 @@ class Lasting:
         which = self.newest.partition or ""
         return f"check:{self.check.to_user_string()}:{which}:{self.passed}"
 
-    def finding(self) -> Finding:
+    def concern(self) -> Concern:
         """What people are told."""
         name, where = self.check.name, self.check.asset_key.to_user_string()
         partition = self.newest.partition
         which = f" of {partition.lstrip('0')}" if partition else ""
-        return Finding(
+        return Concern(
             cause=self.cause,
             anchor="check-failed",
             severity="error",
@@ -77,7 +77,7 @@ def lasting_failure(
 
 def untold_failures(
     lasting: Sequence[Lasting], told: Sequence[str] | None
-) -> tuple[list[Finding], tuple[str, ...]]:
+) -> tuple[list[Concern], tuple[str, ...]]:
     """Severe failures that nobody has been told of, and the causes to remember.
 
     ``told`` None: nobody has looked yet, or it is forgotten; then no failure so far is news.
@@ -85,7 +85,7 @@ def untold_failures(
     """
     severe = [each for each in lasting if each.newest.is_severe]
     known = {each.cause for each in severe} if told is None else set(told)
-    news = [each.finding() for each in severe if each.cause not in known]
+    news = [each.concern() for each in severe if each.cause not in known]
     known |= {each.cause for each in severe}
     return news, tuple(each.cause for each in lasting if each.cause in known)
 

@@ -6,7 +6,7 @@ import dagster as dg
 
 from laminar_core.runtime.clock import Clock, SystemClock
 from resources.names import ACTS_ON_TAG, STREAM_TAG, StreamJob, job_name
-from sensors.alerting.alerts import HOOK_MS_MAX, Finding, hook_problem, raise_alerts
+from sensors.alerting.alerts import HOOK_MS_MAX, Concern, hook_problem, raise_alerts
 from sensors.alerting.failed_checks import lasting_failures, untold_failures
 from sensors.background import BackgroundReads
 from sensors.cursor import Cursor
@@ -37,8 +37,8 @@ def build_run_failure_sensor(
             judged = _failed_check(context.instance, run.run_id)
             if judged is not None:
                 return dg.SkipReason(f"run {run.run_id}: its failed check {judged} is told")
-        finding = _failed_run(run, context.failure_event.message or "")
-        raise_alerts(stream, [finding], policy, context.log, clock.now_ms())
+        concern = _failed_run(run, context.failure_event.message or "")
+        raise_alerts(stream, [concern], policy, context.log, clock.now_ms())
         return None
 
     return tell_of_failed_runs
@@ -63,8 +63,8 @@ def _failed_check(instance: dg.DagsterInstance, run_id: str) -> str | None:
     return None
 
 
-def _failed_run(run: dg.DagsterRun, message: str) -> Finding:
-    return Finding(
+def _failed_run(run: dg.DagsterRun, message: str) -> Concern:
+    return Concern(
         cause=f"run:{run.run_id}",
         anchor="run-failed",
         severity="error",
@@ -103,7 +103,7 @@ def build_check_failure_sensor(
         lasting = list(lasting_failures(context.instance, checks))
         news, told = untold_failures(lasting, CheckCursor.read(context.cursor).told)
         raise_alerts(stream, news, policy, context.log, clock.now_ms())
-        said = "; ".join(finding.title for finding in news) or "none failed severely"
+        said = "; ".join(concern.title for concern in news) or "none failed severely"
         line = f"{len(checks)} checks, since the last look: {said}"
         problem = hook_problem(policy, imports)
         return dg.SensorResult(

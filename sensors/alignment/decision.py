@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from resources.values import milliseconds
-from sensors.alerting.alerts import Finding
+from sensors.alerting.alerts import Concern
 from sensors.judgements import alignment_p99
 from sensors.policy import AlertPolicy
 
@@ -125,14 +125,14 @@ def decide_alignment(facts: AlignmentFacts, policy: AlertPolicy) -> Change | Sta
     return wanted
 
 
-def find_emergency(facts: AlignmentFacts, policy: AlertPolicy) -> list[Finding]:
+def find_emergency(facts: AlignmentFacts, policy: AlertPolicy) -> list[Concern]:
     """What a person has to know even if the sensor acts: a checkpoint beyond ``alignment_hard``."""
     worst = None if facts.not_running else _beyond(facts, milliseconds(policy.alignment_hard))
     if worst is None:
         return []
     checkpoint_id, took_ms, said = worst
     return [
-        Finding(
+        Concern(
             cause=f"alignment:{facts.generation}:{facts.mode.number}",
             anchor="alignment",
             severity="warning",

@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from resources.values import milliseconds
-from sensors.alerting.alerts import Anchor, Finding
+from sensors.alerting.alerts import Anchor, Concern
 from sensors.alignment.decision import AUTOMATION
 from sensors.policy import AlertPolicy
 from sensors.run_records import KnownRun
@@ -106,7 +106,7 @@ class Leave:
 class Alarm:
     """Something is wrong that this sensor does not, or may not, put right."""
 
-    finding: Finding
+    concern: Concern
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,9 +156,9 @@ def _restarts_in_vain(facts: RecoveryFacts, policy: AlertPolicy) -> bool:
     return not facts.on_purpose and too_long and facts.in_vain >= max(policy.recoveries_max, 1)
 
 
-def _restarting(facts: RecoveryFacts, trouble: Leave) -> Finding:
+def _restarting(facts: RecoveryFacts, trouble: Leave) -> Concern:
     minutes = facts.in_vain_ms / 60_000
-    return Finding(
+    return Concern(
         cause="restarts-in-vain",  # Whatever generation it has come to.
         anchor="too-many-recoveries",
         severity="error",
@@ -272,12 +272,12 @@ def _backoff_left_ms(in_vain: Sequence[KnownRun]) -> float:
     return pause_ms - max(min(ages_ms), 0)
 
 
-def findings_of(facts: RecoveryFacts, decision: Leave | Alarm | Recover) -> list[Finding]:
+def concerns_of(facts: RecoveryFacts, decision: Leave | Alarm | Recover) -> list[Concern]:
     """What people have to know; that a job was stuck, even when it is started again at once."""
     if isinstance(decision, Recover) and decision.running_driver == "take_over":
         said = f"{decision.reason}: it is taken over. Look at its log for what held it up."
-        return [_finding(facts, "job-stuck", "it was stuck or silent", said)]
-    return [decision.finding] if isinstance(decision, Alarm) else []
+        return [_concern(facts, "job-stuck", "it was stuck or silent", said)]
+    return [decision.concern] if isinstance(decision, Alarm) else []
 
 
 def nothing_restorable(facts: RecoveryFacts, why: str) -> Alarm:
@@ -289,24 +289,24 @@ def nothing_restorable(facts: RecoveryFacts, why: str) -> Alarm:
 def unreadable(problem: str) -> Alarm:
     """What the store says of the job's life is damaged: nobody can tell whether it is dead."""
     said = f"Nobody can tell whether the job lives: {problem}"
-    finding = Finding("unreadable", "nothing-restorable", "error", "its records are damaged", said)
-    return Alarm(finding)
+    concern = Concern("unreadable", "nothing-restorable", "error", "its records are damaged", said)
+    return Alarm(concern)
 
 
-def store_down(problem: str, duration_ms: float, policy: AlertPolicy) -> list[Finding]:
+def store_down(problem: str, duration_ms: float, policy: AlertPolicy) -> list[Concern]:
     """A store that has not answered for long; nobody watches the job meanwhile."""
     if duration_ms < _STORE_DOWN * milliseconds(policy.heartbeat_max):
         return []
     said = f"For {duration_ms / 60_000:.0f} min nothing is known of the job: {problem}"
-    return [Finding("store-down", "store-down", "error", "its store does not answer", said)]
+    return [Concern("store-down", "store-down", "error", "its store does not answer", said)]
 
 
 def _alarm(facts: RecoveryFacts, anchor: Anchor, title: str, text: str) -> Alarm:
-    return Alarm(_finding(facts, anchor, title, text))
+    return Alarm(_concern(facts, anchor, title, text))
 
 
-def _finding(facts: RecoveryFacts, anchor: Anchor, title: str, text: str) -> Finding:
-    return Finding(
+def _concern(facts: RecoveryFacts, anchor: Anchor, title: str, text: str) -> Concern:
+    return Concern(
         cause=f"{anchor}:{facts.generation}:{facts.claimed_at_ms}",
         anchor=anchor,
         severity="error",

@@ -24,7 +24,7 @@ from resources.names import (
     partition_of,
 )
 from resources.values import milliseconds
-from sensors.alerting.alerts import Finding, tell_news
+from sensors.alerting.alerts import Concern, tell_news
 from sensors.background import BackgroundReads, StillReadingError, Unanswered
 from sensors.cursor import ToldCursor
 from sensors.facts.integrity_records import damage_on_record
@@ -36,8 +36,8 @@ from sensors.recovery.decision import (
     Leave,
     Recover,
     RecoveryFacts,
+    concerns_of,
     decide_recovery,
-    findings_of,
     nothing_restorable,
     store_down,
     unreadable,
@@ -141,13 +141,13 @@ class _Tick:
             decision = act = unreadable(str(error))
         except Unanswered as error:
             return self._unanswered(context, str(error), cursor, watched)
-        findings = findings_of(facts, act if isinstance(act, Alarm) else decision)
-        after = RecoveryCursor(watched=watched, told=self._tell(context, findings, cursor))
+        concerns = concerns_of(facts, act if isinstance(act, Alarm) else decision)
+        after = RecoveryCursor(watched=watched, told=self._tell(context, concerns, cursor))
         match act:
             case Leave(reason):
                 return _skip(reason, after)
-            case Alarm(finding):
-                return _skip(f"{finding.title}: {finding.text}", after)
+            case Alarm(concern):
+                return _skip(f"{concern.title}: {concern.text}", after)
             case request:
                 context.log.info("%s: %s", request.job_name, decision)
                 return self._result(request, after)
@@ -177,8 +177,8 @@ class _Tick:
     ) -> dg.SensorResult:
         now_ms = self._clock.now_ms()
         since_ms = now_ms if cursor.unanswered_since_ms is None else cursor.unanswered_since_ms
-        findings = store_down(problem, now_ms - since_ms, self._policy)
-        told = self._tell(context, findings, cursor) if findings else cursor.told
+        concerns = store_down(problem, now_ms - since_ms, self._policy)
+        told = self._tell(context, concerns, cursor) if concerns else cursor.told
         watched = watched.model_copy(update={"unanswered": True})
         after = RecoveryCursor(watched=watched, told=told, unanswered_since_ms=since_ms)
         return _skip(f"nothing is known: {problem}", after)
@@ -186,11 +186,11 @@ class _Tick:
     def _tell(
         self,
         context: dg.SensorEvaluationContext,
-        findings: list[Finding],
+        concerns: list[Concern],
         cursor: RecoveryCursor,
     ) -> tuple[str, ...]:
         now_ms = self._clock.now_ms()
-        return tell_news(self._stream, findings, cursor.told, self._policy, context.log, now_ms)
+        return tell_news(self._stream, concerns, cursor.told, self._policy, context.log, now_ms)
 
     def _with_runs(self, instance: dg.DagsterInstance, facts: RecoveryFacts) -> RecoveryFacts:
         now_ms, stream = self._clock.now_ms(), self._stream

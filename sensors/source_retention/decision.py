@@ -14,7 +14,7 @@ from laminar_core.storage.generation_summary import read_generation
 from laminar_core.storage.owner import is_running, is_visible
 from laminar_core.storage.pins import Pins
 from resources.values import milliseconds
-from sensors.alerting.alerts import Finding
+from sensors.alerting.alerts import Concern
 from sensors.facts.job_facts import completed_newest_first
 from sensors.facts.stored_checkpoints import watermark_us
 from sensors.judgements import (
@@ -57,7 +57,7 @@ class SourceVerdict:
     """``ask_for`` is the reason to take a checkpoint now; None: it is not needed, or no help."""
 
     line: str
-    findings: tuple[Finding, ...] = ()
+    concerns: tuple[Concern, ...] = ()
     ask_for: str | None = None
 
 
@@ -97,12 +97,12 @@ def decide_source_retention(facts: SourceFacts, policy: AlertPolicy) -> SourceVe
     line = "; ".join(
         [verdict.description, *([f"older ones: {', '.join(lasting)}"] if lasting else [])]
     )
-    findings = _pinned_findings(older, facts.now_ms, policy)
+    concerns = _pinned_concerns(older, facts.now_ms, policy)
     if verdict.passed:
-        return SourceVerdict(line, tuple(findings))
+        return SourceVerdict(line, tuple(concerns))
     is_late = facts.now_ms - newest.triggered_at_ms > milliseconds(policy.checkpoint_age_max)
     state = "expired" if verdict.is_severe else "expiring"
-    found = Finding(
+    found = Concern(
         cause=f"source-retention:{state}:{newest.checkpoint_id if is_late else 'lag'}",
         anchor="source-retention",
         severity="error" if verdict.is_severe else "warning",
@@ -112,7 +112,7 @@ def decide_source_retention(facts: SourceFacts, policy: AlertPolicy) -> SourceVe
     )
     ask_for, why_not = _remedy(facts, newest, is_late=is_late)
     line = f"{line}; {why_not}" if why_not else line
-    return SourceVerdict(line, (found, *findings), ask_for)
+    return SourceVerdict(line, (found, *concerns), ask_for)
 
 
 def _remedy(
@@ -143,18 +143,18 @@ def _expiring(older: Sequence[Restorable], now_ms: int, policy: AlertPolicy) -> 
     return said[:10]
 
 
-def _pinned_findings(
+def _pinned_concerns(
     older: Sequence[Restorable], now_ms: int, policy: AlertPolicy
-) -> list[Finding]:
+) -> list[Concern]:
     """Who pinned a checkpoint wants to be able to restore it."""
-    findings: list[Finding] = []
+    concerns: list[Concern] = []
     for each in older:
         left_ms = _left_ms(each, now_ms, policy)
         if not each.pinned or left_ms >= milliseconds(policy.source_margin):
             continue
         when = "have expired" if left_ms <= 0 else f"expire in {left_ms / 3_600_000:.1f} hours"
-        findings.append(
-            Finding(
+        concerns.append(
+            Concern(
                 cause=f"source-retention:pinned:{each.checkpoint_id}:{left_ms <= 0}",
                 anchor="source-retention",
                 severity="warning",
@@ -164,7 +164,7 @@ def _pinned_findings(
                 facts={"checkpoint_id": each.checkpoint_id},
             )
         )
-    return findings
+    return concerns
 
 
 def _left_ms(each: Restorable, now_ms: int, policy: AlertPolicy) -> int:

@@ -49,7 +49,7 @@ def build_source_retention_sensor(
         facts = replace(facts, request=newest_run(context.instance, stream, "checkpoint", now_ms))
         verdict = decide_source_retention(facts, policy)
         told = ToldCursor.read(context.cursor).told
-        told = tell_news(stream, verdict.findings, told, policy, context.log, now_ms)
+        told = tell_news(stream, verdict.concerns, told, policy, context.log, now_ms)
         cursor = ToldCursor(told=told).model_dump_json()
         if verdict.ask_for is None:
             return dg.SensorResult(skip_reason=verdict.line, cursor=cursor)

@@ -18,7 +18,7 @@ from laminar_core.storage.savepoints import Author, read_savepoint
 from orchestration.launching import import_job
 from orchestration.launching.dry_run import DryRun
 from orchestration.launching.import_job import build_import_job
-from orchestration.launching.launch import Started
+from orchestration.launching.launch import StartedDriver
 from resources import CheckpointStoreResource, DetachedDriver, SparkDriverClient
 from resources.names import ACTOR_TAG
 from tests.orchestration.acted_on import SPEC, STREAM, ActedOn, line_of, shown
@@ -57,12 +57,12 @@ class Import(ActedOn):
             raise_on_error=False,
         )
 
-    def _start(self, *_: object, **how: Any) -> Started:
+    def _start(self, *_: object, **how: Any) -> StartedDriver:
         if self.fails:
             raise dg.Failure("no driver came up")
         self.started.append(how)
         begun = {"generation": 2, "restored_checkpoint_id": 2}
-        return Started(2, ("laminar", "run"), None, {"generation-started": begun})
+        return StartedDriver(2, ("laminar", "run"), None, {"generation-started": begun})
 
     def _dry_run(self, _spec: object, _uri: str, env: Any, words: Sequence[str]) -> DryRun:
         assert env["LAMINAR_ACTOR"] == "ann"

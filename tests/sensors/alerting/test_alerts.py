@@ -11,14 +11,14 @@ import pytest
 
 from orchestration.streams import ROOT
 from sensors.alerting import alerts
-from sensors.alerting.alerts import Alert, Finding, alert_of, raise_alerts, untold
+from sensors.alerting.alerts import Alert, Concern, alert_of, raise_alerts, untold
 from sensors.policy import AlertPolicy
 
 LOG = logging.getLogger("alerts")
 HERE = __name__
 HEARD: list[Alert] = []
-STUCK = Finding("job-stuck:7", "job-stuck", "error", "it is stuck", "Look.\n At it.", {"n": 7})
-LATE = Finding("alignment:7:0", "alignment", "warning", "slow", "Find the operator.", run_id="r1")
+STUCK = Concern("job-stuck:7", "job-stuck", "error", "it is stuck", "Look.\n At it.", {"n": 7})
+LATE = Concern("alignment:7:0", "alignment", "warning", "slow", "Find the operator.", run_id="r1")
 
 
 def hear(alert: Alert) -> None:
@@ -45,11 +45,11 @@ def _nothing_heard() -> Iterator[None]:
     HEARD.clear()
 
 
-def tell(hook: str | None, *findings: Finding) -> None:
-    raise_alerts("payments", findings, AlertPolicy(hook=hook), LOG, 1_700_000_000_000)
+def tell(hook: str | None, *concerns: Concern) -> None:
+    raise_alerts("payments", concerns, AlertPolicy(hook=hook), LOG, 1_700_000_000_000)
 
 
-def test_a_hook_gets_each_finding_as_an_alert() -> None:
+def test_a_hook_gets_each_concern_as_an_alert() -> None:
     tell(f"{HERE}:hear", STUCK, LATE)
     stuck, late = HEARD
     assert stuck == Alert(

@@ -52,10 +52,10 @@ def test_the_first_look_tells_nothing_of_what_it_finds() -> None:
     assert len(untold_failures([lasting()], told)[0]) == 1
 
 
-def test_a_finding_names_check_checkpoint_and_run() -> None:
+def test_a_concern_names_check_checkpoint_and_run() -> None:
     key = dg.AssetCheckKey(dg.AssetKey(["payments", "checkpoint"]), "manifest_integrity")
     failed = replace(FAILED, partition="0000000042", run_id="r1")
-    found = Lasting(key, failed, 0).finding()
+    found = Lasting(key, failed, 0).concern()
     assert found.title == "check manifest_integrity of 42 failed"
     assert found.text == "manifest_integrity of payments/checkpoint of 42: it is late"
     assert found.run_id == "r1"

@@ -11,8 +11,8 @@ from sensors.recovery.decision import (
     Recover,
     RecoveryFacts,
     Silence,
+    concerns_of,
     decide_recovery,
-    findings_of,
 )
 from sensors.run_records import KnownRun, RunStatus
 
@@ -39,8 +39,8 @@ def decide(facts: RecoveryFacts, policy: AlertPolicy = POLICY) -> str:
     match decide_recovery(facts, policy):
         case Recover(attempt, running_driver):
             return f"{running_driver} {attempt}"
-        case Alarm(finding):
-            return f"#{finding.anchor}"
+        case Alarm(concern):
+            return f"#{concern.anchor}"
         case Leave(reason):
             return reason
 
@@ -176,7 +176,7 @@ def test_a_policy_of_no_recoveries_is_one_of_alarms() -> None:
 
 
 def test_that_a_job_was_stuck_is_told_though_it_is_taken_over() -> None:
-    (found,) = findings_of(STUCK, decide_recovery(STUCK, POLICY))
+    (found,) = concerns_of(STUCK, decide_recovery(STUCK, POLICY))
     assert found.cause == "job-stuck:4:0"
-    assert findings_of(GONE, decide_recovery(GONE, POLICY)) == []
-    assert findings_of(ALIVE, decide_recovery(ALIVE, POLICY)) == []
+    assert concerns_of(GONE, decide_recovery(GONE, POLICY)) == []
+    assert concerns_of(ALIVE, decide_recovery(ALIVE, POLICY)) == []

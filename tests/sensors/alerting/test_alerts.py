@@ -11,7 +11,8 @@ import pytest
 
 from orchestration.streams import ROOT
 from sensors.alerting import alerts
-from sensors.alerting.alerts import Alert, Concern, alert_of, raise_alerts, untold
+from sensors.alerting.alerts import Alert, Concern, alert_of, hook_problem, raise_alerts, untold
+from sensors.background import BackgroundReads
 from sensors.policy import AlertPolicy
 
 LOG = logging.getLogger("alerts")
@@ -89,6 +90,42 @@ def test_a_hook_that_fails_is_logged_and_nothing_more(
     failures = [r.getMessage() for r in caplog.records if "the alert hook" in r.getMessage()]
     assert len(failures) == 2
     assert problem in failures[0]
+
+
+@pytest.mark.parametrize(
+    ("hook", "problem"),
+    [
+        (None, None),
+        ("{here}:hear", None),
+        ("{here}:nothing", "cannot be imported: AttributeError: module"),
+        ("my_team.alerts:notify", "cannot be imported: ModuleNotFoundError: No module named"),
+        ("leaves:notify", "cannot be imported: SystemExit: not here"),
+        ("{here}:HERE", "is no function"),
+    ],
+)
+def test_a_hook_that_cannot_be_called_is_known_before_the_first_alert(
+    hook, problem, tmp_path, monkeypatch
+) -> None:
+    (tmp_path / "leaves.py").write_text("raise SystemExit('not\\nhere')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    hook = hook and hook.format(here=HERE)
+    said = hook_problem(AlertPolicy(hook=hook), BackgroundReads())
+    assert said is None if problem is None else (said or "").startswith(f"hook {hook} {problem}")
+    assert "\n" not in (said or "")
+
+
+def test_a_hook_that_takes_long_to_import_is_waited_for_by_later_ticks(monkeypatch) -> None:
+    imported, imports = threading.Event(), BackgroundReads(wait_ms=20)
+
+    def load(_: AlertPolicy) -> object:
+        imported.wait(10)
+        return hear
+
+    monkeypatch.setattr(AlertPolicy, "load_hook", load)
+    policy = AlertPolicy(hook="slow:notify")
+    assert hook_problem(policy, imports) == "hook slow:notify is still being imported"
+    imported.set()
+    assert hook_problem(policy, BackgroundReads()) is None
 
 
 def test_a_hook_that_hangs_does_not_hold_up_the_tick(

@@ -43,12 +43,14 @@ def breaks() -> None:
     raise dg.Failure("the store is full")
 
 
-@dg.op
-def judges(context: dg.OpExecutionContext) -> None:
-    severe = dg.AssetCheckSeverity.ERROR
-    verdict = dg.AssetCheckEvaluation(KEY, "restorable", passed=False, metadata={}, severity=severe)
-    context.log_event(verdict)  # pyright: ignore[reportArgumentType]
-    raise dg.Failure("the drill failed")
+def judges(*, passed: bool) -> dg.OpDefinition:
+    @dg.op
+    def judge(context: dg.OpExecutionContext) -> None:
+        verdict = dg.AssetCheckEvaluation(KEY, "restorable", passed=passed, metadata={})
+        context.log_event(verdict)  # pyright: ignore[reportArgumentType]
+        raise dg.Failure("the drill failed")
+
+    return judge
 
 
 def failing_job(name: str, tags: dict[str, str], op: dg.OpDefinition = breaks) -> dg.JobDefinition:
@@ -99,14 +101,15 @@ def test_a_failed_run_of_another_is_not(instance: dg.DagsterInstance, name: str)
 
 def test_a_run_that_failed_by_its_check_is_told_as_the_check(instance: dg.DagsterInstance) -> None:
     """Goal: a drill that does not pass is one alert; one that breaks down is its own."""
-    tell_of(instance, failing_job(f"{STREAM}_drill", {}, judges))
+    tell_of(instance, failing_job(f"{STREAM}_drill", {}, judges(passed=False)))
     assert HEARD == []
     tell_of(instance, failing_job(f"{STREAM}_drill", {}))
-    assert [alert.title for alert in HEARD] == [f"{STREAM}: {STREAM}_drill failed"]
+    tell_of(instance, failing_job(f"{STREAM}_drill", {}, judges(passed=True)))
+    assert [alert.title for alert in HEARD] == [f"{STREAM}: {STREAM}_drill failed"] * 2
 
 
 def test_a_recovery_that_a_check_blocks_is_told(instance: dg.DagsterInstance) -> None:
-    tell_of(instance, failing_job(f"{STREAM}_recovery", {}, judges))
+    tell_of(instance, failing_job(f"{STREAM}_recovery", {}, judges(passed=False)))
     assert len(HEARD) == 1
 
 

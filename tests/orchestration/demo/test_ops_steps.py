@@ -26,6 +26,7 @@ class PlayedUi:
     store: CheckpointStore
     base: int | None = 1
     recoveries: int = 1
+    blocked: int = 0
     verdict: str = "failed: its sha256 differs"
     runs_there: list[Run] = field(default_factory=list)
 
@@ -124,6 +125,21 @@ def test_what_is_damaged_is_passed_by_and_found(played: Operations) -> None:
     saw = "; ".join(played.stage.steps[0].saw)
     assert "passed by what is damaged and continues from 1" in saw
     assert "check manifest_integrity failed: its sha256 differs" in saw
+
+
+def test_the_check_may_block_a_recovery_of_what_is_damaged_and_of_nothing_else(
+    played: Operations,
+) -> None:
+    played.ui.blocked = 1
+    with pytest.raises(StepFailed, match="2 runs recover generation 1, not one"):
+        played.kill()
+
+
+def test_a_blocked_recovery_is_told(played: Operations) -> None:
+    played.ui.blocked = 1
+    with played.stage.step("damage"):
+        played.damage()
+    assert "1 before it blocked by the check" in "; ".join(played.stage.steps[0].saw)
 
 
 def test_a_start_from_what_is_damaged_is_wrong(played: Operations) -> None:

@@ -72,6 +72,7 @@ class RecoveringClock(ManualClock):
             ui.runs_there = [
                 Run(f"r{n}", f"{JOB}_recovery", "SUCCESS", {}) for n in range(ui.recoveries)
             ]
+            ui.runs_there += [Run("b", f"{JOB}_recovery", "FAILURE", {})] * ui.blocked
 
 
 @pytest.fixture

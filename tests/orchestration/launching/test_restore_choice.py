@@ -11,6 +11,8 @@ from laminar_core.checkpoint.recovery_facts import Wish
 from laminar_core.checkpoint.types import CheckpointId
 from laminar_core.storage.local import LocalObjectStore
 from orchestration.launching.restore_choice import WholeReads, choose
+from sensors.facts.integrity_records import damage_on_record
+from sensors.recovery.candidates import choose_by_sizes
 from tests.orchestration.started import STREAM, StartedStream, line_of
 from tests.sensors.recoveries import read_whole
 
@@ -113,3 +115,18 @@ def test_only_the_manifest_that_was_read_is_believed(stream) -> None:
     reads.trust(sha256[::-1])
     with pytest.raises(dg.Failure, match="sha256 differs"):
         choose(stream.store, wish, reads)
+
+
+def test_what_its_check_finds_damaged_the_next_attempt_does_not_take(stream) -> None:
+    """Goal: the check of a run and the sensor speak of the same records."""
+    assert choose_by_sizes(stream.store, damage_on_record(stream.instance, STREAM)).manifest == (
+        stream.store.read_manifest(CheckpointId(3))
+    )
+    path = stream.damage(3)
+    stream.counts.clear()
+    assert not stream.recovery(3).success
+    assert (stream.of(3), stream.living) == (1, [])
+    (found,) = damage_on_record(stream.instance, STREAM).values()
+    assert found.paths == {path}
+    next_one = choose_by_sizes(stream.store, damage_on_record(stream.instance, STREAM)).manifest
+    assert next_one == stream.store.read_manifest(CheckpointId(2))

@@ -16,9 +16,10 @@ from laminar_core.storage.checkpoint_store import CheckpointStore
 from laminar_core.storage.object_store import open_object_store
 from laminar_core.storage.savepoint_import import floor_of, is_of_this_job, uses_of_savepoints
 from laminar_core.storage.savepoints import FoundSavepoint, read_savepoint
-from orchestration.acts import act_job, in_one_line, refuse_temporary_instance, valid_form
+from orchestration.acts import in_one_line, refuse_temporary_instance
 from orchestration.launching.dry_run import dry_run
-from orchestration.launching.launch import Drivers, StartedDriver, move_pool, start_driver
+from orchestration.launching.launch import Drivers, StartedDriver, start_driver
+from orchestration.launching.move_job import Move, move_job
 from orchestration.launching.restore_forms import RestartForm
 from orchestration.launching.running_driver import (
     Refuse,
@@ -29,11 +30,9 @@ from orchestration.launching.running_driver import (
 )
 from orchestration.spec import StreamSpec
 from resources.checkpoints import CheckpointStoreResource
-from resources.drivers.detached import DetachedDriver
-from resources.drivers.supervised import SparkDriverClient
 from resources.job_control import JobControl
 from resources.mandate import RunMandate
-from resources.names import asset_key, job_name
+from resources.names import asset_key
 from resources.values import Place
 from sensors.observer.savepoint_reports import savepoint_metadata
 
@@ -96,30 +95,18 @@ def judge_savepoint(store: CheckpointStore, uri: str) -> Judged:
 
 def build_import_job(spec: StreamSpec) -> dg.JobDefinition:
     """Make ``{stream}_import_savepoint``."""
+    return move_job(spec, "import_savepoint", ImportForm, _import, _DESCRIPTION)
 
-    @dg.op(
-        name=job_name(spec.name, "import_savepoint"),
-        config_schema=ImportForm.to_config_schema(),  # pyright: ignore[reportArgumentType]
-        description=_DESCRIPTION,
-        pool=move_pool(spec),
-    )
-    def op(
-        context: dg.OpExecutionContext,
-        checkpoints: CheckpointStoreResource,
-        driver: SparkDriverClient,
-        launcher: DetachedDriver,
-    ) -> None:
-        refuse_temporary_instance(context.instance)
-        form = valid_form(ImportForm, context.op_config)
-        importing = Importing(context, spec, checkpoints, Drivers(driver, launcher), form)
-        judged = importing.judge()
-        importing.show(judged)
-        if form.dry_run:
-            importing.read_whole()
-        else:
-            importing.tell_started(judged, importing.start())
 
-    return act_job(spec, "import_savepoint", op, _DESCRIPTION)
+def _import(move: Move[ImportForm]) -> None:
+    refuse_temporary_instance(move.context.instance)
+    importing = Importing(move.context, move.spec, move.checkpoints, move.drivers, move.form)
+    judged = importing.judge()
+    importing.show(judged)
+    if move.form.dry_run:
+        importing.read_whole()
+    else:
+        importing.tell_started(judged, importing.start())
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,6 @@ from resources.drivers.detached import DetachedDriver
 from resources.drivers.events import DriverEvent
 from resources.drivers.supervised import SparkDriverClient
 from resources.mandate import RunMandate
-from resources.names import driver_pool
 from resources.values import milliseconds
 
 FIRST = {"dagster/priority": "10"}
@@ -134,15 +133,6 @@ def start_driver(  # noqa: PLR0913 - what, where, how, and on whose word
         start_timeout_s=milliseconds(spec.start_timeout) / 1000,
     )
     return _started(store, command, start.events, log=start.log)
-
-
-def move_pool(spec: StreamSpec) -> str | None:
-    """The pool of what people do to move the driver, one after the other.
-
-    A run that was killed keeps its slot until somebody ends it, so nothing that a sensor requests
-    has it: there, of two at once the second is refused. A run that supervises must not hold a slot.
-    """
-    return driver_pool(spec.name) if spec.launch == "detached" else None
 
 
 def newest_generation(store: CheckpointStore) -> int:

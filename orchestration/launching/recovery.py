@@ -10,9 +10,10 @@ import dagster as dg
 
 from laminar_core.checkpoint.recovery_facts import Wish
 from laminar_core.checkpoint.types import CheckpointId
-from orchestration.acts import act_job, act_tags, in_one_line, valid_form
+from orchestration.acts import act_tags, in_one_line
 from orchestration.launching.dry_run import DryRun, dry_run
-from orchestration.launching.launch import FIRST, Drivers, move_pool
+from orchestration.launching.launch import FIRST, Drivers
+from orchestration.launching.move_job import Move, move_job
 from orchestration.launching.restart import Restarter, Restored
 from orchestration.launching.restore_choice import Chosen, back_by, choose
 from orchestration.launching.restore_forms import (
@@ -126,28 +127,15 @@ def _form_job(
     act: Callable[[Restarter, F], Restored | DryRun],
     description: str,
 ) -> dg.JobDefinition:
-    @dg.op(
-        name=job_name(spec.name, name),
-        config_schema=form.to_config_schema(),  # pyright: ignore[reportArgumentType]
-        description=description,
-        pool=move_pool(spec),
-    )
-    def op(
-        context: dg.OpExecutionContext,
-        checkpoints: CheckpointStoreResource,
-        driver: SparkDriverClient,
-        launcher: DetachedDriver,
-    ) -> None:
-        filled_in = valid_form(form, context.op_config)
-        restarter = Restarter(
-            context, spec, checkpoints, Drivers(driver, launcher), filled_in.expected_generation
-        )
-        came_of_it = act(restarter, filled_in)
+    def carry_out(move: Move[F]) -> None:
+        context, expected = move.context, move.form.expected_generation
+        restarter = Restarter(context, spec, move.checkpoints, move.drivers, expected)
+        came_of_it = act(restarter, move.form)
         if isinstance(came_of_it, Restored):
             _report(context, spec, came_of_it)
         context.add_output_metadata(came_of_it.metadata())
 
-    return act_job(spec, name, op, description)
+    return move_job(spec, name, form, carry_out, description)
 
 
 def _recover(restarter: Restarter, form: RecoverForm) -> Restored | DryRun:

@@ -85,8 +85,13 @@ def test_an_interrupt_waits_until_the_jvm_has_been_started(monkeypatch) -> None:
     monkeypatch.setattr(SparkContext, "_gateway", None)
     monkeypatch.setattr("laminar_core.runtime.session.launch_gateway", launch)
     monkeypatch.setattr("laminar_core.runtime.session.SparkConf", Conf)
-    with pytest.raises(KeyboardInterrupt):
-        _start_jvm({})
+    # Who starts the tests in the background of a shell makes them deaf to it.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            _start_jvm({})
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert acts == ["launched"]
 
 

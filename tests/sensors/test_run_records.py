@@ -16,7 +16,8 @@ from resources.names import ACTS_ON_TAG, STREAM_TAG, StreamJob, job_name
 from sensors.run_records import HANGS_MS, acting_run, newest_run
 from tests.sensors.streams import STREAM
 
-NOW_MS = SystemClock().now_ms()
+now_ms = SystemClock().now_ms
+"""Dagster takes the time of a run from the same clock."""
 STARTED = dg.DagsterRunStatus.STARTED
 REMOTE_ORIGIN = RemoteJobOrigin(
     RemoteRepositoryOrigin(InProcessCodeLocationOrigin(LoadableTargetOrigin()), "repository"), "job"
@@ -54,7 +55,7 @@ def test_what_starts_or_ends_the_driver_is_waited_for(
     instance: dg.DagsterInstance, name: StreamJob
 ) -> None:
     run = create(instance, name)
-    found = acting_run(instance, STREAM, NOW_MS)
+    found = acting_run(instance, STREAM, now_ms())
     assert found is not None
     assert (found.run_id, found.job) == (run.run_id, job_name(STREAM, name))
 
@@ -62,7 +63,7 @@ def test_what_starts_or_ends_the_driver_is_waited_for(
 @pytest.mark.parametrize("name", ["drill", "retention", "mode", "checkpoint", "savepoint", "costs"])
 def test_other_acts_are_not(instance: dg.DagsterInstance, name: StreamJob) -> None:
     create(instance, name)
-    assert acting_run(instance, STREAM, NOW_MS) is None
+    assert acting_run(instance, STREAM, now_ms()) is None
 
 
 @pytest.mark.parametrize(
@@ -78,7 +79,7 @@ def test_neither_are_runs_that_ended_or_never_began_or_own_the_driver(
     instance: dg.DagsterInstance, status: dg.DagsterRunStatus, tags: dict[str, str]
 ) -> None:
     create(instance, "start", status, **tags)
-    assert acting_run(instance, STREAM, NOW_MS) is None
+    assert acting_run(instance, STREAM, now_ms()) is None
 
 
 @pytest.mark.parametrize(
@@ -92,15 +93,15 @@ def test_a_run_that_waits_or_is_being_terminated_is_under_way(
     instance.delete_run(run.run_id)
     origin = REMOTE_ORIGIN if status is dg.DagsterRunStatus.QUEUED else None
     instance.run_storage.add_run(run._replace(status=status, remote_job_origin=origin))
-    found = acting_run(instance, STREAM, NOW_MS)
+    found = acting_run(instance, STREAM, now_ms())
     assert found is not None
     assert found.status == "in progress"
 
 
 def test_a_run_hangs_when_it_takes_too_long(instance: dg.DagsterInstance) -> None:
     create(instance, "mode")
-    soon = newest_run(instance, STREAM, "mode", NOW_MS + HANGS_MS // 2)
-    late = newest_run(instance, STREAM, "mode", NOW_MS + HANGS_MS + 60_000)
+    soon = newest_run(instance, STREAM, "mode", now_ms() + HANGS_MS // 2)
+    late = newest_run(instance, STREAM, "mode", now_ms() + HANGS_MS + 60_000)
     assert soon is not None
     assert late is not None
     assert (soon.hangs, late.hangs) == (False, True)

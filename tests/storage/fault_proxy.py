@@ -4,6 +4,7 @@ import socket
 import struct
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from http.client import HTTPConnection, HTTPResponse
@@ -127,13 +128,10 @@ class _Handler(BaseHTTPRequestHandler):
             for name, value in self.headers.items()
             if name.lower() not in _NOT_FORWARDED | without
         }
-        upstream = HTTPConnection(*self.proxy.upstream, timeout=30)
-        upstream.request(self.command, self.path, self.body, kept)
-        answer: HTTPResponse = upstream.getresponse()
-        data = answer.read()
-        headers = dict(answer.getheaders())
-        upstream.close()
-        return answer.status, headers, data
+        with closing(HTTPConnection(*self.proxy.upstream, timeout=30)) as upstream:
+            upstream.request(self.command, self.path, self.body, kept)
+            answer: HTTPResponse = upstream.getresponse()
+            return answer.status, dict(answer.getheaders()), answer.read()
 
     def _answer(self, status, headers, data, announced=None):
         self.send_response_only(status)

@@ -45,7 +45,7 @@ STAND_IN = Path(__file__).with_name("stream_stand_in.py")
 CHECKPOINTS = (1, 2, 3)
 POLL_S = 0.02
 
-_HEREDOC = re.compile(r"cat > (\S+) <<'END'\n(.*?)\nEND\n", re.DOTALL)
+_HEREDOC = re.compile(r"cat > (\S+) <<('?)END\2\n(.*?)\nEND\n", re.DOTALL)
 
 
 class World:
@@ -102,8 +102,9 @@ class World:
 
     def run(self, block: str, exit_code: int = 0) -> str:
         """Do what a block of the runbook says; returns what was printed."""
-        for name, text in _HEREDOC.findall(block):
-            (self.place / name).write_text(text + "\n")
+        for name, quote, text in _HEREDOC.findall(block):
+            written = text if quote else text.replace("$PWD", str(self.place))
+            (self.place / name).write_text(f"{written}\n")
         rest = _HEREDOC.sub("", block).replace("\\\n", " ").replace("$PWD", str(self.place))
         rest = rest.replace("build/", f"{self.place}/build/")  # The tests' Spark works elsewhere.
         said = ""

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated, Literal, Self
 
 import dagster as dg
-from dagster_shared.check import CheckError
 from pydantic import AfterValidator, Field, model_validator
 
 from laminar_core.runtime.retention_config import RetentionConfig
@@ -53,7 +52,7 @@ def _ask_dagster(build: Callable[[], object]) -> None:
     """Refuse, with the first line of what it says, what Dagster would refuse at load."""
     try:
         build()
-    except (dg.DagsterInvalidDefinitionError, CheckError) as error:
+    except dg.DagsterInvalidDefinitionError as error:
         raise ValueError(str(error).strip().splitlines()[0]) from error
 
 

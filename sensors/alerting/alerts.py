@@ -113,7 +113,7 @@ def hook_problem(policy: AlertPolicy, imports: BackgroundReads) -> str | None:
         loaded = imports.read("hook", policy.load_hook)
     except StillReadingError:
         return f"hook {policy.hook} is still being imported"
-    except BaseException as error:  # noqa: BLE001 - it is the user's, and may do anything
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's module may do anything
         said = " ".join(str(error).split())
         return f"hook {policy.hook} cannot be imported: {type(error).__name__}: {said}"
     return None if callable(loaded) else f"hook {policy.hook} is no function"

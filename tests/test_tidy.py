@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 FOLDERS = ("laminar_core", "jobs", "resources", "sensors", "orchestration", "benchmarks", "tests")
 MODULES = sorted(str(p.relative_to(ROOT)) for f in FOLDERS for p in (ROOT / f).rglob("*.py"))
-MODULE_LINES_MAX = 400
+MODULE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 50
 LOOSE_ENDS = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b")
 SKIP = re.compile(r"pytest\.(mark\.)?(skip|skipif|xfail)")

@@ -5,7 +5,7 @@ READY := .venv/.ready
 SOURCES := laminar_core jobs resources sensors orchestration tests benchmarks
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-ops test check bench lock ui s3-server clean
+.PHONY: help setup demo demo-ops test test-jvm check bench lock ui s3-server clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,7 +26,10 @@ demo-ops: $(READY)  ## payments under dagster dev: slow, killed, damaged; sensor
 	@$(BIN)/python -m orchestration.demo.operations
 
 test: $(READY)  ## the whole test suite
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest $(TESTS)
+
+test-jvm: $(READY)  ## the tests that start Spark, with the Java from PyPI instead of the machine's
+	@scripts/test-jvm $(TESTS)
 
 s3-server: build/tools/versitygw  ## build a second S3 server that the tests use if it is there (needs Go)
 

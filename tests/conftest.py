@@ -1,5 +1,8 @@
-"""Fixtures for the whole suite."""
+"""Fixtures for the whole suite, and an environment that is the same on every machine."""
 
+import os
+import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,6 +11,19 @@ from hypothesis import settings
 from pyspark.sql import SparkSession
 
 from laminar_core.runtime.session import open_session
+
+OF_THE_MACHINE = re.compile(
+    "(AWS|DAGSTER|LAMINAR|PYSPARK|PYTHON|SPARK)_?|(NO|FORCE)_COLOR$|COLUMNS$|LINES$|XDG_"
+)
+"""Variables that change what the programs under test do."""
+
+CHOSEN = ("LAMINAR_SEEDS", "LAMINAR_VERSITYGW")
+"""Those that tests read themselves."""
+
+for _variable in [name for name in os.environ if OF_THE_MACHINE.match(name)]:
+    if _variable not in CHOSEN:
+        del os.environ[_variable]
+sys.dont_write_bytecode = False  # As it is where nothing is set.
 
 settings.register_profile("laminar", deadline=None)  # A busy machine is no failure.
 settings.load_profile("laminar")

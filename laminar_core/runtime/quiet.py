@@ -1,7 +1,8 @@
 """Keeps Spark's start-up chatter away from people who did not ask for it.
 
 Two things write to standard error: Spark's logging, which a configuration file turns off, and the
-JVM itself, which no setting stops from naming the incubator module that Spark loads.
+JVM itself, which no setting stops from judging the options that Spark starts it with: Java 17 names
+the incubator module, and a newer one each package that Spark opens and that it no longer has.
 """
 
 import os
@@ -14,8 +15,14 @@ from pathlib import Path
 _OPTIONS = "spark.driver.extraJavaOptions"
 _LOG_LEVEL = "spark.log.level"
 _CONFIGURATION = Path(__file__).with_name("log4j2.properties")
-_CHATTER = re.compile(rb"^(WARNING: Using incubator modules: |\tat )[^\n]*\n?", re.MULTILINE)
-"""That line, and the frames below what an exception in the JVM says."""
+_CHATTER = re.compile(
+    rb"^(WARNING: Using incubator modules: "
+    rb"|WARNING: package [\w.]+ not in [\w.]+$"
+    rb"|WARNING: Unknown module: [\w.]+ specified to --add-"
+    rb"|\tat )[^\n]*\n?",
+    re.MULTILINE,
+)
+"""What a JVM says of the options it was started with, and the frames below an exception in it."""
 
 _READ_BYTES_MAX = 65_536
 _STDERR = 2

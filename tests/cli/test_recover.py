@@ -35,10 +35,11 @@ def renamed():
 
 
 def files(folder: Path) -> dict[str, bytes | None]:
-    """Every name below a folder, and what is in the files."""
+    """Every name below a folder, and what is in the files; Python's cache does not count."""
     return {
         str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None
         for path in sorted(folder.rglob("*"))
+        if "__pycache__" not in path.parts
     }
 
 
@@ -76,8 +77,7 @@ def dry_run(cli, place: Path, *words: object, target: str = "job.py"):
     """Ask; whatever the answer is, nothing has changed."""
     before = files(place)
     answer = cli("recover", target, "--dry-run", "--store", place / "store", *words)
-    after = {n: data for n, data in files(place).items() if "__pycache__" not in n}
-    assert after == before
+    assert files(place) == before
     assert "Traceback" not in answer.err
     return answer
 

@@ -12,6 +12,8 @@ from laminar_core.runtime.quiet import without_chatter, without_logging
 
 OPTIONS = "spark.driver.extraJavaOptions"
 INCUBATOR = "WARNING: Using incubator modules: jdk.incubator.vector"
+OPENED = "WARNING: package sun.security.action not in java.base"
+UNKNOWN = "WARNING: Unknown module: jdk.old specified to --add-opens"
 WITHIN_S = 10
 
 
@@ -70,10 +72,12 @@ def test_who_sets_logging_up_gets_it(conf: dict[str, str]) -> None:
         ([INCUBATOR], ""),
         ([INCUBATOR, "real"], "real\n"),
         (["before", INCUBATOR, "after"], "before\nafter\n"),
+        ([OPENED, UNKNOWN, "real"], "real\n"),
+        (["WARNING: package lost at sea"], "WARNING: package lost at sea\n"),
         (["java.lang.Error: heap", "\tat a.B.c(B.java:1)"], "java.lang.Error: heap\n"),
         (["look \tat this"], "look \tat this\n"),
     ],
-    ids=["nothing but", "then", "between", "stack", "like a stack"],
+    ids=["nothing but", "then", "between", "newer Java", "a user's", "stack", "like a stack"],
 )
 def test_chatter_is_dropped_and_the_rest_passed_on(capfd, lines, shown: str) -> None:
     with without_chatter():

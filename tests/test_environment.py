@@ -1,0 +1,131 @@
+"""Tests see the same environment on every machine, and so does the continuous integration."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import OF_THE_MACHINE
+
+ROOT = Path(__file__).parent.parent
+MAKEFILE = """
+check test test-jvm:
+\t@echo "$@ $(TESTS) as $$(id -u) in $(CURDIR)" && env
+\t@[ "$@" != "$(FAILS)" ]
+"""
+"""Stands in for ours: says for which target, as whom and with which variables it is called."""
+
+LOGIN = {"HOME", "PATH", "LANG"}
+OF_THE_SHELL_AND_MAKE = {"PWD", "OLDPWD", "SHLVL", "_", "MAKEFLAGS", "MAKELEVEL", "MFLAGS"}
+OTHERS = {"MAKEOVERRIDES", "TESTS", "MAKE_TERMOUT", "MAKE_TERMERR"}
+
+
+def test_variables_of_the_machine_do_not_reach_the_tests() -> None:
+    """One that developers' machines set hid ten tests that failed everywhere else."""
+    program = (
+        "import json, os, sys, tests.conftest\n"
+        "print(json.dumps([sorted(os.environ), sys.dont_write_bytecode]))"
+    )
+    of_the_machine = ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED", "SPARK_HOME", "NO_COLOR")
+    kept = ("HOME", "PATH", "LAMINAR_SEEDS", "TMPDIR")
+    environment = {**os.environ, **dict.fromkeys((*of_the_machine, *kept), "1")}
+    answer = subprocess.run(
+        [sys.executable, "-c", program], env=environment, cwd=ROOT, capture_output=True, check=True
+    )
+    names, writes_no_bytecode = json.loads(answer.stdout)
+    assert [name for name in names if OF_THE_MACHINE.match(name)] == ["LAMINAR_SEEDS"]
+    assert set(kept) <= set(names)
+    assert not writes_no_bytecode
+
+
+class Checkout:
+    """A copy of ``.ci`` beside a Makefile that only tells."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        shutil.copytree(ROOT / ".ci", place / ".ci")
+        (place / "Makefile").write_text(MAKEFILE)
+
+    def run(
+        self, *words: str, makefile: str = MAKEFILE, **variables: str
+    ) -> subprocess.CompletedProcess[str]:
+        (self.place / "Makefile").write_text(makefile)
+        return subprocess.run(
+            [self.place / ".ci" / "run", *words],
+            env={"HOME": os.environ["HOME"], "PATH": os.environ["PATH"], **variables},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Checkout:
+    tmp_path.chmod(0o700)  # Another user cannot reach what lies below.
+    return Checkout(tmp_path)
+
+
+def variables(out: str) -> dict[str, str]:
+    return dict(line.split("=", 1) for line in out.splitlines() if "=" in line)
+
+
+def test_only_what_package_clients_need_goes_through(checkout: Checkout) -> None:
+    passed = {"PIP_CERT": "/c.crt", "https_proxy": "http://p:1", "GOPROXY": "direct"}
+    answer = checkout.run(**passed, PYTHONDONTWRITEBYTECODE="1", CI="true", SPARK_HOME="/s")
+    assert answer.returncode == 0
+    found = variables(answer.stdout)
+    assert found.keys() - OF_THE_SHELL_AND_MAKE - OTHERS == LOGIN | passed.keys()
+    assert {name: found[name] for name in passed} == passed
+
+
+def test_everything_runs_as_a_user_that_is_not_root_in_a_copy_of_its_own(
+    checkout: Checkout,
+) -> None:
+    answer = checkout.run("tests/cli", "-x")
+    said = [line for line in answer.stdout.splitlines() if " as " in line and "=" not in line]
+    goals = [line.partition(" as ")[0] for line in said]
+    assert goals == [f"{goal} tests/cli -x" for goal in ("check", "test", "test-jvm")]
+    user, where = said[0].partition(" as ")[2].split(" in ")
+    if os.geteuid() == 0:
+        assert user != "0"
+        assert where != str(checkout.place)
+        assert not Path(where).exists(), "the copy is removed"
+        assert not Path(variables(answer.stdout)["HOME"]).exists()
+    else:
+        assert (user, where) == (str(os.geteuid()), str(checkout.place))
+        assert "not root already" in answer.stderr
+
+
+def without(tmp_path: Path, *absent: str) -> str:
+    """A PATH on which some commands are not to be found."""
+    place = tmp_path / "commands"
+    place.mkdir()
+    for folder in ("/usr/sbin", "/usr/bin", "/bin"):
+        for command in Path(folder).glob("*"):
+            if command.is_file() and command.name not in absent:
+                (place / command.name).unlink(missing_ok=True)
+                (place / command.name).symlink_to(command)
+    return str(place)
+
+
+def test_who_cannot_drop_root_says_so_and_runs_as_it_is(checkout, tmp_path: Path) -> None:
+    answer = checkout.run(PATH=without(tmp_path, "setpriv", "runuser"))
+    why = "root, because it cannot become nobody:" if os.geteuid() == 0 else "which is not root"
+    assert why in answer.stderr
+    assert f"test  as {os.geteuid()} in {checkout.place}" in answer.stdout
+    assert answer.returncode == 0
+
+
+@pytest.mark.parametrize("goal", ["check", "test", "test-jvm"])
+def test_one_failure_fails_it_and_the_others_run_all_the_same(
+    checkout: Checkout, goal: str
+) -> None:
+    answer = checkout.run(makefile=MAKEFILE.replace("$(FAILS)", goal))
+    assert answer.returncode != 0
+    goals = ("check", "test", "test-jvm")
+    assert [other for other in goals if f"{other}  as " not in answer.stdout] == []

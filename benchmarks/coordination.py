@@ -24,7 +24,7 @@ from laminar_core.pipeline import Pipeline
 from laminar_core.runtime.checkpointing import Background, CoordinatorParts
 from laminar_core.runtime.clock import ManualClock
 from laminar_core.runtime.coordination import Coordinator
-from laminar_core.runtime.events import ignore
+from laminar_core.runtime.listening import NOBODY
 from laminar_core.runtime.messages import (
     Register,
     SnapshotAck,
@@ -145,7 +145,7 @@ class _Cluster:
         )
         self._operators = plan.operator_ids()
         background = Background(inline, inline, inline, inline, inline)
-        self._coordinator = Coordinator(parts, self._link, background, ManualClock(), ignore)
+        self._coordinator = Coordinator(parts, self._link, background, ManualClock(), NOBODY)
         self._sequence = 0
         self._say(self._register)
         self._coordinator.turn()

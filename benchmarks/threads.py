@@ -12,8 +12,8 @@ from laminar_core.runtime.checkpointing import CoordinatorParts
 from laminar_core.runtime.clock import SystemClock
 from laminar_core.runtime.coordinator_thread import CoordinatorThread
 from laminar_core.runtime.deployment import Deployment
-from laminar_core.runtime.events import JobListener
 from laminar_core.runtime.execution import Collected
+from laminar_core.runtime.listening import IsolatedListener
 from laminar_core.runtime.snapshots import background_threads
 from laminar_core.runtime.transport import CoordinatorTransport, ZmqWorkerTransport
 from laminar_core.runtime.worker import Worker
@@ -35,7 +35,7 @@ class ThreadCluster:
         """Threads there are."""
 
     def start_coordinator(
-        self, parts: CoordinatorParts, listener: JobListener
+        self, parts: CoordinatorParts, listener: IsolatedListener
     ) -> CoordinatorThread:
         """As in a driver."""
         transport = CoordinatorTransport("ipc", HOST)

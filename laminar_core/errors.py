@@ -88,6 +88,8 @@ class ErrorCode(StrEnum):
     RESTARTS_EXHAUSTED = "restarts-exhausted"
     WORKER_LOST = "worker-lost"
     WORKER_FAILED = "worker-failed"
+    START_FAILED = "start-failed"
+    SPARK_LOST = "spark-lost"
     CANCELLED = "cancelled"
     DUPLICATE_BARRIER = "duplicate-barrier"
     OUT_OF_ORDER = "out-of-order"

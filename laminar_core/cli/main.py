@@ -1,11 +1,13 @@
 """The entry point: groups the commands and turns every error into one line and an exit code."""
 
+import os
 import signal
 import sys
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
+from typing import TextIO
 
 import click
 
@@ -59,23 +61,50 @@ laminar.add_command(simulate)
 def main() -> None:
     """Run the command line and exit."""
     try:
+        _run_command()
+    finally:
+        let_go_of_output(sys.stdout, sys.stderr)
+
+
+def _run_command() -> None:
+    try:
         with _terminated_is_interrupted():
             laminar(prog_name="laminar", standalone_mode=False)
     except click.ClickException as error:
-        error.show()
+        with suppress(OSError):
+            error.show()
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
-        click.echo("interrupted", err=True)
+        _say("interrupted")
         sys.exit(INTERRUPTED_EXIT_CODE)
     except LaminarError as error:
         _show_traceback_if_asked()
-        click.echo(f"error: {error}", err=True)
+        _say(f"error: {error}")
         sys.exit(error.exit_code)
     except Exception as error:  # noqa: BLE001 - whatever it is, the user gets one line
         _show_traceback_if_asked()
-        click.echo(f"error: {type(error).__name__}: {error}".splitlines()[0], err=True)
-        click.echo("this is not expected: run again with `laminar --debug …`", err=True)
+        _say(f"error: {type(error).__name__}: {error}".splitlines()[0])
+        _say("this is not expected: run again with `laminar --debug …`")
         sys.exit(UNEXPECTED_EXIT_CODE)
+
+
+def _say(line: str) -> None:
+    with suppress(OSError):  # The disk is full, or nobody reads: the exit code says it, too.
+        click.echo(line, err=True)
+
+
+def let_go_of_output(*streams: TextIO) -> None:
+    """Flush the streams, and give up what cannot be written.
+
+    Python flushes them once more as it ends, and a failure then replaces the exit code by 120.
+    """
+    for stream in streams:
+        try:
+            stream.flush()
+        except OSError:
+            nothing = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nothing, stream.fileno())
+            os.close(nothing)
 
 
 @contextmanager
@@ -99,4 +128,5 @@ def _terminated_is_interrupted() -> Iterator[None]:
 
 def _show_traceback_if_asked() -> None:
     if "--debug" in sys.argv:
-        traceback.print_exc()
+        with suppress(OSError):
+            traceback.print_exc()

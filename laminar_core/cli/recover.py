@@ -19,7 +19,7 @@ from laminar_core.errors import (
 from laminar_core.pipeline import CheckpointConfig
 from laminar_core.pipeline.config import job_options
 from laminar_core.runtime.clock import SystemClock
-from laminar_core.runtime.events import ignore
+from laminar_core.runtime.listening import NOBODY
 from laminar_core.runtime.options import JobOptions
 from laminar_core.runtime.plan import Plan
 from laminar_core.runtime.recovery import RecoveryManager
@@ -136,7 +136,7 @@ def examine(plan: Plan, options: JobOptions, store: CheckpointStore) -> Recovery
 def _manager(plan: Plan, options: JobOptions, store: CheckpointStore) -> RecoveryManager:
     clock = SystemClock()
     audit = AuditLog(store.objects, store.paths, clock.now_ms)
-    return RecoveryManager(plan, options, store, clock, ignore, audit)
+    return RecoveryManager(plan, options, store, clock, NOBODY, audit)
 
 
 def owner_of(store: CheckpointStore) -> str | None:

@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Protocol, Self
 
 import click
@@ -94,11 +95,13 @@ class TextReporter:
         self._task: TaskID = self._bar.add_task("rows", total=None, rate="starting")
 
     def __enter__(self) -> Self:
-        self._bar.start()
+        with suppress(OSError):  # Standard error may be a full disk, or closed.
+            self._bar.start()
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._bar.stop()
+        with suppress(OSError):
+            self._bar.stop()
 
     def on_event(self, event: JobEvent) -> None:
         """Move the bar, or print a line."""

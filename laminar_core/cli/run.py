@@ -2,7 +2,7 @@
 
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from types import FrameType
 
@@ -69,7 +69,8 @@ def _reporting(*, as_json: bool, show_bar: bool | None) -> Iterator[Reporter]:
         try:
             yield reporter
         except LaminarError as error:
-            reporter.failed(error)
+            with suppress(OSError):  # The exit code and the last line say so, too.
+                reporter.failed(error)
             raise
 
 

@@ -38,6 +38,7 @@ from laminar_core.pipeline.job import StreamingJob
 from laminar_core.pipeline.keyed import KeyedStream
 from laminar_core.runtime.clock import SystemClock
 from laminar_core.runtime.events import JobListener, ignore
+from laminar_core.runtime.listening import isolated
 from laminar_core.runtime.options import JobResult
 from laminar_core.runtime.plan import (
     Broadcast,
@@ -132,17 +133,22 @@ class Pipeline:
         run: RunConfig | None = None,
         listener: JobListener = ignore,
     ) -> "StreamingJob":
-        """Start the job in the background; ``listener`` is told what happens, from any thread."""
+        """Start the job in the background; ``listener`` gets every event, from any thread.
+
+        A listener that raises does not disturb the job; see ``StreamingJob.listener_failures``.
+        """
         run = run or RunConfig()
         options = job_options(self.name, _workers(run, spark), checkpoint, run)
         clock = SystemClock()
         cluster = SparkCluster(spark, run.transport, clock)
         store = CheckpointStore.open(options.store_uri, options.job)
+        listener = reported = isolated(listener)
         if checkpoint.retention is not None:
             listener = checkpoint.retention.applied_to(
                 store, clock, listener, actor=run.actor, run_id=run.run_id
             )
-        return StreamingJob(Supervisor(cluster, self.plan(), options, store, clock, listener))
+        supervisor = Supervisor(cluster, self.plan(), options, store, clock, listener)
+        return StreamingJob(supervisor, reported)
 
     def run(
         self,

@@ -3,6 +3,7 @@
 import threading
 from concurrent.futures import Future
 
+from laminar_core.runtime.listening import IsolatedListener
 from laminar_core.runtime.options import JobResult
 from laminar_core.runtime.supervisor import Supervisor
 
@@ -10,8 +11,9 @@ from laminar_core.runtime.supervisor import Supervisor
 class StreamingJob:
     """A job that runs in the background."""
 
-    def __init__(self, supervisor: Supervisor) -> None:
+    def __init__(self, supervisor: Supervisor, listener: IsolatedListener) -> None:
         self._supervisor = supervisor
+        self._listener = listener
         self._result: Future[JobResult] = Future()
         self._thread = threading.Thread(target=self._run, name="laminar-supervisor", daemon=True)
         self._thread.start()
@@ -29,6 +31,11 @@ class StreamingJob:
     def cancel(self) -> None:
         """End at once; the job can be continued from its newest checkpoint."""
         self._supervisor.cancel()
+
+    @property
+    def listener_failures(self) -> int:
+        """Events that the listener raised an exception for; the job went on without it."""
+        return self._listener.failures
 
     def done(self) -> bool:
         """Has it ended?"""

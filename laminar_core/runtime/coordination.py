@@ -36,9 +36,9 @@ from laminar_core.runtime.control_desk import ControlDesk
 from laminar_core.runtime.events import (
     DataFlowing,
     JobEvent,
-    JobListener,
     WorkersRunning,
 )
+from laminar_core.runtime.listening import IsolatedListener
 from laminar_core.runtime.loop_watch import LoopWatch
 from laminar_core.runtime.messages import (
     Cancel,
@@ -104,7 +104,7 @@ class Coordinator(CheckpointHost):
         link: CoordinatorLink,
         background: Background,
         clock: Clock,
-        listener: JobListener,
+        listener: IsolatedListener,
     ) -> None:
         self.outcome: Future[GenerationOutcome] = Future()
         self._parts = parts

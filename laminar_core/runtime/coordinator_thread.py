@@ -7,7 +7,7 @@ from laminar_core.errors import ErrorCode
 from laminar_core.runtime.checkpointing import Background, CoordinatorParts
 from laminar_core.runtime.clock import Clock
 from laminar_core.runtime.coordination import Coordinator
-from laminar_core.runtime.events import JobListener
+from laminar_core.runtime.listening import IsolatedListener
 from laminar_core.runtime.transport import CoordinatorAddress, CoordinatorTransport
 
 
@@ -19,7 +19,7 @@ class CoordinatorThread:
         parts: CoordinatorParts,
         transport: CoordinatorTransport,
         clock: Clock,
-        listener: JobListener,
+        listener: IsolatedListener,
     ) -> None:
         self._transport = transport
         self._background = Background(

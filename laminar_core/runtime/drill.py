@@ -16,8 +16,9 @@ from laminar_core.checkpoint.types import CheckpointId
 from laminar_core.errors import ConfigurationError, ErrorCode, JobFailedError, LaminarError
 from laminar_core.runtime.clock import Clock
 from laminar_core.runtime.drill_parts import PROOF, drill_plan, proven_operators
-from laminar_core.runtime.events import CheckpointCompleted, DataFlowing, JobEvent, ignore
+from laminar_core.runtime.events import CheckpointCompleted, DataFlowing, JobEvent
 from laminar_core.runtime.execution import Cluster
+from laminar_core.runtime.listening import NOBODY
 from laminar_core.runtime.options import JobOptions
 from laminar_core.runtime.plan import Plan
 from laminar_core.runtime.recovery import RecoveryManager
@@ -109,7 +110,7 @@ class Drill:
 
     def _drill(self, record: DrillRecord) -> DrillRecord:
         job = self._chosen()
-        manager = RecoveryManager(self._plan, job, self._store, self._clock, ignore, self._audit)
+        manager = RecoveryManager(self._plan, job, self._store, self._clock, NOBODY, self._audit)
         examined = manager.examine()
         examined.report.raise_problem()
         self._rows_before = sum(source.rows_read for source in examined.report.sources)

@@ -12,7 +12,7 @@ from laminar_core.errors import ErrorCode
 from laminar_core.runtime.checkpointing import CoordinatorParts
 from laminar_core.runtime.coordination import Coordinator, GenerationOutcome
 from laminar_core.runtime.deployment import Deployment
-from laminar_core.runtime.events import JobListener
+from laminar_core.runtime.listening import IsolatedListener
 from laminar_core.runtime.options import JobOptions
 from laminar_core.runtime.recovery import Start
 from laminar_core.runtime.transport import CoordinatorAddress
@@ -80,7 +80,7 @@ class Cluster(Protocol):
         ...
 
     def start_coordinator(
-        self, parts: CoordinatorParts, listener: JobListener
+        self, parts: CoordinatorParts, listener: IsolatedListener
     ) -> CoordinatorProcess:
         """Run a coordinator in this driver."""
         ...
@@ -144,7 +144,7 @@ def execute(
     start: Start,
     options: JobOptions,
     store: CheckpointStore,
-    listener: JobListener,
+    listener: IsolatedListener,
     mode: SetMode | None = None,
 ) -> Execution:
     """Start the coordinator, then the workers; ``mode`` is what was set while the job ran."""

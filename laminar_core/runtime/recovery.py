@@ -28,8 +28,9 @@ from laminar_core.errors import (
 from laminar_core.runtime.clock import Clock
 from laminar_core.runtime.commits import commit_output
 from laminar_core.runtime.compatibility import Mismatch, mismatches
-from laminar_core.runtime.events import GenerationStarted, JobListener, RejectedCheckpoint
+from laminar_core.runtime.events import GenerationStarted, RejectedCheckpoint
 from laminar_core.runtime.importing import Importer
+from laminar_core.runtime.listening import IsolatedListener
 from laminar_core.runtime.options import JobOptions
 from laminar_core.runtime.pacing import rows_in_all
 from laminar_core.runtime.plan import Plan
@@ -90,7 +91,7 @@ class RecoveryManager:
         options: JobOptions,
         store: CheckpointStore,
         clock: Clock,
-        listener: JobListener,
+        listener: IsolatedListener,
         audit: AuditLog,
     ) -> None:
         self._plan = plan

@@ -18,6 +18,7 @@ from laminar_core.runtime.events import (
     JobEvent,
     JobListener,
 )
+from laminar_core.runtime.listening import isolated
 from laminar_core.storage.retention import Mandate, Retention
 
 
@@ -32,7 +33,7 @@ class BackgroundRetention:
         now_ms: Callable[[], int],
         executor: Executor | None = None,
     ) -> None:
-        self._tell = listener
+        self._tell = isolated(listener)
         self._retention = retention
         self._mandate = mandate
         self._now_ms = now_ms

@@ -22,8 +22,8 @@ from laminar_core.runtime.checkpointing import CoordinatorParts
 from laminar_core.runtime.clock import Clock, SystemClock
 from laminar_core.runtime.coordinator_thread import CoordinatorThread
 from laminar_core.runtime.deployment import Deployment
-from laminar_core.runtime.events import JobListener
 from laminar_core.runtime.execution import Collected
+from laminar_core.runtime.listening import IsolatedListener
 from laminar_core.runtime.snapshots import background_threads
 from laminar_core.runtime.transport import (
     CoordinatorTransport,
@@ -113,7 +113,7 @@ class SparkCluster:
             )
 
     def start_coordinator(
-        self, parts: CoordinatorParts, listener: JobListener
+        self, parts: CoordinatorParts, listener: IsolatedListener
     ) -> CoordinatorThread:
         """Bind its socket and start its thread."""
         kind = self._transport

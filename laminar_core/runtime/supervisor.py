@@ -18,6 +18,13 @@ from laminar_core.runtime.clock import Clock
 from laminar_core.runtime.coordination import GenerationOutcome
 from laminar_core.runtime.events import Finished, GenerationFailed, JobListener
 from laminar_core.runtime.execution import Cluster, Collected, Execution, execute
+from laminar_core.runtime.failed_start import (
+    Ending,
+    failed_start,
+    start_error_code,
+    start_error_reason,
+)
+from laminar_core.runtime.listening import isolated
 from laminar_core.runtime.options import JobOptions, JobResult
 from laminar_core.runtime.plan import Plan
 from laminar_core.runtime.recovery import RESTARTED, RecoveryManager
@@ -47,10 +54,10 @@ class Supervisor:
         self._plan = plan
         self._options = options
         self._clock = clock
-        self._tell = listener
+        self._tell = isolated(listener)
         self._store = store
         self._audit = AuditLog(store.objects, store.paths, clock.now_ms, identify=cluster.identify)
-        self._recovery = RecoveryManager(plan, options, store, clock, listener, self._audit)
+        self._recovery = RecoveryManager(plan, options, store, clock, self._tell, self._audit)
         # Reentrant, because a second Ctrl-C may interrupt the handling of the first.
         self._lock = threading.RLock()
         self._running: Execution | None = None
@@ -153,7 +160,7 @@ class Supervisor:
                     self._audit.conclude(record, "failed", reason=str(error))
             raise
 
-    def _end(self, generation: Generation, outcome: str, reason: str) -> None:
+    def _end(self, generation: Generation, outcome: Ending, reason: str) -> None:
         self._audit.append(
             action="end",
             actor=self._options.actor,
@@ -175,14 +182,10 @@ class Supervisor:
     def _run_generation(self, generation: Generation) -> tuple[GenerationOutcome, Collected]:
         try:
             execution = self._start(generation)
-        except StorageUnavailable as error:
-            return GenerationOutcome("failed", error.code, str(error)), {}
-        except FencedError as error:
-            return GenerationOutcome("fenced", error.code, str(error)), {}
         except Exception as error:
-            with suppress(StorageUnavailable):  # The refusal itself says more.
-                self._end(generation, "refused", str(error))
-            raise
+            if (outcome := self._start_failed(generation, error)) is None:
+                raise
+            return outcome, {}
         self._generations += 1
         self._announce(execution)
         try:
@@ -192,6 +195,21 @@ class Supervisor:
                 self._running = None
             self._mode = execution.coordinator.mode
             self._completed += execution.coordinator.completed_count
+
+    def _start_failed(self, generation: Generation, error: Exception) -> GenerationOutcome | None:
+        """Record how the generation ended; None if the error is to be raised."""
+        failed = failed_start(error, asked_for=self._generations == 0)
+        code, reason = start_error_code(error), start_error_reason(error)
+        match failed.reaction:
+            case "give-way":
+                return GenerationOutcome("fenced", code, reason)
+            case "restart":
+                return GenerationOutcome("failed", code, reason)
+            case "raise":
+                assert failed.ending is not None
+                with suppress(Exception):  # The error itself says more.
+                    self._end(generation, failed.ending, reason)
+                return None
 
     def _start(self, generation: Generation) -> Execution:
         """What the user asked for binds until one generation has started from it."""

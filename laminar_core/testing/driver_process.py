@@ -8,7 +8,7 @@ from laminar_core.errors import ErrorCode
 from laminar_core.runtime.checkpointing import Background, CoordinatorParts
 from laminar_core.runtime.coordination import Coordinator
 from laminar_core.runtime.deployment import Deployment
-from laminar_core.runtime.events import JobListener
+from laminar_core.runtime.listening import IsolatedListener
 from laminar_core.runtime.transport import CoordinatorAddress
 from laminar_core.state.manifest import Owner
 from laminar_core.testing.executor import SimulatedExecutor
@@ -21,7 +21,12 @@ class SimulatedCoordinator(Process):
     """A coordinator with its turns, and its background threads."""
 
     def __init__(
-        self, world: World, network: Network, name: str, parts: CoordinatorParts, tell: JobListener
+        self,
+        world: World,
+        network: Network,
+        name: str,
+        parts: CoordinatorParts,
+        tell: IsolatedListener,
     ) -> None:
         super().__init__(world, f"{name}-g{parts.identity.generation}")
         self._clock = world.clock_of(name)
@@ -141,7 +146,7 @@ class SimulatedDriver:
         """There is room for everybody."""
 
     def start_coordinator(
-        self, parts: CoordinatorParts, listener: JobListener
+        self, parts: CoordinatorParts, listener: IsolatedListener
     ) -> SimulatedCoordinator:
         """Let it take part."""
         self._live()

@@ -13,6 +13,7 @@ from laminar_core.checkpoint.types import CheckpointId
 from laminar_core.runtime.clock import Clock, ManualClock
 from laminar_core.runtime.deployment import Deployment, RestoredState
 from laminar_core.runtime.events import GenerationStarted, JobEvent
+from laminar_core.runtime.listening import isolated
 from laminar_core.runtime.options import JobOptions
 from laminar_core.runtime.plan import Plan
 from laminar_core.runtime.recovery import RecoveryManager, Start
@@ -53,7 +54,7 @@ def recover_and_look(plan: Plan, options: JobOptions, objects: ObjectStore) -> R
         if isinstance(event, GenerationStarted):
             told.update(rejected.checkpoint_id for rejected in event.rejected)
 
-    manager = RecoveryManager(plan, options, store, clock, listen, audit)
+    manager = RecoveryManager(plan, options, store, clock, isolated(listen), audit)
     claimant = Claimant(_nobody(), options.actor, options.reason, "test", clock.now_ms())
     generation = store.claim_generation(claimant, wait_ms=clock.wait_ms, take_over=True)
     start = manager.recover(generation, first=True)

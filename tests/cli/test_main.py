@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 import pytest
@@ -171,3 +172,24 @@ def test_a_reader_that_has_seen_enough_is_no_error(tmp_path) -> None:
     )
     os.close(write_end)
     assert (answer.returncode, answer.stderr) == (1, "")
+
+
+FULL = Path("/dev/full")
+"""Every write to it fails, as on a full disk."""
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="this system has no /dev/full")
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [(("checkpoints", "show", "1"), 70), (("checkpoints", "show", "7"), 2), (("jump",), 2)],
+    ids=str,
+)
+def test_a_full_disk_under_the_output_leaves_the_exit_code_as_it_is(tmp_path, words, code) -> None:
+    """Goal: what a program decides by is the exit code, and 120 or 1 would tell it nothing."""
+    store = open_job(LocalObjectStore(tmp_path))
+    complete(store, 1, claim(store))
+    command = [sys.executable, "-m", "laminar_core.cli", *words]
+    store_words = () if words == ("jump",) else ("--store", str(tmp_path))
+    with FULL.open("w") as full:
+        answer = subprocess.run([*command, *store_words], stdout=full, stderr=full, check=False)
+    assert answer.returncode == code

@@ -6,6 +6,8 @@ import pytest
 
 from laminar_core.errors import ErrorCode, FencedError
 from laminar_core.pipeline.job import StreamingJob
+from laminar_core.runtime.events import ignore
+from laminar_core.runtime.listening import isolated
 from laminar_core.runtime.options import JobResult
 
 RESULT = JobResult("finished", 1, 1, 0, 1, 1, {})
@@ -42,7 +44,7 @@ class Running:
 
 
 def test_a_job_runs_in_a_thread_of_its_own_until_it_ends() -> None:
-    job = StreamingJob(running := Running())
+    job = StreamingJob(running := Running(), isolated(ignore))
     assert not job.done()
     with pytest.raises(TimeoutError):
         job.result(timeout_s=0)
@@ -55,10 +57,10 @@ def test_a_job_runs_in_a_thread_of_its_own_until_it_ends() -> None:
 
 def test_stop_and_cancel_reach_the_supervisor() -> None:
     stopped, cancelled = Running(), Running()
-    job = StreamingJob(stopped)
+    job = StreamingJob(stopped, isolated(ignore))
     job.stop()
     assert job.result(SOON_S) is RESULT
-    job = StreamingJob(cancelled)
+    job = StreamingJob(cancelled, isolated(ignore))
     job.cancel()
     with pytest.raises(FencedError):
         job.result(SOON_S)
@@ -67,7 +69,7 @@ def test_stop_and_cancel_reach_the_supervisor() -> None:
 
 @pytest.mark.parametrize("error", [ValueError("a bug"), SystemExit(3), KeyboardInterrupt()])
 def test_whatever_ends_a_job_is_raised_by_result_and_not_lost_in_the_thread(error) -> None:
-    job = StreamingJob(running := Running())
+    job = StreamingJob(running := Running(), isolated(ignore))
     running.end(error)
     with pytest.raises(type(error)):
         job.result(SOON_S)

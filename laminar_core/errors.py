@@ -79,6 +79,8 @@ class ErrorCode(StrEnum):
     INFLIGHT_UNREADABLE = "inflight-unreadable"
     TRANSACTION_LOST = "transaction-lost"
     AUDIT_UNREADABLE = "audit-unreadable"
+    OBJECT_TOO_LARGE = "object-too-large"
+    NOT_A_FILE = "not-a-regular-file"
 
     # Checkpoint and job
     SNAPSHOT_FAILED = "snapshot-failed"

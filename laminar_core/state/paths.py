@@ -11,8 +11,12 @@ from typing import Literal
 
 from laminar_core.checkpoint.types import CheckpointId, Generation
 from laminar_core.errors import ConfigurationError, ErrorCode
+from laminar_core.state.limits import NUMBER_MAX
 
 NAME_LENGTH_MAX = 128
+PART_LENGTH_MAX = 255
+KEY_LENGTH_MAX = 900
+"""S3 takes 1,024 bytes with the prefix of the store, file systems 255 for each part."""
 PROBE_FOLDER = "_probe/"
 """Where a store is tried out; no job can have this name, because a job starts with no ``_``."""
 
@@ -25,7 +29,6 @@ _OPERATOR_ID = re.compile(r"[A-Za-z0-9_-]+")
 _SEGMENT = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
 _NUMBER = re.compile(r"([0-9]{10})(?:\.json|/)")
 _GENERATION = re.compile(r"([0-9]{10})(?:\.[a-z]+)*\.json")
-_NUMBER_MAX = 10**10 - 1
 _PART = re.compile(
     r"operators/[A-Za-z0-9_-]+/"
     r"(?:state_[0-9]+(?:_[0-9]+)?\.(?:arrow|seg)|[0-9]+/(?:in|out)flight_[0-9]+\.buf)"
@@ -59,12 +62,18 @@ def check_key(key: str) -> str:
     Raises:
         ConfigurationError: the key could reach outside the root, or is not portable.
     """
-    if not all(_SEGMENT.fullmatch(part) for part in key.split("/")):
+    if len(key) > KEY_LENGTH_MAX or not all(map(is_key_part, key.split("/"))):
         raise ConfigurationError(
             ErrorCode.INVALID_OPTION,
-            f"{key!r} is no object name: join parts of letters, digits, '-', '_' and '.' with '/'",
+            f"{_shortened(key)!r} is no object name: join parts of letters, digits, '-', '_' and "
+            "'.' with '/'",
         )
     return key
+
+
+def is_key_part(name: str) -> bool:
+    """Whether ``name`` can be the name of an object or of a folder."""
+    return len(name) <= PART_LENGTH_MAX and _SEGMENT.fullmatch(name) is not None
 
 
 def check_folder(prefix: str) -> str:
@@ -81,13 +90,38 @@ def check_folder(prefix: str) -> str:
 def number_in(name: str) -> int | None:
     """Read the number of ``0000000012.json`` or ``0000000012/``; None for any other name."""
     match = _NUMBER.fullmatch(name)
-    return int(match[1]) if match else None
+    return used_number(match[1]) if match else None
 
 
 def generation_in(name: str) -> int | None:
     """Read the number of any record of a generation, such as ``0000000012.end.json``."""
     match = _GENERATION.fullmatch(name)
-    return int(match[1]) if match else None
+    return used_number(match[1]) if match else None
+
+
+def used_number(digits: str) -> int | None:
+    """Return the number in a name; None for one that Laminar never uses, which is a stray name.
+
+    >>> used_number("0000000012"), used_number("0000000000"), used_number("9999999999")
+    (12, None, None)
+    """
+    number = int(digits)
+    return number if 0 < number <= NUMBER_MAX else None
+
+
+def padded(number: int) -> str:
+    """Return the ten digits of a checkpoint, a generation or a record.
+
+    Raises:
+        ConfigurationError: there is no such number.
+    """
+    if not 0 < number <= NUMBER_MAX:
+        raise ConfigurationError(
+            ErrorCode.INVALID_OPTION,
+            f"{number} is no number of a checkpoint, a generation or a record: they go from 1 to "
+            f"{NUMBER_MAX}",
+        )
+    return f"{number:010}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,43 +174,43 @@ class JobPaths:
 
     def control_command(self, number: int) -> str:
         """Key of one command; create-only."""
-        return f"{self.control}{_padded(number)}.json"
+        return f"{self.control}{padded(number)}.json"
 
     def control_begun(self, number: int) -> str:
         """Key of the record of who carries a command out; create-only."""
-        return f"{self.control}{_padded(number)}.begun.json"
+        return f"{self.control}{padded(number)}.begun.json"
 
     def control_result(self, number: int) -> str:
         """Key of the record of how a command ended; create-only."""
-        return f"{self.control}{_padded(number)}.result.json"
+        return f"{self.control}{padded(number)}.result.json"
 
     def audit_record(self, number: int) -> str:
         """Key of one audit record; create-only."""
-        return f"{self.audit}{_padded(number)}.json"
+        return f"{self.audit}{padded(number)}.json"
 
     def claim(self, generation: Generation) -> str:
         """Key of the claim; create-only, and the newest one owns the job."""
-        return f"{self.generations}{_padded(generation)}.json"
+        return f"{self.generations}{padded(generation)}.json"
 
     def base(self, generation: Generation) -> str:
         """Key of the record of what the generation starts from; create-only."""
-        return f"{self.generations}{_padded(generation)}.base.json"
+        return f"{self.generations}{padded(generation)}.base.json"
 
     def base_copy(self, generation: Generation) -> str:
         """Key of the second copy of the base."""
-        return f"{self.generations}{_padded(generation)}.base.copy.json"
+        return f"{self.generations}{padded(generation)}.base.copy.json"
 
     def heartbeat(self, generation: Generation) -> str:
         """Key of the sign of life; overwritten."""
-        return f"{self.generations}{_padded(generation)}.heartbeat.json"
+        return f"{self.generations}{padded(generation)}.heartbeat.json"
 
     def end(self, generation: Generation) -> str:
         """Key of the record that the generation stopped by itself; create-only."""
-        return f"{self.generations}{_padded(generation)}.end.json"
+        return f"{self.generations}{padded(generation)}.end.json"
 
     def released(self, generation: Generation) -> str:
         """Key of the record that the savepoint this generation claimed is deleted; create-only."""
-        return f"{self.generations}{_padded(generation)}.released.json"
+        return f"{self.generations}{padded(generation)}.released.json"
 
     @property
     def drills(self) -> str:
@@ -185,7 +219,7 @@ class JobPaths:
 
     def drill(self, number: int) -> str:
         """Key of the record of a restore drill; create-only."""
-        return f"{self.drills}{_padded(number)}.json"
+        return f"{self.drills}{padded(number)}.json"
 
     def trigger(self, checkpoint_id: CheckpointId) -> str:
         """Key that reserves the id for one generation; create-only."""
@@ -218,7 +252,7 @@ class JobPaths:
         ``sequence`` counts what the subtask has written in this generation, from 0.
         """
         folder = f"{self.shared}{check_operator_id(operator_id)}"
-        return f"{folder}/{_padded(generation)}-{subtask_index}-{sequence:08}.seg"
+        return f"{folder}/{padded(generation)}-{subtask_index}-{sequence:08}.seg"
 
     def deletion(self, checkpoint_id: CheckpointId) -> str:
         """Key of the marker that retention creates before it deletes anything; create-only."""
@@ -255,11 +289,11 @@ class JobPaths:
 
     def commit(self, checkpoint_id: CheckpointId) -> str:
         """Key of the record that the output of this checkpoint is visible; create-only."""
-        return f"{self.commits}{_padded(checkpoint_id)}.json"
+        return f"{self.commits}{padded(checkpoint_id)}.json"
 
     def outcome(self, checkpoint_id: CheckpointId) -> str:
         """Key of the record of how the checkpoint ended; create-only."""
-        return f"{self.history}{_padded(checkpoint_id)}.json"
+        return f"{self.history}{padded(checkpoint_id)}.json"
 
     def relative(self, key: str) -> str:
         """Turn a key of this job into the name that manifests use."""
@@ -274,18 +308,18 @@ class JobPaths:
         return f"{self.parts(checkpoint_id)}{check_operator_id(operator_id)}"
 
     def _checkpoint(self, checkpoint_id: CheckpointId) -> str:
-        return f"{self.checkpoints}{_padded(checkpoint_id)}"
-
-
-def _padded(number: int) -> str:
-    assert 0 < number <= _NUMBER_MAX, number
-    return f"{number:010}"
+        return f"{self.checkpoints}{padded(checkpoint_id)}"
 
 
 def _check_name(what: str, name: str, pattern: re.Pattern[str]) -> str:
     if len(name) > NAME_LENGTH_MAX or not pattern.fullmatch(name):
         raise ConfigurationError(
             ErrorCode.INVALID_OPTION,
-            f"{name!r} is no {what}: use 1 to {NAME_LENGTH_MAX} letters, digits, '-' and '_'",
+            f"{_shortened(name)!r} is no {what}: use 1 to {NAME_LENGTH_MAX} letters, digits, '-' "
+            "and '_'",
         )
     return name
+
+
+def _shortened(name: str) -> str:
+    return name if len(name) <= NAME_LENGTH_MAX else f"{name[:NAME_LENGTH_MAX]}…"

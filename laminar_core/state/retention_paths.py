@@ -9,7 +9,7 @@ from typing import Literal
 
 from laminar_core.checkpoint.types import CheckpointId, Generation
 from laminar_core.errors import ConfigurationError, ErrorCode
-from laminar_core.state.paths import NAME_LENGTH_MAX, JobPaths
+from laminar_core.state.paths import NAME_LENGTH_MAX, JobPaths, padded, used_number
 
 Step = Literal["plan", "decision", "result"]
 
@@ -87,20 +87,22 @@ class RetentionPaths:
 
     def pin(self, checkpoint_id: CheckpointId, name: str) -> str:
         """Key of a pin or hold."""
-        return f"{self.pins}{checkpoint_id:010}-{check_pin_name(name)}.json"
+        return f"{self.pins}{padded(checkpoint_id)}-{check_pin_name(name)}.json"
 
     def step_of(self, name: str) -> tuple[int, Step] | None:
         """Tell number and step by a name in the folder ``retention``; None for any other."""
         match = _STEP.fullmatch(name)
-        if match is None:
+        number = used_number(match[1]) if match else None
+        if match is None or number is None:
             return None
         step: Step = "plan" if match[2] == "plan" else _later_step(match[2])
-        return int(match[1]), step
+        return number, step
 
     def pin_of(self, name: str) -> tuple[CheckpointId, str] | None:
         """Tell checkpoint and pin by a name in the folder ``pins``; None for any other."""
         match = _PIN.fullmatch(name)
-        return (CheckpointId(int(match[1])), match[2]) if match else None
+        number = used_number(match[1]) if match else None
+        return None if match is None or number is None else (CheckpointId(number), match[2])
 
     def path_in_quarantine(self, key: str) -> str:
         """Turn the key of a quarantine record into the path of the file that it is about."""
@@ -110,20 +112,22 @@ class RetentionPaths:
         """Tell what is stored at a key below ``checkpoints/`` or ``shared/``."""
         if key.startswith(self.paths.shared):
             match = _SHARED.fullmatch(key.removeprefix(self.paths.shared))
-            generation = Generation(int(match[1])) if match else None
-            return StoredName("shared" if match else "unknown", generation=generation)
+            generation = used_number(match[1]) if match else None
+            if generation is None:
+                return StoredName("unknown")
+            return StoredName("shared", generation=Generation(generation))
         match = _IN_A_CHECKPOINT.fullmatch(key.removeprefix(self.paths.checkpoints))
-        if match is None or int(match[1]) == 0:
+        number = used_number(match[1]) if match else None
+        if match is None or number is None:
             return StoredName("unknown")
-        checkpoint_id = CheckpointId(int(match[1]))
+        checkpoint_id = CheckpointId(number)
         if match[2] in _RECORDS_OF_A_CHECKPOINT:
             return StoredName("record", checkpoint_id)
         is_part = self.paths.is_part(checkpoint_id, key)
         return StoredName("part" if is_part else "unknown", checkpoint_id)
 
     def _step(self, number: int, step: Step) -> str:
-        assert number > 0, number
-        return f"{self.retention}{number:010}.{step}.json"
+        return f"{self.retention}{padded(number)}.{step}.json"
 
 
 def _later_step(text: str) -> Step:

@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 
 from laminar_core._version import __version__
 from laminar_core.checkpoint.types import Generation
@@ -35,7 +36,7 @@ from laminar_core.state.paths import JobPaths, number_in
 from laminar_core.state.record import JsonObject
 from laminar_core.storage.object_store import ObjectStore, address
 from laminar_core.storage.owner import this_process
-from laminar_core.storage.records import create_or_confirm, read_record
+from laminar_core.storage.records import bytes_in, create_or_confirm, read_record
 
 KEY_VARIABLE = "LAMINAR_AUDIT_KEY"
 """Environment variable; if it is set, everything that this process does to a job is signed."""
@@ -181,10 +182,10 @@ class AuditLog:
             CorruptCheckpointError: it is not what was written.
         """
         key = self.paths.audit_record(number)
-        data = self.objects.get(key)
-        if data is None:
-            return None
         try:
+            data = self.objects.get(key)
+            if data is None:
+                return None
             return parse_audit_record(data)
         except CorruptCheckpointError as error:
             where = address(self.objects, key)
@@ -200,7 +201,7 @@ class AuditLog:
 
     def verify(self, *, key: bytes | None = None) -> AuditReport:
         """Read everything and find what is not as it was written; nothing is changed."""
-        head = self.objects.get(self.paths.audit_head)  # First: records only become more.
+        head = bytes_in(self.objects, self.paths.audit_head)  # First: records only become more.
         claims = list(self._claims())
         names = self.objects.children(self.paths.audit)
         stored = self._stored(_numbers(names))
@@ -242,12 +243,13 @@ class AuditLog:
 
     def _newest_listed(self) -> Link:
         numbers = self.numbers()
-        data = self.objects.get(self.paths.audit_record(numbers[-1])) if numbers else None
+        key = self.paths.audit_record(numbers[-1]) if numbers else None
+        data = None if key is None else bytes_in(self.objects, key)
         return START if data is None else Link.to(numbers[-1], data)
 
     def _read_head(self) -> tuple[Link | None, bool]:
         """The newest record as the head has it, and whether there is a head that says nothing."""
-        data = self.objects.get(self.paths.audit_head)
+        data = bytes_in(self.objects, self.paths.audit_head)
         if data is None:
             return None, False
         try:
@@ -266,9 +268,12 @@ class AuditLog:
 
     def _walk(self, link: Link) -> Link:
         """The newest record that can be reached from ``link`` without a gap."""
-        while (data := self.objects.get(self.paths.audit_record(link.number + 1))) is not None:
+        while (data := bytes_in(self.objects, self._after(link))) is not None:
             link = Link.to(link.number + 1, data)
         return link
+
+    def _after(self, link: Link) -> str:
+        return self.paths.audit_record(link.number + 1)
 
     def _put_head(self, link: Link) -> None:
         head = head_at(link, self.paths.job, key=self._key)
@@ -276,7 +281,8 @@ class AuditLog:
 
     def _stored(self, numbers: list[int]) -> Iterator[tuple[int, bytes]]:
         with ThreadPoolExecutor(_READERS) as pool:
-            found = pool.map(self.objects.get, map(self.paths.audit_record, numbers))
+            keys = map(self.paths.audit_record, numbers)
+            found = pool.map(partial(bytes_in, self.objects), keys)
             yield from (
                 (n, data) for n, data in zip(numbers, found, strict=True) if data is not None
             )

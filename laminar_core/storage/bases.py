@@ -57,8 +57,8 @@ def read_base(
 
 def complete_copy(objects: ObjectStore, paths: JobPaths, generation: Generation) -> None:
     """Write the copy of a sound base whose writer died before it did."""
-    data = objects.get(paths.base(generation))
     try:
+        data = objects.get(paths.base(generation))
         record = _read(objects, paths.base(generation), generation)
     except CorruptCheckpointError:
         return

@@ -45,7 +45,7 @@ from laminar_core.state.paths import number_in
 from laminar_core.state.retention_records import TOMBSTONE_LENGTH_MAX, is_tombstone
 from laminar_core.storage.checkpoint_parts import CheckpointParts
 from laminar_core.storage.object_store import address, open_object_store
-from laminar_core.storage.records import create_or_confirm, read_record
+from laminar_core.storage.records import bytes_in, create_or_confirm, read_record
 from laminar_core.storage.retention_log import RetentionLog
 from laminar_core.storage.summaries import CheckpointSummary, summarise
 from laminar_core.storage.verification import (
@@ -200,10 +200,10 @@ class CheckpointStore(CheckpointParts):
     def find_manifest(self, checkpoint_id: CheckpointId) -> CheckpointManifest | None:
         """Like ``read_manifest``; None if the checkpoint never completed."""
         key = self.paths.manifest(checkpoint_id)
-        data = self.objects.get(key)
-        if data is None or is_tombstone(data):
-            return None
         try:
+            data = self.objects.get(key)
+            if data is None or is_tombstone(data):
+                return None
             manifest = parse_manifest(data)
         except CorruptCheckpointError as error:
             raise CorruptCheckpointError(
@@ -367,7 +367,7 @@ class CheckpointStore(CheckpointParts):
         size_bytes = self.objects.size(key)
         if size_bytes is None or size_bytes > TOMBSTONE_LENGTH_MAX:
             return False
-        return is_tombstone(self.objects.get(key) or b"")
+        return is_tombstone(bytes_in(self.objects, key) or b"")
 
 
 def _newest_commit(

@@ -6,11 +6,23 @@ The contract, checked for every implementation by one test class:
   True, and a reader sees the whole object or none.
 * A call that returned is durable, and visible to every later ``get`` and ``list`` on any machine.
 * A call that raised may have happened. Ask again: every verb can be repeated.
+* Nothing is read that is longer than the reader expects, and only what a store can have written:
+  no device, no pipe, nothing behind a link.
 """
 
 from typing import Protocol, runtime_checkable
 
+from laminar_core.errors import CorruptCheckpointError, ErrorCode
+from laminar_core.state.limits import RECORD_BYTES_MAX
 from laminar_core.storage.counts import RequestCounts
+
+
+def too_large(where: str, size_bytes: int, size_max: int) -> CorruptCheckpointError:
+    """Return the error for an object that is longer than its reader expects."""
+    return CorruptCheckpointError(
+        ErrorCode.OBJECT_TOO_LARGE,
+        f"{where} has {size_bytes} bytes, and {size_max} at most belong there: it is not read",
+    )
 
 
 class ObjectStore(Protocol):
@@ -25,8 +37,20 @@ class ObjectStore(Protocol):
         """Where this is, for messages, and for ``open_object_store`` in another process."""
         ...
 
-    def get(self, key: str) -> bytes | None:
-        """The whole object, or None if there is none."""
+    def get(self, key: str, size_max: int = RECORD_BYTES_MAX) -> bytes | None:
+        """Return the whole object, or None if there is none; its length is compared first.
+
+        Raises:
+            CorruptCheckpointError: OBJECT_TOO_LARGE, it has more than ``size_max`` bytes;
+                NOT_A_FILE, its name belongs to a device, a pipe or a link.
+        """
+        ...
+
+    def sha256(self, key: str, size_max: int) -> str | None:
+        """Return the digest of the whole object, read in pieces; None if there is none.
+
+        For what is too long to hold in memory. Raises as ``get`` does.
+        """
         ...
 
     def put(self, key: str, data: bytes | memoryview) -> None:

@@ -1,5 +1,6 @@
 """Any store, counted by its calls."""
 
+from laminar_core.state.limits import RECORD_BYTES_MAX
 from laminar_core.storage.contract import ObjectStore
 from laminar_core.storage.counts import RequestCounter, RequestCounts
 
@@ -17,12 +18,20 @@ class CountedObjectStore:
         """See ``CountedStore.counts``."""
         return self._counter.counts
 
-    def get(self, key: str) -> bytes | None:
+    def get(self, key: str, size_max: int = RECORD_BYTES_MAX) -> bytes | None:
         """See ``ObjectStore.get``."""
         self._counter.request("gets")
-        found = self._inner.get(key)
+        found = self._inner.get(key, size_max)
         if found is not None:
             self._counter.received(len(found))
+        return found
+
+    def sha256(self, key: str, size_max: int) -> str | None:
+        """See ``ObjectStore.sha256``."""
+        self._counter.request("gets")
+        found = self._inner.sha256(key, size_max)
+        if found is not None:
+            self._counter.received(self._inner.size(key) or 0)
         return found
 
     def put(self, key: str, data: bytes | memoryview) -> None:

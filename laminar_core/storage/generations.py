@@ -34,7 +34,7 @@ from laminar_core.storage.bases import complete_copy, create_base, read_base
 from laminar_core.storage.generation_summary import GenerationSummary, read_generation
 from laminar_core.storage.object_store import ObjectStore
 from laminar_core.storage.owner import is_running, is_visible
-from laminar_core.storage.records import create_or_confirm, read_record
+from laminar_core.storage.records import bytes_in, create_or_confirm, read_record
 from laminar_core.storage.retention_log import RetentionLog
 
 OBSERVATION_MS = 5_000
@@ -336,12 +336,12 @@ class GenerationLog:
 
     def _watch_heartbeat(self, generation: Generation, wait_ms: WaitMs) -> OwnerSigns:
         """Watch from afar: clocks of two machines cannot be compared, but change can be seen."""
-        before = self.objects.get(self.paths.heartbeat(generation))
+        before = bytes_in(self.objects, self.paths.heartbeat(generation))
         for _ in range(OBSERVATION_MS // _OBSERVATION_STEP_MS):
             wait_ms(_OBSERVATION_STEP_MS)
             if self.objects.size(self.paths.end(generation)) is not None:
                 return "ended"
-            if self.objects.get(self.paths.heartbeat(generation)) != before:
+            if bytes_in(self.objects, self.paths.heartbeat(generation)) != before:
                 return "beating"
         return "silent"
 

@@ -10,19 +10,29 @@ import errno
 import os
 import stat
 import threading
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 
 from laminar_core.errors import ConfigurationError, ErrorCode, LaminarError, StorageUnavailable
+from laminar_core.state.limits import RECORD_BYTES_MAX
 from laminar_core.state.paths import check_folder, check_key
+from laminar_core.storage.regular_files import (
+    HIDDEN,
+    NO_OBJECT,
+    digest_of_regular,
+    files_below,
+    is_folder,
+    read_regular,
+    refuse_links,
+    size_of,
+    visible,
+)
 
-_HIDDEN = "."
 _TEMPORARY_NUMBERS = count(1)
 _VANISHED_RETRIES = 100
 _SYNCED_MAX = 4096
-_NO_OBJECT = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 _READ_ONLY = {errno.EROFS, errno.EACCES, errno.EPERM}
 _NO_HARD_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
@@ -41,14 +51,17 @@ class LocalObjectStore:
         self._synced: set[Path] = set()
         self._lock = threading.Lock()
 
-    def get(self, key: str) -> bytes | None:
+    def get(self, key: str, size_max: int = RECORD_BYTES_MAX) -> bytes | None:
         """See ``ObjectStore.get``."""
         path = self._path(key)
         with _translated("read", path):
-            try:
-                return path.read_bytes()
-            except _NO_OBJECT:
-                return None
+            return read_regular(path, size_max)
+
+    def sha256(self, key: str, size_max: int) -> str | None:
+        """See ``ObjectStore.sha256``."""
+        path = self._path(key)
+        with _translated("read", path):
+            return digest_of_regular(path, size_max)
 
     def put(self, key: str, data: bytes | memoryview) -> None:
         """See ``ObjectStore.put``."""
@@ -63,24 +76,24 @@ class LocalObjectStore:
         """See ``ObjectStore.put_if_absent``."""
         path = self._path(key)
         with _translated("write", path):
-            created = not path.exists() and self._link_new(path, data)
+            created = not os.path.lexists(path) and self._link_new(path, data)
             # Also somebody else's object counts only once its name is durable.
             _sync_if_there(path.parent)
             return created
 
     def children(self, folder: str) -> list[str]:
         """See ``ObjectStore.children``."""
-        top = self._root / check_folder(folder)
+        top = self._inside(self._root / check_folder(folder))
         with _translated("list", top):
             return sorted(
-                f"{entry.name}/" if entry.is_dir() else entry.name for entry in _visible(top)
+                f"{entry.name}/" if is_folder(entry) else entry.name for entry in visible(top)
             )
 
     def list(self, folder: str) -> list[str]:
         """See ``ObjectStore.list``."""
-        top = self._root / check_folder(folder)
+        top = self._inside(self._root / check_folder(folder))
         with _translated("list", top):
-            return sorted(str(path.relative_to(self._root)) for path in _files_below(top))
+            return sorted(str(path.relative_to(self._root)) for path in files_below(top))
 
     def delete(self, key: str) -> None:
         """See ``ObjectStore.delete``. Folders that become empty go, too."""
@@ -88,7 +101,7 @@ class LocalObjectStore:
         with _translated("delete", path):
             try:
                 path.unlink()
-            except _NO_OBJECT:
+            except NO_OBJECT:
                 return
             _sync_if_there(self._remove_empty(path.parent))
 
@@ -96,13 +109,18 @@ class LocalObjectStore:
         """See ``ObjectStore.size``."""
         path = self._path(key)
         with _translated("read", path):
-            try:
-                return path.stat().st_size if path.is_file() else None
-            except _NO_OBJECT:
-                return None
+            return size_of(path)
 
     def _path(self, key: str) -> Path:
-        return self._root / check_key(key)
+        path = self._root / check_key(key)
+        self._inside(path.parent)
+        return path
+
+    def _inside(self, folder: Path) -> Path:
+        """Return ``folder`` unless a link leads out of the store to it; the root may be a link."""
+        with _translated("open", folder):
+            refuse_links(self._root, folder)
+        return folder
 
     def _link_new(self, path: Path, data: bytes | memoryview) -> bool:
         temporary = self._write_temporary(path.parent, data)
@@ -125,7 +143,7 @@ class LocalObjectStore:
         for _ in range(_VANISHED_RETRIES):
             # What a dead process with the same id left is stepped over.
             name = f"{os.uname().nodename}-{os.getpid()}-{next(_TEMPORARY_NUMBERS)}"
-            temporary = directory / f"{_HIDDEN}{name}"
+            temporary = directory / f"{HIDDEN}{name}"
             with suppress(FileNotFoundError):
                 self._make_directory(directory)
                 with suppress(FileExistsError):
@@ -205,20 +223,6 @@ def _sync_directory(directory: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _visible(directory: Path) -> Iterator["os.DirEntry[str]"]:
-    """Entries that are not unfinished writes; none if the directory is not there."""
-    with suppress(FileNotFoundError, NotADirectoryError), os.scandir(directory) as entries:
-        yield from (entry for entry in entries if not entry.name.startswith(_HIDDEN))
-
-
-def _files_below(directory: Path) -> Iterator[Path]:
-    for entry in _visible(directory):
-        if entry.is_dir():
-            yield from _files_below(Path(entry.path))
-        else:
-            yield Path(entry.path)
 
 
 def _sync_if_there(directory: Path) -> None:

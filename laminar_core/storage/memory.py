@@ -1,9 +1,12 @@
 """A store in this process's memory: for tests and simulations, same contract as the others."""
 
+import hashlib
 import threading
 from typing import ClassVar
 
+from laminar_core.state.limits import RECORD_BYTES_MAX
 from laminar_core.state.paths import check_folder, check_key
+from laminar_core.storage.contract import too_large
 
 
 class MemoryObjectStore:
@@ -27,10 +30,18 @@ class MemoryObjectStore:
         """The store that ``named`` made, or None; another process finds nothing."""
         return cls._named.get(name)
 
-    def get(self, key: str) -> bytes | None:
+    def get(self, key: str, size_max: int = RECORD_BYTES_MAX) -> bytes | None:
         """See ``ObjectStore.get``."""
         with self._lock:
-            return self._objects.get(check_key(key))
+            found = self._objects.get(check_key(key))
+        if found is not None and len(found) > size_max:
+            raise too_large(f"{self.uri}/{key}", len(found), size_max)
+        return found
+
+    def sha256(self, key: str, size_max: int) -> str | None:
+        """See ``ObjectStore.sha256``."""
+        found = self.get(key, size_max)
+        return None if found is None else hashlib.sha256(found).hexdigest()
 
     def put(self, key: str, data: bytes | memoryview) -> None:
         """See ``ObjectStore.put``."""
@@ -63,5 +74,6 @@ class MemoryObjectStore:
 
     def size(self, key: str) -> int | None:
         """See ``ObjectStore.size``."""
-        found = self.get(key)
+        with self._lock:
+            found = self._objects.get(check_key(key))
         return None if found is None else len(found)

@@ -26,8 +26,7 @@ def create_or_confirm(objects: ObjectStore, key: str, data: bytes | memoryview) 
         created = objects.put_if_absent(key, data)
     if created:
         return True
-    found = objects.get(key)
-    return found is not None and memoryview(found) == memoryview(data).cast("B")
+    return _holds(objects, key, data)
 
 
 def create_and_read_back(objects: ObjectStore, key: str, data: bytes | memoryview) -> None:
@@ -43,11 +42,35 @@ def create_and_read_back(objects: ObjectStore, key: str, data: bytes | memoryvie
             ErrorCode.OBJECT_EXISTS,
             f"{address(objects, key)} holds something else: give the copy an empty place",
         )
-    if objects.get(key) != data:
+    if not _holds(objects, key, data):
         raise CorruptCheckpointError(
             ErrorCode.DIGEST_DIFFERS,
             f"{address(objects, key)} is not what was just written: use other storage",
         )
+
+
+def _holds(objects: ObjectStore, key: str, data: bytes | memoryview) -> bool:
+    """Whether exactly these bytes are there; what is longer, or no file, is something else."""
+    wanted = memoryview(data).cast("B")
+    try:
+        found = objects.get(key, wanted.nbytes)
+    except CorruptCheckpointError:
+        return False
+    return found is not None and memoryview(found) == wanted
+
+
+def bytes_in(objects: ObjectStore, key: str) -> bytes | None:
+    """Return the bytes of a record for whoever reports damage instead of raising; None: no object.
+
+    Empty, which no record is, if they cannot be read: the object is too long, or no file.
+
+    Raises:
+        StorageUnavailable: the store did not answer.
+    """
+    try:
+        return objects.get(key)
+    except CorruptCheckpointError:
+        return b""
 
 
 def read_record(objects: ObjectStore, key: str, record_type: type[R]) -> R | None:

@@ -160,10 +160,10 @@ class RetentionLog:
         Raises:
             CorruptCheckpointError: it is not what was written; the message names it.
         """
-        data = self.objects.get(key)
-        if data is None:
-            return None
         try:
+            data = self.objects.get(key)
+            if data is None:
+                return None
             return parse_sealed(record_type, data)
         except CorruptCheckpointError as error:
             where = address(self.objects, key)

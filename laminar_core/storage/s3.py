@@ -16,6 +16,7 @@ from secrets import token_hex
 from typing import Any
 
 from laminar_core.errors import ConfigurationError, ErrorCode
+from laminar_core.state.limits import RECORD_BYTES_MAX
 from laminar_core.state.paths import check_folder, check_key
 from laminar_core.storage.counts import RequestCounts
 from laminar_core.storage.retries import RetryClock
@@ -60,9 +61,13 @@ class S3ObjectStore:
         """See ``CountedStore.counts``: all that was sent, also repetitions and parts."""
         return self._requests.counter.counts
 
-    def get(self, key: str) -> bytes | None:
+    def get(self, key: str, size_max: int = RECORD_BYTES_MAX) -> bytes | None:
         """See ``ObjectStore.get``."""
-        return Download(self._requests, self._pool, self._name(key)).read()
+        return Download(self._requests, self._pool, self._name(key), size_max).read()
+
+    def sha256(self, key: str, size_max: int) -> str | None:
+        """See ``ObjectStore.sha256``."""
+        return Download(self._requests, self._pool, self._name(key), size_max).sha256()
 
     def put(self, key: str, data: bytes | memoryview) -> None:
         """See ``ObjectStore.put``."""

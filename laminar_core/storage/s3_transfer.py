@@ -8,6 +8,7 @@ that, because the upload is gone. A download keeps to the version of its first p
 # botocore ships no types, which the strict mode of this package would not accept.
 # pyright: standard
 
+import hashlib
 import math
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,15 +16,18 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from botocore.response import StreamingBody
 
+from laminar_core.storage.contract import too_large
 from laminar_core.storage.s3_errors import ERRORS, Kind
 from laminar_core.storage.s3_options import PARTS_MAX
 from laminar_core.storage.s3_requests import Client, Reply, S3Requests
 
 T = TypeVar("T")
+
+_PIECE_BYTES = 1 << 20
 
 
 def plan_parts(size_bytes: int, part_bytes: int) -> list[tuple[int, int]]:
@@ -163,16 +167,18 @@ class Upload:
 class Download:
     """One object read, in parts if it is large."""
 
-    def __init__(self, requests: S3Requests, pool: PartPool, key: str) -> None:
+    def __init__(self, requests: S3Requests, pool: PartPool, key: str, size_max: int) -> None:
         self._requests = requests
         self._pool = pool
         self._key = key
+        self._size_max = size_max
         self._target = {**requests.common, "Key": key}
 
     def read(self) -> bytes | None:
         """The object, of one version from beginning to end; None if there is none.
 
         Raises:
+            CorruptCheckpointError: it is longer than the caller expects; nothing of it was read.
             StorageUnavailable, ConfigurationError: as ``S3Requests.send``.
         """
         budget = self._requests.budget()
@@ -188,13 +194,37 @@ class Download:
             if not budget.wait_for_another():
                 raise self._requests.gave_up("read", self._key, "it keeps changing", budget)
 
+    def sha256(self) -> str | None:
+        """Return the digest of the object, read in one stream; None if there is none.
+
+        Raises:
+            As ``read`` does.
+        """
+        return self._requests.send("read", self._key, self._digest, {Kind.NOT_FOUND}).value
+
+    def _digest(self, client: Client) -> str:
+        with closing(self._open(client)["Body"]) as body:
+            digest = hashlib.sha256()
+            for piece in body.iter_chunks(_PIECE_BYTES):
+                digest.update(self._counted(piece))
+            return digest.hexdigest()
+
+    def _open(self, client: Client) -> dict[str, Any]:
+        """Ask for the whole object; nothing of it is read if it is too long."""
+        answer = client.get_object(**self._target, ChecksumMode="ENABLED")
+        if (size := answer["ContentLength"]) > self._size_max:
+            answer["Body"].close()
+            bucket = self._requests.options.bucket
+            raise too_large(f"s3://{bucket}/{self._key}", size, self._size_max)
+        return answer
+
     def _begin(self, client: Client) -> "bytes | _Begun":
         """A small object, compared with its checksum; or the beginning of the answer.
 
         A request for the whole object tells its size, so one is enough for most objects.
         """
         options = self._requests.options
-        answer = client.get_object(**self._target, ChecksumMode="ENABLED")
+        answer = self._open(client)
         size = answer["ContentLength"]
         if options.parallel > 1 and size > options.multipart_threshold:
             return _Begun(answer["Body"], answer["ETag"], size)

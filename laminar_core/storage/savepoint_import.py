@@ -29,6 +29,7 @@ from laminar_core.errors import (
     IncompatibleStateError,
 )
 from laminar_core.state.arrow_codec import sha256_hex
+from laminar_core.state.limits import NUMBER_IMPORTED_MAX
 from laminar_core.state.manifest import (
     CheckpointManifest,
     GenerationBase,
@@ -40,7 +41,7 @@ from laminar_core.state.savepoint import SavepointDeletion, SavepointOrigin, rel
 from laminar_core.state.savepoint_use import SavepointUse
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from laminar_core.storage.object_store import open_object_store
-from laminar_core.storage.records import create_and_read_back, create_or_confirm
+from laminar_core.storage.records import bytes_in, create_and_read_back, create_or_confirm
 from laminar_core.storage.savepoints import FoundSavepoint, delete_savepoint, read_savepoint
 
 
@@ -91,7 +92,7 @@ def is_of_this_job(store: CheckpointStore, origin: SavepointOrigin) -> bool:
     """Whether the job made the savepoint itself, wherever its store was then."""
     if origin.job != store.job or origin.claim_sha256 is None:
         return False
-    claim = store.objects.get(store.paths.claim(Generation(origin.generation)))
+    claim = bytes_in(store.objects, store.paths.claim(Generation(origin.generation)))
     return claim is not None and sha256_hex(claim) == origin.claim_sha256
 
 
@@ -103,6 +104,7 @@ def floor_of(store: CheckpointStore, found: FoundSavepoint) -> CheckpointId:
     """
     origin = found.record.origin
     checkpoint_id, generation = CheckpointId(origin.checkpoint_id), Generation(origin.generation)
+    _require_room(found.objects.uri, origin)
     if not is_of_this_job(store, origin):
         if store.completed_ids() or store.committed_ids():
             raise _refused(
@@ -221,6 +223,16 @@ class ClaimedSavepoint:
         delete_savepoint(open_object_store(self.use.uri), deletion)
         key = self.store.paths.released(self.generation)
         create_or_confirm(self.store.objects, key, deletion.to_bytes())
+
+
+def _require_room(uri: str, origin: SavepointOrigin) -> None:
+    """Refuse numbers behind which the job could not count on for long."""
+    highest = max(origin.checkpoint_id, origin.generation)
+    if highest > NUMBER_IMPORTED_MAX:
+        raise _refused(
+            f"{uri} has the number {highest}, which no job reaches (the highest that is taken over "
+            f"is {NUMBER_IMPORTED_MAX}): its record was made by something else than Laminar"
+        )
 
 
 def claimed_savepoints(store: CheckpointStore) -> list[ClaimedSavepoint]:

@@ -41,8 +41,14 @@ from laminar_core.state.segment import SegmentRef, total_bytes
 from laminar_core.state.window_state import KEY_GROUP
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from laminar_core.storage.object_store import ObjectStore, address, open_object_store, place_below
-from laminar_core.storage.records import create_and_read_back, create_or_confirm
-from laminar_core.storage.verification import PartReport, VerifyReport, checked, read_verified
+from laminar_core.storage.records import bytes_in, create_and_read_back, create_or_confirm
+from laminar_core.storage.verification import (
+    PartReport,
+    VerifyReport,
+    read_file,
+    read_verified,
+    verify_file,
+)
 
 R = TypeVar("R", bound=FileRef)
 
@@ -85,7 +91,7 @@ def write_savepoint(
     copier = _Copier(store, target, is_cancelled)
     subtasks = tuple(copier.state(entry) for entry in manifest.subtasks)
     inflight = tuple(copier.as_it_is(e, outside_checkpoint(e.path)) for e in manifest.inflight_data)
-    claim = store.objects.get(store.paths.claim(Generation(manifest.generation)))
+    claim = bytes_in(store.objects, store.paths.claim(Generation(manifest.generation)))
     moved = manifest.model_copy(update={"subtasks": subtasks, "inflight_data": inflight})
     record = SavepointRecord(
         origin=SavepointOrigin(
@@ -224,7 +230,7 @@ class FoundSavepoint:
         Raises:
             CorruptCheckpointError: missing, or not what was written.
         """
-        return checked(self.objects.get(ref.path), ref, address(self.objects, ref.path))
+        return read_file(self.objects, ref.path, ref)
 
     def verify(self) -> VerifyReport:
         """Read every byte."""
@@ -235,7 +241,7 @@ class FoundSavepoint:
 
     def _verified(self, ref: FileRef) -> PartReport:
         try:
-            self.read(ref)
+            verify_file(self.objects, ref.path, ref)
         except CorruptCheckpointError as error:
             return PartReport(ref.path, ref.size_bytes, str(error))
         return PartReport(ref.path, ref.size_bytes, None)
@@ -294,7 +300,7 @@ def delete_savepoint(objects: ObjectStore, deletion: SavepointDeletion) -> None:
     Raises:
         StorageUnavailable: some of it may be gone; call again.
     """
-    data = objects.get(RECORD)
+    data = bytes_in(objects, RECORD)
     if data is not None and sha256_hex(data) != deletion.savepoint_sha256:
         return
     if data is not None:

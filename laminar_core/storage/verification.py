@@ -1,6 +1,8 @@
 """Reading a checkpoint's files so that damage is found before anything is decoded."""
 
+from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from laminar_core.checkpoint.types import CheckpointId
@@ -9,6 +11,9 @@ from laminar_core.state.arrow_codec import sha256_hex
 from laminar_core.state.manifest import CheckpointManifest, FileRef
 from laminar_core.state.paths import JobPaths
 from laminar_core.storage.object_store import ObjectStore, address
+
+WHOLE_BYTES_MAX = 256 << 20
+"""What is longer is verified in pieces, so that a length in a manifest cannot take all memory."""
 
 _REQUESTS = 16
 """At a time; the store may be far away."""
@@ -42,29 +47,66 @@ def read_verified(objects: ObjectStore, paths: JobPaths, ref: FileRef) -> bytes:
     Raises:
         CorruptCheckpointError: missing, or of another length or digest.
     """
-    key = paths.absolute(ref.path)
-    return checked(objects.get(key), ref, address(objects, key))
+    return read_file(objects, paths.absolute(ref.path), ref)
 
 
-def checked(data: bytes | None, ref: FileRef, where: str) -> bytes:
-    """What was read for ``ref``, if it is what was written; ``where`` is for the message.
+def read_file(objects: ObjectStore, key: str, ref: FileRef) -> bytes:
+    """Read the file at ``key`` and make sure that it is ``ref``; no more than its length is read.
 
     Raises:
-        CorruptCheckpointError: missing, or of another length or digest.
+        CorruptCheckpointError: missing, no file, or of another length or digest.
     """
-    if data is None:
+    where = address(objects, key)
+    with _length_in_words(objects, key, ref):
+        data = objects.get(key, ref.size_bytes)
+    _require(where, ref, None if data is None else len(data), None)
+    assert data is not None
+    _require(where, ref, len(data), sha256_hex(data))
+    return data
+
+
+def verify_file(objects: ObjectStore, key: str, ref: FileRef) -> None:
+    """Make sure that the file at ``key`` is ``ref``, in memory that does not grow with it.
+
+    Raises:
+        CorruptCheckpointError: as ``read_file``.
+    """
+    if ref.size_bytes <= WHOLE_BYTES_MAX:
+        read_file(objects, key, ref)
+        return
+    where = address(objects, key)
+    _require(where, ref, objects.size(key), None)
+    with _length_in_words(objects, key, ref):
+        digest = objects.sha256(key, ref.size_bytes)
+    _require(where, ref, None if digest is None else ref.size_bytes, digest)
+
+
+def _require(where: str, ref: FileRef, size_bytes: int | None, digest: str | None) -> None:
+    """Compare with ``ref`` what is known of a file; ``digest`` is None before it is."""
+    if size_bytes is None:
         raise CorruptCheckpointError(ErrorCode.OBJECT_MISSING, f"{where} is missing")
-    if len(data) != ref.size_bytes:
+    if size_bytes != ref.size_bytes:
         raise CorruptCheckpointError(
             ErrorCode.LENGTH_DIFFERS,
-            f"{where} has {len(data)} bytes instead of {ref.size_bytes}",
+            f"{where} has {size_bytes} bytes instead of {ref.size_bytes}",
         )
-    if sha256_hex(data) != ref.sha256:
+    if digest is not None and digest != ref.sha256:
         raise CorruptCheckpointError(
             ErrorCode.DIGEST_DIFFERS,
             f"{where} is not what was written (its sha256 differs)",
         )
-    return data
+
+
+@contextmanager
+def _length_in_words(objects: ObjectStore, key: str, ref: FileRef) -> Generator[None]:
+    """Turn "too long to be read" into the length that is wrong."""
+    try:
+        yield
+    except CorruptCheckpointError as error:
+        if error.code is not ErrorCode.OBJECT_TOO_LARGE:
+            raise
+        _require(address(objects, key), ref, objects.size(key), None)
+        raise
 
 
 def verify_files(
@@ -97,7 +139,7 @@ def _compare_part(ref: FileRef, length: int | None) -> PartReport:
 
 def _verify_part(objects: ObjectStore, paths: JobPaths, ref: FileRef) -> PartReport:
     try:
-        read_verified(objects, paths, ref)
+        verify_file(objects, paths.absolute(ref.path), ref)
     except CorruptCheckpointError as error:
         return PartReport(ref.path, ref.size_bytes, str(error))
     return PartReport(ref.path, ref.size_bytes, None)

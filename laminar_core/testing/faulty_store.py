@@ -13,6 +13,7 @@ from enum import Enum, auto
 from typing import Literal, TypeVar
 
 from laminar_core.errors import ErrorCode, StorageUnavailable
+from laminar_core.state.limits import RECORD_BYTES_MAX
 from laminar_core.storage.object_store import ObjectStore
 
 Verb = Literal["get", "put", "put_if_absent", "list", "children", "delete", "size"]
@@ -61,9 +62,13 @@ class FaultyStore:
         self._matched = [0] * len(faults)
         self._lock = threading.Lock()
 
-    def get(self, key: str) -> bytes | None:
+    def get(self, key: str, size_max: int = RECORD_BYTES_MAX) -> bytes | None:
         """See ``ObjectStore.get``."""
-        return self._apply(self._fault("get", key), lambda: self._inner.get(key))
+        return self._apply(self._fault("get", key), lambda: self._inner.get(key, size_max))
+
+    def sha256(self, key: str, size_max: int) -> str | None:
+        """See ``ObjectStore.sha256``; to a fault it is a ``get``."""
+        return self._apply(self._fault("get", key), lambda: self._inner.sha256(key, size_max))
 
     def put(self, key: str, data: bytes | memoryview) -> None:
         """See ``ObjectStore.put``."""

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeVar
 
+from laminar_core.state.limits import RECORD_BYTES_MAX
 from laminar_core.state.paths import PROBE_FOLDER
 from laminar_core.storage.object_store import ObjectStore
 from laminar_core.testing.faulty_store import Verb
@@ -37,9 +38,13 @@ class ObservedStore:
         self._process = process
         self._observe = observe
 
-    def get(self, key: str) -> bytes | None:
+    def get(self, key: str, size_max: int = RECORD_BYTES_MAX) -> bytes | None:
         """See ``ObjectStore.get``."""
-        return self._call("get", key, lambda: self._inner.get(key))
+        return self._call("get", key, lambda: self._inner.get(key, size_max))
+
+    def sha256(self, key: str, size_max: int) -> str | None:
+        """See ``ObjectStore.sha256``; to an observer it is a ``get``."""
+        return self._call("get", key, lambda: self._inner.sha256(key, size_max))
 
     def put(self, key: str, data: bytes | memoryview) -> None:
         """See ``ObjectStore.put``."""

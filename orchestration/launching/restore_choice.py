@@ -13,6 +13,7 @@ from laminar_core.errors import CorruptCheckpointError, LaminarError
 from laminar_core.state.arrow_codec import sha256_hex
 from laminar_core.state.manifest import CheckpointManifest
 from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.storage.records import bytes_in
 from laminar_core.storage.verification import VerifyReport, verify_files
 from resources.names import job_name, partition_of
 
@@ -109,7 +110,7 @@ def read_chosen(store: CheckpointStore, checkpoint_id: CheckpointId) -> Chosen:
 
 
 def _stored_sha256(store: CheckpointStore, checkpoint_id: CheckpointId) -> str:
-    return sha256_hex(store.objects.get(store.paths.manifest(checkpoint_id)) or b"")
+    return sha256_hex(bytes_in(store.objects, store.paths.manifest(checkpoint_id)) or b"")
 
 
 def left_behind(store: CheckpointStore, chosen: Chosen) -> tuple[LeftBehind, ...]:

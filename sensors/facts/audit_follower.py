@@ -7,6 +7,7 @@ from laminar_core.errors import CorruptCheckpointError
 from laminar_core.state.audit import AuditRecord, parse_head
 from laminar_core.storage.audit import AuditLog
 from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.storage.records import bytes_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ class AuditFollower:
 
     def _numbers_after(self, number: int) -> Sequence[int]:
         """By the head, which is one request; a listing only if there is none that can be read."""
-        data = self._log.objects.get(self._log.paths.audit_head)
+        data = bytes_in(self._log.objects, self._log.paths.audit_head)
         try:
             newest = 0 if data is None else parse_head(data).number
         except CorruptCheckpointError:

@@ -11,6 +11,7 @@ import dagster as dg
 
 from laminar_core.state.audit import START, AuditReport, Finding, Link
 from laminar_core.storage.audit import AuditLog
+from laminar_core.storage.records import bytes_in
 from resources.names import asset_key
 
 
@@ -64,7 +65,7 @@ def verify_with(memory: AuditMemory, log: AuditLog, key: bytes | None) -> AuditR
         StorageUnavailable: the store did not answer.
     """
     number = memory.newest.number
-    data = log.objects.get(log.paths.audit_record(number)) if number else None
+    data = bytes_in(log.objects, log.paths.audit_record(number)) if number else None
     sha256 = None if data is None else hashlib.sha256(data).hexdigest()
     return with_memory(log.verify(key=key), memory, sha256)
 

@@ -13,6 +13,7 @@ from laminar_core.state.control import ControlCommand
 from laminar_core.state.manifest import CheckpointManifest, SubtaskEntry
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from laminar_core.storage.control_log import ControlEntry, ControlLog
+from laminar_core.storage.records import bytes_in
 from resources.names import partition_of
 
 _POSITIONS_BYTES_MAX = 1 << 20
@@ -69,11 +70,11 @@ def read_stored(
     try:
         manifest = store.find_manifest(checkpoint_id)
     except CorruptCheckpointError as error:
-        return Damaged(checkpoint_id, str(error), sha256_hex(store.objects.get(key) or b""))
+        return Damaged(checkpoint_id, str(error), sha256_hex(bytes_in(store.objects, key) or b""))
     if manifest is None:
         return None
     # What was written, byte for byte: whoever verifies compares with these.
-    data = store.objects.get(key)
+    data = bytes_in(store.objects, key)
     return None if data is None else StoredCheckpoint(manifest, sha256_hex(data))
 
 

@@ -15,6 +15,7 @@ from laminar_core.checkpoint.types import CheckpointId
 from laminar_core.errors import LaminarError
 from laminar_core.state.arrow_codec import sha256_hex
 from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.storage.records import bytes_in
 from laminar_core.storage.verification import VerifyReport
 from resources.names import StreamCheck, checkpoint_key, checkpoint_partitions, partition_of
 from sensors.facts.attempts import Attempts, Failed
@@ -157,7 +158,8 @@ def integrity(report: VerifyReport, sha256: str) -> dg.AssetCheckResult:
 def check_integrity(store: CheckpointStore, checkpoint_id: int) -> dg.AssetCheckResult:
     """Read a checkpoint whole; what keeps it from being read is the verdict, not an error."""
     try:
-        manifest = store.objects.get(store.paths.manifest(CheckpointId(checkpoint_id))) or b""
+        key = store.paths.manifest(CheckpointId(checkpoint_id))
+        manifest = bytes_in(store.objects, key) or b""
         return integrity(store.verify(CheckpointId(checkpoint_id)), sha256_hex(manifest))
     except LaminarError as error:
         return dg.AssetCheckResult(passed=False, description=str(error))

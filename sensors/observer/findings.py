@@ -16,7 +16,7 @@ from laminar_core.state.drill import DrillRecord
 from laminar_core.state.paths import number_in
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from laminar_core.storage.drills import newest_number
-from laminar_core.storage.records import read_record
+from laminar_core.storage.records import bytes_in, read_record
 from sensors.cursor import Cursor
 from sensors.facts.attempts import Attempt, Attempts, Failed
 from sensors.facts.audit_follower import AuditFollower
@@ -147,7 +147,7 @@ def identity(store: CheckpointStore) -> Identity | None:
     numbers = [number for name in names if (number := number_in(name)) is not None]
     if not numbers:
         return None
-    first = store.objects.get(store.paths.claim(Generation(min(numbers))))
+    first = bytes_in(store.objects, store.paths.claim(Generation(min(numbers))))
     newest = Generation(max(numbers))
     has_started = store.paths.base(newest).removeprefix(store.paths.generations) in names
     return Identity(sha256_hex(first or b"")[:16], newest, has_started)

@@ -10,6 +10,7 @@ from laminar_core.checkpoint.types import CheckpointId
 from laminar_core.state.arrow_codec import sha256_hex
 from laminar_core.state.manifest import CheckpointManifest
 from laminar_core.storage.checkpoint_store import CheckpointStore, Choice
+from laminar_core.storage.records import bytes_in
 from laminar_core.storage.verification import compare_sizes, verify_files
 from sensors.facts.integrity_records import FoundDamage
 
@@ -39,7 +40,7 @@ class _Candidates:
     def problem_of(self, manifest: CheckpointManifest) -> str | None:
         """What is wrong with it, or None."""
         store, paths = self._store, {ref.path for ref in manifest.files()}
-        data = store.objects.get(store.paths.manifest(CheckpointId(manifest.checkpoint_id)))
+        data = bytes_in(store.objects, store.paths.manifest(CheckpointId(manifest.checkpoint_id)))
         if (found := self._on_record.get(sha256_hex(data or b""))) is not None:
             self._is_suspicious = True
             self._damaged |= dict.fromkeys(found.paths, found.problem)

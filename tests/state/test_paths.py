@@ -4,6 +4,7 @@ from hypothesis import strategies as st
 
 from laminar_core.checkpoint.types import CheckpointId, Generation
 from laminar_core.errors import ConfigurationError
+from laminar_core.state.limits import NUMBER_MAX
 from laminar_core.state.paths import (
     NAME_LENGTH_MAX,
     JobPaths,
@@ -11,10 +12,11 @@ from laminar_core.state.paths import (
     check_job_name,
     check_key,
     check_operator_id,
+    generation_in,
     number_in,
 )
 
-NUMBERS = st.integers(1, 10**10 - 1)
+NUMBERS = st.integers(1, NUMBER_MAX)
 
 
 def test_the_layout_is_the_documented_one():
@@ -97,10 +99,24 @@ def test_other_names_have_no_number(name):
     assert number_in(name) is None
 
 
-@pytest.mark.parametrize("number", [0, -1, 10**10])
-def test_a_number_that_would_break_the_order_is_a_bug(number):
-    with pytest.raises(AssertionError):
+@pytest.mark.parametrize("number", [0, -1, NUMBER_MAX + 1, 10**10])
+def test_a_number_that_no_name_has_is_refused_in_one_line(number):
+    with pytest.raises(ConfigurationError, match="they go from 1 to 9000000000") as caught:
         JobPaths("j").claim(Generation(number))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("digits", ["0000000000", "9000000001", "9999999999"])
+def test_a_name_with_a_number_that_is_never_used_has_none(digits):
+    assert number_in(f"{digits}.json") is number_in(f"{digits}/") is None
+    assert generation_in(f"{digits}.end.json") is None
+
+
+@pytest.mark.parametrize("key", ["a" * 256, "/".join("a" * 500), "a/" + "b" * 5_000])
+def test_a_key_that_some_store_could_not_hold_is_refused(key):
+    with pytest.raises(ConfigurationError, match="is no object name") as caught:
+        check_key(key)
+    assert len(str(caught.value)) < 400
 
 
 @pytest.mark.parametrize("name", ["a", "payments-2", "A_b", "9", "x" * NAME_LENGTH_MAX])

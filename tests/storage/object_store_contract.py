@@ -1,5 +1,6 @@
 """The contract of an object store, run for each implementation by a subclass with ``objects``."""
 
+import hashlib
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -7,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from laminar_core.errors import ConfigurationError
+from laminar_core.errors import ConfigurationError, CorruptCheckpointError, ErrorCode
 from laminar_core.storage.object_store import ObjectStore, probe
 
 KEYS = st.sampled_from(["a", "b/c", "b/d/e", "b.json", "b-1/x"])
@@ -37,6 +38,21 @@ class ObjectStoreContract:
         assert objects.get("job/a/b/c") is None
         objects.delete("job/a")
         assert objects.get("job/a/b") == b"1"
+
+    @pytest.mark.parametrize("read", ["get", "sha256"])
+    def test_nothing_is_read_that_is_longer_than_its_reader_expects(self, objects, read):
+        objects.put("job/a", b"12345")
+        assert getattr(objects, read)("job/a", 5) is not None
+        with pytest.raises(CorruptCheckpointError, match="has 5 bytes, and 4 at most") as caught:
+            getattr(objects, read)("job/a", 4)
+        assert caught.value.code is ErrorCode.OBJECT_TOO_LARGE
+        assert "job/a" in str(caught.value)
+
+    def test_a_digest_is_that_of_the_whole_object(self, objects: ObjectStore):
+        data = bytes(3 << 20) + b"end"
+        objects.put("job/a", data)
+        assert objects.sha256("job/a", len(data)) == hashlib.sha256(data).hexdigest()
+        assert objects.sha256("job/b", 1) is None
 
     def test_put_replaces(self, objects: ObjectStore):
         objects.put("a", b"long value")

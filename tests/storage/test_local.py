@@ -227,7 +227,7 @@ class TestErrors:
 
     def test_an_unreadable_object_is_not_an_absent_one(self, objects, monkeypatch):
         objects.put("a", b"1")
-        monkeypatch.setattr(Path, "read_bytes", failing(errno.EIO))
+        monkeypatch.setattr(os, "open", failing(errno.EIO))
         with pytest.raises(StorageUnavailable, match="cannot read"):
             objects.get("a")
 

@@ -62,8 +62,8 @@ class TestCreateAndReadBack:
 
     def test_a_store_that_forgets_is_noticed(self):
         class Forgetful(MemoryObjectStore):
-            def get(self, key: str) -> bytes | None:
-                found = super().get(key)
+            def get(self, key: str, size_max: int = 100) -> bytes | None:
+                found = super().get(key, size_max)
                 return found and found[:-1]
 
         with pytest.raises(CorruptCheckpointError, match="use other storage") as caught:

@@ -208,6 +208,9 @@ class _Listener:
     def __init__(self) -> None:
         self.captured: list[Captured] = []
 
+    def on_operator(self, operator_id: str) -> None:
+        """Nobody watches."""
+
     def on_cut(self, cut: Cut) -> None:
         """A part of the snapshot."""
 

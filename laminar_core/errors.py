@@ -92,6 +92,7 @@ class ErrorCode(StrEnum):
     WORKER_FAILED = "worker-failed"
     START_FAILED = "start-failed"
     SPARK_LOST = "spark-lost"
+    NO_PROGRESS = "no-progress"
     CANCELLED = "cancelled"
     DUPLICATE_BARRIER = "duplicate-barrier"
     OUT_OF_ORDER = "out-of-order"

@@ -165,6 +165,15 @@ class StreamSpec(Values):
         description="Until the workers run, which includes reading the checkpoint; a driver that "
         "is slower is ended.",
     )
+    silence_timeout: Duration | None = Field(
+        default=None,
+        description="A worker whose process sends no sign of life for so long is dead; None: 30 "
+        "seconds.",
+    )
+    progress_timeout: Duration | None = Field(
+        default=None,
+        description="A worker that needs longer than this for one batch hangs; None: 30 minutes.",
+    )
     checkpoints: CheckpointPolicy = CheckpointPolicy()
     retention: RetentionConfig = RetentionConfig()
     alerts: AlertPolicy = AlertPolicy()
@@ -201,10 +210,18 @@ class StreamSpec(Values):
 
         ``words`` are further ones of ``laminar run``, such as ``--restore 42``.
         """
-        is_patient = "start_timeout" in self.model_fields_set
-        patience = ("--start-timeout", self.start_timeout) if is_patient else ()
-        more = [*patience, *self.checkpoints.words(), *self.conf_words(), *words]
+        more = [*self._patience(), *self.checkpoints.words(), *self.conf_words(), *words]
         return [*self.laminar, "run", *self._job_words(store_uri, words), *more, "--json"]
+
+    def _patience(self) -> list[str]:
+        """What is the stream's own of how long its workers may take."""
+        is_patient = "start_timeout" in self.model_fields_set
+        options = {
+            "--start-timeout": self.start_timeout if is_patient else None,
+            "--silence-timeout": self.silence_timeout,
+            "--progress-timeout": self.progress_timeout,
+        }
+        return [word for name, value in options.items() if value for word in (name, value)]
 
     def dry_run_command(self, store_uri: str, words: Sequence[str] = ()) -> list[str]:
         """What says, as one JSON object, what ``command`` with these words would continue from."""

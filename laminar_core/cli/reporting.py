@@ -23,6 +23,7 @@ from laminar_core.runtime.events import (
     GenerationFailed,
     GenerationStarted,
     JobEvent,
+    OperatorAtWork,
     ProgressMade,
     ThresholdTooLow,
     WorkersRunning,
@@ -135,30 +136,17 @@ def _lines(event: JobEvent) -> Iterator[str]:
             yield from event.reset
             for rejected in event.rejected:
                 yield f"checkpoint {rejected.checkpoint_id} is not used: {rejected.reason}"
-        case CheckpointCompleted():
-            size = f"{event.size_bytes / 1e6:.1f} MB, {event.written_bytes / 1e6:.1f} MB new"
-            kind = "" if event.kind == "periodic" else f" ({event.kind.value})"
-            waiting = f", {event.inflight_rows:,} rows in flight" if event.inflight_rows else ""
+        case CheckpointCompleted() | CheckpointFailed() | CleanUpFailed() | ThresholdTooLow():
+            yield from _checkpoint_lines(event)
+        case OperatorAtWork():
             yield (
-                f"checkpoint {event.checkpoint_id}{kind} completed in {event.duration_ms:.0f} ms, "
-                f"{size}, {event.mode}{waiting}"
-            )
-        case CheckpointFailed():
-            yield f"checkpoint {event.checkpoint_id} {event.outcome}: {event.reason}"
-        case CleanUpFailed():
-            yield (
-                f"what checkpoint {event.checkpoint_id} left could not be deleted: {event.reason}"
+                f"operator {event.operator_id} of worker {event.worker} has been at work on one "
+                f"batch for {event.busy_ms / 1000:.0f} s"
             )
         case CommandAnswered():
             done = f" in {event.savepoint}" if event.savepoint else ""
             why = f": {event.reason}" if event.reason else ""
             yield f"{event.command} for {event.actor} {event.outcome}{done}{why}"
-        case ThresholdTooLow():
-            yield (
-                f"{event.checkpoints} checkpoints in a row waited {event.alignment_timeout_ms} ms "
-                "and overtook then: with --unaligned they need not wait, with a longer "
-                "--alignment-timeout fewer rows are in flight"
-            )
         case GenerationFailed(restart_in_ms=None):
             yield f"generation {event.generation} failed: {event.reason}"
         case GenerationFailed(restart_in_ms=delay_ms):
@@ -174,6 +162,33 @@ def _lines(event: JobEvent) -> Iterator[str]:
             )
         case WorkersRunning() | DataFlowing() | ProgressMade():
             pass
+
+
+_CheckpointEvent = CheckpointCompleted | CheckpointFailed | CleanUpFailed | ThresholdTooLow
+
+
+def _checkpoint_lines(event: _CheckpointEvent) -> Iterator[str]:
+    match event:
+        case CheckpointCompleted():
+            size = f"{event.size_bytes / 1e6:.1f} MB, {event.written_bytes / 1e6:.1f} MB new"
+            kind = "" if event.kind == "periodic" else f" ({event.kind.value})"
+            waiting = f", {event.inflight_rows:,} rows in flight" if event.inflight_rows else ""
+            yield (
+                f"checkpoint {event.checkpoint_id}{kind} completed in {event.duration_ms:.0f} ms, "
+                f"{size}, {event.mode}{waiting}"
+            )
+        case CheckpointFailed():
+            yield f"checkpoint {event.checkpoint_id} {event.outcome}: {event.reason}"
+        case CleanUpFailed():
+            yield (
+                f"what checkpoint {event.checkpoint_id} left could not be deleted: {event.reason}"
+            )
+        case ThresholdTooLow():
+            yield (
+                f"{event.checkpoints} checkpoints in a row waited {event.alignment_timeout_ms} ms "
+                "and overtook then: with --unaligned they need not wait, with a longer "
+                "--alignment-timeout fewer rows are in flight"
+            )
 
 
 def _start(event: GenerationStarted) -> str:

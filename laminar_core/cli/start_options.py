@@ -12,7 +12,7 @@ from laminar_core.cli.attribution import Attribution
 from laminar_core.cli.options import DURATION, INSTANT, KEY_VALUE, GlobalSettings
 from laminar_core.pipeline import RunConfig
 from laminar_core.pipeline.config import duration_ms
-from laminar_core.runtime.checkpointing import Deadlines
+from laminar_core.runtime.liveness import Deadlines
 from laminar_core.runtime.restart import ExponentialDelay
 from laminar_core.runtime.session import open_session
 from laminar_core.storage.object_store import absolute_uri
@@ -119,6 +119,20 @@ _START = (
         help="Workers that have not restored their state by then are started again.",
     ),
     click.option(
+        "--silence-timeout",
+        type=DURATION,
+        default="30 seconds",
+        show_default=True,
+        help="A worker whose process sends no sign of life for so long is dead.",
+    ),
+    click.option(
+        "--progress-timeout",
+        type=DURATION,
+        default="30 minutes",
+        show_default=True,
+        help="A worker that needs longer than this for one batch hangs; the job is started again.",
+    ),
+    click.option(
         "--reason", default="started", show_default=True, help="Kept in the job's record."
     ),
 )
@@ -198,7 +212,11 @@ def start_config(values: dict[str, Any]) -> RunConfig:
         actor=by.actor,
         run_id=by.run_id,
         reason=take("reason"),
-        deadlines=Deadlines(register_ms=duration_ms(take("start_timeout"))),
+        deadlines=Deadlines(
+            register_ms=duration_ms(take("start_timeout")),
+            silence_ms=duration_ms(take("silence_timeout")),
+            progress_ms=duration_ms(take("progress_timeout")),
+        ),
     )
 
 

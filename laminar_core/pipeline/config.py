@@ -10,8 +10,8 @@ from laminar_core.checkpoint.unaligned import UnalignedCheckpointConfig
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.operators.windows import Duration, duration_us
 from laminar_core.pipeline.state_config import StateConfig
-from laminar_core.runtime.checkpointing import Deadlines
 from laminar_core.runtime.inflight import SnapshotLimits
+from laminar_core.runtime.liveness import Deadlines
 from laminar_core.runtime.options import JobOptions
 from laminar_core.runtime.restart import ExponentialDelay, RestartStrategy
 from laminar_core.runtime.retention_config import RetentionConfig

@@ -1,6 +1,7 @@
 """Operators that call each other directly: the inside of a vertex."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -10,6 +11,7 @@ from laminar_core.runtime.clock import Clock
 from laminar_core.runtime.slicing import UNIT_MS
 
 _OVER = object()
+T = TypeVar("T")
 
 
 class Chain:
@@ -22,11 +24,14 @@ class Chain:
 
     def __init__(
         self,
-        operators: Sequence[OperatorSubtask],
+        operators: Sequence[tuple[str, OperatorSubtask]],
         on_batch: Callable[[pa.RecordBatch], None],
         on_watermark: Callable[[int], None],
+        on_operator: Callable[[str], None],
     ) -> None:
-        self._operators = operators
+        self._ids = [operator_id for operator_id, _ in operators]
+        self._operators = [operator for _, operator in operators]
+        self._on_operator = on_operator
         self._on_batch = on_batch
         self._on_watermark = on_watermark
         self._replays = False
@@ -49,7 +54,8 @@ class Chain:
         if start == len(self._operators):
             self._on_batch(batch)
             return
-        for result in self._operators[start].process(batch):
+        self._on_operator(self._ids[start])
+        for result in self._watched(start, self._operators[start].process(batch)):
             if isinstance(result, Watermark) and self._replays:
                 known_us = self._held_us.get(start + 1, result.time_us)
                 self._held_us[start + 1] = max(known_us, result.time_us)
@@ -66,10 +72,18 @@ class Chain:
     def advancing(self, watermark_us: int, start: int = 0) -> Iterator[None]:
         """Do the same batch by batch; nothing else may be done here until it is exhausted."""
         for position in range(start, len(self._operators)):
-            for batch in self._operators[position].on_watermark(watermark_us):
+            self._on_operator(self._ids[position])
+            completed = self._operators[position].on_watermark(watermark_us)
+            for batch in self._watched(position, completed):
                 self.process(batch, position + 1)
                 yield
         self._on_watermark(watermark_us)
+
+    def _watched(self, position: int, results: Iterable[T]) -> Iterator[T]:
+        """Yield ``results``, which an operator computes as they are asked for."""
+        for result in results:
+            yield result
+            self._on_operator(self._ids[position])  # Those behind it have computed meanwhile.
 
 
 class Firing:

@@ -52,6 +52,7 @@ from laminar_core.runtime.events import (
     JobEvent,
     ThresholdTooLow,
 )
+from laminar_core.runtime.liveness import Deadlines
 from laminar_core.runtime.messages import (
     Abort,
     AlignmentTimeout,
@@ -74,16 +75,6 @@ from laminar_core.storage.checkpoint_store import CheckpointStore
 
 
 @dataclass(frozen=True, slots=True)
-class Deadlines:
-    """When silence means death. Milliseconds."""
-
-    register_ms: float = 120_000
-    """From the start of the stage until all workers have reported."""
-    worker_silence_ms: float = 30_000
-    """Between two reports of a running worker."""
-
-
-@dataclass(frozen=True, slots=True)
 class CoordinatorParts:
     """What a generation's coordinator works with; ``mode`` was set while an earlier one ran."""
 
@@ -96,7 +87,7 @@ class CoordinatorParts:
     parent_id: CheckpointId | None
     """The restored checkpoint."""
     rows_total: int | None
-    deadlines: Deadlines = Deadlines()
+    deadlines: Deadlines = field(default_factory=Deadlines)
     mode: SetMode | None = None
 
 

@@ -36,11 +36,14 @@ from laminar_core.runtime.control_desk import ControlDesk
 from laminar_core.runtime.events import (
     DataFlowing,
     JobEvent,
+    OperatorAtWork,
     WorkersRunning,
 )
 from laminar_core.runtime.listening import IsolatedListener
+from laminar_core.runtime.liveness import Liveness
 from laminar_core.runtime.loop_watch import LoopWatch
 from laminar_core.runtime.messages import (
+    Alive,
     Cancel,
     Finish,
     LoopReport,
@@ -76,6 +79,8 @@ class GenerationOutcome:
     code: ErrorCode | None = None
     reason: str = ""
     restart_helps: bool = True
+    idle_ms: float = 0.0
+    """So long before its end it had stopped doing anything; this is no time that it ran well."""
     counts: RowTotals = field(default_factory=RowTotals)
 
 
@@ -117,7 +122,7 @@ class Coordinator(CheckpointHost):
         self._outcome_lock = threading.Lock()
         self._lines = ControlLines(parts.identity.generation, link.send, clock)
         self._workers: dict[int, Register] = {}
-        self._heard_ms: dict[int, float] = {}
+        self._liveness = Liveness(parts.deadlines)
         self._started_ms = clock.monotonic_ms()
         self._due_ms = {"ping": 0.0, "heartbeat": 0.0, "progress": 0.0}
         self._heartbeats = 0
@@ -291,10 +296,9 @@ class Coordinator(CheckpointHost):
                     "that restore much state more time (--start-timeout)",
                 )
             return
-        for worker, heard_ms in self._heard_ms.items():
-            if now_ms - heard_ms > deadlines.worker_silence_ms:
-                silence = f"no sign of life for {(now_ms - heard_ms) / 1000:.0f} s"
-                self.fail(ErrorCode.WORKER_LOST, f"worker {worker}: {silence}")
+        lost = self._liveness.lost(now_ms)
+        if lost is not None:
+            self._end(GenerationOutcome("failed", lost.code, lost.reason, idle_ms=lost.idle_ms))
 
     @property
     def _everybody_registered(self) -> bool:
@@ -305,7 +309,7 @@ class Coordinator(CheckpointHost):
     def _receive(self, message: ToCoordinator) -> None:
         if message.generation != self._identity.generation:
             return  # A zombie: whatever it says has no meaning here.
-        self._heard_ms[message.worker] = self._clock.monotonic_ms()
+        self._liveness.heard(message.worker, self._clock.monotonic_ms())
         for due in self._lines.receive(message):
             self._on_message(due)
 
@@ -315,6 +319,8 @@ class Coordinator(CheckpointHost):
                 self._on_register(message)
             case Progress():
                 self._on_progress(message)
+            case Alive():
+                self._on_alive(message)
             case SnapshotAck():
                 self._on_ack(message)
             case SnapshotDecline(checkpoint_id=n, reason=reason, counts=counts):
@@ -372,6 +378,19 @@ class Coordinator(CheckpointHost):
         if self._progress.drained and not self._final_requested:
             self._final_requested = True
             self._on_request(CheckpointKind.FINAL, Future())  # A lost registration comes again.
+
+    def _on_alive(self, message: Alive) -> None:
+        if self._liveness.take(message):
+            self.tell(
+                OperatorAtWork(
+                    time_ms=self.now_ms(),
+                    generation=self._identity.generation,
+                    worker=message.worker,
+                    operator_id=message.operator_id,
+                    since_ms=int(self.now_ms() - message.operator_ms),
+                    busy_ms=message.operator_ms,
+                )
+            )
 
     def _on_ack(self, message: SnapshotAck) -> None:
         subtasks = {SubtaskId(v.vertex_id, message.worker) for v in self._identity.plan.vertices}

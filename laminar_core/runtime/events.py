@@ -73,6 +73,18 @@ class ProgressMade(_Event):
     """Of all subtasks, in this generation."""
 
 
+class OperatorAtWork(_Event):
+    """An operator has been computing for long, and its worker does nothing else meanwhile."""
+
+    event: Literal["operator-at-work"] = "operator-at-work"
+    generation: int
+    worker: int
+    operator_id: str
+    since_ms: int
+    """The driver's wall clock when it began."""
+    busy_ms: float
+
+
 class CheckpointCompleted(_Event):
     """The manifest is durable."""
 
@@ -161,6 +173,7 @@ JobEvent = (
     | WorkersRunning
     | DataFlowing
     | ProgressMade
+    | OperatorAtWork
     | CheckpointCompleted
     | CheckpointFailed
     | CleanUpFailed

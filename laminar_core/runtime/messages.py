@@ -41,7 +41,7 @@ class Register(_Message):
 
 
 class Progress(_Message):
-    """Sign of life. Row counts are totals of the job's history, not of this generation."""
+    """Sign of life of the loop. Row counts are totals of the job's history."""
 
     type: Literal["progress"] = "progress"
     rows_in: int
@@ -55,6 +55,18 @@ class Progress(_Message):
     """Every input has ended here and everything is flushed."""
     requests: RequestCounts | None = None
     """What this worker has sent to the store since it started; None: that is not counted."""
+
+
+class Alive(_Message):
+    """Sign of life of the worker's process, sent beside its loop by a thread of its own."""
+
+    type: Literal["alive"] = "alive"
+    operator_id: str = ""
+    """The operator at work; empty: none is."""
+    operator_ms: float = 0.0
+    """For so long."""
+    step_ms: float = 0.0
+    """The loop has been in its present step for so long; 0: it waits."""
 
 
 class SnapshotAck(_Message):
@@ -191,7 +203,9 @@ class Cancel(_Message):
     type: Literal["cancel"] = "cancel"
 
 
-ToCoordinator = Register | Progress | SnapshotAck | SnapshotDecline | LoopReport | WorkerFailed
+ToCoordinator = (
+    Register | Progress | Alive | SnapshotAck | SnapshotDecline | LoopReport | WorkerFailed
+)
 CheckpointMessage = Trigger | AlignmentTimeout | Abort | Completed | Resume
 LoopMessage = LoopWave | LoopsOver
 ToWorker = Peers | CheckpointMessage | LoopMessage | Ping | Finish | Cancel

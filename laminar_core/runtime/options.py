@@ -8,8 +8,8 @@ import pyarrow as pa
 from laminar_core.checkpoint.coordinator_config import CoordinatorConfig
 from laminar_core.checkpoint.recovery_facts import Wish
 from laminar_core.checkpoint.types import CheckpointId, Generation
-from laminar_core.runtime.checkpointing import Deadlines
 from laminar_core.runtime.inflight import SnapshotLimits
+from laminar_core.runtime.liveness import Deadlines
 from laminar_core.runtime.restart import ExponentialDelay, RestartStrategy
 from laminar_core.runtime.state_options import StateOptions
 from laminar_core.state.arrow_codec import Compression

@@ -23,6 +23,7 @@ from laminar_core.runtime.clock import Clock, SystemClock
 from laminar_core.runtime.coordinator_thread import CoordinatorThread
 from laminar_core.runtime.deployment import Deployment
 from laminar_core.runtime.execution import Collected
+from laminar_core.runtime.life import living
 from laminar_core.runtime.listening import IsolatedListener
 from laminar_core.runtime.snapshots import background_threads
 from laminar_core.runtime.transport import (
@@ -68,8 +69,9 @@ class WorkerTask:
             try:
                 worker.start()
                 worker.register(os.getpid(), host)
-                for sink, batch in worker.run():
-                    yield _output(sink, batch)
+                with living(worker.signs):
+                    for sink, batch in worker.run():
+                        yield _output(sink, batch)
             except Exception as error:
                 worker.failed(error)
                 raise

@@ -64,6 +64,8 @@ class Supervisor:
         self._stopping = self._cancelled = False
         self._completed = self._generations = 0
         self._mode: SetMode | None = None
+        self._idle_ms = 0.0
+        """Time in which generations that failed had not done anything any more."""
 
     # --- from other threads ---------------------------------------------------------------------
 
@@ -275,8 +277,9 @@ class Supervisor:
             before={"generation": generation},
             after={"generation": generation + 1},
         )
+        self._idle_ms += outcome.idle_ms
         while True:
-            failures_ms.append(self._clock.monotonic_ms())
+            failures_ms.append(self._clock.monotonic_ms() - self._idle_ms)
             self._clock.wait_ms(self._restart_delay_ms(generation, outcome, failures_ms))
             try:
                 announced = self._audit.write(entry).reference()

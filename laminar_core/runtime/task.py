@@ -68,7 +68,7 @@ class Task:
         """Its input has ended and everything was flushed; it still takes part in checkpoints."""
         self._listener = listener
         self._clock = clock
-        self._chain = Chain([o for _, o in parts.operators], self._emit, self._emit_watermark)
+        self._chain = Chain(parts.operators, self._emit, self._emit_watermark, listener.on_operator)
         self._aligner = BarrierAligner(
             frozenset(i.channel for i in parts.inputs),
             parts.newest_id,
@@ -135,6 +135,7 @@ class Task:
     def _work_as_source(self, source: PacedSource) -> bool:
         if self._stopped:
             return False
+        self._computes(self.parts.source_id)
         batch = source.poll(self._unit.rows_max)
         if batch is not None:
             self._process(batch)
@@ -198,8 +199,13 @@ class Task:
         self._broadcast(EndOfInput())
         self.finished = True
 
+    def _computes(self, part_id: str | None) -> None:
+        if part_id is not None:
+            self._listener.on_operator(part_id)
+
     def _emit(self, batch: pa.RecordBatch) -> None:
         if self.parts.sink is not None:
+            self._computes(self.parts.sink_id)
             self.parts.sink.write(batch)
         for output in self.parts.outputs:
             output.send(batch)
@@ -262,6 +268,7 @@ class Task:
     def committed(self, checkpoint_id: CheckpointId) -> None:
         """The checkpoint is complete and its output visible."""
         if self.parts.sink is not None:
+            self._computes(self.parts.sink_id)
             self.parts.sink.committed(checkpoint_id)
 
     def close(self) -> None:
@@ -352,6 +359,7 @@ class Task:
     def _snapshot(
         self, operator_id: str, part: Snapshottable, barrier: CheckpointBarrier
     ) -> PendingPart:
+        self._computes(operator_id)
         started_ms = self._clock.monotonic_ms()
         changes = self.parts.incremental and barrier.kind not in _SELF_CONTAINED
         if changes and isinstance(part, IncrementalSubtask):

@@ -39,6 +39,10 @@ class Cut:
 class TaskListener(Protocol):
     """What a task tells its worker."""
 
+    def on_operator(self, operator_id: str) -> None:
+        """Note that this operator, source or sink computes from now on."""
+        ...
+
     def on_cut(self, cut: Cut) -> None:
         """A snapshot was taken; finish it. More of the checkpoint may follow."""
         ...

@@ -78,6 +78,10 @@ class WorkerTransport(Protocol):
         """Send to the coordinator."""
         ...
 
+    def send_alive(self, message: bytes) -> None:
+        """Send to the coordinator from a second thread, beside everything else."""
+        ...
+
     def receive_control(self) -> Iterator[bytes]:
         """Messages of the coordinator that have arrived."""
         ...
@@ -217,6 +221,8 @@ class ZmqWorkerTransport:
         self._control = self._context.socket(zmq.DEALER)
         _configure(self._control)
         self._control.setsockopt(zmq.IDENTITY, _identity(worker))
+        self._life = self._context.socket(zmq.DEALER)  # Sockets are not for two threads.
+        _configure(self._life)
         self.public_key = ""
         try:
             self.endpoint = self._bind_data(host)
@@ -225,6 +231,8 @@ class ZmqWorkerTransport:
             raise
         self._secure_client(self._control, address.server_key)
         self._control.connect(address.endpoint)
+        self._secure_client(self._life, address.server_key)
+        self._life.connect(address.endpoint)
 
     def _bind_data(self, host: str) -> str:
         if self._address.kind == "ipc":
@@ -290,6 +298,17 @@ class ZmqWorkerTransport:
         except zmq.Again as error:
             raise _refused("the coordinator") from error
 
+    def send_alive(self, message: bytes) -> None:
+        """Queue a sign of life; its socket belongs to the thread that calls this.
+
+        Raises:
+            FencedError: the coordinator refuses this worker's key.
+        """
+        try:
+            self._life.send(message, zmq.NOBLOCK)
+        except zmq.Again as error:
+            raise _refused("the coordinator") from error
+
     def receive_control(self) -> Iterator[bytes]:
         """Everything the coordinator has sent so far."""
         while True:
@@ -310,6 +329,7 @@ class ZmqWorkerTransport:
         """Close everything; data to peers is dropped, the last control messages go out."""
         for push in self._peers.values():
             push.close(linger=0)
+        self._life.close(linger=0)
         _close(self._context, [self._data, self._control], self._auth, self._wake)
 
 

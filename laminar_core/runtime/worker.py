@@ -26,6 +26,7 @@ from laminar_core.runtime.clock import Clock
 from laminar_core.runtime.control import ControlEnd
 from laminar_core.runtime.deployment import Deployment, RestoredState
 from laminar_core.runtime.inflight import Captured
+from laminar_core.runtime.life import Activity, SignsOfLife
 from laminar_core.runtime.loops import HeadTask, loop_counts
 from laminar_core.runtime.messages import (
     Abort,
@@ -123,8 +124,15 @@ class Worker:
         self._data_flowed = False
         self._store = store
         self.wiring = Wiring(subtask_index, deployment.generation)
+        self.activity = Activity(clock)
 
     # --- life -----------------------------------------------------------------------------------
+
+    @property
+    def signs(self) -> SignsOfLife:
+        """What a second thread sends while the loop runs."""
+        send = self._transport.send_alive
+        return SignsOfLife(self._deployment.generation, self._me, self.activity, send)
 
     def start(self) -> None:
         """Build the tasks and restore their state.
@@ -171,15 +179,19 @@ class Worker:
 
     def run_once(self) -> bool:
         """One turn of the loop; say whether anything happened."""
+        self.activity.begin_step()
         busy = self._receive_control()
         if self.phase is Phase.RUNNING:
             busy |= self._receive_data()
             for task in self.wiring.tasks:
+                self.activity.begin_step()
                 busy |= task.work()
                 busy |= task.flush()
+            self.activity.begin_step()
             busy |= self._take_results()
             self._changelog.turn()
         self._report_progress()
+        self.activity.rest()
         return busy
 
     def close(self) -> None:
@@ -307,6 +319,10 @@ class Worker:
         return received
 
     # --- checkpoints: what the tasks tell -------------------------------------------------------
+
+    def on_operator(self, operator_id: str) -> None:
+        """Note what the signs of life say."""
+        self.activity.enter(operator_id)
 
     def on_cut(self, cut: Cut) -> None:
         """Finish the snapshot in the background."""

@@ -11,6 +11,9 @@ from laminar_core.testing.observed_store import StoreCall
 STALLS_MS = (30.0, 300.0, 3_000.0, 16_000.0, 31_000.0)
 """Also beyond what worker and coordinator take for death."""
 
+COMPUTES_MS = (300.0, 3_000.0, 16_000.0, 45_000.0)
+"""Also longer than a worker may be silent."""
+
 AGAIN = 0.4
 """How likely a crash is followed by another one."""
 
@@ -166,6 +169,21 @@ def _stall(planned: Disasters, whom: str, index: int, lasts_ms: float) -> None:
         return
     hold()
     planned.simulation.world.later(lasts_ms, lambda: hold(held=False))
+
+
+def slow_function(planned: Disasters) -> None:
+    """A user's function needs long for one batch; its process gives signs of life meanwhile."""
+    lasts_ms = planned.dice.choice(COMPUTES_MS)
+    index = planned.dice.randrange(planned.simulation.options.parallelism)
+
+    def compute() -> None:
+        stages = planned.simulation.drivers[-1].stages if planned.simulation.drivers else []
+        if not stages or index >= len(stages[-1].workers):
+            return
+        if planned.hit("slow-function", f"of worker {index} for {lasts_ms:g} ms", lasts_ms):
+            stages[-1].workers[index].compute_for(lasts_ms)
+
+    planned.at_some_turn(compute)
 
 
 def slow_link(planned: Disasters) -> None:
@@ -329,6 +347,7 @@ KINDS: dict[str, Callable[[Disasters], None]] = {
     "slow-store": slow_store,
     "corruption": corruption,
     "stall": stall,
+    "slow-function": slow_function,
     "slow-link": slow_link,
     "delay-spike": delay_spike,
     "reordering": reordering,

@@ -119,6 +119,7 @@ class SimulatedWorkerTransport:
         self.reorder_max = network.reorder_max
         self.endpoint = worker_endpoint(coordinator, worker)
         self._control = control_endpoint(coordinator, worker)
+        self._life = f"{self.endpoint}/life"
         self._coordinator = coordinator
         self._network = network
         self._owner = owner
@@ -141,6 +142,10 @@ class SimulatedWorkerTransport:
     def send_control(self, message: bytes) -> None:
         """Send to the coordinator."""
         self._network.send_control(self.endpoint, self._coordinator, message)
+
+    def send_alive(self, message: bytes) -> None:
+        """Send to the coordinator, as by a socket of its own."""
+        self._network.send_control(self._life, self._coordinator, message)
 
     def receive_control(self) -> Iterator[bytes]:
         """Messages of the coordinator that have arrived."""

@@ -9,10 +9,12 @@ import pyarrow as pa
 from laminar_core.errors import ErrorCode, JobFailedError
 from laminar_core.runtime.deployment import Deployment
 from laminar_core.runtime.execution import Collected
+from laminar_core.runtime.life import SIGN_INTERVAL_MS, Activity, AtWork, SignsOfLife
 from laminar_core.runtime.snapshots import BackgroundThreads
 from laminar_core.runtime.worker import Worker
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from laminar_core.testing.executor import SimulatedExecutor
+from laminar_core.testing.host_clock import HostClock
 from laminar_core.testing.network import Network, SimulatedWorkerTransport
 from laminar_core.testing.world import Process, World
 
@@ -25,6 +27,19 @@ LINGER_MS = 2_500.0
 
 OpenStore = Callable[[str, Callable[[], bool]], CheckpointStore]
 """The store as a process sees it: its name, and whether it still lives."""
+
+
+class _ComputingWorker(Worker):
+    """A worker whose next operator may need longer than usual."""
+
+    spend: Callable[[float], None]
+    computes_ms = 0.0
+
+    def on_operator(self, operator_id: str) -> None:
+        """Let the operator take its time."""
+        super().on_operator(operator_id)
+        duration_ms, self.computes_ms = self.computes_ms, 0.0
+        self.spend(duration_ms)
 
 
 class WorkerProcess(Process):
@@ -49,18 +64,25 @@ class WorkerProcess(Process):
         store = open_store(self.name, lambda: not self.ended.done())
         self.clock = world.clock_of(f"host-{index}")
         threads = BackgroundThreads(self.executor, self.compactions)
-        self.worker = Worker(deployment, index, self.transport, store, threads, self.clock)
+        self.worker = _ComputingWorker(
+            deployment, index, self.transport, store, threads, self.clock
+        )
+        self.worker.spend = world.spend
+        self.worker.activity = self._activity = TurnActivity(self.clock)
+        self.life = LifeThread(world, self.name, self.worker.signs, self.clock)
         self._registered = False
         world.add(self)
 
     def turn(self) -> float:
         """Start, or run the loop once, or leave; as the task in Spark does."""
         worker = self.worker
+        self._activity.forget()
         try:
             if not self._registered:
                 worker.start()
                 worker.register(pid=self.index, host="simulated")
                 self._registered = True
+                self.life.start()
             busy = worker.run_once()
             if worker.working:
                 return 0.0 if busy else self.clock.to_world_ms(worker.wait_ms())
@@ -74,7 +96,11 @@ class WorkerProcess(Process):
     def hold(self, *, held: bool = True) -> None:
         """Put it to sleep, with its background thread, or let go of it."""
         self.world.note(self.name, "falls asleep" if held else "wakes up")
-        self.held = self.executor.held = self.compactions.held = held
+        self.held = self.executor.held = self.compactions.held = self.life.held = held
+
+    def compute_for(self, duration_ms: float) -> None:
+        """Let the next operator that computes here need so long."""
+        self.worker.computes_ms = duration_ms
 
     def kill(self) -> None:
         """SIGKILL: nothing is closed, and some of its last messages are lost."""
@@ -104,7 +130,52 @@ class WorkerProcess(Process):
     def _remove(self) -> None:
         self.worker.wiring.backend.close()  # A process that ends leaves no open files.
         self.transport.close()
+        self.world.remove(self.life)
         self.world.remove(self)
+
+
+class TurnActivity(Activity):
+    """What the loop does at a moment of a turn, which is computed at once and then takes its time.
+
+    The loop reads a clock that is ahead by what it has spent. Readers see what it had shown by now.
+    """
+
+    def __init__(self, clock: HostClock) -> None:
+        super().__init__(clock)
+        self._moments: list[tuple[float, AtWork | None]] = []
+
+    def show(self, at_work: AtWork | None) -> None:
+        """Remember since when it holds."""
+        super().show(at_work)
+        self._moments.append((self._clock.monotonic_ms(), at_work))
+
+    def shown(self) -> AtWork | None:
+        """Return what holds at the reader's time."""
+        now_ms = self._clock.monotonic_ms()
+        return next((at for since_ms, at in reversed(self._moments) if since_ms <= now_ms), None)
+
+    def forget(self) -> None:
+        """Begin the next turn: those before it are over."""
+        self._moments.clear()
+
+
+class LifeThread(Process):
+    """The second thread of a worker: it sends signs of life also while the loop is in a turn."""
+
+    def __init__(self, world: World, worker: str, signs: SignsOfLife, clock: HostClock) -> None:
+        super().__init__(world, f"{worker}-life")
+        self._signs = signs
+        self._clock = clock
+
+    def start(self) -> None:
+        """Begin when the loop begins."""
+        self.world.add(self)
+        self.wake(self.world.now_ms + self._clock.to_world_ms(SIGN_INTERVAL_MS))
+
+    def turn(self) -> float:
+        """Send one sign."""
+        self._signs.beat()
+        return self._clock.to_world_ms(SIGN_INTERVAL_MS)
 
 
 class SimulatedStage:

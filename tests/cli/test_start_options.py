@@ -13,7 +13,7 @@ from laminar_core.cli.start_options import (
     start_options,
 )
 from laminar_core.pipeline import RunConfig
-from laminar_core.runtime.checkpointing import Deadlines
+from laminar_core.runtime.liveness import Deadlines
 from laminar_core.runtime.restart import ExponentialDelay
 
 SAID: list[tuple[str, tuple[str, ...], RunConfig, SparkSettings]] = []
@@ -57,6 +57,7 @@ def test_everything_can_be_set(said, monkeypatch, tmp_path) -> None:
         *("--conf", "spark.a=b=c", "--job", "mine", "--restarts", "1", "--take-over"),
         *("--expect-generation", "4", "--allow-fresh", "--reset-state", "x", "--reset-state", "y"),
         *("--transport", "curve", "--start-timeout", "20 minutes", "--reason", "to test"),
+        *("--silence-timeout", "1 minute", "--progress-timeout", "2 hours"),
     )
     assert settings == ("a=1", "b=2")
     assert spark == SparkSettings(3, "spark://x:1", (("spark.a", "b=c"),))
@@ -72,7 +73,7 @@ def test_everything_can_be_set(said, monkeypatch, tmp_path) -> None:
         actor="ann",
         reason="to test",
         run_id="run-7",
-        deadlines=Deadlines(register_ms=1_200_000),
+        deadlines=Deadlines(1_200_000, silence_ms=60_000, progress_ms=7_200_000),
     )
     monkeypatch.chdir(tmp_path)
     config = said("job.py", "--from-savepoint", "s", "--claim")[2]

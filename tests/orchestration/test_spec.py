@@ -31,6 +31,8 @@ def test_everything_reaches_the_command_line() -> None:
             "spark_conf": {"spark.executor.memory": "4g"},
             "workers": 3,
             "start_timeout": "1 hour",
+            "silence_timeout": "1 minute",
+            "progress_timeout": "2 hours",
             "checkpoints": CheckpointPolicy(
                 interval="1 second",
                 timeout="1 minute",
@@ -43,7 +45,8 @@ def test_everything_reaches_the_command_line() -> None:
     )
     assert after_the_program(spec) == [
         *("--set", "input=a b", "--store", "/store", "--job", "orders", "--workers", "3"),
-        *("--start-timeout", "1 hour"),
+        *("--start-timeout", "1 hour", "--silence-timeout", "1 minute"),
+        *("--progress-timeout", "2 hours"),
         *("--checkpoint-interval", "1 second", "--checkpoint-timeout", "1 minute"),
         *("--min-pause", "2 seconds", "--snapshots", "changelog", "--state-backend", "rocksdb"),
         *("--unaligned", "--conf", "spark.executor.memory=4g"),

@@ -15,8 +15,8 @@ from laminar_core.pipeline.config import (
     instant_ms,
     job_options,
 )
-from laminar_core.runtime.checkpointing import Deadlines
 from laminar_core.runtime.inflight import SnapshotLimits
+from laminar_core.runtime.liveness import Deadlines
 from laminar_core.runtime.options import JobOptions
 from laminar_core.runtime.restart import ExponentialDelay, NoRestart
 

@@ -142,6 +142,9 @@ class WorkerLink:
     def send_control(self, message: bytes) -> None:
         self.said.append(decode_to_coordinator(message))
 
+    def send_alive(self, message: bytes) -> None:
+        self.said.append(decode_to_coordinator(message))
+
     def receive_control(self) -> Iterator[bytes]:
         while self.control:
             yield self.control.popleft()

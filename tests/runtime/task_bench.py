@@ -75,6 +75,7 @@ class Bench:
     ) -> None:
         self.clock = ManualClock()
         self.sent: list = []
+        self.at_work: list[str] = []
         self.cuts: list[Cut] = []
         self.captured: list[Captured] = []
         self.completed: list[tuple[int, AlignmentEntry]] = []
@@ -107,6 +108,9 @@ class Bench:
 
     def _grant(self, channel: int, batches: int) -> None:
         self.granted[channel] += batches
+
+    def on_operator(self, operator_id: str) -> None:
+        self.at_work.append(operator_id)
 
     def on_cut(self, cut: Cut) -> None:
         self.cuts.append(cut)

@@ -75,10 +75,20 @@ class Holds(Operator):
         yield from held
 
 
+def chain_of(operators: list[Operator], left: list, at_work: list[str] | None = None) -> Chain:
+    """A chain of operators that are named after their places."""
+    return Chain(
+        [(str(place), operator) for place, operator in enumerate(operators)],
+        lambda batch: left.append(values(batch)),
+        left.append,
+        [].append if at_work is None else at_work.append,
+    )
+
+
 def trace(operators: list[Operator], *inputs: pa.RecordBatch | int) -> list[list[int] | int]:
     """What leaves the chain: batches as lists, watermarks as numbers."""
     left: list[list[int] | int] = []
-    chain = Chain(operators, lambda batch: left.append(values(batch)), left.append)
+    chain = chain_of(operators, left)
     for one in inputs:
         chain.advance(one) if isinstance(one, int) else chain.process(one)
     return left
@@ -110,7 +120,7 @@ def test_trace(operators: list[Operator], inputs, left) -> None:
 def test_watermarks_made_of_replayed_rows_wait_for_the_last_of_them() -> None:
     """These rows are of several channels, one after the other: the second may begin far behind."""
     left: list[list[int] | int] = []
-    chain = Chain([Marks(), Holds()], lambda batch: left.append(values(batch)), left.append)
+    chain = chain_of([Marks(), Holds()], left)
     chain.hold_made_watermarks()
     chain.process(rows(7))
     chain.process(rows(3))
@@ -121,3 +131,13 @@ def test_watermarks_made_of_replayed_rows_wait_for_the_last_of_them() -> None:
     assert left[3:] == [8]
     chain.process(rows(9))
     assert left[4:] == [9, [9], 10]
+
+
+def test_whoever_computes_is_named_also_when_those_behind_it_have_computed() -> None:
+    at_work: list[str] = []
+    chain = chain_of([Twice(), Announces()], [], at_work)
+    chain.process(rows(1))
+    assert at_work == ["0", "1", "1", "0", "1", "1", "0"]
+    at_work.clear()
+    chain.advance(5)
+    assert at_work == ["0", "1", "1"]

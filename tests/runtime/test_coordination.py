@@ -7,10 +7,11 @@ from laminar_core.checkpoint.types import CheckpointId, CheckpointKind
 from laminar_core.checkpoint.unaligned import UnalignedCheckpointMetrics
 from laminar_core.errors import ErrorCode, FencedError
 from laminar_core.runtime.checkpointing import Background as Threads
-from laminar_core.runtime.checkpointing import CoordinatorParts, Deadlines
+from laminar_core.runtime.checkpointing import CoordinatorParts
 from laminar_core.runtime.clock import ManualClock
 from laminar_core.runtime.coordination import Coordinator
 from laminar_core.runtime.events import DataFlowing, ProgressMade, WorkersRunning
+from laminar_core.runtime.liveness import Deadlines
 from laminar_core.runtime.messages import (
     Abort,
     Cancel,

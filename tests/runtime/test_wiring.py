@@ -38,6 +38,9 @@ GENERATION = 4
 class Listener:
     """Nobody cuts in these tests."""
 
+    def on_operator(self, operator_id: str) -> None:
+        """Nobody watches."""
+
     def on_cut(self, cut: Any) -> None:
         raise NotImplementedError
 

@@ -102,6 +102,9 @@ class Listener:
         said = ", ".join(map(render, captured.events))
         self.notes.append(f"captures {said} on {captured.queue.direction} {number}")
 
+    def on_operator(self, operator_id: str) -> None:
+        """Nothing takes time here."""
+
     def on_complete(self, checkpoint_id: CheckpointId, alignment: AlignmentEntry) -> None:
         """Acknowledge: everything is written the moment it is known."""
         part = self.parts.pop(checkpoint_id, None)

@@ -71,6 +71,7 @@ from laminar_core.runtime.publication import (
 )
 from laminar_core.state.control import SetMode
 from laminar_core.state.manifest import CheckpointManifest, Heartbeat, TriggerRecord
+from laminar_core.storage.audit import AuditLog
 from laminar_core.storage.checkpoint_store import CheckpointStore
 
 
@@ -153,6 +154,7 @@ class CheckpointDriver:
         self._streak = SwitchStreak()
         self._identity = parts.identity
         self._store = parts.store
+        self._audit = AuditLog(parts.store.objects, parts.store.paths, host.now_ms)
         self._committers = parts.committers
         self._parent_id = parts.parent_id
         self._host = host
@@ -216,7 +218,8 @@ class CheckpointDriver:
     def _beat(self, heartbeat: Heartbeat) -> None:
         try:
             self._store.check_owner(self._identity.generation)
-            self._store.beat(self._identity.generation, heartbeat)
+            named = heartbeat.model_copy(update={"audited": self._audit.newest()})
+            self._store.beat(self._identity.generation, named)
         except FencedError as error:
             self._host.fenced(error)
         except StorageUnavailable:
@@ -299,8 +302,9 @@ class CheckpointDriver:
         manifest = build_manifest(self._identity, attempt.trigger, self._parent_id, acks, now_ms)
 
         def publish() -> Event:
-            self._store.publish(manifest)
-            attempt.manifest = manifest
+            named = manifest.model_copy(update={"audited": self._audit.newest()})
+            self._store.publish(named)
+            attempt.manifest = named
             return Published(checkpoint_id)
 
         self._in_store(checkpoint_id, publish)

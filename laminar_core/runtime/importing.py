@@ -15,6 +15,7 @@ from laminar_core.runtime.clock import Clock
 from laminar_core.runtime.compatibility import mismatches
 from laminar_core.runtime.options import JobOptions
 from laminar_core.runtime.plan import Plan
+from laminar_core.state.audit_ref import AuditRef
 from laminar_core.state.manifest import fingerprint_of
 from laminar_core.storage.checkpoint_store import CheckpointStore, Choice
 from laminar_core.storage.object_store import open_object_store
@@ -109,8 +110,10 @@ class Importer:
         decision = RestoreFrom(CheckpointId(brought.manifest.checkpoint_id))
         return Choice(decision, brought.manifest, (brought.manifest,))
 
-    def go_over(self) -> bool:
+    def go_over(self, audited: AuditRef) -> bool:
         """Make what was brought in the base of its generation; False if nothing was.
+
+        ``audited`` is the record of the audit log that announced it.
 
         Raises:
             FencedError: a newer generation was faster.
@@ -118,7 +121,7 @@ class Importer:
         """
         if self._brought is None:
             return False
-        self._brought.record_base()
+        self._brought.record_base(audited)
         self._brought.publish()
         return True
 

@@ -277,7 +277,7 @@ class RecoveryManager:
     def _write_down(self, generation: Generation, examined: Examined, *, first: bool) -> None:
         """From here on every later generation knows what this one continued from."""
         options, report = self._options, examined.report
-        self._audit.append(
+        audited = self._audit.append(
             action="start-fresh" if examined.base_id is None else "restore",
             actor=options.actor,
             reason=options.reason if first else RESTARTED,
@@ -295,8 +295,8 @@ class RecoveryManager:
             },
         )
         base_id = examined.base_id
-        if not self._importer.go_over():
-            self._store.record_base(generation, base_id)
+        if not self._importer.go_over(audited.reference()):
+            self._store.record_base(generation, base_id, audited=audited.reference())
 
     def _settle_output(self, generation: Generation, examined: Examined) -> None:
         """Make visible exactly the output up to the restored checkpoint (PROTOCOL section 7)."""

@@ -163,14 +163,14 @@ class Supervisor:
             raise
 
     def _end(self, generation: Generation, outcome: Ending, reason: str) -> None:
-        self._audit.append(
+        ended = self._audit.append(
             action="end",
             actor=self._options.actor,
             reason=reason,
             run_id=self._options.run_id,
             after={"generation": generation, "outcome": outcome},
         )
-        self._store.end_generation(generation, outcome, reason)
+        self._store.end_generation(generation, outcome, reason, audited=ended.reference())
 
     def _claimant(self, reason: str) -> Claimant:
         return Claimant(

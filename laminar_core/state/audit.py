@@ -12,6 +12,7 @@ Invariants, checked by ``tests/state/test_audit.py`` and ``tests/storage/test_au
     A2  the head is no newer than the newest record, and of the same bytes as the record it names
     A3  record *n* > 1 is written only after a head was
     A4  no act has two records, no matter which answers of the store were lost
+    A5  an object of the job that names a record was written after that record was durable
 """
 
 import hashlib
@@ -24,14 +25,22 @@ from pydantic import Field
 
 from laminar_core.errors import CorruptCheckpointError, ErrorCode
 from laminar_core.state.audit_ref import AuditRef
-from laminar_core.state.manifest import GenerationClaim, Owner, parse_record
+from laminar_core.state.manifest import Owner, parse_record
 from laminar_core.state.record import JsonObject, Positive, Record, Sha256
 from laminar_core.state.seal import seal, unseal
 
 Action = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,63}$")]
 Outcome = Literal["intended", "done", "failed"]
 FindingKind = Literal[
-    "missing", "changed", "misplaced", "repeated", "unreadable", "unsigned", "head", "stray"
+    "missing",
+    "changed",
+    "misplaced",
+    "repeated",
+    "unreadable",
+    "unsigned",
+    "head",
+    "stray",
+    "anchor",
 ]
 S = TypeVar("S", bound="_Signed")
 
@@ -124,6 +133,15 @@ class AuditHead(_Signed):
 
 
 @dataclass(frozen=True, slots=True)
+class Anchor:
+    """A record that another object of the job names: it was in the log when that was written."""
+
+    holder: str
+    """The object, as a message names it: ``the claim of generation 3``."""
+    ref: AuditRef
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
     """Something about the log that no Laminar wrote."""
 
@@ -184,13 +202,13 @@ def verify_chain(
     objects: Iterable[tuple[int, bytes]],
     head: bytes | None,
     *,
-    claims: Iterable[GenerationClaim] = (),
+    anchors: Iterable[Anchor] = (),
     key: bytes | None = None,
 ) -> AuditReport:
     """Find everything that is not as it was written.
 
     ``objects`` are the numbers that the records are stored under, ascending, with their bytes;
-    ``head`` and ``claims``, which name records, were read before they were listed. With ``key``
+    ``head`` and ``anchors``, which name records, were read before they were listed. With ``key``
     every record since the first signed one must be signed, and one at least.
     """
     seen = [_look_at(number, data, key) for number, data in objects]
@@ -201,7 +219,7 @@ def verify_chain(
         *_repetitions(seen),
         *([] if key is None else _signatures(seen)),
         *_head(job, seen, head, key),
-        *_claims(seen, head, claims),
+        *_anchors(seen, head, tuple(anchors)),
     ]
     newest = Link(seen[-1].number, seen[-1].sha256) if seen else START
     ordered = sorted(findings, key=lambda finding: finding.number or 0)
@@ -331,22 +349,24 @@ def _head(
         yield Finding("unsigned", None, "head.json is not signed with this key")
 
 
-def _claims(
-    seen: Sequence[_Seen], head: bytes | None, claims: Iterable[GenerationClaim]
+def _anchors(
+    seen: Sequence[_Seen], head: bytes | None, anchors: Sequence[Anchor]
 ) -> Iterator[Finding]:
-    """Compare with what claims say of the log: a whole log that is gone, or was written anew."""
+    """Compare with what other objects name: a log that lost its end, or was written anew."""
     digests = {one.number: one.sha256 for one in seen}
     known = max(seen[-1].number if seen else 0, 0 if head is None else _number_in(head))
-    for claim in claims:
-        ref = claim.announced
-        if ref is None:
-            continue
-        if ref.number > known:
-            problem = f"record {ref.number} is cut off: generation {claim.generation} names it"
-            yield Finding("missing", ref.number, problem)
-        elif digests.get(ref.number, ref.sha256) != ref.sha256:
-            problem = f"record {ref.number} is not the one that generation {claim.generation} names"
-            yield Finding("changed", ref.number, f"{problem}: it was changed")
+    newest = max(anchors, key=lambda anchor: anchor.ref.number, default=None)
+    if newest is not None and newest.ref.number > known:
+        cut = _numbers(known + 1, newest.ref.number)
+        problem = f"{cut} cut off: {newest.holder} names record {newest.ref.number}"
+        yield Finding("missing", known + 1, problem)
+    told: set[int] = set()
+    for anchor in anchors:
+        number, sha256 = anchor.ref.number, anchor.ref.sha256
+        if number not in told and digests.get(number, sha256) != sha256:
+            told.add(number)
+            problem = f"record {number} is not the one that {anchor.holder} names"
+            yield Finding("changed", number, f"{problem}: it was changed")
 
 
 def _number_in(head: bytes) -> int:

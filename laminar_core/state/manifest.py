@@ -15,7 +15,7 @@ from pydantic import Field, JsonValue, ValidationError, model_validator
 
 from laminar_core.checkpoint.types import CheckpointKind, ResolvedMode
 from laminar_core.errors import CorruptCheckpointError, ErrorCode
-from laminar_core.state.audit_ref import AuditRef
+from laminar_core.state.audit_ref import Audited, AuditRef
 from laminar_core.state.paths import Direction
 from laminar_core.state.record import Count, FileRef, JsonObject, Positive, Record, Sealed, Sha256
 from laminar_core.state.savepoint_use import SavepointUse
@@ -145,6 +145,7 @@ class CheckpointManifest(Sealed):
     alignment: tuple[AlignmentEntry, ...] = ()
     inflight_data: tuple[InflightEntry, ...] = ()
     imported_from: str | None = Field(default=None, description="URI of a savepoint.")
+    audited: Audited = None
 
     @model_validator(mode="after")
     def _is_one_consistent_cut(self) -> Self:
@@ -256,6 +257,7 @@ class GenerationBase(Sealed):
     base_checkpoint_id: Positive | None
     closed_by: Positive | None = None
     savepoint: SavepointUse | None = Field(default=None, description="The base is its copy.")
+    audited: Audited = None
 
     @model_validator(mode="after")
     def _a_savepoint_is_copied(self) -> Self:
@@ -279,6 +281,7 @@ class Heartbeat(Record):
     sequence: Count
     at_ms: int
     progress: JsonObject = Field(default_factory=dict)
+    audited: Audited = None
 
 
 class GenerationEnd(Record):
@@ -288,6 +291,7 @@ class GenerationEnd(Record):
     generation: Positive
     outcome: str
     reason: str
+    audited: Audited = None
 
 
 class TriggerRecord(Record):

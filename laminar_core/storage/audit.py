@@ -1,7 +1,12 @@
 """The audit log of a job in its store: appended by anybody, lost by nobody, checked by ``verify``.
 
 An append costs four calls: read the head, create the record, overwrite the head, and look whether
-somebody went on meanwhile. No listing, however long the log is.
+somebody went on meanwhile. No listing, however long the log is. Only if there is no head, it lists
+records, and reads what other objects of the job name (``audit_anchors``).
+
+An append never fills a gap: it goes on after the newest record that anything still names, so that
+what was removed stays missing for ever. It does not refuse, because a file that was deleted must
+not keep a job from recovering.
 
 Concurrent writers race for a number; who loses reads the winner's record and follows it. The head
 may be overwritten by a slower writer with an older one, which therefore looks for a newer record
@@ -11,11 +16,9 @@ afterwards and puts that one in the head: the last writer of the head always see
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from functools import partial
 
 from laminar_core._version import __version__
-from laminar_core.checkpoint.types import Generation
 from laminar_core.errors import CorruptCheckpointError
 from laminar_core.state.audit import (
     START,
@@ -31,12 +34,14 @@ from laminar_core.state.audit import (
     parse_head,
     verify_chain,
 )
-from laminar_core.state.manifest import GenerationClaim, Owner
+from laminar_core.state.audit_ref import AuditRef
+from laminar_core.state.manifest import Owner
 from laminar_core.state.paths import JobPaths, number_in
 from laminar_core.state.record import JsonObject
+from laminar_core.storage.audit_anchors import read_anchors
 from laminar_core.storage.object_store import ObjectStore, address
 from laminar_core.storage.owner import this_process
-from laminar_core.storage.records import bytes_in, create_or_confirm, read_record
+from laminar_core.storage.records import bytes_in, create_or_confirm
 
 KEY_VARIABLE = "LAMINAR_AUDIT_KEY"
 """Environment variable; if it is set, everything that this process does to a job is signed."""
@@ -65,6 +70,8 @@ class AuditLog:
         self._key = key or key_in_environment()
         # Where an entry went, or tried to when the store did not answer: a second try starts there.
         self._places: dict[Owner, tuple[Link, bool]] = {}
+        # The newest record that this object has seen: a head that goes back behind it is no news.
+        self._seen = START
 
     # --- writing --------------------------------------------------------------------------------
 
@@ -159,7 +166,7 @@ class AuditLog:
             link = self._walk(link)
             if self.objects.size(self.paths.audit_head) is None:
                 self._put_head(link)
-        self._advance_head(Link.to(record.number, data))
+        self._advance_head(self._see(Link.to(record.number, data)))
         return record
 
     def _write_once(self, entry: AuditEntry) -> AuditRecord:
@@ -174,6 +181,16 @@ class AuditLog:
     def numbers(self) -> list[int]:
         """Numbers of all records, ascending."""
         return _numbers(self.objects.children(self.paths.audit))
+
+    def newest(self) -> AuditRef | None:
+        """The newest record, for another object of the job to name; None if there is none.
+
+        Raises:
+            StorageUnavailable: the store did not answer.
+        """
+        head, _ = self._read_head()
+        link = self._see(head or START)
+        return None if link.sha256 is None else AuditRef(number=link.number, sha256=link.sha256)
 
     def read(self, number: int) -> AuditRecord | None:
         """One record; None if there is none.
@@ -202,41 +219,34 @@ class AuditLog:
     def verify(self, *, key: bytes | None = None) -> AuditReport:
         """Read everything and find what is not as it was written; nothing is changed."""
         head = bytes_in(self.objects, self.paths.audit_head)  # First: records only become more.
-        claims = list(self._claims())
+        anchors = read_anchors(self.objects, self.paths)
         names = self.objects.children(self.paths.audit)
         stored = self._stored(_numbers(names))
-        report = verify_chain(self.paths.job, stored, head, claims=claims, key=key)
+        report = verify_chain(self.paths.job, stored, head, anchors=anchors.found, key=key)
         strays = tuple(
             Finding("stray", None, f"{name} is no part of the log")
             for name in names
             if number_in(name) is None and f"{self.paths.audit}{name}" != self.paths.audit_head
         )
-        return AuditReport(report.record_count, report.newest, report.findings + strays)
-
-    def _claims(self) -> Iterator[GenerationClaim]:
-        """Those that can be read; others are found by whoever needs them."""
-        for number in _numbers(self.objects.children(self.paths.generations)):
-            with suppress(CorruptCheckpointError):
-                key = self.paths.claim(Generation(number))
-                if (claim := read_record(self.objects, key, GenerationClaim)) is not None:
-                    yield claim
+        findings = (*report.findings, *anchors.problems, *strays)
+        return AuditReport(report.record_count, report.newest, findings)
 
     # --- the head -------------------------------------------------------------------------------
 
     def _newest(self) -> tuple[Link, bool]:
         """Where to go on, and whether the head is lost.
 
-        A record that the head names and that is not there is no reason to fill its place: the gap
-        shows what happened.
+        A record that the head, or anything else, names and that is not there is no reason to fill
+        its place: the gap shows what happened.
         """
         head, is_damaged = self._read_head()
         if head is not None:
-            return head, False
-        link = self._newest_listed()
+            return self._see(head), False
+        link = max(self._newest_listed(), self._newest_named(), self._seen, key=_number_of)
         if link.number > 1 and not is_damaged:
             # A second record comes after a head: one was written meanwhile, or it is lost.
             head, _ = self._read_head()
-            return (link, True) if head is None else (head, False)
+            return (link, True) if head is None else (self._see(head), False)
         if link.number == 1:  # The crash of the first writer leaves a record without a head.
             self._put_head(link)
         return link, is_damaged
@@ -246,6 +256,15 @@ class AuditLog:
         key = self.paths.audit_record(numbers[-1]) if numbers else None
         data = None if key is None else bytes_in(self.objects, key)
         return START if data is None else Link.to(numbers[-1], data)
+
+    def _newest_named(self) -> Link:
+        named = read_anchors(self.objects, self.paths).newest
+        return START if named is None else Link(named.number, named.sha256)
+
+    def _see(self, link: Link) -> Link:
+        """The newest record that was ever seen here, ``link`` or a newer one."""
+        self._seen = max(self._seen, link, key=_number_of)
+        return self._seen
 
     def _read_head(self) -> tuple[Link | None, bool]:
         """The newest record as the head has it, and whether there is a head that says nothing."""
@@ -291,6 +310,10 @@ class AuditLog:
 def key_in_environment(variable: str = KEY_VARIABLE) -> bytes | None:
     """The key that ``variable`` has; None if it is not set."""
     return os.environ.get(variable, "").encode() or None
+
+
+def _number_of(link: Link) -> int:
+    return link.number
 
 
 def _numbers(names: list[str]) -> list[int]:

@@ -39,6 +39,7 @@ def copy_checkpoint(
     ended = GenerationEnd(generation=generation, outcome="copied", reason=source.objects.uri)
     create_and_read_back(target.objects, target.paths.claim(generation), claim.to_bytes())
     create_and_read_back(target.objects, target.paths.end(generation), ended.to_bytes())
+    copy = manifest.model_copy(update={"audited": None})  # The audit log stays where it is.
     key = source.paths.relative(source.paths.manifest(CheckpointId(manifest.checkpoint_id)))
-    create_and_read_back(target.objects, target.paths.absolute(key), manifest.to_bytes())
+    create_and_read_back(target.objects, target.paths.absolute(key), copy.to_bytes())
     return size_bytes

@@ -173,16 +173,22 @@ class GenerationLog:
         generation: Generation,
         checkpoint_id: CheckpointId | None,
         savepoint: SavepointUse | None = None,
+        *,
+        audited: AuditRef | None = None,
     ) -> None:
         """Write down what ``generation`` starts from, before it starts; None is a fresh start.
 
-        ``savepoint``: the checkpoint is the copy of one.
+        ``savepoint``: the checkpoint is the copy of one. ``audited`` is the record of the audit log
+        that announced the start.
 
         Raises:
             FencedError: a newer generation was faster and closed this one.
         """
         record = GenerationBase(
-            generation=generation, base_checkpoint_id=checkpoint_id, savepoint=savepoint
+            generation=generation,
+            base_checkpoint_id=checkpoint_id,
+            savepoint=savepoint,
+            audited=audited,
         )
         if not create_base(self.objects, self.paths, record):
             self.check_owner(generation)
@@ -194,9 +200,21 @@ class GenerationLog:
         """Show that the owner lives: ``sequence`` differs from call to call."""
         self.objects.put(self.paths.heartbeat(generation), heartbeat.to_bytes())
 
-    def end_generation(self, generation: Generation, outcome: str, reason: str) -> None:
-        """Write down that ``generation`` stopped by itself; the job can be claimed at once."""
-        record = GenerationEnd(generation=generation, outcome=outcome, reason=reason)
+    def end_generation(
+        self,
+        generation: Generation,
+        outcome: str,
+        reason: str,
+        *,
+        audited: AuditRef | None = None,
+    ) -> None:
+        """Write down that ``generation`` stopped by itself; the job can be claimed at once.
+
+        ``audited`` is the record of the audit log that announced the end.
+        """
+        record = GenerationEnd(
+            generation=generation, outcome=outcome, reason=reason, audited=audited
+        )
         create_or_confirm(self.objects, self.paths.end(generation), record.to_bytes())
 
     def bases(self) -> tuple[Base, ...]:

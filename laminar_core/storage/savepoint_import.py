@@ -29,6 +29,7 @@ from laminar_core.errors import (
     IncompatibleStateError,
 )
 from laminar_core.state.arrow_codec import sha256_hex
+from laminar_core.state.audit_ref import AuditRef
 from laminar_core.state.limits import NUMBER_IMPORTED_MAX
 from laminar_core.state.manifest import (
     CheckpointManifest,
@@ -53,15 +54,15 @@ class SavepointImport:
     manifest: CheckpointManifest
     use: SavepointUse
 
-    def record_base(self) -> None:
-        """Write down that the generation starts from it.
+    def record_base(self, audited: AuditRef | None = None) -> None:
+        """Write down that the generation starts from it; ``audited`` is the record that says so.
 
         Raises:
             FencedError: a newer generation was faster.
         """
         generation = Generation(self.manifest.generation)
         base_id = CheckpointId(self.manifest.checkpoint_id)
-        self.store.record_base(generation, base_id, self.use)
+        self.store.record_base(generation, base_id, self.use, audited=audited)
 
     def publish(self) -> None:
         """Complete the copy; after ``record_base``.
@@ -291,6 +292,7 @@ def _manifest(
         "completed_at_ms": now_ms,
         "duration_ms": 0.0,
         "code_version": f"laminar {__version__}",
+        "audited": None,  # Whatever it says is of another log.
     }
     moved = relocated(cut, folder).model_copy(update={**about, **now})
     return CheckpointManifest.model_validate_json(moved.model_dump_json())

@@ -92,7 +92,9 @@ def write_savepoint(
     subtasks = tuple(copier.state(entry) for entry in manifest.subtasks)
     inflight = tuple(copier.as_it_is(e, outside_checkpoint(e.path)) for e in manifest.inflight_data)
     claim = bytes_in(store.objects, store.paths.claim(Generation(manifest.generation)))
-    moved = manifest.model_copy(update={"subtasks": subtasks, "inflight_data": inflight})
+    moved = manifest.model_copy(
+        update={"subtasks": subtasks, "inflight_data": inflight, "audited": None}
+    )
     record = SavepointRecord(
         origin=SavepointOrigin(
             job=manifest.job,

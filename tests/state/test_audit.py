@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from laminar_core.errors import CorruptCheckpointError, ErrorCode
 from laminar_core.state.audit import (
     START,
+    Anchor,
     AuditEntry,
     AuditReport,
     Link,
@@ -22,7 +23,7 @@ from laminar_core.state.audit import (
     parse_head,
     verify_chain,
 )
-from laminar_core.state.manifest import GenerationClaim, Owner
+from laminar_core.state.manifest import Owner
 
 JOB = "payments"
 KEY = b"a key that only the drivers know"
@@ -194,62 +195,60 @@ class TestWhatIsFound:
         assert problem.startswith("record 3 says that head.json was lost before it: records ahead")
 
 
-def claim_naming(record: bytes, generation: int = 7) -> GenerationClaim:
-    return GenerationClaim(
-        job=JOB,
-        generation=generation,
-        owner=entry(1).writer,
-        actor="ann",
-        reason="",
-        code_version="laminar 0.1.0",
-        claimed_at_ms=1,
-        announced=parse_audit_record(record).reference(),
-    )
+def anchor(record: bytes, holder: str = "the claim of generation 7") -> Anchor:
+    return Anchor(holder, parse_audit_record(record).reference())
 
 
-class TestClaims:
+class TestAnchors:
     """They are elsewhere in the store, and a job does not run without them."""
 
-    def check(self, stored: Stored, head: bytes | None, *claims: GenerationClaim) -> list[str]:
-        found = verify_chain(JOB, sorted(stored.items()), head, claims=claims).findings
+    def check(self, stored: Stored, head: bytes | None, *anchors: Anchor) -> list[str]:
+        found = verify_chain(JOB, sorted(stored.items()), head, anchors=anchors).findings
         return [finding.problem for finding in found]
 
     def test_what_they_name_is_there(self):
         stored, head = chain(3)
-        claims = [claim_naming(stored[1], 1), claim_naming(stored[3], 2)]
-        assert self.check(stored, head, *claims) == []
-        assert self.check(stored, head, claims[0].model_copy(update={"announced": None})) == []
+        assert self.check(stored, head, anchor(stored[1]), anchor(stored[3])) == []
 
     def test_a_whole_log_that_is_gone(self):
         stored, _ = chain(3)
-        assert self.check({}, None, claim_naming(stored[2])) == [
-            "record 2 is cut off: generation 7 names it"
+        assert self.check({}, None, anchor(stored[2])) == [
+            "records 1 to 2 are cut off: the claim of generation 7 names record 2"
         ]
 
     def test_a_tail_that_is_gone_with_the_head_that_belonged_to_it(self):
         stored, _ = chain(4)
         shorter, head = chain(2)
-        assert self.check(shorter, head, claim_naming(stored[3])) == [
-            "record 3 is cut off: generation 7 names it"
+        assert self.check(shorter, head, anchor(stored[3])) == [
+            "record 3 is cut off: the claim of generation 7 names record 3"
+        ]
+
+    def test_of_many_that_name_what_is_cut_off_the_newest_is_told(self):
+        stored, _ = chain(4)
+        shorter, head = chain(2)
+        anchors = [anchor(stored[3]), anchor(stored[4], "the manifest of checkpoint 9")]
+        assert self.check(shorter, head, *anchors) == [
+            "records 3 to 4 are cut off: the manifest of checkpoint 9 names record 4"
         ]
 
     def test_a_log_that_was_written_anew(self):
         stored, _ = chain(3)
         other, head = chain(3, offset=50)
-        assert self.check(other, head, claim_naming(stored[2])) == [
-            "record 2 is not the one that generation 7 names: it was changed"
+        anchors = [anchor(stored[2]), anchor(stored[2], "the manifest of checkpoint 9")]
+        assert self.check(other, head, *anchors) == [
+            "record 2 is not the one that the claim of generation 7 names: it was changed"
         ]
 
     def test_what_is_missing_already_is_said_once(self):
         stored, head = chain(4)
-        claims = [claim_naming(stored[2], 1), claim_naming(stored[4], 2)]
+        anchors = [anchor(stored[2]), anchor(stored[4])]
         del stored[2], stored[4]
-        assert self.check(stored, head, *claims) == [
+        assert self.check(stored, head, *anchors) == [
             "record 2 is missing",
             "record 4 is cut off: head.json names 4",
         ]
-        assert self.check(stored, b"rot", *claims)[-1] == (
-            "record 4 is cut off: generation 2 names it"
+        assert self.check(stored, b"rot", *anchors)[-1] == (
+            "record 4 is cut off: the claim of generation 7 names record 4"
         )
 
 

@@ -27,8 +27,8 @@ from laminar_core.testing.observed_store import ObservedStore, StoreCall
 PATHS = JobPaths("payments")
 CALLS = 4
 """Of one append to a log that has records, with nobody else there."""
-FIRST_CALLS = 5
-"""Of the first one: it finds no head, and looks for records."""
+FIRST_CALLS = 7
+"""Of the first one: it finds no head, and looks for records, and for what names one."""
 
 FOREIGN_HEAD = head_at(Link(77, "0" * 64), "another-job").to_bytes()
 

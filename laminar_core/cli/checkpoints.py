@@ -25,7 +25,7 @@ from laminar_core.errors import ConfigurationError, CorruptCheckpointError, Erro
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from laminar_core.storage.verification import VerifyReport
 
-id_argument = click.argument("checkpoint_id", type=click.IntRange(min=1))
+newest_by_default = click.argument("checkpoint_id", type=click.IntRange(min=1), required=False)
 
 
 @click.group()
@@ -65,16 +65,16 @@ def list_checkpoints(*, store: str, job: str | None, as_json: bool, everything: 
 @store_option
 @job_option
 @json_option
-@id_argument
-def show(*, store: str, job: str | None, as_json: bool, checkpoint_id: int) -> None:
-    """Show one completed checkpoint: operators, sizes, event time."""
+@newest_by_default
+def show(*, store: str, job: str | None, as_json: bool, checkpoint_id: int | None) -> None:
+    """Show a completed checkpoint (the newest by default): operators, sizes, event time."""
     opened = open_job(store, job)
-    manifest = opened.read_manifest(CheckpointId(checkpoint_id))
+    manifest = opened.read_manifest(_ids_to_read(opened, checkpoint_id, everything=False)[0])
     if as_json:
         click.echo(manifest.model_dump_json(indent=1))
         return
     print_manifest(manifest)
-    for remark in pins_as_remarks(pins_by_checkpoint(opened)).get(checkpoint_id, ()):
+    for remark in pins_as_remarks(pins_by_checkpoint(opened)).get(manifest.checkpoint_id, ()):
         click.echo(remark)
 
 
@@ -83,7 +83,7 @@ def show(*, store: str, job: str | None, as_json: bool, checkpoint_id: int) -> N
 @job_option
 @json_option
 @click.option("--all", "everything", is_flag=True, help="Every completed checkpoint.")
-@click.argument("checkpoint_id", type=click.IntRange(min=1), required=False)
+@newest_by_default
 def verify(
     *, store: str, job: str | None, as_json: bool, everything: bool, checkpoint_id: int | None
 ) -> None:
@@ -118,7 +118,7 @@ def verify(
     type=click.IntRange(min=0),
     help=f"Rows and marks to print of each file  [default: {ROWS_SHOWN}; all with --json].",
 )
-@click.argument("checkpoint_id", type=click.IntRange(min=1), required=False)
+@newest_by_default
 def read_checkpoint(  # noqa: PLR0913 - one parameter per option
     *,
     store: str,

@@ -26,6 +26,7 @@ def plan_as_json(
         "blocked": plan.blocked,
         "unfinished_plans": list(unfinished),
         "deleted_checkpoints": list(plan.deleted_ids),
+        "deleted_files": len(plan.deleted_files),
         "deleted_bytes": plan.deleted_bytes,
         "checkpoints": [asdict(verdict) for verdict in plan.checkpoints],
         "files": [asdict(verdict) for verdict in plan.files],
@@ -37,11 +38,17 @@ def plan_as_json(
 def print_plan(
     plan: RetentionPlan, config: RetentionConfig, unfinished: Sequence[int], *, with_files: bool
 ) -> None:
-    """What goes and what stays, and why; then the sums."""
+    """The sums; then what goes and what stays, and why."""
     said = ", ".join(f"{name} {value}" for name, value in _different(config).items())
     click.echo(f"policy: {said or 'as it is by default'}")
     for number in unfinished:
         click.echo(f"plan {number} is decided and not finished: the next apply finishes it first")
+    if plan.blocked is not None:
+        click.echo(f"nothing goes: {plan.blocked}")
+    click.echo(
+        f"{_count(len(plan.deleted_ids), 'checkpoint')} and "
+        f"{_count(len(plan.deleted_files), 'file')} go, {plan.deleted_bytes:,} bytes"
+    )
     freed = _freed(plan.deleted_files)
     print_table(
         ("id", "verdict", "completed", "bytes", "freed", "why"),
@@ -61,12 +68,6 @@ def print_plan(
         click.echo(line)
     if plan.forgotten:
         click.echo(f"history that is forgotten: {_ids(plan.forgotten)}")
-    if plan.blocked is not None:
-        click.echo(f"nothing goes: {plan.blocked}")
-    click.echo(
-        f"{_count(len(plan.deleted_ids), 'checkpoint')} and "
-        f"{_count(len(plan.deleted_files), 'file')} go, {plan.deleted_bytes:,} bytes"
-    )
 
 
 def print_result(result: RetentionResult, what: str) -> None:

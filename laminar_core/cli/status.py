@@ -106,7 +106,7 @@ def _of_driver(job: str, driver: DriverStatus) -> Iterator[str]:
     beat_ms = driver.heartbeat_age_ms
     beat = "no sign of life yet" if beat_ms is None else f"last sign of life {age(beat_ms)} ago"
     now = {
-        "ended": f"{driver.outcome}: {driver.outcome_reason or 'by itself'}",
+        "ended": _of_end(driver),
         "running": f"runs as {who}, {beat}",
         "gone": f"is gone without a word ({who}), {beat}",
         "unseen": f"cannot be seen from here ({who}), {beat}",
@@ -124,6 +124,11 @@ def _of_driver(job: str, driver: DriverStatus) -> Iterator[str]:
         told.append(f"{rate:,.0f} rows per s")
     if told:
         yield ", ".join(told)
+
+
+def _of_end(driver: DriverStatus) -> str:
+    why = driver.outcome_reason or ("its input ended" if driver.outcome == "finished" else "")
+    return f"{driver.outcome}{', ' if why.startswith('by ') else ': ' if why else ''}{why}"
 
 
 def _of_checkpoint(checkpoint: CheckpointStatus) -> str:

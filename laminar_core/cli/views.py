@@ -86,7 +86,7 @@ def _row(summary: CheckpointSummary, more: Sequence[str]) -> tuple[str, ...]:
     remarks = [
         *more,
         "deleted by retention" if summary.deleted else "",
-        "committed" if summary.committed else "",
+        "output withdrawn" if summary.withdrawn else "committed" if summary.committed else "",
         "orphan" if summary.orphan else "",
         summary.problem or summary.reason,
     ]

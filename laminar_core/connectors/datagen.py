@@ -237,10 +237,12 @@ class DatagenSource:
         """
         pinned = {pin["split_id"]: pin["row_count"] for pin in splits.to_pylist()}
         if pinned != {split_id: self._row_count(split_id) for split_id in range(self.splits)}:
+            lengths = [count for count in pinned.values() if count is not None]
+            rows = sum(lengths) if len(lengths) == len(pinned) else None
             raise IncompatibleStateError(
                 ErrorCode.SOURCE_CHANGED,
-                f"the checkpoint was taken with {len(pinned)} splits of other lengths than "
-                f"splits={self.splits}, rows={self.rows}: set both as they were",
+                f"the checkpoint was taken with splits={len(pinned)}, rows={rows}, and the source "
+                f"now has splits={self.splits}, rows={self.rows}: set both as they were",
             )
 
     def open(self, splits: pa.Table) -> "DatagenReader":

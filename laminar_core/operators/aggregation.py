@@ -30,6 +30,7 @@ from laminar_core.operators.keyed import (
     owned_key_groups,
     restored_key_groups,
 )
+from laminar_core.operators.mapping import change_back_or_reset
 from laminar_core.operators.stateless import StatelessSubtask
 from laminar_core.operators.windows import (
     TimesUs,
@@ -364,7 +365,7 @@ class WindowAggregator:
         return IncompatibleStateError(
             ErrorCode.OPERATORS_CHANGED,
             f"operator {self._spec.operator_id!r} does not fit the checkpoint: {reason};"
-            " change it back, or give it another name to start it empty",
+            f" {change_back_or_reset(self._spec.operator_id)}",
         )
 
     def _results(self, merged: pa.Table) -> Iterator[pa.RecordBatch]:

@@ -33,6 +33,7 @@ from laminar_core.operators.keyed import (
     owned_key_groups,
     restored_key_groups,
 )
+from laminar_core.operators.mapping import change_back_or_reset
 from laminar_core.state.grouping import plain_type
 from laminar_core.state.key_groups import key_groups_of
 from laminar_core.state.rescaling import Redistribution
@@ -208,8 +209,8 @@ class Deduplicator:
                 ErrorCode.OPERATORS_CHANGED,
                 f"operator {self._spec.operator_id!r} does not fit the checkpoint: its producers"
                 f" were {found.field('producer').type} and are"
-                f" {self._schema.field('producer').type}; change the column back, or give the"
-                " operator another name to start it empty",
+                f" {self._schema.field('producer').type};"
+                f" {change_back_or_reset(self._spec.operator_id)}",
             )
 
 

@@ -69,6 +69,14 @@ def mapping_report(
     )
 
 
+def change_back_or_reset(operator_id: str) -> str:
+    """Advise on state that does not fit; under another name it would be refused, too."""
+    return (
+        f"change it back, or start anew with --reset-state {operator_id}, which drops all state "
+        "and reads all sources from their beginning"
+    )
+
+
 def difference(before: JsonObject, now: JsonObject) -> str:
     """Say which entries of two definitions differ, and how."""
     differing = [

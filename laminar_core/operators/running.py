@@ -21,6 +21,7 @@ from laminar_core.operators.keyed import (
     owned_key_groups,
     restored_key_groups,
 )
+from laminar_core.operators.mapping import change_back_or_reset
 from laminar_core.operators.stateless import StatelessSubtask
 from laminar_core.state.accumulators import (
     Accumulator,
@@ -239,8 +240,8 @@ class RunningAggregator:
             raise IncompatibleStateError(
                 ErrorCode.OPERATORS_CHANGED,
                 f"operator {self._spec.operator_id!r} does not fit the checkpoint: the columns of"
-                f" its state have changed from {', '.join(table.schema.names)}; change them back,"
-                " or give it another name to start it empty",
+                f" its state have changed from {', '.join(table.schema.names)};"
+                f" {change_back_or_reset(self._spec.operator_id)}",
             )
         return table
 

@@ -7,7 +7,7 @@ outcome afterwards. Commands overlap: a savepoint that is being copied does not 
 
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Protocol
+from typing import Literal, Protocol
 
 from laminar_core.checkpoint.control import ModeRefused
 from laminar_core.checkpoint.types import CheckpointId, CheckpointKind, Generation
@@ -64,6 +64,8 @@ class DeskHost(Protocol):
         ...
 
 
+Ending = Literal["finished", "stopped"]
+
 CopySavepoint = Callable[[ControlCommand, CheckpointId, Callable[[], bool]], str]
 """Copy this checkpoint to the command's target, unless told meanwhile that it is pointless; returns
 its URI. Raises LaminarError."""
@@ -92,7 +94,9 @@ class ControlDesk:
         self._running: dict[int, ControlCommand] = {}
         """Begun and not answered; of the coordinator's thread."""
         self._stops: dict[int, CheckpointId] = {}
-        """Stop commands with a target whose checkpoint is complete."""
+        """Stop commands whose checkpoint is complete."""
+        self._wanted_stops: dict[int, ControlCommand] = {}
+        """Stop commands that did not fail, answered or not."""
 
     # --- in the coordinator's thread ------------------------------------------------------------
 
@@ -104,7 +108,7 @@ class ControlDesk:
 
     def before_the_end(self, kind: CheckpointKind, end: Callable[[], None]) -> None:
         """The last checkpoint is committed: make of it what was asked for, then end the job."""
-        waiting = [n for n in self._stops if n in self._running]
+        waiting = [n for n in self._stops if n in self._running and self._has_target(n)]
         if kind is not CheckpointKind.STOP or not waiting:
             end()
             return
@@ -123,12 +127,27 @@ class ControlDesk:
         for number in waiting:
             self._start_copy(number, self._stops.pop(number), copied)
 
-    def close(self, reason: str) -> None:
-        """The generation is over: answer whoever still waits; nothing is begun any more."""
+    def _has_target(self, number: int) -> bool:
+        action = self._running[number].action
+        return isinstance(action, StopJob) and action.target is not None
+
+    @property
+    def stopped_by(self) -> str:
+        """Who stopped the job by a command, and why; empty if nobody did."""
+        first = next(iter(self._wanted_stops.values()), None)
+        return "" if first is None else f"by {first.actor}: {first.reason}"
+
+    def close(self, reason: str, ending: Ending | None) -> None:
+        """The generation is over: answer whoever still waits; nothing is begun any more.
+
+        ``ending`` is how the job ended well; None if it did not.
+        """
         self._closed = True
-        for number, command in list(self._running.items()):
-            if isinstance(command.action, StopJob) and command.action.target is None:
-                self._answer(number, "completed", f"the job ended: {reason}")
+        for number in list(self._running):
+            if ending is not None and number in self._wanted_stops and not self._has_target(number):
+                taken_id = self._stops.get(number)
+                answer = None if taken_id is None else CheckpointAnswer(taken_id, "completed", "")
+                self._answer(number, "completed", f"the job has {ending}", answer)
             else:
                 self._answer(number, "failed", f"the job ended before this was done: {reason}")
 
@@ -149,8 +168,11 @@ class ControlDesk:
             case TakeSavepoint():
                 self._take(number, CheckpointKind.SAVEPOINT, self._savepoint_taken)
             case StopJob(target=None):
-                self._host.take(CheckpointKind.STOP, once=False)
+                self._wanted_stops[number] = command
+                taken = self._host.take(CheckpointKind.STOP, once=False)
+                taken.add_done_callback(lambda future: self._last_taken(number, future.result()))
             case StopJob():
+                self._wanted_stops[number] = command
                 self._take(number, CheckpointKind.STOP, self._stop_taken)
             case SetMode() as mode:
                 self._set_mode(number, mode)
@@ -176,6 +198,11 @@ class ControlDesk:
     def _savepoint_taken(self, number: int, answer: CheckpointAnswer) -> None:
         assert answer.checkpoint_id is not None, "completed without an id"
         self._start_copy(number, answer.checkpoint_id, lambda _: None)
+
+    def _last_taken(self, number: int, answer: CheckpointAnswer) -> None:
+        """It is tried until it completes or the generation ends; ``close`` answers."""
+        if answer.outcome == "completed" and answer.checkpoint_id is not None:
+            self._stops[number] = answer.checkpoint_id
 
     def _stop_taken(self, number: int, answer: CheckpointAnswer) -> None:
         """Its output is committed before it is copied, so such a savepoint never owes any."""
@@ -226,6 +253,8 @@ class ControlDesk:
         command = self._running.pop(number, None)
         if command is None:
             return  # Answered when the generation ended.
+        if outcome != "completed":
+            self._wanted_stops.pop(number, None)
         result = ControlResult(
             outcome=outcome,
             reason=reason,

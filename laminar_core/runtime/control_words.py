@@ -33,7 +33,8 @@ def told(result: ControlResult) -> str:
     if result.savepoint is not None:
         return f"checkpoint {result.checkpoint_id} is the savepoint {result.savepoint}"
     if result.checkpoint_id is not None:
-        return f"checkpoint {result.checkpoint_id} completed"
+        also = f", {result.reason}" if result.reason else ""
+        return f"checkpoint {result.checkpoint_id} completed{also}"
     if "alignment_timeout_ms" in result.details:
         return _told_mode(result)
     return result.reason or "done"

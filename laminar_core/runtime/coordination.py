@@ -179,8 +179,11 @@ class Coordinator(CheckpointHost):
 
     def _let_go(self, kind: CheckpointKind) -> None:
         self.broadcast(Finish(generation=self._identity.generation))
-        ending = "finished" if kind is CheckpointKind.FINAL else "stopped"
-        self._end(GenerationOutcome(ending, counts=self._progress.totals()))
+        counts = self._progress.totals()
+        if kind is CheckpointKind.FINAL:
+            self._end(GenerationOutcome("finished", counts=counts))
+        else:
+            self._end(GenerationOutcome("stopped", reason=self._desk.stopped_by, counts=counts))
 
     def _end(self, outcome: GenerationOutcome) -> None:
         """Only the first word counts; may be called from any thread."""
@@ -235,7 +238,8 @@ class Coordinator(CheckpointHost):
         self._checkpoints.abort_all(reason)
         for _, _, answer in self._early:
             answer.set_result(CheckpointAnswer(None, Outcome.ABORTED.value, reason))
-        self._desk.close(reason)
+        ended = self.outcome.result().kind if self.outcome.done() else "failed"
+        self._desk.close(reason, ended if ended in ("finished", "stopped") else None)
 
     def _run_posted(self) -> None:
         while True:

@@ -119,7 +119,7 @@ class Execution:
         self.cluster.wait((self.stage.ended,), exit_max_ms)
         if not self.stage.ended.done():
             self.stage.interrupt()
-        self.process.close(outcome.reason or "the job ended")
+        self.process.close(outcome.reason or outcome.kind)
         if not (ended_well and self.collects):
             return outcome, {}
         self.cluster.wait((self.stage.ended,))

@@ -211,6 +211,11 @@ class RecoveryManager:
         for node in self._plan.sources():
             problem: ConfigurationError | None = None
             pinned: pa.Table | None = None
+            if manifest is not None and node.operator_id not in manifest.parallelism:
+                # The comparison of the operators has refused it: there are no offsets to check.
+                unknown = f"checkpoint {manifest.checkpoint_id} knows nothing of this source"
+                reports.append(SourceReport(node.operator_id, problem=unknown))
+                continue
             try:
                 pinned = self._pinned(manifest, node.operator_id)
                 if pinned is None:

@@ -234,7 +234,8 @@ class Supervisor:
         self, generation: Generation, outcome: GenerationOutcome, collected: Collected
     ) -> JobResult:
         assert outcome.kind in ("finished", "stopped")
-        self._end(generation, outcome.kind, outcome.reason)
+        ours = "by its own process" if outcome.kind == "stopped" else ""
+        self._end(generation, outcome.kind, outcome.reason or ours)
         counts = outcome.counts
         result = JobResult(
             outcome=outcome.kind,

@@ -353,7 +353,7 @@ class CheckpointStore(CheckpointParts):
         orphan = isinstance(known, CheckpointManifest) and not on_timeline(
             checkpoint_id, Generation(known.generation), bases
         )
-        return replace(summary, orphan=orphan)
+        return replace(summary, orphan=orphan, withdrawn=orphan and committed)
 
     def is_complete(self, checkpoint_id: CheckpointId) -> bool:
         """Whether there is a manifest, readable or not, of what is not being deleted."""

@@ -17,7 +17,9 @@ class CheckpointSummary:
     """What is known of one checkpoint without reading its files; None where nothing is.
 
     ``pending``: triggered, and nothing more is recorded. ``orphan``: completed, but off the
-    timeline, so it is never restored. ``deleted``: by retention, or just being deleted.
+    timeline, so it is never restored. ``withdrawn``: an orphan whose output was committed; the
+    generation that went back behind it took that back. ``deleted``: by retention, or just being
+    deleted.
     ``problem``: an object that cannot be read.
     """
 
@@ -36,6 +38,7 @@ class CheckpointSummary:
     orphan: bool = False
     deleted: bool = False
     problem: str | None = None
+    withdrawn: bool = False
 
 
 Known = CheckpointManifest | HistoryRecord | TriggerRecord

@@ -103,6 +103,7 @@ def test_a_list_has_the_same_fields_for_ever(laminar) -> None:
         "orphan": False,
         "deleted": False,
         "problem": None,
+        "withdrawn": False,
         "pins": [],
     }
     assert first["size_bytes"] > 0
@@ -129,6 +130,16 @@ def test_an_orphan_is_marked(laminar, job: Job) -> None:
     assert "orphan" not in listed["1"] + listed["4"]
 
 
+def test_output_that_was_taken_back_is_not_called_committed(laminar, job: Job) -> None:
+    commit(job.store, 2, job.generation)
+    claim(job.store, base=1)
+    listed = {line.split()[0]: line.rstrip() for line in laminar("list").out.splitlines()}
+    assert listed["2"].endswith("output withdrawn, orphan")
+    assert listed["1"].endswith("committed")
+    told = {one["checkpoint_id"]: one for one in json.loads(laminar("list", "--json").out)}
+    assert [told[n]["withdrawn"] for n in (1, 2)] == [False, True]
+
+
 # --- show ---------------------------------------------------------------------------------------
 
 
@@ -140,6 +151,14 @@ def test_one_checkpoint_is_shown(laminar) -> None:
         "triggered 2023-11-14 22:13:20, complete after 40 ms, "
     )
     assert answer.out.count("window") == 2
+
+
+def test_the_newest_is_shown_if_no_id_is_given_as_the_other_commands_take_it(laminar) -> None:
+    assert laminar("show").out == laminar("show", 2).out
+    for command in ("show", "read", "verify"):
+        assert laminar(command).code == 0
+    shown = json.loads(laminar("show", "--json").out)
+    assert shown["checkpoint_id"] == 2
 
 
 def test_json_is_the_whole_manifest(laminar, job: Job) -> None:

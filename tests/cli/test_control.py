@@ -99,7 +99,7 @@ def test_a_uri_stays_as_it_is(laminar, asked):
 
 
 def test_a_stop_waits_for_the_end_of_the_job(laminar, asked):
-    asked.will_answer(reason="the job ended: stopped")
+    asked.will_answer(reason="the job has stopped")
     asked.store.end_generation(asked.generation, "stopped", "")
     answer = laminar("stop")
     assert answer.code == 2, "it had ended before"

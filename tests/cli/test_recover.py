@@ -142,6 +142,15 @@ def test_everything_in_the_way_is_named(cli, place: Path) -> None:
     assert "has state of in, which the pipeline lacks" in answer.out
 
 
+def test_a_source_that_the_checkpoint_does_not_know_is_called_new(cli, place: Path) -> None:
+    report = json.loads(dry_run(cli, place, "--json", target="job.py:renamed").out)
+    (source,) = report["sources"]
+    newest = store_of(place).completed_ids()[-1]
+    assert source["problem"] == f"checkpoint {newest} knows nothing of this source"
+    said = [problem["message"] for problem in report["problems"]]
+    assert sum("knows nothing of" in message for message in said) == 1, "it is refused once"
+
+
 def test_a_live_driver_is_told_of(cli, place: Path) -> None:
     store = store_of(place)
     assert "may be alive on driver-1" in dry_run(cli, place).out

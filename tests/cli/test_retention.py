@@ -41,13 +41,13 @@ def test_a_plan_says_what_goes_and_what_stays_and_why(laminar, job) -> None:
     assert (answer.code, answer.err) == (0, "")
     lines = answer.out.splitlines()
     assert lines[0] == "policy: keep_last 2"
-    rows = {line.split()[0]: line for line in lines[2:7]}
+    assert lines[1].startswith("3 checkpoints and 6 files go, "), "the total comes first"
+    rows = {line.split()[0]: line for line in lines[3:8]}
     assert [row.split()[1] for row in rows.values()] == ["delete"] * 3 + ["keep"] * 2
     assert "older than the last 2 that can be restored" in rows["1"]
     assert "generation 2 started from it" in rows["4"]
     assert "the newest that can be restored" in rows["6"]
     assert sum(line.startswith("quarantine ") for line in lines) == 2
-    assert lines[-1].startswith("3 checkpoints and 6 files go, ")
     assert job.store.objects.list("payments/") == before
 
 
@@ -65,13 +65,14 @@ def test_json_is_everything(laminar) -> None:
         "blocked",
         "unfinished_plans",
         "deleted_checkpoints",
+        "deleted_files",
         "deleted_bytes",
         "checkpoints",
         "files",
         "abandoned",
         "forgotten",
     ]
-    assert plan["deleted_checkpoints"] == [1, 2, 3]
+    assert (plan["deleted_checkpoints"], plan["deleted_files"]) == ([1, 2, 3], 6)
     assert plan["policy"]["keep_last"] == 2
     assert list(plan["checkpoints"][0]) == [
         "checkpoint_id",
@@ -91,7 +92,7 @@ def test_applying_deletes_that_and_tells_it(laminar, job) -> None:
     assert quarantined == "2 files put into quarantine"
     assert job.store.completed_ids() == [4, 6]
     again = laminar("apply", "--keep-last", "2", "--yes")
-    assert again.out.splitlines()[-1] == "0 checkpoints and 0 files go, 0 bytes"
+    assert again.out.splitlines()[1] == "0 checkpoints and 0 files go, 0 bytes"
 
 
 def test_applying_in_json(laminar) -> None:

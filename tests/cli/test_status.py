@@ -73,6 +73,20 @@ def test_a_job_whose_driver_is_not_seen_or_gone_or_has_ended(lines, job) -> None
     assert not any("align" in line for line in lines())
 
 
+@pytest.mark.parametrize(
+    ("outcome", "reason", "said"),
+    [
+        ("stopped", "by ann: a new version", "stopped, by ann: a new version"),
+        ("stopped", "", "stopped"),
+        ("finished", "", "finished: its input ended"),
+    ],
+)
+def test_how_a_job_ended_and_who_ended_it(lines, job, outcome, reason, said) -> None:
+    job.start()
+    job.store.end_generation(Generation(1), outcome, reason)
+    assert lines()[0] == f"job payments, generation 1 {said}"
+
+
 def test_json_is_everything(cli, job) -> None:
     job.start()
     job.complete()

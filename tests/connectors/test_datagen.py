@@ -184,6 +184,7 @@ def test_a_position_of_another_source_is_refused(changed):
     DatagenSource(FIELDS, **options).check(position)
     with pytest.raises(IncompatibleStateError, match="set both as they were") as caught:
         DatagenSource(FIELDS, **options | changed).check(position)
+    assert "taken with splits=2, rows=10, and the source now has" in str(caught.value)
     assert caught.value.code is ErrorCode.SOURCE_CHANGED
 
 

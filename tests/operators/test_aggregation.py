@@ -323,6 +323,7 @@ def test_state_of_another_aggregation_is_refused(
         merger(spec, context).restore([snapshot])
     assert caught.value.code is ErrorCode.OPERATORS_CHANGED
     assert "operator 'totals' does not fit the checkpoint" in str(caught.value)
+    assert "start anew with --reset-state totals" in str(caught.value)
 
 
 def test_state_of_another_version_of_a_function_is_refused_by_name() -> None:

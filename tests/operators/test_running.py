@@ -209,6 +209,7 @@ def test_state_of_other_columns_is_refused() -> None:
     with pytest.raises(IncompatibleStateError, match="columns of its state have changed") as caught:
         other.open(at(), EXCHANGED).restore([snapshot])
     assert caught.value.code is ErrorCode.OPERATORS_CHANGED
+    assert "change it back, or start anew with --reset-state totals" in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -207,12 +207,33 @@ def test_who_still_waits_when_the_job_ends_is_answered(tmp_path):
     case.ask(StopJob())
     case.ask(TakeSavepoint(target=str(tmp_path / "s")))
     case.turn()
+    case.complete(0)
     case.complete(1)
-    case.desk.close("stopped")
+    case.desk.close("stopped", "stopped")
     case.copies.run()
     case.turn()
-    assert case.outcome(1)[:2] == ("completed", "the job ended: stopped")
+    assert case.outcome(1)[:3] == ("completed", "the job has stopped", 5)
     assert case.outcome(2)[:2] == ("failed", "the job ended before this was done: stopped")
+
+
+def test_a_stop_that_a_failure_came_before_is_not_done():
+    """The job starts again, and whoever stopped it has to know."""
+    case = Case()
+    case.ask(StopJob())
+    case.turn()
+    case.desk.close("worker 1: lost", None)
+    case.turn()
+    assert case.outcome()[:2] == ("failed", "the job ended before this was done: worker 1: lost")
+    assert case.desk.stopped_by == ""
+
+
+def test_who_stopped_the_job_is_known_when_it_ends():
+    case = Case()
+    assert case.desk.stopped_by == ""
+    case.ask(StopJob(), actor="bob", reason="a new version")
+    case.turn()
+    case.complete()
+    assert case.desk.stopped_by == "by bob: a new version"
 
 
 def test_a_mode_is_set_or_refused():

@@ -37,7 +37,11 @@ def test_another_mode_is_refused_with_those_that_there_are():
         (mode(None), "checkpoints align from now on"),
         (mode(0), "barriers overtake at once from now on"),
         (mode(9, always=1), "barriers overtake after 9 ms from now on; 1 of 3 edges always align"),
-        (result(reason="the job ended: stopped"), "the job ended: stopped"),
+        (result(reason="the job has finished"), "the job has finished"),
+        (
+            result(checkpoint_id=3, reason="the job has stopped"),
+            "checkpoint 3 completed, the job has stopped",
+        ),
         (result(), "done"),
         (result("refused", reason="no", checkpoint_id=3), "no"),
     ],

@@ -15,7 +15,8 @@ from laminar_core.errors import (
     StorageUnavailable,
 )
 from laminar_core.pipeline import Pipeline
-from laminar_core.runtime.events import CheckpointCompleted, CheckpointFailed
+from laminar_core.runtime.control_words import told
+from laminar_core.runtime.events import CheckpointCompleted, CheckpointFailed, DataFlowing
 from laminar_core.runtime.state_options import StateOptions
 from laminar_core.state.control import SetMode, StopJob, TakeCheckpoint, TakeSavepoint
 from laminar_core.storage.audit import AuditLog
@@ -60,6 +61,32 @@ def test_a_savepoint_that_does_not_stop_the_job_commits_nothing(tmp_path):
     taken = story.result().checkpoint_id
     assert taken is not None
     assert taken not in story.simulation.store.committed_ids()
+
+
+@pytest.mark.parametrize("with_savepoint", [False, True], ids=["plain", "savepoint"])
+def test_a_stop_says_once_how_the_job_ended_and_the_store_says_who_did_it(tmp_path, with_savepoint):
+    story = Story()
+    story.at_start(StopJob(target=str(tmp_path / "s") if with_savepoint else None))
+    assert story.simulation.run().outcome == "stopped"
+    result, store = story.result(), story.simulation.store
+    assert result.checkpoint_id == store.completed_ids()[-1]
+    assert told(result) == (
+        f"checkpoint {result.checkpoint_id} is the savepoint {tmp_path / 's'}"
+        if with_savepoint
+        else f"checkpoint {result.checkpoint_id} completed, the job has stopped"
+    )
+    end = store.has_ended(Generation(1))
+    assert end is not None
+    assert (end.outcome, end.reason) == ("stopped", "by ann: a test")
+
+
+def test_a_job_that_its_own_process_stops_says_so():
+    story = Story()
+    story.simulation.when(DataFlowing, story.simulation.stop)
+    assert story.simulation.run().outcome == "stopped"
+    end = story.simulation.store.has_ended(Generation(1))
+    assert end is not None
+    assert (end.outcome, end.reason) == ("stopped", "by its own process")
 
 
 def test_a_stop_with_a_savepoint_ends_the_job_and_has_committed_its_output(tmp_path):

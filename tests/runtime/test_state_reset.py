@@ -1,5 +1,6 @@
 """A reset: everything or nothing, and only what the user named."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -8,6 +9,8 @@ from laminar_core.checkpoint.recovery import Refuse, RestoreFrom, StartFresh
 from laminar_core.checkpoint.types import CheckpointId
 from laminar_core.errors import ConfigurationError, ErrorCode, IncompatibleStateError
 from laminar_core.operators import agg
+from laminar_core.operators.mapping import change_back_or_reset
+from laminar_core.runtime.compatibility import check_compatible
 from laminar_core.runtime.state_reset import mapping_of, reset
 from laminar_core.state.manifest import CheckpointManifest
 from laminar_core.storage.checkpoint_store import Choice
@@ -61,6 +64,16 @@ def test_state_that_does_not_fit_and_is_not_named_is_in_the_way(choice: Choice) 
     ) as caught:
         reset(choice, CHANGED, ("in",))
     assert caught.value.code is ErrorCode.OPERATORS_CHANGED
+
+
+def test_what_a_refusal_advises_is_accepted_and_another_name_is_not(
+    choice: Choice, manifest: CheckpointManifest
+) -> None:
+    (named,) = re.findall(r"--reset-state (\S+),", change_back_or_reset("totals"))
+    fresh, _ = reset(choice, CHANGED, (named,))
+    assert fresh.manifest is None
+    with pytest.raises(IncompatibleStateError, match="has state of totals, which the pipeline"):
+        check_compatible(manifest, RENAMED, manifest.workers)
 
 
 def test_a_name_that_nobody_has_is_refused(choice: Choice) -> None:

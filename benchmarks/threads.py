@@ -31,6 +31,8 @@ class ThreadCluster:
         """This process."""
         return this_process()
 
+    can_be_renewed = False
+
     def require_slots(self, parallelism: int) -> None:
         """Threads there are."""
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import click
-from pyspark.sql import SparkSession
 
 from laminar_core.cli.attribution import Attribution
 from laminar_core.cli.options import INSTANT, GlobalSettings, json_option, store_option
@@ -17,6 +16,7 @@ from laminar_core.pipeline import CheckpointConfig, Pipeline, RunConfig
 from laminar_core.pipeline.config import job_options
 from laminar_core.runtime.clock import SystemClock
 from laminar_core.runtime.drill import BATCHES_MAX, Drill, DrillOptions, require_drillable
+from laminar_core.runtime.sessions import OwnSession
 from laminar_core.runtime.spark_stage import SparkCluster
 from laminar_core.state.drill import DrillRecord
 from laminar_core.state.paths import check_job_name
@@ -103,11 +103,9 @@ def drill(  # noqa: PLR0913 - one parameter per option
     pipeline.plan().check()
     require_drillable(CheckpointStore.open(store, name), options)
     with _place(scratch) as place:  # It goes last: workers write there as long as they live.
-        session = spark.open(f"laminar drill of {name}", settings_of_all)
-        try:
+        title = f"laminar drill of {name}"
+        with OwnSession(lambda: spark.open(title, settings_of_all)) as session:
             record = _run(session, pipeline, options, place)
-        finally:
-            session.stop()
     if as_json:
         click.echo(record.model_dump_json(indent=1))
     else:
@@ -127,11 +125,11 @@ def _place(scratch: str | None) -> Iterator[str]:
 
 
 def _run(
-    spark: SparkSession, pipeline: Pipeline, options: DrillOptions, scratch: str
+    session: OwnSession, pipeline: Pipeline, options: DrillOptions, scratch: str
 ) -> DrillRecord:
     job, clock = options.job, SystemClock()
     return Drill(
-        SparkCluster(spark, "auto", clock),
+        SparkCluster(session, "auto", clock),
         pipeline.plan(),
         options,
         CheckpointStore.open(job.store_uri, job.job),

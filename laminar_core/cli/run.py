@@ -23,6 +23,7 @@ from laminar_core.cli.target import load_pipeline
 from laminar_core.errors import LaminarError
 from laminar_core.pipeline import CheckpointConfig, Pipeline, RunConfig, StreamingJob
 from laminar_core.runtime.clock import Clock, SystemClock
+from laminar_core.runtime.sessions import OwnSession
 from laminar_core.state.paths import check_job_name
 from laminar_core.storage.checkpoint_store import CheckpointStore
 
@@ -87,14 +88,11 @@ def _run(
     if config.expected_generation is not None:
         store = CheckpointStore.open(checkpoint.store, job_name)
         store.check_expected(Generation(config.expected_generation))
-    spark = start_spark(f"laminar {job_name}")
-    try:
+    with OwnSession(lambda: start_spark(f"laminar {job_name}")) as spark:
         job = pipeline.start(spark, checkpoint=checkpoint, run=config, listener=reporter.on_event)
         # After the session: Spark installs a handler of its own.
         _stop_on_signals(job, SystemClock())
         result = job.result()
-    finally:
-        spark.stop()
     for sink, table in result.collected.items():
         reporter.rows(sink, table)
 

@@ -50,6 +50,7 @@ from laminar_core.runtime.plan import (
     SinkNode,
     SourceNode,
 )
+from laminar_core.runtime.sessions import GivenSession, OwnSession
 from laminar_core.runtime.spark_stage import SparkCluster
 from laminar_core.runtime.supervisor import Supervisor
 from laminar_core.state.paths import check_job_name, check_operator_id
@@ -127,7 +128,7 @@ class Pipeline:
 
     def start(
         self,
-        spark: SparkSession,
+        spark: SparkSession | OwnSession,
         *,
         checkpoint: CheckpointConfig,
         run: RunConfig | None = None,
@@ -135,12 +136,15 @@ class Pipeline:
     ) -> "StreamingJob":
         """Start the job in the background; ``listener`` gets every event, from any thread.
 
+        A session that the caller opened is the caller's: if its JVM dies the job fails. One that
+        Laminar opened (``OwnSession``) is opened again.
         A listener that raises does not disturb the job; see ``StreamingJob.listener_failures``.
         """
         run = run or RunConfig()
-        options = job_options(self.name, _workers(run, spark), checkpoint, run)
+        session = spark if isinstance(spark, OwnSession) else GivenSession(spark)
+        options = job_options(self.name, _workers(run, session.spark), checkpoint, run)
         clock = SystemClock()
-        cluster = SparkCluster(spark, run.transport, clock)
+        cluster = SparkCluster(session, run.transport, clock)
         store = CheckpointStore.open(options.store_uri, options.job)
         listener = reported = isolated(listener)
         if checkpoint.retention is not None:
@@ -152,7 +156,7 @@ class Pipeline:
 
     def run(
         self,
-        spark: SparkSession,
+        spark: SparkSession | OwnSession,
         *,
         checkpoint: CheckpointConfig,
         run: RunConfig | None = None,

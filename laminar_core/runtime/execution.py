@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from laminar_core.checkpoint.types import CheckpointId
-from laminar_core.errors import ErrorCode
+from laminar_core.errors import ErrorCode, LaminarError
 from laminar_core.runtime.checkpointing import CoordinatorParts
 from laminar_core.runtime.coordination import Coordinator, GenerationOutcome
 from laminar_core.runtime.deployment import Deployment
@@ -71,6 +71,11 @@ class Cluster(Protocol):
         """This driver, unlike any other; for one claim."""
         ...
 
+    @property
+    def can_be_renewed(self) -> bool:
+        """Whether what workers run on, once lost, is replaced by this process."""
+        ...
+
     def require_slots(self, parallelism: int) -> None:
         """Verify that so many workers can run at once.
 
@@ -126,7 +131,7 @@ class Execution:
         if (error := self.stage.ended.exception()) is None:
             return outcome, self.stage.ended.result()
         reason = f"collected rows were not handed over: {error}"
-        return GenerationOutcome("failed", ErrorCode.WORKER_LOST, reason), {}
+        return GenerationOutcome("failed", _code_of(error), reason), {}
 
     def _first_sign(self) -> GenerationOutcome:
         outcome, ended = self.coordinator.outcome, self.stage.ended
@@ -134,9 +139,14 @@ class Execution:
         if not outcome.done():  # The worker's own words say more than the cluster's.
             self.cluster.wait((outcome,), REASON_WAIT_MAX_MS)
         if not outcome.done():
-            left_early = "the workers left before the job was over"
-            self.coordinator.fail(ErrorCode.WORKER_LOST, str(ended.exception() or left_early))
+            error, left_early = ended.exception(), "the workers left before the job was over"
+            self.coordinator.fail(_code_of(error), str(error or left_early))
         return outcome.result()
+
+
+def _code_of(error: BaseException | None) -> ErrorCode:
+    """Why a stage ended; one that says nothing of it has lost its workers."""
+    return error.code if isinstance(error, LaminarError) else ErrorCode.WORKER_LOST
 
 
 def execute(

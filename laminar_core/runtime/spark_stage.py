@@ -23,8 +23,10 @@ from laminar_core.runtime.clock import Clock, SystemClock
 from laminar_core.runtime.coordinator_thread import CoordinatorThread
 from laminar_core.runtime.deployment import Deployment
 from laminar_core.runtime.execution import Collected
+from laminar_core.runtime.gateway import in_background, is_lost, lost_if_silent, spark_lost
 from laminar_core.runtime.life import living
 from laminar_core.runtime.listening import IsolatedListener
+from laminar_core.runtime.sessions import Session
 from laminar_core.runtime.snapshots import background_threads
 from laminar_core.runtime.transport import (
     CoordinatorTransport,
@@ -91,22 +93,29 @@ class SparkCluster:
     """Coordinators in this process, workers in Spark."""
 
     def __init__(
-        self, spark: SparkSession, transport: TransportKind | Literal["auto"], clock: Clock
+        self, session: Session, transport: TransportKind | Literal["auto"], clock: Clock
     ) -> None:
-        self._spark = spark
+        self._session = session
         self._transport: TransportKind | Literal["auto"] = transport
         self._clock = clock
-        self._on_one_host = str(spark.conf.get("spark.master")).startswith("local")
+        with lost_if_silent():
+            self._on_one_host = str(session.spark.conf.get("spark.master")).startswith("local")
 
     def identify(self) -> Owner:
         """This process."""
         return this_process()
 
+    @property
+    def can_be_renewed(self) -> bool:
+        """Whether another JVM takes the place of one that is lost."""
+        return self._session.can_be_renewed
+
     def require_slots(self, parallelism: int) -> None:
         """A barrier stage needs all its slots at once; Spark would wait for minutes to say so."""
         if not self._on_one_host:
             return  # On a cluster slots may still come.
-        slots = self._spark.sparkContext.defaultParallelism
+        with lost_if_silent():
+            slots = self._session.live().sparkContext.defaultParallelism
         if parallelism > slots:
             raise ConfigurationError(
                 ErrorCode.NOT_ENOUGH_SLOTS,
@@ -117,16 +126,18 @@ class SparkCluster:
     def start_coordinator(
         self, parts: CoordinatorParts, listener: IsolatedListener
     ) -> CoordinatorThread:
-        """Bind its socket and start its thread."""
+        """Bind its socket and start its thread; Spark is started anew if it is lost."""
+        spark = self._session.live()
         kind = self._transport
         if kind == "auto":
             kind = "ipc" if self._on_one_host else "curve"
-        transport = CoordinatorTransport(kind, str(self._spark.conf.get("spark.driver.host")))
+        with lost_if_silent():
+            transport = CoordinatorTransport(kind, str(spark.conf.get("spark.driver.host")))
         return CoordinatorThread(parts, transport, self._clock, listener)
 
     def submit(self, deployment: Deployment) -> "SparkStage":
         """Run the workers as a stage of their own."""
-        return SparkStage(self._spark, deployment)
+        return SparkStage(self._session.spark, deployment)
 
     def wait(self, futures: Collection[Future[Any]], timeout_ms: float | None = None) -> None:
         """Block until one of them is done."""
@@ -146,6 +157,9 @@ class SparkStage:
 
     def interrupt(self) -> None:
         """Make Spark kill what is left of it."""
+        in_background(self._interrupt, "laminar-interrupt")
+
+    def _interrupt(self) -> None:
         with suppress(Exception):  # The session may be gone, and the stage with it.
             self._spark.interruptTag(self._tag)
 
@@ -154,6 +168,8 @@ class SparkStage:
             self._spark.addTag(self._tag)
             rows = self._collect(deployment)
         except Exception as error:
+            if is_lost(self._spark):
+                raise spark_lost(error) from error
             raise JobFailedError(ErrorCode.WORKER_LOST, _why_lost(error)) from error
         finally:
             with suppress(Exception):  # The session may be gone; there is nothing left to tag.

@@ -294,7 +294,7 @@ class Supervisor:
         self, generation: Generation, outcome: GenerationOutcome, failures_ms: list[float]
     ) -> float:
         code = outcome.code or ErrorCode.WORKER_FAILED
-        may_restart = outcome.restart_helps and not self._cancelled
+        may_restart = self._may_restart(outcome, code)
         delay_ms = self._options.restart.delay_ms(failures_ms) if may_restart else None
         self._tell(
             GenerationFailed(
@@ -319,3 +319,8 @@ class Supervisor:
             f"job {self._options.job} failed {len(failures_ms)} times and is not restarted again, "
             f"the last failure: {outcome.reason}",
         )
+
+    def _may_restart(self, outcome: GenerationOutcome, code: ErrorCode) -> bool:
+        if code is ErrorCode.SPARK_LOST and not self._cluster.can_be_renewed:
+            return False  # Whoever starts the program again also recovers the job.
+        return outcome.restart_helps and not self._cancelled

@@ -142,6 +142,8 @@ class SimulatedDriver:
             user="simulation",
         )
 
+    can_be_renewed = True
+
     def require_slots(self, parallelism: int) -> None:
         """There is room for everybody."""
 

@@ -15,6 +15,7 @@ from laminar_core.pipeline import CheckpointConfig, Pipeline, RunConfig
 from laminar_core.runtime.clock import SystemClock
 from laminar_core.runtime.events import WorkersRunning
 from laminar_core.runtime.restart import FixedDelay, NoRestart
+from laminar_core.runtime.sessions import GivenSession
 from laminar_core.runtime.spark_stage import SparkCluster, _why_lost
 
 pytestmark = pytest.mark.spark
@@ -85,7 +86,7 @@ def test_a_job_that_is_cancelled_leaves_no_stage_behind(spark, tmp_path):
 
 
 def test_more_workers_than_slots_are_refused_at_once(spark):
-    cluster = SparkCluster(spark, "auto", SystemClock())
+    cluster = SparkCluster(GivenSession(spark), "auto", SystemClock())
     slots = spark.sparkContext.defaultParallelism
     cluster.require_slots(slots)
     with pytest.raises(ConfigurationError, match=f"Spark has {slots}") as caught:

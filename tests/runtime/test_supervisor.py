@@ -117,6 +117,30 @@ class TestEndings:
         assert simulation.run().outcome == "finished"
         job.check()
 
+    @pytest.mark.parametrize("renewed", [True, False])
+    def test_lost_spark_is_a_restart_only_where_it_can_be_started_again(self, renewed):
+        job, simulation = simulate()
+
+        def lose() -> None:
+            driver = simulation.drivers[-1]
+            driver.can_be_renewed = renewed
+            driver.stages[-1].ended.set_exception(
+                JobFailedError(ErrorCode.SPARK_LOST, "Spark's JVM is gone")
+            )
+
+        simulation.when(DataFlowing, lose)
+        if renewed:
+            assert simulation.run().generations == 2
+        else:
+            with pytest.raises(JobFailedError, match="JVM is gone") as caught:
+                simulation.run()
+            assert caught.value.code is ErrorCode.SPARK_LOST
+            assert simulation.run().outcome == "finished"
+        (failed,) = of(simulation, GenerationFailed)
+        assert (failed.code, failed.restart_in_ms is not None) == ("spark-lost", renewed)
+        assert the_end(simulation, 1) == "failed"
+        job.check()
+
     def test_cancelling_during_the_pause_before_a_restart_ends_the_job(self):
         _, simulation = simulate()
         simulation.when(WorkersRunning, lambda: simulation.kill_worker(0))

@@ -10,6 +10,7 @@ from laminar_core.pipeline import CheckpointConfig
 from laminar_core.runtime.clock import SystemClock
 from laminar_core.runtime.drill import Drill, DrillOptions
 from laminar_core.runtime.options import JobOptions
+from laminar_core.runtime.sessions import GivenSession
 from laminar_core.runtime.spark_stage import SparkCluster
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from laminar_core.storage.drills import read_drills
@@ -36,7 +37,7 @@ def test_a_drill_proves_the_restore_and_touches_nothing(
     job = JobOptions("payments", runner.job.store, 2, checkpoint)
     scratch = CheckpointStore.open(str(tmp_path / "scratch"), "payments")
     record = Drill(
-        SparkCluster(spark, "auto", clock),
+        SparkCluster(GivenSession(spark), "auto", clock),
         pipeline(runner.job.input, runner.job.output).plan(),
         DrillOptions(job, batches_max=2),
         runner.store,

@@ -1,0 +1,128 @@
+"""The JVM behind Spark's Python API: whether it answers, and how this process lets go of it.
+
+PySpark starts one JVM per process and has no call that replaces it: what remembers the old one is
+cleared here, name by name. Nothing here waits without a bound, because a call into a JVM that
+stands still never returns.
+"""
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
+from pyspark.sql import SparkSession, SQLContext
+
+from laminar_core.errors import ErrorCode, JobFailedError
+
+ANSWER_MAX_S = 30.0
+"""A JVM that is in the midst of a long garbage collection answers later than one that is well."""
+
+END_MAX_S = 5.0
+"""How long a JVM that was killed may take to be gone."""
+
+
+def is_lost(spark: SparkSession) -> bool:
+    """Whether nothing can run in ``spark`` any more.
+
+    Its JVM is gone or does not answer, or Spark itself has ended inside: the master gave up on it,
+    or an error in the JVM shut it down.
+    """
+    stopped: Future[bool] = Future()
+
+    def ask() -> None:
+        try:
+            context: Any = spark.sparkContext
+            stopped.set_result(context._jsc is None or context._jsc.sc().isStopped())  # noqa: SLF001 - Spark says it nowhere else
+        except Exception as error:  # noqa: BLE001 - whatever it is, it was no answer
+            stopped.set_exception(error)
+
+    in_background(ask, "laminar-jvm-probe")
+    try:
+        return stopped.result(ANSWER_MAX_S)
+    except (Exception, FutureTimeoutError):  # noqa: BLE001 - as above
+        return True
+
+
+@contextmanager
+def lost_if_silent() -> Iterator[None]:
+    """Turn what a call into a JVM that has gone raises into the error that a restart heals.
+
+    Raises:
+        JobFailedError: the JVM did not answer.
+    """
+    try:
+        yield
+    except (Py4JError, OSError, EOFError) as error:
+        raise spark_lost(error) from error
+
+
+def spark_lost(error: BaseException) -> JobFailedError:
+    """Say that Spark's JVM is gone."""
+    lines = str(error).splitlines()
+    why = f" ({type(error).__name__}: {lines[0]})" if lines else ""
+    return JobFailedError(ErrorCode.SPARK_LOST, f"Spark's JVM is gone or has ended Spark{why}")
+
+
+def stop(spark: SparkSession, within_s: float) -> None:
+    """Stop Spark, and leave behind nothing that runs; never raises.
+
+    A JVM that does not answer is killed.
+    """
+    stopped = threading.Event()
+
+    def ask() -> None:
+        with suppress(Exception):  # The JVM may be gone; there is nothing left to stop.
+            spark.stop()
+        stopped.set()
+
+    if is_lost(spark):
+        forget()
+        return
+    in_background(ask, "laminar-spark-stop")
+    if not stopped.wait(within_s):
+        forget()
+
+
+def forget() -> None:
+    """Kill this process's JVM, if it is still there, and let PySpark forget it.
+
+    The next session starts one of its own. Executors and Python workers of the old one end when
+    they find it gone.
+    """
+    gateway, context = SparkContext._gateway, SparkContext._active_spark_context  # noqa: SLF001
+    _kill(getattr(gateway, "proc", None))
+    if context is not None:
+        context._jsc = None  # type: ignore[assignment]  # noqa: SLF001 - it cannot be asked to stop
+        with suppress(Exception):
+            context.stop()
+    if gateway is not None:
+        with suppress(Exception):
+            gateway.shutdown()
+    SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
+    SparkContext._active_spark_context = None  # noqa: SLF001
+    SparkSession._instantiatedSession = SparkSession._activeSession = None  # noqa: SLF001
+    SQLContext._instantiatedContext = None  # noqa: SLF001
+
+
+def _kill(process: Any) -> None:  # noqa: ANN401 - PySpark's own, without a type
+    """Kill the JVM and, where it leads a group, what it started in it."""
+    if process is None:
+        return  # It was there before this process, as with spark-submit.
+    with suppress(ProcessLookupError, PermissionError):
+        if os.getpgid(process.pid) == process.pid:
+            os.killpg(process.pid, signal.SIGKILL)
+        else:
+            process.kill()
+    with suppress(Exception):
+        process.wait(END_MAX_S)
+
+
+def in_background(ask: Any, name: str) -> None:  # noqa: ANN401
+    """Make a call into the JVM that nobody has to wait for."""
+    threading.Thread(target=ask, name=name, daemon=True).start()

@@ -66,7 +66,7 @@ _PRIORITY = {
     CheckpointKind.MANUAL: 2,
     CheckpointKind.PERIODIC: 3,
 }
-_NEVER_UNALIGNED = {CheckpointKind.SAVEPOINT, CheckpointKind.STOP, CheckpointKind.FINAL}
+NEVER_UNALIGNED = {CheckpointKind.SAVEPOINT, CheckpointKind.STOP, CheckpointKind.FINAL}
 _ENDS_THE_JOB = {CheckpointKind.STOP, CheckpointKind.FINAL}
 
 RETRY_PAUSE_MS = 200
@@ -206,7 +206,7 @@ def _on_reserved(state: CoordinatorState, checkpoint_id: CheckpointId, now_ms: i
     pending = state.find(checkpoint_id)
     if pending is None or pending.phase != "reserving":
         return state, ()
-    unaligned_allowed = pending.kind not in _NEVER_UNALIGNED
+    unaligned_allowed = pending.kind not in NEVER_UNALIGNED
     timeout_ms = state.config.alignment_timeout_ms if unaligned_allowed else None
     barrier = CheckpointBarrier(
         checkpoint_id, pending.kind, now_ms, timeout_ms, unaligned=timeout_ms == 0

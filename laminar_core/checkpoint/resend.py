@@ -5,9 +5,9 @@ have come without a gap. As long as some are missing, all of them are sent again
 delay that doubles each time. Sending is repeated, never the act: the receiver drops numbers that
 it has seen (``fifo.FifoChannel``), so a checkpoint id is triggered once, however often it is sent.
 
-After ``attempts_max`` rounds without an answer the line rests until there is something new to
-send, or something is confirmed. Nothing fails here: a checkpoint whose trigger never arrives
-expires, and a worker that is silent as well is lost (``runtime.coordination``).
+A line never gives up: as long as something is unconfirmed, a next round is due. Loss alone can then
+delay a message and cannot swallow it, however long it lasts. A peer that is gone is not this
+module's business: its silence ends the generation, and the line with it (``runtime.coordination``).
 
 Source: PROTOCOL section 5 (ids are never reused); ERRATA 3.14 (retry of the send, not of the id).
 """
@@ -18,6 +18,9 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
+_DOUBLINGS_MAX = 30
+"""Keeps the power finite on a line that is not confirmed for very long."""
+
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
@@ -25,13 +28,12 @@ class Backoff:
 
     first_ms: float = 1_000.0
     """After the first send; more than an answer usually takes."""
-    longest_ms: float = 16_000.0
-    attempts_max: int = 6
-    """Rounds of sending again without any answer."""
+    longest_ms: float = 4_000.0
+    """Several rounds fit into the silence that ends a generation, which is 15 s at least."""
 
     def delay_ms(self, attempts: int) -> float:
         """Before the next round, after so many."""
-        return min(self.first_ms * 2**attempts, self.longest_ms)
+        return min(self.first_ms * 2 ** min(attempts, _DOUBLINGS_MAX), self.longest_ms)
 
 
 class SendWindow(Generic[T]):
@@ -57,13 +59,13 @@ class SendWindow(Generic[T]):
 
     @property
     def due_ms(self) -> float | None:
-        """When something has to be sent again, if nothing is confirmed before."""
+        """When something has to be sent again, if nothing is confirmed before; None: all is."""
         return self._due_ms
 
     def add(self, message: T, now_ms: float) -> None:
         """Keep what is being sent for the first time."""
         self._unconfirmed.append(message)
-        if self._due_ms is None:  # Nothing waited, or the line rested.
+        if self._due_ms is None:  # Nothing else is unconfirmed.
             self._attempts = 0
             self._due_ms = now_ms + self._backoff.delay_ms(0)
 
@@ -83,7 +85,6 @@ class SendWindow(Generic[T]):
         if self._due_ms is None or now_ms < self._due_ms:
             return ()
         self._attempts += 1
-        rests = self._attempts >= self._backoff.attempts_max
-        self._due_ms = None if rests else now_ms + self._backoff.delay_ms(self._attempts)
+        self._due_ms = now_ms + self._backoff.delay_ms(self._attempts)
         self.resent_count += len(self._unconfirmed)
         return tuple(self._unconfirmed)

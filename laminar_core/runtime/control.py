@@ -16,10 +16,22 @@ from laminar_core.checkpoint.fifo import Delivered, FifoChannel
 from laminar_core.checkpoint.resend import SendWindow
 from laminar_core.checkpoint.types import Generation
 from laminar_core.runtime.clock import Clock
-from laminar_core.runtime.messages import Cancel, Ping, Progress, ToCoordinator, ToWorker, encode
+from laminar_core.runtime.messages import (
+    Alive,
+    Cancel,
+    Ping,
+    Progress,
+    ToCoordinator,
+    ToWorker,
+    encode,
+)
 
 EARLY_MAX = 256
 """Messages that may wait for one that was lost; more are dropped, and will be sent again."""
+
+NOT_NUMBERED = (Ping, Progress, Alive, Cancel)
+"""May be lost. The next sign of life says the same; a worker that misses the order to leave notices
+that its coordinator is silent."""
 
 Heard = TypeVar("Heard", bound=ToCoordinator | ToWorker)
 Said = TypeVar("Said", bound=ToCoordinator | ToWorker)
@@ -52,7 +64,7 @@ class ControlEnd(Generic[Heard, Said]):
     def send(self, message: Said) -> None:
         """Send it, and unless it is a mere sign of life, see to it that it arrives."""
         heard = {"confirmed": self._heard.counters.delivered}
-        if isinstance(message, Ping | Progress | Cancel):
+        if isinstance(message, NOT_NUMBERED):
             self._send(encode(message.model_copy(update=heard)))
             return
         sequence = {"sequence": self._unconfirmed.next_sequence}

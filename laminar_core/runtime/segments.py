@@ -171,6 +171,10 @@ class SegmentWriter:
         planned = plan_compaction(sizes, self._options.segments_max)
         if planned is None:
             return
+        if not chain.compacting:  # Before the chain is refused: nothing else can shorten it.
+            chain.compacting = True
+            merged = chain.segments[runs[planned.start].start :]
+            self._compactions.submit(self._compact, operator_id, merged, finished_us, merge)
         if len(sizes) > CHAIN_FACTOR_MAX * self._options.segments_max:
             slow = "as fast as new ones come: checkpoint less often, or raise segments_max"
             raise CheckpointDeclined(
@@ -178,10 +182,6 @@ class SegmentWriter:
                 f"the state of {operator_id} is in {len(sizes)} parts, which are not merged "
                 + (f"because that failed: {chain.problem}" if chain.problem else slow),
             )
-        if not chain.compacting:
-            chain.compacting = True
-            merged = chain.segments[runs[planned.start].start :]
-            self._compactions.submit(self._compact, operator_id, merged, finished_us, merge)
 
     def _compact(
         self,

@@ -24,7 +24,7 @@ from laminar_core.testing.disaster_kinds import KINDS
 from laminar_core.testing.disasters import Disasters
 from laminar_core.testing.disk import SimulatedDisk
 from laminar_core.testing.history import History
-from laminar_core.testing.invariants import CHECKS, Evidence
+from laminar_core.testing.invariants import CHECKS, CHECKS_WITHOUT_END, Check, Evidence
 from laminar_core.testing.jobs import BuildJob
 from laminar_core.testing.scenarios import SCENARIOS
 from laminar_core.testing.simulation import Simulation
@@ -242,17 +242,20 @@ class _Run:
         )
 
     def _violations(self) -> Iterator[Violation]:
-        world = self.simulation.world
         try:
             self.disasters.run()
-            ended_ms = world.now_ms
+            ended_ms = self.simulation.world.now_ms
             self.disasters.let_zombies_speak()
         except (NotLiveError, AssertionError) as error:
             yield Violation("liveness", str(error))
+            yield from self._check(CHECKS_WITHOUT_END, self.simulation.world.now_ms)
             return
         except Exception as error:  # noqa: BLE001 - whatever it is, it is a finding
             yield Violation("no-unexpected-error", _where(error))
             return
+        yield from self._check(CHECKS, ended_ms)
+
+    def _check(self, checks: Mapping[str, Check], ended_ms: float) -> Iterator[Violation]:
         evidence = Evidence(
             build=self._build,
             simulation=self.simulation,
@@ -263,7 +266,7 @@ class _Run:
             seed=self._setting.seed,
             turns_max=TURNS_MAX,
         )
-        for name, check in CHECKS.items():
+        for name, check in checks.items():
             yield from (Violation(name, problem) for problem in check(evidence))
 
     def _checkpoints(self) -> Counter[str]:

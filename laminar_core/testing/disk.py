@@ -5,6 +5,7 @@ temporary name that no listing shows, and nothing under the final one. Damage is
 verification has to find.
 """
 
+from collections.abc import Collection
 from random import Random
 
 from laminar_core.storage.memory import MemoryObjectStore
@@ -25,6 +26,7 @@ class SimulatedDisk(MemoryObjectStore):
         twin = SimulatedDisk()
         with self._lock:
             twin._objects = dict(self._objects)
+        twin.damaged = dict(self.damaged)
         return twin
 
     def tear(self, key: str, data: bytes | memoryview, random: Random) -> int:
@@ -49,8 +51,7 @@ class SimulatedDisk(MemoryObjectStore):
             self.put(key, data[:place] + flipped + data[place + 1 :])
         return how
 
-    def repair(self) -> None:
-        """Put the damaged objects back as they were."""
-        for key, data in self.damaged.items():
-            self.put(key, data)
-        self.damaged.clear()
+    def repair(self, keys: Collection[str]) -> None:
+        """Put those of these objects that were damaged back as they were; leave all others."""
+        for key in sorted(self.damaged.keys() & set(keys)):
+            self.put(key, self.damaged.pop(key))

@@ -1,23 +1,29 @@
 """Both ends of a control line, and what a coordinator does with many of them."""
 
 from collections import deque
+from typing import get_args
 
 import pytest
 
 from laminar_core.checkpoint.types import Generation
 from laminar_core.runtime.clock import ManualClock
-from laminar_core.runtime.control import ControlEnd, ControlLines
+from laminar_core.runtime.control import NOT_NUMBERED, ControlEnd, ControlLines
 from laminar_core.runtime.messages import (
     Abort,
     Cancel,
     Completed,
     Ping,
     SnapshotDecline,
+    ToCoordinator,
+    ToWorker,
     decode_to_coordinator,
     decode_to_worker,
 )
+from tests.runtime.test_messages import TO_COORDINATOR, TO_WORKER
 
 G = Generation(3)
+EXAMPLES = [*TO_COORDINATOR, *TO_WORKER]
+OUTAGE_MS = 3_600_000
 
 
 def abort(checkpoint_id: int) -> Abort:
@@ -95,6 +101,25 @@ class TestOneLine:
         pair.lines.broadcast(Ping(generation=G), [0])
         pair.deliver(0)
         assert pair.workers[0].confirmed_count == 2
+
+    @pytest.mark.parametrize("message", EXAMPLES, ids=lambda message: message.type)
+    def test_whatever_has_a_number_arrives_after_any_number_of_losses(self, message):
+        """Goal: no message can be lost for good. Method: an outage longer than any silence."""
+        clock, sent = ManualClock(), []
+        end = ControlEnd(G, sent.append, clock)
+        end.send(message)
+        if isinstance(message, NOT_NUMBERED):
+            assert end.due_ms is None
+            return
+        while clock.monotonic_ms() < OUTAGE_MS:
+            sent.clear()
+            assert end.due_ms is not None, "it would never be sent again"
+            clock.wait_ms(end.due_ms - clock.monotonic_ms())
+            end.tick()
+        assert len(sent) == 1
+
+    def test_every_message_is_tried_above(self):
+        assert {type(m) for m in EXAMPLES} == {*get_args(ToCoordinator), *get_args(ToWorker)}
 
     @pytest.mark.parametrize("message", [Ping(generation=G), Cancel(generation=G)])
     def test_signs_of_life_and_orders_to_leave_do_not_queue_behind_what_is_lost(self, message):

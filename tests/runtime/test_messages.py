@@ -10,6 +10,7 @@ from laminar_core.errors import ProtocolError
 from laminar_core.runtime.messages import (
     Abort,
     AlignmentTimeout,
+    Alive,
     Cancel,
     Completed,
     Finish,
@@ -21,6 +22,7 @@ from laminar_core.runtime.messages import (
     Ping,
     Progress,
     Register,
+    Resume,
     SnapshotAck,
     SnapshotDecline,
     Trigger,
@@ -44,6 +46,7 @@ TO_COORDINATOR = [
         watermark_us=-(2**63),
         drained=True,
     ),
+    Alive(**G, worker=1, operator_id="window", operator_ms=5.0, step_ms=7.0),
     SnapshotAck(
         **G,
         worker=1,
@@ -76,6 +79,7 @@ TO_WORKER = [
     LoopWave(**G, round_number=4),
     LoopsOver(**G, loops=("retry", "settle")),
     Ping(**G),
+    Resume(**G),
     Finish(**G),
     Cancel(**G),
 ]

@@ -186,6 +186,21 @@ def test_merging_that_cannot_work_is_named_when_the_chain_is_too_long() -> None:
         writing.change(99)
 
 
+def test_a_merge_that_failed_is_tried_again_although_the_chain_is_too_long() -> None:
+    """Otherwise no checkpoint ever completes again: only a merge makes the chain shorter."""
+    writing = Writing(Fault("put_if_absent", Effect.FAIL, "shared", first=13, last=14))
+    numbers = range(3 * CHAIN_FACTOR_MAX)
+    for n in numbers:
+        writing.change(n)
+    writing.compactions.run()  # It fails.
+    with pytest.raises(CheckpointDeclined, match="because that failed"):
+        writing.change(98)
+    writing.compactions.run()
+    after = writing.change(99)
+    assert len(after) <= 3
+    assert sorted(writing.read(after)) == [*numbers, 98, 99]
+
+
 def test_full_snapshots_belong_to_their_checkpoint_alone() -> None:
     writing = Writing()
     written = writing.writer.write_all(CheckpointId(3), OPERATOR, [rows(1), rows(), rows(2)])

@@ -28,8 +28,20 @@ def test_damage_changes_an_object_and_can_be_repaired(seed):
     assert how != "cut off" or len(found) < 7
     assert how != "flipped a bit of" or len(found) == 7
     disk.damage("a", Random(seed)) if found else None
-    disk.repair()
+    disk.repair(["a", "never damaged"])
     assert (disk.get("a"), disk.damaged) == (b"content", {})
+    assert disk.list("") == ["a"]
+
+
+def test_only_what_is_named_is_repaired_also_on_a_copy():
+    disk = SimulatedDisk()
+    for key in ("a", "b"):
+        disk.put(key, b"content")
+        disk.damage(key, Random(1))
+    twin = disk.copy()
+    twin.repair(["b"])
+    assert (twin.get("a"), twin.get("b")) == (disk.get("a"), b"content")
+    assert disk.damaged.keys() == {"a", "b"}, "the other one stays as it is"
 
 
 def test_a_copy_has_the_same_objects_and_goes_its_own_way():

@@ -7,7 +7,7 @@ import pytest
 
 from laminar_core.checkpoint.alignment import BarrierAligner
 from laminar_core.operators.aggregation import WindowAggregator
-from laminar_core.runtime import commits
+from laminar_core.runtime import commits, segments
 from laminar_core.runtime.channels import InputChannel, OutputChannel
 from laminar_core.state.audit import START, follow
 from laminar_core.storage.audit import AuditLog
@@ -62,6 +62,12 @@ def recovery_takes_longer_than_it_may(monkeypatch):
     monkeypatch.setattr(invariants, "RECOVERED_WITHIN_MS", 0)
 
 
+def a_merge_that_failed_is_never_tried_again(monkeypatch):
+    """As a chain is refused before the merge is submitted; it fails at once, to be found soon."""
+    monkeypatch.setattr(segments, "CHAIN_FACTOR_MAX", 1)
+    monkeypatch.setattr(segments.SegmentWriter, "_compact", lambda *_: None)
+
+
 def older_checkpoints_lose_a_file(monkeypatch):
     record_outcome = CheckpointStore.record_outcome
 
@@ -96,6 +102,7 @@ MUTANTS: list[tuple[str, Plant, tuple[str, ...]]] = [
     ("consistent-cut", what_a_barrier_overtakes_is_not_captured, ()),
     ("consistent-cut", what_was_in_flight_is_not_replayed, ()),
     ("liveness", failed_commits_are_not_tried_again, ("sink-error", "sink-error")),
+    ("checkpoints-complete", a_merge_that_failed_is_never_tried_again, ()),
     ("liveness", recovery_takes_longer_than_it_may, ()),
     ("nothing-referenced-is-deleted", older_checkpoints_lose_a_file, ()),
     ("one-owner", nobody_looks_for_a_newer_owner, ("zombie-in-store-call",)),

@@ -26,7 +26,15 @@ from pydantic import Field
 from laminar_core.errors import CorruptCheckpointError, ErrorCode
 from laminar_core.state.audit_ref import AuditRef
 from laminar_core.state.manifest import Owner, parse_record
-from laminar_core.state.record import JsonObject, Positive, Record, Sha256
+from laminar_core.state.record import (
+    JsonObject,
+    Many,
+    Positive,
+    Prose,
+    Record,
+    Sha256,
+    TimeMs,
+)
 from laminar_core.state.seal import seal, unseal
 
 Action = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,63}$")]
@@ -73,14 +81,14 @@ class AuditEntry(Record):
     job: str
     action: Action
     actor: str = Field(description="Who wants it: a person, or what acts for one.")
-    reason: str
+    reason: Prose
     outcome: Outcome = "intended"
     intent: Positive | None = Field(default=None, description="Whose outcome this is.")
     before: JsonObject | None = None
     after: JsonObject | None = None
     run_id: str | None = Field(default=None, description="Of the orchestrator's run, if any.")
     code_version: str
-    at_ms: int
+    at_ms: TimeMs
     writer: Owner = Field(description="The process; with its number no two acts are the same.")
 
 
@@ -157,7 +165,7 @@ class AuditReport:
 
     record_count: int
     newest: Link
-    findings: tuple[Finding, ...]
+    findings: Many[Finding]
 
 
 def follow(

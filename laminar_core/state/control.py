@@ -9,7 +9,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from laminar_core.state.record import Count, JsonObject, Positive, Record
+from laminar_core.state.record import (
+    Count,
+    JsonObject,
+    Positive,
+    Prose,
+    Record,
+    TimeMs,
+)
 
 
 class TakeCheckpoint(Record):
@@ -62,10 +69,10 @@ class ControlCommand(Record):
     generation: Positive = Field(description="Which is to do it; no other one does.")
     action: Action
     actor: str
-    reason: str
+    reason: Prose
     run_id: str | None = Field(default=None, description="Of the orchestrator's run, if any.")
-    requested_at_ms: int
-    expires_at_ms: int = Field(description="Not begun by then: not done at all.")
+    requested_at_ms: TimeMs
+    expires_at_ms: TimeMs = Field(description="Not begun by then: not done at all.")
 
 
 class ControlBegun(Record):
@@ -73,7 +80,7 @@ class ControlBegun(Record):
 
     format_version: Literal[1] = 1
     generation: Positive
-    begun_at_ms: int
+    begun_at_ms: TimeMs
 
 
 ControlOutcome = Literal["completed", "failed", "refused", "expired", "interrupted"]
@@ -84,9 +91,9 @@ class ControlResult(Record):
 
     format_version: Literal[1] = 1
     outcome: ControlOutcome
-    reason: str = ""
+    reason: Prose = ""
     generation: Positive = Field(description="Who says so.")
-    answered_at_ms: int
+    answered_at_ms: TimeMs
     checkpoint_id: Positive | None = None
     savepoint: str | None = Field(default=None, description="URI of what was made.")
     details: JsonObject = Field(default_factory=dict)

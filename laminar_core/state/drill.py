@@ -4,7 +4,15 @@ from typing import Literal
 
 from pydantic import Field
 
-from laminar_core.state.record import Count, Positive, Record
+from laminar_core.state.record import (
+    Count,
+    DurationMs,
+    Many,
+    Positive,
+    Prose,
+    Record,
+    TimeMs,
+)
 
 
 class DrilledOperator(Record):
@@ -32,20 +40,20 @@ class DrillRecord(Record):
     job: str
     number: Positive
     outcome: Literal["passed", "failed"]
-    problems: tuple[str, ...] = ()
+    problems: Many[Prose] = ()
     error_code: str | None = None
     exit_code: Count = 0
     checkpoint_id: Positive | None
     workers_before: Count
     workers: Positive
-    operators: tuple[DrilledOperator, ...] = ()
+    operators: Many[DrilledOperator] = ()
     size_bytes: Count = Field(default=0, description="Copied from the job's store.")
     inflight_rows: Count = 0
     rows_read: Count = Field(default=0, description="New rows from the sources, in the drill.")
     completed_checkpoint_id: Positive | None = Field(
         default=None, description="The further one, in the scratch store."
     )
-    started_at_ms: int
-    duration_ms: float
+    started_at_ms: TimeMs
+    duration_ms: DurationMs
     actor: str
-    reason: str
+    reason: Prose

@@ -5,8 +5,12 @@ bound for each length, number and count before it takes memory or time for it. E
 above what Laminar writes, and old records stay readable; ``docs/formats.md`` has the table.
 """
 
-RECORD_BYTES_MAX = 64 << 20
-"""A JSON record. The longest are manifests: every subtask, segment and channel has a few lines."""
+RECORD_BYTES_MAX = 256 << 20
+"""A JSON record. The longest are manifests: a channel has 90 bytes, and between 400 subtasks on
+either side there are 160,000 of them."""
+
+RECORD_VALUES_MAX = 10_000_000
+"""Values in one record, told by its commas before it is parsed: each takes memory of its own."""
 
 FILE_BYTES_MAX = 1 << 40
 """A state or in-flight file. A worker holds one in memory, so this is no limit in practice."""
@@ -33,6 +37,9 @@ PARALLELISM_MAX = 2**15
 
 TEXT_LENGTH_MAX = 1 << 20
 """Characters of one text. A reason can hold the message of an error, and that a user's row."""
+
+PATH_LENGTH_MAX = 700
+"""Characters of a file's name below its job: with the job's, a key."""
 
 ITEMS_MAX = 1_000_000
 """Members of one list or object of a record, and of everything inside a free-form value."""

@@ -17,10 +17,31 @@ from laminar_core.checkpoint.types import CheckpointKind, ResolvedMode
 from laminar_core.errors import CorruptCheckpointError, ErrorCode
 from laminar_core.state.audit_ref import Audited, AuditRef
 from laminar_core.state.paths import Direction
-from laminar_core.state.record import Count, FileRef, JsonObject, Positive, Record, Sealed, Sha256
+from laminar_core.state.record import (
+    Count,
+    DurationMs,
+    FileRef,
+    JsonObject,
+    Many,
+    Parallelism,
+    PerOperator,
+    Positive,
+    Prose,
+    Record,
+    Sealed,
+    Sha256,
+    TimeMs,
+    TimeUs,
+    why_beyond_limits,
+)
 from laminar_core.state.savepoint_use import SavepointUse
 from laminar_core.state.seal import unseal
 from laminar_core.state.segment import SegmentRef, total_bytes, total_rows
+
+_MISSING_MAX = 1_000
+_NAMED_MAX = 20
+_PROBLEM_LENGTH_MAX = 500
+"""How many subtasks that are missing are counted, how many a message names, and how long it is."""
 
 
 class SubtaskEntry(Record):
@@ -28,16 +49,16 @@ class SubtaskEntry(Record):
 
     operator_id: str
     subtask_index: Count
-    segments: tuple[SegmentRef, ...] = Field(
+    segments: Many[SegmentRef] = Field(
         default=(), description="Merged in this order they are the rows; none: no rows."
     )
     written_bytes: Count = Field(
         default=0, description="State that was uploaded since the checkpoint before."
     )
     properties: JsonObject = Field(default_factory=dict)
-    committables: tuple[JsonObject, ...] = ()
-    sync_ms: float
-    async_ms: float
+    committables: Many[JsonObject] = ()
+    sync_ms: DurationMs
+    async_ms: DurationMs
 
     @property
     def row_count(self) -> int:
@@ -54,7 +75,7 @@ class ChannelEntry(Record):
     """Event time of one input channel at the cut, to be restored before anything is replayed."""
 
     input_id: Count
-    watermark_us: int | None
+    watermark_us: TimeUs | None
     idle: bool
 
 
@@ -69,10 +90,10 @@ class AlignmentEntry(Record):
     vertex_id: str
     subtask_index: Count
     mode: ResolvedMode
-    start_delay_ms: float
-    alignment_ms: float
-    watermark_us: int | None
-    channels: tuple[ChannelEntry, ...] = ()
+    start_delay_ms: DurationMs
+    alignment_ms: DurationMs
+    watermark_us: TimeUs | None
+    channels: Many[ChannelEntry] = ()
     finished: bool = False
 
 
@@ -133,32 +154,40 @@ class CheckpointManifest(Sealed):
     kind: CheckpointKind
     mode: ResolvedMode
     is_unaligned: bool = Field(default=False, description="The mode is not aligned.")
-    triggered_at_ms: int
-    completed_at_ms: int
-    duration_ms: float
-    max_parallelism: Positive
-    parallelism: dict[str, Positive] = Field(description="operator_id -> number of subtasks.")
-    fingerprint: dict[str, Sha256] = Field(description="operator_id -> digest of its description.")
-    operators_description: dict[str, JsonObject] = Field(description="Explains a mismatch.")
+    triggered_at_ms: TimeMs
+    completed_at_ms: TimeMs
+    duration_ms: DurationMs
+    max_parallelism: Parallelism
+    parallelism: PerOperator[Parallelism] = Field(description="operator_id -> number of subtasks.")
+    fingerprint: PerOperator[Sha256] = Field(
+        description="operator_id -> digest of its description."
+    )
+    operators_description: PerOperator[JsonObject] = Field(description="Explains a mismatch.")
     code_version: str
-    subtasks: tuple[SubtaskEntry, ...]
-    alignment: tuple[AlignmentEntry, ...] = ()
-    inflight_data: tuple[InflightEntry, ...] = ()
+    subtasks: Many[SubtaskEntry]
+    alignment: Many[AlignmentEntry] = ()
+    inflight_data: Many[InflightEntry] = ()
     imported_from: str | None = Field(default=None, description="URI of a savepoint.")
     audited: Audited = None
 
     @model_validator(mode="after")
     def _is_one_consistent_cut(self) -> Self:
-        wanted = Counter((op, index) for op, n in self.parallelism.items() for index in range(n))
         listed = Counter((s.operator_id, s.subtask_index) for s in self.subtasks)
+        subtasks = sum(self.parallelism.values())
+        if subtasks > len(self.subtasks) + _MISSING_MAX:  # Counted before it is spelled out.
+            raise ValueError(f"no single cut: {len(self.subtasks)} of {subtasks} subtasks")
+        wanted = Counter((op, index) for op, n in self.parallelism.items() for index in range(n))
         if listed != wanted:
             missing, unexpected = sorted(wanted - listed), sorted(listed - wanted)
-            raise ValueError(f"no single cut: missing {missing}, unexpected {unexpected}")
+            raise ValueError(
+                f"no single cut: missing {missing[:_NAMED_MAX]}, "
+                f"unexpected {unexpected[:_NAMED_MAX]}"
+            )
         if (self.parent_checkpoint_id or 0) >= self.checkpoint_id:
             raise ValueError("a parent is older than its child")
         paths = Counter(file.path for file in self.files())
         if repeated := sorted(path for path, count in paths.items() if count > 1):
-            raise ValueError(f"listed twice: {repeated}")
+            raise ValueError(f"listed twice: {repeated[:_NAMED_MAX]}")
         return self
 
     @model_validator(mode="after")
@@ -174,10 +203,10 @@ class CheckpointManifest(Sealed):
         subtasks = {(s.operator_id, s.subtask_index) for s in self.subtasks}
         listed = {(e.operator_id, e.subtask_index) for e in self.inflight_data}
         if ghosts := sorted(listed - subtasks):
-            raise ValueError(f"in-flight data of unknown subtasks: {ghosts}")
+            raise ValueError(f"in-flight data of unknown subtasks: {ghosts[:_NAMED_MAX]}")
         queues = Counter(entry.queue for entry in self.inflight_data)
         if repeated := sorted(queue for queue, count in queues.items() if count > 1):
-            raise ValueError(f"one queue has several files: {repeated}")
+            raise ValueError(f"one queue has several files: {repeated[:_NAMED_MAX]}")
         return self
 
     @model_validator(mode="after")
@@ -186,7 +215,7 @@ class CheckpointManifest(Sealed):
         if digests != self.fingerprint:
             raise ValueError("the fingerprint is not that of the operators' description")
         if unknown := sorted(self.parallelism.keys() - self.fingerprint.keys()):
-            raise ValueError(f"operators without description: {unknown}")
+            raise ValueError(f"operators without description: {unknown[:_NAMED_MAX]}")
         return self
 
     def files(self) -> tuple[FileRef, ...]:
@@ -239,9 +268,9 @@ class GenerationClaim(Record):
     generation: Positive
     owner: Owner
     actor: str
-    reason: str
+    reason: Prose
     code_version: str
-    claimed_at_ms: int
+    claimed_at_ms: TimeMs
     announced: AuditRef | None = Field(default=None, description="Where the audit log says so.")
 
 
@@ -279,7 +308,7 @@ class Heartbeat(Record):
 
     format_version: Literal[1] = 1
     sequence: Count
-    at_ms: int
+    at_ms: TimeMs
     progress: JsonObject = Field(default_factory=dict)
     audited: Audited = None
 
@@ -290,7 +319,7 @@ class GenerationEnd(Record):
     format_version: Literal[1] = 1
     generation: Positive
     outcome: str
-    reason: str
+    reason: Prose
     audited: Audited = None
 
 
@@ -301,7 +330,7 @@ class TriggerRecord(Record):
     checkpoint_id: Positive
     generation: Positive
     kind: CheckpointKind
-    triggered_at_ms: int
+    triggered_at_ms: TimeMs
 
 
 class CommitRecord(Record):
@@ -310,8 +339,8 @@ class CommitRecord(Record):
     format_version: Literal[1] = 1
     checkpoint_id: Positive
     generation: Positive
-    committed_at_ms: int
-    committables: dict[str, Count] = Field(default={}, description="Number per sink.")
+    committed_at_ms: TimeMs
+    committables: PerOperator[Count] = Field(default={}, description="Number per sink.")
 
 
 class SubtaskNumbers(Record):
@@ -321,8 +350,8 @@ class SubtaskNumbers(Record):
     subtask_index: Count
     size_bytes: Count
     row_count: Count
-    sync_ms: float
-    async_ms: float
+    sync_ms: DurationMs
+    async_ms: DurationMs
 
 
 Outcome = Literal["completed", "declined", "expired", "subsumed", "aborted"]
@@ -336,18 +365,18 @@ class HistoryRecord(Record):
     generation: Positive
     kind: CheckpointKind
     outcome: Outcome
-    reason: str
-    triggered_at_ms: int
-    ended_at_ms: int
-    duration_ms: float
+    reason: Prose
+    triggered_at_ms: TimeMs
+    ended_at_ms: TimeMs
+    duration_ms: DurationMs
     size_bytes: Count = 0
     written_bytes: Count | None = Field(
         default=None, description="Of these, what was uploaded; None in older records: all."
     )
     inflight_bytes: Count = 0
     mode: ResolvedMode = "aligned"
-    alignment_ms_max: float | None = None
-    subtasks: tuple[SubtaskNumbers, ...] = ()
+    alignment_ms_max: DurationMs | None = None
+    subtasks: Many[SubtaskNumbers] = ()
 
 
 R = TypeVar("R", bound=Record)
@@ -384,13 +413,20 @@ def parse_record(record_type: type[R], data: bytes) -> R:
     Raises:
         CorruptCheckpointError: no JSON, or not such a record.
     """
+    if (problem := why_beyond_limits(data)) is not None:
+        raise unreadable(f"not readable as {record_type.__name__} ({problem})")
     try:
         return record_type.model_validate_json(unseal(data))
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"])
-        problem = f"{where}: {first['msg']}" if where else first["msg"]
+        problem = _in_one_line(f"{where}: {first['msg']}" if where else first["msg"])
         raise unreadable(f"not readable as {record_type.__name__} ({problem})") from error
+
+
+def _in_one_line(problem: str) -> str:
+    """Names in a record can be anything, and a message shows them."""
+    return " ".join(problem[:_PROBLEM_LENGTH_MAX].split())
 
 
 def unreadable(message: str) -> CorruptCheckpointError:

@@ -11,7 +11,15 @@ from laminar_core.state.manifest import (
     parse_record,
     unreadable,
 )
-from laminar_core.state.record import Count, FileRef, JsonObject, Record
+from laminar_core.state.record import (
+    Count,
+    DurationMs,
+    FileRef,
+    JsonObject,
+    Many,
+    Record,
+    why_beyond_limits,
+)
 from laminar_core.state.seal import unseal
 from laminar_core.state.segment import SegmentRef
 
@@ -24,9 +32,9 @@ class SubtaskEntryV1(Record):
     state: FileRef | None = Field(description="None: this subtask holds no rows.")
     row_count: Count
     properties: JsonObject = Field(default_factory=dict)
-    committables: tuple[JsonObject, ...] = ()
-    sync_ms: float
-    async_ms: float
+    committables: Many[JsonObject] = ()
+    sync_ms: DurationMs
+    async_ms: DurationMs
 
     def upgraded(self) -> SubtaskEntry:
         """The same in the newest format: one segment, all of it written for this checkpoint."""
@@ -41,7 +49,7 @@ class _ManifestV1(Record, extra="allow"):
     """What differs in format 1; the rest is as it is now and is checked as such."""
 
     format_version: Literal[1]
-    subtasks: tuple[SubtaskEntryV1, ...]
+    subtasks: Many[SubtaskEntryV1]
 
     @model_validator(mode="after")
     def _has_nothing_newer(self) -> Self:
@@ -79,6 +87,8 @@ def _upgraded(manifest: _ManifestV1) -> bytes:
 
 
 def _version_of(data: bytes) -> JsonValue:
+    if (problem := why_beyond_limits(data)) is not None:
+        raise unreadable(f"the manifest cannot be read: {problem}")
     try:
         value = from_json(data)
     except ValueError as error:

@@ -10,7 +10,15 @@ from pydantic import Field
 
 from laminar_core.errors import CorruptCheckpointError, ErrorCode
 from laminar_core.state.manifest import parse_record
-from laminar_core.state.record import Count, JsonObject, Positive, Record
+from laminar_core.state.record import (
+    Count,
+    JsonObject,
+    Many,
+    Positive,
+    Prose,
+    Record,
+    TimeMs,
+)
 from laminar_core.state.seal import seal, unseal
 
 
@@ -26,8 +34,8 @@ class PlannedCheckpoint(Record):
     """A checkpoint that goes: its files, then its manifest. Paths are below the job's folder."""
 
     checkpoint_id: Positive
-    reasons: tuple[str, ...]
-    files: tuple[str, ...]
+    reasons: Many[str]
+    files: Many[str]
     size_bytes: Count = Field(description="Of the files.")
 
 
@@ -35,7 +43,7 @@ class PlannedOrphan(Record):
     """A file that nothing names. ``checkpoint_id``: of the attempt that left it."""
 
     path: str
-    reason: str
+    reason: Prose
     size_bytes: Count
     checkpoint_id: Positive | None = None
 
@@ -48,19 +56,19 @@ class RetentionPlanRecord(SealedRecord):
     job: str
     generation: Positive = Field(description="The newest when this was planned.")
     actor: str
-    reason: str
-    planned_at_ms: int
+    reason: Prose
+    planned_at_ms: TimeMs
     policy: JsonObject
-    checkpoints: tuple[PlannedCheckpoint, ...] = Field(description="Oldest first.")
-    orphans: tuple[PlannedOrphan, ...] = ()
-    abandoned: tuple[Positive, ...] = Field(
+    checkpoints: Many[PlannedCheckpoint] = Field(description="Oldest first.")
+    orphans: Many[PlannedOrphan] = ()
+    abandoned: Many[Positive] = Field(
         default=(), description="Attempts that can never complete any more: tombstones."
     )
-    quarantine: tuple[PlannedOrphan, ...] = Field(default=(), description="Seen, not deleted.")
-    released: tuple[str, ...] = Field(
+    quarantine: Many[PlannedOrphan] = Field(default=(), description="Seen, not deleted.")
+    released: Many[str] = Field(
         default=(), description="In quarantine, and nothing is stored there any more."
     )
-    forgotten: tuple[Positive, ...] = Field(default=(), description="Their history goes.")
+    forgotten: Many[Positive] = Field(default=(), description="Their history goes.")
 
     @property
     def deleted_bytes(self) -> int:
@@ -79,8 +87,8 @@ class RetentionDecision(SealedRecord):
     number: Positive
     verdict: Literal["apply", "abandon"]
     by: str
-    reason: str
-    checkpoint_ids: tuple[Positive, ...] = Field(default=(), description="What goes, if it does.")
+    reason: Prose
+    checkpoint_ids: Many[Positive] = Field(default=(), description="What goes, if it does.")
 
 
 class RetentionResult(SealedRecord):
@@ -88,7 +96,7 @@ class RetentionResult(SealedRecord):
 
     format_version: Literal[1] = 1
     number: Positive
-    finished_at_ms: int
+    finished_at_ms: TimeMs
     deleted_checkpoints: Count
     deleted_files: Count
     deleted_bytes: Count
@@ -102,7 +110,7 @@ class DeletionMarker(SealedRecord):
     checkpoint_id: Positive
     plan: Positive
     actor: str
-    reason: str
+    reason: Prose
 
 
 class Tombstone(SealedRecord):
@@ -123,10 +131,10 @@ class QuarantineRecord(SealedRecord):
 
     format_version: Literal[1] = 1
     path: str
-    reason: str
+    reason: Prose
     size_bytes: Count
     plan: Positive
-    first_seen_at_ms: int
+    first_seen_at_ms: TimeMs
 
 
 class PinRecord(SealedRecord):
@@ -136,9 +144,9 @@ class PinRecord(SealedRecord):
     checkpoint_id: Positive
     name: str
     actor: str
-    reason: str
-    created_at_ms: int
-    expires_at_ms: int | None = None
+    reason: Prose
+    created_at_ms: TimeMs
+    expires_at_ms: TimeMs | None = None
 
 
 S = TypeVar("S", bound=SealedRecord)

@@ -19,7 +19,15 @@ from pydantic import Field
 from laminar_core.errors import CorruptCheckpointError
 from laminar_core.state.manifest import CheckpointManifest, SubtaskEntry, parse_record, unreadable
 from laminar_core.state.manifest_versions import parse_manifest
-from laminar_core.state.record import FileRef, JsonObject, Positive, Record, Sha256
+from laminar_core.state.record import (
+    FileRef,
+    JsonObject,
+    Positive,
+    Prose,
+    Record,
+    Sha256,
+    TimeMs,
+)
 from laminar_core.state.seal import seal, unseal
 
 RECORD = "savepoint.json"
@@ -46,8 +54,8 @@ class SavepointRecord(Record):
     origin: SavepointOrigin
     canonical: bool
     actor: str
-    reason: str
-    created_at_ms: int
+    reason: Prose
+    created_at_ms: TimeMs
     code_version: str
     manifest: JsonObject = Field(description="Of any released format; paths: of the savepoint.")
 

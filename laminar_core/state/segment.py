@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from pydantic import Field
 
-from laminar_core.state.record import Count, FileRef
+from laminar_core.state.record import Count, FileRef, TimeUs
 
 
 class SegmentRef(FileRef):
@@ -23,7 +23,7 @@ class SegmentRef(FileRef):
     key_groups: tuple[Count, Count] | None = Field(
         default=None, description="Half-open; None: those of the subtask."
     )
-    newest_window_us: int | None = Field(default=None, description="Microseconds of event time.")
+    newest_window_us: TimeUs | None = Field(default=None, description="Microseconds of event time.")
 
 
 def total_bytes(segments: Iterable[SegmentRef]) -> int:

@@ -22,7 +22,7 @@ from laminar_core.testing.jobs import (
 from laminar_core.testing.memory_source import MemorySource
 from laminar_core.testing.simulation import Simulation
 
-LONG_MS = 10**15
+LONG_MS = 10**14
 UNALIGNED = CoordinatorConfig(interval_ms=300, alignment_timeout_ms=0)
 ALIGNED = CoordinatorConfig(interval_ms=300)
 

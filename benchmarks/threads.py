@@ -4,7 +4,7 @@ Coordinator, sockets, files and the worker's loop are real. The workers share on
 """
 
 import os
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any
 
@@ -15,7 +15,11 @@ from laminar_core.runtime.deployment import Deployment
 from laminar_core.runtime.execution import Collected
 from laminar_core.runtime.listening import IsolatedListener
 from laminar_core.runtime.snapshots import background_threads
-from laminar_core.runtime.transport import CoordinatorTransport, ZmqWorkerTransport
+from laminar_core.runtime.transport import (
+    CoordinatorTransport,
+    TransportKind,
+    ZmqWorkerTransport,
+)
 from laminar_core.runtime.worker import Worker
 from laminar_core.state.manifest import Owner
 from laminar_core.storage.checkpoint_store import CheckpointStore
@@ -24,8 +28,21 @@ from laminar_core.storage.owner import this_process
 HOST = "127.0.0.1"
 
 
+Announce = Callable[[int, str], str]
+"""Says where a worker can be reached: from its index, and where it listens."""
+
+
+def _as_it_is(worker: int, endpoint: str) -> str:
+    del worker
+    return endpoint
+
+
 class ThreadCluster:
     """A ``Cluster`` whose workers are threads of this process."""
+
+    def __init__(self, kind: TransportKind = "ipc", announce: Announce = _as_it_is) -> None:
+        self._kind: TransportKind = kind
+        self._announce = announce
 
     def identify(self) -> Owner:
         """This process."""
@@ -40,12 +57,12 @@ class ThreadCluster:
         self, parts: CoordinatorParts, listener: IsolatedListener
     ) -> CoordinatorThread:
         """As in a driver."""
-        transport = CoordinatorTransport("ipc", HOST)
+        transport = CoordinatorTransport(self._kind, HOST, parts.identity.parallelism)
         return CoordinatorThread(parts, transport, SystemClock(), listener)
 
     def submit(self, deployment: Deployment) -> "ThreadStage":
         """Start the threads."""
-        return ThreadStage(deployment)
+        return ThreadStage(deployment, self._announce)
 
     def wait(self, futures: Collection[Future[Any]], timeout_ms: float | None = None) -> None:
         """Block until one of them is done."""
@@ -55,11 +72,12 @@ class ThreadCluster:
 class ThreadStage:
     """The workers of one generation."""
 
-    def __init__(self, deployment: Deployment) -> None:
+    def __init__(self, deployment: Deployment, announce: Announce) -> None:
         self.ended: Future[Collected] = Future()
         executor = ThreadPoolExecutor(deployment.parallelism + 1, "laminar-worker")
         workers = [
-            executor.submit(_work, deployment, index) for index in range(deployment.parallelism)
+            executor.submit(_work, deployment, index, announce)
+            for index in range(deployment.parallelism)
         ]
         executor.submit(self._await, workers)
         executor.shutdown(wait=False)
@@ -76,9 +94,10 @@ class ThreadStage:
             self.ended.set_result({})
 
 
-def _work(deployment: Deployment, index: int) -> None:
+def _work(deployment: Deployment, index: int, announce: Announce) -> None:
     """What a Spark task does."""
     transport = ZmqWorkerTransport(deployment.address, index, HOST)
+    transport.endpoint = announce(index, transport.endpoint)
     store = CheckpointStore.open(deployment.store_uri, deployment.job)
     with background_threads() as threads:
         worker = Worker(deployment, index, transport, store, threads, SystemClock())
@@ -86,6 +105,9 @@ def _work(deployment: Deployment, index: int) -> None:
             worker.start()
             worker.register(os.getpid(), HOST)
             list(worker.run())
+        except Exception as error:
+            worker.failed(error)
+            raise
         finally:
             worker.close()
             transport.close()

@@ -11,6 +11,7 @@ match on, because codes are only ever added.
     ├── CorruptCheckpointError   a stored object is damaged: fall back to an older checkpoint
     ├── CheckpointDeclined       this checkpoint is lost, the job goes on
     ├── FencedError              a newer generation owns the job: exit quietly
+    ├── LinkBrokenError          a connection between workers broke: restart from a checkpoint
     ├── JobFailedError           the restart strategy gave up
     └── ProtocolError            a bug of ours: crash
 """
@@ -93,6 +94,7 @@ class ErrorCode(StrEnum):
     START_FAILED = "start-failed"
     SPARK_LOST = "spark-lost"
     NO_PROGRESS = "no-progress"
+    LINK_BROKEN = "link-broken"
     CANCELLED = "cancelled"
     DUPLICATE_BARRIER = "duplicate-barrier"
     OUT_OF_ORDER = "out-of-order"
@@ -149,6 +151,10 @@ class FencedError(LaminarError):
     """A newer generation owns the job. Exit without writing anything."""
 
     exit_code = 6
+
+
+class LinkBrokenError(LaminarError):
+    """A connection between two workers broke, and frames were lost with it. A restart heals it."""
 
 
 class JobFailedError(LaminarError):

@@ -82,6 +82,24 @@ def unexplained_skips(tree: ast.AST) -> Iterator[int]:
             yield from [] if id(node) in explained else [node.lineno]
 
 
+SOCKETS = "laminar_core/runtime/sockets.py"
+MAKES_SOCKETS = re.compile(
+    r"zmq\.Context|\.socket$|socket\.(socketpair|fromfd|create_\w+)|(Server|start_server)$"
+)
+
+
+def made_sockets(tree: ast.AST) -> list[str]:
+    """Calls that make a socket, or something that listens on one."""
+    calls = [ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    return [call for call in calls if MAKES_SOCKETS.search(call)]
+
+
+@pytest.mark.parametrize("module", [m for m in MODULES if m.startswith("laminar_core/")])
+def test_sockets_are_made_in_one_place_that_bounds_them(module: str) -> None:
+    made = made_sockets(ast.parse((ROOT / module).read_text()))
+    assert bool(made) is (module == SOCKETS), made
+
+
 @pytest.mark.parametrize("module", MODULES)
 def test_a_module_is_short_and_has_no_loose_ends(module: str) -> None:
     source = (ROOT / module).read_text()

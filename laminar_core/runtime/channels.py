@@ -47,6 +47,7 @@ class OutputChannel:
         self._batches = 0
         self._ended = False
         self.credits = CREDITS_PER_CHANNEL
+        self._taken = 0
         self.batches_put = 0
         """Since the start."""
 
@@ -113,10 +114,10 @@ class OutputChannel:
         return None
 
     def give(self, batches: int) -> None:
-        """The receiver took so many batches: as many credits come back.
+        """The receiver took so many more batches: as many credits come back.
 
         Raises:
-            ProtocolError: more than are out; the transport repeats itself.
+            ProtocolError: more than are out.
         """
         out = CREDITS_PER_CHANNEL - self.credits
         if not 0 < batches <= out:
@@ -124,6 +125,18 @@ class OutputChannel:
                 ErrorCode.ILLEGAL_EVENT, f"{batches} credits came back and {out} are out"
             )
         self.credits += batches
+        self._taken += batches
+
+    def give_up_to(self, taken: int) -> None:
+        """The receiver has taken so many batches since the start.
+
+        A total makes good for one that was lost, and one that comes late or twice changes nothing.
+
+        Raises:
+            ProtocolError: more than were sent.
+        """
+        if taken > self._taken:
+            self.give(taken - self._taken)
 
     def flush(self) -> bool:
         """Send as far as credit allows; say whether anything left."""

@@ -350,7 +350,9 @@ class Coordinator(CheckpointHost):
         if not self._everybody_registered:
             return
         workers = [self._workers[n] for n in range(self._identity.parallelism)]
-        peers = tuple(Peer(endpoint=w.endpoint, public_key=w.public_key) for w in workers)
+        peers = tuple(
+            Peer(endpoint=w.endpoint, public_key=w.public_key, host=w.host) for w in workers
+        )
         self.broadcast(Peers(generation=self._identity.generation, peers=peers))
         self.tell(
             WorkersRunning(

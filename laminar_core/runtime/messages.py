@@ -114,6 +114,7 @@ class Peer(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
     endpoint: str
     public_key: str
+    host: str = ""
 
 
 class Peers(_Message):

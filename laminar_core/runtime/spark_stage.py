@@ -132,7 +132,8 @@ class SparkCluster:
         if kind == "auto":
             kind = "ipc" if self._on_one_host else "curve"
         with lost_if_silent():
-            transport = CoordinatorTransport(kind, str(spark.conf.get("spark.driver.host")))
+            host = str(spark.conf.get("spark.driver.host"))
+        transport = CoordinatorTransport(kind, host, parts.identity.parallelism)
         return CoordinatorThread(parts, transport, self._clock, listener)
 
     def submit(self, deployment: Deployment) -> "SparkStage":

@@ -9,36 +9,38 @@ otherwise, only when asked for.
 
 import math
 import os
-import socket
 import tempfile
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, TypeVar
+from typing import Literal, Protocol
 
 import zmq
 from zmq.auth.thread import ThreadAuthenticator
 
-from laminar_core.errors import ConfigurationError, ErrorCode, FencedError, ProtocolError
+from laminar_core.checkpoint.links import Connections
+from laminar_core.errors import ErrorCode, FencedError, ProtocolError
+from laminar_core.runtime.doors import Door, connections_max
 from laminar_core.runtime.messages import Peer
+from laminar_core.runtime.sockets import (
+    open_context,
+    open_socket,
+    parts_of,
+    require_descriptors,
+    whole_of,
+)
 from laminar_core.runtime.wire import Buffer
 
 TransportKind = Literal["ipc", "curve", "tcp"]
 
-LINGER_MS = 1000
-"""How long a closing socket tries to get its last messages out."""
+CONNECTIONS_PER_WORKER = 2
+"""To the coordinator: what the loop has to say, and signs of life."""
 
 RECEIVE_FRAMES_MAX = 256
 """Frames taken from the socket in one go, before the worker works again."""
 
 SOCKET_DIRECTORY_LENGTH_MAX = 60
 """Longest temporary directory under which the paths of unix sockets stay short enough."""
-
-MESSAGE_PARTS = 2
-"""Sender and message, or header and payload."""
-
-T = TypeVar("T")
-_UNLIMITED = 0  # Channel credit bounds what is under way; the sockets must never refuse.
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,8 @@ class CoordinatorAddress:
 
     kind: TransportKind
     endpoint: str
+    workers: int = 1
+    """So many workers take part."""
     directory: str = ""
     """Private directory of the unix sockets; ``ipc`` only."""
     server_key: str = ""
@@ -72,6 +76,10 @@ class WorkerTransport(Protocol):
 
     def receive(self) -> Iterator[tuple[Buffer, Buffer]]:
         """Frames that have arrived, a bounded number."""
+        ...
+
+    def connections(self) -> Connections:
+        """Connections of peers to this worker, those included whose frames have arrived."""
         ...
 
     def send_control(self, message: bytes) -> None:
@@ -136,13 +144,18 @@ class CoordinatorTransport:
     """The coordinator's socket: one ROUTER, workers identify themselves by their index.
 
     Raises:
-        ConfigurationError: ``host`` is none of this machine's addresses.
+        ConfigurationError: ``host`` is none of this machine's addresses, or the process may not
+            open as many files as there are workers.
     """
 
-    def __init__(self, kind: TransportKind, host: str) -> None:
-        self._context = zmq.Context()
-        self._socket = self._context.socket(zmq.ROUTER)
-        _configure(self._socket)
+    def __init__(self, kind: TransportKind, host: str, workers: int) -> None:
+        self._workers = workers
+        connections = CONNECTIONS_PER_WORKER * workers
+        if kind != "ipc":
+            require_descriptors(connections_max(connections))
+        self._context = open_context(workers)
+        self._socket = open_socket(self._context, zmq.ROUTER, network=kind != "ipc")
+        self._door = Door(self._context, self._socket, connections)
         self._auth: ThreadAuthenticator | None = None
         self._directory: tempfile.TemporaryDirectory[str] | None = None
         self._wake = WakeUp()
@@ -155,18 +168,17 @@ class CoordinatorTransport:
     def _bind(self, kind: TransportKind, host: str) -> CoordinatorAddress:
         if kind == "ipc":
             self._directory = tempfile.TemporaryDirectory(prefix="laminar-", dir=_socket_root())
-            endpoint = f"ipc://{self._directory.name}/coordinator"
-            self._socket.bind(endpoint)
-            return CoordinatorAddress(kind, endpoint, self._directory.name)
+            endpoint = self._door.listen_at(f"{self._directory.name}/coordinator")
+            return CoordinatorAddress(kind, endpoint, self._workers, self._directory.name)
         if kind == "tcp":
-            return CoordinatorAddress(kind, _bind_tcp(self._socket, host))
+            return CoordinatorAddress(kind, self._door.listen_on(host), self._workers)
         server_public, server_secret = zmq.curve_keypair()
         worker_public, worker_secret = zmq.curve_keypair()
         self._auth = _serve_curve(self._context, self._socket, server_secret, worker_public)
-        endpoint = _bind_tcp(self._socket, host)
         return CoordinatorAddress(
             kind,
-            endpoint,
+            self._door.listen_on(host),
+            self._workers,
             server_key=server_public.decode(),
             worker_public_key=worker_public.decode(),
             worker_secret_key=worker_secret.decode(),
@@ -174,21 +186,24 @@ class CoordinatorTransport:
 
     def send(self, worker: int, message: bytes) -> None:
         """Send to one worker; silently dropped if it is gone."""
-        self._socket.send_multipart([_identity(worker), message])
+        self._socket.send_multipart([_identity(worker), *parts_of(message)])
 
     def receive(self) -> Iterator[bytes]:
         """Messages that have arrived.
 
         Raises:
-            ProtocolError: not two parts, sender and message.
+            ProtocolError: only a sender and no message.
         """
         while True:
             try:
                 parts = self._socket.recv_multipart(zmq.NOBLOCK)
             except zmq.Again:
                 return
-            _, message = _two(parts)
-            yield message
+            yield bytes(_content(parts))
+
+    def connections(self) -> Connections:
+        """Connections of workers, and of whoever else reaches the port."""
+        return self._door.connections()
 
     def wait(self, timeout_ms: float) -> None:
         """Until a message arrives, somebody calls ``wake``, or the time is over."""
@@ -200,29 +215,37 @@ class CoordinatorTransport:
 
     def close(self) -> None:
         """Get the last messages out, then remove the private directory."""
+        self._door.close()
         _close(self._context, [self._socket], self._auth, self._wake)
         if self._directory is not None:
             self._directory.cleanup()
 
 
 class ZmqWorkerTransport:
-    """A worker's sockets: DEALER to the coordinator, PULL for data, one PUSH per peer."""
+    """A worker's sockets: DEALER to the coordinator, PULL for data, one PUSH per peer.
+
+    Raises:
+        ConfigurationError: ``host`` is none of this machine's addresses, or the process may not
+            open as many files as there are workers.
+    """
 
     def __init__(self, address: CoordinatorAddress, worker: int, host: str) -> None:
         self.reorder_max = 0
         self._address = address
         self._worker = worker
-        self._context = zmq.Context()
+        self._network = address.kind != "ipc"
+        if self._network:
+            require_descriptors(connections_max(address.workers) + 2 * address.workers)
+        self._context = open_context(address.workers)
         self._auth: ThreadAuthenticator | None = None
         self._wake = WakeUp()
         self._peers: dict[int, zmq.Socket[bytes]] = {}
-        self._data = self._context.socket(zmq.PULL)
-        _configure(self._data)
-        self._control = self._context.socket(zmq.DEALER)
-        _configure(self._control)
+        self._data = open_socket(self._context, zmq.PULL, network=self._network)
+        self._door = Door(self._context, self._data, address.workers)
+        self._control = open_socket(self._context, zmq.DEALER, network=self._network)
         self._control.setsockopt(zmq.IDENTITY, _identity(worker))
-        self._life = self._context.socket(zmq.DEALER)  # Sockets are not for two threads.
-        _configure(self._life)
+        # Sockets are not for two threads.
+        self._life = open_socket(self._context, zmq.DEALER, network=self._network)
         self.public_key = ""
         try:
             self.endpoint = self._bind_data(host)
@@ -236,15 +259,13 @@ class ZmqWorkerTransport:
 
     def _bind_data(self, host: str) -> str:
         if self._address.kind == "ipc":
-            endpoint = f"ipc://{self._address.directory}/worker-{self._worker}"
-            self._data.bind(endpoint)
-            return endpoint
+            return self._door.listen_at(f"{self._address.directory}/worker-{self._worker}")
         if self._address.kind == "curve":
             public, secret = zmq.curve_keypair()
             self.public_key = public.decode()
             allowed = self._address.worker_public_key.encode()
             self._auth = _serve_curve(self._context, self._data, secret, allowed)
-        return _bind_tcp(self._data, host)
+        return self._door.listen_on(host)
 
     def _secure_client(self, client: "zmq.Socket[bytes]", server_key: str) -> None:
         if self._address.kind == "curve":
@@ -256,8 +277,7 @@ class ZmqWorkerTransport:
         """Open one PUSH socket to every other worker."""
         for index, peer in enumerate(peers):
             if index != self._worker:
-                push = self._context.socket(zmq.PUSH)
-                _configure(push)
+                push = open_socket(self._context, zmq.PUSH, network=self._network)
                 self._secure_client(push, peer.public_key)
                 push.connect(peer.endpoint)
                 self._peers[index] = push
@@ -269,23 +289,28 @@ class ZmqWorkerTransport:
             FencedError: the peer refuses this worker's key.
         """
         try:
-            self._peers[peer].send_multipart([header, payload], zmq.NOBLOCK, copy=False)
+            parts = [header, *parts_of(payload)]
+            self._peers[peer].send_multipart(parts, zmq.NOBLOCK, copy=False)
         except zmq.Again as error:
             raise _refused(f"worker {peer}") from error
 
     def receive(self) -> Iterator[tuple[Buffer, Buffer]]:
-        """At most ``RECEIVE_FRAMES_MAX`` frames, without copying them.
+        """At most ``RECEIVE_FRAMES_MAX`` frames; those of one part are not copied.
 
         Raises:
-            ProtocolError: not two parts, header and payload.
+            ProtocolError: only a header and no payload.
         """
         for _ in range(RECEIVE_FRAMES_MAX):
             try:
                 parts = self._data.recv_multipart(zmq.NOBLOCK, copy=False)
             except zmq.Again:
                 return
-            header, payload = _two(parts)
-            yield header.buffer, payload.buffer
+            buffers = [part.buffer for part in parts]
+            yield buffers[0], _content(buffers)
+
+    def connections(self) -> Connections:
+        """Connections of peers, and of whoever else reaches the port."""
+        return self._door.connections()
 
     def send_control(self, message: bytes) -> None:
         """Queue a message to the coordinator.
@@ -294,7 +319,7 @@ class ZmqWorkerTransport:
             FencedError: it refuses this worker's key; another generation runs there.
         """
         try:
-            self._control.send(message, zmq.NOBLOCK)
+            self._control.send_multipart(parts_of(message), zmq.NOBLOCK)
         except zmq.Again as error:
             raise _refused("the coordinator") from error
 
@@ -313,9 +338,10 @@ class ZmqWorkerTransport:
         """Everything the coordinator has sent so far."""
         while True:
             try:
-                yield self._control.recv(zmq.NOBLOCK)
+                parts = self._control.recv_multipart(zmq.NOBLOCK)
             except zmq.Again:
                 return
+            yield bytes(whole_of(parts))
 
     def wait(self, timeout_ms: float) -> None:
         """Block on all sockets and the wake-up."""
@@ -330,6 +356,7 @@ class ZmqWorkerTransport:
         for push in self._peers.values():
             push.close(linger=0)
         self._life.close(linger=0)
+        self._door.close()
         _close(self._context, [self._data, self._control], self._auth, self._wake)
 
 
@@ -342,29 +369,6 @@ def _refused(who: str) -> FencedError:
 
 def _identity(worker: int) -> bytes:
     return f"worker-{worker}".encode()
-
-
-def _configure(zmq_socket: "zmq.Socket[bytes]") -> None:
-    zmq_socket.setsockopt(zmq.SNDHWM, _UNLIMITED)
-    zmq_socket.setsockopt(zmq.RCVHWM, _UNLIMITED)
-    zmq_socket.setsockopt(zmq.LINGER, LINGER_MS)
-
-
-def _bind_tcp(zmq_socket: "zmq.Socket[bytes]", host: str) -> str:
-    """Bind to this host's own address only, on a free port.
-
-    Raises:
-        ConfigurationError: ``host`` is no address of this machine.
-    """
-    try:
-        zmq_socket.bind(f"tcp://{socket.gethostbyname(host)}:*")
-    except (OSError, zmq.ZMQError) as error:
-        raise ConfigurationError(
-            ErrorCode.INVALID_OPTION,
-            f"cannot listen on {host} ({error}): set spark.driver.host, or the executors' host "
-            "names, to addresses of their machines",
-        ) from error
-    return str(zmq_socket.getsockopt_string(zmq.LAST_ENDPOINT))
 
 
 def _serve_curve(
@@ -392,12 +396,11 @@ class _OneKey:
         return key == self._allowed
 
 
-def _two(parts: list[T]) -> tuple[T, T]:
-    if len(parts) != MESSAGE_PARTS:
-        raise ProtocolError(
-            ErrorCode.ILLEGAL_EVENT, f"a message of {len(parts)} parts instead of {MESSAGE_PARTS}"
-        )
-    return parts[0], parts[1]
+def _content(parts: Sequence[Buffer]) -> Buffer:
+    """What follows the first part, which says whose it is."""
+    if len(parts) == 1:
+        raise ProtocolError(ErrorCode.ILLEGAL_EVENT, "a message of one part, without its content")
+    return whole_of(parts[1:])
 
 
 def _close(

@@ -1,9 +1,10 @@
 """How channel elements look between two workers.
 
 A frame is a fixed header and a payload. The header names the generation, the channel and the
-element's sequence number on it, so that a receiver notices what a transport must never do: lose,
-repeat or reorder. Batches are Arrow IPC messages without their schema, which both ends know from
-the plan; only dictionary-encoded batches carry it, because their dictionaries have to travel.
+element's sequence number on it, so that a receiver notices what a broken connection or a faulty
+transport does: lose, repeat or reorder. Batches are Arrow IPC messages without their schema, which
+both ends know from the plan; only dictionary-encoded batches carry it, because their dictionaries
+have to travel.
 """
 
 import json
@@ -46,7 +47,12 @@ class FrameKind(IntEnum):
     CANCEL = 4
     END = 5
     CREDIT = 6
-    """Not an element: flows back from receiver to sender. The sequence is the credit's size."""
+    """Not an element: flows back from receiver to sender. The sequence is the number of batches
+    that the receiver has taken since the start, so one that is lost or repeated does no harm."""
+    MARK = 7
+    """Numbered like an element and otherwise empty: shows whether all before it has arrived."""
+    ROLL_CALL = 8
+    """Of no channel: asks ``receiver`` to mark its channels to ``sender``, and to repeat credit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +137,10 @@ class ElementCodec:
                 return CancelMarker(CheckpointId(struct.unpack("<q", bytes(payload))[0]))
             case FrameKind.END:
                 return EndOfInput()
-            case FrameKind.CREDIT:
-                raise ProtocolError(ErrorCode.ILLEGAL_EVENT, "a credit is not an element")
+            case FrameKind.CREDIT | FrameKind.MARK | FrameKind.ROLL_CALL:
+                raise ProtocolError(
+                    ErrorCode.ILLEGAL_EVENT, f"a {kind.name.lower()} is not an element"
+                )
 
     def _encode_batch(self, batch: pa.RecordBatch) -> pa.Buffer:
         if not self._with_dictionaries:

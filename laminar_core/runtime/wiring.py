@@ -18,6 +18,7 @@ from laminar_core.runtime.channels import InputChannel, OutputChannel
 from laminar_core.runtime.clock import Clock
 from laminar_core.runtime.deployment import Deployment, RestoredState
 from laminar_core.runtime.inflight import Queue
+from laminar_core.runtime.links import Links, RemoteDelivery, RemoteGrant
 from laminar_core.runtime.loops import FeedbackChannel, HeadTask
 from laminar_core.runtime.outputs import (
     EdgeOutput,
@@ -77,8 +78,13 @@ class Wiring:
     queues: dict[tuple[str, QueueId], Queue] = field(default_factory=dict)
     """By vertex: where in-flight data is filed."""
     backend: StateBackend = field(default_factory=MemoryBackend)
+    links: Links = field(init=False)
+    """The connections to the other workers."""
     foreign_frames: int = 0
     """Frames of other generations that were dropped."""
+
+    def __post_init__(self) -> None:
+        self.links = Links(self.subtask_index, self.generation)
 
     def on_frame(self, header_bytes: Buffer, payload: Buffer) -> None:
         """Put an incoming frame where it belongs, when everything before it has come.
@@ -87,28 +93,36 @@ class Wiring:
         and its channels need not be those of today (ERRATA 3.23).
 
         Raises:
-            ProtocolError: the transport delivered something that nobody here may have sent, or
-                lost a frame (OUT_OF_ORDER); the generation must end.
+            LinkBrokenError: a frame is missing, and a connection has broken.
+            ProtocolError: the transport delivered something that nobody here may have sent, or a
+                frame is missing although no connection has broken (OUT_OF_ORDER).
         """
         header = decode_header(header_bytes)
         if header.generation != self.generation:
             self.foreign_frames += 1
-        elif header.kind is FrameKind.CREDIT:  # Sums up to the same in any order.
-            self.outputs[header.edge_id, header.receiver].give(header.sequence)
-        else:
-            self._on_element(header, payload)
+            return
+        self.links.hear(header)
+        match header.kind:
+            case FrameKind.CREDIT:
+                self.outputs[header.edge_id, header.receiver].give_up_to(header.sequence)
+            case FrameKind.ROLL_CALL:
+                self.links.answer(header.sender)
+            case _:
+                self._on_numbered(header, payload)
 
-    def _on_element(self, header: Header, payload: Buffer) -> None:
+    def _on_numbered(self, header: Header, payload: Buffer) -> None:
         key = header.edge_id, header.sender
         task, channel = self.inputs[key]
         frame = header.kind, payload
         match self.orders[key].receive(Generation(header.generation), header.sequence, frame):
             case Delivered(frames):
                 for kind, data in frames:
+                    if kind is FrameKind.MARK:
+                        continue
                     element = self.codecs[header.edge_id].decode(kind, data)
                     task.arrived(channel.channel, element)
             case Broken() as broken:
-                raise broken.error(channel.channel)
+                raise self.links.missing(broken, channel.channel, header.sender)
             case Dropped():
                 pass
 
@@ -315,14 +329,17 @@ class _Builder:
     def _local(self, edge: Edge) -> "_LocalDelivery":
         return _LocalDelivery(self.wiring, (edge.edge_id, self.me))
 
-    def _remote(self, edge: Edge, receiver: int) -> "_RemoteDelivery":
+    def _remote(self, edge: Edge, receiver: int) -> RemoteDelivery:
         codec = self.wiring.codecs[edge.edge_id]
         header = Header(self.wiring.generation, edge.edge_id, self.me, receiver, FrameKind.BATCH, 0)
-        return _RemoteDelivery(self.transport, codec, header)
+        delivery = RemoteDelivery(self.transport, codec, header)
+        return self.wiring.links.deliver_to(receiver, delivery)
 
-    def _grant(self, edge: Edge, sender: int) -> "_Grant":
+    def _grant(self, edge: Edge, sender: int) -> "RemoteGrant | _LocalGrant":
+        if sender == self.me:
+            return _LocalGrant(self.wiring, (edge.edge_id, self.me))
         header = Header(self.wiring.generation, edge.edge_id, sender, self.me, FrameKind.CREDIT, 0)
-        return _Grant(self.wiring, self.transport, header)
+        return self.wiring.links.grant_to(sender, RemoteGrant(self.transport, header))
 
 
 class _LocalDelivery:
@@ -337,47 +354,15 @@ class _LocalDelivery:
         task.arrived(channel.channel, element)
 
 
-class _RemoteDelivery:
-    """The receiver lives in another worker; frames are numbered."""
+class _LocalGrant:
+    """Gives credit back to a sender in this worker."""
 
-    def __init__(self, transport: WorkerTransport, codec: ElementCodec, header: Header) -> None:
-        self._transport = transport
-        self._codec = codec
-        self._header = header
-        self._sequence = 0
-
-    def __call__(self, element: ArrowElement) -> None:
-        kind, payload = self._codec.encode(element)
-        first = self._header
-        header = Header(
-            first.generation, first.edge_id, first.sender, first.receiver, kind, self._sequence
-        )
-        self._sequence += 1
-        self._transport.send(first.receiver, header.encode(), payload)
-
-
-class _Grant:
-    """Gives credit back to the sender, wherever it is."""
-
-    def __init__(self, wiring: Wiring, transport: WorkerTransport, header: Header) -> None:
+    def __init__(self, wiring: Wiring, key: ChannelKey) -> None:
         self._wiring = wiring
-        self._transport = transport
-        self._header = header
+        self._key = key
 
     def __call__(self, batches: int) -> None:
-        first = self._header
-        if first.sender == self._wiring.subtask_index:
-            self._wiring.outputs[first.edge_id, first.receiver].give(batches)
-            return
-        header = Header(
-            first.generation,
-            first.edge_id,
-            first.sender,
-            first.receiver,
-            FrameKind.CREDIT,
-            batches,
-        )
-        self._transport.send(first.sender, header.encode(), b"")
+        self._wiring.outputs[self._key].give(batches)
 
 
 def wire(

@@ -183,6 +183,7 @@ class Worker:
         busy = self._receive_control()
         if self.phase is Phase.RUNNING:
             busy |= self._receive_data()
+            self.wiring.links.turn(self._clock.monotonic_ms())
             for task in self.wiring.tasks:
                 self.activity.begin_step()
                 busy |= task.work()
@@ -248,6 +249,7 @@ class Worker:
         match message:
             case Peers():
                 self._transport.connect_peers(message.peers)
+                self.wiring.links.begin(self._transport, [peer.host for peer in message.peers])
                 self.phase = Phase.RUNNING
             case Trigger() | AlignmentTimeout() | Abort() | Completed() | Resume():
                 self._on_checkpoint_message(message)

@@ -226,6 +226,22 @@ def lossy_link(planned: Disasters) -> None:
     planned.hit("lossy-link", shares)
 
 
+def broken_link(planned: Disasters) -> None:
+    """A connection between two workers breaks with frames under way, often more than once."""
+    parallelism, world = planned.simulation.options.parallelism, planned.simulation.world
+
+    def break_one() -> None:
+        pair = planned.dice.sample(range(parallelism), 2)
+        lost = planned.simulation.break_link(*pair)
+        if lost is not None:
+            planned.hit("broken-link", f"worker {pair[0]} to {pair[1]}, {lost} frames lost")
+        if planned.dice.random() < AGAIN:
+            world.at_turn(world.turns + planned.dice.randrange(1, 200), break_one)
+
+    if parallelism > 1:
+        planned.at_some_turn(break_one)
+
+
 def clock_skew(planned: Disasters) -> None:
     """Wall clocks disagree, and monotonic clocks run at different rates."""
     hosts = [f"host-{n}" for n in range(planned.simulation.options.parallelism)]
@@ -360,4 +376,5 @@ KINDS: dict[str, Callable[[Disasters], None]] = {
     "zombie": zombie,
     "zombie-in-store-call": zombie_in_store_call,
     "rescale": rescale,
+    "broken-link": broken_link,
 }

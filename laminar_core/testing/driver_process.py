@@ -12,7 +12,7 @@ from laminar_core.runtime.listening import IsolatedListener
 from laminar_core.runtime.transport import CoordinatorAddress
 from laminar_core.state.manifest import Owner
 from laminar_core.testing.executor import SimulatedExecutor
-from laminar_core.testing.network import Network, SimulatedCoordinatorLink
+from laminar_core.testing.network import Network, SimulatedCoordinatorLink, worker_endpoint
 from laminar_core.testing.worker_process import OpenStore, SimulatedStage, WorkerProcess
 from laminar_core.testing.world import Process, ProcessKilledError, World
 
@@ -127,6 +127,18 @@ class SimulatedDriver:
         self.held = held
         for coordinator in self.coordinators:
             coordinator.hold(held=held)
+
+    def break_link(self, sender: int, receiver: int) -> int | None:
+        """Break a connection between two workers of the newest generation.
+
+        Returns how many frames were lost; None if nobody receives there.
+        """
+        if not self.coordinators:
+            return None
+        here = self.coordinators[-1].address.endpoint
+        return self._network.break_connection(
+            worker_endpoint(here, sender), worker_endpoint(here, receiver)
+        )
 
     # --- the cluster ----------------------------------------------------------------------------
 

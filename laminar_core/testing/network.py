@@ -1,7 +1,9 @@
 """An in-memory network: FIFO per pair, every message delayed by a random while.
 
-It may let frames of data overtake each other, within a bound, as a transport without order would,
-and it may lose or repeat what the coordinator and its workers tell each other.
+It may let frames of data overtake each other, within a bound, as a transport without order would.
+It may lose or repeat what the coordinator and its workers send to each other. A connection between
+two workers may break: what was under way on it is lost, in part or all of it, and what is sent
+later arrives.
 """
 
 from collections import deque
@@ -9,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from laminar_core.checkpoint.links import Connections
 from laminar_core.runtime.messages import Peer
 from laminar_core.runtime.transport import RECEIVE_FRAMES_MAX
 from laminar_core.runtime.wire import Buffer
@@ -25,6 +28,8 @@ class Mailbox:
     waiting: dict[str, deque[tuple[float, int, Any]]] = field(default_factory=dict)
     sent: dict[str, int] = field(default_factory=dict)
     """Messages sent so far, by sender."""
+    broken: int = 0
+    """Connections to this endpoint that broke and were made again."""
 
 
 def _no_extra_ms(sender: str, endpoint: str) -> float:
@@ -103,6 +108,33 @@ class Network:
         del queue[place]
         return message
 
+    def break_connection(self, sender: str, endpoint: str) -> int | None:
+        """Lose some of the last messages from ``sender``, and connect again.
+
+        Returns how many were lost; None if nobody receives there.
+        """
+        mailbox = self._mailboxes.get(endpoint)
+        if mailbox is None:
+            return None
+        queue = mailbox.waiting.get(sender, deque())
+        lost = self._world.random.randint(0, len(queue))
+        for _ in range(lost):
+            queue.pop()
+        self.connect_again(endpoint)
+        return lost
+
+    def connect_again(self, endpoint: str) -> None:
+        """A connection to ``endpoint`` broke, and was made again."""
+        mailbox = self._mailboxes.get(endpoint)
+        if mailbox is not None:
+            mailbox.broken += 1
+            mailbox.owner.wake()
+
+    def broken(self, endpoint: str) -> int:
+        """Connections to ``endpoint`` that broke and were made again."""
+        mailbox = self._mailboxes.get(endpoint)
+        return 0 if mailbox is None else mailbox.broken
+
     def lose(self, sender: str) -> None:
         """The sender was killed: from some message on, nothing of it arrives any more."""
         for mailbox in self._mailboxes.values():
@@ -138,6 +170,11 @@ class SimulatedWorkerTransport:
     def receive(self) -> Iterator[tuple[Buffer, Buffer]]:
         """Frames that have arrived."""
         yield from self._network.receive(self.endpoint, RECEIVE_FRAMES_MAX, self.reorder_max)
+
+    def connections(self) -> Connections:
+        """One of each peer, and those that were made again."""
+        first, again = len(self._peers) - 1, self._network.broken(self.endpoint)
+        return Connections(accepted=first + again, established=first + again, closed=again)
 
     def send_control(self, message: bytes) -> None:
         """Send to the coordinator."""

@@ -135,6 +135,13 @@ class Simulation:
         if stages and index < len(stages[-1].workers):
             stages[-1].workers[index].kill()
 
+    def break_link(self, sender: int, receiver: int) -> int | None:
+        """Break the connection between two workers, and connect again.
+
+        Returns how many frames were lost; None if nobody receives there.
+        """
+        return self.drivers[-1].break_link(sender, receiver) if self.drivers else None
+
     def kill_driver(self) -> None:
         """Kill the newest driver."""
         if self.drivers:

@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future
 
+from laminar_core.checkpoint.links import Connections
 from laminar_core.errors import ErrorCode, FencedError
 from laminar_core.runtime.events import JobEvent
 from laminar_core.runtime.messages import (
@@ -127,6 +128,7 @@ class WorkerLink:
         self.control: deque[bytes] = deque()
         self.data: deque[tuple[bytes, Buffer]] = deque()
         self.peers: list[str] = []
+        self.seen = Connections()
         self.wakes = 0
 
     def connect_peers(self, peers: Iterable[Peer]) -> None:
@@ -148,6 +150,9 @@ class WorkerLink:
     def receive_control(self) -> Iterator[bytes]:
         while self.control:
             yield self.control.popleft()
+
+    def connections(self) -> Connections:
+        return self.seen
 
     def wait(self, timeout_ms: float) -> None:
         raise NotImplementedError(timeout_ms)

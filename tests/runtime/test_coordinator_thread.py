@@ -48,7 +48,7 @@ class Cluster:
             parent_id=None,
             rows_total=None,
         )
-        transport = CoordinatorTransport("ipc", "127.0.0.1")
+        transport = CoordinatorTransport("ipc", "127.0.0.1", 1)
         self.thread = CoordinatorThread(parts, transport, SystemClock(), self.events.append)
         self.worker = ZmqWorkerTransport(self.thread.address, 0, "127.0.0.1")
 

@@ -119,9 +119,10 @@ def test_a_torn_batch_is_a_protocol_error() -> None:
         CODEC.decode(FrameKind.BATCH, torn)
 
 
-def test_a_credit_is_no_element() -> None:
-    with pytest.raises(ProtocolError, match="credit"):
-        CODEC.decode(FrameKind.CREDIT, b"")
+@pytest.mark.parametrize("kind", [FrameKind.CREDIT, FrameKind.MARK, FrameKind.ROLL_CALL])
+def test_what_is_about_a_channel_is_no_element_of_it(kind: FrameKind) -> None:
+    with pytest.raises(ProtocolError, match=f"a {kind.name.lower()} is not an element"):
+        CODEC.decode(kind, b"")
 
 
 ALL_TYPES = pa.record_batch(

@@ -5,6 +5,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from laminar_core.checkpoint.links import Connections
 from laminar_core.checkpoint.types import (
     Batch,
     CheckpointBarrier,
@@ -13,7 +14,7 @@ from laminar_core.checkpoint.types import (
     Generation,
     Watermark,
 )
-from laminar_core.errors import ErrorCode, ProtocolError
+from laminar_core.errors import ErrorCode, LinkBrokenError, ProtocolError
 from laminar_core.runtime.channels import CREDITS_PER_CHANNEL
 from laminar_core.runtime.clock import ManualClock
 from laminar_core.runtime.deployment import Deployment, RestoredState
@@ -188,6 +189,47 @@ class TestFrames:
         assert [e.data.num_rows for e in bench.sink.parts.inputs[2].ahead_of(CheckpointId(1))] == [
             2
         ]
+
+    def test_one_that_is_missing_behind_a_broken_connection_is_a_broken_link(self):
+        bench = Bench()
+        bench.wiring.links.begin(bench.link, ["a", "b", "c"])
+        bench.link.seen = Connections(accepted=3, established=3, closed=1)
+        bench.frame(2, rows(1), 0)
+        with pytest.raises(LinkBrokenError, match="from worker 2 on c to worker 0 on a broke"):
+            bench.frame(2, rows(1), 2)
+
+    def test_a_mark_shows_a_gap_and_is_no_element(self):
+        bench = Bench()
+        bench.frame(2, rows(1), 0)
+        bench.frame(2, EndOfInput(), 1, kind=FrameKind.MARK)
+        bench.frame(2, rows(1), 2)
+        assert len(bench.sink.parts.inputs[2]) == 2
+        with pytest.raises(ProtocolError, match="expected frame 3 and got 4"):
+            bench.frame(2, EndOfInput(), 4, kind=FrameKind.MARK)
+
+    def test_a_roll_call_is_answered_on_every_channel_of_the_caller(self):
+        bench = Bench(me=1)
+        bench.frame(2, EndOfInput(), 0, kind=FrameKind.ROLL_CALL)
+        assert [(p, h.kind, h.sequence) for p, h in bench.sent()] == [
+            (2, FrameKind.MARK, 0),
+            (2, FrameKind.CREDIT, 0),
+        ]
+
+    @pytest.mark.parametrize("totals", [[1, 3], [3], [2, 2, 3, 1, 3]])
+    def test_credit_that_is_lost_repeated_or_late_sums_up_to_the_same(self, totals):
+        bench = Bench()
+        channel = bench.wiring.outputs[0, 2]
+        for _ in range(CREDITS_PER_CHANNEL):
+            channel.put(rows(1))
+        bench.source.flush()
+        for total in totals:
+            bench.frame(0, EndOfInput(), total, kind=FrameKind.CREDIT, receiver=2)
+        assert channel.credits == 3
+
+    def test_credit_for_what_was_never_sent_is_refused(self):
+        bench = Bench()
+        with pytest.raises(ProtocolError, match="1 credits came back and 0 are out"):
+            bench.frame(0, EndOfInput(), 1, kind=FrameKind.CREDIT, receiver=2)
 
     def test_credit_comes_back_to_its_channel(self):
         bench = Bench()

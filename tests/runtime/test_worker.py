@@ -12,6 +12,7 @@ from laminar_core.errors import (
     DataError,
     ErrorCode,
     FencedError,
+    LinkBrokenError,
     ProtocolError,
 )
 from laminar_core.runtime.clock import ManualClock
@@ -281,6 +282,7 @@ class TestEnd:
             (DataError(ErrorCode.NULL_KEY, "no key"), "null-key", "no key", False),
             (ConfigurationError(ErrorCode.WRONG_SCHEMA, "no"), "wrong-schema", "no", False),
             (ProtocolError(ErrorCode.OUT_OF_ORDER, "3"), "out-of-order", "3", False),
+            (LinkBrokenError(ErrorCode.LINK_BROKEN, "3"), "link-broken", "3", True),
             (CorruptCheckpointError(ErrorCode.DIGEST_DIFFERS, "x"), "digest-differs", "x", True),
             (FencedError(ErrorCode.FENCED, "silence"), "fenced", "silence", True),
             (ValueError("odd"), "worker-failed", "ValueError: odd", True),

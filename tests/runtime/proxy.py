@@ -1,0 +1,64 @@
+"""A wire that can be cut: it carries TCP connections to a port, and loses what it is told to."""
+
+import socket
+import struct
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+
+HOST = "127.0.0.1"
+RESET = struct.pack("ii", 1, 0)
+"""For SO_LINGER: closing sends a reset."""
+
+Swallow = Callable[[int], bool | None]
+"""What becomes of a piece that goes to the port, by its length: False carries it, True loses it,
+and None loses it and resets the connection."""
+
+
+class Proxy:
+    """Listens on a port of its own and carries each connection to ``endpoint``."""
+
+    def __init__(self, endpoint: str, swallow: Swallow = lambda _: False) -> None:
+        self._swallow = swallow
+        self._port = int(endpoint.rpartition(":")[2])
+        self._listening = socket.create_server((HOST, 0))
+        self._ends: list[socket.socket] = []
+        self.endpoint = f"tcp://{HOST}:{self._listening.getsockname()[1]}"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def reset(self) -> None:
+        """Reset every connection that it carries."""
+        ends, self._ends = self._ends, []
+        for end in ends:
+            with suppress(OSError):
+                end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+                end.shutdown(socket.SHUT_RD)  # Whoever reads from it in a thread stops.
+            end.close()
+
+    def close(self) -> None:
+        """Carry nothing any more."""
+        with suppress(OSError):
+            self._listening.shutdown(socket.SHUT_RDWR)
+        self._listening.close()
+        self.reset()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                near, _ = self._listening.accept()
+                far = socket.create_connection((HOST, self._port))
+                self._ends += [near, far]
+                threading.Thread(target=self._carry, args=(near, far, True), daemon=True).start()
+                threading.Thread(target=self._carry, args=(far, near, False), daemon=True).start()
+
+    def _carry(self, source: socket.socket, target: socket.socket, to_port: bool) -> None:  # noqa: FBT001
+        with suppress(OSError):
+            while piece := source.recv(1 << 16):
+                lost = self._swallow(len(piece)) if to_port else False
+                if lost is None:
+                    self.reset()
+                    return
+                if not lost:
+                    target.sendall(piece)
+        with suppress(OSError):
+            target.shutdown(socket.SHUT_WR)

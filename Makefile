@@ -2,10 +2,10 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
-SOURCES := laminar_core jobs resources sensors orchestration tests benchmarks
+SOURCES := laminar_core jobs resources sensors orchestration tests benchmarks scripts
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-ops test test-jvm check bench lock ui s3-server clean
+.PHONY: help setup demo demo-ops test test-jvm check audit bench lock ui s3-server clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,12 +37,17 @@ VERSITYGW := github.com/versity/versitygw/cmd/versitygw@v1.8.0
 build/tools/versitygw:
 	@GOBIN="$(CURDIR)/build/tools" go install $(VERSITYGW)
 
-check: $(READY)  ## formatting, lint, types, import contracts, house rules
+check: $(READY)  ## formatting, lint, types, import contracts, house rules, licences, advisories
 	@$(BIN)/ruff check $(SOURCES)
 	@$(BIN)/ruff format --check $(SOURCES)
 	@$(BIN)/pyright
 	@$(BIN)/lint-imports
 	@$(BIN)/python -m pytest -q tests/test_tidy.py
+	@$(BIN)/pip-licenses >/dev/null
+	@$(BIN)/python scripts/audit.py
+
+audit: $(READY)  ## known vulnerabilities of what is locked, looked up now
+	@$(BIN)/python scripts/audit.py --now
 
 bench: $(READY)  ## all benchmarks, as JSON
 	@$(BIN)/laminar bench --json

@@ -142,6 +142,7 @@ class _Cluster:
             highest_id=CheckpointId(0),
             parent_id=None,
             rows_total=None,
+            claim_sha256=None,
         )
         self._operators = plan.operator_ids()
         background = Background(inline, inline, inline, inline, inline)
@@ -177,6 +178,7 @@ class _Cluster:
             host="h",
             endpoint=f"ipc://{worker}",
             public_key="",
+            claim_sha256=None,
         )
 
     def _acknowledge(self, worker: int) -> ToCoordinator:

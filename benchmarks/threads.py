@@ -102,7 +102,7 @@ def _work(deployment: Deployment, index: int, announce: Announce) -> None:
     with background_threads() as threads:
         worker = Worker(deployment, index, transport, store, threads, SystemClock())
         try:
-            worker.start()
+            worker.start(HOST)
             worker.register(os.getpid(), HOST)
             list(worker.run())
         except Exception as error:

@@ -40,6 +40,7 @@ class ErrorCode(StrEnum):
     STORE_ACCESS_DENIED = "store-access-denied"
     STORE_WRONG_REGION = "store-wrong-region"
     NO_SUCH_BUCKET = "no-such-bucket"
+    STORE_NOT_SHARED = "store-not-shared"
 
     NO_SUCH_SAVEPOINT = "no-such-savepoint"
     TARGET_NOT_EMPTY = "target-not-empty"
@@ -67,6 +68,8 @@ class ErrorCode(StrEnum):
     STORE_READ_ONLY = "store-read-only"
     STORE_IO = "store-io"
     STORE_THROTTLED = "store-throttled"
+    STORE_GONE = "store-gone"
+    STORE_REPLACED = "store-replaced"
     OBJECT_EXISTS = "object-exists"
     SPILL_FAILED = "spill-failed"
     WORKING_STATE = "working-state"
@@ -176,8 +179,11 @@ _DATA_CODES = {
     ErrorCode.SEQUENCE_GAPS,
     ErrorCode.GENERATION_FORGOTTEN,
 }
+_CONFIGURATION_CODES = {ErrorCode.STORE_NOT_SHARED}
 
 
 def error_for(code: ErrorCode, message: str) -> LaminarError:
     """The exception for a failure that a worker reported by its code."""
+    if code in _CONFIGURATION_CODES:
+        return ConfigurationError(code, message)
     return DataError(code, message) if code in _DATA_CODES else JobFailedError(code, message)

@@ -25,6 +25,8 @@ from laminar_core.runtime.events import (
     JobEvent,
     OperatorAtWork,
     ProgressMade,
+    StoreBack,
+    StoreLost,
     ThresholdTooLow,
     WorkersRunning,
 )
@@ -138,6 +140,10 @@ def _lines(event: JobEvent) -> Iterator[str]:
                 yield f"checkpoint {rejected.checkpoint_id} is not used: {rejected.reason}"
         case CheckpointCompleted() | CheckpointFailed() | CleanUpFailed() | ThresholdTooLow():
             yield from _checkpoint_lines(event)
+        case StoreLost():
+            yield f"the store is lost: {event.reason}"
+        case StoreBack():
+            yield "the store is back, the job goes on with it"
         case OperatorAtWork():
             yield (
                 f"operator {event.operator_id} of worker {event.worker} has been at work on one "

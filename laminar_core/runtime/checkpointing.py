@@ -43,7 +43,7 @@ from laminar_core.checkpoint.types import (
 )
 from laminar_core.checkpoint.unaligned import SWITCHES_IN_A_ROW, SwitchStreak
 from laminar_core.connectors.base import Committer
-from laminar_core.errors import ErrorCode, FencedError, LaminarError, StorageUnavailable
+from laminar_core.errors import ErrorCode, FencedError, LaminarError
 from laminar_core.runtime.cleanup import Cleanup
 from laminar_core.runtime.commits import CommitHost, CommitQueue, commit_output
 from laminar_core.runtime.events import (
@@ -52,6 +52,7 @@ from laminar_core.runtime.events import (
     JobEvent,
     ThresholdTooLow,
 )
+from laminar_core.runtime.heartbeats import Heartbeats
 from laminar_core.runtime.liveness import Deadlines
 from laminar_core.runtime.messages import (
     Abort,
@@ -88,6 +89,8 @@ class CoordinatorParts:
     parent_id: CheckpointId | None
     """The restored checkpoint."""
     rows_total: int | None
+    claim_sha256: str | None
+    """Digest of the generation's claim: what every worker must find in the store."""
     deadlines: Deadlines = field(default_factory=Deadlines)
     mode: SetMode | None = None
 
@@ -164,6 +167,9 @@ class CheckpointDriver:
         self._requests: dict[str, Future[CheckpointAnswer]] = {}
         self._request_count = 0
         self._background = background.store
+        self._heartbeats = Heartbeats(
+            parts.store, parts.identity.generation, self._audit, host, background.store
+        )
         self._cleanup = Cleanup(parts.store, background.deletions, host, self._on_deletions)
         self._cleanup.sweep(parts.highest_id)
         self._commits = CommitQueue(self._commit, self._on_committed, background.commits, host)
@@ -212,18 +218,8 @@ class CheckpointDriver:
             self._carry_out(effect)
 
     def beat(self, heartbeat: Heartbeat) -> None:
-        """Show that the driver lives, and notice if the job was taken over."""
-        self._background.submit(self._beat, heartbeat)
-
-    def _beat(self, heartbeat: Heartbeat) -> None:
-        try:
-            self._store.check_owner(self._identity.generation)
-            named = heartbeat.model_copy(update={"audited": self._audit.newest()})
-            self._store.beat(self._identity.generation, named)
-        except FencedError as error:
-            self._host.fenced(error)
-        except StorageUnavailable:
-            pass  # A missed beat; checkpoints report what is wrong with the store.
+        """See ``Heartbeats.beat``."""
+        self._heartbeats.beat(heartbeat)
 
     # --- effects --------------------------------------------------------------------------------
 

@@ -65,6 +65,7 @@ from laminar_core.runtime.progress import RowTotals, WorkersProgress
 from laminar_core.state.control import SetMode
 from laminar_core.state.manifest import Heartbeat
 from laminar_core.state.record import JsonObject
+from laminar_core.storage.generations import not_shared
 
 PING_INTERVAL_MS = 1_000
 HEARTBEAT_INTERVAL_MS = 1_000
@@ -148,6 +149,11 @@ class Coordinator(CheckpointHost):
     def completed_count(self) -> int:
         """Checkpoints that this generation completed."""
         return self._checkpoints.completed_count
+
+    @property
+    def has_run(self) -> bool:
+        """Whether all workers have registered."""
+        return self._everybody_registered
 
     def request(self, kind: CheckpointKind) -> "Future[CheckpointAnswer]":
         """Ask for a checkpoint; before all workers have registered it waits for them."""
@@ -346,6 +352,11 @@ class Coordinator(CheckpointHost):
             )
 
     def _on_register(self, message: Register) -> None:
+        if message.claim_sha256 != self._parts.claim_sha256:
+            uri = self._parts.store.objects.uri
+            error = not_shared(uri, self._identity.generation, message.host)
+            self.fail(error.code, f"worker {message.worker}: {error}", restart_helps=False)
+            return
         self._workers[message.worker] = message
         if not self._everybody_registered:
             return

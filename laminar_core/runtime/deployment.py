@@ -43,6 +43,8 @@ class Deployment:
     address: CoordinatorAddress
     restored: CheckpointManifest | None
     """What to continue from; None is a fresh start."""
+    claim_sha256: str | None
+    """Digest of the generation's claim: a worker that does not find it sees another store."""
     splits: dict[str, pa.Table] = field(default_factory=dict)
     """Per source, all splits of all subtasks."""
 

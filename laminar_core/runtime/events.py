@@ -125,6 +125,22 @@ class CleanUpFailed(_Event):
     reason: str
 
 
+class StoreLost(_Event):
+    """The store is not the one in which the job was claimed; nothing completes until it is back."""
+
+    event: Literal["store-lost"] = "store-lost"
+    generation: int
+    code: Literal["store-gone", "store-replaced"]
+    reason: str
+
+
+class StoreBack(_Event):
+    """The store of the job is there again."""
+
+    event: Literal["store-back"] = "store-back"
+    generation: int
+
+
 class ThresholdTooLow(_Event):
     """So many checkpoints in a row waited for the alignment timeout, and overtook then."""
 
@@ -177,6 +193,8 @@ JobEvent = (
     | CheckpointCompleted
     | CheckpointFailed
     | CleanUpFailed
+    | StoreLost
+    | StoreBack
     | ThresholdTooLow
     | CommandAnswered
     | GenerationFailed

@@ -167,6 +167,7 @@ def execute(
         highest_id=store.highest_checkpoint_id() or CheckpointId(0),
         parent_id=None if restored_id is None else CheckpointId(restored_id),
         rows_total=start.rows_total,
+        claim_sha256=store.own_claim_sha256(start.identity.generation),
         deadlines=options.deadlines,
         mode=mode,
     )
@@ -179,6 +180,7 @@ def execute(
         store_uri=options.store_uri,
         address=process.address,
         restored=start.restored,
+        claim_sha256=parts.claim_sha256,
         splits=start.splits,
         limits=options.limits,
         inflight_compression=options.inflight_compression,

@@ -38,6 +38,9 @@ class Register(_Message):
     host: str
     endpoint: str
     public_key: str
+    claim_sha256: str | None
+    """Digest of the generation's claim as this worker finds it in the store: it sees the same one
+    as the driver. None: there is none."""
 
 
 class Progress(_Message):

@@ -69,7 +69,7 @@ class WorkerTask:
         with background_threads() as threads:
             worker = Worker(self.deployment, index, transport, store, threads, SystemClock())
             try:
-                worker.start()
+                worker.start(host)
                 worker.register(os.getpid(), host)
                 with living(worker.signs):
                     for sink, batch in worker.run():

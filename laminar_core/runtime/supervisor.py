@@ -63,6 +63,8 @@ class Supervisor:
         self._running: Execution | None = None
         self._stopping = self._cancelled = False
         self._completed = self._generations = 0
+        self._has_run = False
+        """All workers of some generation have registered: what is the same for all, was right."""
         self._mode: SetMode | None = None
         self._idle_ms = 0.0
         """Time in which generations that failed had not done anything any more."""
@@ -117,6 +119,8 @@ class Supervisor:
             leaving = vertex.schemas()[-1]
             if vertex.sink is not None:
                 vertex.sink.sink.check(leaving)
+        if not self._options.expected_generation:  # Who expects a generation expects its store.
+            self._store.objects.create()
         probe(self._store.objects)
 
     def _refuse_overlap_in_loops(self) -> None:
@@ -163,6 +167,7 @@ class Supervisor:
             raise
 
     def _end(self, generation: Generation, outcome: Ending, reason: str) -> None:
+        self._store.check_claim(generation)  # Not into what is in the place of a lost store.
         ended = self._audit.append(
             action="end",
             actor=self._options.actor,
@@ -197,6 +202,7 @@ class Supervisor:
                 self._running = None
             self._mode = execution.coordinator.mode
             self._completed += execution.coordinator.completed_count
+            self._has_run = self._has_run or execution.coordinator.has_run
 
     def _start_failed(self, generation: Generation, error: Exception) -> GenerationOutcome | None:
         """Record how the generation ended; None if the error is to be raised."""
@@ -267,8 +273,7 @@ class Supervisor:
             LaminarError: the strategy gave up, or trying again cannot help.
         """
         with suppress(StorageUnavailable):  # It only helps others to see that nobody runs it.
-            cancelled = self._cancelled or outcome.code is ErrorCode.CANCELLED
-            self._end(generation, "cancelled" if cancelled else "failed", outcome.reason)
+            self._end(generation, self._ending(outcome), outcome.reason)
         claimant = self._claimant(RESTARTED)
         entry = self._audit.entry(
             action="claim",
@@ -283,6 +288,7 @@ class Supervisor:
             failures_ms.append(self._clock.monotonic_ms() - self._idle_ms)
             self._clock.wait_ms(self._restart_delay_ms(generation, outcome, failures_ms))
             try:
+                self._store.check_claim(generation)
                 announced = self._audit.write(entry).reference()
                 return self._store.succeed_generation(
                     generation, replace(claimant, announced=announced)
@@ -323,4 +329,12 @@ class Supervisor:
     def _may_restart(self, outcome: GenerationOutcome, code: ErrorCode) -> bool:
         if code is ErrorCode.SPARK_LOST and not self._cluster.can_be_renewed:
             return False  # Whoever starts the program again also recovers the job.
-        return outcome.restart_helps and not self._cancelled
+        # A host that had the store when the job began has lost it since, and may get it back.
+        lost_since = code is ErrorCode.STORE_NOT_SHARED and self._has_run
+        return (outcome.restart_helps or lost_since) and not self._cancelled
+
+    def _ending(self, outcome: GenerationOutcome) -> Ending:
+        if self._cancelled or outcome.code is ErrorCode.CANCELLED:
+            return "cancelled"
+        never_ran = outcome.code is ErrorCode.STORE_NOT_SHARED and not self._has_run
+        return "refused" if never_ran else "failed"

@@ -134,13 +134,16 @@ class Worker:
         send = self._transport.send_alive
         return SignsOfLife(self._deployment.generation, self._me, self.activity, send)
 
-    def start(self) -> None:
-        """Build the tasks and restore their state.
+    def start(self, host: str) -> None:
+        """Build the tasks and restore their state, from the store of the driver and no other.
 
         Raises:
+            ConfigurationError: this host does not share the driver's store.
             CorruptCheckpointError: a state file is not what the manifest says.
             DataError: a source cannot be opened.
         """
+        proof = self._deployment.claim_sha256
+        self._store.check_shared(self._deployment.generation, proof, host)
         self.wiring.backend = open_backend(self._deployment, self._me)
         restored = RestoredState(self._deployment, self._me, self._store)
         wire(self.wiring, self._deployment, restored, self._transport, self, self._clock)
@@ -157,6 +160,7 @@ class Worker:
                 host=host,
                 endpoint=self._transport.endpoint,
                 public_key=self._transport.public_key,
+                claim_sha256=self._store.claim_sha256(self._deployment.generation),
             )
         )
 

@@ -21,6 +21,7 @@ def copy_checkpoint(
             or does not keep it.
         StorageUnavailable: one of the stores does not answer; the copy may be in part there.
     """
+    target.objects.create()
     size_bytes = 0
     for ref in manifest.files():
         data = read_verified(source.objects, source.paths, ref)

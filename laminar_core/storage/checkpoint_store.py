@@ -90,7 +90,12 @@ class CheckpointStore(CheckpointParts):
     # Writing a checkpoint, in this order.
 
     def record_trigger(self, record: TriggerRecord) -> bool:
-        """Reserve the id for its generation; False: another one has it, take the next id."""
+        """Reserve the id for its generation; False: another one has it, take the next id.
+
+        Raises:
+            StorageUnavailable: the store did not answer, or is not that of the generation.
+        """
+        self.check_claim(Generation(record.generation))
         key = self.paths.trigger(CheckpointId(record.checkpoint_id))
         return create_or_confirm(self.objects, key, record.to_bytes())
 
@@ -119,7 +124,12 @@ class CheckpointStore(CheckpointParts):
         create_or_confirm(self.objects, key, record.to_bytes())
 
     def record_outcome(self, record: HistoryRecord) -> None:
-        """Write down how the attempt ended; the first word stands."""
+        """Write down how the attempt ended; the first word stands.
+
+        Raises:
+            StorageUnavailable: the store did not answer, or is not that of the generation.
+        """
+        self.check_claim(Generation(record.generation))
         key = self.paths.outcome(CheckpointId(record.checkpoint_id))
         create_or_confirm(self.objects, key, record.to_bytes())
 

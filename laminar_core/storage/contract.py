@@ -37,6 +37,14 @@ class ObjectStore(Protocol):
         """Where this is, for messages, and for ``open_object_store`` in another process."""
         ...
 
+    def create(self) -> None:
+        """Make the place itself, if it is not there; nothing else ever makes it.
+
+        For whoever may begin a store: the first start of a job, a copy. What has gone away under a
+        running job must come back, and not begin anew.
+        """
+        ...
+
     def get(self, key: str, size_max: int = RECORD_BYTES_MAX) -> bytes | None:
         """Return the whole object, or None if there is none; its length is compared first.
 
@@ -67,6 +75,10 @@ class ObjectStore(Protocol):
 
     def list(self, folder: str) -> list[str]:
         """Keys of all objects below ``folder`` ("" or ending with ``/``), sorted."""
+        ...
+
+    def sizes(self, folder: str) -> dict[str, int]:
+        """Return what ``list`` finds, with the length of each object in bytes; costs as much."""
         ...
 
     def delete(self, key: str) -> None:

@@ -18,6 +18,10 @@ class CountedObjectStore:
         """See ``CountedStore.counts``."""
         return self._counter.counts
 
+    def create(self) -> None:
+        """See ``ObjectStore.create``."""
+        self._inner.create()
+
     def get(self, key: str, size_max: int = RECORD_BYTES_MAX) -> bytes | None:
         """See ``ObjectStore.get``."""
         self._counter.request("gets")
@@ -53,6 +57,11 @@ class CountedObjectStore:
         """See ``ObjectStore.list``."""
         self._counter.request("lists")
         return self._inner.list(folder)
+
+    def sizes(self, folder: str) -> dict[str, int]:
+        """See ``ObjectStore.sizes``."""
+        self._counter.request("lists")
+        return self._inner.sizes(folder)
 
     def delete(self, key: str) -> None:
         """See ``ObjectStore.delete``."""

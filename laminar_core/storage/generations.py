@@ -19,7 +19,9 @@ from laminar_core.errors import (
     ErrorCode,
     FencedError,
     ProtocolError,
+    StorageUnavailable,
 )
+from laminar_core.state.arrow_codec import sha256_hex
 from laminar_core.state.audit_ref import AuditRef
 from laminar_core.state.manifest import (
     GenerationBase,
@@ -66,6 +68,8 @@ class GenerationLog:
         self.objects = objects
         self.paths = JobPaths(job)
         self.job = job
+        self._own_claims: dict[Generation, bytes] = {}
+        """Of generations that were claimed through this object: the claim as it was written."""
 
     def newest_generation(self) -> Generation | None:
         """The generation that owns the job; None if it never ran."""
@@ -112,6 +116,7 @@ class GenerationLog:
                 self.check_owner(generation)
         else:  # Ours already: an earlier call failed half-way.
             generation, claimant = newest, replace(claimant, announced=claim.announced)
+            self._own_claims[generation] = claim.to_bytes()
         if generation < lowest:  # All who expect the same have met at one number, and we got it.
             generation = lowest
             self._claim_number(generation, claimant, None)
@@ -138,8 +143,10 @@ class GenerationLog:
 
         Raises:
             FencedError: another driver claimed the job in between; leave it alone.
-            StorageUnavailable: as in ``claim_generation``.
+            StorageUnavailable: as in ``claim_generation``; or this is not the store in which
+                ``generation`` was claimed, and the job must not begin anew in it.
         """
+        self.check_claim(generation)
         successor = Generation(generation + 1)
         if not self._create_claim(successor, claimant):
             self.check_owner(generation)
@@ -155,10 +162,14 @@ class GenerationLog:
         return read_record(self.objects, self.paths.end(generation), GenerationEnd)
 
     def check_owner(self, generation: Generation) -> None:
-        """Make sure that no newer generation is claimed.
+        """Make sure that no newer generation is claimed, and that this is the store of our claim.
+
+        The absence of a newer claim alone proves nothing: an empty directory has none either.
 
         Raises:
-            FencedError: there is one; stop, and write nothing any more.
+            FencedError: there is a newer one; stop, and write nothing any more.
+            StorageUnavailable: the claim of ``generation``, made through this object, is not there
+                as it was written; see ``check_claim``.
         """
         newest = self.newest_generation()
         if newest is not None and newest > generation:
@@ -167,6 +178,53 @@ class GenerationLog:
                 f"generation {generation} of job {self.job} gave way to generation {newest}: "
                 "this process stops, the newer one goes on",
             )
+        self.check_claim(generation)
+
+    def check_claim(self, generation: Generation) -> None:
+        """Make sure that this is still the store in which ``generation`` was claimed.
+
+        Of a generation that another process claimed nothing is known here, and nothing is checked.
+
+        Raises:
+            StorageUnavailable: STORE_GONE, there is nothing of this job; STORE_REPLACED, something
+                else is there: another store, or an older copy. Both may pass.
+        """
+        own = self._own_claims.get(generation)
+        if own is None or self.objects.get(self.paths.claim(generation)) == own:
+            return
+        if self.newest_generation() is None:
+            raise StorageUnavailable(
+                ErrorCode.STORE_GONE,
+                f"{self.objects.uri} has nothing of job {self.job} any more: it was unmounted, "
+                "emptied or deleted; put it back, the job goes on with it",
+            )
+        raise StorageUnavailable(
+            ErrorCode.STORE_REPLACED,
+            f"{self.objects.uri} does not have the claim of generation {generation} of job "
+            f"{self.job}: another store, or an older copy, is in its place; put the right one "
+            "back, or start the job again to go on with this one",
+        )
+
+    def claim_sha256(self, generation: Generation) -> str | None:
+        """Digest of the claim as this process finds it in the store; None if it is not there.
+
+        Whoever finds the same digest sees the same store.
+        """
+        data = self.objects.get(self.paths.claim(generation))
+        return None if data is None else sha256_hex(data)
+
+    def own_claim_sha256(self, generation: Generation) -> str:
+        """Digest of the claim that was made through this object, wherever the store is now."""
+        return sha256_hex(self._own_claims[generation])
+
+    def check_shared(self, generation: Generation, claim_sha256: str | None, host: str) -> None:
+        """Make sure that this process sees the store in which the driver claimed ``generation``.
+
+        Raises:
+            ConfigurationError: it sees another one, or none.
+        """
+        if self.claim_sha256(generation) != claim_sha256:
+            raise not_shared(self.objects.uri, generation, host)
 
     def record_base(
         self,
@@ -292,6 +350,7 @@ class GenerationLog:
             self._refuse_unexpected(generation, winner, expected)
             described = _describe(generation, winner)
             raise self._owned(f"{described}, claimed it at the same moment")
+        self._own_claims[generation] = winner.to_bytes()
 
     def _refuse_unexpected(
         self,
@@ -321,7 +380,11 @@ class GenerationLog:
             claimed_at_ms=claimant.claimed_at_ms,
             announced=claimant.announced,
         )
-        return create_or_confirm(self.objects, self.paths.claim(generation), claim.to_bytes())
+        data = claim.to_bytes()
+        created = create_or_confirm(self.objects, self.paths.claim(generation), data)
+        if created:
+            self._own_claims[generation] = data
+        return created
 
     def _settle_the_past(self, generation: Generation) -> None:
         """From here on no older generation starts, and nothing more is doomed unseen (step 2)."""
@@ -378,6 +441,15 @@ class GenerationLog:
             f"job {self.job} cannot be started: {reason}; stop it first, "
             "or take the job over if that driver must not go on",
         )
+
+
+def not_shared(uri: str, generation: Generation, host: str) -> ConfigurationError:
+    """Say which host sees another store than the driver."""
+    return ConfigurationError(
+        ErrorCode.STORE_NOT_SHARED,
+        f"{uri} on host {host} is not the driver's store (the claim of generation {generation} is "
+        "not in it): mount the same directory on every host, or use a bucket",
+    )
 
 
 def _describe(generation: Generation, claim: GenerationClaim | None) -> str:

@@ -14,6 +14,7 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
+from typing import TypeVar
 
 from laminar_core.errors import ConfigurationError, ErrorCode, LaminarError, StorageUnavailable
 from laminar_core.state.limits import RECORD_BYTES_MAX
@@ -30,6 +31,8 @@ from laminar_core.storage.regular_files import (
     visible,
 )
 
+T = TypeVar("T")
+
 _TEMPORARY_NUMBERS = count(1)
 _VANISHED_RETRIES = 100
 _SYNCED_MAX = 4096
@@ -39,7 +42,11 @@ _NO_HARD_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, err
 
 
 class LocalObjectStore:
-    """Objects as files below ``root``, which is created by the first write.
+    """Objects as files below ``root``, which nothing but ``create`` makes.
+
+    A root that goes away was unmounted, renamed or deleted; whoever made it anew would go on in an
+    empty directory and hide that. So writes without a root fail, and so do reads once this object
+    has seen the root. Before that a store that nobody has begun is an empty one.
 
     Safe to use from several threads and processes. Every write is synced before it is answered:
     the file, the directory that names it, and once per process the directories above.
@@ -48,20 +55,27 @@ class LocalObjectStore:
     def __init__(self, root: str | Path) -> None:
         self._root = Path(root).expanduser().resolve()
         self.uri = str(self._root)
+        self._seen = self._root.is_dir()
         self._synced: set[Path] = set()
         self._lock = threading.Lock()
+
+    def create(self) -> None:
+        """See ``ObjectStore.create``."""
+        with _translated("create", self._root):
+            _make_root(self._root)
+        self._seen = True
 
     def get(self, key: str, size_max: int = RECORD_BYTES_MAX) -> bytes | None:
         """See ``ObjectStore.get``."""
         path = self._path(key)
         with _translated("read", path):
-            return read_regular(path, size_max)
+            return self._found(read_regular(path, size_max))
 
     def sha256(self, key: str, size_max: int) -> str | None:
         """See ``ObjectStore.sha256``."""
         path = self._path(key)
         with _translated("read", path):
-            return digest_of_regular(path, size_max)
+            return self._found(digest_of_regular(path, size_max))
 
     def put(self, key: str, data: bytes | memoryview) -> None:
         """See ``ObjectStore.put``."""
@@ -85,15 +99,27 @@ class LocalObjectStore:
         """See ``ObjectStore.children``."""
         top = self._inside(self._root / check_folder(folder))
         with _translated("list", top):
-            return sorted(
+            found = sorted(
                 f"{entry.name}/" if is_folder(entry) else entry.name for entry in visible(top)
             )
+            return self._found(found)
 
     def list(self, folder: str) -> list[str]:
         """See ``ObjectStore.list``."""
         top = self._inside(self._root / check_folder(folder))
         with _translated("list", top):
-            return sorted(str(path.relative_to(self._root)) for path in files_below(top))
+            found = sorted(str(path.relative_to(self._root)) for path in files_below(top))
+            return self._found(found)
+
+    def sizes(self, folder: str) -> dict[str, int]:
+        """See ``ObjectStore.sizes``."""
+        top = self._inside(self._root / check_folder(folder))
+        found: dict[str, int] = {}
+        with _translated("list", top):
+            for path in files_below(top):
+                if (size_bytes := size_of(path)) is not None:  # Else deleted since it was listed.
+                    found[str(path.relative_to(self._root))] = size_bytes
+            return self._found(found)
 
     def delete(self, key: str) -> None:
         """See ``ObjectStore.delete``. Folders that become empty go, too."""
@@ -102,6 +128,7 @@ class LocalObjectStore:
             try:
                 path.unlink()
             except NO_OBJECT:
+                self._found(None)
                 return
             _sync_if_there(self._remove_empty(path.parent))
 
@@ -109,7 +136,19 @@ class LocalObjectStore:
         """See ``ObjectStore.size``."""
         path = self._path(key)
         with _translated("read", path):
-            return size_of(path)
+            return self._found(size_of(path))
+
+    def _found(self, answer: T) -> T:
+        """Return ``answer``; if it is nothing, tell a store that has nothing from one that is gone.
+
+        Raises:
+            StorageUnavailable: the store was there, and is gone.
+        """
+        if answer or self._root.is_dir():
+            self._seen = True
+        elif self._seen:
+            raise _gone(self._root)
+        return answer
 
     def _path(self, key: str) -> Path:
         path = self._root / check_key(key)
@@ -156,7 +195,9 @@ class LocalObjectStore:
         if directory in self._synced and directory.is_dir():
             return
         if directory == self._root:
-            _make_root(directory)
+            if not directory.is_dir():
+                raise _gone(directory)
+            self._seen = True
         else:
             self._make_directory(directory.parent)
             _mkdir(directory)
@@ -176,6 +217,14 @@ class LocalObjectStore:
                     self._synced.discard(directory)
                 directory = directory.parent
         return directory
+
+
+def _gone(root: Path) -> StorageUnavailable:
+    return StorageUnavailable(
+        ErrorCode.STORE_GONE,
+        f"the store {root} is not there: mount it or put it back; a job that is started for the "
+        "first time makes it",
+    )
 
 
 def _link(temporary: Path, path: Path) -> bool:

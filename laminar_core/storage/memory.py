@@ -30,6 +30,9 @@ class MemoryObjectStore:
         """The store that ``named`` made, or None; another process finds nothing."""
         return cls._named.get(name)
 
+    def create(self) -> None:
+        """See ``ObjectStore.create``: it is there as long as the process."""
+
     def get(self, key: str, size_max: int = RECORD_BYTES_MAX) -> bytes | None:
         """See ``ObjectStore.get``."""
         with self._lock:
@@ -66,6 +69,12 @@ class MemoryObjectStore:
         check_folder(folder)
         with self._lock:
             return sorted(key for key in self._objects if key.startswith(folder))
+
+    def sizes(self, folder: str) -> dict[str, int]:
+        """See ``ObjectStore.sizes``."""
+        check_folder(folder)
+        with self._lock:
+            return {k: len(data) for k, data in self._objects.items() if k.startswith(folder)}
 
     def delete(self, key: str) -> None:
         """See ``ObjectStore.delete``."""

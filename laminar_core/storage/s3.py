@@ -61,6 +61,9 @@ class S3ObjectStore:
         """See ``CountedStore.counts``: all that was sent, also repetitions and parts."""
         return self._requests.counter.counts
 
+    def create(self) -> None:
+        """See ``ObjectStore.create``: a bucket is made by its owner, and a prefix needs nothing."""
+
     def get(self, key: str, size_max: int = RECORD_BYTES_MAX) -> bytes | None:
         """See ``ObjectStore.get``."""
         return Download(self._requests, self._pool, self._name(key), size_max).read()
@@ -110,9 +113,17 @@ class S3ObjectStore:
 
     def list(self, folder: str) -> builtins.list[str]:
         """See ``ObjectStore.list``."""
+        return sorted(self.sizes(folder))
+
+    def sizes(self, folder: str) -> dict[str, int]:
+        """See ``ObjectStore.sizes``."""
         above = self._root + check_folder(folder)
-        names = [found["Key"] for page in self._pages(above) for found in page.get("Contents", [])]
-        return sorted(name.removeprefix(self._root) for name in names if not name.endswith("/"))
+        return {
+            found["Key"].removeprefix(self._root): found["Size"]
+            for page in self._pages(above)
+            for found in page.get("Contents", [])
+            if not found["Key"].endswith("/")
+        }
 
     def delete(self, key: str) -> None:
         """See ``ObjectStore.delete``. A bucket with versions keeps what was there as an old one."""

@@ -8,7 +8,7 @@ into it is refused.
 # pyarrow ships no types, which the strict mode of this package would not accept.
 # pyright: standard
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -22,6 +22,7 @@ from laminar_core.errors import (
     ConfigurationError,
     CorruptCheckpointError,
     ErrorCode,
+    StorageUnavailable,
 )
 from laminar_core.state.arrow_codec import encode_table, sha256_hex
 from laminar_core.state.manifest import CheckpointManifest, SubtaskEntry
@@ -88,6 +89,7 @@ def write_savepoint(
         StorageUnavailable: one of the stores does not answer.
     """
     require_empty(target)
+    target.create()
     copier = _Copier(store, target, is_cancelled)
     subtasks = tuple(copier.state(entry) for entry in manifest.subtasks)
     inflight = tuple(copier.as_it_is(e, outside_checkpoint(e.path)) for e in manifest.inflight_data)
@@ -110,12 +112,31 @@ def write_savepoint(
         code_version=f"laminar {__version__}",
         manifest=manifest_as_json(moved),
     )
-    if not create_or_confirm(target, RECORD, record.to_bytes()):
+    files = {file.path: file.size_bytes for file in moved.files()}
+    _require_all(target, files)
+    data = record.to_bytes()
+    if not create_or_confirm(target, RECORD, data):
         raise ConfigurationError(
             ErrorCode.TARGET_NOT_EMPTY,
             f"somebody else made a savepoint in {target.uri} meanwhile: give another place",
         )
+    _require_all(target, {**files, RECORD: len(data)})
     return record
+
+
+def _require_all(target: ObjectStore, written: Mapping[str, int]) -> None:
+    """See to it that all of the copy is in one place, and not some of it in what was there before.
+
+    Raises:
+        StorageUnavailable: the target went away while it was written to.
+    """
+    found = target.sizes("")
+    if lost := sorted(path for path, size in written.items() if found.get(path) != size):
+        raise StorageUnavailable(
+            ErrorCode.STORE_REPLACED,
+            f"{target.uri} has lost {lost[0]}, which was just written: it was unmounted or "
+            "replaced; make the savepoint again, in an empty place",
+        )
 
 
 def require_empty(target: ObjectStore) -> None:

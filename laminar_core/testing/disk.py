@@ -20,6 +20,21 @@ class SimulatedDisk(MemoryObjectStore):
         """What crashes left behind, by the name that it was to have."""
         self.damaged: dict[str, bytes] = {}
         """What damaged objects were before."""
+        self._away: dict[str, bytes] | None = None
+        """What is on it while something else is in its place."""
+
+    def unmount(self, instead: "SimulatedDisk | None" = None) -> None:
+        """Take it away; in its place is what is on ``instead``, or an empty directory."""
+        found = {} if instead is None else {k: instead.get(k) or b"" for k in instead.list("")}
+        with self._lock:
+            assert self._away is None, "it is away already"
+            self._away, self._objects = self._objects, found
+
+    def mount(self) -> None:
+        """Bring it back as it was; what was written in its place meanwhile is out of sight."""
+        with self._lock:
+            assert self._away is not None, "it is there"
+            self._objects, self._away = self._away, None
 
     def copy(self) -> "SimulatedDisk":
         """A disk of its own with the same objects."""

@@ -16,7 +16,7 @@ from laminar_core.errors import ErrorCode, StorageUnavailable
 from laminar_core.state.limits import RECORD_BYTES_MAX
 from laminar_core.storage.object_store import ObjectStore
 
-Verb = Literal["get", "put", "put_if_absent", "list", "children", "delete", "size"]
+Verb = Literal["get", "put", "put_if_absent", "list", "children", "delete", "size", "sizes"]
 T = TypeVar("T")
 
 
@@ -62,6 +62,10 @@ class FaultyStore:
         self._matched = [0] * len(faults)
         self._lock = threading.Lock()
 
+    def create(self) -> None:
+        """See ``ObjectStore.create``."""
+        self._inner.create()
+
     def get(self, key: str, size_max: int = RECORD_BYTES_MAX) -> bytes | None:
         """See ``ObjectStore.get``."""
         return self._apply(self._fault("get", key), lambda: self._inner.get(key, size_max))
@@ -95,6 +99,10 @@ class FaultyStore:
     def list(self, folder: str) -> list[str]:
         """See ``ObjectStore.list``."""
         return self._apply(self._fault("list", folder), lambda: self._inner.list(folder))
+
+    def sizes(self, folder: str) -> dict[str, int]:
+        """See ``ObjectStore.sizes``."""
+        return self._apply(self._fault("sizes", folder), lambda: self._inner.sizes(folder))
 
     def delete(self, key: str) -> None:
         """See ``ObjectStore.delete``."""

@@ -28,47 +28,55 @@ class StoreCall:
 
 
 class ObservedStore:
-    """One process's view of an ``ObjectStore``."""
+    """One process's view of an ``ObjectStore``; ``inner`` changes if its host mounts another."""
 
     def __init__(
         self, inner: ObjectStore, process: str, observe: Callable[[StoreCall], None]
     ) -> None:
         self.uri = inner.uri
-        self._inner = inner
+        self.inner = inner
         self._process = process
         self._observe = observe
 
+    def create(self) -> None:
+        """See ``ObjectStore.create``."""
+        self.inner.create()
+
     def get(self, key: str, size_max: int = RECORD_BYTES_MAX) -> bytes | None:
         """See ``ObjectStore.get``."""
-        return self._call("get", key, lambda: self._inner.get(key, size_max))
+        return self._call("get", key, lambda: self.inner.get(key, size_max))
 
     def sha256(self, key: str, size_max: int) -> str | None:
         """See ``ObjectStore.sha256``; to an observer it is a ``get``."""
-        return self._call("get", key, lambda: self._inner.sha256(key, size_max))
+        return self._call("get", key, lambda: self.inner.sha256(key, size_max))
 
     def put(self, key: str, data: bytes | memoryview) -> None:
         """See ``ObjectStore.put``."""
-        self._call("put", key, lambda: self._inner.put(key, data), data)
+        self._call("put", key, lambda: self.inner.put(key, data), data)
 
     def put_if_absent(self, key: str, data: bytes | memoryview) -> bool:
         """See ``ObjectStore.put_if_absent``."""
-        return self._call("put_if_absent", key, lambda: self._inner.put_if_absent(key, data), data)
+        return self._call("put_if_absent", key, lambda: self.inner.put_if_absent(key, data), data)
 
     def children(self, folder: str) -> list[str]:
         """See ``ObjectStore.children``."""
-        return self._call("children", folder, lambda: self._inner.children(folder))
+        return self._call("children", folder, lambda: self.inner.children(folder))
 
     def list(self, folder: str) -> list[str]:
         """See ``ObjectStore.list``."""
-        return self._call("list", folder, lambda: self._inner.list(folder))
+        return self._call("list", folder, lambda: self.inner.list(folder))
+
+    def sizes(self, folder: str) -> dict[str, int]:
+        """See ``ObjectStore.sizes``."""
+        return self._call("sizes", folder, lambda: self.inner.sizes(folder))
 
     def delete(self, key: str) -> None:
         """See ``ObjectStore.delete``."""
-        self._call("delete", key, lambda: self._inner.delete(key))
+        self._call("delete", key, lambda: self.inner.delete(key))
 
     def size(self, key: str) -> int | None:
         """See ``ObjectStore.size``."""
-        return self._call("size", key, lambda: self._inner.size(key))
+        return self._call("size", key, lambda: self.inner.size(key))
 
     def _call(
         self, verb: Verb, key: str, call: Callable[[], T], data: bytes | memoryview = b""

@@ -78,6 +78,7 @@ def _view(start: Start, store: CheckpointStore, clock: Clock) -> Iterator[tuple[
         store_uri=store.objects.uri,
         address=CoordinatorAddress("ipc", ""),
         restored=start.restored,
+        claim_sha256=store.claim_sha256(identity.generation),
         splits=start.splits,
     )
     for worker in range(identity.parallelism):

@@ -74,6 +74,9 @@ class Simulation:
         """How many workers a driver that starts now finds room for; None: any number."""
         self.paces: dict[int, float] = {}
         """How many times slower than others a worker is, by its index."""
+        self._own_disks: dict[str, ObjectStore] = {}
+        self._views: dict[str, list[ObservedStore]] = {}
+        """What processes have opened, by the name of their host."""
         self.observers: list[Callable[[StoreCall], None]] = []
         """Told of every call of the store by a process of the job; see ``StoreCall``."""
 
@@ -117,7 +120,10 @@ class Simulation:
             if not lives():
                 raise ProcessKilledError(process)
 
-        return CheckpointStore(ObservedStore(self.objects, process, observe), self.store.job)
+        host = process.partition("-worker-")[2]
+        view = ObservedStore(self._own_disks.get(host, self.objects), process, observe)
+        self._views.setdefault(host, []).append(view)
+        return CheckpointStore(view, self.store.job)
 
     def _tell(self, event: JobEvent) -> None:
         self.events.append(event)
@@ -141,6 +147,20 @@ class Simulation:
         Returns how many frames were lost; None if nobody receives there.
         """
         return self.drivers[-1].break_link(sender, receiver) if self.drivers else None
+
+    def unmount_worker(self, index: int, instead: ObjectStore | None = None) -> None:
+        """Let the host of this worker see another store from now on, by default an empty one."""
+        self._own_disks[str(index)] = instead or MemoryObjectStore()
+        self._show(str(index))
+
+    def mount_worker(self, index: int) -> None:
+        """Let the host of this worker see the job's store again."""
+        self._own_disks.pop(str(index), None)
+        self._show(str(index))
+
+    def _show(self, host: str) -> None:
+        for view in self._views.get(host, ()):
+            view.inner = self._own_disks.get(host, self.objects)
 
     def kill_driver(self) -> None:
         """Kill the newest driver."""

@@ -62,7 +62,8 @@ class WorkerProcess(Process):
         self.transport = SimulatedWorkerTransport(network, deployment.address.endpoint, index, self)
         self._network = network
         store = open_store(self.name, lambda: not self.ended.done())
-        self.clock = world.clock_of(f"host-{index}")
+        self.host = f"host-{index}"
+        self.clock = world.clock_of(self.host)
         threads = BackgroundThreads(self.executor, self.compactions)
         self.worker = _ComputingWorker(
             deployment, index, self.transport, store, threads, self.clock
@@ -79,8 +80,8 @@ class WorkerProcess(Process):
         self._activity.forget()
         try:
             if not self._registered:
-                worker.start()
-                worker.register(pid=self.index, host="simulated")
+                worker.start(self.host)
+                worker.register(pid=self.index, host=self.host)
                 self._registered = True
                 self.life.start()
             busy = worker.run_once()

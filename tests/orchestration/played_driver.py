@@ -53,6 +53,7 @@ class PlayedDriver:
         """
         options, expected = self.options, self.options.expect_generation
         self._seen = max(self.log.numbers(), default=0)
+        self.store.objects.create()
         self.generation = self.store.claim_generation(
             replace(claimant(actor=options.actor), reason=options.reason),
             wait_ms=self.clock.wait_ms,

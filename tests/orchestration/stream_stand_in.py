@@ -31,6 +31,7 @@ parser.add_argument("--take-over", action="store_true")
 words, _ = parser.parse_known_args()
 how = words.how.removeprefix("how=")
 store = CheckpointStore.open(words.store, words.job)
+store.objects.create()
 options = Options(
     words.workers,
     words.restore,

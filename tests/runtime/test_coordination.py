@@ -51,6 +51,7 @@ class Cluster:
             "highest_id": CheckpointId(0),
             "parent_id": None,
             "rows_total": 100,
+            "claim_sha256": self.store.own_claim_sha256(self.generation),
         }
         parts = CoordinatorParts(**fields | changes)
         threads = Threads(self.io, self.commits, self.deletions, self.control, self.copies)
@@ -84,6 +85,7 @@ class Cluster:
                     host="here",
                     endpoint=f"ipc://{worker}",
                     public_key="",
+                    claim_sha256=self.store.claim_sha256(self.generation),
                 )
                 for worker in workers
             )
@@ -133,6 +135,26 @@ class TestRegistration:
         (peers,) = cluster.link.to(1, Peers)
         assert [peer.endpoint for peer in peers.peers] == ["ipc://0", "ipc://1"]
         assert cluster.told(WorkersRunning)[0].pids == (100, 101)
+
+    @pytest.mark.parametrize("seen", [None, "0" * 64])
+    def test_a_worker_that_sees_another_store_ends_the_start(self, cluster, seen):
+        cluster.register(0)
+        cluster.hear(
+            Register(
+                generation=cluster.generation,
+                worker=1,
+                pid=101,
+                host="far",
+                endpoint="ipc://1",
+                public_key="",
+                claim_sha256=seen,
+            )
+        )
+        outcome = cluster.outcome
+        assert (outcome.code, outcome.restart_helps) == (ErrorCode.STORE_NOT_SHARED, False)
+        assert outcome.reason.startswith("worker 1: memory:")
+        assert "on host far" in outcome.reason
+        assert not cluster.link.to(0, Peers)
 
     def test_a_zombie_that_registers_is_not_heard(self, cluster):
         cluster.register(0)

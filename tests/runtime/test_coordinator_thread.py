@@ -47,6 +47,7 @@ class Cluster:
             highest_id=CheckpointId(0),
             parent_id=None,
             rows_total=None,
+            claim_sha256=self.store.own_claim_sha256(self.generation),
         )
         transport = CoordinatorTransport("ipc", "127.0.0.1", 1)
         self.thread = CoordinatorThread(parts, transport, SystemClock(), self.events.append)
@@ -61,6 +62,7 @@ class Cluster:
                 host="here",
                 endpoint=self.worker.endpoint,
                 public_key="",
+                claim_sha256=self.store.claim_sha256(self.generation),
             )
         )
 

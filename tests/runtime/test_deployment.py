@@ -31,6 +31,7 @@ def deployment(
         store_uri="memory://",
         address=CoordinatorAddress("ipc", "ipc:///x"),
         restored=restored,
+        claim_sha256=None,
         splits=splits or {"in": SPLITS},
     )
 

@@ -35,7 +35,7 @@ from tests.state.manifests import file_ref, manifest, subtask
 
 G = {"generation": 3}
 TO_COORDINATOR = [
-    Register(**G, worker=1, pid=7, host="h", endpoint="ipc:///x", public_key=""),
+    Register(**G, worker=1, pid=7, host="h", endpoint="ipc:///x", public_key="", claim_sha256=None),
     Progress(
         **G,
         worker=0,
@@ -104,7 +104,8 @@ def test_no_direction_takes_messages_of_the_other(message) -> None:
 
 
 def changed(**changes) -> bytes:
-    said = json.loads(encode(Register(**G, pid=7, host="h", endpoint="e", public_key="")))
+    message = Register(**G, pid=7, host="h", endpoint="e", public_key="", claim_sha256="c")
+    said = json.loads(encode(message))
     return json.dumps(said | changes).encode()
 
 

@@ -71,6 +71,7 @@ class Bench:
             store_uri="memory://",
             address=CoordinatorAddress("ipc", "ipc:///x"),
             restored=restored,
+            claim_sha256=None,
             splits={"in": SOURCE.discover()},
         )
         self.link, self.wiring = WorkerLink(), Wiring(me, GENERATION)

@@ -59,6 +59,7 @@ class Bench:
             store_uri="memory://",
             address=CoordinatorAddress("ipc", "ipc://coordinator"),
             restored=None,
+            claim_sha256=None,
             splits={node.operator_id: node.source.discover() for node in plan.sources()},
         )
         self.store = open_job(FaultyStore(MemoryObjectStore(), *faults))
@@ -66,7 +67,7 @@ class Bench:
         self.worker = Worker(deployment, 0, self.link, self.store, threads, self.clock)
 
     def start(self) -> "Bench":
-        self.worker.start()
+        self.worker.start("here")
         self.worker.register(pid=1, host="here")
         self.hear(Peers(generation=GENERATION, peers=(Peer(endpoint="ipc://me", public_key=""),)))
         return self
@@ -109,7 +110,7 @@ def bench():
 class TestStart:
     def test_it_reads_nothing_before_it_knows_its_peers(self):
         bench = Bench()
-        bench.worker.start()
+        bench.worker.start("here")
         bench.worker.register(pid=7, host="here")
         bench.turn(5)
         (registered,) = bench.said(Register)
@@ -144,7 +145,7 @@ class TestSilence:
 
     def test_a_long_restore_is_not_silence(self):
         bench = Bench()
-        bench.worker.start()
+        bench.worker.start("here")
         bench.clock.wait_ms(10 * COORDINATOR_SILENCE_MAX_MS)
         bench.worker.register(pid=1, host="here")
         bench.turn()

@@ -186,7 +186,9 @@ class Job:
 
 def stored_job(folder: Path) -> Job:
     """A job that has never run, in a store of its own."""
-    return Job(CheckpointStore.open(str(folder / "store"), STREAM))
+    store = CheckpointStore.open(str(folder / "store"), STREAM)
+    store.objects.create()
+    return Job(store)
 
 
 def stand_ins() -> dg.Definitions:

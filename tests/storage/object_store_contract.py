@@ -83,6 +83,17 @@ class ObjectStoreContract:
         assert objects.list("job/b/") == ["job/b/1", "job/b/2"]
         assert len(objects.list("")) == 6
 
+    def test_sizes_are_those_of_what_is_listed(self, objects: ObjectStore):
+        for key, length in {"job/b/2": 0, "job/b.json": 5, "job-2/a": 7}.items():
+            objects.put(key, b"x" * length)
+        assert objects.sizes("job/") == {"job/b.json": 5, "job/b/2": 0}
+        assert objects.sizes("none/") == {}
+
+    def test_to_create_the_place_again_changes_nothing(self, objects: ObjectStore):
+        objects.put("a", b"1")
+        objects.create()
+        assert objects.list("") == ["a"]
+
     def test_children_names_objects_and_folders_of_one_level(self, objects: ObjectStore):
         for key in ("job/b/2", "job/b/x/1", "job/a", "job-2/a"):
             objects.put(key, b"")
@@ -106,7 +117,7 @@ class ObjectStoreContract:
 
     @pytest.mark.parametrize("folder", ["job", "/", "../", "a//"])
     def test_a_folder_outside_the_root_or_half_named_is_refused(self, objects, folder):
-        for attempt in (objects.list, objects.children):
+        for attempt in (objects.list, objects.sizes, objects.children):
             with pytest.raises(ConfigurationError):
                 attempt(folder)
 

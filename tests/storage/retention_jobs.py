@@ -31,6 +31,7 @@ class StoredJob:
 
     def __init__(self, objects: ObjectStore | None = None) -> None:
         self.store = CheckpointStore(objects or MemoryObjectStore(), JOB)
+        self.store.objects.create()
         self.generation = Generation(0)
         self.chain: list[SegmentRef] = []
         self.clock_ms = START_MS

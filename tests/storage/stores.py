@@ -50,7 +50,8 @@ def never(_duration_ms: float) -> None:
 
 
 def claim(store: CheckpointStore, base: int | None = None) -> Generation:
-    """Claim by force, and start from ``base``."""
+    """Claim by force, and start from ``base``; a job's first act, so it may begin the store."""
+    store.objects.create()
     generation = store.claim_generation(claimant(), wait_ms=never, take_over=True)
     store.record_base(generation, None if base is None else CheckpointId(base))
     return generation

@@ -1,10 +1,11 @@
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pytest
 
 from laminar_core.checkpoint.recovery import Base
-from laminar_core.checkpoint.types import CheckpointId, Generation
+from laminar_core.checkpoint.types import CheckpointId, CheckpointKind, Generation
 from laminar_core.errors import (
     ConfigurationError,
     CorruptCheckpointError,
@@ -15,12 +16,15 @@ from laminar_core.errors import (
 )
 from laminar_core.runtime.clock import ManualClock
 from laminar_core.state.audit_ref import AuditRef
-from laminar_core.state.manifest import Heartbeat
+from laminar_core.state.manifest import Heartbeat, HistoryRecord
+from laminar_core.storage.checkpoint_store import CheckpointStore
 from laminar_core.storage.generations import OBSERVATION_MS
 from laminar_core.storage.local import LocalObjectStore
 from laminar_core.storage.memory import MemoryObjectStore
 from laminar_core.storage.owner import this_process
+from laminar_core.testing.disk import SimulatedDisk
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
+from tests.state.manifests import manifest
 from tests.storage.stores import (
     claim,
     claimant,
@@ -28,6 +32,7 @@ from tests.storage.stores import (
     gone,
     never,
     open_job,
+    trigger,
 )
 
 CLAIM = "generations/0000000001.json"
@@ -84,6 +89,7 @@ class TestClaim:
     def test_of_two_that_race_one_wins_and_the_other_is_told_who(self, tmp_path):
         for round_number in range(10):
             store = open_job(LocalObjectStore(tmp_path / str(round_number)))
+            store.objects.create()
             start = threading.Barrier(4)
 
             def race(number: int, store=store, start=start) -> str:
@@ -277,6 +283,99 @@ class TestLostAnswers:
         assert claim_as(store, owner) == 2
         with pytest.raises(FencedError):
             store.record_base(Generation(1), None)
+
+
+class TestProof:
+    """That no newer claim is there proves nothing, unless one's own is."""
+
+    @pytest.fixture
+    def disk(self) -> SimulatedDisk:
+        return SimulatedDisk()
+
+    @pytest.fixture
+    def owned(self, disk) -> CheckpointStore:
+        store = open_job(disk)
+        claim(store)
+        return store
+
+    @pytest.mark.parametrize("check", ["check_owner", "check_claim"])
+    def test_an_empty_directory_is_not_the_store(self, owned, disk, check):
+        disk.unmount()
+        with pytest.raises(StorageUnavailable, match="put it back") as caught:
+            getattr(owned, check)(Generation(1))
+        assert caught.value.code is ErrorCode.STORE_GONE
+        disk.mount()
+        getattr(owned, check)(Generation(1))
+
+    @pytest.mark.parametrize("check", ["check_owner", "check_claim"])
+    def test_nor_is_another_store_whose_generation_has_the_same_number(self, owned, disk, check):
+        other = SimulatedDisk()
+        claim(open_job(other))
+        disk.unmount(instead=other)
+        with pytest.raises(StorageUnavailable, match="does not have the claim") as caught:
+            getattr(owned, check)(Generation(1))
+        assert caught.value.code is ErrorCode.STORE_REPLACED
+
+    def test_nor_is_a_copy_that_was_made_before_the_claim(self, owned, disk):
+        copy = disk.copy()
+        claim(owned)
+        disk.unmount(instead=copy)
+        with pytest.raises(StorageUnavailable) as caught:
+            owned.check_owner(Generation(2))
+        assert caught.value.code is ErrorCode.STORE_REPLACED
+
+    def test_a_claim_that_is_damaged_proves_nothing(self, owned, disk):
+        disk.put(owned.paths.claim(Generation(1)), b"rot")
+        with pytest.raises(StorageUnavailable):
+            owned.check_owner(Generation(1))
+
+    def test_nothing_is_reserved_recorded_or_succeeded_elsewhere(self, owned, disk):
+        disk.unmount()
+        outcome = HistoryRecord(
+            checkpoint_id=1,
+            generation=1,
+            kind=CheckpointKind.MANUAL,
+            outcome="aborted",
+            reason="",
+            triggered_at_ms=1,
+            ended_at_ms=1,
+            duration_ms=0,
+        )
+        published = manifest(generation=1, checkpoint_id=1, parent_checkpoint_id=None)
+        for write in (
+            lambda: owned.record_trigger(trigger(1, 1)),
+            lambda: owned.publish(published),
+            lambda: owned.record_outcome(outcome),
+            lambda: owned.succeed_generation(Generation(1), claimant()),
+        ):
+            with pytest.raises(StorageUnavailable):
+                write()
+        assert disk.list("payments/checkpoints/") == []
+        assert disk.list("payments/generations/") == []
+
+    @pytest.mark.parametrize("effect", [Effect.FAIL, Effect.LOSE_ANSWER, Effect.DENY])
+    def test_a_claim_whose_answer_was_lost_is_known_all_the_same(self, disk, effect):
+        faulty = FaultyStore(disk, Fault("put_if_absent", effect, CLAIM, last=2))
+        store, ours = open_job(faulty), claimant()
+        for _ in range(3):
+            with suppress(StorageUnavailable):
+                store.claim_generation(ours, wait_ms=never)
+                break
+        disk.unmount()
+        with pytest.raises(StorageUnavailable):
+            store.check_owner(Generation(1))
+
+    @pytest.mark.usefixtures("owned")
+    def test_who_did_not_claim_it_has_nothing_to_compare(self, disk):
+        open_job(disk).check_owner(Generation(1))
+
+    def test_a_process_elsewhere_proves_that_it_sees_the_claim(self, owned, disk):
+        elsewhere, proof = open_job(disk), owned.own_claim_sha256(Generation(1))
+        elsewhere.check_shared(Generation(1), proof, "far")
+        for other in (SimulatedDisk(), MemoryObjectStore()):
+            with pytest.raises(ConfigurationError, match="on host far is not") as caught:
+                open_job(other).check_shared(Generation(1), proof, "far")
+            assert caught.value.code is ErrorCode.STORE_NOT_SHARED
 
 
 class TestFencing:

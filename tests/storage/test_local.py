@@ -13,7 +13,9 @@ from tests.storage.object_store_contract import ObjectStoreContract
 
 @pytest.fixture
 def objects(tmp_path):
-    return LocalObjectStore(tmp_path / "new" / "root")
+    store = LocalObjectStore(tmp_path / "new" / "root")
+    store.create()
+    return store
 
 
 def names_in(directory) -> list[str]:
@@ -38,6 +40,7 @@ class TestLocalObjectStore(ObjectStoreContract):
         monkeypatch.chdir(tmp_path)
         objects = LocalObjectStore("store")
         monkeypatch.chdir("/")
+        objects.create()
         objects.put("a", b"1")
         assert (tmp_path / "store" / "a").read_bytes() == b"1"
 
@@ -239,3 +242,66 @@ def _write_for_ever(root: Path, round_number: int) -> None:
         objects.put_if_absent(f"r{round_number}/{number}", bytes(1_000_000))
         objects.put(f"r{round_number}/overwritten", bytes(1_000_000))
         number += 1
+
+
+CALLS = {
+    "put": lambda s: s.put("job/b", b"2"),
+    "put_if_absent": lambda s: s.put_if_absent("job/b", b"2"),
+    "get": lambda s: s.get("job/a"),
+    "size": lambda s: s.size("job/a"),
+    "sizes": lambda s: s.sizes("job/"),
+    "list": lambda s: s.list("job/"),
+    "children": lambda s: s.children("job/"),
+    "delete": lambda s: s.delete("job/a"),
+}
+WRITES = ["put", "put_if_absent"]
+READS = [verb for verb in CALLS if verb not in WRITES]
+
+
+class TestRoot:
+    """Whoever made a lost root anew would go on in an empty directory and hide the loss."""
+
+    @pytest.fixture
+    def root(self, tmp_path) -> Path:
+        return tmp_path / "root"
+
+    @pytest.fixture
+    def begun(self, root) -> LocalObjectStore:
+        store = LocalObjectStore(root)
+        store.create()
+        store.put("job/a", b"1")
+        return store
+
+    @pytest.mark.parametrize("verb", [*WRITES, *READS])
+    def test_one_that_went_away_is_missed_and_not_made_anew(self, begun, root, verb):
+        root.rename(root.with_name("elsewhere"))
+        with pytest.raises(StorageUnavailable, match="mount it or put it back") as caught:
+            CALLS[verb](begun)
+        assert caught.value.code is ErrorCode.STORE_GONE
+        assert not root.exists()
+        root.with_name("elsewhere").rename(root)
+        CALLS[verb](begun)
+
+    @pytest.mark.parametrize("verb", WRITES)
+    def test_a_write_does_not_begin_a_store(self, root, verb):
+        with pytest.raises(StorageUnavailable, match="is not there"):
+            CALLS[verb](LocalObjectStore(root))
+        assert not root.exists()
+
+    @pytest.mark.parametrize("verb", READS)
+    def test_one_that_nobody_has_begun_is_empty(self, root, verb):
+        assert not CALLS[verb](LocalObjectStore(root))
+
+    @pytest.mark.parametrize("verb", READS)
+    def test_one_that_was_begun_after_it_was_opened_is_missed_too(self, root, verb):
+        early = LocalObjectStore(root)
+        assert early.list("") == []
+        LocalObjectStore(root).create()
+        assert early.list("") == []
+        root.rmdir()
+        with pytest.raises(StorageUnavailable):
+            CALLS[verb](early)
+
+    def test_to_create_it_again_changes_nothing(self, begun):
+        begun.create()
+        assert begun.list("") == ["job/a"]

@@ -20,10 +20,10 @@ def test_a_directory_is_opened_by_path_or_file_uri(tmp_path, form):
 
 
 def test_a_file_uri_is_unquoted_and_a_path_is_not(tmp_path):
-    open_object_store(f"file://{tmp_path}/a%20b").put("x", b"1")
-    open_object_store(f"{tmp_path}/a%20b").put("y", b"1")
-    assert (tmp_path / "a b" / "x").exists()
-    assert (tmp_path / "a%20b" / "y").exists()
+    open_object_store(f"file://{tmp_path}/a%20b").create()
+    assert [path.name for path in tmp_path.iterdir()] == ["a b"]
+    open_object_store(f"{tmp_path}/a%20b").create()
+    assert (tmp_path / "a%20b").is_dir()
 
 
 def test_a_place_means_the_same_to_a_process_elsewhere(tmp_path, monkeypatch):

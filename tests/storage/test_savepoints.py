@@ -12,6 +12,7 @@ from laminar_core.errors import (
     ConfigurationError,
     CorruptCheckpointError,
     ErrorCode,
+    StorageUnavailable,
 )
 from laminar_core.state.manifest import CheckpointManifest
 from laminar_core.state.savepoint import SavepointDeletion
@@ -31,6 +32,7 @@ from laminar_core.storage.savepoints import (
 )
 from laminar_core.testing.crash_points import crash_at, crash_points
 from laminar_core.testing.disk import SimulatedDisk
+from laminar_core.testing.observed_store import ObservedStore, StoreCall
 from tests.state.manifests import subtask
 from tests.storage.stores import capture, claim, complete, open_job, with_inflight, write
 
@@ -248,6 +250,33 @@ def test_a_bucket_holds_savepoints_as_a_directory_does(s3_server):
     assert found.verify().problem is None
     delete_savepoint(found.objects, deletion_of(found.objects))
     assert list(dict(list_savepoints(f"{folder}?{settings}"))) == places[1:]
+
+
+def test_a_place_that_is_replaced_while_it_is_written_to_is_told():
+    """Goal: no savepoint counts of which a part lies in the directory that was there before."""
+    moment = told = 0
+    while True:
+        moment += 1
+        store, manifest = completed()
+        disk, calls = SimulatedDisk(), []
+
+        def observe(seen: StoreCall, disk=disk, calls=calls, moment=moment) -> None:
+            calls.append(seen)
+            if len(calls) == moment:
+                disk.unmount()
+
+        target = ObservedStore(disk, "me", observe)
+        try:
+            write_savepoint(store, manifest, target, ANN)
+        except (StorageUnavailable, CorruptCheckpointError):
+            told += 1
+            continue
+        if len(calls) < moment:
+            break  # Every moment was tried.
+        if moment == len(calls):
+            disk.mount()  # It was whole, and went away afterwards.
+        assert read_savepoint(disk).verify().problem is None
+    assert told > 10
 
 
 def test_a_directory_that_was_copied_elsewhere_is_the_same_savepoint(tmp_path):

@@ -76,6 +76,7 @@ def test_the_driver_is_killed_and_nobody_else(job: JobWatch) -> None:
         owner = this_process().model_copy(
             update={"pid": driver.pid, "pid_start_time": int(stat[19])}
         )
+        job.store.objects.create()
         job.store.claim_generation(replace(claimant(), owner=owner), wait_ms=never)
         assert job.kill_driver() == driver.pid
         assert driver.wait(10) == -9

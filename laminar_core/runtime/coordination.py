@@ -125,6 +125,8 @@ class Coordinator(CheckpointHost):
         self._workers: dict[int, Register] = {}
         self._liveness = Liveness(parts.deadlines)
         self._started_ms = clock.monotonic_ms()
+        self.running_since_ms: float | None = None
+        """When all workers had registered; None: that was never so."""
         self._due_ms = {"ping": 0.0, "heartbeat": 0.0, "progress": 0.0}
         self._heartbeats = 0
         self._data_flowed = self._final_requested = False
@@ -360,6 +362,7 @@ class Coordinator(CheckpointHost):
         self._workers[message.worker] = message
         if not self._everybody_registered:
             return
+        self.running_since_ms = self._clock.monotonic_ms()
         workers = [self._workers[n] for n in range(self._identity.parallelism)]
         peers = tuple(
             Peer(endpoint=w.endpoint, public_key=w.public_key, host=w.host) for w in workers

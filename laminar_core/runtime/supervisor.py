@@ -67,7 +67,8 @@ class Supervisor:
         """All workers of some generation have registered: what is the same for all, was right."""
         self._mode: SetMode | None = None
         self._idle_ms = 0.0
-        """Time in which generations that failed had not done anything any more."""
+        """Time in which no generation ran: before its workers were there, and while they did
+        nothing any more. Only a job that ran for a while starts its series of restarts anew."""
 
     # --- from other threads ---------------------------------------------------------------------
 
@@ -187,17 +188,21 @@ class Supervisor:
         )
 
     def _run_generation(self, generation: Generation) -> tuple[GenerationOutcome, Collected]:
+        began_ms = self._clock.monotonic_ms()
         try:
             execution = self._start(generation)
         except Exception as error:
             if (outcome := self._start_failed(generation, error)) is None:
                 raise
+            self._idle_ms += self._clock.monotonic_ms() - began_ms
             return outcome, {}
         self._generations += 1
         self._announce(execution)
         try:
             return execution.watch()
         finally:
+            running_since_ms = execution.coordinator.running_since_ms
+            self._idle_ms += (running_since_ms or self._clock.monotonic_ms()) - began_ms
             with self._lock:
                 self._running = None
             self._mode = execution.coordinator.mode
@@ -287,6 +292,7 @@ class Supervisor:
         while True:
             failures_ms.append(self._clock.monotonic_ms() - self._idle_ms)
             self._clock.wait_ms(self._restart_delay_ms(generation, outcome, failures_ms))
+            asked_ms = self._clock.monotonic_ms()
             try:
                 self._store.check_claim(generation)
                 announced = self._audit.write(entry).reference()
@@ -294,6 +300,7 @@ class Supervisor:
                     generation, replace(claimant, announced=announced)
                 )
             except StorageUnavailable as error:
+                self._idle_ms += self._clock.monotonic_ms() - asked_ms
                 outcome = GenerationOutcome("failed", error.code, str(error))
 
     def _restart_delay_ms(

@@ -24,7 +24,8 @@ from laminar_core.runtime.events import (
     GenerationStarted,
     WorkersRunning,
 )
-from laminar_core.runtime.restart import FailureRate, FixedDelay, NoRestart
+from laminar_core.runtime.liveness import Deadlines
+from laminar_core.runtime.restart import ExponentialDelay, FailureRate, FixedDelay, NoRestart
 from laminar_core.storage.memory import MemoryObjectStore
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
 from laminar_core.testing.jobs import Job
@@ -222,6 +223,36 @@ class TestRestarts:
             simulation.run()
         assert caught.value.code is error.code
         assert len(of(simulation, GenerationStarted)) == 1
+
+    @pytest.mark.parametrize("start_ms", [1_000, 70_000])
+    def test_starts_that_never_ran_use_the_restarts_up(self, start_ms):
+        """However long each start has waited: only a job that ran starts the series anew."""
+        _, simulation = simulate()
+        simulation.slots = 1
+        with pytest.raises(JobFailedError, match="failed 4 times") as caught:
+            simulation.run(
+                restart=ExponentialDelay(attempts=3), deadlines=Deadlines(register_ms=start_ms)
+            )
+        assert caught.value.code is ErrorCode.RESTARTS_EXHAUSTED
+        delays = [failure.restart_in_ms for failure in of(simulation, GenerationFailed)]
+        assert delays == [50, 100, 200, None]
+
+    def test_a_store_that_does_not_answer_for_long_uses_the_restarts_up(self):
+        """Each try lasts longer than a run that starts the series of restarts anew."""
+        _, simulation = simulate()
+        simulation.when(WorkersRunning, lambda: simulation.kill_worker(0))
+        slow: list[StoreCall] = []
+
+        def fail(call: StoreCall) -> None:
+            if of(simulation, GenerationFailed) and "audit" in call.key and call.verb != "get":
+                slow.append(call)
+                simulation.world.spend(61_000)
+                raise StorageUnavailable(ErrorCode.STORE_IO, "no answer")
+
+        simulation.observers.append(fail)
+        with pytest.raises(JobFailedError, match="failed 4 times"):
+            simulation.run(restart=ExponentialDelay(attempts=3))
+        assert slow
 
     def test_too_few_slots_are_named(self):
         _, simulation = simulate()

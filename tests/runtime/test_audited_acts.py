@@ -7,6 +7,7 @@ from laminar_core.runtime.events import CheckpointCompleted, WorkersRunning
 from laminar_core.runtime.restart import FixedDelay
 from laminar_core.state.audit import AuditRecord
 from laminar_core.storage.audit import CODE_VERSION, AuditLog
+from laminar_core.storage.audit_anchors import read_anchors
 from laminar_core.storage.memory import MemoryObjectStore
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
 from laminar_core.testing.jobs import Job
@@ -89,10 +90,25 @@ def test_claims_name_what_announced_them():
     for key in simulation.objects.list(simulation.store.paths.audit):
         simulation.objects.delete(key)
     found = [finding.problem for finding in log_of(simulation).verify().findings]
-    assert found == [
-        "record 1 is cut off: generation 1 names it",
-        "record 4 is cut off: generation 2 names it",
-    ]
+    assert found == ["records 1 to 6 are cut off: the end of generation 2 names record 6"]
+
+
+def test_whatever_a_job_writes_names_the_newest_record_of_its_audit_log():
+    _, simulation = simulate()
+    simulation.when(CheckpointCompleted, lambda: simulation.kill_worker(0))
+    simulation.run()
+    store = simulation.store
+    found = read_anchors(store.objects, store.paths).found
+    numbers = {anchor.holder: anchor.ref.number for anchor in found}
+    for generation, first in ((1, 1), (2, 4)):
+        assert numbers[f"the claim of generation {generation}"] == first
+        assert numbers[f"the base of generation {generation}"] == first + 1
+        assert numbers[f"the heartbeat of generation {generation}"] == first + 1
+        assert numbers[f"the end of generation {generation}"] == first + 2
+    for checkpoint_id in store.completed_ids():
+        generation = store.read_manifest(checkpoint_id).generation
+        of = numbers[f"the manifest of checkpoint {checkpoint_id}"]
+        assert of == numbers[f"the base of generation {generation}"]
 
 
 def test_what_a_user_asks_for_is_written_down():

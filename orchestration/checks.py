@@ -11,7 +11,8 @@ import dagster as dg
 
 from laminar_core.errors import LaminarError
 from laminar_core.runtime.clock import Clock, SystemClock
-from laminar_core.storage.audit import AuditLog, key_in_environment
+from laminar_core.storage.audit import AuditLog
+from laminar_core.storage.audit_key import find_key
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from laminar_core.storage.drills import newest_drill
 from orchestration.acts import act_tags
@@ -90,7 +91,7 @@ def _audit_chain(case: Case) -> Verdict:
     """Also against what the last run of the audit job has remembered outside of the store."""
     log = AuditLog(case.store.objects, case.store.paths, lambda: case.now_ms)
     memory = recall(case.instance, case.store.job)
-    return judge_audit_chain(verify_with(memory, log, key_in_environment()))
+    return judge_audit_chain(verify_with(memory, log, find_key()))
 
 
 def _source_retention(case: Case) -> Verdict:

@@ -16,7 +16,8 @@ from laminar_core.errors import ConfigurationError, CorruptCheckpointError, Erro
 from laminar_core.runtime.clock import SystemClock
 from laminar_core.state.audit import AuditRecord, AuditReport, Finding
 from laminar_core.state.record import JsonObject
-from laminar_core.storage.audit import KEY_VARIABLE, AuditLog, key_in_environment
+from laminar_core.storage.audit import AuditLog
+from laminar_core.storage.audit_key import KEY_VARIABLE, find_key
 
 _DATES = ("%Y-%m-%d", "%Y-%m-%d %H:%M", "%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%S")
 
@@ -107,7 +108,7 @@ def verify(*, store: str, job: str | None, as_json: bool, key_env: str | None, f
 
     The exit code is 5 if there is one.
     """
-    key = key_in_environment() if key_env is None else _key_in(key_env)
+    key = find_key() if key_env is None else _key_in(key_env)
     report = _since(_open_log(store, job).verify(key=key), first)
     if as_json:
         said = {"ok": not report.findings, "signatures_checked": key is not None}
@@ -128,7 +129,7 @@ def _is_in(value: str, wanted: Collection[str]) -> bool:
 
 
 def _key_in(variable: str) -> bytes:
-    key = key_in_environment(variable)
+    key = find_key(variable)
     if key is None:
         raise ConfigurationError(
             ErrorCode.INVALID_OPTION, f"--key-env: the environment variable {variable} is not set"

@@ -1,7 +1,6 @@
 """``laminar drill``: restores a checkpoint in a scratch Spark job, and proves that it could."""
 
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -16,6 +15,7 @@ from laminar_core.pipeline import CheckpointConfig, Pipeline, RunConfig
 from laminar_core.pipeline.config import job_options
 from laminar_core.runtime.clock import SystemClock
 from laminar_core.runtime.drill import BATCHES_MAX, Drill, DrillOptions, require_drillable
+from laminar_core.runtime.private_folders import PrivateFolder, temporary_root
 from laminar_core.runtime.sessions import OwnSession
 from laminar_core.runtime.spark_stage import SparkCluster
 from laminar_core.state.drill import DrillRecord
@@ -120,8 +120,8 @@ def _place(scratch: str | None) -> Iterator[str]:
     if scratch is not None:
         yield scratch
         return
-    with tempfile.TemporaryDirectory(prefix="laminar-drill-") as folder:
-        yield folder
+    with PrivateFolder.open(temporary_root(), "drill-") as folder:
+        yield str(folder / "store")
 
 
 def _run(

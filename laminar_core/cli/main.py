@@ -26,6 +26,7 @@ from laminar_core.cli.savepoints import savepoint
 from laminar_core.cli.simulate import simulate
 from laminar_core.cli.status import jobs, status
 from laminar_core.errors import LaminarError
+from laminar_core.storage.audit_key import key_kept_private
 
 UNEXPECTED_EXIT_CODE = 70
 INTERRUPTED_EXIT_CODE = 130
@@ -61,7 +62,8 @@ laminar.add_command(simulate)
 def main() -> None:
     """Run the command line and exit."""
     try:
-        _run_command()
+        with key_kept_private():  # Before a pipeline is imported, and before anything is started.
+            _run_command()
     finally:
         let_go_of_output(sys.stdout, sys.stderr)
 

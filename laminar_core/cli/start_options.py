@@ -86,6 +86,14 @@ _START = (
         default=False,
         help="Delete the savepoint once a checkpoint builds on it  [default: never touch it].",
     ),
+    click.option(
+        "--savepoints-under",
+        multiple=True,
+        envvar="LAMINAR_SAVEPOINTS_UNDER",
+        metavar="PLACE",
+        help="Commands may have savepoints written below this directory or bucket; repeatable  "
+        "[default: where the store is, and the current directory].",
+    ),
     click.option("--take-over", is_flag=True, help="Run although the job's driver may be alive."),
     click.option(
         "--expect-generation",
@@ -209,6 +217,7 @@ def start_config(values: dict[str, Any]) -> RunConfig:
         restore_before=take("restore_before"),
         from_savepoint=savepoint and absolute_uri(savepoint),
         claim=take("claim"),
+        savepoints_under=tuple(map(absolute_uri, take("savepoints_under"))),
         actor=by.actor,
         run_id=by.run_id,
         reason=take("reason"),

@@ -88,9 +88,25 @@ def list_files(path: str) -> list[Path]:
     raise ConfigurationError(ErrorCode.NO_SUCH_PATH, f"no such file, directory or pattern: {path}")
 
 
+def is_of_input(path: str, file: str) -> bool:
+    """Whether ``list_files(path)`` could have listed ``file``: it is below what ``path`` names.
+
+    >>> is_of_input("/data/day=*/x", "/data/day=1/x/a.parquet")
+    True
+    >>> is_of_input("/data", "/data/../etc/passwd")
+    False
+    """
+    named, parts = _named_parts(path), Path(file).parts
+    return parts[: len(named)] == named and ".." not in parts[len(named) :]
+
+
+def _named_parts(pattern: str) -> tuple[str, ...]:
+    return tuple(takewhile(lambda part: not glob.has_magic(part), Path(pattern).parts))
+
+
 def _match(pattern: str) -> list[Path]:
     """Paths that match, unless a part that the pattern left open is a hidden name."""
-    named = list(takewhile(lambda part: not glob.has_magic(part), Path(pattern).parts))
+    named = _named_parts(pattern)
     paths = map(Path, glob.glob(pattern, recursive=True))  # noqa: PTH207 - the pattern is absolute
     return [path for path in paths if not any(map(_is_hidden, path.parts[len(named) :]))]
 

@@ -26,6 +26,7 @@ from laminar_core.connectors.parquet_files import (
     declared_schema,
     dictionary_columns,
     difference,
+    is_of_input,
     list_files,
     pins,
     read_footer,
@@ -111,8 +112,10 @@ class ParquetSource:
 
         Raises:
             IncompatibleStateError: files are gone, or have another size, other row groups or other
-                columns than when they were pinned. The message names the first and counts them.
+                columns than when they were pinned, or are none of this input. The message names the
+                first and counts them.
         """
+        self._refuse_other_files(splits)
         unread = [pin for pin in splits.to_pylist() if pin["next_row"] < pin["row_count"]]
         unread.sort(key=itemgetter("path"))
         problems: list[IncompatibleStateError] = []
@@ -125,6 +128,16 @@ class ParquetSource:
             first, *others = problems
             more = f"; the same of {len(others)} more files" if others else ""
             raise IncompatibleStateError(first.code, f"{first}{more}") from first
+
+    def _refuse_other_files(self, splits: pa.Table) -> None:
+        """Paths come out of storage: what is not below the input is not opened."""
+        for path in splits["path"].unique().to_pylist():
+            if not is_of_input(str(self.path), str(path)):
+                raise IncompatibleStateError(
+                    ErrorCode.SOURCE_CHANGED,
+                    f"the checkpoint names {path}, which is not below the input {self.path}: "
+                    "restore another checkpoint",
+                )
 
     def _check_file(self, path: Path, pinned: list[dict[str, Any]]) -> None:
         try:
@@ -144,7 +157,12 @@ class ParquetSource:
             )
 
     def open(self, splits: pa.Table) -> "ParquetReader":
-        """Read ``splits`` in the order given, each from its ``next_row``."""
+        """Read ``splits`` in the order given, each from its ``next_row``.
+
+        Raises:
+            IncompatibleStateError: one of them is no file of this input.
+        """
+        self._refuse_other_files(splits)
         return ParquetReader(splits, self.columns, self.batch_rows)
 
 

@@ -130,6 +130,9 @@ class RunConfig:
     """Start from the savepoint at this URI; nothing else is restored, and it is only read."""
     claim: bool = False
     """The savepoint is the job's: it is deleted once a checkpoint builds on it."""
+    savepoints_under: tuple[str, ...] = ()
+    """Directories and buckets below which commands may have savepoints written. By default: the
+    directory that the store is in, or its bucket, and the directory that the driver runs in."""
     actor: str = "laminar"
     reason: str = "started"
     run_id: str | None = None
@@ -199,6 +202,7 @@ def job_options(
         restore_id=None if run.restore_id is None else CheckpointId(run.restore_id),
         restore_before_ms=run.restore_before_ms,
         from_savepoint=run.from_savepoint,
+        savepoints_under=run.savepoints_under,
         claim_savepoint=run.claim,
         actor=run.actor,
         reason=run.reason,

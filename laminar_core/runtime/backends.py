@@ -1,23 +1,19 @@
 """Where a worker keeps large state, and the folder of its working files.
 
 A folder is of one worker and one generation. Nothing is ever restored from it, so it is removed at
-the end, and whoever starts next on the same machine removes what killed workers left. A worker
-holds a lock on its own folder while it lives; the kernel lets go of it however the process ends.
+the end, and whoever starts next on the same machine removes what killed workers left
+(``private_folders``).
 """
 
-import fcntl
 import os
-import shutil
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
 
 import pyarrow as pa
 
 from laminar_core.errors import ErrorCode, StorageUnavailable
 from laminar_core.runtime.deployment import Deployment
+from laminar_core.runtime.private_folders import PrivateFolder
 from laminar_core.runtime.state_options import StateOptions
 from laminar_core.state.chunks import MemoryBackend, Shelf, StateBackend
 from laminar_core.state.rocks_chunks import RocksBackend
@@ -25,9 +21,7 @@ from laminar_core.state.rocks_chunks import RocksBackend
 SPARK_FOLDERS = "SPARK_LOCAL_DIRS"
 """Set by Spark in every Python worker: its own folders, separated by commas."""
 
-_LOCK = "lock"
 _FILES = "rocksdb"
-_DEAD = "dead-"
 
 
 def open_backend(deployment: Deployment, subtask_index: int) -> StateBackend:
@@ -53,8 +47,7 @@ class WorkingState:
         self._prefix = prefix
         self._options = options
         self._files: RocksBackend | None = None
-        self._folder: Path | None = None
-        self._lock: TextIO | None = None
+        self._folder: PrivateFolder | None = None
 
     def shelf(self, schema: pa.Schema) -> Shelf:
         """Make room for tables of ``schema``.
@@ -64,7 +57,7 @@ class WorkingState:
         """
         if self._files is None:
             try:
-                self._create()
+                self._folder = PrivateFolder.open(self._root, self._prefix)
             except OSError as error:
                 raise StorageUnavailable(
                     ErrorCode.WORKING_STATE,
@@ -72,9 +65,8 @@ class WorkingState:
                     f"({error.strerror}): name another one (directory of StateConfig, "
                     "--state-directory)",
                 ) from error
-            assert self._folder is not None, "it was just created"
             self._files = RocksBackend(
-                self._folder / _FILES,
+                self._folder.path / _FILES,
                 self._options.memory_bytes,
                 self._options.compression,
                 in_memory_files=self._options.simulated_files,
@@ -87,40 +79,4 @@ class WorkingState:
             self._files.close()
             self._files = None
         if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
-        if self._lock is not None:
-            self._lock.close()
-            self._lock = None
-
-    def _create(self) -> None:
-        self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with _locked(self._root):
-            dead = [folder for folder in self._root.iterdir() if _is_left(folder)]
-            dead = [folder.rename(folder.with_name(f"{_DEAD}{folder.name}")) for folder in dead]
-            self._folder = Path(tempfile.mkdtemp(prefix=self._prefix, dir=self._root))
-            self._lock = (self._folder / _LOCK).open("w")
-            fcntl.flock(self._lock, fcntl.LOCK_EX)
-        for folder in (*dead, *self._root.glob(f"{_DEAD}*")):
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextmanager
-def _locked(root: Path) -> Iterator[None]:
-    """Nobody sees a folder that is not locked by its worker yet."""
-    with (root / _LOCK).open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
-def _is_left(folder: Path) -> bool:
-    """Its worker is dead."""
-    if folder.name == _LOCK or folder.name.startswith(_DEAD):
-        return False
-    try:
-        with (folder / _LOCK).open("r+") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:  # It died before it had a lock, or is being removed.
-        return True
-    return True
+            self._folder.close()

@@ -93,6 +93,8 @@ class CoordinatorParts:
     """Digest of the generation's claim: what every worker must find in the store."""
     deadlines: Deadlines = field(default_factory=Deadlines)
     mode: SetMode | None = None
+    savepoints_under: tuple[str, ...] = ()
+    """Where commands may send savepoints."""
 
 
 @dataclass(frozen=True, slots=True)

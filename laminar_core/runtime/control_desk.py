@@ -15,6 +15,7 @@ from laminar_core.errors import LaminarError
 from laminar_core.runtime.checkpointing import Background, CheckpointAnswer
 from laminar_core.runtime.control_taker import ControlTaker, target_of
 from laminar_core.runtime.events import CommandAnswered, JobEvent
+from laminar_core.runtime.savepoint_targets import SavepointTargets
 from laminar_core.state.control import (
     CancelJob,
     ControlCommand,
@@ -81,9 +82,12 @@ class ControlDesk:
         host: DeskHost,
         background: Background,
         copy: CopySavepoint | None = None,
+        *,
+        savepoints_under: tuple[str, ...] = (),
     ) -> None:
         self._store = store
-        self._taker = ControlTaker(store, generation, host.now_ms)
+        self._targets = SavepointTargets(store.objects.uri, savepoints_under)
+        self._taker = ControlTaker(store, generation, host.now_ms, self._targets)
         """Of the background thread."""
         self._generation = generation
         self._host = host
@@ -284,7 +288,8 @@ class ControlDesk:
         target = target_of(command)
         assert target is not None, "nothing is copied without a target"
         author = Author(command.actor, command.reason, self._host.now_ms())
-        return export_savepoint(self._store, checkpoint_id, target, author, is_cancelled)
+        place = self._targets.resolve(target)  # As at the command's begin, links may differ.
+        return export_savepoint(self._store, checkpoint_id, place, author, is_cancelled)
 
     # --- in the background ----------------------------------------------------------------------
 

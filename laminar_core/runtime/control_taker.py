@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from laminar_core.checkpoint.control import Answer, Begin, CommandFacts, decide_commands
 from laminar_core.checkpoint.types import Generation
 from laminar_core.errors import LaminarError, StorageUnavailable
+from laminar_core.runtime.savepoint_targets import SavepointTargets
 from laminar_core.state.audit import AuditEntry, AuditRecord
 from laminar_core.state.control import ControlBegun, ControlCommand, ControlResult
 from laminar_core.storage.audit import AuditLog
@@ -45,8 +46,13 @@ class ControlTaker:
     """Of one generation; one thread calls it. Rules: ``checkpoint.control``."""
 
     def __init__(
-        self, store: CheckpointStore, generation: Generation, now_ms: Callable[[], int]
+        self,
+        store: CheckpointStore,
+        generation: Generation,
+        now_ms: Callable[[], int],
+        targets: SavepointTargets,
     ) -> None:
+        self._targets = targets
         self._log = ControlLog(store.objects, store.paths)
         self._audit = AuditLog(store.objects, store.paths, now_ms)
         self._generation = generation
@@ -81,7 +87,7 @@ class ControlTaker:
         facts = [known.facts(self._generation) for known in self._open.values()]
         for decision in decide_commands(facts, self._generation, self._now_ms()):
             known = self._open[decision.number]
-            if isinstance(decision, Begin) and (problem := _target_problem(known.entry)):
+            if isinstance(decision, Begin) and (problem := self._target_problem(known.entry)):
                 decision = Answer(decision.number, "refused", problem)  # noqa: PLW2901 - it is now
             if isinstance(decision, Answer):
                 if decision.verdict == "interrupted" or self._take_up(known):
@@ -126,6 +132,17 @@ class ControlTaker:
             answered_at_ms=self._now_ms(),
         )
 
+    def _target_problem(self, entry: ControlEntry) -> str | None:
+        """What is known to go wrong is said before a checkpoint is taken for it."""
+        target = None if entry.command is None else target_of(entry.command)
+        if target is None:
+            return None
+        try:
+            require_empty(open_object_store(self._targets.resolve(target)))
+        except LaminarError as error:
+            return str(error)  # Also if that store does not answer: others must not wait for it.
+        return None
+
     def put(self, number: int, result: ControlResult) -> None:
         """Write the result; if the store does not take it, it is tried again with the next poll."""
         known = self._open[number]
@@ -145,15 +162,3 @@ class ControlTaker:
 def target_of(command: ControlCommand) -> str | None:
     """Where a savepoint is to go; None if the command wants none."""
     return getattr(command.action, "target", None)
-
-
-def _target_problem(entry: ControlEntry) -> str | None:
-    """What is known to go wrong is said before a checkpoint is taken for it."""
-    target = None if entry.command is None else target_of(entry.command)
-    if target is None:
-        return None
-    try:
-        require_empty(open_object_store(target))
-    except LaminarError as error:
-        return str(error)  # Also if that store does not answer: others must not wait for it.
-    return None

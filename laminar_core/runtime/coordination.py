@@ -139,7 +139,13 @@ class Coordinator(CheckpointHost):
         self._checkpoints = CheckpointDriver(parts, self, background)
         self._ends_anyway = False
         """Somebody wants the job to end, whatever becomes of savepoints."""
-        self._desk = ControlDesk(parts.store, self._identity.generation, self, background)
+        self._desk = ControlDesk(
+            parts.store,
+            self._identity.generation,
+            self,
+            background,
+            savepoints_under=parts.savepoints_under,
+        )
         self.mode: SetMode | None = None
         """What somebody asked for while the job ran; it is to hold after a restart, too."""
         if parts.mode is not None:

@@ -170,6 +170,7 @@ def execute(
         claim_sha256=store.own_claim_sha256(start.identity.generation),
         deadlines=options.deadlines,
         mode=mode,
+        savepoints_under=options.savepoints_under,
     )
     process = cluster.start_coordinator(parts, listener)
     deployment = Deployment(

@@ -43,6 +43,8 @@ class JobOptions:
     """Start from the savepoint at this URI."""
     claim_savepoint: bool = False
     """It is the job's from then on: deleted once a checkpoint builds on it."""
+    savepoints_under: tuple[str, ...] = ()
+    """Where commands may send savepoints; see ``SavepointTargets``."""
     actor: str = "laminar"
     reason: str = "started"
     run_id: str | None = None

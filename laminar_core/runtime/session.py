@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.runtime.jvm import ensure_java
 from laminar_core.runtime.quiet import without_chatter, without_logging
+from laminar_core.storage.audit_key import key_kept_private
 
 _DEFAULTS = {
     "spark.python.daemon.module": "laminar_core.runtime.spark_daemon",
@@ -67,7 +68,7 @@ def _start_jvm(settings: Mapping[str, str]) -> None:
     """
     if SparkContext._gateway is None:  # noqa: SLF001 - PySpark starts it as a side effect only
         conf = SparkConf().setAll(list(settings.items()))
-        with ThreadPoolExecutor(1, "laminar-jvm") as other_thread:
+        with key_kept_private(), ThreadPoolExecutor(1, "laminar-jvm") as other_thread:
             gateway = other_thread.submit(launch_gateway, conf, {"process_group": 0}).result()
         SparkContext._ensure_initialized(gateway=gateway, conf=conf)  # noqa: SLF001
 

@@ -19,9 +19,10 @@ import zmq
 from zmq.auth.thread import ThreadAuthenticator
 
 from laminar_core.checkpoint.links import Connections
-from laminar_core.errors import ErrorCode, FencedError, ProtocolError
+from laminar_core.errors import ConfigurationError, ErrorCode, FencedError, ProtocolError
 from laminar_core.runtime.doors import Door, connections_max
 from laminar_core.runtime.messages import Peer
+from laminar_core.runtime.private_folders import PrivateFolder, temporary_root
 from laminar_core.runtime.sockets import (
     open_context,
     open_socket,
@@ -39,7 +40,7 @@ CONNECTIONS_PER_WORKER = 2
 RECEIVE_FRAMES_MAX = 256
 """Frames taken from the socket in one go, before the worker works again."""
 
-SOCKET_DIRECTORY_LENGTH_MAX = 60
+SOCKET_DIRECTORY_LENGTH_MAX = 50
 """Longest temporary directory under which the paths of unix sockets stay short enough."""
 
 
@@ -157,7 +158,7 @@ class CoordinatorTransport:
         self._socket = open_socket(self._context, zmq.ROUTER, network=kind != "ipc")
         self._door = Door(self._context, self._socket, connections)
         self._auth: ThreadAuthenticator | None = None
-        self._directory: tempfile.TemporaryDirectory[str] | None = None
+        self._directory: PrivateFolder | None = None
         self._wake = WakeUp()
         try:
             self.address = self._bind(kind, host)
@@ -167,9 +168,9 @@ class CoordinatorTransport:
 
     def _bind(self, kind: TransportKind, host: str) -> CoordinatorAddress:
         if kind == "ipc":
-            self._directory = tempfile.TemporaryDirectory(prefix="laminar-", dir=_socket_root())
-            endpoint = self._door.listen_at(f"{self._directory.name}/coordinator")
-            return CoordinatorAddress(kind, endpoint, self._workers, self._directory.name)
+            self._directory = _private_directory()
+            endpoint = self._door.listen_at(f"{self._directory.path}/coordinator")
+            return CoordinatorAddress(kind, endpoint, self._workers, str(self._directory.path))
         if kind == "tcp":
             return CoordinatorAddress(kind, self._door.listen_on(host), self._workers)
         server_public, server_secret = zmq.curve_keypair()
@@ -218,7 +219,7 @@ class CoordinatorTransport:
         self._door.close()
         _close(self._context, [self._socket], self._auth, self._wake)
         if self._directory is not None:
-            self._directory.cleanup()
+            self._directory.close()
 
 
 class ZmqWorkerTransport:
@@ -417,7 +418,19 @@ def _close(
     wake.close()
 
 
-def _socket_root() -> str | None:
-    """A short directory: the path of a unix socket may have 107 bytes at most."""
+def _private_directory() -> PrivateFolder:
+    """A short directory: the path of a unix socket may have 107 bytes at most.
+
+    Raises:
+        ConfigurationError: it cannot be made.
+    """
     short_enough = len(tempfile.gettempdir()) <= SOCKET_DIRECTORY_LENGTH_MAX
-    return None if short_enough else "/tmp"  # noqa: S108 - a private directory is made inside
+    root = temporary_root(None if short_enough else "/tmp")  # noqa: S108 - only ours can be opened
+    try:
+        return PrivateFolder.open(root, "sockets-")
+    except OSError as error:
+        raise ConfigurationError(
+            ErrorCode.INVALID_OPTION,
+            f"no folder for sockets can be made in {root} ({error.strerror}): set TMPDIR to a "
+            "folder of your own",
+        ) from error

@@ -13,7 +13,6 @@ may be overwritten by a slower writer with an older one, which therefore looks f
 afterwards and puts that one in the head: the last writer of the head always sees the newest record.
 """
 
-import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -39,12 +38,10 @@ from laminar_core.state.manifest import Owner
 from laminar_core.state.paths import JobPaths, number_in
 from laminar_core.state.record import JsonObject
 from laminar_core.storage.audit_anchors import read_anchors
+from laminar_core.storage.audit_key import find_key
 from laminar_core.storage.object_store import ObjectStore, address
 from laminar_core.storage.owner import this_process
 from laminar_core.storage.records import bytes_in, create_or_confirm
-
-KEY_VARIABLE = "LAMINAR_AUDIT_KEY"
-"""Environment variable; if it is set, everything that this process does to a job is signed."""
 
 _READERS = 8
 CODE_VERSION = f"laminar {__version__}"
@@ -62,12 +59,12 @@ class AuditLog:
         identify: Callable[[], Owner] = this_process,
         key: bytes | None = None,
     ) -> None:
-        """``now_ms`` is a wall clock; ``key``, or that of ``KEY_VARIABLE``, signs what is added."""
+        """``now_ms`` is a wall clock; ``key``, or that of ``audit_key``, signs what is added."""
         self.objects = objects
         self.paths = paths
         self._now_ms = now_ms
         self._identify = identify
-        self._key = key or key_in_environment()
+        self._key = key or find_key()
         # Where an entry went, or tried to when the store did not answer: a second try starts there.
         self._places: dict[Owner, tuple[Link, bool]] = {}
         # The newest record that this object has seen: a head that goes back behind it is no news.
@@ -305,11 +302,6 @@ class AuditLog:
             yield from (
                 (n, data) for n, data in zip(numbers, found, strict=True) if data is not None
             )
-
-
-def key_in_environment(variable: str = KEY_VARIABLE) -> bytes | None:
-    """The key that ``variable`` has; None if it is not set."""
-    return os.environ.get(variable, "").encode() or None
 
 
 def _number_of(link: Link) -> int:

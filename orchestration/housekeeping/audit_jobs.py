@@ -12,7 +12,8 @@ from pydantic import Field
 
 from laminar_core.runtime.clock import Clock
 from laminar_core.state.audit import AuditReport
-from laminar_core.storage.audit import AuditLog, key_in_environment
+from laminar_core.storage.audit import AuditLog
+from laminar_core.storage.audit_key import find_key
 from orchestration.acts import ActForm
 from orchestration.housekeeping.chores import Chore, chore_job
 from orchestration.housekeeping.report_tables import Row, table_of
@@ -52,7 +53,7 @@ def verify_audit(chore: Chore, form: AuditForm) -> None:
         dagster.Failure: it is not as it was written.
         StorageUnavailable: the store did not answer.
     """
-    log, key = chore.audit, key_in_environment()
+    log, key = chore.audit, find_key()
     memory = recall(chore.context.instance, chore.spec.name)
     if form.accept_up_to > memory.accepted:
         _accept(chore, log, form, memory)

@@ -3,7 +3,6 @@
 It runs ``laminar drill``, which leaves a record in the job's store whether it passed or not.
 """
 
-import tempfile
 from collections.abc import Sequence
 from hashlib import sha256
 from typing import Annotated, Any, Literal, Self
@@ -13,6 +12,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from laminar_core.runtime.clock import Clock
 from laminar_core.runtime.drill import BATCHES_MAX
+from laminar_core.runtime.private_folders import PrivateFolder, temporary_root
 from laminar_core.state.drill import DrillRecord
 from orchestration.acts import ActForm, CheckpointNumber
 from orchestration.housekeeping.chores import Chore, chore_job
@@ -171,11 +171,11 @@ def drill_metadata(record: DrillRecord) -> dict[str, Any]:
 
 
 def _run(chore: Chore, form: DrillForm, seed: int | None) -> CommandResult:
-    with tempfile.TemporaryDirectory(prefix="laminar-drill-") as folder:
+    with PrivateFolder.open(temporary_root(), "drill-") as folder:
         # The copy goes with it, also if the drill is killed.
         return run_command(
             drill_command(chore.spec, chore.store_uri, form, seed),
-            env={**chore.mandate.environment(), "TMPDIR": folder},
+            env={**chore.mandate.environment(), "TMPDIR": str(folder)},
             log=chore.context.log,
             clock=chore.clock,
         )

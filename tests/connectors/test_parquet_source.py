@@ -301,6 +301,32 @@ def test_a_file_that_is_read_to_its_end_may_go(tmp_path):
     assert numbers(read(source, position)[0]) == list(range(10, 20))
 
 
+@pytest.mark.parametrize("name", ["secret.parquet", "payments/../secret.parquet"])
+def test_a_checkpoint_that_names_another_file_makes_nobody_open_it(tmp_path, name):
+    (tmp_path / "payments").mkdir()
+    for path in ("payments/a.parquet", "secret.parquet"):
+        pq.write_table(table(), tmp_path / path)
+    secret = ParquetSource(tmp_path / "secret.parquet").discover()
+    at = secret.schema.get_field_index("path")
+    forged = secret.set_column(at, "path", pa.array([f"{tmp_path}/{name}"]))
+    source = ParquetSource(tmp_path / "payments")
+    for use in (source.check, source.open):
+        with pytest.raises(IncompatibleStateError, match="not below the input") as caught:
+            use(forged)
+        assert caught.value.code is ErrorCode.SOURCE_CHANGED
+
+
+@pytest.mark.parametrize("pattern", ["pay*", "payments/*.parquet", "*/a.parquet", "../x/payments"])
+def test_what_an_input_lists_is_of_it(tmp_path, monkeypatch, pattern):
+    (tmp_path / "x/payments").mkdir(parents=True)
+    pq.write_table(table(), tmp_path / "x/payments/a.parquet")
+    monkeypatch.chdir(tmp_path / "x")
+    source = ParquetSource(pattern)
+    splits = source.discover()
+    source.check(splits)
+    assert len(numbers(read(source, splits)[0])) == ROWS
+
+
 def test_files_that_appear_later_are_not_read(tmp_path):
     pq.write_table(table(10, 20), tmp_path / "b.parquet")
     source = ParquetSource(tmp_path)

@@ -79,6 +79,14 @@ def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
     assert caught.value.code is ErrorCode.WORKING_STATE
 
 
+def test_a_folder_that_others_can_open_is_not_used(tmp_path: Path) -> None:
+    (tmp_path / "root").mkdir()
+    (tmp_path / "root").chmod(0o755)
+    with pytest.raises(StorageUnavailable, match="others can open it") as caught:
+        opened(tmp_path / "root").shelf(TABLE.schema)
+    assert caught.value.code is ErrorCode.WORKING_STATE
+
+
 def test_the_folder_is_the_one_named_or_sparks_or_that_of_temporary_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

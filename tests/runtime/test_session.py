@@ -27,6 +27,7 @@ import os
 from pyspark import SparkContext
 from laminar_core.runtime.session import open_session
 
+os.environ["LAMINAR_AUDIT_KEY"] = "secret"
 mine = {"spark.sql.session.timeZone": "Asia/Tokyo", "spark.app.mine": "1"}
 spark = open_session("local[2]", "opened", mine)
 python = spark.range(1).mapInPandas(
@@ -36,6 +37,8 @@ daemon = open(f"/proc/{python.first()[0]}/cmdline").read()
 jvm = SparkContext._gateway.proc.pid
 groups = os.getpgid(jvm) == jvm, os.getsid(jvm) == os.getsid(0)
 names = ["spark.sql.session.timeZone", "spark.app.mine", "spark.ui.enabled"]
+key = spark.sparkContext._jvm.System.getenv("LAMINAR_AUDIT_KEY")
+assert (key, os.environ["LAMINAR_AUDIT_KEY"]) == (None, "secret"), key
 print(json.dumps([jvm, groups, daemon, *(spark.conf.get(name) for name in names)]))
 spark.stop()
 """

@@ -274,7 +274,7 @@ def test_sockets_on_one_host_are_in_a_private_directory_that_goes_with_them() ->
         assert stat.S_IMODE(status.st_mode) == 0o700
         assert status.st_uid == os.getuid()
         names = {path.name for path in directory.iterdir()}
-        assert names == {"coordinator", "worker-0", "worker-1"}
+        assert names == {"coordinator", "worker-0", "worker-1", "lock"}
     assert not directory.exists()
 
 

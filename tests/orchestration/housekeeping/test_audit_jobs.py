@@ -6,7 +6,8 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from laminar_core.storage.audit import KEY_VARIABLE, AuditLog
+from laminar_core.storage.audit import AuditLog
+from laminar_core.storage.audit_key import KEY_VARIABLE
 from orchestration.housekeeping.audit_jobs import build_audit_job
 from resources.names import check_key
 from tests.orchestration.housekeeping_bench import SPEC, Bench, bench_at

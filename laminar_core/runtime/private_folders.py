@@ -1,0 +1,115 @@
+"""Folders of one process each, in a root that only this user can open.
+
+A process that is killed cannot remove its folder. It holds a lock on it while it lives, and the
+kernel lets go of the lock however the process ends. So whoever opens a folder in the same root
+removes those that have no lock: that their process is dead is known, not guessed from their age.
+"""
+
+import errno
+import fcntl
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TextIO
+
+_LOCK = "lock"
+_DEAD = "dead-"
+
+
+class PrivateFolder:
+    """A folder of this process, from ``open`` to ``close``; a context manager of its path."""
+
+    def __init__(self, path: Path, lock: TextIO) -> None:
+        self.path = path
+        self._lock = lock
+
+    @classmethod
+    def open(cls, root: Path, prefix: str) -> Self:
+        """Make a folder in ``root``, and remove those of dead processes there.
+
+        Raises:
+            OSError: it cannot be made, or ``root`` is not this user's alone.
+        """
+        make_root(root)
+        with _locked(root):
+            dead = [folder for folder in root.iterdir() if _is_left(folder)]
+            dead = [folder.rename(folder.with_name(f"{_DEAD}{folder.name}")) for folder in dead]
+            path = Path(tempfile.mkdtemp(prefix=prefix, dir=root))
+            lock = (path / _LOCK).open("w")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        for folder in (*dead, *root.glob(f"{_DEAD}*")):
+            shutil.rmtree(folder, ignore_errors=True)
+        return cls(path, lock)
+
+    def close(self) -> None:
+        """Remove everything; a second time does nothing."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        self._lock.close()
+
+    def __enter__(self) -> Path:
+        """Return the path."""
+        return self.path
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Remove everything."""
+        self.close()
+
+
+def temporary_root(parent: str | None = None) -> Path:
+    """The root of this user for what is gone when its process is; by default in ``TMPDIR``."""
+    return Path(parent or tempfile.gettempdir()) / f"laminar-{os.getuid()}"
+
+
+def make_root(root: Path) -> None:
+    """Make the root, unless it is there and only this user can open it.
+
+    Its name can be guessed, and others may write to the folder that it is in: a root that somebody
+    else has made, or made a link, would show them the state.
+
+    Raises:
+        OSError: it cannot be made, is a link or no folder, is another user's, or is open to others.
+    """
+    root.parent.mkdir(parents=True, exist_ok=True)
+    root.mkdir(mode=stat.S_IRWXU, exist_ok=True)
+    found = root.lstat()
+    if not stat.S_ISDIR(found.st_mode):
+        problem = "it is a link, and no folder"
+    elif found.st_uid != os.getuid():
+        problem = f"it belongs to user {found.st_uid}"
+    elif stat.S_IMODE(found.st_mode) & (stat.S_IRWXG | stat.S_IRWXO):
+        problem = f"others can open it, its mode is {stat.S_IMODE(found.st_mode):04o}"
+    else:
+        return
+    raise PermissionError(errno.EPERM, problem, str(root))
+
+
+@contextmanager
+def _locked(root: Path) -> Iterator[None]:
+    """Nobody sees a folder that is not locked by its process yet."""
+    with (root / _LOCK).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _is_left(folder: Path) -> bool:
+    """Its process is dead."""
+    if folder.name == _LOCK or folder.name.startswith(_DEAD):
+        return False
+    try:
+        with (folder / _LOCK).open("r+") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # It died before it had a lock, or is being removed.
+        return True
+    return True

@@ -115,11 +115,18 @@ class Committer(Protocol):
         ...
 
     def last_committed(self) -> CheckpointId | None:
-        """The newest checkpoint with visible output; None if there is none."""
+        """The newest checkpoint with visible output; None if there is none.
+
+        Visible is what any reader of the target may see. Output of a commit that was interrupted
+        counts, whether or not the sink has listed it.
+        """
         ...
 
     def withdraw_after(self, checkpoint_id: CheckpointId, generation: Generation) -> None:
-        """Take back output of later checkpoints: the job is going to produce it again.
+        """Take back visible output of later checkpoints: the job is going to produce it again.
+
+        Called at every start, because a commit may have been interrupted; mostly there is nothing
+        to take back. What counts is what a reader may see, whether or not the sink has listed it.
 
         Only what generations before ``generation`` wrote: a driver that slept until now must not
         take back the output of its successors.

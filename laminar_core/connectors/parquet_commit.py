@@ -182,16 +182,20 @@ class ParquetCommitter:
     def last_committed(self) -> CheckpointId | None:
         """The newest checkpoint that has output here, None if there is none.
 
-        A job that starts from nothing, or from an older checkpoint, would repeat that output.
+        A job that starts from nothing, or from an older checkpoint, would repeat that output. It
+        counts from the first rename on, before there is a manifest.
         """
-        with storage_errors(self.directory.commits):
-            return CheckpointId(max(self.directory.committed_ids(), default=0)) or None
+        with storage_errors(self.directory.path):
+            shown = (int(match["checkpoint"]) for match in self._shown())
+            newest = max([*self.directory.committed_ids(), *shown], default=0)
+            return CheckpointId(newest) or None
 
     def withdraw_after(self, checkpoint_id: CheckpointId, generation: Generation) -> None:
         """Take back the rows behind ``checkpoint_id``, which the job is going to produce again.
 
-        Needed when recovery fell back behind a checkpoint that was already committed. Manifests go
-        first, newest first, so a reader by manifest sees the output of some checkpoint throughout.
+        Needed when recovery fell back behind a checkpoint whose commit had begun; there may be
+        files without a manifest. Manifests go first, newest first, so a reader by manifest sees the
+        output of some checkpoint throughout.
         What ``generation`` and later ones wrote stays: a driver may have slept until its successor
         was done.
         """
@@ -200,11 +204,21 @@ class ParquetCommitter:
                 if withdrawn_id > checkpoint_id and self._is_older(withdrawn_id, generation):
                     self.directory.manifest(withdrawn_id).unlink(missing_ok=True)
                     sync_directory(self.directory.commits)
-            for name in _names(self.directory.path):
-                match = _FINAL.fullmatch(name)
-                later = match and int(match["checkpoint"]) > checkpoint_id
-                if later and _generation_of(name) < generation:
-                    (self.directory.path / name).unlink(missing_ok=True)
+            withdrawn = [
+                self.directory.path / match.group()
+                for match in self._shown()
+                if int(match["checkpoint"]) > checkpoint_id
+                and int(match["generation"]) < generation
+            ]
+            for file in withdrawn:
+                file.unlink(missing_ok=True)
+            if withdrawn:  # A file that comes back after a power failure would stay for ever.
+                sync_directory(self.directory.path)
+
+    def _shown(self) -> list[re.Match[str]]:
+        """The names of all files that a reader of the plain directory sees, listed or not."""
+        found = (_FINAL.fullmatch(name) for name in _names(self.directory.path))
+        return [match for match in found if match]
 
     def _is_older(self, checkpoint_id: int, generation: Generation) -> bool:
         """Everything in this commit was written before ``generation``, or nobody can tell."""

@@ -304,17 +304,19 @@ class RecoveryManager:
             self._store.record_base(generation, base_id, audited=audited.reference())
 
     def _settle_output(self, generation: Generation, examined: Examined) -> None:
-        """Make visible exactly the output up to the restored checkpoint (PROTOCOL section 7)."""
+        """Make visible exactly the output up to the restored checkpoint (PROTOCOL section 7).
+
+        The withdrawal does not depend on what a sink has listed as committed: a driver that died in
+        the midst of a commit may have made rows visible and listed none of them.
+        """
         base_id = examined.base_id or CheckpointId(0)
         for manifest in examined.choice.redrive:
             commit_output(self._store, self._committers, manifest, generation)
         for committer in self._committers.values():
             committer.discard_uncommitted(generation)  # Who slept until now commits no more.
-            visible = committer.last_committed()
-            if visible is not None and visible > base_id:
-                # A generation that slept until here must not withdraw its successor's output.
-                self._store.check_owner(generation)
-                committer.withdraw_after(base_id, generation)
+            # A generation that slept until here must not withdraw its successor's output.
+            self._store.check_owner(generation)
+            committer.withdraw_after(base_id, generation)
 
     def _started(self, generation: Generation, examined: Examined) -> Start:
         options = self._options

@@ -149,6 +149,10 @@ class CrashedJob:
     simulation: Simulation
 
 
+def _as_it_is(simulation: Simulation) -> None:
+    del simulation
+
+
 def simulated_points(
     build: Build, matches: Callable[[StoreCall], bool], effects: Sequence[Effect]
 ) -> list[CrashPoint]:
@@ -161,9 +165,14 @@ def simulated_points(
 
 
 def simulated_crash(
-    build: Build, matches: Callable[[StoreCall], bool], point: CrashPoint
+    build: Build,
+    matches: Callable[[StoreCall], bool],
+    point: CrashPoint,
+    fall_back: Callable[[Simulation], None] = _as_it_is,
 ) -> CrashedJob:
     """Run the job up to the point; drivers that follow bring it to its end.
+
+    ``fall_back`` may change what the next driver finds, or is asked for.
 
     Raises:
         AssertionError: the point was not reached, or too many drivers were killed.
@@ -173,8 +182,9 @@ def simulated_crash(
     wire = Tripwire(point, lambda process: _kill(simulation, process))
     _watch(job, simulation, matches, wire)
     try:
-        simulation.run_to_end()
-    except StorageUnavailable:  # A driver that cannot even claim the job leaves it to another one.
+        simulation.run()
+    except (StorageUnavailable, ProcessKilledError):  # Also one that cannot even claim the job.
+        fall_back(simulation)
         simulation.run_to_end()
     assert wire.struck, f"{point} was never reached"
     return CrashedJob(point, job, simulation)

@@ -16,8 +16,9 @@ from laminar_core.errors import CorruptCheckpointError, ErrorCode
 from laminar_core.operators.base import JsonObject, PendingSnapshot, Snapshot, SubtaskContext
 
 LedgerVerb = Literal[
-    "stage", "check", "commit", "last_committed", "withdraw_after", "discard_uncommitted"
+    "stage", "check", "commit", "publish", "last_committed", "withdraw_after", "discard_uncommitted"
 ]
+"""``publish`` is one part that becomes visible, in the midst of a commit."""
 Moment = Literal["before", "after"]
 
 
@@ -31,8 +32,11 @@ class Ledger:
 
     staged: dict[str, list[pa.RecordBatch]] = field(default_factory=dict)
     visible: dict[str, list[pa.RecordBatch]] = field(default_factory=dict)
+    """What a reader sees who does not know of commits, as of a plain directory."""
     commits: dict[int, list[str]] = field(default_factory=dict)
-    """By checkpoint, the parts that its commit made visible."""
+    """By checkpoint, the parts of its commit; they were visible before they were listed."""
+    intervals: dict[str, int] = field(default_factory=dict)
+    """By part, the first checkpoint that contains its rows."""
     observe: Callable[[LedgerVerb, Moment], None] = _unobserved
     """Told of every call, before and after; raises to make it fail, or lose its answer."""
 
@@ -50,6 +54,7 @@ class Ledger:
         """Become a copy of ``other``, without its observer."""
         self.staged, self.visible = dict(other.staged), dict(other.visible)
         self.commits = {checkpoint: list(names) for checkpoint, names in other.commits.items()}
+        self.intervals = dict(other.intervals)
 
     @contextmanager
     def observed(self, verb: LedgerVerb) -> Iterator[None]:
@@ -114,6 +119,7 @@ class LedgerWriter:
         def stage() -> Snapshot:
             with self._ledger.observed("stage"):
                 self._ledger.staged[name] = batches
+                self._ledger.intervals[name] = checkpoint_id
             return Snapshot(committables=(part,))
 
         return stage
@@ -148,7 +154,8 @@ class LedgerCommitter:
             ours = self._uncommitted(checkpoint_id, committables)
             for name in ours:
                 if name in ledger.staged:
-                    ledger.visible[name] = ledger.staged.pop(name)
+                    with ledger.observed("publish"):
+                        ledger.visible[name] = ledger.staged.pop(name)
             if ours:
                 ledger.commits.setdefault(checkpoint_id, []).extend(ours)
 
@@ -179,21 +186,24 @@ class LedgerCommitter:
         return ours
 
     def last_committed(self) -> CheckpointId | None:
-        """The newest checkpoint with visible output."""
+        """The newest checkpoint with visible output, listed or not."""
         with self.ledger.observed("last_committed"):
-            return CheckpointId(max(self.ledger.commits, default=0)) or None
+            shown = [self.ledger.intervals.get(name, 0) for name in self.ledger.visible]
+            return CheckpointId(max([*self.ledger.commits, *shown], default=0)) or None
 
     def withdraw_after(self, checkpoint_id: CheckpointId, generation: Generation) -> None:
-        """Take back what later checkpoints of older generations made visible."""
+        """Take back what later checkpoints of older generations made visible, listed or not."""
         ledger = self.ledger
         with ledger.observed("withdraw_after"):
             for later in [c for c in ledger.commits if c > checkpoint_id]:
                 if all(_generation_of(name) < generation for name in ledger.commits[later]):
-                    withdrawn = ledger.commits.pop(later)
-                    kept = {name for names in ledger.commits.values() for name in names}
-                    # A checkpoint may carry the output of an older one, which is committed itself.
-                    for name in set(withdrawn) - kept:
-                        del ledger.visible[name]
+                    del ledger.commits[later]
+            # A checkpoint may carry the output of an older one, which is committed itself.
+            kept = {name for names in ledger.commits.values() for name in names}
+            for name in ledger.visible.keys() - kept:
+                is_later = ledger.intervals.get(name, 0) > checkpoint_id
+                if is_later and _generation_of(name) < generation:
+                    del ledger.visible[name]
 
     def discard_uncommitted(self, generation: Generation) -> None:
         """Forget what older generations staged."""

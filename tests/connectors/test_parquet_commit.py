@@ -10,6 +10,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
+from laminar_core.connectors import parquet_commit
 from laminar_core.connectors.parquet_commit import (
     StagedOutput,
     committed_files,
@@ -151,6 +152,31 @@ def test_output_behind_the_restored_checkpoint_is_taken_back(sink, fallback):
         assert committed(sink.path) == [10, 20, 30][:fallback]
         assert visible(sink.path) == [10, 20, 30][:fallback]
         assert committer.last_committed() == (fallback or None)
+
+
+def test_rows_of_an_interrupted_commit_are_output_although_no_manifest_lists_them(sink):
+    """A reader of the plain directory sees them, so a fallback takes them back."""
+    committer = sink.committer()
+    committer.commit(1, stage(sink, 0, 5))
+    (unlisted,) = stage(sink, 5, 7, checkpoint_id=2)
+    committer.commit(2, (unlisted,))
+    sink.directory.manifest(2).unlink()  # As if the driver had died before it was created.
+    assert (committed(sink.path), visible(sink.path)) == (list(range(5)), list(range(7)))
+    assert committer.last_committed() == 2
+    committer.withdraw_after(1, 2)
+    assert committed(sink.path) == visible(sink.path) == list(range(5))
+    assert committer.last_committed() == 1
+
+
+def test_files_that_are_taken_back_do_not_come_back_after_a_power_failure(sink, monkeypatch):
+    committer = sink.committer()
+    committer.commit(1, stage(sink, 0, 5))
+    synced = []
+    monkeypatch.setattr(
+        parquet_commit, "sync_directory", lambda path: synced.append((path, visible(sink.path)))
+    )
+    committer.withdraw_after(0, 2)
+    assert synced[-1] == (sink.directory.path, []), "synced after the last deletion"
 
 
 def test_a_driver_that_slept_takes_back_nothing_of_its_successor(sink):

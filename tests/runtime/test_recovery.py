@@ -35,6 +35,25 @@ def interrupted(seed: int = 0, checkpoints: int = 3) -> tuple[Job, Simulation]:
     return job, simulation
 
 
+def interrupted_commit() -> tuple[Job, Simulation]:
+    """A job whose driver died in a commit: a part was visible, and nothing was listed."""
+    job = windows_job(2)
+    simulation = Simulation(job.plan, checkpoint=OFTEN)
+    ledger = job.ledgers["out"]
+
+    def die(*call: str) -> None:
+        if call == ("publish", "after") and len(simulation.store.completed_ids()) > 1:
+            ledger.observe = lambda *_: None
+            simulation.kill_driver()
+            raise ProcessKilledError("driver-1")
+
+    ledger.observe = die
+    with pytest.raises(ProcessKilledError):
+        simulation.run()
+    assert ledger.visible.keys() - {n for names in ledger.commits.values() for n in names}
+    return job, simulation
+
+
 def finished() -> tuple[Job, Simulation]:
     """A job that ran to its end and left more than three checkpoints."""
     job = windows_job(2)
@@ -162,6 +181,39 @@ class TestSettlingOutput:
         assert (result.outcome, failures) == ("finished", [])
         failed = [e.reason for e in simulation.events if isinstance(e, GenerationFailed)]
         assert failed == ["the sink did not answer"]
+        job.check()
+
+    @pytest.mark.parametrize("moment", ["before", "after"])
+    @pytest.mark.parametrize("verb", ["discard_uncommitted", "withdraw_after"])
+    def test_a_driver_that_dies_while_it_goes_back_is_followed_by_one_that_goes_back(
+        self, verb, moment
+    ):
+        """Otherwise output is withdrawn that the successor, at a newer checkpoint, never repeats.
+
+        So the base is recorded before the output is settled.
+        """
+        job, simulation = finished()
+        ledger = job.ledgers["out"]
+
+        def die(*call: str) -> None:
+            if call == (verb, moment):
+                ledger.observe = lambda *_: None
+                simulation.kill_driver()
+                raise ProcessKilledError("driver-2")
+
+        ledger.observe = die
+        with pytest.raises(ProcessKilledError):
+            simulation.run(restore_id=2)
+        simulation.run()  # Nobody asks for checkpoint 2 again.
+        assert started(simulation).restored_checkpoint_id == 2
+        job.check()
+
+    def test_rows_that_an_interrupted_commit_made_visible_are_taken_back_with_its_checkpoint(self):
+        job, simulation = interrupted_commit()
+        newest = simulation.store.completed_ids()[-1]
+        rot_from(simulation, newest)
+        simulation.run()
+        assert started(simulation).restored_checkpoint_id == newest - 1
         job.check()
 
     def test_what_nobody_committed_is_discarded(self):

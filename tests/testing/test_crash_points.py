@@ -107,13 +107,50 @@ def test_a_crash_at_any_operation_leaves_a_store_from_which_recovery_is_exact(na
             raise AssertionError(f"{point}: {error}") from error
 
 
+def not_asked_again(simulation: Simulation) -> None:
+    """The next driver goes on with what the last one has decided, if it has."""
+    simulation.options = replace(simulation.options, restore_id=None)
+
+
+def one_older(simulation: Simulation) -> None:
+    """The newest checkpoint is damaged, so recovery falls back to the one before it."""
+    rot(simulation, simulation.store.completed_ids()[-1:])
+
+
+def a_fresh_start(simulation: Simulation) -> None:
+    """All of them are damaged, and somebody allows to begin anew."""
+    rot(simulation, simulation.store.completed_ids())
+    simulation.options = replace(simulation.options, allow_fresh=True)
+
+
+def rot(simulation: Simulation, checkpoint_ids: list[int]) -> None:
+    for checkpoint_id in checkpoint_ids:
+        simulation.objects.put(simulation.store.paths.manifest(checkpoint_id), b"rot")
+    restore_id = simulation.options.restore_id
+    if restore_id in checkpoint_ids:
+        simulation.options = replace(simulation.options, restore_id=None)
+    if len(simulation.store.completed_ids()) == len(checkpoint_ids):
+        simulation.options = replace(simulation.options, allow_fresh=True)
+
+
+@pytest.mark.parametrize("fall_back", [not_asked_again, one_older, a_fresh_start])
+@pytest.mark.parametrize("name", BUILDS)
+def test_a_crash_at_any_operation_and_a_fallback_leave_the_output_exact(name, fall_back) -> None:
+    """``Job.check`` looks as a reader of the plain directory does, too: nothing is there twice."""
+    about_output = (SINK, "manifest.json", "commits/", ".base.json")
+    points = [p for p in POINTS[name] if p.effect == "crash"]
+    for point in [p for p in points if any(what in p.operation for what in about_output)]:
+        done = simulated_crash(BUILDS[name], by_drivers, point, fall_back)
+        assert list(done.job.problems()) == [], str(point)
+
+
 @pytest.mark.parametrize(
     ("name", "operations"),
     [
         ("undisturbed", ("manifest.json", "trigger.json", "commits/", ".base.json", "history/")),
         (
             "redrive",
-            ("sink out: commit", "driver-2: put_if_absent simulated/commits/"),
+            ("sink out: commit", "sink out: publish", "driver-2: put_if_absent simulated/commits/"),
         ),
         ("withdraw", ("sink out: withdraw_after", "0000000002.base.json")),
     ],

@@ -87,7 +87,8 @@ def test_later_output_of_older_generations_can_be_withdrawn(ledger):
 
 def renamed(ledger: Ledger, parts):
     """As if the same writer had gone on."""
-    ledger.staged["1-0-1"] = ledger.staged.pop(parts[0]["name"])
+    ledger.staged["1-0-1"] = ledger.staged.pop("1-0-0")
+    ledger.intervals |= {"1-0-0": 1, "1-0-1": 2}
     return ({**parts[0], "name": "1-0-1"},)
 
 
@@ -130,6 +131,26 @@ def test_an_observer_can_fail_a_call_or_lose_its_answer(ledger, moment, visible)
 
 def test_sinks_are_told_apart_by_their_names(ledger):
     assert LedgerSink(ledger, "a").describe() != LedgerSink(ledger, "b").describe()
+
+
+def test_what_an_interrupted_commit_made_visible_is_visible_output(ledger):
+    """It is not listed, so a reader by commits does not see it; one of the directory does."""
+    parts = offer(ledger, 1) + offer(ledger, 2, subtask=1)
+
+    def die(*call: str) -> None:
+        if call == ("publish", "after"):
+            raise StorageUnavailable(ErrorCode.STORE_IO, "in the midst of it")
+
+    ledger.observe = die
+    with pytest.raises(StorageUnavailable):
+        commit(ledger, 1, parts)
+    assert (values(ledger), list(ledger.visible)) == ([], ["1-0-0"])
+    committer = LedgerCommitter(ledger)
+    assert committer.last_committed() == 1
+    committer.withdraw_after(CheckpointId(0), Generation(1))
+    assert list(ledger.visible) == ["1-0-0"], "its own generation is not withdrawn"
+    committer.withdraw_after(CheckpointId(0), Generation(2))
+    assert (ledger.visible, committer.last_committed()) == ({}, None)
 
 
 def test_output_that_an_older_checkpoint_shows_as_well_is_not_withdrawn_with_a_newer_one(ledger):

@@ -5,10 +5,10 @@ READY := .venv/.ready
 SOURCES := laminar_core jobs resources sensors orchestration tests benchmarks scripts
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-ops test test-jvm check audit bench lock ui s3-server clean
+.PHONY: help setup demo demo-ops test test-jvm check audit bench kill-campaign lock ui s3-server clean
 
 help:  ## show this list
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(READY)  ## build .venv from the lock files (PYTHON=python3.12 names another Python)
 
@@ -51,6 +51,11 @@ audit: $(READY)  ## known vulnerabilities of what is locked, looked up now
 
 bench: $(READY)  ## all benchmarks, as JSON
 	@$(BIN)/laminar bench --json
+
+MINUTES ?= 60
+SEED ?= 1
+kill-campaign: $(READY)  ## real processes of a stream, killed and stopped in every phase (MINUTES=60 SEED=1)
+	@$(BIN)/python -m tests.spark.kill_campaign --minutes $(MINUTES) --seed $(SEED)
 
 ui: $(READY)  ## Dagster's UI and daemon on http://localhost:3000
 	@$(BIN)/dagster dev

@@ -34,7 +34,7 @@ def jvm_of(driver: int) -> int | None:
 
 def daemons_of(jvm: int) -> list[int]:
     """Its Python daemons, from which workers are forked."""
-    return [pid for pid in children(jvm) if "spark_daemon" in command_of(pid)]
+    return [pid for pid in children(jvm) if "_daemon" in command_of(pid)]
 
 
 def signal_process(pid: int, number: int) -> bool:
@@ -61,3 +61,14 @@ def ends(pid: int, within_s: float = WITHIN_S) -> bool:
         return bool(select.select([descriptor], [], [], within_s)[0])
     finally:
         os.close(descriptor)
+
+
+def marked(variable: str) -> list[int]:
+    """Living processes that were started with ``NAME=value`` in their environment."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError):
+            if entry.name.isdigit() and int(entry.name) != os.getpid():
+                environment = (entry / "environ").read_bytes().split(b"\0")
+                found += [int(entry.name)] if variable.encode() in environment else []
+    return found

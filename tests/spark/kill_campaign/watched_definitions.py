@@ -1,0 +1,42 @@
+"""The attacked stream as Dagster sees it: shipped sensors, the real recovery job, nothing else."""
+
+import os
+from pathlib import Path
+
+import dagster as dg
+
+from laminar_core.runtime.retention_config import RetentionConfig
+from orchestration.factory import laminar_definitions
+from orchestration.spec import CheckpointPolicy, SchedulePolicy, StreamSpec
+from resources import CheckpointStoreResource, DetachedDriver, SparkDriverClient
+from tests.spark.jobs_under_test import SmallJob
+from tests.spark.kill_campaign.pauses import VARIABLE
+from tests.spark.kill_campaign.stream import INTERVAL, PACED, PROGRAM, SPARK_CONF
+
+FOLDER = Path(os.environ[VARIABLE]).parent
+JOB = SmallJob(FOLDER)
+
+STREAM = StreamSpec(
+    name="payments",
+    program=PROGRAM,
+    arguments={"input": JOB.input, "output": JOB.output, "rows_per_second": str(PACED)},
+    checkpoints=CheckpointPolicy(interval=INTERVAL),
+    retention=RetentionConfig(keep_last=3),
+    spark_conf=SPARK_CONF,
+    start_timeout="5 minutes",
+    schedules=SchedulePolicy(
+        retention=None, drill=None, audit=None, orphans=None, costs=None, checks=None
+    ),
+)
+
+defs = dg.Definitions.merge(
+    laminar_definitions(STREAM),
+    dg.Definitions(
+        executor=dg.in_process_executor,
+        resources={
+            "checkpoints": CheckpointStoreResource(uri=JOB.store),
+            "driver": SparkDriverClient(),
+            "launcher": DetachedDriver(log_directory=str(FOLDER / "drivers")),
+        },
+    ),
+)

@@ -17,13 +17,13 @@ from laminar_core.errors import (
 )
 from laminar_core.state.arrow_codec import Compression, decode_table, encode_table, sha256_hex
 from laminar_core.state.inflight import Buffer, Expected, InflightElement, decode, join
-from laminar_core.state.manifest import FileRef, InflightEntry
+from laminar_core.state.manifest import FileRef, HistoryRecord, InflightEntry
 from laminar_core.state.paths import Direction
 from laminar_core.state.segment import SegmentRef
 from laminar_core.state.window_layout import KEY_GROUP, WINDOW_START, window_starts_of
 from laminar_core.storage.generations import GenerationLog
 from laminar_core.storage.object_store import address
-from laminar_core.storage.records import create_or_confirm
+from laminar_core.storage.records import create_or_confirm, read_record
 from laminar_core.storage.verification import read_verified
 
 
@@ -122,20 +122,36 @@ class CheckpointParts(GenerationLog):
         error or a crash the same call goes on. A worker may still write: call again when it has
         answered. Not for a checkpoint whose publication was not answered.
 
+        A checkpoint that did complete may have lost its manifest to retention, and files that
+        later checkpoints name are still in its folder: only retention knows which.
+
         Raises:
-            ProtocolError: the checkpoint has a manifest, whole or not: nothing was deleted.
+            ProtocolError: the checkpoint has a manifest, whole or not, or once had one: nothing
+                was deleted.
             StorageUnavailable: the store does not answer; some files may be gone.
         """
         keys = self.objects.list(self.paths.parts(checkpoint_id))
         parts = [key for key in keys if self.paths.is_part(checkpoint_id, key)]
-        if self.objects.size(self.paths.manifest(checkpoint_id)) is not None:
+        if self._has_completed(checkpoint_id):
             raise ProtocolError(
                 ErrorCode.ILLEGAL_EVENT,
-                f"checkpoint {checkpoint_id} has a manifest: its files are not left-overs",
+                f"checkpoint {checkpoint_id} has a manifest, or had one: its files are not "
+                "left-overs",
             )
         for key in parts:
             self.objects.delete(key)
         return len(parts)
+
+    def _has_completed(self, checkpoint_id: CheckpointId) -> bool:
+        """Whether it has a manifest, or retention has deleted that.
+
+        Retention marks a checkpoint before it deletes anything, and forgets its outcome last.
+        """
+        records = (self.paths.manifest(checkpoint_id), self.paths.deletion(checkpoint_id))
+        if any(self.objects.size(key) is not None for key in records):
+            return True
+        outcome = read_record(self.objects, self.paths.outcome(checkpoint_id), HistoryRecord)
+        return outcome is not None and outcome.outcome == "completed"
 
     def _write_part(
         self, checkpoint_id: CheckpointId | None, key: str, data: bytes | memoryview

@@ -8,14 +8,16 @@ import pytest
 
 from laminar_core.checkpoint.retention_facts import RetentionPolicy
 from laminar_core.errors import LaminarError
+from laminar_core.runtime.events import CheckpointCompleted, GenerationStarted
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from laminar_core.storage.retention import Mandate, Retention
 from laminar_core.testing.campaign import draw, simulate_setting
 from laminar_core.testing.disaster_kinds import KINDS
 from laminar_core.testing.disasters import Disasters
 from laminar_core.testing.observed_store import ObservedStore, StoreCall
-from laminar_core.testing.scenarios import SCENARIOS
-from laminar_core.testing.simulation import JOB
+from laminar_core.testing.scenarios import SCENARIOS, windows_job
+from laminar_core.testing.simulation import JOB, Simulation
+from laminar_core.testing.world import ProcessKilledError
 
 SEEDS = 16
 DELETED: Counter[str] = Counter()
@@ -77,3 +79,33 @@ def test_a_job_is_exact_while_its_past_is_deleted(seed: int, monkeypatch) -> Non
 
 def test_a_lot_was_deleted() -> None:
     assert DELETED["checkpoints"] > SEEDS, DELETED
+
+
+def test_what_a_deleted_checkpoint_left_to_its_successors_survives_every_restart() -> None:
+    """Goal: a start sweeps away what never completed, and not what later checkpoints name.
+
+    Method: a stop checkpoint has its state in its own folder, and those after it build on that.
+    Retention deletes the stop checkpoint, but for what they name; then drivers start again.
+    """
+    job = windows_job(2, pace=100)
+    simulation = Simulation(job.plan, parallelism=2, seed=5)
+    simulation.when(CheckpointCompleted, simulation.stop, number=2)
+    assert simulation.run().outcome == "stopped"
+    stopped = simulation.store.completed_ids()[-1]
+    for _ in range(2):
+        count = sum(isinstance(event, CheckpointCompleted) for event in simulation.events)
+        simulation.when(CheckpointCompleted, simulation.kill_driver, number=count + 3)
+        with pytest.raises(ProcessKilledError):
+            simulation.run()
+        runner = Retention(
+            simulation.store, RetentionPolicy(keep_last=1), lambda: int(simulation.world.now_ms)
+        )
+        runner.apply(runner.plan(), Mandate("somebody", "tidiness", {}))
+    *_, newest = kept = simulation.store.completed_ids()
+    assert stopped not in kept
+    folder = f"checkpoints/{stopped:010}/"
+    named = {file.path for file in simulation.store.read_manifest(newest).files()}
+    assert any(folder in path for path in named), "else this test shows nothing"
+    simulation.when(GenerationStarted, lambda: simulation.world.later(50, simulation.kill_driver))
+    simulation.run_to_end()
+    job.check()

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from laminar_core.checkpoint.recovery import RestoreFrom
-from laminar_core.checkpoint.types import CheckpointId
+from laminar_core.checkpoint.types import CheckpointId, CheckpointKind
 from laminar_core.errors import (
     CheckpointDeclined,
     CorruptCheckpointError,
@@ -16,6 +16,8 @@ from laminar_core.errors import (
     ProtocolError,
     StorageUnavailable,
 )
+from laminar_core.state.manifest import HistoryRecord
+from laminar_core.state.retention_records import DeletionMarker
 from laminar_core.storage import checkpoint_parts
 from laminar_core.storage.local import LocalObjectStore
 from laminar_core.storage.memory import MemoryObjectStore
@@ -180,6 +182,32 @@ class TestDiscard:
         before = store.objects.list("")
         with pytest.raises(ProtocolError, match="has a manifest"):
             store.discard_parts(CheckpointId(1))
+        assert store.objects.list("") == before
+
+    @pytest.mark.parametrize("left", ["deletion", "outcome", "both"])
+    def test_of_one_that_retention_deleted_later_checkpoints_may_name_files(self, store, left):
+        """Goal: whatever its records say of its end, and after a crash between any two of them."""
+        paths, first = store.paths, CheckpointId(1)
+        if left != "outcome":
+            marker = DeletionMarker(checkpoint_id=1, plan=1, actor="ann", reason="too old")
+            store.objects.put(paths.deletion(first), marker.to_bytes())
+        if left != "deletion":
+            store.record_outcome(
+                HistoryRecord(
+                    checkpoint_id=1,
+                    generation=1,
+                    kind=CheckpointKind.STOP,
+                    outcome="completed",
+                    reason="",
+                    triggered_at_ms=1,
+                    ended_at_ms=2,
+                    duration_ms=1,
+                )
+            )
+        store.objects.delete(paths.manifest(first))
+        before = store.objects.list("")
+        with pytest.raises(ProtocolError, match="or had one"):
+            store.discard_parts(first)
         assert store.objects.list("") == before
 
     @pytest.mark.parametrize(

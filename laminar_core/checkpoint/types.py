@@ -86,3 +86,6 @@ Element = Batch[T] | Watermark | Idle | CheckpointBarrier | CancelMarker | EndOf
 
 WATERMARK_END_US = 2**63 - 1
 """Watermark of a finished input: all event time has passed."""
+
+WATERMARK_MIN_US = -(2**63)
+"""The least that travels; it promises nothing."""

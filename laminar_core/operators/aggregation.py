@@ -31,7 +31,7 @@ from laminar_core.operators.keyed import (
     restored_key_groups,
 )
 from laminar_core.operators.mapping import change_back_or_reset
-from laminar_core.operators.stateless import StatelessSubtask
+from laminar_core.operators.stateless import BatchFunction, StatelessSubtask
 from laminar_core.operators.windows import (
     TimesUs,
     Window,
@@ -79,6 +79,8 @@ class PartialAggregate:
     time_column: str
     window: Window
     aggregates: tuple[Aggregate, ...]
+    time_lag_us: int = 0
+    """How far ``time_column`` may be behind the watermark: the merge side gets it so much later."""
 
     def describe(self) -> JsonObject:
         """Keys, time, window and aggregates: what the rows in flight to the merge side mean."""
@@ -116,11 +118,11 @@ class PartialAggregate:
         require_distinct([name for name, _ in fields], "rename the key column")
         return pa.schema(fields)
 
-    def open(self, context: SubtaskContext, input_schema: pa.Schema) -> StatelessSubtask:
+    def open(self, context: SubtaskContext, input_schema: pa.Schema) -> "Combiner":
         """Create the running instance."""
         del context
         self.output_schema(input_schema)
-        return StatelessSubtask(self._combine)
+        return Combiner(self._combine, self.time_lag_us)
 
     def _combine(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Reduce one batch.
@@ -143,6 +145,21 @@ class PartialAggregate:
         columns[WINDOW_START] = pa.chunked_array([pa.array(starts).cast(TIME_TYPE)])
         names = [*self.keys, WINDOW_START, *(needs.name for needs in self.accumulators)]
         return pa.table({name: columns[name] for name in names}).combine_chunks().to_batches()[0]
+
+
+class Combiner(StatelessSubtask):
+    """The running instance: it translates watermarks into those of the window's own time column."""
+
+    def __init__(self, combine: BatchFunction, time_lag_us: int) -> None:
+        super().__init__(combine)
+        self._time_lag_us = time_lag_us
+
+    def output_watermark(self, watermark_us: int) -> int:
+        """Return what is certain of the time column.
+
+        Panes begin before their rows, but the end of a pane decides whether its rows are late.
+        """
+        return watermark_us - self._time_lag_us
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +284,10 @@ class WindowAggregator:
             if not self._ahead.is_ahead_of(self._state.watermark_us):
                 self._ahead = None
         return (batch for merged in fired for batch in self._results(merged))
+
+    def output_watermark(self, watermark_us: int) -> int:
+        """Return what is certain of ``window_end``: windows that end later are still open."""
+        return watermark_us - self._spec.allowed_lateness_us
 
     def snapshot(self, checkpoint_id: CheckpointId) -> PendingSnapshot:
         """Pin the state; merging and sorting it is left to the asynchronous phase."""

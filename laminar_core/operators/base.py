@@ -11,7 +11,13 @@ from typing import Protocol, runtime_checkable
 
 import pyarrow as pa
 
-from laminar_core.checkpoint.types import CheckpointId, Generation, Watermark
+from laminar_core.checkpoint.types import (
+    WATERMARK_END_US,
+    WATERMARK_MIN_US,
+    CheckpointId,
+    Generation,
+    Watermark,
+)
 from laminar_core.state.chunks import MemoryBackend, StateBackend
 from laminar_core.state.rescaling import Redistribution
 
@@ -63,9 +69,10 @@ class OperatorSubtask(Protocol):
         ...
 
     def on_watermark(self, watermark_us: int) -> Iterable[pa.RecordBatch]:
-        """Event time advanced. Yield what it completes; the caller then passes the watermark on.
+        """Event time advanced. Yield what it completes.
 
-        At the end of the input this is called with ``WATERMARK_END_US``.
+        The caller then passes the watermark on, or what ``HoldsWatermark`` lets pass of it. At the
+        end of the input this is called with ``WATERMARK_END_US``.
         """
         ...
 
@@ -79,6 +86,31 @@ class OperatorSubtask(Protocol):
     def restore(self, snapshots: Sequence[Snapshot]) -> None:
         """Start from these snapshots; called at most once, before any batch."""
         ...
+
+
+@runtime_checkable
+class HoldsWatermark(Protocol):
+    """An operator subtask whose output may be older than the watermark that it has got."""
+
+    def output_watermark(self, watermark_us: int) -> int | None:
+        """Return the watermark to pass on, after ``on_watermark`` has returned everything.
+
+        Nothing that is emitted later is older, as long as no input is older than ``watermark_us``.
+        None: nothing can be said yet. The end of the input is not asked for: it passes as it is.
+        """
+        ...
+
+
+def output_watermark_of(subtask: OperatorSubtask, watermark_us: int) -> int | None:
+    """Return what ``subtask`` lets pass of a watermark; by default all of it.
+
+    An operator that keeps rows until event time has passed them, or that emits times which lie
+    before those of its input, is ``HoldsWatermark``. Else what it emits is late for the next one.
+    """
+    if watermark_us == WATERMARK_END_US or not isinstance(subtask, HoldsWatermark):
+        return watermark_us
+    held_us = subtask.output_watermark(watermark_us)
+    return None if held_us is None else max(held_us, WATERMARK_MIN_US)
 
 
 @runtime_checkable

@@ -20,6 +20,7 @@ class AssignWatermarks:
     A row up to ``max_delay_us`` older than the newest one seen is in time. The watermark is
     exactly ``newest - max_delay_us``, as in Spark. Flink's is one unit less, because there a
     watermark promises rows *newer* than it and here rows *not older*; windows fire alike.
+    Event time begins anew here: watermarks from upstream end.
     """
 
     redistribution: ClassVar[Redistribution] = "union"
@@ -55,6 +56,7 @@ class WatermarkAssigner:
         self._spec = spec
         self._newest_us: int | None = None
         self._emitted_us: int | None = None
+        self._restored_us: int | None = None
 
     def process(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch | Watermark]:
         """Yield the batch, then the watermark if it rose. Rows without event time do not count.
@@ -72,9 +74,17 @@ class WatermarkAssigner:
                 yield Watermark(watermark_us)
 
     def on_watermark(self, watermark_us: int) -> Iterable[pa.RecordBatch]:
-        """Watermarks from upstream pass by."""
+        """Nothing waits for event time here."""
         del watermark_us
         return ()
+
+    def output_watermark(self, watermark_us: int) -> int | None:
+        """Return what was certain at the restored cut; later watermarks come with their rows.
+
+        One from upstream is about another event time.
+        """
+        del watermark_us
+        return self._restored_us
 
     def snapshot(self, checkpoint_id: CheckpointId) -> PendingSnapshot:
         """Pin the newest event time."""
@@ -87,6 +97,8 @@ class WatermarkAssigner:
         newest = [snapshot.properties["newest_us"] for snapshot in snapshots]
         known = [time_us for time_us in newest if isinstance(time_us, int)]
         self._newest_us = min(known) if known and len(known) == len(newest) else None
+        if self._newest_us is not None:
+            self._restored_us = self._newest_us - self._spec.max_delay_us
 
     def _observe(self, batch: pa.RecordBatch) -> None:
         times = batch.column(self._spec.column)

@@ -17,6 +17,7 @@ its operator by name, so keep a name as long as its state is to survive.
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import TypeVar
 
 import pyarrow as pa
@@ -33,6 +34,7 @@ from laminar_core.operators.stateless import FilterRows, MapBatches, SelectColum
 from laminar_core.operators.watermarks import AssignWatermarks
 from laminar_core.operators.windows import Duration, duration_us
 from laminar_core.pipeline.config import CheckpointConfig, RunConfig, duration_ms, job_options
+from laminar_core.pipeline.event_time import EventTime
 from laminar_core.pipeline.graph import Node, plan_of
 from laminar_core.pipeline.job import StreamingJob
 from laminar_core.pipeline.keyed import KeyedStream
@@ -174,27 +176,37 @@ class Stream:
     """Rows on their way; each method adds an operator and returns what leaves it."""
 
     def __init__(
-        self, pipeline: Pipeline, node: Node, by: Partitioning | None = None, time: str = ""
+        self,
+        pipeline: Pipeline,
+        node: Node,
+        by: Partitioning | None = None,
+        event_time: EventTime | None = None,
     ) -> None:
         self._pipeline = pipeline
         self._node = node
         self._by = by or Forward()
-        self._time = time
+        self._event_time = event_time
 
     @property
     def schema(self) -> pa.Schema:
         """Schema of the rows."""
         return self._node.schema
 
+    @property
+    def event_time(self) -> EventTime | None:
+        """Columns that the watermark tells about; None: there is no watermark."""
+        return self._event_time
+
     def watermark(
         self, column: str, *, max_delay: Duration | None = None, name: str | None = None
     ) -> "Stream":
-        """Take event time from ``column``; rows may be up to ``max_delay`` out of order."""
+        """Take event time from ``column``; rows may be up to ``max_delay`` out of order.
+
+        Event time begins anew here: a watermark from before is not passed on.
+        """
         delay_us = 0 if max_delay is None else duration_us(max_delay)
         name = self._pipeline.name_for("watermark", name)
-        stream = self.then(AssignWatermarks(name, column, delay_us))
-        stream._time = column  # noqa: SLF001 - one of us
-        return stream
+        return self.then(AssignWatermarks(name, column, delay_us)).timed(EventTime.of(column))
 
     def map(
         self,
@@ -240,11 +252,11 @@ class Stream:
 
     def rebalance(self) -> "Stream":
         """Deal whole batches out to all workers, for a source that is uneven."""
-        return Stream(self._pipeline, self._node, Rebalance(), self._time)
+        return Stream(self._pipeline, self._node, Rebalance(), self._event_time)
 
     def broadcast(self) -> "Stream":
         """Send every row to all workers."""
-        return Stream(self._pipeline, self._node, Broadcast(), self._time)
+        return Stream(self._pipeline, self._node, Broadcast(), self._event_time)
 
     def union(self, *others: "Stream", name: str | None = None) -> "Stream":
         """Rows of several streams with one schema, in no particular order.
@@ -257,7 +269,10 @@ class Stream:
         operator = SelectColumns(self._pipeline.name_for("union", name), tuple(self.schema.names))
         inputs = tuple((s._node, s._by) for s in (self, *others))  # noqa: SLF001 - one of us
         node = self._pipeline.add(Node(self.schema, inputs, operator=operator))
-        return Stream(self._pipeline, node, time=self._time)
+        known = [s._event_time for s in (self, *others) if s._event_time is not None]  # noqa: SLF001
+        return Stream(
+            self._pipeline, node, event_time=reduce(EventTime.joined, known) if known else None
+        )
 
     def iterate(
         self,
@@ -309,7 +324,7 @@ class Stream:
         """Bring rows with equal values in ``columns`` together."""
         if not columns:
             raise ConfigurationError(ErrorCode.INVALID_PIPELINE, "key_by needs at least one column")
-        return KeyedStream(self, columns, self._time)
+        return KeyedStream(self, columns)
 
     def sink(self, name: str, sink: Sink) -> Pipeline:
         """Write the rows to ``sink``; whether it can take them is found when the job starts."""
@@ -322,7 +337,13 @@ class Stream:
         """Add an operator; ``by`` is how its rows are divided, if not like this stream's."""
         schema = operator.output_schema(self.schema)
         node = Node(schema, ((self._node, by or self._by),), operator=operator)
-        return Stream(self._pipeline, self._pipeline.add(node), time=self._time)
+        stream = Stream(self._pipeline, self._pipeline.add(node))
+        known = self._event_time
+        return stream if known is None else stream.timed(known.through(self.schema, schema))
+
+    def timed(self, event_time: EventTime) -> "Stream":
+        """Say which columns the watermark tells about, where an operator changes that."""
+        return Stream(self._pipeline, self._node, self._by, event_time)
 
 
 def _workers(run: RunConfig, spark: SparkSession) -> int:

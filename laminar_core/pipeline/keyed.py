@@ -6,6 +6,7 @@ from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.operators.aggregation import PartialAggregate, WindowAggregate
 from laminar_core.operators.running import CombineRows, RunningAggregate
 from laminar_core.operators.windows import Duration, Window, duration_us
+from laminar_core.pipeline.event_time import EventTime, TimeColumn
 from laminar_core.runtime.plan import Keyed
 from laminar_core.state.accumulators import Aggregate
 from laminar_core.state.paths import check_operator_id
@@ -17,10 +18,9 @@ if TYPE_CHECKING:
 class KeyedStream:
     """Rows grouped by key."""
 
-    def __init__(self, stream: "Stream", columns: tuple[str, ...], time: str) -> None:
+    def __init__(self, stream: "Stream", columns: tuple[str, ...]) -> None:
         self._stream = stream
         self._columns = columns
-        self._time = time
 
     def aggregate(self, name: str, *aggregates: Aggregate) -> "Stream":
         """Running totals: for every batch the new totals of the keys in it, for ever.
@@ -31,28 +31,34 @@ class KeyedStream:
         _check_aggregation(name, aggregates)
         combine = CombineRows(f"{name}-combine", self._columns, aggregates)
         merge = RunningAggregate(name, self._columns, aggregates)
-        return self._stream.then(combine).then(merge, Keyed(self._columns))
+        totals = self._stream.then(combine).then(merge, Keyed(self._columns))
+        event_time = self._stream.event_time
+        return totals if event_time is None else totals.timed(event_time.among(self._columns))
 
     def window(self, window: Window, *, time: str | None = None) -> "WindowedStream":
         """Cut event time into windows; ``time`` is by default the watermark's column.
 
+        Behind other windows it is their ``window_start`` or ``window_end``.
+
         Raises:
-            ConfigurationError: no event time is known.
+            ConfigurationError: no event time is known, or it is in another column.
         """
-        column = time or self._time
-        if not column:
+        known = self._stream.event_time
+        if known is not None:
+            return WindowedStream(self._stream, self._columns, window, known.column(time))
+        if time is None:
             raise ConfigurationError(
                 ErrorCode.INVALID_PIPELINE,
                 "windows need event time: call watermark(column) before, or pass time=column",
             )
-        return WindowedStream(self._stream, self._columns, window, column)
+        return WindowedStream(self._stream, self._columns, window, TimeColumn(time, 0))
 
 
 class WindowedStream:
     """Rows grouped by key and window."""
 
     def __init__(
-        self, stream: "Stream", columns: tuple[str, ...], window: Window, time: str
+        self, stream: "Stream", columns: tuple[str, ...], window: Window, time: TimeColumn
     ) -> None:
         self._stream = stream
         self._columns = columns
@@ -66,15 +72,21 @@ class WindowedStream:
 
         Each batch is combined where it arises, so that only one row per key and window crosses to
         the worker that owns the key. Rows that come after their window was emitted are dropped and
-        counted; ``allowed_lateness`` delays the emission.
+        counted; ``allowed_lateness`` delays the emission. Windows behind these wait for it.
         """
         _check_aggregation(name, aggregates)
         lateness_us = 0 if allowed_lateness is None else duration_us(allowed_lateness)
         partial = PartialAggregate(
-            f"{name}-combine", self._columns, self._time, self._window, aggregates
+            f"{name}-combine",
+            self._columns,
+            self._time.name,
+            self._window,
+            aggregates,
+            self._time.lag_us,
         )
         merge = WindowAggregate(name, self._columns, self._window, aggregates, lateness_us)
-        return self._stream.then(partial).then(merge, Keyed(self._columns))
+        results = self._stream.then(partial).then(merge, Keyed(self._columns))
+        return results.timed(EventTime.behind(self._window))
 
 
 def _check_aggregation(name: str, aggregates: tuple[Aggregate, ...]) -> None:

@@ -6,7 +6,7 @@ from typing import TypeVar
 import pyarrow as pa
 
 from laminar_core.checkpoint.types import Watermark
-from laminar_core.operators.base import OperatorSubtask
+from laminar_core.operators.base import OperatorSubtask, output_watermark_of
 from laminar_core.runtime.clock import Clock
 from laminar_core.runtime.slicing import UNIT_MS
 
@@ -37,6 +37,8 @@ class Chain:
         self._replays = False
         self._held_us: dict[int, int] = {}
         """Newest watermark that waits, by the operator it goes to."""
+        self._passed_us: dict[int, int] = {}
+        """Newest watermark that has left an operator."""
 
     def hold_made_watermarks(self) -> None:
         """Rows are replayed from now on."""
@@ -56,13 +58,18 @@ class Chain:
             return
         self._on_operator(self._ids[start])
         for result in self._watched(start, self._operators[start].process(batch)):
-            if isinstance(result, Watermark) and self._replays:
-                known_us = self._held_us.get(start + 1, result.time_us)
-                self._held_us[start + 1] = max(known_us, result.time_us)
-            elif isinstance(result, Watermark):
-                self.advance(result.time_us, start + 1)
+            if isinstance(result, Watermark):
+                self._made(result.time_us, start)
             else:
                 self.process(result, start + 1)
+
+    def _made(self, watermark_us: int, position: int) -> None:
+        """Take a watermark that an operator has made of its rows."""
+        if self._replays:
+            known_us = self._held_us.get(position + 1, watermark_us)
+            self._held_us[position + 1] = max(known_us, watermark_us)
+        elif self._passes(position, watermark_us):
+            self.advance(watermark_us, position + 1)
 
     def advance(self, watermark_us: int, start: int = 0) -> None:
         """Let event time advance: what an operator completes goes ahead of the watermark."""
@@ -77,7 +84,27 @@ class Chain:
             for batch in self._watched(position, completed):
                 self.process(batch, position + 1)
                 yield
+            held_us = output_watermark_of(self._operators[position], watermark_us)
+            if held_us is None or not self._passes(position, held_us):
+                return
+            watermark_us = held_us
         self._on_watermark(watermark_us)
+
+    def output_watermark(self, watermark_us: int) -> int | None:
+        """Return what leaves the chain when event time has come so far; None: nothing yet."""
+        left_us: int | None = watermark_us
+        for operator in self._operators:
+            if left_us is not None:
+                left_us = output_watermark_of(operator, left_us)
+        return left_us
+
+    def _passes(self, position: int, watermark_us: int) -> bool:
+        """Let event time behind an operator advance; it never goes back."""
+        known_us = self._passed_us.get(position)
+        if known_us is not None and watermark_us <= known_us:
+            return False
+        self._passed_us[position] = watermark_us
+        return True
 
     def _watched(self, position: int, results: Iterable[T]) -> Iterator[T]:
         """Yield ``results``, which an operator computes as they are asked for."""

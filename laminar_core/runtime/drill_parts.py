@@ -21,6 +21,7 @@ from laminar_core.operators.base import (
     PendingSnapshot,
     Snapshot,
     SubtaskContext,
+    output_watermark_of,
     redistribution_of,
 )
 from laminar_core.operators.loops import LoopHead
@@ -113,6 +114,10 @@ class ProvenSubtask:
     def on_watermark(self, watermark_us: int) -> Iterable[pa.RecordBatch]:
         """As the operator does."""
         return self._subtask.on_watermark(watermark_us)
+
+    def output_watermark(self, watermark_us: int) -> int | None:
+        """As the operator does."""
+        return output_watermark_of(self._subtask, watermark_us)
 
     def snapshot(self, checkpoint_id: CheckpointId) -> PendingSnapshot:
         """That of the operator, with the proof."""

@@ -92,7 +92,9 @@ class Task:
         """(id, monotonic ms) of the newest checkpoint of which a barrier arrived."""
         self._alignment: AlignmentEntry | None = None
         if parts.announced_us is not None:
-            self._emit_watermark(parts.announced_us)
+            announced_us = self._chain.output_watermark(parts.announced_us)
+            if announced_us is not None:
+                self._emit_watermark(announced_us)
         if parts.finished:
             self._finish()
 

@@ -13,6 +13,7 @@ from laminar_core.pipeline import Pipeline
 from laminar_core.testing.jobs import (
     DELAY,
     SECOND_US,
+    WINDOW_US,
     BuildJob,
     Burden,
     Job,
@@ -118,6 +119,33 @@ def ordered_job(parallelism: int) -> Job:
     return with_ledgers(p, {"out": (in_order.map(burden.carry, name="slow"), expected)}, burden)
 
 
+def windows_behind_windows_job(parallelism: int) -> Job:
+    """Results that are older than the watermark reach windows, and theirs the next ones."""
+    del parallelism
+    tables, burden = payments(), Burden()
+    p = Pipeline("windows-behind-windows")
+    rows = p.source("in", MemorySource(tables)).watermark("ts", max_delay=DELAY)
+    sums = (agg.sum("count", name="count"), agg.sum("total", name="total"))
+    last = (
+        rows.key_by("key")
+        .window(windows.tumbling("10 seconds"))
+        .aggregate(
+            "first", agg.count(), agg.sum("value", name="total"), allowed_lateness="25 seconds"
+        )
+        .map(burden.carry, name="slow")
+        .key_by("key")
+        .window(windows.sliding("20 seconds", "10 seconds"), time="window_start")
+        .aggregate("second", *sums)
+        .key_by("key")
+        .window(windows.tumbling("40 seconds"), time="window_end")
+        .aggregate("third", *sums)
+    )
+    second_rows = _rewindowed(totals(rows_of(tables)), 2 * WINDOW_US, WINDOW_US)
+    ends = [{**row, "start": row["start"] + 2 * WINDOW_US} for row in second_rows]
+    expected = _rewindowed(ends, 4 * WINDOW_US, 4 * WINDOW_US)
+    return with_ledgers(p, {"out": (last, expected)}, burden)
+
+
 @cache
 def with_late_rows() -> list[pa.Table]:
     """Payments of which every seventh is far behind those before it, once it can be."""
@@ -161,6 +189,20 @@ def _window(row: Row) -> tuple[str, int]:
 
 def _counts(rows: Sequence[Row]) -> Counter[tuple[str, int]]:
     return Counter({(row["key"], row["start"]): row["count"] for row in rows})
+
+
+def _rewindowed(rows: Sequence[Row], size_us: int, slide_us: int) -> list[Row]:
+    """Sum results in windows over their ``start``, one row after the other."""
+    found: dict[tuple[str, int], Row] = {}
+    for row in rows:
+        newest = row["start"] - row["start"] % slide_us
+        for start in range(newest, newest - size_us, -slide_us):
+            total = found.setdefault(
+                (row["key"], start), {"key": row["key"], "start": start, "count": 0, "total": 0}
+            )
+            total["count"] += row["count"]
+            total["total"] += row["total"]
+    return list(found.values())
 
 
 def _added(*parts: Sequence[Row]) -> list[Row]:

@@ -11,7 +11,7 @@ from laminar_core.operators import agg, windows
 from laminar_core.pipeline import Pipeline
 from laminar_core.pipeline.builder import Stream
 from laminar_core.testing.aggregate_jobs import AGGREGATE_JOBS
-from laminar_core.testing.event_time_jobs import EVENT_TIME_JOBS
+from laminar_core.testing.event_time_jobs import EVENT_TIME_JOBS, windows_behind_windows_job
 from laminar_core.testing.jobs import (
     DELAY,
     HALF,
@@ -232,5 +232,6 @@ SCENARIOS: dict[str, BuildJob] = {
     "loop": loop_job,
     **EVENT_TIME_JOBS,
     **AGGREGATE_JOBS,
+    "windows-behind-windows": windows_behind_windows_job,
 }
 """New ones go to the end: what a seed stands for depends on the order."""

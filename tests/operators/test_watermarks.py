@@ -70,6 +70,14 @@ def test_watermarks_from_upstream_add_no_rows() -> None:
     assert list(opened().on_watermark(WATERMARK_END_US)) == []
 
 
+def test_event_time_begins_anew_here() -> None:
+    assigner = opened()
+    watermarks(assigner, batch(100))
+    assert assigner.output_watermark(1_000) is None, "its own travel with the rows"
+    assert restored(100, 50).output_watermark(1_000) == 40
+    assert restored(None).output_watermark(1_000) is None
+
+
 def restored(*newest_us: int | None) -> WatermarkAssigner:
     assigner = opened()
     assigner.restore([Snapshot(properties={"newest_us": time_us}) for time_us in newest_us])

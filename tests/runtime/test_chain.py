@@ -5,7 +5,8 @@ from collections.abc import Iterable
 import pyarrow as pa
 import pytest
 
-from laminar_core.checkpoint.types import Watermark
+from laminar_core.checkpoint.types import WATERMARK_END_US, WATERMARK_MIN_US, Watermark
+from laminar_core.operators.watermarks import AssignWatermarks, WatermarkAssigner
 from laminar_core.runtime.chain import Chain
 
 
@@ -75,6 +76,23 @@ class Holds(Operator):
         yield from held
 
 
+class Delays(Operator):
+    """Holds the watermark back by 10, and all of them until 20."""
+
+    def output_watermark(self, watermark_us: int) -> int | None:
+        return None if watermark_us < 20 else watermark_us - 10
+
+
+class Follows(Operator):
+    """Lets pass what it is set to."""
+
+    output_us = 5
+
+    def output_watermark(self, watermark_us: int) -> int:
+        del watermark_us
+        return self.output_us
+
+
 def chain_of(operators: list[Operator], left: list, at_work: list[str] | None = None) -> Chain:
     """A chain of operators that are named after their places."""
     return Chain(
@@ -141,3 +159,49 @@ def test_whoever_computes_is_named_also_when_those_behind_it_have_computed() -> 
     at_work.clear()
     chain.advance(5)
     assert at_work == ["0", "1", "1"]
+
+
+def test_what_an_operator_holds_back_reaches_nobody_behind_it() -> None:
+    assert trace([Announces(), Delays(), Announces()], 19, 30, WATERMARK_END_US) == [
+        *([19], [30], [20], 20),
+        *([WATERMARK_END_US], [WATERMARK_END_US], WATERMARK_END_US),
+    ]
+
+
+def test_a_watermark_never_goes_back_and_is_passed_on_once() -> None:
+    follows = Follows()
+    left: list[list[int] | int] = []
+    chain = chain_of([follows, Announces()], left)
+    for follows.output_us in (5, 4, 5, 6):
+        chain.advance(100)
+    assert left == [[5], 5, [6], 6]
+
+
+def test_what_is_far_below_every_time_still_fits_into_64_bits() -> None:
+    follows = Follows()
+    follows.output_us = -(2**64)
+    left: list[list[int] | int] = []
+    chain_of([follows], left).advance(0)
+    assert left == [WATERMARK_MIN_US]
+
+
+def test_a_watermark_that_is_made_during_a_replay_does_not_leave_with_one_from_upstream() -> None:
+    spec = AssignWatermarks("time", "value", 1)
+    left: list[list[int] | int] = []
+    chain = chain_of([WatermarkAssigner(spec)], left)
+    chain.hold_made_watermarks()
+    chain.process(rows(7))
+    chain.advance(3)
+    assert left == [[7]]
+    chain.release_made_watermarks()
+    assert left == [[7], 6]
+
+
+@pytest.mark.parametrize(
+    ("operators", "announced_us"),
+    [([], 30), ([Delays()], 20), ([Delays(), Delays()], 10), ([Delays()] * 3, None)],
+)
+def test_what_would_leave_is_known_without_letting_time_advance(operators, announced_us) -> None:
+    left: list[list[int] | int] = []
+    assert chain_of(operators, left).output_watermark(30) == announced_us
+    assert left == []

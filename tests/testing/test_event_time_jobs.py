@@ -12,6 +12,7 @@ from laminar_core.testing.event_time_jobs import (
     with_late_rows,
 )
 from laminar_core.testing.jobs import Row, rows_of
+from laminar_core.testing.scenarios import SCENARIOS
 from laminar_core.testing.simulation import Simulation
 
 
@@ -59,9 +60,9 @@ def test_some_rows_are_late_and_the_others_never_are() -> None:
     job.check(result.rows_late)
 
 
-@pytest.mark.parametrize("name", EVENT_TIME_JOBS)
+@pytest.mark.parametrize("name", [*EVENT_TIME_JOBS, "windows-behind-windows"])
 @pytest.mark.parametrize("parallelism", [1, 3])
 def test_an_undisturbed_run_is_right(name, parallelism) -> None:
-    job = EVENT_TIME_JOBS[name](parallelism)
+    job = SCENARIOS[name](parallelism)
     result = Simulation(job.plan, parallelism=parallelism, seed=parallelism).run()
     job.check(result.rows_late)

@@ -109,6 +109,55 @@ def test_sockets_are_made_in_one_place_that_bounds_them(module: str) -> None:
     assert bool(made) is (module == SOCKETS), made
 
 
+FOREIGN_READERS = re.compile(r"pyarrow\.(csv|dataset|feather|json|orc|parquet)\b")
+"""Native code that reads what somebody else wrote; a fault in it ends the process."""
+
+GUARDED_READERS = {
+    "laminar_core/connectors/parquet_files.py": "footers, in the driver: no guard but the format's own",
+    "laminar_core/connectors/parquet_source.py": "reads in workers: a crash costs one process",
+    "laminar_core/connectors/parquet_sink.py": "writes",
+    "laminar_core/connectors/parquet_commit.py": "reads what the sink wrote and listed",
+    "jobs/loop_data.py": "writes its own input",
+    "jobs/payments_data.py": "writes its own input",
+    "orchestration/demo/oracle.py": "reads the output of its own job",
+}
+"""Where readers of foreign bytes may be imported, and why that is well (CONTRIBUTING)."""
+
+
+def foreign_readers(tree: ast.AST) -> set[str]:
+    """Readers of foreign bytes that a module imports, in whatever way."""
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+        elif isinstance(node, ast.Call) and "import" in ast.unparse(node.func):
+            names |= {str(a.value) for a in node.args if isinstance(a, ast.Constant)}
+    return {name for name in names if FOREIGN_READERS.match(name)}
+
+
+@pytest.mark.parametrize("module", [m for m in MODULES if not m.startswith("tests/")])
+def test_readers_of_foreign_bytes_are_imported_where_they_are_guarded(module: str) -> None:
+    found = foreign_readers(ast.parse((ROOT / module).read_text()))
+    assert bool(found) is (module in GUARDED_READERS), found
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import pyarrow.json",
+        "import pyarrow.csv as c",
+        "from pyarrow import dataset",
+        "from pyarrow.orc import ORCFile",
+        "importlib.import_module('pyarrow.json')",
+        "def late():\n    import pyarrow.feather",
+    ],
+)
+def test_every_way_to_import_such_a_reader_is_seen(line: str) -> None:
+    assert foreign_readers(ast.parse(line))
+
+
 @pytest.mark.parametrize("module", MODULES)
 def test_a_module_is_short_and_has_no_loose_ends(module: str) -> None:
     source = (ROOT / module).read_text()

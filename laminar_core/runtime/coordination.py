@@ -327,6 +327,8 @@ class Coordinator(CheckpointHost):
     def _receive(self, message: ToCoordinator) -> None:
         if message.generation != self._identity.generation:
             return  # A zombie: whatever it says has no meaning here.
+        if message.worker not in range(self._identity.parallelism):
+            return  # Nobody expects it: nothing of it may stand in a manifest.
         self._liveness.heard(message.worker, self._clock.monotonic_ms())
         for due in self._lines.receive(message):
             self._on_message(due)

@@ -43,16 +43,18 @@ from laminar_core.checkpoint.types import CheckpointId, CheckpointKind
 from laminar_core.errors import ConfigurationError
 
 A, B = SubtaskId("a", 0), SubtaskId("b", 0)
+STRANGER = SubtaskId("a", 1)
+"""Nobody expects it."""
 EVERY_100 = CoordinatorConfig(interval_ms=100, timeout_ms=1000)
 ON_REQUEST = CoordinatorConfig(interval_ms=None, timeout_ms=1000)
 KINDS = {"m": "manual", "s": "savepoint", "q": "stop", "z": "final"}
 
 
 def parse(word: str) -> Event:
-    """``r1`` reserved, ``k1`` taken, ``a1``/``b1`` acks, ``d1`` declined, ``u1`` subsumed below,
-    ``p1`` published, ``f1`` store failed, ``?m`` request of a kind, ``?Q`` a stop tried once,
-    ``!`` the stop is revoked, ``=5`` another alignment timeout, ``=`` none, ``x2`` two deletions
-    are pending, ``.`` tick."""
+    """``r1`` reserved, ``k1`` taken, ``a1``/``b1`` acks, ``c1`` one of a stranger, ``d1`` declined,
+    ``u1`` subsumed below, ``p1`` published, ``f1`` store failed, ``?m`` request of a kind, ``?Q`` a
+    stop tried once, ``!`` the stop is revoked, ``=5`` another alignment timeout, ``=`` none, ``x2``
+    two deletions are pending, ``.`` tick."""
     if word == ".":
         return Tick()
     if word == "!":
@@ -68,6 +70,7 @@ def parse(word: str) -> Event:
         "k": IdTaken(n),
         "a": Acknowledged(n, frozenset({A})),
         "b": Acknowledged(n, frozenset({B})),
+        "c": Acknowledged(n, frozenset({STRANGER})),
         "d": Declined(n, "disk"),
         "u": Declined(n, "subsumed", counts=False),
         "p": Published(n),
@@ -133,6 +136,9 @@ COMPLETED = "reserve1:periodic inject1 publish1 commit1 completed1"
             "100. 101r1 110d1 120a1",
             "reserve1:periodic inject1 abort1 declined1 discard1:a",
         ),
+        # A subtask that nobody expects stands for none of those that are missing.
+        ("100. 101r1 110c1 111a1", "reserve1:periodic inject1"),
+        ("100. 101r1 110c1 111a1 120b1", "reserve1:periodic inject1 publish1"),
         # A second decline of the same checkpoint counts nothing.
         ("100. 101r1 110d1 111d1", "reserve1:periodic inject1 abort1 declined1"),
         # It expires while collecting, but not once its manifest is on the way.

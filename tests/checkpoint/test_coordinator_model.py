@@ -30,6 +30,8 @@ from laminar_core.checkpoint.coordinator_events import (
 from laminar_core.checkpoint.types import CheckpointId, CheckpointKind
 
 SUBTASKS = [SubtaskId("v", i) for i in range(3)]
+STRANGER = SubtaskId("v", 3)
+"""Acknowledges as well, and nobody expects it."""
 KINDS = [CheckpointKind.MANUAL, CheckpointKind.SAVEPOINT]
 
 
@@ -58,7 +60,7 @@ class World:
         return any(c.kind in ENDINGS for c in (*self.state.pending, *self.state.queue))
 
     def on(self, event: Event) -> None:
-        if isinstance(event, Acknowledged):
+        if isinstance(event, Acknowledged) and STRANGER not in event.subtasks:
             self.acknowledged[event.checkpoint_id] += 1
         self.state, effects = step(self.state, event, self.now_ms)
         self.absorb(effects)
@@ -74,6 +76,7 @@ class World:
                     self.injected.add(n)
                     for s in SUBTASKS:
                         self.possible.append([Acknowledged(n, frozenset({s})), Declined(n, "x")])
+                    self.possible.append([Acknowledged(n, frozenset({STRANGER}))])
                 case PublishManifest(n):
                     assert self.acknowledged[n] == len(SUBTASKS), "I2"
                     self.possible.append([Published(n), StoreFailed(n, "x")])

@@ -309,6 +309,18 @@ class TestCheckpoints:
         cluster.acknowledge(1, 1)
         assert cluster.store.completed_ids() == [1]
 
+    @pytest.mark.parametrize("stranger", [2, 99])
+    def test_a_worker_that_nobody_expects_has_no_part_in_a_checkpoint(self, cluster, stranger):
+        cluster.register(0, 1)
+        cluster.register(stranger)
+        cluster.coordinator.request(CheckpointKind.MANUAL)
+        cluster.turn()
+        cluster.acknowledge(1, 0, stranger)
+        assert cluster.store.completed_ids() == []
+        cluster.acknowledge(1, 1)
+        manifest = cluster.store.read_manifest(1)
+        assert {entry.subtask_index for entry in manifest.subtasks} == {0, 1}
+
     def test_one_worker_cannot_speak_for_another(self, cluster):
         cluster.register(0, 1)
         cluster.coordinator.request(CheckpointKind.MANUAL)

@@ -1,5 +1,7 @@
 """The background half of a snapshot: everything durable, or the checkpoint declined."""
 
+from collections.abc import Iterable
+
 import pyarrow as pa
 import pytest
 
@@ -133,6 +135,27 @@ def test_what_was_given_up_is_finished_but_not_written():
     assert isinstance(writer.results()[0], NotWritten)
     assert finished == [True]
     assert writer.store.objects.list("") == []
+
+
+@pytest.mark.parametrize("given_up", [(3,), (3, 4)])
+def test_changes_of_a_checkpoint_that_was_given_up_are_in_the_next_one(given_up):
+    """The operator has forgotten that they are new: they exist nowhere but in this snapshot."""
+    writer, checkpoint_ids = Writer(), (3, 4, 5)
+    for checkpoint_id in checkpoint_ids:
+        changed = Snapshot([pa.table({"n": [checkpoint_id]})])
+        part = PendingPart("totals", lambda changed=changed: changed, 0.5, together)
+        writer.writer.submit(Cut(CheckpointId(checkpoint_id), "v", (part,)))
+    for checkpoint_id in given_up:
+        writer.writer.discard(CheckpointId(checkpoint_id))
+    *_, written = writer.results()
+    assert isinstance(written, Written)
+    tables = [writer.store.read_state(segment) for segment in written.entries[0].segments]
+    assert sorted(n for table in tables for n in table["n"].to_pylist()) == list(checkpoint_ids)
+
+
+def together(tables: Iterable[pa.Table], finished_us: int | None) -> Iterable[pa.Table]:
+    del finished_us
+    yield pa.concat_tables(tables)
 
 
 def test_giving_one_up_leaves_the_others_alone():

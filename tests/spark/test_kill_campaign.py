@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from laminar_core.runtime.clock import ManualClock
+from laminar_core.state.manifest import Heartbeat
 from tests.spark.kill_campaign.attack import points_of
 from tests.spark.kill_campaign.campaign import Campaign
 from tests.spark.kill_campaign.cells import (
@@ -22,6 +24,8 @@ from tests.spark.kill_campaign.cells import (
 )
 from tests.spark.kill_campaign.figures import Figures
 from tests.spark.kill_campaign.pauses import Pauses, point_of
+from tests.spark.kill_campaign.watching import Sensor, name_of
+from tests.storage.stores import claim, open_job
 
 SAMPLE = (
     Cell(Kind.WORKER, Phase.CUT, Act.KILL),
@@ -128,3 +132,18 @@ def test_the_figures_count_by_kind_phase_and_act() -> None:
     }
     assert told["recovery_s"] == {"p50": 2.0, "p90": 2.0, "max": 9.0}
     json.dumps(told)
+
+
+@pytest.mark.parametrize("beats", [False, True])
+def test_a_driver_that_stands_still_is_taken_over_in_whatever_phase(beats) -> None:
+    """Goal: without waiting, also in a start that has given no sign of life yet."""
+    store = open_job()
+    generation = claim(store)
+    if beats:
+        store.beat(generation, Heartbeat(sequence=1, at_ms=1))
+    sensor = Sensor(store, ManualClock())
+    assert name_of(sensor.look()[1]) == "leave"
+    assert name_of(sensor.look_until_silent()) == "take-over"
+    sensor.begin_anew()
+    assert name_of(sensor.look()[1]) == "leave"
+    assert set(sensor.decisions) == {"leave", "take-over"}

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import signal
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,6 +30,8 @@ def main() -> int:
         now = datetime.fromtimestamp(clock.now_ms() / 1000, UTC)
         print(f"{now:%H:%M:%S} {line}", file=sys.stderr, flush=True)  # noqa: T201
 
+    for number in (signal.SIGINT, signal.SIGTERM):  # So that nothing of a round stays behind.
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
     campaign = Campaign(folder, asked.seed, say)
     figures = campaign.run(
         rounds(asked.seed, tuple(asked.kinds)), lambda: clock.monotonic_ms() < end_ms

@@ -20,8 +20,8 @@ from sensors.recovery.decision import (
 )
 from sensors.recovery.facts import Watched, read_recovery_facts
 
-PATIENCE_MS = 60_000
-"""Longer than any limit of silence in the policy."""
+PATIENCE_MS = 1_200_000
+"""Longer than any limit of silence in the policy; a start may take ten minutes."""
 _AGE_MAX_MS = 600_000
 
 

@@ -12,6 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from laminar_core.cli.corruptions import or_corruptions
 from laminar_core.cli.exhaustive import or_exhaustive
+from laminar_core.cli.forgeries import or_forgeries
 from laminar_core.cli.options import json_option
 from laminar_core.testing.campaign import SeedReport, simulate_seeds
 
@@ -44,6 +45,7 @@ _MS_PER_HOUR = 3_600_000
 @click.option("--trace", is_flag=True, help="Show what happened, also if all is well.")
 @or_exhaustive
 @or_corruptions
+@or_forgeries
 @json_option
 def simulate(*, count: int, first: int, seed: int | None, trace: bool, as_json: bool) -> None:
     """Run small jobs through crashes, stalls, lost answers and zombies, and check the outcome.

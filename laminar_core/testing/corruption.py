@@ -11,10 +11,13 @@ from dataclasses import dataclass
 from random import Random
 
 from laminar_core.testing.disk import SimulatedDisk
+from laminar_core.testing.forgery import forge_beyond
 
 _BLOCK_BYTES = 64
 _GARBAGE_BYTES_MAX = 40
 _LIKELY = 0.5
+_HOLES_BYTES = (1 << 33, 1 << 40)
+_STRAY_NUMBERS = ("0000000000", "9000000001", "9999999999")
 
 _CLASSES = {
     "manifest": r"checkpoints/\d+/manifest\.json",
@@ -143,6 +146,39 @@ def _duplicate(disk: SimulatedDisk, key: str, alike: list[str], dice: Random) ->
     return (copy,)
 
 
+def _special(disk: SimulatedDisk, key: str, alike: list[str], dice: Random) -> tuple[str, ...]:
+    """A pipe, a link or a device, which all are refused in the same way."""
+    del alike, dice
+    disk.make_special(key, 0)
+    return (key,)
+
+
+def _holes(disk: SimulatedDisk, key: str, alike: list[str], dice: Random) -> tuple[str, ...]:
+    """A file of holes that no process can hold."""
+    del alike
+    disk.make_special(key, dice.choice(_HOLES_BYTES))
+    return (key,)
+
+
+def _folder(disk: SimulatedDisk, key: str, alike: list[str], dice: Random) -> tuple[str, ...]:
+    """A folder in the place of the object, with something in it."""
+    del alike
+    disk.delete(key)
+    disk.put(f"{key}/{dice.choice(('x', '0000000001.json', 'manifest.json'))}", b"x")
+    return (key,)
+
+
+def _stray(disk: SimulatedDisk, key: str, alike: list[str], dice: Random) -> tuple[str, ...]:
+    """The object once more, under a name with a number that is never used."""
+    del alike
+    number = re.search(r"\d{10}", key)
+    if number is None:
+        return ()
+    stray = f"{key[: number.start()]}{dice.choice(_STRAY_NUMBERS)}{key[number.end() :]}"
+    disk.put(stray, disk.get(key) or b"")
+    return (stray,)
+
+
 KINDS: Mapping[str, Damage] = {
     "bit flipped": _replacing(_flip),
     "cut off": _replacing(_truncate),
@@ -154,4 +190,9 @@ KINDS: Mapping[str, Damage] = {
     "swapped": _swap,
     "overwritten by another": _overwrite,
     "copied to a neighbour": _duplicate,
+    "forged number, sealed": _replacing(forge_beyond),
+    "special file": _special,
+    "file of holes": _holes,
+    "folder in its place": _folder,
+    "copied to a stray name": _stray,
 }

@@ -8,6 +8,14 @@ verification has to find.
 from collections.abc import Collection
 from random import Random
 
+from laminar_core.errors import (
+    CorruptCheckpointError,
+    ErrorCode,
+    LaminarError,
+    StorageUnavailable,
+)
+from laminar_core.state.limits import RECORD_BYTES_MAX
+from laminar_core.storage.contract import too_large
 from laminar_core.storage.memory import MemoryObjectStore
 
 
@@ -23,6 +31,9 @@ class SimulatedDisk(MemoryObjectStore):
         self._away: dict[str, bytes] | None = None
         """What is on it while something else is in its place."""
 
+        self.special: dict[str, int] = {}
+        """Names that belong to a pipe, a link or a device, or to a file of holes; their length."""
+
     def unmount(self, instead: "SimulatedDisk | None" = None) -> None:
         """Take it away; in its place is what is on ``instead``, or an empty directory."""
         found = {} if instead is None else {k: instead.get(k) or b"" for k in instead.list("")}
@@ -36,11 +47,45 @@ class SimulatedDisk(MemoryObjectStore):
             assert self._away is not None, "it is there"
             self._objects, self._away = self._away, None
 
+    def get(self, key: str, size_max: int = RECORD_BYTES_MAX) -> bytes | None:
+        """See ``ObjectStore.get``; what is special is refused as the local store refuses it."""
+        if key in self.special:
+            raise self._refusal(key, size_max)
+        return super().get(key, size_max)
+
+    def put(self, key: str, data: bytes | memoryview) -> None:
+        """See ``ObjectStore.put``; a new file takes the place of what is special."""
+        self.special.pop(key, None)
+        super().put(key, data)
+
+    def delete(self, key: str) -> None:
+        """See ``ObjectStore.delete``."""
+        self.special.pop(key, None)
+        super().delete(key)
+
+    def size(self, key: str) -> int | None:
+        """See ``ObjectStore.size``."""
+        return self.special.get(key, super().size(key))
+
+    def make_special(self, key: str, size_bytes: int) -> None:
+        """Put something there that no store contains; above 0 bytes it is a file of holes."""
+        super().put(key, b"")
+        self.special[key] = size_bytes
+
+    def _refusal(self, key: str, size_max: int) -> LaminarError:
+        size_bytes = self.special[key]
+        if size_bytes > size_max:
+            return too_large(key, size_bytes, size_max)
+        if size_bytes:
+            return StorageUnavailable(ErrorCode.STORE_IO, f"{key} does not fit into memory")
+        return CorruptCheckpointError(ErrorCode.NOT_A_FILE, f"{key} is a pipe")
+
     def copy(self) -> "SimulatedDisk":
         """A disk of its own with the same objects."""
         twin = SimulatedDisk()
         with self._lock:
             twin._objects = dict(self._objects)
+            twin.special = dict(self.special)
         twin.damaged = dict(self.damaged)
         return twin
 

@@ -61,6 +61,8 @@ class Job:
     """Decides in place of ``expected``."""
     rescales: bool = True
     """The number of workers may change, and the expected output does not depend on it."""
+    pipeline: Pipeline | None = None
+    """What the plan was made of, for whoever needs a name beside it."""
 
     def problems(self, rows_late: int = 0) -> Iterator[str]:
         """In what the visible output differs from the expected one: rows lost, or there twice."""
@@ -192,7 +194,7 @@ def with_ledgers(
     for name, (stream, _) in outputs.items():
         stream.sink(name, LedgerSink(ledgers[name], name))
     expected = {name: rows for name, (_, rows) in outputs.items()}
-    return Job(pipeline.plan(), expected, ledgers, burden or Burden())
+    return Job(pipeline.plan(), expected, ledgers, burden or Burden(), pipeline=pipeline)
 
 
 BuildJob = Callable[[int], Job]

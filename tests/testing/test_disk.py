@@ -4,6 +4,7 @@ from random import Random
 
 import pytest
 
+from laminar_core.errors import CorruptCheckpointError, ErrorCode
 from laminar_core.testing.disk import SimulatedDisk
 
 
@@ -51,3 +52,22 @@ def test_a_copy_has_the_same_objects_and_goes_its_own_way():
     twin.put("a", b"2")
     disk.put("b", b"3")
     assert (disk.get("a"), twin.get("a"), twin.get("b")) == (b"1", b"2", None)
+
+
+def test_what_no_store_contains_is_refused_and_its_name_is_taken():
+    disk = SimulatedDisk()
+    disk.put("a", b"mine")
+    disk.make_special("a", 0)
+    with pytest.raises(CorruptCheckpointError) as caught:
+        disk.get("a")
+    assert caught.value.code is ErrorCode.NOT_A_FILE
+    assert (disk.size("a"), disk.list(""), disk.put_if_absent("a", b"x")) == (0, ["a"], False)
+    disk.make_special("a", 1 << 40)
+    with pytest.raises(CorruptCheckpointError) as caught:
+        disk.copy().get("a", 100)
+    assert (caught.value.code, disk.size("a")) == (ErrorCode.OBJECT_TOO_LARGE, 1 << 40)
+    disk.put("a", b"again")
+    assert disk.get("a") == b"again"
+    disk.make_special("a", 0)
+    disk.delete("a")
+    assert disk.get("a") is None

@@ -272,10 +272,24 @@ def _expire(state: CoordinatorState, now_ms: int) -> Step:
         if pending.phase == "publishing":
             continue  # Its manifest may be durable already; only the store can say.
         if now_ms - pending.triggered_ms >= state.config.timeout_ms:
+            missing = _missing(state, pending)
             reason = f"not complete after {state.config.timeout_ms} ms"
+            if missing:
+                reason += f", {len(missing)} of {len(state.expected)} subtasks are missing"
             state, ended = _end_here(state, pending, Outcome.EXPIRED, reason, now_ms)
-            effects = (*effects, *ended)
+            effects = (*effects, *(_naming(missing, effect) for effect in ended))
     return state, effects
+
+
+def _missing(state: CoordinatorState, pending: Pending) -> tuple[SubtaskId, ...]:
+    """Who has not acknowledged it; nobody was asked while its id was being reserved."""
+    if pending.phase != "collecting":
+        return ()
+    return tuple(sorted(s for s in state.expected if s not in pending.acknowledged))
+
+
+def _naming(missing: tuple[SubtaskId, ...], effect: Effect) -> Effect:
+    return replace(effect, missing=missing) if isinstance(effect, RecordOutcome) else effect
 
 
 def abort_all(state: CoordinatorState, reason: str, now_ms: int) -> Step:

@@ -182,6 +182,8 @@ class RecordOutcome:
     reason: str
     triggered_ms: int
     ended_ms: int
+    missing: tuple[SubtaskId, ...] = ()
+    """If it expired: who had not acknowledged it, in order."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from laminar_core.state.manifest import CheckpointManifest, InflightEntry, SubtaskEntry
+from laminar_core.state.manifest import (
+    AlignmentEntry,
+    CheckpointManifest,
+    InflightEntry,
+    SubtaskEntry,
+)
 from laminar_core.storage.summaries import CheckpointSummary
 from laminar_core.storage.verification import VerifyReport
 
@@ -55,6 +60,8 @@ def print_manifest(manifest: CheckpointManifest) -> None:
     )
     for vertex_id, time in _event_times(manifest):
         click.echo(f"event time of {vertex_id}: {time}")
+    for line in _slowest_channels(manifest):
+        click.echo(line)
     click.echo()
     print_table(
         ("operator", "subtask", "files", "rows", "bytes", "written", "sync ms", "async ms"),
@@ -141,6 +148,24 @@ def _event_times(manifest: CheckpointManifest) -> Iterator[tuple[str, str]]:
     for vertex_id, times_us in found.items():
         known = [time_us for time_us in times_us if time_us is not None]
         yield vertex_id, event_time(min(known)) if len(known) == len(times_us) else "not yet known"
+
+
+def _slowest_channels(manifest: CheckpointManifest) -> Iterator[str]:
+    """Per vertex, the channel that its slowest subtask waited for longest."""
+    slowest: dict[str, AlignmentEntry] = {}
+    for entry in manifest.alignment:
+        before = slowest.get(entry.vertex_id)
+        if entry.slowest_channels and (before is None or entry.alignment_ms > before.alignment_ms):
+            slowest[entry.vertex_id] = entry
+    for vertex_id, entry in slowest.items():
+        channel = entry.slowest_channels[0]
+        when = "was overtaken"
+        if channel.barrier_ms is not None:
+            when = f"brought its barrier {channel.barrier_ms:.0f} ms after the first"
+        yield (
+            f"alignment of {vertex_id} {entry.subtask_index}: {entry.alignment_ms:.0f} ms, "
+            f"{channel.upstream} {channel.sender} {when}"
+        )
 
 
 def event_time(time_us: int) -> str:

@@ -7,7 +7,7 @@ comes of it is posted back as events.
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from laminar_core.checkpoint.coordinator import abort_all, initial, next_wakeup_ms, step
@@ -50,6 +50,7 @@ from laminar_core.runtime.events import (
     CheckpointCompleted,
     CheckpointFailed,
     JobEvent,
+    MissingSubtask,
     ThresholdTooLow,
 )
 from laminar_core.runtime.heartbeats import Heartbeats
@@ -62,7 +63,9 @@ from laminar_core.runtime.messages import (
     SnapshotAck,
     ToWorker,
     Trigger,
+    WaitingCheckpoint,
 )
+from laminar_core.runtime.missing import missing_line, missing_subtasks
 from laminar_core.runtime.publication import (
     JobIdentity,
     build_manifest,
@@ -136,6 +139,10 @@ class CheckpointHost(CommitHost, Protocol):
         """The stop or final checkpoint is committed."""
         ...
 
+    def host_of(self, worker: int) -> str:
+        """Where this worker runs; empty if that is not known."""
+        ...
+
 
 @dataclass(slots=True)
 class _Attempt:
@@ -143,6 +150,8 @@ class _Attempt:
 
     trigger: TriggerRecord
     acks: dict[int, SnapshotAck] = field(default_factory=dict)
+    waiting: dict[int, WaitingCheckpoint] = field(default_factory=dict)
+    """Per worker, what it said last that it waits for."""
     manifest: CheckpointManifest | None = None
     injected: bool = False
     offered: bool = False
@@ -196,6 +205,12 @@ class CheckpointDriver:
         attempt = self._attempts.get(CheckpointId(ack.checkpoint_id))
         if attempt is not None:
             attempt.acks[ack.worker] = ack
+
+    def note_waiting(self, message: WaitingCheckpoint) -> None:
+        """Keep what a worker waits for, in case that the checkpoint expires."""
+        attempt = self._attempts.get(CheckpointId(message.checkpoint_id))
+        if attempt is not None:
+            attempt.waiting[message.worker] = message
 
     def tick(self) -> None:
         """Time passed."""
@@ -330,6 +345,9 @@ class CheckpointDriver:
         attempt = self._attempts.pop(effect.checkpoint_id, None)
         manifest = None if attempt is None else attempt.manifest
         generation = self._identity.generation
+        missing = self._missing(effect, attempt)
+        if line := missing_line(missing, len(effect.missing)):
+            effect = replace(effect, reason=f"{effect.reason}: {line}")
         record = history_record(effect, generation, manifest)
         self._background.submit(self._store.record_outcome, record)
         if manifest is None:
@@ -343,6 +361,8 @@ class CheckpointDriver:
                     kind=effect.kind,
                     outcome=effect.outcome.value,
                     reason=effect.reason,
+                    missing=missing,
+                    missing_count=len(effect.missing),
                 )
             )
             return
@@ -367,6 +387,12 @@ class CheckpointDriver:
             )
         )
         self._judge_threshold(effect, manifest.mode)
+
+    def _missing(
+        self, effect: RecordOutcome, attempt: _Attempt | None
+    ) -> tuple[MissingSubtask, ...]:
+        reports = {} if attempt is None else attempt.waiting
+        return missing_subtasks(effect.missing, self._identity.plan, reports, self._host.host_of)
 
     def _judge_threshold(self, effect: RecordOutcome, mode: ResolvedMode) -> None:
         timeout_ms = self._state.config.alignment_timeout_ms

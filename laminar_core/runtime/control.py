@@ -23,13 +23,14 @@ from laminar_core.runtime.messages import (
     Progress,
     ToCoordinator,
     ToWorker,
+    WaitingCheckpoint,
     encode,
 )
 
 EARLY_MAX = 256
 """Messages that may wait for one that was lost; more are dropped, and will be sent again."""
 
-NOT_NUMBERED = (Ping, Progress, Alive, Cancel)
+NOT_NUMBERED = (Ping, Progress, Alive, WaitingCheckpoint, Cancel)
 """May be lost. The next sign of life says the same; a worker that misses the order to leave notices
 that its coordinator is silent."""
 

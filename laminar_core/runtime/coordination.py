@@ -58,6 +58,7 @@ from laminar_core.runtime.messages import (
     SnapshotDecline,
     ToCoordinator,
     ToWorker,
+    WaitingCheckpoint,
     WorkerFailed,
     decode_to_coordinator,
 )
@@ -343,6 +344,8 @@ class Coordinator(CheckpointHost):
                 self._on_alive(message)
             case SnapshotAck():
                 self._on_ack(message)
+            case WaitingCheckpoint():
+                self._checkpoints.note_waiting(message)
             case SnapshotDecline(checkpoint_id=n, reason=reason, counts=counts):
                 reason = f"worker {message.worker}: {reason}"
                 self._checkpoints.dispatch(Declined(CheckpointId(n), reason, counts))
@@ -425,6 +428,11 @@ class Coordinator(CheckpointHost):
         checkpoint_id = CheckpointId(message.checkpoint_id)
         self._checkpoints.keep(message)
         self._checkpoints.dispatch(Acknowledged(checkpoint_id, frozenset(subtasks)))
+
+    def host_of(self, worker: int) -> str:
+        """Where this worker runs; empty if that is not known."""
+        found = self._workers.get(worker)
+        return "" if found is None else found.host
 
     def broadcast(self, message: ToWorker) -> None:
         """Send to every worker that has registered."""

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict
 
 from laminar_core.checkpoint.types import CheckpointKind
 from laminar_core.checkpoint.unaligned import UnalignedCheckpointMetrics
+from laminar_core.checkpoint.waiting import WaitsFor
 
 
 class _Event(BaseModel):
@@ -106,6 +107,30 @@ class CheckpointCompleted(_Event):
     inflight_rows: int = 0
 
 
+class MissingChannel(BaseModel):
+    """A channel on which a barrier was missing: subtask ``sender`` of the vertex ``upstream``."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    upstream: str
+    sender: int
+
+
+class MissingSubtask(BaseModel):
+    """A subtask that had not acknowledged a checkpoint when it expired."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    vertex_id: str
+    subtask_index: int
+    operators: tuple[str, ...]
+    host: str
+    waits_for: WaitsFor | None
+    """None: its worker had not said."""
+    channels: tuple[MissingChannel, ...] = ()
+    """The first of those that it waited for."""
+    channel_count: int = 0
+    """All of them."""
+
+
 class CheckpointFailed(_Event):
     """The attempt ended otherwise; the job goes on."""
 
@@ -115,6 +140,10 @@ class CheckpointFailed(_Event):
     kind: CheckpointKind
     outcome: str
     reason: str
+    missing: tuple[MissingSubtask, ...] = ()
+    """If it expired: the first subtasks that it waited for."""
+    missing_count: int = 0
+    """All of them."""
 
 
 class CleanUpFailed(_Event):

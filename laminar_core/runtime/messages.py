@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from laminar_core.checkpoint.termination import LoopCounts
 from laminar_core.checkpoint.types import CheckpointBarrier, CheckpointId, CheckpointKind
 from laminar_core.checkpoint.unaligned import UnalignedCheckpointMetrics
+from laminar_core.checkpoint.waiting import WaitsFor
 from laminar_core.errors import ErrorCode, ProtocolError
 from laminar_core.state.manifest import AlignmentEntry, InflightEntry, SubtaskEntry
 from laminar_core.storage.counts import RequestCounts
@@ -70,6 +71,32 @@ class Alive(_Message):
     """For so long."""
     step_ms: float = 0.0
     """The loop has been in its present step for so long; 0: it waits."""
+
+
+class WaitingChannel(BaseModel):
+    """A channel on which a barrier is missing, by its sender."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    upstream: str
+    sender: int
+
+
+class WaitingVertex(BaseModel):
+    """What the worker's subtask of a vertex waits for; ``channels`` are the first of them."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    vertex_id: str
+    waits_for: WaitsFor
+    channels: tuple[WaitingChannel, ...] = ()
+    channel_count: int = 0
+
+
+class WaitingCheckpoint(_Message):
+    """A checkpoint has been under way here for long; the next report replaces this one."""
+
+    type: Literal["waiting"] = "waiting"
+    checkpoint_id: int
+    vertices: tuple[WaitingVertex, ...]
 
 
 class SnapshotAck(_Message):
@@ -208,7 +235,14 @@ class Cancel(_Message):
 
 
 ToCoordinator = (
-    Register | Progress | Alive | SnapshotAck | SnapshotDecline | LoopReport | WorkerFailed
+    Register
+    | Progress
+    | Alive
+    | WaitingCheckpoint
+    | SnapshotAck
+    | SnapshotDecline
+    | LoopReport
+    | WorkerFailed
 )
 CheckpointMessage = Trigger | AlignmentTimeout | Abort | Completed | Resume
 LoopMessage = LoopWave | LoopsOver

@@ -95,6 +95,10 @@ class WorkerPart:
         """Of every vertex the state and the word that its channels are complete."""
         return cls({of(vertex) for vertex in vertices for of in (state_of, channels_of)})
 
+    def lacks_state_of(self, vertex_id: str) -> bool:
+        """Whether the vertex has not been cut, or its state is not written yet."""
+        return state_of(vertex_id) in self.missing
+
 
 def state_of(vertex_id: str) -> Outstanding:
     """The vertex's state."""

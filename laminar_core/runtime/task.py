@@ -29,6 +29,7 @@ from laminar_core.checkpoint.alignment_events import (
     SnapshotFailed,
     TakeSnapshot,
 )
+from laminar_core.checkpoint.alignment_state import State
 from laminar_core.checkpoint.types import (
     WATERMARK_END_US,
     AlignmentMode,
@@ -53,7 +54,12 @@ from laminar_core.runtime.replay import ReplayOrder
 from laminar_core.runtime.slicing import WorkUnit
 from laminar_core.runtime.task_parts import Cut, PendingPart, Snapshottable, TaskListener, TaskParts
 from laminar_core.runtime.wire import ArrowElement
-from laminar_core.state.manifest import AlignmentEntry, ChannelEntry
+from laminar_core.state.manifest import (
+    SLOWEST_CHANNELS_MAX,
+    AlignmentEntry,
+    ChannelAlignment,
+    ChannelEntry,
+)
 
 _SELF_CONTAINED = {CheckpointKind.SAVEPOINT, CheckpointKind.STOP}
 """Whole in itself: it becomes a savepoint, or may become one."""
@@ -90,6 +96,8 @@ class Task:
         self._stopped = False
         self._first_barrier = (CheckpointId(0), 0.0)
         """(id, monotonic ms) of the newest checkpoint of which a barrier arrived."""
+        self._barriers_reached: dict[ChannelId, float] = {}
+        """Milliseconds from that barrier's arrival until its checkpoint's was reached here."""
         self._alignment: AlignmentEntry | None = None
         if parts.announced_us is not None:
             announced_us = self._chain.output_watermark(parts.announced_us)
@@ -107,6 +115,11 @@ class Task:
     def open_inputs(self) -> frozenset[ChannelId]:
         """Channels that have not been read to their end."""
         return self._aligner.state.gate.open
+
+    @property
+    def protocol_state(self) -> State:
+        """How far its checkpoint is, for reports."""
+        return self._aligner.state
 
     # --- the unit of work -----------------------------------------------------------------------
 
@@ -178,6 +191,7 @@ class Task:
             case Idle():
                 self._advance(self.parts.gate.mark_idle(channel))
             case CheckpointBarrier():
+                self._note_reached(channel, element.checkpoint_id)
                 self._on(BarrierReached(channel, element))
             case CancelMarker(checkpoint_id):
                 self._on(CancelReceived(channel, checkpoint_id))
@@ -243,6 +257,12 @@ class Task:
         first_id, _ = self._first_barrier
         if checkpoint_id > max(first_id, self._aligner.state.gate.newest_id):
             self._first_barrier = (checkpoint_id, self._clock.monotonic_ms())
+            self._barriers_reached = {}
+
+    def _note_reached(self, channel: ChannelId, checkpoint_id: CheckpointId) -> None:
+        first_id, first_ms = self._first_barrier
+        if checkpoint_id == first_id:
+            self._barriers_reached[channel] = self._clock.monotonic_ms() - first_ms
 
     def trigger(self, barrier: CheckpointBarrier) -> None:
         """The coordinator asks for a snapshot; sources cut now."""
@@ -387,4 +407,25 @@ class Task:
                 ChannelEntry(input_id=c, watermark_us=w, idle=idle)
                 for c, w, idle in gate.channels()
             ),
+            slowest_channels=self._slowest_channels(barrier.checkpoint_id),
+        )
+
+    def _slowest_channels(self, checkpoint_id: CheckpointId) -> tuple[ChannelAlignment, ...]:
+        """The last ones to bring the barrier; those that the cut overtook have not yet."""
+        if self._first_barrier[0] != checkpoint_id or len(self.parts.inputs) == 1:
+            return ()
+        found = {
+            channel: self._barriers_reached.get(channel)
+            for channel in self._aligner.state.gate.awaited
+            if channel in self.parts.senders
+        }
+        slowest = sorted(found, key=lambda c: (found[c] is not None, -(found[c] or 0.0), c))
+        return tuple(
+            ChannelAlignment(
+                input_id=channel,
+                upstream=self.parts.senders[channel][0],
+                sender=self.parts.senders[channel][1],
+                barrier_ms=found[channel],
+            )
+            for channel in slowest[:SLOWEST_CHANNELS_MAX]
         )

@@ -1,6 +1,6 @@
 """What a task is made of, and what it hands over at a cut."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -102,5 +102,7 @@ class TaskParts:
     """The restored source had ended: it is not read again."""
     replay_edges: Sequence[Sequence[ChannelId]] = ()
     """Inputs by edge, in the order of their senders: what was restored on them goes first."""
+    senders: Mapping[ChannelId, tuple[str, int]] = field(default_factory=dict)
+    """Per input: the sending vertex, and which subtask of it."""
     announced_us: int | None = None
     """Event time that receivers have to hear of, because the number of senders has changed."""

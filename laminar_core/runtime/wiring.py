@@ -234,6 +234,7 @@ class _Builder:
                 for one in plan.inputs_of(vertex.vertex_id)
                 if one.loop is None
             ],
+            senders={channel: (edge.upstream, sender) for edge, sender, channel in numbered},
             announced_us=self._announced_us(gate),
         )
 

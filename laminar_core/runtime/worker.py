@@ -48,6 +48,7 @@ from laminar_core.runtime.messages import (
     ToCoordinator,
     ToWorker,
     Trigger,
+    WaitingCheckpoint,
     WorkerFailed,
     decode_to_worker,
 )
@@ -67,6 +68,7 @@ from laminar_core.runtime.snapshots import (
 )
 from laminar_core.runtime.task_parts import Cut
 from laminar_core.runtime.transport import WorkerTransport
+from laminar_core.runtime.waits import WaitClock, waits_of
 from laminar_core.runtime.wiring import Wiring, wire
 from laminar_core.state.manifest import AlignmentEntry
 from laminar_core.storage.checkpoint_store import CheckpointStore
@@ -122,6 +124,7 @@ class Worker:
         self._next_progress_ms = 0.0
         self._heard_ms = clock.monotonic_ms()
         self._data_flowed = False
+        self._wait_clock = WaitClock()
         self._store = store
         self.wiring = Wiring(subtask_index, deployment.generation)
         self.activity = Activity(clock)
@@ -311,6 +314,21 @@ class Worker:
         self._data_flowed = self._data_flowed or first_rows
         self._next_progress_ms = now_ms + PROGRESS_INTERVAL_MS
         self._send(report)
+        self._report_waits(now_ms)
+
+    def _report_waits(self, now_ms: float) -> None:
+        """Say what a checkpoint that takes long waits for here."""
+        waits = waits_of(self.wiring.tasks, self._parts)
+        if self._wait_clock.is_due(None if waits is None else waits.checkpoint_id, now_ms):
+            assert waits is not None, "what is due is there"
+            self._send(
+                WaitingCheckpoint(
+                    generation=self._deployment.generation,
+                    worker=self._me,
+                    checkpoint_id=waits.checkpoint_id,
+                    vertices=waits.vertices,
+                )
+            )
 
     def _send(self, message: ToCoordinator) -> None:
         self._control.send(message)

@@ -79,6 +79,21 @@ class ChannelEntry(Record):
     idle: bool
 
 
+SLOWEST_CHANNELS_MAX = 4
+"""Channels grow with the square of the workers; per subtask so many are named, the slowest."""
+
+
+class ChannelAlignment(Record):
+    """How long one input channel took to bring the barrier to the subtask that it leads to."""
+
+    input_id: Count
+    upstream: str = Field(description="vertex_id of the sender.")
+    sender: Count = Field(description="Subtask of the upstream vertex.")
+    barrier_ms: DurationMs | None = Field(
+        description="From the subtask's first barrier until this one was reached; None: overtaken."
+    )
+
+
 class AlignmentEntry(Record):
     """How one subtask of a vertex met the barrier.
 
@@ -95,6 +110,12 @@ class AlignmentEntry(Record):
     watermark_us: TimeUs | None
     channels: Many[ChannelEntry] = ()
     finished: bool = False
+    slowest_channels: tuple[ChannelAlignment, ...] = Field(
+        default=(),
+        max_length=SLOWEST_CHANNELS_MAX,
+        exclude_if=lambda channels: not channels,  # Written as before where none is named.
+        description="Slowest first; none where there is one channel, or that are not known.",
+    )
 
 
 class EdgeRef(Record):

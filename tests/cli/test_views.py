@@ -4,7 +4,7 @@ import pytest
 
 from laminar_core.checkpoint.types import WATERMARK_END_US, CheckpointId
 from laminar_core.cli.views import VALUE_LENGTH_MAX, print_manifest, print_report, print_summaries
-from laminar_core.state.manifest import AlignmentEntry, ChannelEntry
+from laminar_core.state.manifest import AlignmentEntry, ChannelAlignment, ChannelEntry
 from laminar_core.storage.summaries import CheckpointSummary
 from laminar_core.storage.verification import PartReport, VerifyReport
 from tests.state.manifests import edge, file_ref, inflight, manifest, subtask, unaligned
@@ -159,3 +159,16 @@ def test_a_report_counts_files_and_bytes_and_names_what_is_damaged(capsys) -> No
         "  /store/b is missing",
         "checkpoint 8 is whole: 1 file, 1,000 bytes",
     ]
+
+
+def test_the_channel_that_was_waited_for_longest_is_named_per_vertex(capsys) -> None:
+    def met(index: int, alignment_ms: float, barrier_ms: float | None) -> AlignmentEntry:
+        slow = ChannelAlignment(input_id=1, upstream="in", sender=3, barrier_ms=barrier_ms)
+        entry = waiting("window", index, 7)
+        return entry.model_copy(update={"alignment_ms": alignment_ms, "slowest_channels": (slow,)})
+
+    said = shown(capsys, alignment=(met(0, 12.0, 11.6), met(1, 5.0, 4.0)))
+    assert "alignment of window 0: 12 ms, in 3 brought its barrier 12 ms after the first" in said
+    assert "alignment of window 1" not in said
+    assert "in 3 was overtaken" in shown(capsys, alignment=(met(0, 12.0, None),))
+    assert "alignment of" not in shown(capsys, alignment=(waiting("window", 0, 7),))

@@ -57,6 +57,9 @@ class Host:
     def now_ms(self) -> int:
         return self.time_ms
 
+    def host_of(self, worker: int) -> str:
+        return f"host-{worker}"
+
     def post(self, action: Callable[[], None]) -> None:
         self.posted.append(action)
 

@@ -6,6 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from laminar_core.checkpoint.types import CheckpointKind
+from laminar_core.checkpoint.waiting import WaitsFor
 from laminar_core.runtime.events import (
     CheckpointCompleted,
     CheckpointFailed,
@@ -14,6 +15,8 @@ from laminar_core.runtime.events import (
     Finished,
     GenerationFailed,
     GenerationStarted,
+    MissingChannel,
+    MissingSubtask,
     ProgressMade,
     RejectedCheckpoint,
     ThresholdTooLow,
@@ -86,10 +89,24 @@ EVENTS = [
             kind=CheckpointKind.PERIODIC,
             outcome="expired",
             reason="slow",
+            missing=(
+                MissingSubtask(
+                    vertex_id="sums",
+                    subtask_index=1,
+                    operators=("sums", "out"),
+                    host="b",
+                    waits_for=WaitsFor.BARRIERS,
+                    channels=(MissingChannel(upstream="in", sender=0),),
+                    channel_count=2,
+                ),
+            ),
+            missing_count=1,
         ),
         (
             '{"time_ms":1,"event":"checkpoint-failed","checkpoint_id":7,"generation":2,'
-            '"kind":"periodic","outcome":"expired","reason":"slow"}'
+            '"kind":"periodic","outcome":"expired","reason":"slow","missing":[{"vertex_id":"sums",'
+            '"subtask_index":1,"operators":["sums","out"],"host":"b","waits_for":"barriers",'
+            '"channels":[{"upstream":"in","sender":0}],"channel_count":2}],"missing_count":1}'
         ),
     ),
     (

@@ -26,6 +26,7 @@ _ATOMS = (int, float, str, bytes, type(None), Enum, frozenset, BaseModel, Record
 _CONTAINERS = (list, deque, dict, set, tuple)
 _PLAIN = {int, float, str, bool, type(None), Record}
 _COUNTERS = {
+    "_barriers_reached",
     "_first_barrier",
     "rows_before",
     "rows_since_start",

@@ -98,6 +98,7 @@ class ErrorCode(StrEnum):
     SPARK_LOST = "spark-lost"
     NO_PROGRESS = "no-progress"
     LINK_BROKEN = "link-broken"
+    SLOW_START = "slow-start"
     CANCELLED = "cancelled"
     DUPLICATE_BARRIER = "duplicate-barrier"
     OUT_OF_ORDER = "out-of-order"

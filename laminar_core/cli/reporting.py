@@ -25,6 +25,7 @@ from laminar_core.runtime.events import (
     JobEvent,
     OperatorAtWork,
     ProgressMade,
+    RestoreProgressed,
     StoreBack,
     StoreLost,
     ThresholdTooLow,
@@ -32,6 +33,8 @@ from laminar_core.runtime.events import (
 )
 
 ROWS_SHOWN = 20
+RESTORE_SHOWN_BYTES_MIN = 100_000_000
+"""A smaller restore is over before anybody has read the line."""
 
 
 class Reporter(Protocol):
@@ -108,6 +111,8 @@ class TextReporter:
 
     def on_event(self, event: JobEvent) -> None:
         """Move the bar, or print a line."""
+        if isinstance(event, RestoreProgressed):
+            self._bar.update(self._task, rate=_restoring(event))
         if isinstance(event, ProgressMade):
             self._bar.update(
                 self._task,
@@ -153,20 +158,18 @@ def _lines(event: JobEvent) -> Iterator[str]:
             done = f" in {event.savepoint}" if event.savepoint else ""
             why = f": {event.reason}" if event.reason else ""
             yield f"{event.command} for {event.actor} {event.outcome}{done}{why}"
-        case GenerationFailed(restart_in_ms=None):
-            yield f"generation {event.generation} failed: {event.reason}"
         case GenerationFailed(restart_in_ms=delay_ms):
-            yield (
-                f"generation {event.generation} failed: {event.reason}; "
-                f"starting again in {delay_ms:.0f} ms"
-            )
+            again = "" if delay_ms is None else f"; starting again in {delay_ms:.0f} ms"
+            yield f"generation {event.generation} failed: {event.reason}{again}"
         case Finished():
             late = f", {event.rows_late:,} rows were late" if event.rows_late else ""
             yield (
                 f"{event.outcome}: {event.rows_in:,} rows in, {event.rows_out:,} rows out, "
                 f"{event.checkpoints} checkpoint{'' if event.checkpoints == 1 else 's'}{late}"
             )
-        case WorkersRunning() | DataFlowing() | ProgressMade():
+        case RestoreProgressed(percent=100.0) if event.bytes_total >= RESTORE_SHOWN_BYTES_MIN:
+            yield f"restored {event.files:,} files, {event.size_bytes / 1e6:,.1f} MB"
+        case RestoreProgressed() | WorkersRunning() | DataFlowing() | ProgressMade():
             pass
 
 
@@ -195,6 +198,10 @@ def _checkpoint_lines(event: _CheckpointEvent) -> Iterator[str]:
                 "and overtook then: with --unaligned they need not wait, with a longer "
                 "--alignment-timeout fewer rows are in flight"
             )
+
+
+def _restoring(event: RestoreProgressed) -> str:
+    return f"restoring {event.percent:.0f} % of {event.bytes_total / 1e6:,.1f} MB"
 
 
 def _start(event: GenerationStarted) -> str:

@@ -21,6 +21,7 @@ from laminar_core.runtime.messages import (
     Cancel,
     Ping,
     Progress,
+    Restoring,
     ToCoordinator,
     ToWorker,
     WaitingCheckpoint,
@@ -30,7 +31,7 @@ from laminar_core.runtime.messages import (
 EARLY_MAX = 256
 """Messages that may wait for one that was lost; more are dropped, and will be sent again."""
 
-NOT_NUMBERED = (Ping, Progress, Alive, WaitingCheckpoint, Cancel)
+NOT_NUMBERED = (Ping, Restoring, Progress, Alive, WaitingCheckpoint, Cancel)
 """May be lost. The next sign of life says the same; a worker that misses the order to leave notices
 that its coordinator is silent."""
 

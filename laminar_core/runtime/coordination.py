@@ -37,6 +37,7 @@ from laminar_core.runtime.events import (
     DataFlowing,
     JobEvent,
     OperatorAtWork,
+    RestoreProgressed,
     WorkersRunning,
 )
 from laminar_core.runtime.listening import IsolatedListener
@@ -54,6 +55,7 @@ from laminar_core.runtime.messages import (
     Ping,
     Progress,
     Register,
+    Restoring,
     SnapshotAck,
     SnapshotDecline,
     ToCoordinator,
@@ -63,6 +65,7 @@ from laminar_core.runtime.messages import (
     decode_to_coordinator,
 )
 from laminar_core.runtime.progress import RowTotals, WorkersProgress
+from laminar_core.runtime.restoring import RestoreProgress
 from laminar_core.state.control import SetMode
 from laminar_core.state.manifest import Heartbeat
 from laminar_core.state.record import JsonObject
@@ -136,7 +139,7 @@ class Coordinator(CheckpointHost):
         )
         self._early: list[tuple[CheckpointKind, bool, Future[CheckpointAnswer]]] = []
         workers, loops = range(parts.identity.parallelism), parts.identity.plan.loops().values()
-        self._loops = LoopWatch(workers, loops)
+        self._loops, self._restoring = LoopWatch(workers, loops), RestoreProgress(len(workers))
         self._checkpoints = CheckpointDriver(parts, self, background)
         self._ends_anyway = False
         """Somebody wants the job to end, whatever becomes of savepoints."""
@@ -308,12 +311,7 @@ class Coordinator(CheckpointHost):
         deadlines = self._parts.deadlines
         if not self._everybody_registered:
             if now_ms - self._started_ms > deadlines.register_ms:
-                self.fail(
-                    ErrorCode.NOT_ENOUGH_SLOTS,
-                    f"only {len(self._workers)} of {self._identity.parallelism} workers started "
-                    f"within {deadlines.register_ms / 1000:g} s: give Spark enough slots, or those "
-                    "that restore much state more time (--start-timeout)",
-                )
+                self.fail(*self._restoring.why_late(self._workers, deadlines.register_ms))
             return
         lost = self._liveness.lost(now_ms)
         if lost is not None:
@@ -338,6 +336,8 @@ class Coordinator(CheckpointHost):
         match message:
             case Register():
                 self._on_register(message)
+            case Restoring():
+                self._on_restoring(message)
             case Progress():
                 self._on_progress(message)
             case Alive():
@@ -400,6 +400,21 @@ class Coordinator(CheckpointHost):
             self._checkpoints.request(kind, answer, once=once)
         else:
             self._early.append((kind, once, answer))
+
+    def _on_restoring(self, message: Restoring) -> None:
+        totals = self._restoring.take(message)
+        if totals is not None:
+            self.tell(
+                RestoreProgressed(
+                    time_ms=self.now_ms(),
+                    generation=self._identity.generation,
+                    files=totals.files,
+                    files_total=totals.files_total,
+                    size_bytes=totals.size_bytes,
+                    bytes_total=totals.bytes_total,
+                    percent=totals.percent,
+                )
+            )
 
     def _on_progress(self, message: Progress) -> None:
         self._progress.keep(message)

@@ -1,6 +1,6 @@
 """Everything a worker has to know before it starts; travels inside Spark's task."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from laminar_core.checkpoint.types import CheckpointId, Generation
 from laminar_core.checkpoint.unaligned import Direction
-from laminar_core.operators.base import Snapshot, SubtaskContext
+from laminar_core.operators.base import Snapshot, SubtaskContext, redistribution_of
 from laminar_core.runtime.inflight import SnapshotLimits
 from laminar_core.runtime.outputs import edge_ref
 from laminar_core.runtime.pacing import has_rows_left, in_reading_order
@@ -20,6 +20,7 @@ from laminar_core.runtime.restored_edges import (
     rescaled_edge,
     same_edge,
 )
+from laminar_core.runtime.restoring import RestoreSize
 from laminar_core.runtime.state_options import StateOptions
 from laminar_core.runtime.transport import CoordinatorAddress
 from laminar_core.state.arrow_codec import Compression
@@ -78,7 +79,14 @@ class RestoredState:
     whatever reads them raises CorruptCheckpointError if one is not what the manifest says.
     """
 
-    def __init__(self, deployment: Deployment, subtask_index: int, store: CheckpointStore) -> None:
+    def __init__(
+        self,
+        deployment: Deployment,
+        subtask_index: int,
+        store: CheckpointStore,
+    ) -> None:
+        self.on_read: Callable[[int], None] = lambda _: None
+        """Called with the length of each file of state that was read."""
         self._deployment = deployment
         self._me = subtask_index
         self._store = store
@@ -102,6 +110,11 @@ class RestoredState:
 
         An operator that does not say has kept nothing: ``check_compatible`` has seen to it.
         """
+        return [self._snapshot(entry) for entry in self._entries(operator_id, redistribution)]
+
+    def _entries(
+        self, operator_id: str, redistribution: Redistribution | None
+    ) -> list[SubtaskEntry]:
         if self._rescaling is None:
             origins = [self._me]
         elif redistribution is None:
@@ -109,7 +122,24 @@ class RestoredState:
         else:
             origins = self._rescaling.origins(redistribution, self._me)
         entries = [self._subtasks.get((operator_id, origin)) for origin in origins]
-        return [self._snapshot(entry) for entry in entries if entry is not None]
+        return [entry for entry in entries if entry is not None]
+
+    def size(self) -> RestoreSize:
+        """Return how much state this worker reads; in-flight data is not counted."""
+        size = RestoreSize()
+        for vertex in self._deployment.plan.vertices:
+            pairs: list[tuple[str, Redistribution | None]] = [
+                (o.operator_id, redistribution_of(o)) for o in vertex.operators
+            ]
+            if vertex.sink is not None:
+                pairs.append((vertex.sink.operator_id, "split"))
+            if vertex.source is not None and self._rescaling is None:
+                pairs.append((vertex.source.operator_id, None))
+            for operator_id, redistribution in pairs:
+                for entry in self._entries(operator_id, redistribution):
+                    for segment in filter(self._concerns_me, entry.segments):
+                        size = size.plus(segment.size_bytes)
+        return size
 
     def own_segments(self, operator_id: str) -> tuple[SegmentRef, ...] | None:
         """The chain that changes can be added to; None: none, or it was shared out anew."""
@@ -118,8 +148,13 @@ class RestoredState:
 
     def _snapshot(self, entry: SubtaskEntry) -> Snapshot:
         segments = [segment for segment in entry.segments if self._concerns_me(segment)]
-        tables = map(self._store.read_state, segments)  # One at a time: they may be large.
+        tables = map(self._read, segments)  # One at a time: they may be large.
         return Snapshot(tables, dict(entry.properties), entry.committables)
+
+    def _read(self, segment: SegmentRef) -> pa.Table:
+        table = self._store.read_state(segment)
+        self.on_read(segment.size_bytes)
+        return table
 
     def _concerns_me(self, segment: SegmentRef) -> bool:
         """Does it hold keys of this subtask, as far as the manifest says?"""
@@ -136,7 +171,7 @@ class RestoredState:
         every = self._deployment.splits[operator_id]
         entry = self._subtasks.get((operator_id, self._me))
         if entry is not None and self._rescaling is None:
-            mine = map(self._store.read_state, entry.segments)
+            mine = map(self._read, entry.segments)
             return pa.concat_tables([every.slice(0, 0), *mine])
         ordered = in_reading_order(every)
         dealt = deal(has_rows_left(ordered), self._deployment.parallelism, self._me)

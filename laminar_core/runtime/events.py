@@ -44,6 +44,18 @@ class GenerationStarted(_Event):
     """How many had taken the checkpoint, if it is continued with another number."""
 
 
+class RestoreProgressed(_Event):
+    """The workers read the state of the restored checkpoint; told by size, and at the end."""
+
+    event: Literal["restore-progress"] = "restore-progress"
+    generation: int
+    files: int
+    files_total: int
+    size_bytes: int
+    bytes_total: int
+    percent: float
+
+
 class WorkersRunning(_Event):
     """All workers are connected and begin."""
 
@@ -215,6 +227,7 @@ class Finished(_Event):
 
 JobEvent = (
     GenerationStarted
+    | RestoreProgressed
     | WorkersRunning
     | DataFlowing
     | ProgressMade

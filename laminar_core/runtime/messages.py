@@ -44,6 +44,16 @@ class Register(_Message):
     as the driver. None: there is none."""
 
 
+class Restoring(_Message):
+    """The worker runs, and reads its part of the state; it registers when it has."""
+
+    type: Literal["restoring"] = "restoring"
+    files: int
+    files_total: int
+    size_bytes: int
+    bytes_total: int
+
+
 class Progress(_Message):
     """Sign of life of the loop. Row counts are totals of the job's history."""
 
@@ -236,6 +246,7 @@ class Cancel(_Message):
 
 ToCoordinator = (
     Register
+    | Restoring
     | Progress
     | Alive
     | WaitingCheckpoint

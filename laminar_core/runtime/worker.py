@@ -7,6 +7,7 @@ wait for ever.
 
 from collections.abc import Iterator
 from enum import Enum, auto
+from functools import partial
 
 import pyarrow as pa
 
@@ -42,6 +43,7 @@ from laminar_core.runtime.messages import (
     Peers,
     Ping,
     Register,
+    Restoring,
     Resume,
     SnapshotAck,
     SnapshotDecline,
@@ -53,6 +55,7 @@ from laminar_core.runtime.messages import (
     decode_to_worker,
 )
 from laminar_core.runtime.progress import progress_of
+from laminar_core.runtime.restoring import RestoreMeter, RestoreSize
 from laminar_core.runtime.segments import SegmentWriter
 from laminar_core.runtime.snapshots import (
     BackgroundThreads,
@@ -149,8 +152,22 @@ class Worker:
         self._store.check_shared(self._deployment.generation, proof, host)
         self.wiring.backend = open_backend(self._deployment, self._me)
         restored = RestoredState(self._deployment, self._me, self._store)
+        total = restored.size()
+        restored.on_read = RestoreMeter(total, partial(self._report_restore, total)).read
         wire(self.wiring, self._deployment, restored, self._transport, self, self._clock)
         self._changelog.follow(self.wiring.tasks, restored)
+
+    def _report_restore(self, total: RestoreSize, read: RestoreSize) -> None:
+        self._send(
+            Restoring(
+                generation=self._deployment.generation,
+                worker=self._me,
+                files=read.files,
+                files_total=total.files,
+                size_bytes=read.size_bytes,
+                bytes_total=total.size_bytes,
+            )
+        )
 
     def register(self, pid: int, host: str) -> None:
         """Tell the coordinator where this worker receives data; from now on it may answer."""

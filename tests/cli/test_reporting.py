@@ -20,6 +20,7 @@ from laminar_core.runtime.events import (
     JobEvent,
     ProgressMade,
     RejectedCheckpoint,
+    RestoreProgressed,
     ThresholdTooLow,
     WorkersRunning,
 )
@@ -56,6 +57,15 @@ FINISHED = Finished(
 )
 PROGRESS = ProgressMade(
     time_ms=1, rows_in=5, rows_out=0, rows_late=0, rows_total=10, rows_per_s=1, watermark_us=None
+)
+RESTORED = RestoreProgressed(
+    time_ms=1,
+    generation=3,
+    files=12,
+    files_total=12,
+    size_bytes=250_000_000,
+    bytes_total=250_000_000,
+    percent=100.0,
 )
 REJECTED = (RejectedCheckpoint(checkpoint_id=8, reason="a [torn] file"),)
 ANSWERED = CommandAnswered(
@@ -136,6 +146,9 @@ def change(event: JobEvent, **changes) -> JobEvent:
             ["stopped: 1,000 rows in, 10 rows out, 1 checkpoint, 3 rows were late"],
         ),
         (PROGRESS, []),
+        (RESTORED, ["restored 12 files, 250.0 MB"]),
+        (change(RESTORED, percent=40.0), []),
+        (change(RESTORED, size_bytes=1_000_000, bytes_total=1_000_000), []),
         (DataFlowing(time_ms=1, generation=3), []),
         (WorkersRunning(time_ms=1, generation=3, pids=(1,), hosts=("a",)), []),
     ],
@@ -160,6 +173,12 @@ def test_a_bar_shows_rows_and_rate(capsys) -> None:
     said = capsys.readouterr().err
     assert "123,456 rows" in said
     assert "7,890 rows/s" in said
+
+
+def test_a_restore_is_shown_in_the_bar(capsys) -> None:
+    with TextReporter(show_bar=True) as reporter:
+        reporter.on_event(change(RESTORED, size_bytes=100_000_000, percent=40.0))
+    assert "restoring 40 % of 250.0 MB" in capsys.readouterr().err
 
 
 def test_collected_rows_go_to_standard_output_the_first_ones(capsys) -> None:

@@ -10,7 +10,7 @@ from laminar_core.runtime.checkpointing import Background as Threads
 from laminar_core.runtime.checkpointing import CoordinatorParts
 from laminar_core.runtime.clock import ManualClock
 from laminar_core.runtime.coordination import Coordinator
-from laminar_core.runtime.events import DataFlowing, ProgressMade, WorkersRunning
+from laminar_core.runtime.events import DataFlowing, ProgressMade, RestoreProgressed, WorkersRunning
 from laminar_core.runtime.liveness import Deadlines
 from laminar_core.runtime.messages import (
     Abort,
@@ -20,6 +20,7 @@ from laminar_core.runtime.messages import (
     Ping,
     Progress,
     Register,
+    Restoring,
     SnapshotAck,
     SnapshotDecline,
     Trigger,
@@ -204,6 +205,36 @@ class TestRegistration:
         cluster.turn(2_000)
         assert cluster.outcome.code is ErrorCode.NOT_ENOUGH_SLOTS
         assert "only 1 of 2 workers started within 5 s" in cluster.outcome.reason
+
+    def test_workers_that_still_restore_are_not_called_too_few_slots(self):
+        cluster = Cluster(deadlines=Deadlines(register_ms=5_000))
+        cluster.register(0)
+        cluster.hear(restoring(cluster, 1, read=2_000_000))
+        cluster.turn(6_000)
+        assert cluster.outcome.code is ErrorCode.SLOW_START
+        assert cluster.outcome.reason == (
+            "all 2 workers started, and 1 were not ready within 5 s: worker 1 had read 2.0 of 8.0 "
+            "MB of state; give them more time (--start-timeout)"
+        )
+
+    def test_the_progress_of_a_restore_is_told_once_everybody_has_started(self):
+        cluster = Cluster()
+        cluster.hear(restoring(cluster, 0, read=0))
+        assert [e for e in cluster.events if isinstance(e, RestoreProgressed)] == []
+        cluster.hear(restoring(cluster, 1, read=0), restoring(cluster, 0, read=8_000_000))
+        told = [e for e in cluster.events if isinstance(e, RestoreProgressed)]
+        assert [(e.percent, e.files, e.files_total) for e in told] == [(0.0, 0, 8), (50.0, 4, 8)]
+
+
+def restoring(cluster, worker: int, read: int) -> Restoring:
+    return Restoring(
+        generation=cluster.generation,
+        worker=worker,
+        files=read // 2_000_000,
+        files_total=4,
+        size_bytes=read,
+        bytes_total=8_000_000,
+    )
 
 
 class TestSilence:

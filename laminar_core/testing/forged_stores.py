@@ -80,6 +80,7 @@ def make_honest_store(place: Path) -> HonestStore:
     """Run a job, and leave a record of each kind in ``place``."""
     lab = make_lab("windows, after retention")
     objects = LocalObjectStore(place / "store")
+    objects.create()
     for key in lab.disk.list(""):
         objects.put(key, lab.disk.get(key) or b"")
     store, clock = CheckpointStore(objects, JOB), ManualClock()

@@ -102,7 +102,6 @@ def test_the_version_is_the_one_in_every_checkpoint(cli) -> None:
         (("jump",), "No such command 'jump'"),
         (("run", "x.py"), "Missing option '--store'"),
         (("run", "--store", "s"), "Missing argument 'TARGET'"),
-        (("checkpoints", "show", "--store", "s"), "Missing argument 'CHECKPOINT_ID'"),
         (("checkpoints", "show", "0", "--store", "s"), "0 is not in the range"),
         (("checkpoints", "show", "one", "--store", "s"), "'one' is not a valid integer"),
         (("run", "x.py", "--store", "s", "--workers", "0"), "0 is not in the range"),

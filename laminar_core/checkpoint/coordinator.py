@@ -16,7 +16,7 @@ I1  Ids strictly increase and are never used twice, also when a reservation is l
 I2  A checkpoint completes only if every expected subtask acknowledged it, in this generation.
 I3  Every reserved checkpoint ends in exactly one outcome, and every request is answered once.
 I4  Periodic checkpoints keep the pause and the concurrency limit; savepoints overtake the queue.
-I5  Nothing starts while more deletions wait than checkpoints may be under way.
+I5  Nothing starts while more given-up checkpoints are not over than may be under way.
 
 Time is an argument, in milliseconds of one clock that never goes back.
 

@@ -104,7 +104,7 @@ class StoreFailed:
 
 @dataclass(frozen=True, slots=True)
 class DeletionsPending:
-    """So many checkpoints that were given up are being deleted now."""
+    """So many given-up checkpoints are not over; ``given_up`` counts them."""
 
     count: int
 

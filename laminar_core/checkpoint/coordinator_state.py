@@ -94,7 +94,7 @@ class CoordinatorState:
     ending: bool = False
     """A stop or final checkpoint was asked for: nothing periodic any more."""
     deletions: int = 0
-    """Of checkpoints that were given up, still under way in the store."""
+    """Checkpoints that were given up and are not over, in the store or at a worker."""
 
     @property
     def may_start(self) -> bool:

@@ -5,7 +5,7 @@ sinks' apart, because a commit that does not succeed must not hold up the next c
 comes of it is posted back as events.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -35,6 +35,7 @@ from laminar_core.checkpoint.coordinator_events import (
     Tick,
     TimeOutAlignment,
 )
+from laminar_core.checkpoint.given_up import GivenUpWork
 from laminar_core.checkpoint.types import (
     CheckpointBarrier,
     CheckpointId,
@@ -77,6 +78,8 @@ from laminar_core.state.control import SetMode
 from laminar_core.state.manifest import CheckpointManifest, Heartbeat, TriggerRecord
 from laminar_core.storage.audit import AuditLog
 from laminar_core.storage.checkpoint_store import CheckpointStore
+
+_DRIVER = "driver"
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +184,7 @@ class CheckpointDriver:
         self._heartbeats = Heartbeats(
             parts.store, parts.identity.generation, self._audit, host, background.store
         )
+        self._given_up = GivenUpWork(parts.config.timeout_ms)
         self._cleanup = Cleanup(parts.store, background.deletions, host, self._on_deletions)
         self._cleanup.sweep(parts.highest_id)
         self._commits = CommitQueue(self._commit, self._on_committed, background.commits, host)
@@ -214,6 +218,7 @@ class CheckpointDriver:
 
     def tick(self) -> None:
         """Time passed."""
+        self._hold_up()
         self.dispatch(Tick())
         self._commits.tick()
 
@@ -407,7 +412,17 @@ class CheckpointDriver:
 
     def _on_deletions(self, count: int) -> None:
         """Not at once: it may be in the middle of what another event asked for."""
-        self._host.post(lambda: self.dispatch(DeletionsPending(count)))
+        self._host.post(lambda: self.given_up(_DRIVER, count))
+
+    def given_up(self, place: Hashable, count: int) -> None:
+        """At ``place``, a worker or the driver, so many given-up checkpoints are not over."""
+        self._given_up.report(place, count, self._host.now_ms())
+        self._hold_up()
+
+    def _hold_up(self) -> None:
+        count = self._given_up.holding_up(self._host.now_ms())
+        if count != self._state.deletions:
+            self.dispatch(DeletionsPending(count))
 
     def _commit(self, manifest: CheckpointManifest) -> None:
         commit_output(self._store, self._committers, manifest, self._identity.generation)

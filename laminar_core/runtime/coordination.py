@@ -418,6 +418,7 @@ class Coordinator(CheckpointHost):
 
     def _on_progress(self, message: Progress) -> None:
         self._progress.keep(message)
+        self._checkpoints.given_up(message.worker, message.given_up)
         if message.flowing and not self._data_flowed:
             self._data_flowed = True
             self.tell(DataFlowing(time_ms=self.now_ms(), generation=self._identity.generation))

@@ -67,6 +67,8 @@ class Progress(_Message):
     unaligned: UnalignedCheckpointMetrics = UnalignedCheckpointMetrics()
     drained: bool
     """Every input has ended here and everything is flushed."""
+    given_up: int = 0
+    """Checkpoints that were given up, and whose parts this worker has not finished."""
     requests: RequestCounts | None = None
     """What this worker has sent to the store since it started; None: that is not counted."""
 

@@ -24,7 +24,7 @@ class RowTotals:
 
 
 def progress_of(
-    generation: int, worker: int, wiring: Wiring, requests: RequestCounts | None
+    generation: int, worker: int, wiring: Wiring, given_up: int, requests: RequestCounts | None
 ) -> Progress:
     """How far a worker is now."""
     counts = wiring.counts()
@@ -38,6 +38,7 @@ def progress_of(
         unaligned=wiring.unaligned(),
         watermark_us=wiring.watermark_us(),
         drained=all(task.finished for task in wiring.tasks),
+        given_up=given_up,
         requests=requests,
     )
 

@@ -6,8 +6,9 @@ piece by piece while more is being recorded. A part that cannot be
 what a sink has pre-committed exists nowhere else.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
@@ -127,6 +128,8 @@ class SnapshotWriter:
         self._wake = wake
         self._results: SimpleQueue[Result] = SimpleQueue()
         self._discarded: set[CheckpointId] = set()
+        self._discards: deque[tuple[CheckpointId, Future[None]]] = deque()
+        """In order; each is done when everything that was queued before it is."""
         self._compression: Compression | None = compression
         self._encoders: dict[tuple[CheckpointId, Queue], InflightEncoder] = {}
         """Of the background thread only."""
@@ -146,7 +149,15 @@ class SnapshotWriter:
     def discard(self, checkpoint_id: CheckpointId) -> None:
         """Do not write what has not been written yet."""
         self._discarded.add(checkpoint_id)
-        self._executor.submit(self._forget, checkpoint_id)
+        forgotten = self._executor.submit(self._forget, checkpoint_id)
+        self._discards.append((checkpoint_id, forgotten))
+
+    @property
+    def given_up(self) -> int:
+        """Checkpoints that were discarded, and whose parts are still queued."""
+        while self._discards and self._discards[0][1].done():
+            self._discards.popleft()
+        return len({checkpoint_id for checkpoint_id, _ in self._discards})
 
     @property
     def pending_inflight(self) -> int:

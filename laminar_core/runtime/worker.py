@@ -324,7 +324,13 @@ class Worker:
         if self._data_flowed and not due:
             return
         requests = counts_of(self._store.objects)
-        report = progress_of(self._deployment.generation, self._me, self.wiring, requests)
+        report = progress_of(
+            self._deployment.generation,
+            self._me,
+            self.wiring,
+            self._snapshots.given_up,
+            requests,
+        )
         first_rows = report.flowing and not self._data_flowed
         if not (due or first_rows):
             return

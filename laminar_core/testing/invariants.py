@@ -18,8 +18,10 @@ from laminar_core.state.audit import parse_audit_record
 from laminar_core.state.manifest import CheckpointManifest, GenerationBase
 from laminar_core.state.paths import JobPaths, number_in
 from laminar_core.storage.audit import AuditLog
+from laminar_core.storage.object_store import ObjectStore
 from laminar_core.testing.disaster_kinds import WORKERS
 from laminar_core.testing.disasters import Disasters
+from laminar_core.testing.disk import SimulatedDisk
 from laminar_core.testing.history import Cut, Facts, History, Write, base_id_of
 from laminar_core.testing.jobs import BuildJob
 from laminar_core.testing.simulation import JOB, Simulation
@@ -295,8 +297,11 @@ def _checkpoint_of(key: str) -> int | None:
 
 
 def audited(evidence: Evidence) -> Iterator[str]:
-    """The audit log is whole, and said what was going to happen before it did."""
-    log = AuditLog(evidence.simulation.store.objects, JobPaths(JOB), lambda: 0)
+    """The audit log is whole, and said what was going to happen before it did.
+
+    Manifests name its records. Those that a disaster had damaged are read as they were written.
+    """
+    log = AuditLog(_undamaged(evidence), JobPaths(JOB), lambda: 0)
     yield from (finding.problem for finding in log.verify().findings)
     announced: set[tuple[str, int]] = set()
     claims = {order: claim.generation for order, claim in evidence.facts.claims}
@@ -315,6 +320,14 @@ def audited(evidence: Evidence) -> Iterator[str]:
             number = bases[write.order]
             if not announced & {("restore", number), ("start-fresh", number)}:
                 yield f"generation {number} started before the audit log said from what"
+
+
+def _undamaged(evidence: Evidence) -> ObjectStore:
+    disk = evidence.simulation.objects
+    assert isinstance(disk, SimulatedDisk), "a campaign runs on one"
+    twin = disk.copy()
+    twin.repair(evidence.disasters.damaged_keys)
+    return twin
 
 
 Check = Callable[[Evidence], Iterator[str]]

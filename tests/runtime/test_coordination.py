@@ -359,6 +359,28 @@ class TestCheckpoints:
         cluster.acknowledge(1, 0, 0)
         assert cluster.store.completed_ids() == []
 
+    def test_a_worker_that_is_busy_with_given_up_checkpoints_holds_up_the_next_one(self, cluster):
+        cluster.register(0, 1)
+        cluster.hear(cluster.progress(1, given_up=2))
+        cluster.coordinator.request(CheckpointKind.MANUAL)
+        cluster.turn()
+        assert cluster.link.to(0, Trigger) == []
+        cluster.hear(cluster.progress(0), cluster.progress(1, given_up=1))
+        assert len(cluster.link.to(0, Trigger)) == 1
+
+    def test_a_worker_whose_background_hangs_does_not_end_all_attempts(self):
+        """The next one fails as well and is counted, which ends the generation at some point."""
+        cluster = Cluster(config=CoordinatorConfig(interval_ms=None, timeout_ms=5_000))
+        cluster.register(0, 1)
+        cluster.hear(cluster.progress(1, given_up=2))
+        cluster.coordinator.request(CheckpointKind.MANUAL)
+        for _ in range(4):
+            cluster.turn(wait_ms=1_000)
+            cluster.hear(cluster.progress(0), cluster.progress(1, given_up=2))
+        assert cluster.link.to(0, Trigger) == []
+        cluster.turn(wait_ms=1_000)
+        assert len(cluster.link.to(0, Trigger)) == 1
+
     def test_a_decline_names_the_worker(self, cluster):
         cluster.register(0, 1)
         answer = cluster.coordinator.request(CheckpointKind.MANUAL)

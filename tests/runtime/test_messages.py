@@ -45,6 +45,7 @@ TO_COORDINATOR = [
         flowing=True,
         watermark_us=-(2**63),
         drained=True,
+        given_up=3,
     ),
     Alive(**G, worker=1, operator_id="window", operator_ms=5.0, step_ms=7.0),
     SnapshotAck(

@@ -158,6 +158,20 @@ def together(tables: Iterable[pa.Table], finished_us: int | None) -> Iterable[pa
     yield pa.concat_tables(tables)
 
 
+def test_checkpoints_that_were_given_up_count_until_their_parts_are_done():
+    writer = Writer()
+    for checkpoint_id in (3, 4):
+        writer.submit(checkpoint_id, window=Snapshot([ROWS]))
+        writer.writer.discard(CheckpointId(checkpoint_id))
+        writer.writer.discard(CheckpointId(checkpoint_id))  # Here, and by the coordinator.
+    assert writer.writer.given_up == 2
+    for _ in range(3):  # The part of the first one, and both discards.
+        writer.background.queue.popleft()()
+    assert writer.writer.given_up == 1
+    writer.results()
+    assert writer.writer.given_up == 0
+
+
 def test_giving_one_up_leaves_the_others_alone():
     writer = Writer()
     for checkpoint_id in (3, 4):

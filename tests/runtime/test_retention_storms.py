@@ -94,13 +94,13 @@ def test_what_a_deleted_checkpoint_left_to_its_successors_survives_every_restart
     stopped = simulation.store.completed_ids()[-1]
     for _ in range(2):
         count = sum(isinstance(event, CheckpointCompleted) for event in simulation.events)
-        simulation.when(CheckpointCompleted, simulation.kill_driver, number=count + 3)
+        simulation.when(CheckpointCompleted, simulation.kill_driver, number=count + 1)
         with pytest.raises(ProcessKilledError):
             simulation.run()
-        runner = Retention(
-            simulation.store, RetentionPolicy(keep_last=1), lambda: int(simulation.world.now_ms)
-        )
-        runner.apply(runner.plan(), Mandate("somebody", "tidiness", {}))
+    runner = Retention(
+        simulation.store, RetentionPolicy(keep_last=1), lambda: int(simulation.world.now_ms)
+    )
+    runner.apply(runner.plan(), Mandate("somebody", "tidiness", {}))
     *_, newest = kept = simulation.store.completed_ids()
     assert stopped not in kept
     folder = f"checkpoints/{stopped:010}/"

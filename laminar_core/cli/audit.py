@@ -14,10 +14,11 @@ from laminar_core.cli.options import json_option, store_option
 from laminar_core.cli.views import print_table, wall_time
 from laminar_core.errors import ConfigurationError, CorruptCheckpointError, ErrorCode
 from laminar_core.runtime.clock import SystemClock
-from laminar_core.state.audit import AuditRecord, AuditReport, Finding
+from laminar_core.state.audit import AuditRecord, AuditReport, Finding, Outcome
 from laminar_core.state.record import JsonObject
 from laminar_core.storage.audit import AuditLog
 from laminar_core.storage.audit_key import KEY_VARIABLE, find_key
+from laminar_core.storage.audit_outcomes import read_outcomes
 
 _DATES = ("%Y-%m-%d", "%Y-%m-%d %H:%M", "%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%S")
 
@@ -45,7 +46,8 @@ def list_records(
 ) -> None:
     """List the acts of users and automation, oldest first."""
     since_ms = 0 if since is None else since.replace(tzinfo=UTC).timestamp() * 1000
-    every = list(_open_log(store, job).records())
+    log = _open_log(store, job)
+    every = list(log.records())
     records = [
         record
         for record in every
@@ -53,12 +55,14 @@ def list_records(
         and _is_in(record.actor, actors)
         and record.at_ms >= since_ms
     ]
+    results = read_outcomes(log.objects, log.paths, every, (record.number for record in records))
     if as_json:
-        click.echo(json.dumps([record.model_dump() for record in records], indent=1))
+        said = [{**record.model_dump(), "result": results[record.number]} for record in records]
+        click.echo(json.dumps(said, indent=1))
     else:
         print_table(
             ("number", "at", "action", "outcome", "actor", "generation", "reason"),
-            map(_row, records),
+            (_row(record, results[record.number]) for record in records),
         )
     if any(later != number + 1 for number, later in pairwise([0, *(r.number for r in every)])):
         click.echo("some records are missing or unreadable: see `laminar audit verify`", err=True)
@@ -78,10 +82,11 @@ def show(*, store: str, job: str | None, as_json: bool, number: int) -> None:
             ErrorCode.INVALID_OPTION,
             f"the audit log of {log.paths.job} has no record {number}: see `laminar audit list`",
         )
+    result = read_outcomes(log.objects, log.paths, log.records(), [number]).get(number)
     if as_json:
-        click.echo(record.model_dump_json(indent=1))
+        click.echo(json.dumps({**record.model_dump(), "result": result}, indent=1))
     else:
-        for line in _lines(record):
+        for line in _lines(record, result or record.outcome):
             click.echo(line)
 
 
@@ -158,23 +163,23 @@ def _print_report(report: AuditReport, signatures: str) -> None:
         click.echo("the audit log is empty")
 
 
-def _row(record: AuditRecord) -> tuple[str, ...]:
+def _row(record: AuditRecord, result: Outcome) -> tuple[str, ...]:
     generation = (record.after or {}).get("generation")
     return (
         str(record.number),
         wall_time(record.at_ms),
         record.action,
-        record.outcome,
+        result,
         record.actor,
         "" if generation is None else str(generation),
         record.reason,
     )
 
 
-def _lines(record: AuditRecord) -> Iterator[str]:
+def _lines(record: AuditRecord, result: Outcome) -> Iterator[str]:
     writer = record.writer
     ending = "" if record.intent is None else f", the outcome of record {record.intent}"
-    yield f"record {record.number} of {record.job}: {record.action}, {record.outcome}{ending}"
+    yield f"record {record.number} of {record.job}: {record.action}, {result}{ending}"
     yield f"at {wall_time(record.at_ms)} by {record.actor}: {record.reason}"
     place = writer.host_id.partition("/")[0]
     run = "" if record.run_id is None else f", run {record.run_id}"

@@ -28,10 +28,12 @@ from laminar_core.runtime.listening import isolated
 from laminar_core.runtime.options import JobOptions, JobResult
 from laminar_core.runtime.plan import Plan
 from laminar_core.runtime.recovery import RESTARTED, RecoveryManager
+from laminar_core.runtime.user_code import user_code_sha256
 from laminar_core.state.audit import AuditRecord
 from laminar_core.state.audit_ref import AuditRef
 from laminar_core.state.control import SetMode
 from laminar_core.state.key_groups import require_parallelism
+from laminar_core.state.record import JsonObject
 from laminar_core.storage.audit import AuditLog
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from laminar_core.storage.generations import Claimant
@@ -61,6 +63,7 @@ class Supervisor:
         # Reentrant, because a second Ctrl-C may interrupt the handling of the first.
         self._lock = threading.RLock()
         self._running: Execution | None = None
+        self._user_code = user_code_sha256(plan)
         self._stopping = self._cancelled = False
         self._completed = self._generations = 0
         self._has_run = False
@@ -147,7 +150,7 @@ class Supervisor:
                 reason=options.reason,
                 run_id=options.run_id,
                 before={"generation": generation - 1 or None},
-                after={"generation": generation},
+                after=self._claimed(generation),
             )
             announced.append(record)
             return record.reference()
@@ -177,6 +180,12 @@ class Supervisor:
             after={"generation": generation, "outcome": outcome},
         )
         self._store.end_generation(generation, outcome, reason, audited=ended.reference())
+
+    def _claimed(self, generation: Generation) -> JsonObject:
+        """Return what the audit log says of a claim: the version of the user's code, too."""
+        if self._user_code is None:
+            return {"generation": generation}
+        return {"generation": generation, "user_code_sha256": self._user_code}
 
     def _claimant(self, reason: str) -> Claimant:
         return Claimant(
@@ -286,7 +295,7 @@ class Supervisor:
             reason=RESTARTED,
             run_id=self._options.run_id,
             before={"generation": generation},
-            after={"generation": generation + 1},
+            after=self._claimed(Generation(generation + 1)),
         )
         self._idle_ms += outcome.idle_ms
         while True:

@@ -1,14 +1,18 @@
 """The acts of a job are listed, shown and verified, also if somebody touched them."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from laminar_core.checkpoint.types import CheckpointId, Generation
 from laminar_core.state.paths import JobPaths
 from laminar_core.storage.audit import AuditLog
+from laminar_core.storage.checkpoint_store import CheckpointStore
 from laminar_core.storage.local import LocalObjectStore
+from tests.storage.stores import claimant
 
 PATHS = JobPaths("payments")
 NOON_MS = int(datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp() * 1000)
@@ -79,6 +83,22 @@ class TestList:
         ]
         assert records[0]["run_id"] == "run-7"
         assert records[0]["writer"]["pid"] > 0
+
+    def test_what_became_of_an_act_is_in_the_store_or_in_a_later_record(self, laminar, tmp_path):
+        store = CheckpointStore(LocalObjectStore(tmp_path), "payments")
+        said = [line.split()[4] for line in laminar("list").out.splitlines()[1:]]
+        assert said == ["intended", "intended", "failed", "failed"], "nothing was claimed yet"
+        log = open_log(tmp_path)
+        announced = log.read(1).reference()
+        store.claim_generation(replace(claimant(), announced=announced), wait_ms=lambda _: None)
+        store.record_base(Generation(1), CheckpointId(12))
+        said = [line.split()[4] for line in laminar("list").out.splitlines()[1:]]
+        assert said == ["done", "done", "failed", "failed"]
+        records = json.loads(laminar("list", "--json").out)
+        assert [r["result"] for r in records] == said
+        assert [r["outcome"] for r in records] == ["intended", "intended", "intended", "failed"]
+        assert laminar("show", 2).out.startswith("record 2 of payments: restore, done\n")
+        assert json.loads(laminar("show", 2, "--json").out)["result"] == "done"
 
     def test_what_cannot_be_read_is_left_out_and_said(self, laminar, tmp_path):
         LocalObjectStore(tmp_path).put(PATHS.audit_record(2), b"rot")

@@ -180,8 +180,10 @@ def slow_function(planned: Disasters) -> None:
         stages = planned.simulation.drivers[-1].stages if planned.simulation.drivers else []
         if not stages or index >= len(stages[-1].workers):
             return
-        if planned.hit("slow-function", f"of worker {index} for {lasts_ms:g} ms", lasts_ms):
-            stages[-1].workers[index].compute_for(lasts_ms)
+        worker = stages[-1].workers[index]
+        takes_ms = lasts_ms * worker.pace  # A slow worker needs so many times longer.
+        if planned.hit("slow-function", f"of worker {index} for {takes_ms:g} ms", takes_ms):
+            worker.compute_for(lasts_ms)
 
     planned.at_some_turn(compute)
 

@@ -83,6 +83,8 @@ FOUND = {
     537_351_262: (20, 22, "a trigger that was lost seven times was never sent again"),
     537_350_198: (20, 22, "the campaign had lost a segment, and blamed the job for it"),
     574_352_323: (20, 22, "the campaign had cut a segment, and blamed the job for it"),
+    7_310_004_096: (21, 24, "the campaign had cut a manifest, and blamed the audit log for it"),
+    7_310_004_194: (21, 24, "a slow worker's slow function took longer than the campaign thought"),
     7_310_000_544: (20, 22, "what given-up checkpoints left to do held up the last one"),
 }
 """Seeds that failed once, with the numbers of scenarios and kinds of disaster that there were then:

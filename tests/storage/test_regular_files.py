@@ -15,6 +15,7 @@ SPECIAL = ["pipe", "socket", "device", "link", "broken link"]
 @pytest.fixture
 def objects(tmp_path):
     objects = LocalObjectStore(tmp_path / "store")
+    objects.create()
     objects.put("job/a", b"1")
     (tmp_path / "secret").write_bytes(b"not of the store")
     return objects

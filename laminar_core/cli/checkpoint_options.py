@@ -7,11 +7,12 @@ from typing import Any
 import click
 
 from laminar_core.checkpoint.unaligned import UnalignedCheckpointConfig
-from laminar_core.cli.options import BYTES, DURATION, store_option
+from laminar_core.cli.options import BYTES, BYTES_OR_ZERO, DURATION, store_option
 from laminar_core.pipeline import CheckpointConfig
 from laminar_core.pipeline.config import duration_ms
 from laminar_core.pipeline.state_config import StateConfig
 from laminar_core.runtime.retention_config import RetentionConfig
+from laminar_core.runtime.scrub import SCRUB_BYTES_PER_SECOND
 from laminar_core.runtime.state_options import STATE_MEMORY_BYTES
 
 _DEFAULTS = UnalignedCheckpointConfig()
@@ -67,6 +68,13 @@ _OPTIONS = (
         default=_DEFAULTS.max_inflight_buffer_bytes,
         show_default="512MiB",
         help="Per queue; a checkpoint that would hold more is given up.",
+    ),
+    click.option(
+        "--scrub-rate",
+        type=BYTES_OR_ZERO,
+        default=SCRUB_BYTES_PER_SECOND,
+        show_default="1MiB",
+        help="Bytes a second of stored files that are read again, to find damage; 0: none.",
     ),
     click.option(
         "--inflight-compression",
@@ -153,6 +161,7 @@ def _config(values: dict[str, Any]) -> CheckpointConfig:
             directory=take("state_directory"),
         ),
         retention=_retention(take("keep_last")),
+        scrub_bytes_per_second=take("scrub_rate"),
     )
 
 

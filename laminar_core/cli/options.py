@@ -53,6 +53,9 @@ class BytesType(click.ParamType):
 
     name = "size"
 
+    def __init__(self, *, may_be_zero: bool = False) -> None:
+        self._may_be_zero = may_be_zero
+
     def convert(
         self, value: str | int, param: click.Parameter | None, ctx: click.Context | None
     ) -> int:
@@ -60,7 +63,7 @@ class BytesType(click.ParamType):
         if isinstance(value, int):
             return value
         match = _SIZE.fullmatch(value.strip())
-        if match is None or int(match[1]) == 0:
+        if match is None or (int(match[1]) == 0 and not self._may_be_zero):
             self.fail(f"{value!r} is no size: write for example 64MiB or 1GiB", param, ctx)
         return int(match[1]) * _UNITS[match[2]]
 
@@ -88,6 +91,7 @@ class KeyValueType(click.ParamType):
 DURATION = DurationType()
 INSTANT = InstantType()
 BYTES = BytesType()
+BYTES_OR_ZERO = BytesType(may_be_zero=True)
 KEY_VALUE = KeyValueType()
 
 store_option = click.option(

@@ -19,6 +19,7 @@ from laminar_core.runtime.events import (
     CleanUpFailed,
     CommandAnswered,
     DataFlowing,
+    FilesDamaged,
     Finished,
     GenerationFailed,
     GenerationStarted,
@@ -35,6 +36,7 @@ from laminar_core.runtime.events import (
 ROWS_SHOWN = 20
 RESTORE_SHOWN_BYTES_MIN = 100_000_000
 """A smaller restore is over before anybody has read the line."""
+_FILES_SHOWN = 3
 
 
 class Reporter(Protocol):
@@ -145,10 +147,8 @@ def _lines(event: JobEvent) -> Iterator[str]:
                 yield f"checkpoint {rejected.checkpoint_id} is not used: {rejected.reason}"
         case CheckpointCompleted() | CheckpointFailed() | CleanUpFailed() | ThresholdTooLow():
             yield from _checkpoint_lines(event)
-        case StoreLost():
-            yield f"the store is lost: {event.reason}"
-        case StoreBack():
-            yield "the store is back, the job goes on with it"
+        case FilesDamaged() | StoreLost() | StoreBack():
+            yield from _store_lines(event)
         case OperatorAtWork():
             yield (
                 f"operator {event.operator_id} of worker {event.worker} has been at work on one "
@@ -202,6 +202,28 @@ def _checkpoint_lines(event: _CheckpointEvent) -> Iterator[str]:
 
 def _restoring(event: RestoreProgressed) -> str:
     return f"restoring {event.percent:.0f} % of {event.bytes_total / 1e6:,.1f} MB"
+
+
+def _store_lines(event: FilesDamaged | StoreLost | StoreBack) -> Iterator[str]:
+    match event:
+        case FilesDamaged():
+            yield from _damage_lines(event)
+        case StoreLost():
+            yield f"the store is lost: {event.reason}"
+        case StoreBack():
+            yield "the store is back, the job goes on with it"
+
+
+def _damage_lines(event: FilesDamaged) -> Iterator[str]:
+    named = ", ".join(f"{file.path} ({file.problem})" for file in event.files[:_FILES_SHOWN])
+    more = len(event.files) - _FILES_SHOWN
+    yield f"stored files are damaged: {named}" + (f" and {more} more" if more > 0 else "")
+    if event.checkpoint_ids:
+        ids = ", ".join(map(str, event.checkpoint_ids))
+        yield f"  checkpoints that need them cannot be restored: {ids}"
+    if event.rewritten_operators:
+        operators = ", ".join(event.rewritten_operators)
+        yield f"  {operators} writes its whole state with the next checkpoint"
 
 
 def _start(event: GenerationStarted) -> str:

@@ -95,6 +95,7 @@ def _row(summary: CheckpointSummary, more: Sequence[str]) -> tuple[str, ...]:
         "deleted by retention" if summary.deleted else "",
         "output withdrawn" if summary.withdrawn else "committed" if summary.committed else "",
         "orphan" if summary.orphan else "",
+        "damaged" if summary.damaged and not summary.deleted else "",
         summary.problem or summary.reason,
     ]
     return (

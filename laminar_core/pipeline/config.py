@@ -15,6 +15,7 @@ from laminar_core.runtime.liveness import Deadlines
 from laminar_core.runtime.options import JobOptions
 from laminar_core.runtime.restart import ExponentialDelay, RestartStrategy
 from laminar_core.runtime.retention_config import RetentionConfig
+from laminar_core.runtime.scrub import SCRUB_BYTES_PER_SECOND
 from laminar_core.runtime.transport import TransportKind
 from laminar_core.state.arrow_codec import Compression
 
@@ -44,6 +45,9 @@ class CheckpointConfig:
     """Which checkpoints to keep while the job runs; None: all of them."""
     sync_timeout: Duration | None = "10 seconds"
     """The pause of one worker at a cut; if it is longer the checkpoint is given up. None: any."""
+    scrub_bytes_per_second: int = SCRUB_BYTES_PER_SECOND
+    """How much of the newest checkpoint's files is read again in the background, to find what has
+    been damaged while the state is still in memory; 0: nothing."""
     guarantee: Literal["exactly-once"] = "exactly-once"
     """Of the state. Unaligned checkpoints need it, and Laminar has no other (FLINK-18403)."""
 
@@ -63,6 +67,12 @@ class CheckpointConfig:
             raise ConfigurationError(
                 ErrorCode.INVALID_OPTION,
                 f"inflight_compression is None, 'lz4' or 'zstd', not {self.inflight_compression!r}",
+            )
+        if self.scrub_bytes_per_second < 0:
+            raise ConfigurationError(
+                ErrorCode.INVALID_OPTION,
+                "scrub_bytes_per_second must be 0 (nothing is read again) or positive, got "
+                f"{self.scrub_bytes_per_second}",
             )
         if self.max_concurrent > 1 and self.unaligned.alignment_timeout_ms is not None:
             raise ConfigurationError(
@@ -194,6 +204,7 @@ def job_options(
         limits=checkpoint.snapshot_limits(),
         inflight_compression=checkpoint.inflight_compression,
         state=checkpoint.state.options(),
+        scrub_bytes_per_second=checkpoint.scrub_bytes_per_second,
         restart=run.restart,
         take_over=run.take_over,
         expected_generation=_generation(run.expected_generation),

@@ -5,7 +5,7 @@ sinks' apart, because a commit that does not succeed must not hold up the next c
 comes of it is posted back as events.
 """
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -74,8 +74,11 @@ from laminar_core.runtime.publication import (
     longest_alignment_ms,
     longest_phase_ms,
 )
+from laminar_core.runtime.scrub import SCRUB_BYTES_PER_SECOND, Scrub
 from laminar_core.state.control import SetMode
+from laminar_core.state.damage import DamagedFile
 from laminar_core.state.manifest import CheckpointManifest, Heartbeat, TriggerRecord
+from laminar_core.state.record import FileRef
 from laminar_core.storage.audit import AuditLog
 from laminar_core.storage.checkpoint_store import CheckpointStore
 
@@ -97,6 +100,10 @@ class CoordinatorParts:
     rows_total: int | None
     claim_sha256: str | None
     """Digest of the generation's claim: what every worker must find in the store."""
+    restored: CheckpointManifest | None = None
+    """What this generation continues from."""
+    scrub_bytes_per_second: int = SCRUB_BYTES_PER_SECOND
+    """How much of stored files is read in the background; 0: none."""
     deadlines: Deadlines = field(default_factory=Deadlines)
     mode: SetMode | None = None
     savepoints_under: tuple[str, ...] = ()
@@ -112,6 +119,7 @@ class Background:
     deletions: Executor
     control: Executor
     copies: Executor
+    scrub: Executor
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +189,15 @@ class CheckpointDriver:
         self._requests: dict[str, Future[CheckpointAnswer]] = {}
         self._request_count = 0
         self._background = background.store
+        self._scrub = Scrub(
+            parts.store,
+            parts.identity.generation,
+            host,
+            background.scrub,
+            parts.scrub_bytes_per_second,
+        )
+        if parts.restored is not None:
+            self._scrub.completed(parts.restored)
         self._heartbeats = Heartbeats(
             parts.store, parts.identity.generation, self._audit, host, background.store
         )
@@ -221,10 +238,15 @@ class CheckpointDriver:
         self._hold_up()
         self.dispatch(Tick())
         self._commits.tick()
+        self._scrub.tick()
 
     def next_wakeup_ms(self) -> int | None:
         """When ``tick`` is due."""
-        times = (next_wakeup_ms(self._state), self._commits.next_wakeup_ms())
+        times = (
+            next_wakeup_ms(self._state),
+            self._commits.next_wakeup_ms(),
+            self._scrub.next_wakeup_ms(),
+        )
         return min((t for t in times if t is not None), default=None)
 
     def dispatch(self, event: Event) -> None:
@@ -232,6 +254,10 @@ class CheckpointDriver:
         self._state, effects = step(self._state, event, self._host.now_ms())
         for effect in effects:
             self._carry_out(effect)
+
+    def suspect(self, operator_id: str, worker: int, file: FileRef) -> None:
+        """See ``Scrub.suspect``."""
+        self._scrub.suspect(operator_id, worker, file)
 
     def abort_all(self, reason: str) -> None:
         """The generation is over: end everything that is pending."""
@@ -314,14 +340,22 @@ class CheckpointDriver:
 
     def _publish(self, checkpoint_id: CheckpointId) -> None:
         attempt = self._attempts[checkpoint_id]
-        attempt.offered = True
         acks = [ack for _, ack in sorted(attempt.acks.items())]
         now_ms = self._host.now_ms()
         manifest = build_manifest(self._identity, attempt.trigger, self._parent_id, acks, now_ms)
+        if known := self._scrub.known_damage(manifest):
+            failed = StoreFailed(checkpoint_id, _not_whole(known))
+            self._host.post(lambda: self.dispatch(failed))
+            return
+        attempt.offered = True
 
         def publish() -> Event:
             named = manifest.model_copy(update={"audited": self._audit.newest()})
-            self._store.publish(named)
+            damage = self._store.publish_if_whole(named)
+            if damage:
+                attempt.offered = False
+                self._host.post(lambda: self._scrub.unpublished(named, damage))
+                return StoreFailed(checkpoint_id, _not_whole(damage))
             attempt.manifest = named
             return Published(checkpoint_id)
 
@@ -372,6 +406,7 @@ class CheckpointDriver:
             )
             return
         self._cleanup.completed(effect.checkpoint_id)
+        self._scrub.completed(manifest)
         self.completed_count += 1
         self._parent_id = effect.checkpoint_id
         self._host.tell(
@@ -432,3 +467,12 @@ class CheckpointDriver:
         self._host.broadcast(Completed(generation=generation, checkpoint_id=checkpoint_id))
         if manifest.kind in (CheckpointKind.FINAL, CheckpointKind.STOP):
             self._host.last_commit_done(manifest.kind)
+
+
+def _not_whole(damage: Sequence[DamagedFile]) -> str:
+    first = damage[0]
+    more = f", and {len(damage) - 1} more" if len(damage) > 1 else ""
+    return (
+        f"{first.path} is lost ({first.problem}){more}: the operators that need it write their "
+        "whole state with the next checkpoint"
+    )

@@ -46,6 +46,7 @@ from laminar_core.runtime.loop_watch import LoopWatch
 from laminar_core.runtime.messages import (
     Alive,
     Cancel,
+    FileUnreadable,
     Finish,
     LoopReport,
     LoopsOver,
@@ -351,6 +352,8 @@ class Coordinator(CheckpointHost):
                 self._checkpoints.dispatch(Declined(CheckpointId(n), reason, counts))
             case LoopReport():
                 self._on_loop_report(message)
+            case FileUnreadable(operator_id=operator_id, file=file):
+                self._checkpoints.suspect(operator_id, message.worker, file)
             case WorkerFailed(code=code, reason=reason, restart_helps=helps):
                 reason = f"worker {message.worker}: {reason}"
                 self.fail(ErrorCode(code), reason, restart_helps=helps)

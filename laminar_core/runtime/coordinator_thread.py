@@ -28,6 +28,7 @@ class CoordinatorThread:
             deletions=ThreadPoolExecutor(1, "laminar-delete"),
             control=ThreadPoolExecutor(1, "laminar-control"),
             copies=ThreadPoolExecutor(1, "laminar-copy"),
+            scrub=ThreadPoolExecutor(1, "laminar-scrub"),
         )
         self.coordinator = Coordinator(parts, transport, self._background, clock, listener)
         self._closing = threading.Event()
@@ -53,6 +54,7 @@ class CoordinatorThread:
         self._background.commits.shutdown(cancel_futures=True)
         self._background.deletions.shutdown(cancel_futures=True)
         self._background.copies.shutdown(cancel_futures=True)
+        self._background.scrub.shutdown(cancel_futures=True)
         self._background.control.shutdown()
         self._background.store.shutdown()
         self._transport.close()

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict
 from laminar_core.checkpoint.types import CheckpointKind
 from laminar_core.checkpoint.unaligned import UnalignedCheckpointMetrics
 from laminar_core.checkpoint.waiting import WaitsFor
+from laminar_core.state.damage import DamagedFile
 
 
 class _Event(BaseModel):
@@ -166,6 +167,19 @@ class CleanUpFailed(_Event):
     reason: str
 
 
+class FilesDamaged(_Event):
+    """Stored files are lost or damaged; what they held is in memory, and is written again."""
+
+    event: Literal["files-damaged"] = "files-damaged"
+    generation: int
+    found_by: Literal["listing", "reading"]
+    files: tuple[DamagedFile, ...]
+    checkpoint_ids: tuple[int, ...]
+    """Completed checkpoints that name one of them: they cannot be restored."""
+    rewritten_operators: tuple[str, ...]
+    """They write their whole state with the next checkpoint, which then needs none of the files."""
+
+
 class StoreLost(_Event):
     """The store is not the one in which the job was claimed; nothing completes until it is back."""
 
@@ -235,6 +249,7 @@ JobEvent = (
     | CheckpointCompleted
     | CheckpointFailed
     | CleanUpFailed
+    | FilesDamaged
     | StoreLost
     | StoreBack
     | ThresholdTooLow

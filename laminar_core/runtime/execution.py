@@ -167,6 +167,8 @@ def execute(
         highest_id=store.highest_checkpoint_id() or CheckpointId(0),
         parent_id=None if restored_id is None else CheckpointId(restored_id),
         rows_total=start.rows_total,
+        restored=start.restored,
+        scrub_bytes_per_second=options.scrub_bytes_per_second,
         claim_sha256=store.own_claim_sha256(start.identity.generation),
         deadlines=options.deadlines,
         mode=mode,

@@ -13,6 +13,7 @@ from laminar_core.checkpoint.unaligned import UnalignedCheckpointMetrics
 from laminar_core.checkpoint.waiting import WaitsFor
 from laminar_core.errors import ErrorCode, ProtocolError
 from laminar_core.state.manifest import AlignmentEntry, InflightEntry, SubtaskEntry
+from laminar_core.state.record import FileRef
 from laminar_core.storage.counts import RequestCounts
 
 
@@ -138,6 +139,14 @@ class LoopReport(_Message):
     loops: dict[str, LoopCounts]
 
 
+class FileUnreadable(_Message):
+    """A file that this worker wanted to merge is not what was written."""
+
+    type: Literal["file-unreadable"] = "file-unreadable"
+    operator_id: str
+    file: FileRef
+
+
 class WorkerFailed(_Message):
     """The worker cannot go on; it exits after this."""
 
@@ -214,6 +223,14 @@ class Resume(_Message):
     type: Literal["resume"] = "resume"
 
 
+class Renew(_Message):
+    """Stored files of these operators are lost: write the whole state with the next checkpoint."""
+
+    type: Literal["renew"] = "renew"
+    operators: tuple[tuple[str, int], ...]
+    """Operator and subtask."""
+
+
 class LoopWave(_Message):
     """Is anything left in the loops? Asks for a ``LoopReport``."""
 
@@ -255,11 +272,12 @@ ToCoordinator = (
     | SnapshotAck
     | SnapshotDecline
     | LoopReport
+    | FileUnreadable
     | WorkerFailed
 )
 CheckpointMessage = Trigger | AlignmentTimeout | Abort | Completed | Resume
 LoopMessage = LoopWave | LoopsOver
-ToWorker = Peers | CheckpointMessage | LoopMessage | Ping | Finish | Cancel
+ToWorker = Peers | CheckpointMessage | Renew | LoopMessage | Ping | Finish | Cancel
 _TO_COORDINATOR = TypeAdapter[ToCoordinator](Annotated[ToCoordinator, Field(discriminator="type")])
 _TO_WORKER = TypeAdapter[ToWorker](Annotated[ToWorker, Field(discriminator="type")])
 M = TypeVar("M")

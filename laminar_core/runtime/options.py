@@ -11,6 +11,7 @@ from laminar_core.checkpoint.types import CheckpointId, Generation
 from laminar_core.runtime.inflight import SnapshotLimits
 from laminar_core.runtime.liveness import Deadlines
 from laminar_core.runtime.restart import ExponentialDelay, RestartStrategy
+from laminar_core.runtime.scrub import SCRUB_BYTES_PER_SECOND
 from laminar_core.runtime.state_options import StateOptions
 from laminar_core.state.arrow_codec import Compression
 
@@ -26,6 +27,8 @@ class JobOptions:
     limits: SnapshotLimits = field(default_factory=SnapshotLimits)
     inflight_compression: Compression | None = None
     state: StateOptions = field(default_factory=StateOptions)
+    scrub_bytes_per_second: int = SCRUB_BYTES_PER_SECOND
+    """How much of the newest checkpoint's files is read again in the background; 0: nothing."""
     restart: RestartStrategy = field(default_factory=ExponentialDelay)
     take_over: bool = False
     """Claim the job although its driver may be alive."""

@@ -11,7 +11,9 @@ Source: PROTOCOL section 12; O'Neil et al. 1996, "The log-structured merge-tree"
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count, pairwise
 from queue import Empty, SimpleQueue
 
@@ -19,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from laminar_core.checkpoint.types import CheckpointId, Generation
-from laminar_core.errors import CheckpointDeclined, ErrorCode
+from laminar_core.errors import CheckpointDeclined, CorruptCheckpointError, ErrorCode
 from laminar_core.operators.base import Snapshot
 from laminar_core.runtime.state_options import StateOptions
 from laminar_core.state.chain import (
@@ -39,6 +41,8 @@ CHAIN_FACTOR_MAX = 4
 
 MergeTables = Callable[[Iterable[pa.Table], int | None], Iterable[pa.Table]]
 """``IncrementalSubtask.merge_tables``."""
+
+ReadSegment = Callable[[SegmentRef], pa.Table]
 
 
 class NotMadeError(Exception):
@@ -92,6 +96,8 @@ class SegmentWriter:
         self._chains: dict[str, _Chain] = {}
         self._sequence = count()
         self._compacted: SimpleQueue[_Compacted] = SimpleQueue()
+        self._unreadable: SimpleQueue[tuple[str, SegmentRef]] = SimpleQueue()
+        """Operators, and files of theirs that were to be merged and are not what was written."""
 
     def adopt(self, operator_id: str, segments: Iterable[SegmentRef]) -> None:
         """Go on with the chain of a restored checkpoint."""
@@ -118,9 +124,16 @@ class SegmentWriter:
             for part, table in enumerate(_made(tables))
         )
 
-    def add_changes(self, operator_id: str, snapshot: Snapshot) -> None:
-        """Remember what changed; ``write_changes`` writes it."""
+    def add_changes(self, operator_id: str, snapshot: Snapshot, *, renews: bool = False) -> None:
+        """Remember what changed; ``write_changes`` writes it.
+
+        ``renews``: it is everything, and what was written or remembered before counts no more.
+        """
         chain = self._chains.setdefault(operator_id, _Chain())
+        if renews:
+            chain.segments, chain.problem = (), ""
+            chain.unmade.clear()
+            chain.unwritten.clear()
         chain.unmade.append(_made(snapshot.tables))
         chain.segments = open_segments(chain.segments, snapshot.finished_window_us)
 
@@ -144,6 +157,12 @@ class SegmentWriter:
             chain.written_bytes += segment.size_bytes
         self._compact_if_long(operator_id, chain, finished_window_us, merge)
         return chain.segments
+
+    def take_unreadable(self) -> Iterator[tuple[str, SegmentRef]]:
+        """Yield operators, and files of theirs that cannot be read; for the worker's thread."""
+        with suppress(Empty):
+            while True:
+                yield self._unreadable.get_nowait()
 
     def take_written_bytes(self, operator_id: str) -> int:
         """Bytes uploaded for this operator since the last call, merging included."""
@@ -192,39 +211,36 @@ class SegmentWriter:
     ) -> None:
         """Runs in a thread of its own; the chain learns of it with the next checkpoint."""
         try:
-            tables = self._merged(merged, finished_us, merge)
+            read = partial(self._read, operator_id)
+            tables = self._merged(merged, finished_us, merge, read)
             by = tuple(self._write_shared(operator_id, t) for t in tables if t.num_rows)
             done = _Compacted(operator_id, tuple(merged), by)
         except Exception as error:  # noqa: BLE001 - told, once the chain is too long without it
             done = _Compacted(operator_id, tuple(merged), None, str(error) or repr(error))
         self._compacted.put(done)
 
+    def _read(self, operator_id: str, segment: SegmentRef) -> pa.Table:
+        try:
+            return self.store.read_state(segment)
+        except CorruptCheckpointError:
+            self._unreadable.put((operator_id, segment))
+            raise
+
     def _merged(
-        self, segments: Sequence[SegmentRef], finished_us: int | None, merge: MergeTables
+        self,
+        segments: Sequence[SegmentRef],
+        finished_us: int | None,
+        merge: MergeTables,
+        read: ReadSegment,
     ) -> Iterator[pa.Table]:
         """Merge range by range, if it is much; a segment is in memory as long as ranges meet it."""
         ranges = merging_ranges(segments)
         if ranges is None:
-            yield from merge(map(self.store.read_state, segments), finished_us)
+            yield from merge(map(read, segments), finished_us)
             return
         opened: dict[str, pa.Table] = {}
         for groups in ranges:
-            yield from merge(self._rows_of(groups, segments, opened), finished_us)
-
-    def _rows_of(
-        self, groups: range, segments: Sequence[SegmentRef], opened: dict[str, pa.Table]
-    ) -> Iterator[pa.Table]:
-        for segment in segments:
-            assert segment.key_groups is not None, "or all is merged at once"
-            start, stop = segment.key_groups
-            if start < groups.stop and groups.start < stop:
-                table = opened.pop(segment.path, None)
-                table = self.store.read_state(segment) if table is None else table
-                if stop > groups.stop:
-                    opened[segment.path] = table
-                of_row = table.column(KEY_GROUP).to_numpy()
-                inside = (of_row >= groups.start) & (of_row < groups.stop)
-                yield table.filter(pa.array(inside))
+            yield from merge(_rows_of(groups, segments, opened, read), finished_us)
 
     def _take_compacted(self) -> None:
         while True:
@@ -237,6 +253,25 @@ class SegmentWriter:
             if done.by is not None:
                 chain.segments = replaced(chain.segments, done.merged, done.by)
                 chain.written_bytes += total_bytes(done.by)
+
+
+def _rows_of(
+    groups: range,
+    segments: Sequence[SegmentRef],
+    opened: dict[str, pa.Table],
+    read: ReadSegment,
+) -> Iterator[pa.Table]:
+    for segment in segments:
+        assert segment.key_groups is not None, "or all is merged at once"
+        start, stop = segment.key_groups
+        if start < groups.stop and groups.start < stop:
+            table = opened.pop(segment.path, None)
+            table = read(segment) if table is None else table
+            if stop > groups.stop:
+                opened[segment.path] = table
+            of_row = table.column(KEY_GROUP).to_numpy()
+            inside = (of_row >= groups.start) & (of_row < groups.stop)
+            yield table.filter(pa.array(inside))
 
 
 # --- tables that wait to be written -------------------------------------------------------------

@@ -265,7 +265,7 @@ class SnapshotWriter:
     ) -> tuple[tuple[SegmentRef, ...], int]:
         """The segments of a part, and how many bytes of them are new."""
         if part.merge is not None:
-            self.segments.add_changes(part.operator_id, snapshot)
+            self.segments.add_changes(part.operator_id, snapshot, renews=part.renews)
         if checkpoint_id in self._discarded:
             return (), 0
         try:

@@ -4,7 +4,7 @@ The protocol is decided by ``BarrierAligner``; this module carries its effects o
 one unit and returns, so that the worker's loop is never held up for longer than one batch.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
@@ -94,6 +94,8 @@ class Task:
         self._turn = 0
         self._unit = WorkUnit()
         self._stopped = False
+        self._renewals: set[str] = set()
+        """Operators whose stored files are lost."""
         self._first_barrier = (CheckpointId(0), 0.0)
         """(id, monotonic ms) of the newest checkpoint of which a barrier arrived."""
         self._barriers_reached: dict[ChannelId, float] = {}
@@ -388,7 +390,16 @@ class Task:
             pending, merge = part.snapshot_changes(barrier.checkpoint_id), part.merge_tables
         else:
             pending, merge = part.snapshot(barrier.checkpoint_id), None
-        return PendingPart(operator_id, pending, self._clock.monotonic_ms() - started_ms, merge)
+        renews = merge is not None and operator_id in self._renewals
+        if renews:  # Changes count from here on all the same.
+            self._renewals.discard(operator_id)
+            pending = part.snapshot(barrier.checkpoint_id)
+        sync_ms = self._clock.monotonic_ms() - started_ms
+        return PendingPart(operator_id, pending, sync_ms, merge, renews)
+
+    def renew(self, operator_ids: Iterable[str]) -> None:
+        """Let these operators give their whole state at the next cut that is of changes."""
+        self._renewals.update(operator_ids)
 
     def _alignment_entry(
         self, barrier: CheckpointBarrier, waited_ms: float, *, finished: bool

@@ -25,6 +25,8 @@ class PendingPart:
     sync_ms: float
     merge: MergeTables | None = None
     """Set if it is of what changed: how that is put together with what was written before."""
+    renews: bool = False
+    """It is the whole state, and begins a new chain: what was written before is lost."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ from laminar_core.runtime.messages import (
     Cancel,
     CheckpointMessage,
     Completed,
+    FileUnreadable,
     Finish,
     LoopMessage,
     LoopReport,
@@ -43,6 +44,7 @@ from laminar_core.runtime.messages import (
     Peers,
     Ping,
     Register,
+    Renew,
     Restoring,
     Resume,
     SnapshotAck,
@@ -56,6 +58,7 @@ from laminar_core.runtime.messages import (
 )
 from laminar_core.runtime.progress import progress_of
 from laminar_core.runtime.restoring import RestoreMeter, RestoreSize
+from laminar_core.runtime.scrub import operators_of
 from laminar_core.runtime.segments import SegmentWriter
 from laminar_core.runtime.snapshots import (
     BackgroundThreads,
@@ -74,6 +77,7 @@ from laminar_core.runtime.transport import WorkerTransport
 from laminar_core.runtime.waits import WaitClock, waits_of
 from laminar_core.runtime.wiring import Wiring, wire
 from laminar_core.state.manifest import AlignmentEntry
+from laminar_core.state.record import FileRef
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from laminar_core.storage.contract import counts_of
 
@@ -277,6 +281,9 @@ class Worker:
                 self.phase = Phase.RUNNING
             case Trigger() | AlignmentTimeout() | Abort() | Completed() | Resume():
                 self._on_checkpoint_message(message)
+            case Renew():
+                for task in self.wiring.tasks:
+                    task.renew(operators_of(message, self._me))
             case LoopWave() | LoopsOver():
                 self._on_loop_message(message)
             case Ping():
@@ -410,6 +417,15 @@ class Worker:
         )
 
     def _take_results(self) -> bool:
+        for operator_id, segment in self._snapshots.segments.take_unreadable():
+            self._send(
+                FileUnreadable(
+                    generation=self._deployment.generation,
+                    worker=self._me,
+                    operator_id=operator_id,
+                    file=FileRef(**segment.model_dump(include=set(FileRef.model_fields))),
+                )
+            )
         results = self._snapshots.results()
         for result in results:
             match result:

@@ -213,6 +213,15 @@ class JobPaths:
         return f"{self.generations}{padded(generation)}.released.json"
 
     @property
+    def damages(self) -> str:
+        """Folder with one record per checkpoint that the running job found to be damaged."""
+        return f"{self.job}/damage/"
+
+    def damage(self, checkpoint_id: CheckpointId) -> str:
+        """Key of the record that files of this checkpoint are lost; create-only."""
+        return f"{self.damages}{padded(checkpoint_id)}.json"
+
+    @property
     def drills(self) -> str:
         """Folder with one record per restore drill."""
         return f"{self.job}/drills/"

@@ -34,6 +34,7 @@ from laminar_core.errors import (
     ErrorCode,
     ProtocolError,
 )
+from laminar_core.state.damage import DamagedFile
 from laminar_core.state.manifest import (
     CheckpointManifest,
     CommitRecord,
@@ -47,6 +48,7 @@ from laminar_core.storage.checkpoint_parts import CheckpointParts
 from laminar_core.storage.object_store import address, open_object_store
 from laminar_core.storage.records import bytes_in, create_or_confirm, read_record
 from laminar_core.storage.retention_log import RetentionLog
+from laminar_core.storage.scrub import DamageLog, damage_by_listing
 from laminar_core.storage.summaries import CheckpointSummary, summarise
 from laminar_core.storage.verification import (
     PartReport,
@@ -107,8 +109,28 @@ class CheckpointStore(CheckpointParts):
                 whether it counts, and is committed, is for the newer generation to decide.
             StorageUnavailable: the store did not answer; call again with the same manifest.
         """
+        self.check_owner(Generation(manifest.generation))
+        self._create_manifest(manifest)
+
+    def publish_if_whole(self, manifest: CheckpointManifest) -> tuple[DamagedFile, ...]:
+        """Complete the checkpoint if all its files are there; return those that are not.
+
+        They are compared with a listing, so before the manifest is created: a checkpoint that
+        cannot be restored never counts. What retention deletes meanwhile, this manifest does not
+        name: it names files of the newest checkpoint, and new ones.
+
+        Raises:
+            As ``publish`` does.
+        """
+        self.check_owner(Generation(manifest.generation))
+        damage = damage_by_listing(self.objects, self.paths, manifest)
+        if not damage:
+            self._create_manifest(manifest)
+        return damage
+
+    def _create_manifest(self, manifest: CheckpointManifest) -> None:
+        """The caller has checked the owner: a zombie leaves no orphan if it can be helped."""
         generation, checkpoint_id = _ids(manifest)
-        self.check_owner(generation)  # Courtesy: a zombie leaves no orphan if it can be helped.
         created = create_or_confirm(
             self.objects, self.paths.manifest(checkpoint_id), manifest.to_bytes()
         )
@@ -249,8 +271,12 @@ class CheckpointStore(CheckpointParts):
         committed = set(self.committed_ids())
         ended = self.ended_ids()
         bases = self.bases()
+        damaged = DamageLog(self.objects, self.paths).ids()
         return [
-            self._summary_of(checkpoint_id, bases, committed=checkpoint_id in committed)
+            replace(
+                self._summary_of(checkpoint_id, bases, committed=checkpoint_id in committed),
+                damaged=checkpoint_id in damaged,
+            )
             for checkpoint_id in sorted({*self.attempted_ids(), *ended, *committed})
         ]
 

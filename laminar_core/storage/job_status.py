@@ -18,6 +18,7 @@ from laminar_core.storage.generation_summary import GenerationSummary, read_gene
 from laminar_core.storage.owner import is_running, is_same_process, is_visible
 from laminar_core.storage.pins import Pins, StoredPin
 from laminar_core.storage.records import read_record
+from laminar_core.storage.scrub import DamageLog
 
 DriverState = Literal["ended", "running", "gone", "unseen"]
 """``running`` and ``gone``: its process, seen from this machine. ``unseen``: it is on another one,
@@ -151,8 +152,12 @@ def _newest_checkpoint(
     except CorruptCheckpointError as error:
         problems.append(str(error))
         return None
+    damaged = DamageLog(store.objects, store.paths).in_words()
     for manifest in _completed(store, problems):
         checkpoint_id, generation = CheckpointId(manifest.checkpoint_id), manifest.generation
+        if (problem := damaged.get(checkpoint_id)) is not None:
+            problems.append(f"checkpoint {checkpoint_id} cannot be restored: {problem}")
+            continue
         if on_timeline(checkpoint_id, Generation(generation), bases):
             return CheckpointStatus(
                 checkpoint_id=checkpoint_id,

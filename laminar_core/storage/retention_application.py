@@ -118,6 +118,7 @@ class Application:
         """
         paths = self._store.paths
         self._objects.delete(paths.commit(checkpoint_id))
+        self._objects.delete(paths.damage(checkpoint_id))
         self._objects.delete(paths.deletion(checkpoint_id))
         if self._objects.size(paths.manifest(checkpoint_id)) is None:
             self._objects.delete(paths.trigger(checkpoint_id))

@@ -23,6 +23,7 @@ from laminar_core.state.retention_records import QuarantineRecord
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from laminar_core.storage.pins import Pins
 from laminar_core.storage.retention_log import RetentionLog
+from laminar_core.storage.scrub import DamageLog
 from laminar_core.storage.verification import verify_files
 
 READERS = 16
@@ -66,6 +67,7 @@ class _Reader:
         self._depth = depth
         self._paths = RetentionPaths(store.paths)
         self._log = RetentionLog(store.objects, store.paths)
+        self._known_damage: Mapping[CheckpointId, str] = {}
 
     def read(self, now_ms: int) -> RetentionFacts:
         store = self._store
@@ -76,6 +78,10 @@ class _Reader:
         doomed = self._log.being_deleted()
         pins = Pins(store).by_checkpoint()
         quarantined = self._quarantined()
+        self._known_damage = {
+            **DamageLog(store.objects, store.paths).in_words(),
+            **self._depth.damage,
+        }
         stored = {key: self._paths.tell(key) for key in self._listed()}
         attempted = sorted({name.checkpoint_id for name in stored.values() if name.checkpoint_id})
         manifests = dict(zip(attempted, self._map(self._manifest, attempted), strict=True))
@@ -167,7 +173,7 @@ class _Reader:
 
     def _damage(self, manifest: CheckpointManifest, sizes: Mapping[str, int | None]) -> str | None:
         checkpoint_id = CheckpointId(manifest.checkpoint_id)
-        if known := self._depth.damage.get(checkpoint_id):
+        if known := self._known_damage.get(checkpoint_id):
             return known
         for file in manifest.files():
             size_bytes = sizes[file.path]

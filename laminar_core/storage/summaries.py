@@ -20,7 +20,8 @@ class CheckpointSummary:
     timeline, so it is never restored. ``withdrawn``: an orphan whose output was committed; the
     generation that went back behind it took that back. ``deleted``: by retention, or just being
     deleted.
-    ``problem``: an object that cannot be read.
+    ``problem``: an object that cannot be read. ``damaged``: the running job found that files of it
+    are lost.
     """
 
     checkpoint_id: CheckpointId
@@ -39,6 +40,7 @@ class CheckpointSummary:
     deleted: bool = False
     problem: str | None = None
     withdrawn: bool = False
+    damaged: bool = False
 
 
 Known = CheckpointManifest | HistoryRecord | TriggerRecord

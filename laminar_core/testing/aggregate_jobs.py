@@ -19,8 +19,10 @@ from laminar_core.testing.jobs import (
 from laminar_core.testing.memory_source import MemorySource
 
 
-def running_totals_job(parallelism: int) -> Job:
+def running_totals_job(parallelism: int, pace: float | None = None) -> Job:
     """Running totals, of which the last one of each key is output.
+
+    ``pace`` is in rows per second, None: as fast as they are taken.
 
     Which totals come before depends on who sends first. The last one is that which counts as many
     rows as the key has: it comes once, and never if a row was lost or counted twice.
@@ -36,7 +38,11 @@ def running_totals_job(parallelism: int) -> Job:
         return pc.call_function("equal", [batch["count"], counts.take(places)])
 
     p = Pipeline("running-totals")
-    rows = p.source("in", MemorySource(tables)).rebalance().map(burden.carry, name="slow")
+    rows = (
+        p.source("in", MemorySource(tables), rows_per_second=pace)
+        .rebalance()
+        .map(burden.carry, name="slow")
+    )
     changing = rows.key_by("key").aggregate(
         "running",
         agg.count(),

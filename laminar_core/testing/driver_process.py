@@ -34,7 +34,7 @@ class SimulatedCoordinator(Process):
         self._link = SimulatedCoordinatorLink(network, self.address.endpoint, self)
         self._executors = [
             SimulatedExecutor(world, f"{self.name}-{what}")
-            for what in ("store", "commits", "deletions", "control", "copies")
+            for what in ("store", "commits", "deletions", "control", "copies", "scrub")
         ]
         self.coordinator = Coordinator(
             parts, self._link, Background(*self._executors), self._clock, tell
@@ -59,11 +59,12 @@ class SimulatedCoordinator(Process):
 
     def close(self, reason: str) -> None:
         """As the thread in a driver is closed."""
-        store, commits, deletions, control, copies = self._executors
+        store, commits, deletions, control, copies, scrub = self._executors
         self.coordinator.abandon(reason)
         commits.shutdown(cancel_futures=True)
         deletions.shutdown(cancel_futures=True)
         copies.shutdown(cancel_futures=True)
+        scrub.shutdown(cancel_futures=True)
         control.shutdown()
         store.shutdown()
         self._remove()

@@ -14,6 +14,7 @@ from laminar_core.runtime.events import (
     CleanUpFailed,
     CommandAnswered,
     DataFlowing,
+    FilesDamaged,
     Finished,
     GenerationFailed,
     GenerationStarted,
@@ -21,9 +22,12 @@ from laminar_core.runtime.events import (
     ProgressMade,
     RejectedCheckpoint,
     RestoreProgressed,
+    StoreBack,
+    StoreLost,
     ThresholdTooLow,
     WorkersRunning,
 )
+from laminar_core.state.damage import DamagedFile
 
 STARTED = GenerationStarted(
     time_ms=1, generation=3, parallelism=2, restored_checkpoint_id=7, rows_total=None
@@ -127,6 +131,34 @@ def change(event: JobEvent, **changes) -> JobEvent:
         (
             change(ANSWERED, outcome="failed", savepoint=None, reason="no [space]"),
             ["savepoint for ann failed: no [space]"],
+        ),
+        (
+            StoreLost(time_ms=1, generation=3, code="store-gone", reason="/s is not there"),
+            ["the store is lost: /s is not there"],
+        ),
+        (
+            StoreBack(time_ms=1, generation=3),
+            ["the store is back, the job goes on with it"],
+        ),
+        (
+            FilesDamaged(
+                time_ms=1,
+                generation=3,
+                found_by="listing",
+                files=[
+                    DamagedFile(path=f"shared/totals/{n}.seg", problem="missing") for n in "abcde"
+                ],
+                checkpoint_ids=(6, 7),
+                rewritten_operators=("totals",),
+            ),
+            [
+                (
+                    "stored files are damaged: shared/totals/a.seg (missing), "
+                    "shared/totals/b.seg (missing), shared/totals/c.seg (missing) and 2 more"
+                ),
+                "  checkpoints that need them cannot be restored: 6, 7",
+                "  totals writes its whole state with the next checkpoint",
+            ],
         ),
         (
             ThresholdTooLow(time_ms=1, checkpoints=10, alignment_timeout_ms=500),

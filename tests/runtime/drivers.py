@@ -30,7 +30,12 @@ class Driver:
         self.store = open_job(self.objects)
         self.generation = claim(self.store)
         self.host, self.io, self.commits = Host(), Background(), Background()
-        self.deletions, self.control, self.copies = Background(), Background(), Background()
+        self.deletions, self.control, self.copies, self.scrub = (
+            Background(),
+            Background(),
+            Background(),
+            Background(),
+        )
         self.ledger = Ledger()
         parts = CoordinatorParts(
             identity=JobIdentity(JOB, self.generation, PLAN, 2),
@@ -42,7 +47,9 @@ class Driver:
             rows_total=None,
             claim_sha256=self.store.own_claim_sha256(self.generation),
         )
-        threads = Threads(self.io, self.commits, self.deletions, self.control, self.copies)
+        threads = Threads(
+            self.io, self.commits, self.deletions, self.control, self.copies, self.scrub
+        )
         self.driver = CheckpointDriver(parts, self.host, threads)
 
     def request(self, kind: CheckpointKind = CheckpointKind.MANUAL) -> Future:

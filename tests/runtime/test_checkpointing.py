@@ -269,7 +269,7 @@ def test_a_bug_in_the_background_ends_the_generation_instead_of_hiding() -> None
     driver.request()
     driver.settle()
     driver.acknowledge(1, 0, 1)
-    driver.store.publish = None
+    driver.store.publish_if_whole = None
     driver.settle()
     assert driver.host.failures == [
         ("snapshot-failed", "checkpoint 1: TypeError(\"'NoneType' object is not callable\")")

@@ -41,7 +41,7 @@ class Cluster:
     def __init__(self, **changes) -> None:
         self.clock, self.link, self.events = ManualClock(), Link(), []
         self.io, self.commits, self.deletions = Background(), Background(), Background()
-        self.control, self.copies = Background(), Background()
+        self.control, self.copies, self.scrub = Background(), Background(), Background()
         self.store = open_job()
         self.generation = claim(self.store)
         fields = {
@@ -55,7 +55,9 @@ class Cluster:
             "claim_sha256": self.store.own_claim_sha256(self.generation),
         }
         parts = CoordinatorParts(**fields | changes)
-        threads = Threads(self.io, self.commits, self.deletions, self.control, self.copies)
+        threads = Threads(
+            self.io, self.commits, self.deletions, self.control, self.copies, self.scrub
+        )
         self.coordinator = Coordinator(parts, self.link, threads, self.clock, self.events.append)
 
     @property

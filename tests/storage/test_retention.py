@@ -11,10 +11,12 @@ from laminar_core.errors import (
     ErrorCode,
     StorageUnavailable,
 )
+from laminar_core.state.damage import DamagedFile
 from laminar_core.state.retention_paths import RetentionPaths
 from laminar_core.storage.audit import AuditLog
 from laminar_core.storage.retention import Retention
 from laminar_core.storage.s3 import S3ObjectStore
+from laminar_core.storage.scrub import DamageLog
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
 from tests.storage.retention_jobs import JOB, MANDATE, StoredJob, run
 from tests.storage.stores import claim, claimant, damage
@@ -242,3 +244,15 @@ class TestFinishingLater:
         assert job.store.choose_checkpoint(Wish(CheckpointId(1))).decision.cause == "being-deleted"
         job.store.objects.delete(PATHS.plan(1))  # The way out that the message tells.
         assert run(job, LAST).deleted_checkpoints == 2
+
+
+def test_a_checkpoint_that_the_running_job_found_damaged_is_not_the_newest_restorable(job):
+    """Its files have their lengths, so only the mark shows that one of them has other bytes."""
+    lost = DamagedFile(path=job.chain[-1].path, problem="digest")
+    log = DamageLog(job.store.objects, job.store.paths)
+    log.record(CheckpointId(3), job.generation, [lost], 1)
+    planned = Retention(job.store, LAST, lambda: job.clock_ms).plan()
+    verdicts = {v.checkpoint_id: v for v in planned.plan.checkpoints}
+    assert verdicts[2].action == verdicts[3].action == "keep"
+    assert "the newest that can be restored" in verdicts[2].reasons
+    assert "newer than the newest that can be restored" in verdicts[3].reasons

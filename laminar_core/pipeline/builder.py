@@ -52,6 +52,7 @@ from laminar_core.runtime.plan import (
     SinkNode,
     SourceNode,
 )
+from laminar_core.runtime.reserve import ReserveKeeper
 from laminar_core.runtime.sessions import GivenSession, OwnSession
 from laminar_core.runtime.spark_stage import SparkCluster
 from laminar_core.runtime.supervisor import Supervisor
@@ -148,7 +149,8 @@ class Pipeline:
         clock = SystemClock()
         cluster = SparkCluster(session, run.transport, clock)
         store = CheckpointStore.open(options.store_uri, options.job)
-        listener = reported = isolated(listener)
+        reported = isolated(listener)
+        listener = ReserveKeeper(store, reported)
         if checkpoint.retention is not None:
             listener = checkpoint.retention.applied_to(
                 store, clock, listener, actor=run.actor, run_id=run.run_id

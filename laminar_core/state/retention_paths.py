@@ -64,6 +64,10 @@ class RetentionPaths:
         """Folder with one record per file that was seen as an orphan."""
         return f"{self.retention}quarantine/"
 
+    def reserve(self, number: int) -> str:
+        """Key of a slice of the space that is given back when the store is full."""
+        return f"{self.retention}reserve/{number}"
+
     @property
     def pins(self) -> str:
         """Folder with one record per pin or hold."""

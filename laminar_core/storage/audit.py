@@ -70,6 +70,10 @@ class AuditLog:
         # The newest record that this object has seen: a head that goes back behind it is no news.
         self._seen = START
 
+    def through(self, objects: ObjectStore) -> "AuditLog":
+        """Return the same log, written through another handle of its store."""
+        return AuditLog(objects, self.paths, self._now_ms, identify=self._identify, key=self._key)
+
     # --- writing --------------------------------------------------------------------------------
 
     def append(

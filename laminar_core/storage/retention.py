@@ -18,6 +18,7 @@ names that are never used again.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count
 from typing import Literal
 
@@ -37,6 +38,7 @@ from laminar_core.errors import (
 )
 from laminar_core.state.audit import AuditRecord
 from laminar_core.state.record import JsonObject
+from laminar_core.state.retention_paths import RetentionPaths
 from laminar_core.state.retention_records import (
     PlannedCheckpoint,
     PlannedOrphan,
@@ -48,6 +50,7 @@ from laminar_core.storage.audit import AuditLog
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from laminar_core.storage.object_store import address
 from laminar_core.storage.records import create_or_confirm
+from laminar_core.storage.reserve import BackedStore, keep_reserve
 from laminar_core.storage.retention_application import Application, Progress
 from laminar_core.storage.retention_log import RetentionLog
 from laminar_core.storage.retention_reader import READERS, Depth, Verify, read_facts
@@ -88,10 +91,13 @@ class Retention:
         readers: int = READERS,
     ) -> None:
         """``now_ms`` is a wall clock; ``readers`` is the number of requests at a time."""
-        self._store = store
+        paths = RetentionPaths(store.paths)
+        backed = BackedStore(store.objects, paths)
+        self._keep_reserve = partial(keep_reserve, store.objects, paths)
+        self._store = store = CheckpointStore(backed, store.job)
         self._policy = policy
         self._now_ms = now_ms
-        self._audit = audit
+        self._audit = None if audit is None else audit.through(backed)
         self._readers = readers
         self._depth = Depth(
             verify=verify,
@@ -136,6 +142,7 @@ class Retention:
         result = Application(self._store, record, self._readers, self._now_ms, progress).run()
         self._conclude(intended, "done", record.reason, result)
         self.log.forget_old()
+        self._keep_reserve()
         return result
 
     def finish_earlier(

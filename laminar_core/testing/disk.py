@@ -67,6 +67,11 @@ class SimulatedDisk(MemoryObjectStore):
         """See ``ObjectStore.size``."""
         return self.special.get(key, super().size(key))
 
+    def sizes(self, folder: str) -> dict[str, int]:
+        """See ``ObjectStore.sizes``."""
+        found = super().sizes(folder)
+        return found | {key: size for key, size in self.special.items() if key in found}
+
     def make_special(self, key: str, size_bytes: int) -> None:
         """Put something there that no store contains; above 0 bytes it is a file of holes."""
         super().put(key, b"")

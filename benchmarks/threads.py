@@ -12,6 +12,7 @@ from laminar_core.runtime.checkpointing import CoordinatorParts
 from laminar_core.runtime.clock import SystemClock
 from laminar_core.runtime.coordinator_thread import CoordinatorThread
 from laminar_core.runtime.deployment import Deployment
+from laminar_core.runtime.events import JobEvent
 from laminar_core.runtime.execution import Collected
 from laminar_core.runtime.listening import IsolatedListener
 from laminar_core.runtime.snapshots import background_threads
@@ -50,8 +51,12 @@ class ThreadCluster:
 
     can_be_renewed = False
 
-    def require_slots(self, parallelism: int) -> None:
+    slots = None
+
+    def check(self, parallelism: int) -> tuple[JobEvent, ...]:
         """Threads there are."""
+        del parallelism
+        return ()
 
     def start_coordinator(
         self, parts: CoordinatorParts, listener: IsolatedListener

@@ -30,6 +30,8 @@ class ErrorCode(StrEnum):
     UNSUPPORTED_TYPE = "unsupported-type"
     UNSUPPORTED_PARALLELISM = "unsupported-parallelism"
     NOT_ENOUGH_SLOTS = "not-enough-slots"
+    SPARK_UNSUITABLE = "spark-unsuitable"
+    NOT_ENCRYPTED = "not-encrypted"
     NO_JAVA = "no-java"
     JOB_OWNED = "job-owned-by-live-driver"
     NO_SUCH_CHECKPOINT = "no-such-checkpoint"

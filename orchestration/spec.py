@@ -174,6 +174,11 @@ class StreamSpec(Values):
         default=None,
         description="A worker that needs longer than this for one batch hangs; None: 30 minutes.",
     )
+    require_encryption: bool = Field(
+        default=False,
+        description="Refuse a cluster whose network could read the rows, or the key of the "
+        "workers.",
+    )
     checkpoints: CheckpointPolicy = CheckpointPolicy()
     retention: RetentionConfig = RetentionConfig()
     alerts: AlertPolicy = AlertPolicy()
@@ -210,7 +215,14 @@ class StreamSpec(Values):
 
         ``words`` are further ones of ``laminar run``, such as ``--restore 42``.
         """
-        more = [*self._patience(), *self.checkpoints.words(), *self.conf_words(), *words]
+        safety = ["--require-encryption"] if self.require_encryption else []
+        more = [
+            *self._patience(),
+            *safety,
+            *self.checkpoints.words(),
+            *self.conf_words(),
+            *words,
+        ]
         return [*self.laminar, "run", *self._job_words(store_uri, words), *more, "--json"]
 
     def _patience(self) -> list[str]:

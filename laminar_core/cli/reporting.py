@@ -24,6 +24,7 @@ from laminar_core.runtime.events import (
     GenerationFailed,
     GenerationStarted,
     JobEvent,
+    NotEncrypted,
     OperatorAtWork,
     ProgressMade,
     RestoreProgressed,
@@ -149,11 +150,8 @@ def _lines(event: JobEvent) -> Iterator[str]:
             yield from _checkpoint_lines(event)
         case FilesDamaged() | StoreLost() | StoreBack():
             yield from _store_lines(event)
-        case OperatorAtWork():
-            yield (
-                f"operator {event.operator_id} of worker {event.worker} has been at work on one "
-                f"batch for {event.busy_ms / 1000:.0f} s"
-            )
+        case NotEncrypted() | OperatorAtWork():
+            yield from _warning_lines(event)
         case CommandAnswered():
             done = f" in {event.savepoint}" if event.savepoint else ""
             why = f": {event.reason}" if event.reason else ""
@@ -171,6 +169,24 @@ def _lines(event: JobEvent) -> Iterator[str]:
             yield f"restored {event.files:,} files, {event.size_bytes / 1e6:,.1f} MB"
         case RestoreProgressed() | WorkersRunning() | DataFlowing() | ProgressMade():
             pass
+
+
+_Warning = NotEncrypted | OperatorAtWork
+
+
+def _warning_lines(event: _Warning) -> Iterator[str]:
+    match event:
+        case NotEncrypted():
+            yield (
+                "warning: whoever reads the cluster's network can connect as a worker, because "
+                f"Spark carries their key as it is: set {' and '.join(event.missing)} to true "
+                "(docs/security.md), or demand it with --require-encryption"
+            )
+        case OperatorAtWork():
+            yield (
+                f"operator {event.operator_id} of worker {event.worker} has been at work on one "
+                f"batch for {event.busy_ms / 1000:.0f} s"
+            )
 
 
 _CheckpointEvent = CheckpointCompleted | CheckpointFailed | CleanUpFailed | ThresholdTooLow

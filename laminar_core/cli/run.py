@@ -9,7 +9,6 @@ from types import FrameType
 import click
 from pyspark.sql import SparkSession
 
-from laminar_core.checkpoint.types import Generation
 from laminar_core.cli.checkpoint_options import checkpoint_options
 from laminar_core.cli.options import GlobalSettings
 from laminar_core.cli.reporting import JsonReporter, Reporter, TextReporter
@@ -22,7 +21,9 @@ from laminar_core.cli.start_options import (
 from laminar_core.cli.target import load_pipeline
 from laminar_core.errors import LaminarError
 from laminar_core.pipeline import CheckpointConfig, Pipeline, RunConfig, StreamingJob
+from laminar_core.pipeline.config import job_options
 from laminar_core.runtime.clock import Clock, SystemClock
+from laminar_core.runtime.preflight import check_start
 from laminar_core.runtime.sessions import OwnSession
 from laminar_core.state.paths import check_job_name
 from laminar_core.storage.checkpoint_store import CheckpointStore
@@ -82,12 +83,10 @@ def _run(
     config: RunConfig,
     reporter: Reporter,
 ) -> None:
-    # Whatever can be refused without Spark is refused before it is started.
-    pipeline.plan()
     job_name = check_job_name(config.job or pipeline.name)
-    if config.expected_generation is not None:
-        store = CheckpointStore.open(checkpoint.store, job_name)
-        store.check_expected(Generation(config.expected_generation))
+    options = job_options(pipeline.name, config.workers or 1, checkpoint, config)
+    store = CheckpointStore.open(checkpoint.store, job_name)
+    check_start(pipeline.plan(), options, store, SystemClock())
     with OwnSession(lambda: start_spark(f"laminar {job_name}")) as spark:
         job = pipeline.start(spark, checkpoint=checkpoint, run=config, listener=reporter.on_event)
         # After the session: Spark installs a handler of its own.

@@ -15,6 +15,7 @@ from laminar_core.pipeline.config import duration_ms
 from laminar_core.runtime.liveness import Deadlines
 from laminar_core.runtime.restart import ExponentialDelay
 from laminar_core.runtime.session import open_session
+from laminar_core.runtime.spark_conditions import SparkFacts, master_of, refuse_unsuitable
 from laminar_core.storage.object_store import absolute_uri
 
 FAST_START = {
@@ -120,6 +121,11 @@ _START = (
         help="Between workers; tcp is neither encrypted nor authenticated.",
     ),
     click.option(
+        "--require-encryption",
+        is_flag=True,
+        help="Refuse a cluster whose network could read the rows, or the key of the workers.",
+    ),
+    click.option(
         "--start-timeout",
         type=DURATION,
         default="2 minutes",
@@ -148,11 +154,26 @@ _START = (
 
 @dataclass(frozen=True, slots=True)
 class SparkSettings:
-    """Where the workers run."""
+    """Where the workers run.
+
+    Raises:
+        ConfigurationError: ``master`` and a setting say different things, or Spark would be one
+            that cannot run them.
+    """
 
     workers: int
     master: str | None = None
     conf: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse what the options alone show; what Spark adds to them is seen when it runs."""
+        facts = SparkFacts(self.effective_master, dict(self.conf))
+        refuse_unsuitable(facts, self.workers)
+
+    @property
+    def effective_master(self) -> str:
+        """As asked for, by option or by setting, or this host."""
+        return master_of(self.master, dict(self.conf)) or f"local[{self.workers}]"
 
     def open(self, name: str, settings: GlobalSettings) -> SparkSession:
         """Start Spark, or connect to it.
@@ -161,7 +182,7 @@ class SparkSettings:
             ConfigurationError: there is no Java, or Spark refuses a setting.
         """
         return open_session(
-            self.master or f"local[{self.workers}]",
+            self.effective_master,
             name,
             conf={**FAST_START, **dict(self.conf)},
             show_logs=settings.debug,
@@ -209,6 +230,7 @@ def start_config(values: dict[str, Any]) -> RunConfig:
         workers=values["workers"],
         restart=ExponentialDelay(attempts=take("restarts")),
         transport=take("transport"),
+        require_encryption=take("require_encryption"),
         take_over=take("take_over"),
         expected_generation=take("expected_generation"),
         allow_fresh=take("allow_fresh"),

@@ -145,9 +145,11 @@ class Pipeline:
         """
         run = run or RunConfig()
         session = spark if isinstance(spark, OwnSession) else GivenSession(spark)
-        options = job_options(self.name, _workers(run, session.spark), checkpoint, run)
         clock = SystemClock()
-        cluster = SparkCluster(session, run.transport, clock)
+        cluster = SparkCluster(  # First: of a session that cannot be used nothing can be asked.
+            session, run.transport, clock, encryption_required=run.require_encryption
+        )
+        options = job_options(self.name, _workers(run, session.spark), checkpoint, run)
         store = CheckpointStore.open(options.store_uri, options.job)
         reported = isolated(listener)
         listener = ReserveKeeper(store, reported)

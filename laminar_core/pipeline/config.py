@@ -121,6 +121,8 @@ class RunConfig:
     restart: RestartStrategy = field(default_factory=ExponentialDelay)
     transport: TransportKind | Literal["auto"] = "auto"
     """``auto``: unix sockets with a local master, else TCP with CURVE."""
+    require_encryption: bool = False
+    """Refuse a cluster whose network could read what workers send, or the key that admits them."""
     take_over: bool = False
     """Run although a driver that owns the job may be alive; it is fenced."""
     expected_generation: int | None = None

@@ -196,6 +196,14 @@ class StoreBack(_Event):
     generation: int
 
 
+class NotEncrypted(_Event):
+    """Whoever reads the cluster's network can get the key of the workers from Spark's traffic."""
+
+    event: Literal["not-encrypted"] = "not-encrypted"
+    missing: tuple[str, ...]
+    """Spark's settings that would prevent it."""
+
+
 class ThresholdTooLow(_Event):
     """So many checkpoints in a row waited for the alignment timeout, and overtook then."""
 
@@ -252,6 +260,7 @@ JobEvent = (
     | FilesDamaged
     | StoreLost
     | StoreBack
+    | NotEncrypted
     | ThresholdTooLow
     | CommandAnswered
     | GenerationFailed

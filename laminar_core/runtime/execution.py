@@ -1,8 +1,8 @@
 """From a prepared start to running workers, and to their end; Spark is behind ``Cluster``."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -12,6 +12,7 @@ from laminar_core.errors import ErrorCode, LaminarError
 from laminar_core.runtime.checkpointing import CoordinatorParts
 from laminar_core.runtime.coordination import Coordinator, GenerationOutcome
 from laminar_core.runtime.deployment import Deployment
+from laminar_core.runtime.events import JobEvent
 from laminar_core.runtime.listening import IsolatedListener
 from laminar_core.runtime.options import JobOptions
 from laminar_core.runtime.recovery import Start
@@ -76,12 +77,17 @@ class Cluster(Protocol):
         """Whether what workers run on, once lost, is replaced by this process."""
         ...
 
-    def require_slots(self, parallelism: int) -> None:
-        """Verify that so many workers can run at once.
+    def check(self, parallelism: int) -> Sequence[JobEvent]:
+        """Verify that so many workers can run here; return what is to be warned of.
 
         Raises:
-            ConfigurationError: they never will.
+            ConfigurationError: they never will, or not as safely as was asked for.
         """
+        ...
+
+    @property
+    def slots(self) -> int | None:
+        """How many workers can run at once now; None: that is not known."""
         ...
 
     def start_coordinator(
@@ -116,7 +122,7 @@ class Execution:
 
     def watch(self) -> tuple[GenerationOutcome, Collected]:
         """Wait for the first sign that it is over, then end the rest of it."""
-        outcome = self._first_sign()
+        outcome = self._with_slots(self._first_sign())
         ended_well = outcome.kind in ("finished", "stopped")
         if not ended_well:
             self.coordinator.cancel(outcome.reason)
@@ -132,6 +138,12 @@ class Execution:
             return outcome, self.stage.ended.result()
         reason = f"collected rows were not handed over: {error}"
         return GenerationOutcome("failed", _code_of(error), reason), {}
+
+    def _with_slots(self, outcome: GenerationOutcome) -> GenerationOutcome:
+        """Say how many slots there are, if there may be too few."""
+        if outcome.code is not ErrorCode.NOT_ENOUGH_SLOTS or (slots := self.cluster.slots) is None:
+            return outcome
+        return replace(outcome, reason=f"{outcome.reason}. Task slots of Spark now: {slots}")
 
     def _first_sign(self) -> GenerationOutcome:
         outcome, ended = self.coordinator.outcome, self.stage.ended

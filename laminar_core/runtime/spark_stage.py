@@ -9,25 +9,35 @@ import re
 import signal
 from collections.abc import Collection, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import pyarrow as pa
 from pyspark import BarrierTaskContext
 from pyspark.sql import SparkSession
 
-from laminar_core.errors import ConfigurationError, ErrorCode, JobFailedError
+from laminar_core.errors import ErrorCode, JobFailedError
 from laminar_core.runtime.checkpointing import CoordinatorParts
 from laminar_core.runtime.clock import Clock, SystemClock
 from laminar_core.runtime.coordinator_thread import CoordinatorThread
 from laminar_core.runtime.deployment import Deployment
+from laminar_core.runtime.events import JobEvent, NotEncrypted
 from laminar_core.runtime.execution import Collected
 from laminar_core.runtime.gateway import in_background, is_lost, lost_if_silent, spark_lost
 from laminar_core.runtime.life import living
 from laminar_core.runtime.listening import IsolatedListener
 from laminar_core.runtime.sessions import Session
 from laminar_core.runtime.snapshots import background_threads
+from laminar_core.runtime.spark_conditions import (
+    RELEVANT,
+    SparkFacts,
+    refuse_connect,
+    refuse_unsuitable,
+    require_encryption,
+    unprotected,
+)
 from laminar_core.runtime.transport import (
     CoordinatorTransport,
     TransportKind,
@@ -37,6 +47,9 @@ from laminar_core.runtime.worker import Worker
 from laminar_core.state.manifest import Owner
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from laminar_core.storage.owner import this_process
+
+SLOTS_ANSWER_MAX_S = 10.0
+"""A JVM that does not answer is found out by others."""
 
 OUTPUT_DDL = "sink string, batch binary"
 _OUTPUT_SCHEMA = pa.schema([("sink", pa.string()), ("batch", pa.binary())])
@@ -93,13 +106,19 @@ class SparkCluster:
     """Coordinators in this process, workers in Spark."""
 
     def __init__(
-        self, session: Session, transport: TransportKind | Literal["auto"], clock: Clock
+        self,
+        session: Session,
+        transport: TransportKind | Literal["auto"],
+        clock: Clock,
+        *,
+        encryption_required: bool = False,
     ) -> None:
         self._session = session
         self._transport: TransportKind | Literal["auto"] = transport
         self._clock = clock
+        self._encryption_required = encryption_required
         with lost_if_silent():
-            self._on_one_host = str(session.spark.conf.get("spark.master")).startswith("local")
+            self._facts = facts_of(session.spark)
 
     def identify(self) -> Owner:
         """This process."""
@@ -110,18 +129,18 @@ class SparkCluster:
         """Whether another JVM takes the place of one that is lost."""
         return self._session.can_be_renewed
 
-    def require_slots(self, parallelism: int) -> None:
-        """A barrier stage needs all its slots at once; Spark would wait for minutes to say so."""
-        if not self._on_one_host:
-            return  # On a cluster slots may still come.
-        with lost_if_silent():
-            slots = self._session.live().sparkContext.defaultParallelism
-        if parallelism > slots:
-            raise ConfigurationError(
-                ErrorCode.NOT_ENOUGH_SLOTS,
-                f"{parallelism} workers need as many task slots at once and Spark "
-                f"has {slots}: give it more, or run with fewer workers",
-            )
+    def check(self, parallelism: int) -> tuple[JobEvent, ...]:
+        """Verify what Spark would say late or never; on a cluster slots may still come."""
+        refuse_unsuitable(replace(self._facts, slots=self.slots), parallelism)
+        if self._encryption_required:
+            require_encryption(self._facts, self._transport)
+        missing = () if self._transport == "tcp" else unprotected(self._facts)
+        return (NotEncrypted(time_ms=self._clock.now_ms(), missing=missing),) if missing else ()
+
+    @property
+    def slots(self) -> int | None:
+        """How many tasks Spark can run at once now; None if it does not say."""
+        return slots_of(self._session.spark)
 
     def start_coordinator(
         self, parts: CoordinatorParts, listener: IsolatedListener
@@ -130,7 +149,7 @@ class SparkCluster:
         spark = self._session.live()
         kind = self._transport
         if kind == "auto":
-            kind = "ipc" if self._on_one_host else "curve"
+            kind = "ipc" if self._facts.on_one_host else "curve"
         with lost_if_silent():
             host = str(spark.conf.get("spark.driver.host"))
         transport = CoordinatorTransport(kind, host, parts.identity.parallelism)
@@ -144,6 +163,44 @@ class SparkCluster:
         """Block until one of them is done."""
         timeout_s = None if timeout_ms is None else timeout_ms / 1000
         wait(futures, timeout_s, FIRST_COMPLETED)
+
+
+def facts_of(spark: SparkSession) -> SparkFacts:
+    """Look at how Spark is set up.
+
+    Raises:
+        ConfigurationError: it is a session of Spark Connect.
+    """
+    if type(spark).__module__.startswith("pyspark.sql.connect"):
+        refuse_connect(SparkFacts("sc://"))
+    settings = {name: spark.conf.get(name, None) for name in RELEVANT}
+    known = {name: value for name, value in settings.items() if value is not None}
+    return SparkFacts(known.get("spark.master", ""), known)
+
+
+def slots_of(spark: SparkSession) -> int | None:
+    """Return how many tasks Spark can run at once now; None if it does not say.
+
+    This is the number that Spark itself compares with the tasks of a barrier stage. What the
+    public interface has (``defaultParallelism``) is at least 2, and does not know of
+    ``spark.task.cpus``.
+    """
+    asked: Future[int] = Future()
+
+    def ask() -> None:
+        try:
+            java: Any = spark.sparkContext._jsc  # noqa: SLF001 - Spark says it nowhere else
+            context = java.sc()
+            profile = context.resourceProfileManager().defaultResourceProfile()
+            asked.set_result(int(context.maxNumConcurrentTasks(profile)))
+        except Exception as error:  # noqa: BLE001 - whatever it is, it was no answer
+            asked.set_exception(error)
+
+    in_background(ask, "laminar-slots")
+    try:
+        return asked.result(SLOTS_ANSWER_MAX_S)
+    except (Exception, FutureTimeoutError):  # noqa: BLE001 - as above
+        return None
 
 
 class SparkStage:

@@ -27,12 +27,12 @@ from laminar_core.runtime.failed_start import (
 from laminar_core.runtime.listening import isolated
 from laminar_core.runtime.options import JobOptions, JobResult
 from laminar_core.runtime.plan import Plan
+from laminar_core.runtime.preflight import check_plan
 from laminar_core.runtime.recovery import RESTARTED, RecoveryManager
 from laminar_core.runtime.user_code import user_code_sha256
 from laminar_core.state.audit import AuditRecord
 from laminar_core.state.audit_ref import AuditRef
 from laminar_core.state.control import SetMode
-from laminar_core.state.key_groups import require_parallelism
 from laminar_core.state.record import JsonObject
 from laminar_core.storage.audit import AuditLog
 from laminar_core.storage.checkpoint_store import CheckpointStore
@@ -115,28 +115,12 @@ class Supervisor:
 
     def _check(self) -> None:
         """Everything that can be refused before the job is claimed."""
-        self._plan.check()
-        self._refuse_overlap_in_loops()
-        require_parallelism(self._options.parallelism, self._plan.max_parallelism)
-        self._cluster.require_slots(self._options.parallelism)
-        for vertex in self._plan.vertices:
-            leaving = vertex.schemas()[-1]
-            if vertex.sink is not None:
-                vertex.sink.sink.check(leaving)
+        check_plan(self._plan, self._options)
+        for warning in self._cluster.check(self._options.parallelism):
+            self._tell(warning)
         if not self._options.expected_generation:  # Who expects a generation expects its store.
             self._store.objects.create()
         probe(self._store.objects)
-
-    def _refuse_overlap_in_loops(self) -> None:
-        """A head gives checkpoint n up when n+1 comes before n is back from its way round.
-
-        With a way that takes longer than the interval none would ever complete (PROTOCOL 8.5).
-        """
-        if self._options.checkpoint.max_concurrent > 1 and self._plan.loops():
-            raise ConfigurationError(
-                ErrorCode.INVALID_OPTION,
-                "checkpoints of a pipeline with a loop cannot overlap: set max_concurrent to 1",
-            )
 
     def _claim(self, above: Generation | None) -> Generation:
         """Become the owner of the job; the audit log says so before it is true."""

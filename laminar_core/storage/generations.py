@@ -138,6 +138,20 @@ class GenerationLog:
             newest = self.last_generation()
             self._refuse_unexpected(newest, self._readable_claim(newest), expected)
 
+    def check_claimable(
+        self, *, wait_ms: WaitMs, take_over: bool = False, expected: Generation | None = None
+    ) -> None:
+        """Refuse early what ``claim_generation`` would refuse; writes nothing.
+
+        Raises:
+            ConfigurationError: a live driver owns the job, or ``expected`` is not the newest
+                generation.
+        """
+        newest = self.last_generation()
+        claim = self._readable_claim(newest)
+        self._refuse_unexpected(newest, claim, expected)
+        self._next(newest, claim, wait_ms, take_over=take_over)
+
     def succeed_generation(self, generation: Generation, claimant: Claimant) -> Generation:
         """Claim the generation right after ``generation``, which is this driver's own and over.
 

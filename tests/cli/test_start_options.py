@@ -58,6 +58,7 @@ def test_everything_can_be_set(said, monkeypatch, tmp_path) -> None:
         *("--expect-generation", "4", "--allow-fresh", "--reset-state", "x", "--reset-state", "y"),
         *("--transport", "curve", "--start-timeout", "20 minutes", "--reason", "to test"),
         *("--silence-timeout", "1 minute", "--progress-timeout", "2 hours"),
+        "--require-encryption",
     )
     assert settings == ("a=1", "b=2")
     assert spark == SparkSettings(3, "spark://x:1", (("spark.a", "b=c"),))
@@ -66,6 +67,7 @@ def test_everything_can_be_set(said, monkeypatch, tmp_path) -> None:
         job="mine",
         restart=ExponentialDelay(attempts=1),
         transport="curve",
+        require_encryption=True,
         take_over=True,
         expected_generation=4,
         allow_fresh=True,
@@ -94,7 +96,13 @@ def test_nonsense_is_refused_with_the_name_of_the_option(said, words) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spark", "master"), [(SparkSettings(3), "local[3]"), (SparkSettings(3, "yarn"), "yarn")]
+    ("spark", "master"),
+    [
+        (SparkSettings(3), "local[3]"),
+        (SparkSettings(2, "yarn"), "yarn"),
+        (SparkSettings(2, conf=(("spark.master", "spark://x:1"),)), "spark://x:1"),
+        (SparkSettings(2, "yarn", (("spark.master", "yarn"),)), "yarn"),
+    ],
 )
 def test_spark_is_started_as_was_said(monkeypatch, spark: SparkSettings, master: str) -> None:
     asked = []
@@ -102,4 +110,5 @@ def test_spark_is_started_as_was_said(monkeypatch, spark: SparkSettings, master:
         "laminar_core.cli.start_options.open_session", lambda *a, **k: asked.append((a, k))
     )
     spark.open("it", GlobalSettings(debug=True))
-    assert asked == [((master, "it"), {"conf": FAST_START, "show_logs": True})]
+    conf = {**FAST_START, **dict(spark.conf)}
+    assert asked == [((master, "it"), {"conf": conf, "show_logs": True})]

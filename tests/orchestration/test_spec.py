@@ -33,6 +33,7 @@ def test_everything_reaches_the_command_line() -> None:
             "start_timeout": "1 hour",
             "silence_timeout": "1 minute",
             "progress_timeout": "2 hours",
+            "require_encryption": True,
             "checkpoints": CheckpointPolicy(
                 interval="1 second",
                 timeout="1 minute",
@@ -46,7 +47,7 @@ def test_everything_reaches_the_command_line() -> None:
     assert after_the_program(spec) == [
         *("--set", "input=a b", "--store", "/store", "--job", "orders", "--workers", "3"),
         *("--start-timeout", "1 hour", "--silence-timeout", "1 minute"),
-        *("--progress-timeout", "2 hours"),
+        *("--progress-timeout", "2 hours", "--require-encryption"),
         *("--checkpoint-interval", "1 second", "--checkpoint-timeout", "1 minute"),
         *("--min-pause", "2 seconds", "--snapshots", "changelog", "--state-backend", "rocksdb"),
         *("--unaligned", "--conf", "spark.executor.memory=4g"),

@@ -3,6 +3,7 @@
 import os
 import signal
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -13,10 +14,10 @@ from laminar_core.connectors.datagen import DatagenSource, Sequence
 from laminar_core.errors import ConfigurationError, DataError, ErrorCode, JobFailedError
 from laminar_core.pipeline import CheckpointConfig, Pipeline, RunConfig
 from laminar_core.runtime.clock import SystemClock
-from laminar_core.runtime.events import WorkersRunning
+from laminar_core.runtime.events import NotEncrypted, WorkersRunning
 from laminar_core.runtime.restart import FixedDelay, NoRestart
 from laminar_core.runtime.sessions import GivenSession
-from laminar_core.runtime.spark_stage import SparkCluster, _why_lost
+from laminar_core.runtime.spark_stage import SparkCluster, _why_lost, facts_of
 
 pytestmark = pytest.mark.spark
 
@@ -88,10 +89,48 @@ def test_a_job_that_is_cancelled_leaves_no_stage_behind(spark, tmp_path):
 def test_more_workers_than_slots_are_refused_at_once(spark):
     cluster = SparkCluster(GivenSession(spark), "auto", SystemClock())
     slots = spark.sparkContext.defaultParallelism
-    cluster.require_slots(slots)
+    assert cluster.slots == slots
+    assert cluster.check(slots) == ()
     with pytest.raises(ConfigurationError, match=f"Spark has {slots}") as caught:
-        cluster.require_slots(slots + 1)
+        cluster.check(slots + 1)
     assert caught.value.code is ErrorCode.NOT_ENOUGH_SLOTS
+
+
+class Conf:
+    """Settings of a session that is none of ours."""
+
+    def __init__(self, settings: dict[str, str]) -> None:
+        self._settings = settings
+
+    def get(self, name: str, default: str | None) -> str | None:
+        return self._settings.get(name, default)
+
+
+def cluster_with(settings: dict[str, str], **options) -> SparkCluster:
+    """What a cluster with these settings would be to the job; it does not say its slots."""
+    session = SimpleNamespace(conf=Conf({"spark.master": "spark://x:1", **settings}))
+    return SparkCluster(GivenSession(session), "auto", SystemClock(), **options)
+
+
+def test_a_cluster_that_does_not_encrypt_is_warned_of():
+    (warning,) = cluster_with({}).check(2)
+    assert isinstance(warning, NotEncrypted)
+    assert warning.missing == ("spark.authenticate", "spark.network.crypto.enabled")
+    safe = {"spark.authenticate": "true", "spark.network.crypto.enabled": "true"}
+    assert cluster_with(safe).check(2) == ()
+
+
+def test_a_cluster_that_does_not_encrypt_is_refused_if_it_has_to():
+    cluster = cluster_with({}, encryption_required=True)
+    with pytest.raises(ConfigurationError, match=r"spark\.authenticate is not true") as caught:
+        cluster.check(2)
+    assert caught.value.code is ErrorCode.NOT_ENCRYPTED
+
+
+def test_a_session_of_spark_connect_is_refused_by_name():
+    session = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})()
+    with pytest.raises(ConfigurationError, match="Spark Connect"):
+        facts_of(session)
 
 
 @pytest.mark.parametrize(

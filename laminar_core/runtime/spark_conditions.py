@@ -1,0 +1,181 @@
+"""What Spark has to be so that the workers of a job can run: decided before the job is claimed.
+
+Spark says some of it late, in words of its own, and again at each restart; some of it never. The
+functions decide from settings alone. Settings that are absent have Spark's defaults.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from laminar_core.errors import ConfigurationError, ErrorCode
+
+ENCRYPTS_RPC = (
+    "spark.network.crypto.enabled",
+    "spark.ssl.rpc.enabled",
+    "spark.authenticate.enableSaslEncryption",
+)
+"""Each of them encrypts what Spark carries between the driver and its executors."""
+
+RELEVANT = (
+    "spark.master",
+    "spark.remote",
+    "spark.api.mode",
+    "spark.dynamicAllocation.enabled",
+    "spark.python.worker.killOnIdleTimeout",
+    "spark.python.worker.idleTimeoutSeconds",
+    "spark.task.cpus",
+    "spark.cores.max",
+    "spark.executor.cores",
+    "spark.executor.instances",
+    "spark.authenticate",
+    *ENCRYPTS_RPC,
+)
+"""Every setting that is looked at here."""
+
+_LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?$")
+_LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*\d+\s*\]$")
+_INSTANCES_BY_DEFAULT = 2  # On YARN and Kubernetes, as long as allocation is not dynamic.
+
+
+@dataclass(frozen=True, slots=True)
+class SparkFacts:
+    """How Spark is set up, as far as it is known by now."""
+
+    master: str
+    settings: Mapping[str, str] = field(default_factory=dict)
+    slots: int | None = None
+    """Tasks that it can run at once now; None: that is not known."""
+
+    @property
+    def on_one_host(self) -> bool:
+        """Whether driver and workers share a host."""
+        return self.master.startswith("local")
+
+    def is_on(self, setting: str) -> bool:
+        """Whether a setting that is off by default is on."""
+        return self.settings.get(setting, "").strip().lower() == "true"
+
+    def number(self, setting: str, default: int | None = None) -> int | None:
+        """Return a setting that is a number; what is none is left to Spark to refuse."""
+        text = self.settings.get(setting, "").strip()
+        return int(text) if text.isdecimal() else default
+
+
+def master_of(master: str | None, settings: Mapping[str, str]) -> str | None:
+    """Return the master that was asked for, as an option or as a setting; None: neither.
+
+    Raises:
+        ConfigurationError: the two differ.
+    """
+    by_setting = settings.get("spark.master")
+    if master is not None and by_setting not in (None, master):
+        raise ConfigurationError(
+            ErrorCode.INVALID_OPTION,
+            f"--master {master} and --conf spark.master={by_setting} say different things: give "
+            "one of them",
+        )
+    return master or by_setting
+
+
+def refuse_connect(facts: SparkFacts) -> None:
+    """Verify that this is no Spark Connect.
+
+    Raises:
+        ConfigurationError: workers would run on a server that cannot reach this process.
+    """
+    remote = facts.settings.get("spark.remote", "")
+    if facts.settings.get("spark.api.mode", "").strip().lower() == "connect":
+        remote = remote or "spark.api.mode=connect"
+    if facts.master.startswith("sc://") or remote:
+        raise ConfigurationError(
+            ErrorCode.SPARK_UNSUITABLE,
+            f"Spark Connect ({remote or facts.master}) cannot run a job: workers and coordinator "
+            "talk to each other directly, and Connect has no place for either. Run the driver "
+            "where it can use the cluster's own master",
+        )
+
+
+def refuse_unsuitable(facts: SparkFacts, workers: int) -> None:
+    """Verify what Spark demands of a stage whose tasks start together and run for long.
+
+    Raises:
+        ConfigurationError: the workers would never start, or would be ended.
+    """
+    refuse_connect(facts)
+    if facts.is_on("spark.dynamicAllocation.enabled") and not _LOCAL.match(facts.master):
+        raise ConfigurationError(
+            ErrorCode.SPARK_UNSUITABLE,
+            "Spark refuses tasks that start together while it allocates executors dynamically: "
+            "set spark.dynamicAllocation.enabled=false (--conf), and give the job its executors",
+        )
+    idle_s = facts.number("spark.python.worker.idleTimeoutSeconds", 0)
+    if facts.is_on("spark.python.worker.killOnIdleTimeout") and idle_s:
+        raise ConfigurationError(
+            ErrorCode.SPARK_UNSUITABLE,
+            f"Spark would end each worker after {idle_s} s, because a worker sends nothing to its "
+            "executor: set spark.python.worker.killOnIdleTimeout=false (--conf)",
+        )
+    _require_slots(facts, workers)
+
+
+def _require_slots(facts: SparkFacts, workers: int) -> None:
+    """Without executors slots are what they are; else they come later, up to a limit."""
+    slots, by = slots_at_most(facts)
+    if _LOCAL.match(facts.master) and facts.slots is not None:
+        slots, by = facts.slots, facts.master
+    if slots is not None and workers > slots:
+        raise ConfigurationError(
+            ErrorCode.NOT_ENOUGH_SLOTS,
+            f"{workers} workers need as many task slots at once and Spark has {slots} ({by}): "
+            "give it more, or run with fewer workers",
+        )
+
+
+def slots_at_most(facts: SparkFacts) -> tuple[int | None, str]:
+    """Return how many tasks can ever run at once, and what limits them; None: nothing known."""
+    cpus = facts.number("spark.task.cpus", 1) or 1
+    cores = facts.number("spark.executor.cores")
+    if local := _LOCAL.match(facts.master):
+        threads = local[1] or "1"
+        return (None, "") if threads == "*" else (int(threads) // cpus, facts.master)
+    if cluster := _LOCAL_CLUSTER.match(facts.master):
+        return int(cluster[1]) * (int(cluster[2]) // cpus), facts.master
+    if facts.master.startswith("spark://"):
+        most = facts.number("spark.cores.max")
+        if most is None:
+            return None, ""
+        in_executors = most // cores * (cores // cpus) if cores else most // cpus
+        return in_executors, f"spark.cores.max={most}"
+    if facts.master == "yarn" or facts.master.startswith("k8s://"):
+        instances = facts.number("spark.executor.instances", _INSTANCES_BY_DEFAULT)
+        assert instances is not None
+        by = f"spark.executor.instances={instances}, spark.executor.cores={cores or 1}"
+        return instances * ((cores or 1) // cpus), by
+    return None, ""
+
+
+def unprotected(facts: SparkFacts) -> tuple[str, ...]:
+    """Return the settings without which Spark lets others read the key of the workers."""
+    if facts.on_one_host:
+        return ()
+    missing = () if facts.is_on("spark.authenticate") else ("spark.authenticate",)
+    encrypts = any(map(facts.is_on, ENCRYPTS_RPC))
+    return missing if encrypts else (*missing, ENCRYPTS_RPC[0])
+
+
+def require_encryption(facts: SparkFacts, transport: str) -> None:
+    """Verify that nobody can read what a job carries between hosts.
+
+    Raises:
+        ConfigurationError: Spark, or the workers, would send it as it is.
+    """
+    problems: Sequence[str] = tuple(f"{name} is not true" for name in unprotected(facts))
+    if transport == "tcp":
+        problems = (*problems, "--transport tcp does not encrypt")
+    if problems:
+        raise ConfigurationError(
+            ErrorCode.NOT_ENCRYPTED,
+            f"encryption is required, and {', '.join(problems)}: set it (--conf NAME=true, also "
+            "for the cluster), or leave --require-encryption out",
+        )

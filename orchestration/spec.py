@@ -112,6 +112,7 @@ class CheckpointPolicy(Values):
             "--state-backend": self.state_backend if self._is_set("state_backend") else None,
         }
         words = [word for name, value in options.items() if value for word in (name, value)]
+        words.append("--keep-all")  # The stream's own policy decides, and the schedule applies it.
         return words if self.alignment is None else [*words, f"--{self.alignment}"]
 
     def _is_set(self, name: str) -> bool:

@@ -14,13 +14,14 @@ R5  a file that a checkpoint names which stays; and no shared file at all while 
     that stays and cannot be read, because what it names is unknown;
 R6  a file that no manifest names, unless its generation is over, and an earlier run of retention
     has seen it as an orphan long enough ago;
-R7  anything whose name is none that Laminar gives.
+R7  anything whose name is none that Laminar gives;
+R8  under a policy for announced generations: a checkpoint whose writer has not announced it.
 
 Restorable is what is on the timeline, has no damage, and is not being deleted: these are counted,
 not ids. A damaged checkpoint goes when it is older than those that the policy counts.
 
 Source: PROTOCOL section 12; ERRATA 3.11; FLINK-39439, FLINK-40384.
-``tests/checkpoint/test_retention_model.py`` checks R1 to R7 over random stores and policies.
+``tests/checkpoint/test_retention_model.py`` checks R1 to R8 over random stores and policies.
 """
 
 from collections.abc import Iterable, Iterator
@@ -160,10 +161,12 @@ def _pinned(pin: Pin) -> str:
 def _wanted_here(view: View, checkpoint: Completed) -> Iterator[str]:
     checkpoint_id = checkpoint.checkpoint_id
     yield from view.wanted.get(checkpoint_id, ())
-    if checkpoint.is_savepoint and view.policy.keep_savepoints:
-        yield "a savepoint"
+    if view.policy.only_announced and checkpoint.generation not in view.facts.announced:
+        yield f"generation {checkpoint.generation} announced no deletion at its start"
     if _orphaned(view, checkpoint):
         return
+    if checkpoint.is_savepoint and view.policy.keep_savepoints:
+        yield "a savepoint"
     if checkpoint.damage is not None and checkpoint_id > view.counted_from_id:
         yield f"damaged, and newer than {view.counted_from_id}: it may be repaired"
 
@@ -200,6 +203,7 @@ def _judge_unreadable(view: View, checkpoint: Unreadable) -> CheckpointVerdict:
 def _unreadable_may_go(view: View, checkpoint: Unreadable) -> bool:
     return (
         view.policy.delete_unreadable
+        and not view.policy.only_announced  # Whose it is cannot be read, either.
         and checkpoint.checkpoint_id < view.counted_from_id
         and has_waited(view, checkpoint.manifest_path)
     )

@@ -30,7 +30,10 @@ class RetentionPolicy:
     min_kept: int = 1
     """The newest so many restorable ones are kept at any age."""
     keep_savepoints: bool = True
-    """Checkpoints of the kind ``savepoint`` are kept for ever."""
+    """Checkpoints of the kind ``savepoint`` are kept, unless they are orphans."""
+    only_announced: bool = False
+    """Keep all checkpoints of generations that have not announced a default policy in their claim;
+    they count all the same."""
     delete_unreadable: bool = False
     """Delete what has a manifest that cannot be read, after quarantine; else report it."""
     delete_orphans: bool = True
@@ -133,6 +136,8 @@ class RetentionFacts:
     bases: tuple[Base, ...]
     """Of all generations that started; the newest one may be missing."""
     checkpoints: tuple[Completed | Unreadable | Incomplete, ...] = ()
+    announced: frozenset[Generation] = frozenset()
+    """Those whose claim says that a default policy applies to what they complete."""
     committed: frozenset[CheckpointId] = frozenset()
     marked: frozenset[CheckpointId] = frozenset()
     """Those with a deletion marker: their deletion was decided earlier."""

@@ -86,8 +86,11 @@ _OPTIONS = (
     click.option(
         "--keep-last",
         type=click.IntRange(min=1),
-        help="Delete older checkpoints than so many, while the job runs  [default: keep all].",
+        help="Delete older checkpoints than so many, of all runs, while the job runs  [default: of "
+        "runs without --keep-last or --keep-all, all but the last 10 and the newest of each of 24 "
+        "hours and 7 days].",
     ),
+    click.option("--keep-all", is_flag=True, help="Delete no checkpoint while the job runs."),
     click.option(
         "--snapshots",
         type=click.Choice(["full", "incremental", "changelog"]),
@@ -160,13 +163,17 @@ def _config(values: dict[str, Any]) -> CheckpointConfig:
             memory_bytes=take("state_memory"),
             directory=take("state_directory"),
         ),
-        retention=_retention(take("keep_last")),
+        retention=_retention(take("keep_last"), keep_all=take("keep_all")),
         scrub_bytes_per_second=take("scrub_rate"),
     )
 
 
-def _retention(keep_last: int | None) -> RetentionConfig | None:
-    return None if keep_last is None else RetentionConfig(keep_last=keep_last)
+def _retention(keep_last: int | None, *, keep_all: bool) -> RetentionConfig | None:
+    if keep_last is None:
+        return None if keep_all else RetentionConfig.default()
+    if keep_all:
+        raise click.UsageError("give --keep-last or --keep-all, not both")
+    return RetentionConfig(keep_last=keep_last, savepoints="like-others")
 
 
 def _unaligned(

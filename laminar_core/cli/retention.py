@@ -48,6 +48,12 @@ _POLICY_OPTIONS = (
         help="Checkpoints of the kind savepoint  [default: keep].",
     ),
     click.option(
+        "--runs",
+        type=click.Choice(["all", "announced"]),
+        help="Whose checkpoints may go; announced: of runs started without --keep-last and "
+        "--keep-all  [default: all].",
+    ),
+    click.option(
         "--unreadable",
         type=click.Choice(["report", "delete"]),
         help="Old ones whose manifest cannot be read  [default: report].",

@@ -216,6 +216,7 @@ def job_options(
         restore_before_ms=run.restore_before_ms,
         from_savepoint=run.from_savepoint,
         savepoints_under=run.savepoints_under,
+        default_retention=checkpoint.retention and checkpoint.retention.announcement(),
         claim_savepoint=run.claim,
         actor=run.actor,
         reason=run.reason,

@@ -14,6 +14,7 @@ from laminar_core.runtime.restart import ExponentialDelay, RestartStrategy
 from laminar_core.runtime.scrub import SCRUB_BYTES_PER_SECOND
 from laminar_core.runtime.state_options import StateOptions
 from laminar_core.state.arrow_codec import Compression
+from laminar_core.state.record import JsonObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,8 @@ class JobOptions:
     """Start from the savepoint at this URI."""
     claim_savepoint: bool = False
     """It is the job's from then on: deleted once a checkpoint builds on it."""
+    default_retention: JsonObject | None = None
+    """Of what this run completes, as its claims announce it; None: nothing is announced."""
     savepoints_under: tuple[str, ...] = ()
     """Where commands may send savepoints; see ``SavepointTargets``."""
     actor: str = "laminar"

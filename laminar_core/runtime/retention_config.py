@@ -32,7 +32,12 @@ class RetentionConfig(BaseModel):
     max_age: Duration | None = Field(default=None, description="Keep nothing older ...")
     min_kept: Positive = Field(default=1, description="... but so many restorable ones always.")
     savepoints: Literal["keep", "like-others"] = Field(
-        default="keep", description="Checkpoints of the kind savepoint."
+        default="keep", description="Checkpoints of the kind savepoint, unless they are orphans."
+    )
+    runs: Literal["all", "announced"] = Field(
+        default="all",
+        description="Whose checkpoints may go; announced: of runs that were started without an "
+        "option for retention, and said so in their claim.",
     )
     unreadable: Literal["report", "delete"] = Field(
         default="report", description="Old ones whose manifest cannot be read."
@@ -45,6 +50,22 @@ class RetentionConfig(BaseModel):
         default=None, description="Ended attempts to remember beside the checkpoints; null: all."
     )
     history_max_age: Duration | None = Field(default=None, description="Forget older ones.")
+
+    @classmethod
+    def default(cls) -> Self:
+        """What ``laminar run`` applies if it is not told what to keep."""
+        return cls(
+            keep_last=10,
+            hourly=24,
+            daily=7,
+            savepoints="like-others",
+            runs="announced",
+            orphans="report",
+        )
+
+    def announcement(self) -> JsonObject | None:
+        """What a claim says of it: this policy, if it is for runs that announce it."""
+        return self.model_dump() if self.runs == "announced" else None
 
     @model_validator(mode="after")
     def _durations_are_durations(self) -> Self:
@@ -102,6 +123,7 @@ class RetentionConfig(BaseModel):
             max_age_ms=_optional_ms(self.max_age),
             min_kept=self.min_kept,
             keep_savepoints=self.savepoints == "keep",
+            only_announced=self.runs == "announced",
             delete_unreadable=self.unreadable == "delete",
             delete_orphans=self.orphans == "delete",
             quarantine_min_ms=_ms(self.quarantine),
@@ -118,7 +140,7 @@ class RetentionConfig(BaseModel):
         actor: str,
         run_id: str | None = None,
     ) -> JobListener:
-        """A listener that applies this after each checkpoint, in the background."""
+        """A listener that applies this while the job runs, in the background."""
         audit = AuditLog(store.objects, store.paths, clock.now_ms)
         retention = Retention(store, self.policy(), clock.now_ms, audit=audit)
         mandate = Mandate(actor, "the running job's policy", self.model_dump(), run_id)

@@ -178,6 +178,7 @@ class Supervisor:
             reason=reason,
             code_version=f"laminar {__version__}",
             claimed_at_ms=self._clock.now_ms(),
+            default_retention=self._options.default_retention,
         )
 
     def _run_generation(self, generation: Generation) -> tuple[GenerationOutcome, Collected]:

@@ -293,6 +293,11 @@ class GenerationClaim(Record):
     code_version: str
     claimed_at_ms: TimeMs
     announced: AuditRef | None = Field(default=None, description="Where the audit log says so.")
+    default_retention: JsonObject | None = Field(
+        default=None,
+        exclude_if=lambda policy: policy is None,
+        description="Nobody asked to keep what this completes: the policy that applies to it.",
+    )
 
 
 class GenerationBase(Sealed):

@@ -92,7 +92,7 @@ class AuditLog:
             StorageUnavailable: the store did not answer, and the record may be there: the act must
                 not happen. To try the same act again, ``write`` the same ``entry`` again.
         """
-        return self._write_once(
+        return self.write_once(
             self.entry(
                 action=action,
                 actor=actor,
@@ -123,7 +123,7 @@ class AuditLog:
             after=after,
             run_id=intended.run_id,
         )
-        return self._write_once(
+        return self.write_once(
             entry.model_copy(update={"outcome": outcome, "intent": intended.number})
         )
 
@@ -170,8 +170,12 @@ class AuditLog:
         self._advance_head(self._see(Link.to(record.number, data)))
         return record
 
-    def _write_once(self, entry: AuditEntry) -> AuditRecord:
-        """Append an entry that nobody else has, so nobody can ask for it again."""
+    def write_once(self, entry: AuditEntry) -> AuditRecord:
+        """Append an entry that nobody else has, so nobody can ask for it again.
+
+        Raises:
+            StorageUnavailable: as in ``append``.
+        """
         try:
             return self.write(entry)
         finally:

@@ -31,6 +31,7 @@ from laminar_core.state.manifest import (
     Owner,
 )
 from laminar_core.state.paths import JobPaths, generation_in, number_in
+from laminar_core.state.record import JsonObject
 from laminar_core.state.savepoint_use import SavepointUse
 from laminar_core.storage.bases import complete_copy, create_base, read_base
 from laminar_core.storage.generation_summary import GenerationSummary, read_generation
@@ -59,6 +60,8 @@ class Claimant:
     code_version: str
     claimed_at_ms: int
     announced: AuditRef | None = None
+    default_retention: JsonObject | None = None
+    """The policy for what it completes, if whoever started it named none."""
 
 
 class GenerationLog:
@@ -393,6 +396,7 @@ class GenerationLog:
             code_version=claimant.code_version,
             claimed_at_ms=claimant.claimed_at_ms,
             announced=claimant.announced,
+            default_retention=claimant.default_retention,
         )
         data = claim.to_bytes()
         created = create_or_confirm(self.objects, self.paths.claim(generation), data)

@@ -8,7 +8,7 @@ A run of retention goes through these steps; a later run goes on where it ended:
    would not count), and everything is read again: if the plan does not hold any more, it is given
    up, and the difference is told;
 4. the plan is decided (``retention_log``). Before that nothing has been deleted, and after it the
-   plan is carried out, by this run or by any later one;
+   plan is carried out, by this run or by any later one. One audit record names it by its digest;
 5. a marker beside every checkpoint that goes; then of one after the other, oldest first, the files
    and at last the manifest; then files that nothing names, traces of what went earlier, the result.
 
@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
-from typing import Literal
 
 from laminar_core.checkpoint.retention import plan_retention
 from laminar_core.checkpoint.retention_facts import (
@@ -36,7 +35,6 @@ from laminar_core.errors import (
     CorruptCheckpointError,
     ErrorCode,
 )
-from laminar_core.state.audit import AuditRecord
 from laminar_core.state.record import JsonObject
 from laminar_core.state.retention_paths import RetentionPaths
 from laminar_core.state.retention_records import (
@@ -103,6 +101,7 @@ class Retention:
             verify=verify,
             remembers=policy.history_keep is not None or policy.history_max_age_ms is not None,
             dates=policy.history_max_age_ms is not None,
+            announced=policy.only_announced,
             readers=readers,
         )
         self.log = RetentionLog(store.objects, store.paths)
@@ -133,14 +132,11 @@ class Retention:
         for checkpoint_id in record.abandoned:
             self._entomb(CheckpointId(checkpoint_id), record.number)
         self._check_that_it_holds(planned, record)
-        intended = self._announce(record, mandate.run_id)
         said = self.log.decide(record.number, "apply", record.actor, record.reason, _ids_of(record))
         if said.verdict != "apply" or self.log.read_plan(record.number) is None:
-            problem = f"{said.by} gave it up: {said.reason}"
-            self._conclude(intended, "failed", problem, None)
-            raise _stale(record.number, [problem])
+            raise _stale(record.number, [f"{said.by} gave it up: {said.reason}"])
+        self._write_into_audit_log(record, record.reason, mandate.run_id)
         result = Application(self._store, record, self._readers, self._now_ms, progress).run()
-        self._conclude(intended, "done", record.reason, result)
         self.log.forget_old()
         self._keep_reserve()
         return result
@@ -163,9 +159,8 @@ class Retention:
             if record is None:
                 continue  # Another run finished it, and it is forgotten.
             self._check_decision(number)
-            intended = self._announce(record, run_id)
+            self._write_into_audit_log(record, "an earlier run was interrupted", run_id)
             result = Application(self._store, record, self._readers, self._now_ms, progress).run()
-            self._conclude(intended, "done", "an earlier run was interrupted", result)
             results.append(result)
         return results
 
@@ -205,29 +200,31 @@ class Retention:
             self.log.decide(record.number, "abandon", record.actor, changes[0])
             raise _stale(record.number, changes)
 
-    def _announce(self, record: RetentionPlanRecord, run_id: str | None) -> AuditRecord | None:
+    def _write_into_audit_log(
+        self, record: RetentionPlanRecord, reason: str, run_id: str | None
+    ) -> None:
+        """One record for all that goes, durable before the first deletion.
+
+        It is written after the decision, which nobody can take back: what is not deleted now is
+        deleted by the next run. So it needs no second record that says how it ended.
+        """
         if self._audit is None:
-            return None
-        return self._audit.append(
+            return
+        entry = self._audit.entry(
             action="retention-apply",
             actor=record.actor,
-            reason=record.reason,
+            reason=reason,
             before={"plan": record.number, "policy": record.policy},
-            after={"checkpoints": list(_ids_of(record)), "bytes": record.deleted_bytes},
+            after={
+                "checkpoints": list(_ids_of(record)),
+                "files": sum(len(c.files) for c in record.checkpoints) + len(record.orphans),
+                "bytes": record.deleted_bytes,
+                "list": self._store.paths.relative(self.log.paths.plan(record.number)),
+                "list_sha256": self.log.digest_of_plan(record.number),
+            },
             run_id=run_id,
         )
-
-    def _conclude(
-        self,
-        intended: AuditRecord | None,
-        outcome: Literal["done", "failed"],
-        reason: str,
-        result: RetentionResult | None,
-    ) -> None:
-        if self._audit is None or intended is None:
-            return
-        after = None if result is None else result.model_dump(mode="json")
-        self._audit.conclude(intended, outcome, reason=reason, after=after)
+        self._audit.write_once(entry.model_copy(update={"outcome": "done"}))
 
 
 def differences(old: RetentionPlan, new: RetentionPlan) -> Iterator[str]:

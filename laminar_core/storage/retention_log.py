@@ -19,6 +19,7 @@ one, and then the decision is not ``apply``. A generation that is not the newest
 ``tests/storage/test_retention_races.py`` goes through all interleavings of the two.
 """
 
+import hashlib
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -35,7 +36,7 @@ from laminar_core.state.retention_records import (
     parse_sealed,
 )
 from laminar_core.storage.object_store import ObjectStore, address
-from laminar_core.storage.records import create_or_confirm
+from laminar_core.storage.records import bytes_in, create_or_confirm
 
 PLANS_REMEMBERED = 100
 """Of those that are over; the audit log remembers them all."""
@@ -123,6 +124,11 @@ class RetentionLog:
             CorruptCheckpointError: it is not what was written.
         """
         return self.read(RetentionPlanRecord, self.paths.plan(number))
+
+    def digest_of_plan(self, number: int) -> str | None:
+        """SHA-256 of the plan's bytes as they are stored; None if it is forgotten."""
+        data = bytes_in(self.objects, self.paths.plan(number))
+        return None if data is None else hashlib.sha256(data).hexdigest()
 
     def read_result(self, number: int) -> RetentionResult | None:
         """What was done, None if the plan is not over.

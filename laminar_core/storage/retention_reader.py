@@ -16,12 +16,13 @@ from laminar_core.checkpoint.retention_facts import (
 )
 from laminar_core.checkpoint.types import CheckpointId, CheckpointKind, Generation
 from laminar_core.errors import CorruptCheckpointError
-from laminar_core.state.manifest import CheckpointManifest
+from laminar_core.state.manifest import CheckpointManifest, GenerationClaim
 from laminar_core.state.paths import number_in
 from laminar_core.state.retention_paths import RetentionPaths, StoredName
 from laminar_core.state.retention_records import QuarantineRecord
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from laminar_core.storage.pins import Pins
+from laminar_core.storage.records import read_record
 from laminar_core.storage.retention_log import RetentionLog
 from laminar_core.storage.scrub import DamageLog
 from laminar_core.storage.verification import verify_files
@@ -45,6 +46,8 @@ class Depth:
     """Whether the policy forgets anything, so that it matters what is remembered."""
     dates: bool = False
     """Whether it matters when attempts ended."""
+    announced: bool = False
+    """Whether it matters which generations announced a default policy."""
     damage: Mapping[CheckpointId, str] = field(default_factory=dict[CheckpointId, str])
     """What is known to be damaged already."""
     readers: int = READERS
@@ -96,6 +99,7 @@ class _Reader:
                 *(m for m in manifests.values() if isinstance(m, Unreadable)),
                 *self._incomplete(incomplete, stored),
             ),
+            announced=frozenset(self._announced(manifests.values())),
             committed=frozenset(store.committed_ids()),
             marked=doomed | self._marked(stored),
             pins=pins,
@@ -184,6 +188,25 @@ class _Reader:
         if self._depth.verify == "bytes":
             return verify_files(self._store.objects, self._store.paths, manifest).problem
         return None
+
+    def _announced(
+        self, manifests: Iterable[CheckpointManifest | Unreadable | None]
+    ) -> Iterable[Generation]:
+        """Writers of checkpoints whose claim says so; one that cannot be read says nothing."""
+        if not self._depth.announced:
+            return ()
+        found = {Generation(m.generation) for m in manifests if isinstance(m, CheckpointManifest)}
+        writers = sorted(found)
+        said = self._map(self._has_announced, writers)
+        return [writer for writer, yes in zip(writers, said, strict=True) if yes]
+
+    def _has_announced(self, generation: Generation) -> bool:
+        key = self._store.paths.claim(generation)
+        try:
+            claim = read_record(self._store.objects, key, GenerationClaim)
+        except CorruptCheckpointError:
+            return False
+        return claim is not None and claim.default_retention is not None
 
     def _incomplete(
         self, ids: Iterable[CheckpointId], stored: Mapping[str, StoredName]

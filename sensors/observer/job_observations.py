@@ -7,7 +7,7 @@ any case: a driver restarts on its own.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import dagster as dg
 
@@ -264,10 +264,9 @@ def _retention(audited: Audited) -> dict[str, Any]:
     ids = deleted_checkpoints(audited)
     shown = ", ".join(str(each) for each in ids[:_IDS_SHOWN])
     more = f" and {len(ids) - _IDS_SHOWN} more" if len(ids) > _IDS_SHOWN else ""
-    names: tuple[Literal["deleted_checkpoints", "deleted_files", "deleted_bytes"], ...] = (
-        "deleted_checkpoints",
-        "deleted_files",
-        "deleted_bytes",
-    )
-    counts = {n: v for n in names if isinstance(v := audited.said.get(n), int)}
+    # Older versions wrote these numbers into a second record, under the names that are shown.
+    now = {"checkpoints": len(ids), "files": audited.said.get("files")}
+    now["bytes"] = audited.said.get("bytes")
+    found = {f"deleted_{n}": audited.said.get(f"deleted_{n}", now[n]) for n in now}
+    counts = {name: count for name, count in found.items() if isinstance(count, int)}
     return {"checkpoints": f"{shown}{more}" or "none", **counts}

@@ -102,6 +102,26 @@ class TestCounting:
         assert deleted(parse("1! 2 3"), keep_last=2) == [1]
         assert deleted(parse("1! 2 3"), keep_last=3) == []
 
+    def test_a_savepoint_stays_until_a_later_generation_goes_on_without_it(self):
+        assert deleted(parse("1s 2 3"), keep_last=1) == [2]
+        assert deleted(parse("1s 2 3"), keep_last=1, keep_savepoints=False) == [1, 2]
+        assert deleted(parse("1 2s 3@2 4@2", bases="1<- 2<1"), keep_last=2) == [2]
+
+    def test_checkpoints_of_runs_that_announced_nothing_stay_and_count(self):
+        facts = parse("1 2 3@2 4@2 5@2", bases="1<- 2<2", announced=frozenset({Generation(2)}))
+        assert deleted(facts, keep_last=1, only_announced=True) == [3, 4]
+        assert why(facts, 1, keep_last=1, only_announced=True) == (
+            "keep: generation 1 announced no deletion at its start"
+        )
+        assert deleted(facts, keep_last=1) == [1, 3, 4]
+        nobody = replace(facts, announced=frozenset())
+        assert deleted(nobody, keep_last=1, only_announced=True) == []
+
+    def test_an_orphan_of_a_run_that_announced_nothing_stays(self):
+        facts = parse("1 2 3@2 4@2", bases="1<- 2<1", announced=frozenset({Generation(2)}))
+        assert deleted(facts, keep_last=1, only_announced=True) == [3]
+        assert deleted(facts, keep_last=1) == [2, 3]
+
     def test_orphans_of_a_zombie_go_and_are_not_counted(self):
         facts = parse("1 2 3@2 4@1 5@2", bases="1<- 2<2")
         assert deleted(facts, keep_last=3) == [1, 4]

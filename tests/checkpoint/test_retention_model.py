@@ -36,6 +36,7 @@ policies = st.builds(
     max_age_ms=st.none() | st.integers(0, 3 * DAY_MS),
     min_kept=st.integers(1, 3),
     keep_savepoints=st.booleans(),
+    only_announced=st.booleans(),
     delete_unreadable=st.booleans(),
     delete_orphans=st.booleans(),
     quarantine_min_ms=st.sampled_from([1, HOUR_MS]),
@@ -116,6 +117,7 @@ def stores(draw) -> RetentionFacts:
         newest_generation=story.bases[-1].generation,
         bases=tuple(story.bases if starts else story.bases[:-1]),
         checkpoints=tuple(story.checkpoints),
+        announced=frozenset(draw(st.sets(st.sampled_from([Generation(1), Generation(2)])))),
         committed=frozenset(draw(st.sets(ids)) if by_chance else range(1, story.number)),
         marked=frozenset(draw(st.sets(ids, max_size=1))),
         pins={
@@ -126,6 +128,10 @@ def stores(draw) -> RetentionFacts:
         traces=tuple(story.traces),
         quarantined=dict.fromkeys(draw(st.sets(paths)), NOW_MS - HOUR_MS),
     )
+
+
+def place_of(checkpoint: Completed) -> tuple[CheckpointId, Generation]:
+    return checkpoint.checkpoint_id, checkpoint.generation
 
 
 def restorable(facts: RetentionFacts) -> list[Completed]:
@@ -175,8 +181,12 @@ def check_no_checkpoint_goes_that_somebody_needs(facts, policy):
         assert checkpoint_id < max(committed, default=0)  # R3
         pins = facts.pins.get(checkpoint_id, ())
         assert all(p.expires_at_ms is not None and p.expires_at_ms <= NOW_MS for p in pins)  # R4
-        if checkpoint_id in sound and policy.keep_savepoints:
-            assert not sound[checkpoint_id].is_savepoint
+        gone = sound.get(checkpoint_id)
+        if gone and policy.keep_savepoints and on_timeline(*place_of(gone), facts.bases):
+            assert not gone.is_savepoint
+        if policy.only_announced:
+            assert gone is not None  # R8
+            assert gone.generation in facts.announced  # R8
     if deleted & facts.marked:
         assert whole  # What was decided before is finished, but not while nothing is whole.
 

@@ -39,8 +39,13 @@ def refused(*words: str) -> str:
     return answer.output.splitlines()[-1]
 
 
-def test_by_default_it_is_what_the_library_does() -> None:
-    assert config_of() == CheckpointConfig("s")
+def test_by_default_it_is_what_the_library_does_and_old_checkpoints_go() -> None:
+    assert config_of() == CheckpointConfig("s", retention=RetentionConfig.default())
+    assert config_of("--keep-all") == CheckpointConfig("s")
+
+
+def test_to_keep_all_and_the_last_ones_is_a_contradiction() -> None:
+    assert "not both" in refused("--keep-all", "--keep-last", "3")
 
 
 def test_every_option_has_its_place() -> None:
@@ -64,7 +69,7 @@ def test_every_option_has_its_place() -> None:
             alignment_timeout_threshold_ms=7_000, max_inflight_buffer_bytes=8 << 20
         ),
         inflight_compression="zstd",
-        retention=RetentionConfig(keep_last=9),
+        retention=RetentionConfig(keep_last=9, savepoints="like-others"),
         state=StateConfig(
             snapshots="full",
             compression="lz4",

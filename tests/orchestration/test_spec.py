@@ -20,7 +20,7 @@ def after_the_program(spec: StreamSpec) -> list[str]:
 def test_defaults_are_left_to_the_command_line() -> None:
     assert after_the_program(ORDERS) == [
         *("--store", "/store", "--job", "orders", "--workers", "2"),
-        *("--checkpoint-interval", "10 seconds"),
+        *("--checkpoint-interval", "10 seconds", "--keep-all"),
     ]
 
 
@@ -50,7 +50,7 @@ def test_everything_reaches_the_command_line() -> None:
         *("--progress-timeout", "2 hours", "--require-encryption"),
         *("--checkpoint-interval", "1 second", "--checkpoint-timeout", "1 minute"),
         *("--min-pause", "2 seconds", "--snapshots", "changelog", "--state-backend", "rocksdb"),
-        *("--unaligned", "--conf", "spark.executor.memory=4g"),
+        *("--keep-all", "--unaligned", "--conf", "spark.executor.memory=4g"),
     ]
 
 

@@ -9,7 +9,7 @@ import pytest
 from laminar_core.checkpoint.retention_facts import RetentionPolicy
 from laminar_core.checkpoint.types import CheckpointKind
 from laminar_core.runtime.events import CheckpointCompleted, CleanUpFailed, Finished
-from laminar_core.runtime.retention import BackgroundRetention
+from laminar_core.runtime.retention import BATCH_MS, BackgroundRetention
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
 from tests.storage.retention_jobs import MANDATE, StoredJob, run
 
@@ -55,8 +55,9 @@ class Watched:
     def __init__(self, job: StoredJob, *faults: Fault) -> None:
         self.told, self.later = [], Later()
         retention = job.retention(LAST, FaultyStore(job.store.objects, *faults))
+        self.now_ms = 7
         self.listen = BackgroundRetention(
-            self.told.append, retention, MANDATE, lambda: 7, self.later
+            self.told.append, retention, MANDATE, lambda: self.now_ms, self.later, batch=4
         )
 
 
@@ -75,8 +76,41 @@ def test_while_one_run_waits_no_second_one_is_asked_for(job) -> None:
         watched.listen(completed(checkpoint_id))
     assert len(watched.later.waiting) == 1
     watched.later.run()
-    watched.listen(completed(4))
+    assert job.store.completed_ids() == [3]
+
+
+def test_checkpoints_are_deleted_in_batches(job) -> None:
+    watched = Watched(job)
+    asked = []
+    for checkpoint_id in range(1, 14):
+        watched.listen(completed(checkpoint_id))
+        if watched.later.waiting:
+            asked.append(checkpoint_id)
+        watched.later.run()
+    assert asked == [1, 5, 9, 13]  # The first, and every fourth.
+
+
+@pytest.mark.parametrize("step_ms", [BATCH_MS, -1])
+def test_a_slow_job_waits_for_no_batch(job, step_ms) -> None:
+    watched = Watched(job)
+    watched.listen(completed(1))
+    watched.later.run()
+    watched.listen(completed(2))
+    assert not watched.later.waiting
+    watched.now_ms += step_ms
+    watched.listen(completed(3))
     assert len(watched.later.waiting) == 1
+
+
+def test_the_end_waits_for_no_batch(job) -> None:
+    watched = Watched(job)
+    watched.listen(completed(3))
+    watched.later.run()
+    job.complete()
+    watched.listen(completed(4))
+    watched.listen(Finished.model_construct(time_ms=1, outcome="finished"))
+    watched.later.run()
+    assert job.store.completed_ids() == [4]
 
 
 def test_what_goes_wrong_is_told_and_tried_again(job) -> None:

@@ -97,9 +97,19 @@ def test_a_running_job_applies_it_and_that_is_audited() -> None:
     assert len(told) == 1
     records = AuditLog(job.store.objects, job.store.paths, lambda: 0).records()
     assert [(r.action, r.actor, r.run_id, r.outcome) for r in records] == [
-        ("retention-apply", "me", "run-7", "intended"),
         ("retention-apply", "me", "run-7", "done"),
     ]
+
+
+def test_the_default_policy_is_for_runs_that_announce_it() -> None:
+    default = RetentionConfig.default()
+    announced = default.announcement()
+    assert announced is not None
+    assert RetentionConfig.of(announced) == default
+    policy = default.policy()
+    assert policy.only_announced
+    assert (policy.keep_savepoints, policy.delete_orphans) == (False, False)
+    assert RetentionConfig(keep_last=3).announcement() is None
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:

@@ -11,9 +11,11 @@ from laminar_core.errors import (
     ErrorCode,
     StorageUnavailable,
 )
+from laminar_core.state.arrow_codec import sha256_hex
 from laminar_core.state.damage import DamagedFile
 from laminar_core.state.retention_paths import RetentionPaths
 from laminar_core.storage.audit import AuditLog
+from laminar_core.storage.checkpoint_store import CheckpointStore
 from laminar_core.storage.retention import Retention
 from laminar_core.storage.s3 import S3ObjectStore
 from laminar_core.storage.scrub import DamageLog
@@ -125,15 +127,52 @@ class TestApplying:
         audit = AuditLog(job.store.objects, job.store.paths, lambda: job.clock_ms)
         retention = Retention(job.store, LAST, lambda: job.clock_ms, audit=audit, readers=1)
         retention.apply(retention.plan(), MANDATE)
-        intended, done = audit.records()
-        assert (intended.action, intended.outcome, intended.actor) == (
-            "retention-apply",
-            "intended",
-            "me",
-        )
-        assert intended.after == {"checkpoints": [1, 2], "bytes": 168}
-        assert (done.outcome, done.intent) == ("done", intended.number)
-        assert done.after["deleted_files"] == 3
+        (record,) = audit.records()
+        assert (record.action, record.outcome, record.actor) == ("retention-apply", "done", "me")
+        plan = job.store.objects.get(f"{job.store.paths.job}/{record.after['list']}")
+        assert record.after == {
+            "checkpoints": [1, 2],
+            "files": 3,
+            "bytes": 168,
+            "list": "retention/0000000001.plan.json",
+            "list_sha256": sha256_hex(plan),
+        }
+
+    def test_the_record_is_durable_before_the_first_deletion(self, job):
+        audit = AuditLog(job.store.objects, job.store.paths, lambda: job.clock_ms)
+        deletes = FaultyStore(job.store.objects, Fault("delete", Effect.FAIL, last=99))
+        store = CheckpointStore(deletes, job.store.job)
+        retention = Retention(store, LAST, lambda: job.clock_ms, audit=audit, readers=1)
+        with pytest.raises(StorageUnavailable):
+            retention.apply(retention.plan(), MANDATE)
+        assert [record.after["checkpoints"] for record in audit.records()] == [[1, 2]]
+        for number in (1, 2):
+            key = job.store.paths.state(CheckpointId(number), "window", 0)
+            assert job.store.objects.size(key) is not None
+        again = Retention(job.store, LAST, lambda: job.clock_ms, audit=audit, readers=1)
+        again.finish_earlier()
+        assert [record.reason for record in audit.records()][1:] == [
+            "an earlier run was interrupted"
+        ]
+
+    def test_what_cannot_be_audited_is_not_deleted(self, job):
+        before = set(job.store.completed_ids())
+        fault = Fault("put_if_absent", Effect.FAIL, key="/audit/", last=99)
+        store = CheckpointStore(FaultyStore(job.store.objects, fault), JOB)
+        audit = AuditLog(store.objects, store.paths, lambda: job.clock_ms)
+        retention = Retention(store, LAST, lambda: job.clock_ms, audit=audit, readers=1)
+        with pytest.raises(StorageUnavailable):
+            retention.apply(retention.plan(), MANDATE)
+        kept = {c for c in before if job.store.objects.size(job.store.paths.manifest(c))}
+        assert kept == before
+
+    def test_two_applies_leave_two_records_and_none_that_is_open(self, job):
+        audit = AuditLog(job.store.objects, job.store.paths, lambda: job.clock_ms)
+        retention = Retention(job.store, LAST, lambda: job.clock_ms, audit=audit, readers=1)
+        retention.apply(retention.plan(), MANDATE)
+        job.complete()
+        retention.apply(retention.plan(), MANDATE)
+        assert [record.outcome for record in audit.records()] == ["done", "done"]
 
 
 class TestStalePlans:

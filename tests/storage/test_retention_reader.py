@@ -16,7 +16,7 @@ from laminar_core.errors import CorruptCheckpointError, StorageUnavailable
 from laminar_core.storage.retention_reader import Depth, read_facts
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
 from tests.storage.retention_jobs import JOB, StoredJob, run
-from tests.storage.stores import damage, open_job
+from tests.storage.stores import claimant, damage, never, open_job
 
 ALONE = Depth(readers=1)
 
@@ -143,3 +143,17 @@ def test_a_store_that_does_not_answer_is_no_damage(job) -> None:
     silent = open_job(FaultyStore(job.store.objects, Fault("size", Effect.FAIL, ".seg")))
     with pytest.raises(StorageUnavailable):
         read_facts(silent, 7, ALONE)
+
+
+def test_what_claims_announce_is_read_if_the_policy_wants_to_know(job) -> None:
+    asking = replace(ALONE, announced=True)
+    assert facts_of(job, asking).announced == frozenset()
+    announcing = replace(claimant(), default_retention={"keep_last": 10})
+    generation = job.store.claim_generation(announcing, wait_ms=never, take_over=True)
+    job.store.record_base(generation, CheckpointId(4))
+    job.generation, job.chain = generation, []
+    job.complete()
+    assert facts_of(job, asking).announced == {generation}
+    assert facts_of(job).announced == frozenset()
+    damage(job.store, job.store.paths.claim(generation), "torn")
+    assert facts_of(job, asking).announced == frozenset()

@@ -45,6 +45,11 @@ def check_job_name(name: str) -> str:
     return _check_name("job name", name, _JOB_NAME)
 
 
+def is_job_name(name: str) -> bool:
+    """Whether a folder of a store can be that of a job; others are strays."""
+    return len(name) <= NAME_LENGTH_MAX and _JOB_NAME.fullmatch(name) is not None
+
+
 def check_operator_id(operator_id: str) -> str:
     """Return ``operator_id`` if it can name an operator's folder.
 

@@ -4,6 +4,7 @@ from laminar_core.checkpoint.recovery import on_timeline
 from laminar_core.checkpoint.types import CheckpointId, Generation
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.state.manifest import CheckpointManifest
+from laminar_core.state.paths import is_job_name
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from laminar_core.storage.object_store import open_object_store
 
@@ -31,8 +32,8 @@ def open_job(store: str, job: str | None, *, how: str = "--job") -> CheckpointSt
 
 def job_names(store: str) -> list[str]:
     """The jobs in the store at this URI, by name."""
-    names = [name.rstrip("/") for name in open_object_store(store).children("")]
-    return [name for name in names if not name.startswith("_")]
+    folders = [name[:-1] for name in open_object_store(store).children("") if name.endswith("/")]
+    return [name for name in folders if is_job_name(name)]
 
 
 def newest_manifest(store: CheckpointStore) -> CheckpointManifest:

@@ -10,6 +10,7 @@ import threading
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -39,7 +40,7 @@ from orchestration.streams import ROOT
 from resources import CheckpointStoreResource, DetachedDriver, SparkDriverClient
 from resources.drivers.session import session_members
 from resources.names import checkpoint_partitions, partition_of
-from tests.storage.stores import JOB, claim, complete
+from tests.storage.stores import JOB, claim, commit, complete
 
 STAND_IN = Path(__file__).with_name("stream_stand_in.py")
 CHECKPOINTS = (1, 2, 3)
@@ -73,6 +74,7 @@ class World:
         generation = claim(self.store)
         for checkpoint_id in CHECKPOINTS:
             complete(self.store, checkpoint_id, generation)
+            commit(self.store, checkpoint_id, generation)
         self.store.end_generation(generation, "stopped", "maintenance")
 
     def _definitions(self) -> dg.Definitions:
@@ -188,15 +190,25 @@ def command(line: str) -> tuple[int, str]:
     return code, said
 
 
-def blocks(document: str) -> list[tuple[str, str, str]]:
-    """(the heading above, the state that it is about, the commands) of each block of commands."""
+@dataclass(frozen=True)
+class Block:
+    """Commands of the runbook: under which heading, in which trouble, and how they end there."""
+
+    heading: str
+    state: str
+    exit_code: int
+    commands: str
+
+
+def blocks(document: str) -> list[Block]:
+    """Return each block of commands; ```` ```bash full 4 ````: on a full disk they end with 4."""
     found, heading = [], ""
     parts = re.finditer(
-        r"^#+ ([^\n]+)$|^```bash ?(\w*)\n(.*?)^```$", document, re.MULTILINE | re.DOTALL
+        r"^#+ ([^\n]+)$|^```bash ?(\w*) ?(\d*)\n(.*?)^```$", document, re.MULTILINE | re.DOTALL
     )
     for part in parts:
         if part[1]:
             heading = part[1]
         else:
-            found.append((heading, part[2] or "stopped", part[3]))
+            found.append(Block(heading, part[2] or "stopped", int(part[3] or 0), part[4]))
     return found

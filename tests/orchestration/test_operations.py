@@ -14,13 +14,15 @@ from laminar_core.cli import start_options
 from orchestration.streams import ROOT
 from resources.names import StreamJob, job_name
 from sensors.alerting.alerts import Anchor
-from tests.orchestration.operations_world import Driver, World, blocks
+from tests.orchestration.operations_troubles import MOUNTED, TROUBLES
+from tests.orchestration.operations_worked import WORKED
+from tests.orchestration.operations_world import Block, World, blocks
 from tests.storage.stores import JOB
 
 DOCUMENT = (ROOT / "docs" / "operations.md").read_text()
 BLOCKS = blocks(DOCUMENT)
-ALONE = [block for block in BLOCKS if block[1] != "spark"]
-SPARK = [commands for _, state, commands in BLOCKS if state == "spark"]
+ALONE = [block for block in BLOCKS if block.state != "spark"]
+SPARK = [block.commands for block in BLOCKS if block.state == "spark"]
 
 
 @pytest.fixture(scope="module")
@@ -42,24 +44,31 @@ def world(place: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
 
 
 @pytest.mark.parametrize(
-    ("state", "commands"),
-    [block[1:] for block in ALONE],
-    ids=[f"{heading}-{n}" for n, (heading, _, _) in enumerate(ALONE)],
+    "block", ALONE, ids=[f"{block.heading}-{block.state}-{n}" for n, block in enumerate(ALONE)]
 )
-def test_every_command_runs(world: World, state: str, commands: str) -> None:
-    world.begin_anew()
-    driver = Driver(world.store) if state == "running" else None
-    try:
-        if driver:
-            driver.start()
-        if state == "damaged":
-            newest = world.store.read_manifest(3)
-            world.store.objects.put(world.store.paths.absolute(newest.files()[0].path), b"damaged")
-        world.run(commands, exit_code=5 if state == "damaged" else 0)
-    finally:
-        if driver:
-            driver.over.set()
-            driver.join()
+def test_every_command_does_what_it_is_for_in_the_trouble_that_it_is_for(
+    world: World, block: Block, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with TROUBLES[block.state](world, monkeypatch):
+        said = world.run(block.commands, exit_code=block.exit_code)
+        if (worked := WORKED.get(block.heading)) is not None:
+            worked(world, said)
+
+
+@pytest.mark.parametrize("block", [b for b in ALONE if b.state in MOUNTED])
+def test_it_does_so_on_a_real_file_system_too(
+    world: World, block: Block, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with MOUNTED[block.state](world, monkeypatch):
+        said = world.run(block.commands, exit_code=block.exit_code)
+        WORKED[block.heading](world, said)
+
+
+def test_every_it_worked_of_the_runbook_is_asserted() -> None:
+    sections = re.split(r"^#+ ", DOCUMENT, flags=re.MULTILINE)
+    claims = {part.partition("\n")[0] for part in sections if "**It worked**" in part}
+    with_commands = {block.heading for block in ALONE}
+    assert claims & with_commands == WORKED.keys()
 
 
 @pytest.mark.spark

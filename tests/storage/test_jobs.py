@@ -4,7 +4,7 @@ import pytest
 
 from laminar_core.errors import ConfigurationError, CorruptCheckpointError, ErrorCode
 from laminar_core.storage.checkpoint_store import CheckpointStore
-from laminar_core.storage.jobs import newest_manifest, open_job
+from laminar_core.storage.jobs import job_names, newest_manifest, open_job
 from laminar_core.storage.local import LocalObjectStore
 from tests.storage.stores import JOB, claim, complete, damage
 
@@ -34,6 +34,15 @@ def test_there_must_be_one(store, tmp_path):
         open_job(uri, None, how="option job")
     with pytest.raises(ConfigurationError, match="has no jobs"):
         open_job(str(tmp_path / "new"), None)
+
+
+def test_what_is_no_folder_of_a_job_is_no_job(store, tmp_path):
+    """A file of somebody else, and folders whose names no job can have."""
+    (tmp_path / "filler").write_bytes(b"x")
+    LocalObjectStore(tmp_path).put("9/x.json", b"")
+    for stray in ("a.b/x", "-a/x", f"{'x' * 129}/x"):
+        LocalObjectStore(tmp_path).put(stray, b"")
+    assert job_names(store.objects.uri) == ["9", JOB]
 
 
 def test_the_newest_is_on_the_timeline(store):

@@ -9,6 +9,8 @@ C2  A command that was taken up by a generation that is over is answered ``inter
     became of it nobody knows, and trying again would be a second time.
 C3  A command is carried out only by the generation that it is addressed to, and before it expires;
     what is refused, or has expired, is not carried out by anybody, not even by one that was asleep.
+    It expires so long after the driver has found it as whoever left it was willing to wait, by the
+    driver's monotonic clock: the wall clocks of two machines are not compared.
 C4  Commands are taken up in the order of their numbers.
 
 Checked by ``tests/checkpoint/test_control.py``.
@@ -28,13 +30,14 @@ Verdict = Literal["refused", "expired", "interrupted"]
 class CommandFacts:
     """One command without a result, as it lies in the store.
 
+    ``expires_ms``: by the driver's own monotonic clock, see C3.
     ``problem``: why it cannot be read; then nothing else is known of it but ``begun_by``.
     ``started``: this very driver has begun to carry it out, and has not answered yet.
     """
 
     number: int
     addressed_to: Generation | None = None
-    expires_at_ms: int = 0
+    expires_ms: float = 0.0
     begun_by: Generation | None = None
     started: bool = False
     problem: str | None = None
@@ -60,18 +63,19 @@ class Answer:
 
 
 def decide_commands(
-    commands: Iterable[CommandFacts], generation: Generation, now_ms: int
+    commands: Iterable[CommandFacts], generation: Generation, now_ms: float
 ) -> tuple[Begin | Answer, ...]:
     """Decide for the driver of ``generation``, in the order of numbers.
 
-    Of what is being carried out, and what belongs to a later generation, nothing is said.
+    ``now_ms``: monotonic. Of what is being carried out, and what belongs to a later generation,
+    nothing is said.
     """
     ordered = sorted(commands, key=lambda command: command.number)
     decided = (_decide(command, generation, now_ms) for command in ordered)
     return tuple(decision for decision in decided if decision is not None)
 
 
-def _decide(command: CommandFacts, generation: Generation, now_ms: int) -> Begin | Answer | None:
+def _decide(command: CommandFacts, generation: Generation, now_ms: float) -> Begin | Answer | None:
     number, begun_by, addressed_to = command.number, command.begun_by, command.addressed_to
     if command.started or max(begun_by or 0, addressed_to or 0) > generation:
         return None  # Under way; or this driver's time is over, and another one answers.
@@ -83,8 +87,8 @@ def _decide(command: CommandFacts, generation: Generation, now_ms: int) -> Begin
     if addressed_to is None or addressed_to < generation:
         reason = f"it is for generation {addressed_to}, and {generation} runs now: ask again"
         return Answer(number, "refused", reason)
-    if now_ms >= command.expires_at_ms and begun_by is None:
-        late_ms = now_ms - command.expires_at_ms
+    if now_ms >= command.expires_ms and begun_by is None:
+        late_ms = now_ms - command.expires_ms
         return Answer(number, "expired", f"it came {late_ms / 1000:.1f} s too late: ask again")
     return Begin(number)
 

@@ -39,9 +39,10 @@ ResolvedMode = Literal["aligned", "unaligned", "switched"]
 class CheckpointBarrier:
     """The marker that separates what is before the cut from what is after it.
 
-    ``created_ms`` is the coordinator's wall clock at the trigger. ``alignment_timeout_ms`` is the
-    budget for the whole checkpoint, counted from creation: None never switches, 0 is unaligned
-    from the start (PROTOCOL section 3).
+    ``created_ms`` is the coordinator's clock at the trigger: the protocol's own there, the wall
+    clock in workers, which decide nothing by it. ``alignment_timeout_ms`` is the budget for the
+    whole checkpoint, counted from creation: None never switches, 0 is unaligned from the start
+    (PROTOCOL section 3).
     """
 
     checkpoint_id: CheckpointId

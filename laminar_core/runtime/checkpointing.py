@@ -68,6 +68,7 @@ from laminar_core.runtime.messages import (
 )
 from laminar_core.runtime.missing import missing_line, missing_subtasks
 from laminar_core.runtime.publication import (
+    Completion,
     JobIdentity,
     build_manifest,
     history_record,
@@ -160,6 +161,8 @@ class _Attempt:
     """One checkpoint under way: what its manifest will be made of."""
 
     trigger: TriggerRecord
+    triggered_ms: int
+    """By the protocol's clock."""
     acks: dict[int, SnapshotAck] = field(default_factory=dict)
     waiting: dict[int, WaitingCheckpoint] = field(default_factory=dict)
     """Per worker, what it said last that it waits for."""
@@ -210,7 +213,7 @@ class CheckpointDriver:
             for vertex in parts.identity.plan.vertices
             for index in range(parts.identity.parallelism)
         }
-        self._state = initial(parts.config, expected, parts.highest_id, host.now_ms())
+        self._state = initial(parts.config, expected, parts.highest_id, self._now_ms())
 
     def request(
         self, kind: CheckpointKind, answer: "Future[CheckpointAnswer]", *, once: bool = False
@@ -251,7 +254,7 @@ class CheckpointDriver:
 
     def dispatch(self, event: Event) -> None:
         """Take one event and carry out what follows."""
-        self._state, effects = step(self._state, event, self._host.now_ms())
+        self._state, effects = step(self._state, event, self._now_ms())
         for effect in effects:
             self._carry_out(effect)
 
@@ -261,7 +264,7 @@ class CheckpointDriver:
 
     def abort_all(self, reason: str) -> None:
         """The generation is over: end everything that is pending."""
-        self._state, effects = abort_all(self._state, reason, self._host.now_ms())
+        self._state, effects = abort_all(self._state, reason, self._now_ms())
         for effect in effects:
             self._carry_out(effect)
 
@@ -315,9 +318,9 @@ class CheckpointDriver:
             checkpoint_id=effect.checkpoint_id,
             generation=self._identity.generation,
             kind=effect.kind,
-            triggered_at_ms=effect.triggered_ms,
+            triggered_at_ms=self._wall_ms(effect.triggered_ms),
         )
-        self._attempts[effect.checkpoint_id] = _Attempt(record)
+        self._attempts[effect.checkpoint_id] = _Attempt(record, effect.triggered_ms)
 
         def reserve() -> Event:
             ours = self._store.record_trigger(record)
@@ -332,7 +335,7 @@ class CheckpointDriver:
                 generation=self._identity.generation,
                 checkpoint_id=barrier.checkpoint_id,
                 kind=barrier.kind,
-                created_ms=barrier.created_ms,
+                created_ms=self._wall_ms(barrier.created_ms),
                 alignment_timeout_ms=barrier.alignment_timeout_ms,
                 unaligned=barrier.unaligned,
             )
@@ -341,8 +344,10 @@ class CheckpointDriver:
     def _publish(self, checkpoint_id: CheckpointId) -> None:
         attempt = self._attempts[checkpoint_id]
         acks = [ack for _, ack in sorted(attempt.acks.items())]
-        now_ms = self._host.now_ms()
-        manifest = build_manifest(self._identity, attempt.trigger, self._parent_id, acks, now_ms)
+        completion = Completion(self._host.now_ms(), self._now_ms() - attempt.triggered_ms)
+        manifest = build_manifest(
+            self._identity, attempt.trigger, self._parent_id, acks, completion
+        )
         if known := self._scrub.known_damage(manifest):
             failed = StoreFailed(checkpoint_id, _not_whole(known))
             self._host.post(lambda: self.dispatch(failed))
@@ -387,14 +392,14 @@ class CheckpointDriver:
         missing = self._missing(effect, attempt)
         if line := missing_line(missing, len(effect.missing)):
             effect = replace(effect, reason=f"{effect.reason}: {line}")
-        record = history_record(effect, generation, manifest)
+        record = history_record(effect, generation, manifest, self._wall_ms)
         self._background.submit(self._store.record_outcome, record)
         if manifest is None:
             if attempt is not None and attempt.offered:
                 self._unanswered.add(effect.checkpoint_id)
             self._host.tell(
                 CheckpointFailed(
-                    time_ms=effect.ended_ms,
+                    time_ms=record.ended_at_ms,
                     checkpoint_id=effect.checkpoint_id,
                     generation=generation,
                     kind=effect.kind,
@@ -411,7 +416,7 @@ class CheckpointDriver:
         self._parent_id = effect.checkpoint_id
         self._host.tell(
             CheckpointCompleted(
-                time_ms=effect.ended_ms,
+                time_ms=record.ended_at_ms,
                 checkpoint_id=effect.checkpoint_id,
                 generation=generation,
                 kind=effect.kind,
@@ -439,11 +444,19 @@ class CheckpointDriver:
         if timeout_ms and effect.kind is CheckpointKind.PERIODIC and self._streak.ended(mode):
             self._host.tell(
                 ThresholdTooLow(
-                    time_ms=effect.ended_ms,
+                    time_ms=self._wall_ms(effect.ended_ms),
                     checkpoints=SWITCHES_IN_A_ROW,
                     alignment_timeout_ms=timeout_ms,
                 )
             )
+
+    def _now_ms(self) -> int:
+        """Return the protocol's time. A wall clock that steps would expire what has just begun."""
+        return int(self._host.monotonic_ms())
+
+    def _wall_ms(self, protocol_ms: int) -> int:
+        """Translate the protocol's time into that of records, as the wall clock is now."""
+        return self._host.now_ms() - (self._now_ms() - protocol_ms)
 
     def _on_deletions(self, count: int) -> None:
         """Not at once: it may be in the middle of what another event asked for."""
@@ -451,11 +464,11 @@ class CheckpointDriver:
 
     def given_up(self, place: Hashable, count: int) -> None:
         """At ``place``, a worker or the driver, so many given-up checkpoints are not over."""
-        self._given_up.report(place, count, self._host.now_ms())
+        self._given_up.report(place, count, self._now_ms())
         self._hold_up()
 
     def _hold_up(self) -> None:
-        count = self._given_up.holding_up(self._host.now_ms())
+        count = self._given_up.holding_up(self._now_ms())
         if count != self._state.deletions:
             self.dispatch(DeletionsPending(count))
 

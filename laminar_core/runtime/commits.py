@@ -24,7 +24,11 @@ class CommitHost(Protocol):
     """What surrounds the queue: the coordinator."""
 
     def now_ms(self) -> int:
-        """Milliseconds since 1970, never going back."""
+        """Milliseconds since 1970, for records."""
+        ...
+
+    def monotonic_ms(self) -> float:
+        """Milliseconds that never go back, for decisions."""
         ...
 
     def post(self, action: Callable[[], None]) -> None:
@@ -56,7 +60,7 @@ class CommitQueue:
         self._host = host
         self._waiting: deque[CheckpointManifest] = deque()
         self._pause_ms, _ = RETRY_PAUSE_MS
-        self._retry_at_ms: int | None = None
+        self._retry_ms: int | None = None
 
     def add(self, manifest: CheckpointManifest) -> None:
         """The checkpoint is complete: make its output visible, after that of those before it."""
@@ -66,13 +70,13 @@ class CommitQueue:
 
     def tick(self) -> None:
         """Time passed: try again what failed, if it is due."""
-        if self._retry_at_ms is not None and self._host.now_ms() >= self._retry_at_ms:
-            self._retry_at_ms = None
+        if self._retry_ms is not None and self._host.monotonic_ms() >= self._retry_ms:
+            self._retry_ms = None
             self._submit()
 
     def next_wakeup_ms(self) -> int | None:
         """When ``tick`` is due; None if nothing waits for another attempt."""
-        return self._retry_at_ms
+        return self._retry_ms
 
     def _submit(self) -> None:
         manifest = self._waiting[0]
@@ -93,7 +97,7 @@ class CommitQueue:
         self._executor.submit(run)
 
     def _pause(self) -> None:
-        self._retry_at_ms = self._host.now_ms() + self._pause_ms
+        self._retry_ms = int(self._host.monotonic_ms()) + self._pause_ms
         _, longest_ms = RETRY_PAUSE_MS
         self._pause_ms = min(2 * self._pause_ms, longest_ms)
 

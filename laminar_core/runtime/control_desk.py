@@ -34,10 +34,14 @@ from laminar_core.storage.savepoints import Author
 
 
 class DeskHost(Protocol):
-    """What a desk can do with the job: the coordinator. All but ``now_ms`` in its thread."""
+    """What a desk can do with the job: the coordinator. All but the clocks in its thread."""
 
     def now_ms(self) -> int:
-        """Milliseconds since 1970."""
+        """Milliseconds since 1970, for records."""
+        ...
+
+    def monotonic_ms(self) -> float:
+        """Milliseconds that never go back, for decisions."""
         ...
 
     def post(self, action: Callable[[], None]) -> None:
@@ -87,7 +91,7 @@ class ControlDesk:
     ) -> None:
         self._store = store
         self._targets = SavepointTargets(store.objects.uri, savepoints_under)
-        self._taker = ControlTaker(store, generation, host.now_ms, self._targets)
+        self._taker = ControlTaker(store, generation, host.now_ms, host.monotonic_ms, self._targets)
         """Of the background thread."""
         self._generation = generation
         self._host = host

@@ -16,12 +16,17 @@ from laminar_core.storage.control_log import ControlEntry, ControlLog
 from laminar_core.storage.object_store import open_object_store
 from laminar_core.storage.savepoints import require_empty
 
+LOOK_PAUSE_MAX_MS = 10_000
+"""Between two looks at the log; the driver takes one with each heartbeat."""
+
 
 @dataclass(slots=True)
 class _Open:
     """A command that has no result yet, and what this driver has done about it."""
 
     entry: ControlEntry
+    found_ms: float
+    """Monotonic time of the driver: before this the command was not there, or not for long."""
     begun: ControlBegun | None = None
     intent: AuditEntry | None = None
     audited: AuditRecord | None = None
@@ -35,7 +40,7 @@ class _Open:
         return CommandFacts(
             number=self.entry.number,
             addressed_to=None if command is None else Generation(command.generation),
-            expires_at_ms=0 if command is None else command.expires_at_ms,
+            expires_ms=0.0 if command is None else self.found_ms + _patience_ms(command),
             begun_by=generation if by_us else begun and Generation(begun.generation),
             started=self.started,
             problem=self.entry.problem,
@@ -50,6 +55,7 @@ class ControlTaker:
         store: CheckpointStore,
         generation: Generation,
         now_ms: Callable[[], int],
+        monotonic_ms: Callable[[], float],
         targets: SavepointTargets,
     ) -> None:
         self._targets = targets
@@ -57,6 +63,9 @@ class ControlTaker:
         self._audit = AuditLog(store.objects, store.paths, now_ms)
         self._generation = generation
         self._now_ms = now_ms
+        self._monotonic_ms = monotonic_ms
+        self._looked_ms: float | None = None
+        """When the log was last read."""
         self._read_up_to: int | None = None
         self._open: dict[int, _Open] = {}
 
@@ -71,21 +80,32 @@ class ControlTaker:
         self._decide(begun)
 
     def _read(self) -> None:
+        found_ms = self._found_ms()
         if self._read_up_to is None:
             numbers = self._log.numbers()
             found = self._log.unanswered()
-            self._open = {entry.number: _Open(entry) for entry in found}
+            self._open = {entry.number: _Open(entry, found_ms) for entry in found}
             self._read_up_to = max([*numbers, *self._open], default=0)
         for entry in self._log.read_after(self._read_up_to):
-            self._open[entry.number] = _Open(entry)
+            self._open[entry.number] = _Open(entry, found_ms)
             self._read_up_to = entry.number
+
+    def _found_ms(self) -> float:
+        """Since when a command has been there that is found now, at the earliest.
+
+        A driver that looks regularly finds it at once. After it was asleep, or the store was away,
+        the command may be as old as the last look, and whoever left it may have given up.
+        """
+        before_ms, self._looked_ms = self._looked_ms, self._monotonic_ms()
+        slept = before_ms is not None and self._looked_ms - before_ms > LOOK_PAUSE_MAX_MS
+        return before_ms if before_ms is not None and slept else self._looked_ms
 
     def _decide(self, begun: list[ControlEntry]) -> None:
         for number, known in list(self._open.items()):
             if known.result is not None:  # The store did not take it the first time.
                 self.put(number, known.result)
         facts = [known.facts(self._generation) for known in self._open.values()]
-        for decision in decide_commands(facts, self._generation, self._now_ms()):
+        for decision in decide_commands(facts, self._generation, self._monotonic_ms()):
             known = self._open[decision.number]
             if isinstance(decision, Begin) and (problem := self._target_problem(known.entry)):
                 decision = Answer(decision.number, "refused", problem)  # noqa: PLW2901 - it is now
@@ -103,7 +123,7 @@ class ControlTaker:
         number = known.entry.number
         if self._log.begin(number, known.begun):
             return True
-        self._open[number] = _Open(self._log.entry(number))
+        self._open[number] = _Open(self._log.entry(number), known.found_ms)
         return False
 
     def _begin(self, known: _Open) -> bool:
@@ -162,3 +182,8 @@ class ControlTaker:
 def target_of(command: ControlCommand) -> str | None:
     """Where a savepoint is to go; None if the command wants none."""
     return getattr(command.action, "target", None)
+
+
+def _patience_ms(command: ControlCommand) -> int:
+    """How long whoever left the command waits for it: a difference of two times of one clock."""
+    return command.expires_at_ms - command.requested_at_ms

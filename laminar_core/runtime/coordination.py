@@ -123,7 +123,6 @@ class Coordinator(CheckpointHost):
         self._link = link
         self._clock = clock
         self._tell = listener
-        self._wall_ms = clock.now_ms() - clock.monotonic_ms()
         self._inbox: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._outcome_lock = threading.Lock()
         self._lines = ControlLines(parts.identity.generation, link.send, clock)
@@ -269,8 +268,12 @@ class Coordinator(CheckpointHost):
             action()
 
     def now_ms(self) -> int:
-        """Wall clock of the start, carried on by the monotonic clock."""
-        return int(self._wall_ms + self._clock.monotonic_ms())
+        """Return the wall clock, for records and events; it may step, and decides nothing."""
+        return self._clock.now_ms()
+
+    def monotonic_ms(self) -> float:
+        """Return the time that everything is decided by."""
+        return self._clock.monotonic_ms()
 
     def wait_ms(self) -> float:
         """Time until something is due, if nothing arrives and nobody posts anything."""
@@ -280,7 +283,7 @@ class Coordinator(CheckpointHost):
         waits = [due - self._clock.monotonic_ms() for due in times]
         wakeup = self._checkpoints.next_wakeup_ms() if self._everybody_registered else None
         if wakeup is not None:
-            waits.append(wakeup - self.now_ms())
+            waits.append(wakeup - self._clock.monotonic_ms())
         return min(waits)
 
     def _keep_alive(self) -> None:

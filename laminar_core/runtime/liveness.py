@@ -61,7 +61,7 @@ class Liveness:
         self._deadlines = deadlines
         self._heard_ms: dict[int, float] = {}
         self._signs: dict[int, Alive] = {}
-        self._report_at_ms: dict[int, float] = {}
+        self._report_due_ms: dict[int, float] = {}
 
     def heard(self, worker: int, now_ms: float) -> None:
         """Take note of any message of a worker."""
@@ -77,11 +77,11 @@ class Liveness:
             and before.operator_ms < sign.operator_ms
         )
         if not goes_on:
-            self._report_at_ms[sign.worker] = AT_WORK_REPORTED_MS
-        if not sign.operator_id or sign.operator_ms < self._report_at_ms[sign.worker]:
+            self._report_due_ms[sign.worker] = AT_WORK_REPORTED_MS
+        if not sign.operator_id or sign.operator_ms < self._report_due_ms[sign.worker]:
             return False
-        while self._report_at_ms[sign.worker] <= sign.operator_ms:
-            self._report_at_ms[sign.worker] *= 2
+        while self._report_due_ms[sign.worker] <= sign.operator_ms:
+            self._report_due_ms[sign.worker] *= 2
         return True
 
     def lost(self, now_ms: float) -> LostWorker | None:

@@ -1,7 +1,8 @@
 """From acknowledgements to a manifest, a history record and committables."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from laminar_core._version import __version__
 from laminar_core.checkpoint.coordinator_events import RecordOutcome
@@ -32,12 +33,19 @@ class JobIdentity:
     parallelism: int
 
 
+class Completion(NamedTuple):
+    """When a checkpoint was complete. The wall clock may have stepped since its trigger."""
+
+    at_ms: int
+    duration_ms: int
+
+
 def build_manifest(
     identity: JobIdentity,
     trigger: TriggerRecord,
     parent_id: CheckpointId | None,
     acks: Collection[SnapshotAck],
-    completed_at_ms: int,
+    completion: Completion,
 ) -> CheckpointManifest:
     """Put the parts together; entries in the order of the plan, so equal cuts look equal."""
     entries = [entry for ack in acks for entry in ack.entries]
@@ -56,8 +64,8 @@ def build_manifest(
         mode=mode,
         is_unaligned=mode != "aligned",
         triggered_at_ms=trigger.triggered_at_ms,
-        completed_at_ms=completed_at_ms,
-        duration_ms=completed_at_ms - trigger.triggered_at_ms,
+        completed_at_ms=completion.at_ms,
+        duration_ms=completion.duration_ms,
         max_parallelism=identity.plan.max_parallelism,
         parallelism=dict.fromkeys(descriptions, identity.parallelism),
         fingerprint={o: fingerprint_of(d) for o, d in descriptions.items()},
@@ -96,9 +104,15 @@ def longest_phase_ms(subtasks: Iterable[SubtaskEntry], phase: str) -> float:
 
 
 def history_record(
-    effect: RecordOutcome, generation: Generation, manifest: CheckpointManifest | None
+    effect: RecordOutcome,
+    generation: Generation,
+    manifest: CheckpointManifest | None,
+    wall_ms: Callable[[int], int],
 ) -> HistoryRecord:
-    """How an attempt ended; with numbers if it completed."""
+    """How an attempt ended; with numbers if it completed.
+
+    ``wall_ms`` translates the protocol's time into that of records.
+    """
     subtasks = () if manifest is None else manifest.subtasks
     return HistoryRecord(
         checkpoint_id=effect.checkpoint_id,
@@ -106,8 +120,8 @@ def history_record(
         kind=effect.kind,
         outcome=effect.outcome.value,
         reason=effect.reason,
-        triggered_at_ms=effect.triggered_ms,
-        ended_at_ms=effect.ended_ms,
+        triggered_at_ms=wall_ms(effect.triggered_ms),
+        ended_at_ms=wall_ms(effect.ended_ms),
         duration_ms=effect.ended_ms - effect.triggered_ms,
         size_bytes=0 if manifest is None else manifest.size_bytes,
         written_bytes=0 if manifest is None else manifest.written_bytes,

@@ -40,6 +40,10 @@ class ScrubHost(Protocol):
         """Wall clock."""
         ...
 
+    def monotonic_ms(self) -> float:
+        """Milliseconds that never go back, for decisions."""
+        ...
+
     def post(self, action: Callable[[], None]) -> None:
         """Run ``action`` in the coordinator's thread; from any thread."""
         ...
@@ -115,7 +119,7 @@ class Scrub:
 
     def tick(self) -> None:
         """Read the next file, if it is due."""
-        if self._reading or not self._waiting or self._host.now_ms() < self._next_ms:
+        if self._reading or not self._waiting or self._host.monotonic_ms() < self._next_ms:
             return
         self._reading = True
         path = self._waiting.popleft()
@@ -144,7 +148,7 @@ class Scrub:
         self._reading = False
         rate = self._bytes_per_second or SCRUB_BYTES_PER_SECOND
         pause_ms = max(_PAUSE_MIN_MS, file.size_bytes * 1_000 // rate)
-        self._next_ms = self._host.now_ms() + pause_ms
+        self._next_ms = int(self._host.monotonic_ms()) + pause_ms
         suspected = self._suspects.pop(file.path, None) is not None
         if file.path not in self._named and not suspected:
             return  # No checkpoint will name it any more, so retention may have deleted it.

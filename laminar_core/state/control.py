@@ -72,7 +72,10 @@ class ControlCommand(Record):
     reason: Prose
     run_id: str | None = Field(default=None, description="Of the orchestrator's run, if any.")
     requested_at_ms: TimeMs
-    expires_at_ms: TimeMs = Field(description="Not begun by then: not done at all.")
+    expires_at_ms: TimeMs = Field(
+        description="By the clock of requested_at_ms. The driver counts the difference from when it"
+        " finds the command; not begun by then: not done at all."
+    )
 
 
 class ControlBegun(Record):

@@ -19,7 +19,7 @@ from laminar_core.checkpoint.types import Generation
 
 NOW_MS = 1_000
 G1, G2, G3 = Generation(1), Generation(2), Generation(3)
-FOR_2 = CommandFacts(number=1, addressed_to=G2, expires_at_ms=NOW_MS + 1)
+FOR_2 = CommandFacts(number=1, addressed_to=G2, expires_ms=NOW_MS + 1)
 
 
 def decide(command: CommandFacts, generation: Generation = G2) -> Begin | Answer | None:
@@ -42,10 +42,10 @@ class TestDecisions:
         assert decide(FOR_2, G1) is None
 
     def test_what_comes_too_late_expires(self):
-        assert verdict(replace(FOR_2, expires_at_ms=NOW_MS)) == "expired"
+        assert verdict(replace(FOR_2, expires_ms=NOW_MS)) == "expired"
 
     def test_what_was_begun_in_time_does_not_expire(self):
-        assert decide(replace(FOR_2, expires_at_ms=NOW_MS, begun_by=G2)) == Begin(1)
+        assert decide(replace(FOR_2, expires_ms=NOW_MS, begun_by=G2)) == Begin(1)
 
     def test_what_an_earlier_generation_had_begun_is_answered_as_interrupted(self):
         assert verdict(replace(FOR_2, begun_by=G2), G3) == "interrupted"
@@ -135,7 +135,7 @@ def test_invariants_hold_whoever_is_awake(commands, schedule):
     for number, generation in world.done:
         command = world.commands[number]
         assert command.addressed_to == generation, "C3: for somebody else"
-        assert command.expires_at_ms > NOW_MS, "C3: too late"
+        assert command.expires_ms > NOW_MS, "C3: too late"
     for number, (generation, outcome) in world.results.items():
         if outcome == "interrupted":
             assert world.begun[number] < generation, "C2: interrupted without having begun"

@@ -260,6 +260,41 @@ def test_a_restored_one_goes_on_where_the_other_was() -> None:
     assert (restored.late_row_count, subtask.late_row_count) == (1, 1)
 
 
+def test_rows_that_were_late_before_a_restore_are_still_counted_after_it() -> None:
+    spec = Deduplicate("unique", "who", "gen", "n", Retention(generations_max=1, expired="drop"))
+    subtask = opened(spec)
+    passed(subtask, batch(*run("a", 1, 0)), batch(*run("a", 2, 0)), batch(*run("a", 1, 0, 1, 2)))
+    restored = opened(spec)
+    restored.restore([taken(subtask)])
+    assert (restored.late_row_count, subtask.late_row_count) == (3, 3)
+    passed(restored, batch(*run("a", 1, 5)))
+    again = opened(spec)
+    again.restore([taken(restored)])
+    assert again.late_row_count == 4
+
+
+@pytest.mark.parametrize(("before", "now"), [(1, 3), (3, 1), (2, 3)])
+def test_each_late_row_is_counted_once_whoever_owns_its_producer_now(before: int, now: int) -> None:
+    spec = Deduplicate("unique", "who", "gen", "n", Retention(generations_max=1, expired="drop"))
+    rows = batch(*[(f"p{n}", 2, n) for n in range(40)])
+    late = batch(*[(f"p{n}", 1, n) for n in range(40)])
+    forgotten = batch(*[(f"p{n}", 1, 99) for n in range(40)])
+    snapshots = []
+    for index in range(before):
+        subtask = spec.open(at(index, before), SCHEMA)
+        for sent in (forgotten, rows, late):
+            for owner, part in partition(sent, ["who"], 128, before):
+                if owner == index:
+                    list(subtask.process(part))
+        snapshots.append(taken(subtask))
+    counted = 0
+    for index in range(now):
+        subtask = spec.open(at(index, now), SCHEMA)
+        subtask.restore([s for n, s in enumerate(snapshots) if meets(n, before, index, now)])
+        counted += subtask.late_row_count
+    assert counted == 40
+
+
 def test_what_was_forgotten_stays_so_although_there_is_more_room_now() -> None:
     narrow, wide = Retention(generations_max=1), Retention(generations_max=9, expired="drop")
     subtask = opened(Deduplicate("unique", "who", "gen", "n", narrow))

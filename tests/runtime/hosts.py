@@ -60,6 +60,9 @@ class Host:
     def host_of(self, worker: int) -> str:
         return f"host-{worker}"
 
+    def monotonic_ms(self) -> float:
+        return float(self.time_ms)
+
     def post(self, action: Callable[[], None]) -> None:
         self.posted.append(action)
 

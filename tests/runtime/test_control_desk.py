@@ -2,6 +2,8 @@
 
 from concurrent.futures import Future
 
+import pytest
+
 from laminar_core.checkpoint.control import ModeRefused
 from laminar_core.checkpoint.types import CheckpointId, CheckpointKind, Generation
 from laminar_core.errors import ErrorCode, StorageUnavailable
@@ -31,6 +33,7 @@ class Host:
     def __init__(self) -> None:
         self.posted, self.taken, self.cancelled, self.ends = [], [], [], []
         self.revoked = 0
+        self.time_ms = 50.0
         self.told = []
 
     def tell(self, event) -> None:
@@ -38,6 +41,9 @@ class Host:
 
     def now_ms(self) -> int:
         return 1_000
+
+    def monotonic_ms(self) -> float:
+        return self.time_ms
 
     def post(self, action) -> None:
         self.posted.append(action)
@@ -71,7 +77,7 @@ class Case:
         self.desk = self.opened()
 
     def opened(self) -> ControlDesk:
-        threads = Threads(self.io, self.io, self.io, self.io, self.copies)
+        threads = Threads(self.io, self.io, self.io, self.io, self.copies, scrub=self.io)
         return ControlDesk(self.store, self.generation, self.host, threads, self.copy)
 
     def copy(self, command: ControlCommand, checkpoint_id: CheckpointId, is_cancelled) -> str:
@@ -140,6 +146,44 @@ def test_commands_come_in_their_order_and_do_not_wait_for_each_other():
     assert case.outcome(1) is not None, "no such store: refused at once"
     assert [kind for kind, _, _ in case.host.taken] == [CheckpointKind.MANUAL]
     assert case.host.cancelled == ["cancelled by ann: a test"]
+
+
+MINUTE_MS = 60_000
+
+
+@pytest.mark.parametrize("ahead_ms", [-20 * MINUTE_MS, 20 * MINUTE_MS, 86_400_000 * 365])
+def test_a_command_is_carried_out_whatever_the_clocks_of_others_show(ahead_ms: int):
+    case = Case()
+    asked_ms = 1_000 - ahead_ms  # The driver's wall clock shows 1,000.
+    case.turn()
+    case.ask(TakeCheckpoint(), requested_at_ms=asked_ms, expires_at_ms=asked_ms + 10 * MINUTE_MS)
+    case.turn()
+    assert case.host.taken, "it came in time"
+
+
+def test_a_command_expires_by_the_drivers_own_clock_from_when_it_was_found():
+    for minutes, outcome in ((9, None), (10, "expired")):
+        case = Case(Fault("put_if_absent", Effect.FAIL, "begun", 1, 2))
+        for _ in range(2):
+            case.ask(TakeCheckpoint(), requested_at_ms=0, expires_at_ms=10 * MINUTE_MS)
+        case.turn()
+        assert not case.host.taken, "the store did not take the record of the first one"
+        case.host.time_ms += minutes * MINUTE_MS
+        case.turn()
+        case.turn()
+        second = case.outcome(2)
+        assert (second and second[0]) == outcome
+        assert len(case.host.taken) == (2 if outcome is None else 1)
+
+
+def test_what_came_while_the_driver_was_asleep_may_be_as_old_as_its_last_look():
+    case = Case()
+    case.turn()
+    case.ask(TakeCheckpoint(), requested_at_ms=0, expires_at_ms=10 * MINUTE_MS)
+    case.host.time_ms += 11 * MINUTE_MS
+    case.turn()
+    assert case.outcome()[0] == "expired"
+    assert not case.host.taken
 
 
 def test_a_savepoint_is_answered_when_it_is_copied(tmp_path):

@@ -8,6 +8,7 @@ from laminar_core.checkpoint.coordinator_events import Outcome, RecordOutcome
 from laminar_core.checkpoint.types import CheckpointId, CheckpointKind, Generation, ResolvedMode
 from laminar_core.runtime.messages import SnapshotAck
 from laminar_core.runtime.publication import (
+    Completion,
     JobIdentity,
     build_manifest,
     committables_of,
@@ -82,7 +83,12 @@ def ack(
 
 
 def built(*acks: SnapshotAck):
-    return build_manifest(IDENTITY, TRIGGER, CheckpointId(8), acks or (ack(0), ack(1)), 1_250)
+    given = acks or (ack(0), ack(1))
+    return build_manifest(IDENTITY, TRIGGER, CheckpointId(8), given, Completion(1_250, 250))
+
+
+def in_wall_time(protocol_ms: int) -> int:
+    return 1_700_000_000_000 + protocol_ms
 
 
 def test_a_manifest_says_whose_it_is_and_how_long_it_took() -> None:
@@ -173,8 +179,12 @@ def outcome(what: Outcome, reason: str = "") -> RecordOutcome:
 
 def test_the_history_of_a_completed_checkpoint_has_its_numbers() -> None:
     manifest = built()
-    record = history_record(outcome(Outcome.COMPLETED), Generation(3), manifest)
+    record = history_record(outcome(Outcome.COMPLETED), Generation(3), manifest, in_wall_time)
     assert (record.outcome, record.duration_ms, record.mode) == ("completed", 250, "aligned")
+    assert (record.triggered_at_ms, record.ended_at_ms) == (
+        in_wall_time(1_000),
+        in_wall_time(1_250),
+    )
     assert record.size_bytes == manifest.size_bytes == 2 * 1234
     assert record.alignment_ms_max == 6.0
     assert [(s.operator_id, s.size_bytes) for s in record.subtasks[:3]] == [
@@ -185,6 +195,6 @@ def test_the_history_of_a_completed_checkpoint_has_its_numbers() -> None:
 
 
 def test_the_history_of_any_other_attempt_has_its_reason() -> None:
-    record = history_record(outcome(Outcome.EXPIRED, "too slow"), Generation(3), None)
+    record = history_record(outcome(Outcome.EXPIRED, "too slow"), Generation(3), None, in_wall_time)
     assert (record.outcome, record.reason, record.size_bytes) == ("expired", "too slow", 0)
     assert (record.alignment_ms_max, record.subtasks) == (None, ())

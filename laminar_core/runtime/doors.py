@@ -127,7 +127,10 @@ class Door:
         if shut:
             instruction = ctypes.create_string_buffer(_DROP)
             program = struct.pack("HL", 1, ctypes.addressof(instruction))
-            self._listening.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, program)
+            try:
+                self._listening.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, program)
+            except OSError:  # A kernel without filters: the limit of descriptors has to do.
+                return
         else:
             self._listening.setsockopt(socket.SOL_SOCKET, _SO_DETACH_FILTER, struct.pack("i", 0))
         self._shut = shut

@@ -1,7 +1,8 @@
 """Looks after files that are written, and writes down which checkpoints have lost some.
 
 Presence and length of everything that a manifest names are compared with one listing of its own
-folder, and one of the shared files if it names any. That costs no request per file. Digests need
+folder, and one of the shared files if it names any. After a stop or a savepoint it also names files
+in the folder of the checkpoint that was restored. That costs no request per file. Digests need
 the bytes, so they are left to a background that reads one file after the other (``runtime.scrub``).
 """
 
@@ -34,8 +35,7 @@ def damage_by_listing(
     """
     files = list(manifest.files())
     folders = {paths.parts(CheckpointId(manifest.checkpoint_id))}
-    if not all(is_own(file.path) for file in files):
-        folders.add(paths.shared)
+    folders.update(_folder_of(paths, file.path) for file in files)
     sizes = {key: n for folder in sorted(folders) for key, n in objects.sizes(folder).items()}
     found = ((file, sizes.get(paths.absolute(file.path))) for file in files)
     return tuple(
@@ -43,6 +43,14 @@ def damage_by_listing(
         for file, size in found
         if size != file.size_bytes
     )
+
+
+def _folder_of(paths: JobPaths, path: str) -> str:
+    """Return the folder to list for a file: the shared one, or what one checkpoint wrote."""
+    if not is_own(path):
+        return paths.shared
+    checkpoints, number, parts, _ = path.split("/", 3)
+    return paths.absolute(f"{checkpoints}/{number}/{parts}/")
 
 
 def damage_by_reading(objects: ObjectStore, paths: JobPaths, file: FileRef) -> DamageKind | None:

@@ -117,3 +117,23 @@ def test_a_door_opens_again_when_the_idle_ones_are_gone(monkeypatch, kind: Trans
         late = c.worker(2)
         late.send_control(b"I was kept out")
         assert heard(c.coordinator) == [b"I was kept out"]
+
+
+class Refusing:
+    """A listening socket of a kernel that has no filters."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def setsockopt(self, *_: object) -> None:
+        self.asked += 1
+        raise OSError(92, "Protocol not available")
+
+
+def test_a_kernel_without_filters_does_not_end_the_guard(monkeypatch: pytest.MonkeyPatch) -> None:
+    with cluster("tcp", 0) as c:
+        door, refusing = c.coordinator._door, Refusing()
+        with monkeypatch.context() as patch:
+            patch.setattr(door, "_listening", refusing)
+            door._keep_out(True)  # noqa: FBT003 - as the guard calls it
+        assert (refusing.asked, door.shut) == (1, False)

@@ -60,6 +60,18 @@ def test_it_costs_two_listings_and_one_where_nothing_is_shared(job):
     assert (store.objects.counts - before).lists == 1
 
 
+def test_files_in_the_folder_of_the_checkpoint_that_was_restored_are_looked_for_there():
+    """A stop writes all state as its own; the next checkpoint adds to it and names it."""
+    store = open_job()
+    stopped = complete(store, 1, claim(store))
+    named = stopped.model_copy(update={"checkpoint_id": 2})
+    assert damage_by_listing(store.objects, store.paths, named) == ()
+    file = next(iter(stopped.files()))
+    store.objects.delete(store.paths.absolute(file.path))
+    (lost,) = damage_by_listing(store.objects, store.paths, named)
+    assert (lost.path, lost.problem) == (file.path, "missing")
+
+
 @pytest.mark.parametrize(
     ("how", "problem"),
     [("missing", "missing"), ("torn", "length"), ("longer", "length"), ("rotten", "digest")],

@@ -1,11 +1,18 @@
 """A job that runs in the background of the driver."""
 
 import threading
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 
 from laminar_core.runtime.listening import IsolatedListener
 from laminar_core.runtime.options import JobResult
 from laminar_core.runtime.supervisor import Supervisor
+
+SIGNAL_DELAY_MAX_S = 0.5
+"""How long a signal may wait for its handler while the main thread waits for the job.
+
+The system delivers a signal to any thread of the process. Python then runs the handler in the main
+thread, but does not wake it: in one endless wait a SIGTERM would be lost.
+"""
 
 
 class StreamingJob:
@@ -48,4 +55,6 @@ class StreamingJob:
             LaminarError: why the job could not be started or failed.
             TimeoutError: it has not ended yet.
         """
+        while timeout_s is None and not self.done():
+            wait((self._result,), SIGNAL_DELAY_MAX_S)
         return self._result.result(timeout_s)

@@ -1,5 +1,6 @@
 """A job runs in the background: its end, good or bad, is there for whoever asks."""
 
+import signal
 import threading
 
 import pytest
@@ -74,3 +75,33 @@ def test_whatever_ends_a_job_is_raised_by_result_and_not_lost_in_the_thread(erro
     with pytest.raises(type(error)):
         job.result(SOON_S)
     assert job.done()
+
+
+def test_a_signal_that_another_thread_receives_is_handled_while_the_job_is_waited_for() -> None:
+    """Goal: a SIGTERM stops a job whichever thread the system delivers it to.
+
+    Only the main thread runs handlers, and the delivery to another thread does not wake it.
+    """
+    job = StreamingJob(running := Running(), isolated(ignore))
+    handled, given_up = threading.Event(), threading.Event()
+
+    def stop(number: int, frame: object) -> None:
+        del number, frame
+        handled.set()
+        job.stop()
+
+    def receive() -> None:
+        signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)
+        if not handled.wait(SOON_S):
+            given_up.set()
+            running.end()
+
+    before = signal.signal(signal.SIGUSR1, stop)
+    try:
+        receiver = threading.Timer(0.1, receive)  # The main thread waits by then.
+        receiver.start()
+        assert job.result() is RESULT
+        receiver.join()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert not given_up.is_set()

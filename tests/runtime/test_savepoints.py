@@ -21,7 +21,7 @@ from laminar_core.runtime.state_options import StateOptions
 from laminar_core.state.control import SetMode, StopJob, TakeCheckpoint, TakeSavepoint
 from laminar_core.storage.audit import AuditLog
 from laminar_core.storage.local import LocalObjectStore
-from laminar_core.storage.savepoints import read_savepoint
+from laminar_core.storage.savepoints import delete_savepoint, read_savepoint
 from laminar_core.testing.jobs import DELAY, normal, payments, windowed, with_ledgers
 from laminar_core.testing.memory_source import MemorySource
 from laminar_core.testing.scenarios import windows_job
@@ -138,18 +138,26 @@ def test_a_savepoint_is_never_touched_unless_it_is_claimed(tmp_path):
     assert {p: p.read_bytes() for p in (tmp_path / "s").rglob("*") if p.is_file()} == files
 
 
-def test_a_claimed_savepoint_is_deleted_after_the_first_checkpoint_that_builds_on_it(tmp_path):
+def test_a_claimed_savepoint_is_deleted_after_the_first_checkpoint_that_builds_on_it(
+    tmp_path, monkeypatch
+):
+    """Its copy is the job's first checkpoint; whoever deletes it finds one more."""
     before = take(tmp_path / "s")
     after = Story(name="renamed")
     after.job.load(before.job.ledgers)
-    seen = []
-    record = tmp_path / "s/savepoint.json"
-    after.simulation.when(CheckpointCompleted, lambda: seen.append(record.exists()))
+    store = after.simulation.store
+    completed: list[int] = []
+
+    def watched(objects, deletion):
+        assert (tmp_path / "s/savepoint.json").exists()
+        completed.append(len(store.completed_ids()))
+        delete_savepoint(objects, deletion)
+
+    monkeypatch.setattr("laminar_core.storage.savepoint_import.delete_savepoint", watched)
     after.simulation.run(from_savepoint=str(tmp_path / "s"), claim_savepoint=True)
-    assert seen == [True]
+    assert completed == [2]
     assert not [p for p in (tmp_path / "s").rglob("*") if p.is_file()]
     after.job.check()
-    store = after.simulation.store
     acts = AuditLog(store.objects, store.paths, lambda: 0).records()
     assert ("delete-savepoint", "done") in [(act.action, act.outcome) for act in acts]
 

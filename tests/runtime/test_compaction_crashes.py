@@ -45,7 +45,7 @@ def hourly(rows: list[Row]) -> list[Row]:
 
 
 def build() -> tuple[Job, Simulation]:
-    tables = payments(1, 24)
+    tables = payments(1, 40)
     p = Pipeline("chains")
     read = p.source("in", MemorySource(tables, batch_rows=2, gap_every=1))
     windows = windowed(read.watermark("ts", max_delay=DELAY), "totals", WINDOW)

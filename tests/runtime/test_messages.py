@@ -6,6 +6,7 @@ import pytest
 
 from laminar_core.checkpoint.termination import LoopCounts
 from laminar_core.checkpoint.types import CheckpointBarrier, CheckpointId, CheckpointKind
+from laminar_core.checkpoint.waiting import WaitsFor
 from laminar_core.errors import ProtocolError
 from laminar_core.runtime.messages import (
     Abort,
@@ -13,6 +14,7 @@ from laminar_core.runtime.messages import (
     Alive,
     Cancel,
     Completed,
+    FileUnreadable,
     Finish,
     LoopReport,
     LoopsOver,
@@ -22,15 +24,21 @@ from laminar_core.runtime.messages import (
     Ping,
     Progress,
     Register,
+    Renew,
+    Restoring,
     Resume,
     SnapshotAck,
     SnapshotDecline,
     Trigger,
+    WaitingChannel,
+    WaitingCheckpoint,
+    WaitingVertex,
     WorkerFailed,
     decode_to_coordinator,
     decode_to_worker,
     encode,
 )
+from laminar_core.state.record import FileRef
 from tests.state.manifests import file_ref, manifest, subtask
 
 G = {"generation": 3}
@@ -48,6 +56,26 @@ TO_COORDINATOR = [
         given_up=3,
     ),
     Alive(**G, worker=1, operator_id="window", operator_ms=5.0, step_ms=7.0),
+    Restoring(**G, worker=1, files=3, files_total=7, size_bytes=2**40, bytes_total=2**41),
+    WaitingCheckpoint(
+        **G,
+        worker=1,
+        checkpoint_id=9,
+        vertices=(
+            WaitingVertex(
+                vertex_id="window",
+                waits_for=WaitsFor.BARRIERS,
+                channels=(WaitingChannel(upstream="source", sender=0),),
+                channel_count=5,
+            ),
+        ),
+    ),
+    FileUnreadable(
+        **G,
+        worker=1,
+        operator_id="window",
+        file=FileRef(path="shared/window/1.seg", size_bytes=7, sha256="0" * 64),
+    ),
     SnapshotAck(
         **G,
         worker=1,
@@ -65,6 +93,7 @@ TO_COORDINATOR = [
     WorkerFailed(**G, worker=1, code="null-key", reason="row 3", restart_helps=False),
 ]
 TO_WORKER = [
+    Renew(**G, operators=(("window", 1),)),
     Peers(**G, peers=(Peer(endpoint="tcp://1.2.3.4:5", public_key="k"),)),
     Trigger(
         **G,

@@ -66,6 +66,7 @@ def a_merge_that_failed_is_never_tried_again(monkeypatch):
     """As a chain is refused before the merge is submitted; it fails at once, to be found soon."""
     monkeypatch.setattr(segments, "CHAIN_FACTOR_MAX", 1)
     monkeypatch.setattr(segments.SegmentWriter, "_compact", lambda *_: None)
+    monkeypatch.setattr(invariants, "ATTEMPTS_MAX", 15)  # More than ever fail without it.
 
 
 def older_checkpoints_lose_a_file(monkeypatch):

@@ -22,9 +22,8 @@ from laminar_core.runtime.messages import Renew, ToWorker
 from laminar_core.state.damage import DamagedFile, DamageKind
 from laminar_core.state.manifest import CheckpointManifest
 from laminar_core.state.record import FileRef
-from laminar_core.state.savepoint import is_own
 from laminar_core.storage.checkpoint_store import CheckpointStore
-from laminar_core.storage.scrub import DamageLog, damage_by_reading, naming_any
+from laminar_core.storage.scrub import DamageLog, damage_by_reading, is_inherited, naming_any
 
 SCRUB_BYTES_PER_SECOND = 1 << 20
 """86 GB a day. Small files are read one a second, which is 0.04 $ a day in a bucket."""
@@ -112,7 +111,7 @@ class Scrub:
     def _owners_of(self, manifest: CheckpointManifest) -> Iterator[tuple[str, tuple[str, int]]]:
         for entry in manifest.subtasks:
             for segment in entry.segments:
-                if not is_own(segment.path):
+                if is_inherited(self._store.paths, manifest, segment.path):
                     yield segment.path, (entry.operator_id, entry.subtask_index)
 
     # --- reading --------------------------------------------------------------------------------
@@ -183,7 +182,7 @@ class Scrub:
         try:
             self._store.check_owner(self._generation)  # What a successor deletes is not lost.
             log = DamageLog(self._store.objects, self._store.paths)
-            for manifest, lost in naming_any(self._lineage(), damage):
+            for manifest, lost in naming_any(self._store.paths, self._lineage(), damage):
                 checkpoint_id = CheckpointId(manifest.checkpoint_id)
                 log.record(checkpoint_id, self._generation, lost, self._host.now_ms())
                 marked.append(checkpoint_id)

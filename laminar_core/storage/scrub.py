@@ -66,6 +66,16 @@ def damage_by_reading(objects: ObjectStore, paths: JobPaths, file: FileRef) -> D
     return None
 
 
+def is_inherited(paths: JobPaths, manifest: CheckpointManifest, path: str) -> bool:
+    """Whether an earlier checkpoint may name the file, too.
+
+    That is a shared one, or one of the checkpoint that a chain began with: after a restore a chain
+    goes on from whatever was restored, also from the folder of a full checkpoint.
+    """
+    own = paths.parts(CheckpointId(manifest.checkpoint_id))
+    return not paths.absolute(path).startswith(own)
+
+
 class DamageLog:
     """Which checkpoints of a job are known to be damaged: one create-only record for each."""
 
@@ -124,7 +134,7 @@ class DamageLog:
 
 
 def naming_any(
-    lineage: Iterable[CheckpointManifest], damage: Iterable[DamagedFile]
+    paths: JobPaths, lineage: Iterable[CheckpointManifest], damage: Iterable[DamagedFile]
 ) -> Iterator[tuple[CheckpointManifest, tuple[DamagedFile, ...]]]:
     """Yield the checkpoints that name any of the files, each with those that it names.
 
@@ -134,9 +144,9 @@ def naming_any(
     """
     by_path = {file.path: file for file in damage}
     for manifest in lineage:
-        paths = {file.path for file in manifest.files()}
-        lost = tuple(file for path, file in by_path.items() if path in paths)
+        named = {file.path for file in manifest.files()}
+        lost = tuple(file for path, file in by_path.items() if path in named)
         if lost:
             yield manifest, lost
-        elif not all(is_own(path) for path in paths):
+        elif any(is_inherited(paths, manifest, path) for path in named):
             return

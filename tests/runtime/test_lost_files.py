@@ -201,3 +201,47 @@ def test_a_copy_that_was_made_while_the_generation_ran_is_completed_anew(seed):
     simulation.run()
     job.check()
     assert newest(simulation).checkpoint_id in whole(simulation)
+
+
+@pytest.mark.parametrize("before", ["full", "incremental"])
+def test_a_chain_goes_on_from_the_folder_of_what_was_restored(before):
+    """A full checkpoint, or the one that stopped the job, is what the next chain begins with."""
+    job, simulation = simulate(options=StateOptions(before, segments_max=100))
+    simulation.when(CheckpointCompleted, simulation.stop, number=4)
+    assert simulation.run().outcome == "stopped"
+    state = StateOptions("incremental", segments_max=100)
+    simulation.options = replace(simulation.options, state=state)
+    simulation.run()
+    job.check()
+    assert not told(simulation, CheckpointFailed)
+    assert not told(simulation, FilesDamaged)
+    folders = {
+        file.path.split("/")[1]
+        for file in newest(simulation).files()
+        if file.path.startswith("checkpoints/")
+    }
+    assert whole(simulation) == simulation.store.completed_ids()
+    assert folders
+
+
+def test_what_is_lost_of_the_restored_folder_is_written_again():
+    job, simulation = simulate(options=StateOptions("full"))
+    simulation.when(CheckpointCompleted, simulation.stop, number=4)
+    simulation.run()
+    (stopped,) = (e for e in told(simulation, CheckpointCompleted) if e.kind == "stop")
+    state = StateOptions("incremental", segments_max=100)
+    simulation.options = replace(simulation.options, state=state)
+
+    def lose() -> None:
+        manifest = simulation.store.read_manifest(stopped.checkpoint_id)
+        (entry, *_) = (s for s in manifest.subtasks if s.operator_id == "running" and s.segments)
+        simulation.objects.delete(simulation.store.paths.absolute(entry.segments[0].path))
+
+    count = len(told(simulation, CheckpointCompleted))
+    simulation.when(CheckpointCompleted, lose, number=count + 4)
+    simulation.run()
+    job.check()
+    (event,) = told(simulation, FilesDamaged)
+    assert event.rewritten_operators == ("running",)
+    assert stopped.checkpoint_id in event.checkpoint_ids
+    assert newest(simulation).checkpoint_id in whole(simulation)

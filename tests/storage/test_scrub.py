@@ -115,7 +115,7 @@ def test_what_is_whole_is_published(job):
 
 def naming(job: StoredJob, path: str) -> list[int]:
     lineage = (read(job, number) for number in range(job.number, 0, -1))
-    found = naming_any(lineage, [DamagedFile(path=path, problem="missing")])
+    found = naming_any(job.store.paths, lineage, [DamagedFile(path=path, problem="missing")])
     return sorted(manifest.checkpoint_id for manifest, _ in found)
 
 

@@ -104,6 +104,7 @@ def test_a_list_has_the_same_fields_for_ever(laminar) -> None:
         "deleted": False,
         "problem": None,
         "withdrawn": False,
+        "damaged": False,
         "pins": [],
     }
     assert first["size_bytes"] > 0

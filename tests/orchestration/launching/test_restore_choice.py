@@ -50,9 +50,9 @@ def stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reads]:
     counts: Counter[str] = Counter()
     get = LocalObjectStore.get
 
-    def counted(self: LocalObjectStore, key: str) -> bytes | None:
+    def counted(self: LocalObjectStore, key: str, *limits: int) -> bytes | None:
         counts[key] += 1
-        return get(self, key)
+        return get(self, key, *limits)
 
     with dg.DagsterInstance.ephemeral() as instance:
         stream = Reads(instance, tmp_path)

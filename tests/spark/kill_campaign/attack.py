@@ -102,6 +102,10 @@ class Attacker:
         if driver is None:
             driver = self.stream.start()
         self._wait_until_well(driver, "before the attack")
+        if cell.kind is Kind.DAEMON and driver.daemon is None:
+            kill(self.chance.choice(driver.workers))  # They outlive their daemon, until the next.
+            self._wait_until_well(driver, "with another daemon")
+            self.stream.wait("another daemon", lambda: driver.daemon is not None)
         return driver
 
     def _wait_until_well(self, driver: Driver, when: str) -> None:

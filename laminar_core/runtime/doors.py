@@ -5,6 +5,10 @@ too many, has the kernel drop requests for further ones. Those that exist are no
 does not finish its handshake is closed after a while, and then the door opens again. A peer that
 was kept out tries again by itself.
 
+A packet filter keeps them out. Newer kernels let only a privileged process attach one to a TCP
+socket. Any other process demands the highest time-to-live: the kernel then drops every other packet
+in the same place. A stranger on the same link who sets it is let in.
+
 The thread needs some milliseconds to notice, and in this time more connections may come than
 allowed. ``require_descriptors`` sees to it that there are descriptors for them.
 """
@@ -31,6 +35,7 @@ LOOKS_EVERY_MS = 1_000
 
 _EVENTS = zmq.EVENT_ACCEPTED | zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
 _SO_ATTACH_FILTER, _SO_DETACH_FILTER = 26, 27  # The module ``socket`` has no names for them.
+_IP_MINTTL, _TTL_MAX = 21, 255  # Nor for this one: packets with less are dropped.
 _DROP = struct.pack("HBBI", 0x06, 0, 0, 0)  # A packet filter of one instruction: return 0.
 
 
@@ -129,8 +134,15 @@ class Door:
             program = struct.pack("HL", 1, ctypes.addressof(instruction))
             try:
                 self._listening.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, program)
-            except OSError:  # A kernel without filters: the limit of descriptors has to do.
-                return
+            except OSError:  # This process may not; what anybody may do is nearly as good.
+                try:
+                    self._listening.setsockopt(socket.IPPROTO_IP, _IP_MINTTL, _TTL_MAX)
+                except OSError:  # A kernel with neither: the limit of descriptors has to do.
+                    return
         else:
-            self._listening.setsockopt(socket.SOL_SOCKET, _SO_DETACH_FILTER, struct.pack("i", 0))
+            with suppress(OSError):  # There is none if none could be attached.
+                self._listening.setsockopt(
+                    socket.SOL_SOCKET, _SO_DETACH_FILTER, struct.pack("i", 0)
+                )
+            self._listening.setsockopt(socket.IPPROTO_IP, _IP_MINTTL, 0)
         self._shut = shut

@@ -18,6 +18,7 @@ from laminar_core.errors import (
     FencedError,
     JobFailedError,
     LaminarError,
+    LinkBrokenError,
     ProtocolError,
     StorageUnavailable,
 )
@@ -54,6 +55,7 @@ _BY_TYPE: dict[type[Exception], FailedStart] = {
     CheckpointDeclined: _AGAIN,
     FencedError: _SUCCEEDED,
     JobFailedError: _AGAIN,
+    LinkBrokenError: _AGAIN,
     ProtocolError: _FATAL,
 }
 """The nearest base of an error decides. Every class below ``LaminarError`` is here or inherits."""

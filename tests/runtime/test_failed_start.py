@@ -24,6 +24,7 @@ from laminar_core.errors import (
     IncompatibleStateError,
     JobFailedError,
     LaminarError,
+    LinkBrokenError,
     ProtocolError,
     StorageUnavailable,
 )
@@ -48,6 +49,7 @@ EXPECTED = {
     CheckpointDeclined: ("failed", "restart"),
     FencedError: (None, "give-way"),
     JobFailedError: ("failed", "restart"),
+    LinkBrokenError: ("failed", "restart"),
     ProtocolError: ("failed", "raise"),
 }
 

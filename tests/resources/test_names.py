@@ -14,7 +14,7 @@ from resources.names import (
     source_key,
 )
 
-NUMBERS = st.integers(1, 10**10 - 1)
+NUMBERS = st.integers(1, 9_000_000_000)
 
 
 def test_assets_and_jobs_carry_the_name_of_the_stream() -> None:

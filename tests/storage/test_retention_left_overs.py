@@ -149,8 +149,9 @@ class TestForgetting:
         watched = FaultyStore(job.store.objects)
         run(job, policy, watched)
         deleted = [key.removeprefix(f"{JOB}/") for verb, key in watched.calls if verb == "delete"]
-        assert deleted[:4] == [
+        assert deleted[:5] == [
             "commits/0000000001.json",
+            "damage/0000000001.json",
             "checkpoints/0000000001/deletion.json",
             "checkpoints/0000000001/trigger.json",
             "history/0000000001.json",

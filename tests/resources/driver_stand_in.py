@@ -14,7 +14,7 @@ take_over = "--take-over" in sys.argv
 
 
 def tell(event: str, **facts: object) -> None:
-    """Write one line at once: a signal may come while one is written, and its handler writes, too."""
+    """Write one line at once: a signal may come meanwhile, and its handler writes, too."""
     line = json.dumps({"event": event, "time_ms": 0, **facts})
     os.write(sys.stdout.fileno(), f"{line}\n".encode())
 

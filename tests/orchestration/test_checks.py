@@ -153,12 +153,15 @@ def test_a_short_limit_finds_a_chain(job: Job, checks: Checks, monkeypatch) -> N
 
 
 def test_what_retention_could_not_read_is_not_what_a_restore_needs(job, checks) -> None:
-    """The newest one is damaged: what counts is the one before."""
+    """The newest one is damaged, so the one before counts.
+
+    The audit log cannot vouch for itself meanwhile: the manifest may have named a deleted record.
+    """
     healthy(job)
     job.clock.wait_ms(120_000)
     newest = job.complete()
     damage(job.store, job.store.paths.manifest(CheckpointId(newest)), "torn")
-    assert checks.run() == set()
+    assert checks.run() == {"audit_chain"}
 
 
 def test_a_store_that_cannot_be_asked_fails_every_check_with_the_reason(checks: Checks) -> None:

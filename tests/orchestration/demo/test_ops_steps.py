@@ -85,6 +85,7 @@ def driver() -> Iterator[subprocess.Popen]:
 @pytest.fixture
 def played(tmp_path: Path, driver: subprocess.Popen) -> Operations:
     job = JobWatch.of(tmp_path / "store", JOB)
+    job.store.objects.create()
     stat = Path(f"/proc/{driver.pid}/stat").read_text().rpartition(")")[2].split()
     known = claimant()
     owner = known.owner.model_copy(update={"pid": driver.pid, "pid_start_time": int(stat[19])})

@@ -95,6 +95,8 @@ class World:
 
     def end_drivers(self) -> None:
         """Whoever was started as the owner of a generation, but this process."""
+        if not (self.place / "store").is_dir():
+            return  # The test was skipped before it made one.
         for generation in self.store.generations():
             pid = generation.claim.owner.pid if generation.claim else os.getpid()
             if pid != os.getpid():

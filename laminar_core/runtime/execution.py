@@ -192,7 +192,7 @@ def execute(
         generation=start.identity.generation,
         parallelism=start.identity.parallelism,
         plan=start.identity.plan,
-        store_uri=options.store_uri,
+        store_uri=store.objects.uri,
         address=process.address,
         restored=start.restored,
         claim_sha256=parts.claim_sha256,

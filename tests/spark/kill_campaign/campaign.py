@@ -12,6 +12,7 @@ from tests.spark.kill_campaign.cells import Cell
 from tests.spark.kill_campaign.dagster_attack import DagsterAttacker
 from tests.spark.kill_campaign.dagster_services import DagsterServices
 from tests.spark.kill_campaign.figures import Figures
+from tests.spark.kill_campaign.interrupt import Interrupt, Interrupted
 from tests.spark.kill_campaign.stream import FAST, AttackedStream, CampaignError
 from tests.spark.kill_campaign.watching import Sensor
 
@@ -23,44 +24,75 @@ class Campaign:
     """Runs cells until told to end; a round that fails is reported and the next one begins."""
 
     def __init__(
-        self, folder: Path, seed: int, say: Callable[[str], None], rows: int = ROWS_PER_ROUND
+        self,
+        folder: Path,
+        seed: int,
+        say: Callable[[str], None],
+        rows: int = ROWS_PER_ROUND,
+        interrupt: Interrupt | None = None,
     ) -> None:
         self.figures = Figures(seed)
         self._folder = folder
         self._rows = rows
         self._say = say
+        self._interrupt = interrupt or Interrupt()
         self._clock: Clock = SystemClock()
         self._chance = random.Random(seed)
+        self._cell: Cell | None = None
 
     def run(self, rounds: Iterator[list[Cell]], may_go_on: Callable[[], bool]) -> Figures:
-        """Attack cell after cell, round after round."""
-        while may_go_on():
-            self.round(next(rounds), may_go_on)
+        """Attack cell after cell, round after round, until told to end or interrupted."""
+        try:
+            while may_go_on():
+                self._interrupt.check()
+                self.round(next(rounds), may_go_on)
+            self.figures.ended_with = "its time"
+        except Interrupted as interrupted:
+            self.figures.ended_with = str(interrupted)
         return self.figures
 
     def round(self, cells: Sequence[Cell], may_go_on: Callable[[], bool] = lambda: True) -> None:
-        """Attack one stream with these cells, let it finish, and look at what it wrote."""
-        number = self.figures.rounds = self.figures.rounds + 1
+        """Attack one stream with these cells, let it finish, and look at what it wrote.
+
+        Raises:
+            Interrupted: no process of the round is left, and it counts as neither exact nor failed.
+        """
+        figures = self.figures
+        number = figures.rounds = figures.rounds + 1
+        attacks, began_ms = figures.attacks.total(), self._clock.monotonic_ms()
         folder = self._folder / f"round-{number:03}"
-        stream = AttackedStream(folder, self._rows)
-        cell: Cell | None = None
+        outcome = "FAILED"
+        try:
+            self._play(folder, cells, may_go_on)
+            figures.rounds_exact += 1
+            outcome = "output exact"
+        except Interrupted:
+            outcome = "interrupted"
+            raise
+        except Exception as error:  # noqa: BLE001 - it is what the campaign is for
+            what = f"round {number}, {self._cell}: {type(error).__name__}: {error}"
+            figures.failures.append(what)
+            self._say(f"FAILED: {what}")
+        finally:
+            seconds = (self._clock.monotonic_ms() - began_ms) / 1000
+            count = figures.attacks.total() - attacks
+            self._say(f"round {number}: {outcome}, {count} attacks, {seconds:.0f} s")
+            if outcome != "FAILED":  # What was there when something went wrong is kept.
+                shutil.rmtree(folder)
+
+    def _play(self, folder: Path, cells: Sequence[Cell], may_go_on: Callable[[], bool]) -> None:
+        self._cell = None
+        stream = AttackedStream(folder, self._rows, self._interrupt)
         try:
             attacker = self._attacker(stream, cells)
-            for cell in cells:
+            for self._cell in cells:
                 if not may_go_on():
                     break
-                self._say(f"round {number}: {cell}")
-                attacker.attack(cell)
+                self._say(f"round {self.figures.rounds}: {self._cell}")
+                attacker.attack(self._cell)
             self._finish(stream, attacker)
-        except Exception as error:  # noqa: BLE001 - it is what the campaign is for
-            self.figures.failures.append(f"round {number}, {cell}: {type(error).__name__}: {error}")
-            self._say(f"FAILED: {self.figures.failures[-1]}")
-        else:
-            self.figures.rounds_exact += 1
         finally:
             stream.close()
-        if not self.figures.failures:
-            shutil.rmtree(folder)  # What was there when something went wrong is kept.
 
     def _attacker(self, stream: AttackedStream, cells: Sequence[Cell]) -> Attacker:
         sensor = Sensor(stream.store, self._clock, self.figures.decisions)

@@ -14,6 +14,7 @@ from laminar_core.storage.checkpoint_store import CheckpointStore
 from resources.drivers.log import LogTail
 from tests.spark.jobs_under_test import ROOT, SmallJob
 from tests.spark.kill_campaign.adopted import AdoptedProcess
+from tests.spark.kill_campaign.interrupt import Interrupt
 from tests.spark.kill_campaign.pauses import VARIABLE, Pauses
 from tests.spark.processes import children, daemons_of, jvm_of, kill, marked
 
@@ -105,8 +106,9 @@ class Driver:
 class AttackedStream:
     """A job in a folder of its own; of its drivers the newest one owns it, if it lives."""
 
-    def __init__(self, folder: Path, rows: int) -> None:
+    def __init__(self, folder: Path, rows: int, interrupt: Interrupt) -> None:
         self.folder = folder
+        self._interrupt = interrupt
         self.job = SmallJob(folder)
         write_payments(self.job.input, rows=rows, files=4, merchants=200, events_per_second=100)
         self.pauses = Pauses(folder / "pauses")
@@ -157,9 +159,11 @@ class AttackedStream:
 
         Raises:
             CampaignError: it did not come; with the last words of the driver.
+            Interrupted: the campaign was asked to end.
         """
         deadline_ms = self.clock.monotonic_ms() + WAIT_MAX_MS
         while not done():
+            self._interrupt.check()
             if self.clock.monotonic_ms() > deadline_ms:
                 self._show_threads()
                 raise CampaignError(f"{what}: not within {WAIT_MAX_MS // 1000} s; {self.said()}")

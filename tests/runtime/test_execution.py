@@ -13,6 +13,7 @@ from laminar_core.runtime.inflight import SnapshotLimits
 from laminar_core.runtime.messages import Finish
 from laminar_core.runtime.restart import NoRestart
 from laminar_core.runtime.worker import Phase
+from laminar_core.storage.object_store import open_object_store
 from laminar_core.testing.jobs import normal
 from laminar_core.testing.scenarios import windows_job
 from laminar_core.testing.simulation import Simulation
@@ -115,6 +116,22 @@ def test_what_a_snapshot_may_cost_reaches_every_worker():
     for worker in simulation.drivers[0].stages[0].workers:
         deployment = worker.worker._deployment
         assert (deployment.limits, deployment.inflight_compression) == (limits, "zstd")
+
+
+def test_workers_get_the_whole_path_of_a_store_that_was_opened_by_a_relative_one(
+    tmp_path, monkeypatch
+):
+    """They may run in another directory than the driver, and would write to another store."""
+    monkeypatch.chdir(tmp_path)
+    objects = open_object_store("store")
+    objects.create()
+    job = windows_job(2)
+    simulation = Simulation(job.plan, objects=objects)
+    simulation.run(store_uri="store")
+    workers = simulation.drivers[0].stages[0].workers
+    assert {w.worker._deployment.store_uri for w in workers} == {str(tmp_path / "store")}
+    assert objects.uri == str(tmp_path / "store")
+    job.check()
 
 
 def test_ids_of_checkpoints_that_were_deleted_are_not_used_again():

@@ -205,7 +205,13 @@ class CheckpointDriver:
             parts.store, parts.identity.generation, self._audit, host, background.store
         )
         self._given_up = GivenUpWork(parts.config.timeout_ms)
-        self._cleanup = Cleanup(parts.store, background.deletions, host, self._on_deletions)
+        self._cleanup = Cleanup(
+            parts.store,
+            parts.identity.generation,
+            background.deletions,
+            host,
+            self._on_deletions,
+        )
         self._cleanup.sweep(parts.highest_id)
         self._commits = CommitQueue(self._commit, self._on_committed, background.commits, host)
         expected = {
@@ -355,8 +361,10 @@ class CheckpointDriver:
         attempt.offered = True
 
         def publish() -> Event:
-            named = manifest.model_copy(update={"audited": self._audit.newest()})
+            newest = self._audit.newest()
+            named = manifest.model_copy(update={"audited": newest})
             damage = self._store.publish_if_whole(named)
+            self._audit.keep(newest)
             if damage:
                 attempt.offered = False
                 self._host.post(lambda: self._scrub.unpublished(named, damage))

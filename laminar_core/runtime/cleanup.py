@@ -11,7 +11,8 @@ Savepoints that the job has claimed are deleted in the same way, once a checkpoi
 generation builds on what was imported.
 
 Nothing that has a manifest is touched, nor what was offered for publication without an answer:
-its manifest may still appear. Deleting may fail; that is told, and changes nothing.
+its manifest may still appear, and nothing in another store that is in the place of this one.
+Deleting may fail; that is told, and changes nothing.
 
 Source: PROTOCOL sections 5 (late answers, pending deletions) and 12; ERRATA 3.9.
 """
@@ -59,11 +60,13 @@ class Cleanup:
     def __init__(
         self,
         store: CheckpointStore,
+        generation: Generation,
         executor: Executor,
         host: CleanupHost,
         changed: Callable[[int], None],
     ) -> None:
         self._store = store
+        self._generation = generation
         self._executor = executor
         self._host = host
         self._changed = changed
@@ -123,6 +126,7 @@ class Cleanup:
 
     def _attempt(self, checkpoint_id: CheckpointId, action: Callable[[CheckpointId], None]) -> None:
         try:
+            self._store.check_claim(self._generation)  # In another store these are other files.
             action(checkpoint_id)
         except LaminarError as error:
             problem = str(error)

@@ -56,8 +56,10 @@ class Heartbeats:
 
     def _beat(self, heartbeat: Heartbeat) -> None:
         try:
+            newest = self._audit.newest()
             self._store.check_owner(self._generation)
-            named = heartbeat.model_copy(update={"audited": self._audit.newest()})
+            self._audit.keep(newest)
+            named = heartbeat.model_copy(update={"audited": newest})
             self._store.beat(self._generation, named)
         except FencedError as error:
             self._host.fenced(error)

@@ -190,12 +190,20 @@ class AuditLog:
     def newest(self) -> AuditRef | None:
         """The newest record, for another object of the job to name; None if there is none.
 
+        Look at the claim afterwards, and then ``keep`` it: another store may be in the place of the
+        job's.
+
         Raises:
             StorageUnavailable: the store did not answer.
         """
         head, _ = self._read_head()
-        link = self._see(head or START)
+        link = max(self._seen, head or START, key=_number_of)
         return None if link.sha256 is None else AuditRef(number=link.number, sha256=link.sha256)
+
+    def keep(self, newest: AuditRef | None) -> None:
+        """Name nothing older from now on; ``newest`` was read in the job's store."""
+        if newest is not None:
+            self._see(Link(newest.number, newest.sha256))
 
     def read(self, number: int) -> AuditRecord | None:
         """One record; None if there is none.

@@ -95,11 +95,15 @@ class CheckpointStore(CheckpointParts):
         """Reserve the id for its generation; False: another one has it, take the next id.
 
         Raises:
+            FencedError: a newer generation is claimed. Retention may have forgotten ids that this
+                one would take for free.
             StorageUnavailable: the store did not answer, or is not that of the generation.
         """
-        self.check_claim(Generation(record.generation))
+        self.check_owner(Generation(record.generation))
         key = self.paths.trigger(CheckpointId(record.checkpoint_id))
-        return create_or_confirm(self.objects, key, record.to_bytes())
+        created = create_or_confirm(self.objects, key, record.to_bytes())
+        self.check_claim(Generation(record.generation))  # What is reserved elsewhere is not.
+        return created
 
     def publish(self, manifest: CheckpointManifest) -> None:
         """Complete the checkpoint. On return, and only then, its output may be committed.

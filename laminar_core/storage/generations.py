@@ -102,14 +102,17 @@ class GenerationLog:
             FencedError: the first claim of this job was overtaken by a higher one.
             ConfigurationError: a live driver owns the job, or claimed it at the same moment; or
                 ``expected`` is not the newest generation.
-            StorageUnavailable: the store did not answer, and the claim may have been made: call
-                again with the same claimant.
+            StorageUnavailable: the store did not answer, or is no longer the one that had the
+                newest generation, and the claim may have been made: call again with the same
+                claimant.
         """
         newest, lowest = self.last_generation(), Generation((above or 0) + 1)
+        found = self._claim_bytes(newest)
         claim = self._readable_claim(newest)
         if newest is None or claim is None or claim.owner != claimant.owner:
             self._refuse_unexpected(newest, claim, expected)
             generation = self._next(newest, claim, wait_ms, take_over=take_over)
+            self._check_predecessor(newest, found)  # Waiting took a while.
             if announce is not None:
                 claimant = replace(claimant, announced=announce(max(generation, lowest)))
             if expected is None:
@@ -124,6 +127,7 @@ class GenerationLog:
             generation = lowest
             self._claim_number(generation, claimant, None)
             self.check_owner(generation)
+        self._check_predecessor(newest, found)
         self._settle_the_past(generation)
         return generation
 
@@ -167,6 +171,7 @@ class GenerationLog:
         successor = Generation(generation + 1)
         if not self._create_claim(successor, claimant):
             self.check_owner(generation)
+        self.check_claim(generation)  # The new one may be in another store than the older ones.
         self._settle_the_past(successor)
         return successor
 
@@ -207,15 +212,33 @@ class GenerationLog:
                 else is there: another store, or an older copy. Both may pass.
         """
         own = self._own_claims.get(generation)
-        if own is None or self.objects.get(self.paths.claim(generation)) == own:
+        if own is not None and self.objects.get(self.paths.claim(generation)) != own:
+            raise self._lost_store(generation)
+
+    def _check_predecessor(self, generation: Generation | None, found: bytes | None) -> None:
+        """Make sure that this is still the store in which the claim of ``generation`` was found.
+
+        Raises:
+            StorageUnavailable: as in ``check_claim``.
+        """
+        if generation is None:
             return
+        is_gone = found is None and generation not in self._seen()  # Other records may be left.
+        if is_gone or self._claim_bytes(generation) != found:
+            raise self._lost_store(generation)
+
+    def _claim_bytes(self, generation: Generation | None) -> bytes | None:
+        return None if generation is None else bytes_in(self.objects, self.paths.claim(generation))
+
+    def _lost_store(self, generation: Generation) -> StorageUnavailable:
+        """Say whether there is nothing of the job, or something else than was there before."""
         if self.newest_generation() is None:
-            raise StorageUnavailable(
+            return StorageUnavailable(
                 ErrorCode.STORE_GONE,
                 f"{self.objects.uri} has nothing of job {self.job} any more: it was unmounted, "
                 "emptied or deleted; put it back, the job goes on with it",
             )
-        raise StorageUnavailable(
+        return StorageUnavailable(
             ErrorCode.STORE_REPLACED,
             f"{self.objects.uri} does not have the claim of generation {generation} of job "
             f"{self.job}: another store, or an older copy, is in its place; put the right one "

@@ -25,7 +25,7 @@ class Bench:
         write(self.store, 2, generation)
         write(self.store, 3, generation)
         self.host, self.executor, self.counts = Host(), Background(), []
-        self.cleanup = Cleanup(self.store, self.executor, self.host, self.counts.append)
+        self.cleanup = Cleanup(self.store, generation, self.executor, self.host, self.counts.append)
 
     def settle(self) -> None:
         self.executor.run()
@@ -55,6 +55,18 @@ def outcome(checkpoint_id: int, generation: int) -> HistoryRecord:
         ended_at_ms=2,
         duration_ms=1,
     )
+
+
+def test_in_another_store_that_is_in_the_place_of_this_one_nothing_is_deleted() -> None:
+    """Its files have the same names, and may be of a checkpoint that is under way there."""
+    bench = Bench()
+    bench.cleanup.given_up(TWO)
+    bench.host.confirm()
+    bench.store.objects.put(bench.store.paths.claim(bench.generation), b"of a namesake")
+    before = bench.parts()
+    bench.settle()
+    assert bench.parts() == before
+    assert [type(event) for event in bench.host.told] == [CleanUpFailed]
 
 
 def test_the_files_go_when_every_worker_has_confirmed_and_not_before() -> None:

@@ -63,6 +63,23 @@ def test_another_store_in_its_place_is_not_written_to():
     assert bench.seen is None
 
 
+def test_the_audit_log_of_another_store_is_not_named_when_the_right_one_is_back():
+    """Nor later: whoever verifies the log would take that record for one that was changed."""
+    bench, other = Bench(), SimulatedDisk()
+    elsewhere = open_job(other)
+    claim(elsewhere)
+    audit = AuditLog(other, elsewhere.paths, bench.host.now_ms)
+    for _ in range(3):
+        audit.append(action="pin", actor="somebody", reason="there")
+    bench.disk.unmount(instead=other)
+    bench.beat()
+    bench.disk.mount()
+    bench.beat()
+    beat = bench.store.read_heartbeat(bench.generation)
+    assert beat is not None
+    assert (beat.sequence, beat.audited) == (2, None)
+
+
 @pytest.mark.parametrize("code", [ErrorCode.STORE_IO, ErrorCode.STORE_FULL])
 def test_a_store_that_only_fails_is_not_lost(code):
     bench = Bench(Fault("put", Effect.FAIL, "heartbeat", last=3, code=code))

@@ -210,6 +210,20 @@ def test_a_checkpoint_whose_generation_has_no_claim_says_that_there_was_one():
     assert "the claim of generation 1 is gone, and which record it named is unknown" in problems
 
 
+def test_what_was_kept_is_named_though_the_head_goes_back():
+    objects = a_short_life()
+    log, early = open_log(objects), objects.get(PATHS.audit_head)
+    act(open_log(objects), "pin")
+    newest = log.newest()
+    assert early is not None
+    objects.put(PATHS.audit_head, early)
+    assert log.newest() != newest  # Nobody has said that it was read in the job's store.
+    log.keep(newest)
+    assert log.newest() == newest
+    log.keep(None)
+    assert log.newest() == newest
+
+
 def test_a_head_that_goes_back_is_no_news_to_a_process_that_has_seen_more():
     objects = a_short_life()
     log = open_log(objects)

@@ -285,6 +285,21 @@ class TestLostAnswers:
             store.record_base(Generation(1), None)
 
 
+class Vanishing(FaultyStore):
+    """A disk that goes away just before something is created under this name."""
+
+    def __init__(self, disk: SimulatedDisk, key: str) -> None:
+        super().__init__(disk)
+        self._disk = disk
+        self._key = key
+
+    def put_if_absent(self, key, data):
+        if key.endswith(self._key) and not self._disk.is_away and self._key:
+            self._key = ""
+            self._disk.unmount()
+        return super().put_if_absent(key, data)
+
+
 class TestProof:
     """That no newer claim is there proves nothing, unless one's own is."""
 
@@ -352,6 +367,63 @@ class TestProof:
                 write()
         assert disk.list("payments/checkpoints/") == []
         assert disk.list("payments/generations/") == []
+
+    def test_a_store_that_goes_away_while_an_owner_is_watched_is_not_claimed(self, disk):
+        store = open_job(disk)
+        claim_as(store, elsewhere(1))
+        with pytest.raises(StorageUnavailable, match="put it back") as caught:
+            store.claim_generation(
+                claimant(elsewhere(2)),
+                wait_ms=lambda _: None if disk.is_away else disk.unmount(),
+                announce=lambda _: pytest.fail("announced in another store"),
+            )
+        assert caught.value.code is ErrorCode.STORE_GONE
+        assert disk.list("") == []
+        disk.mount()
+        assert claim_as(store, elsewhere(2), ManualClock().wait_ms) == 2
+
+    def test_nor_if_its_newest_claim_is_lost(self, disk):
+        store = open_job(disk)
+        claim(store)
+        disk.delete(store.paths.claim(Generation(1)))
+        assert claim_as(store, elsewhere(2), ManualClock().wait_ms) == 2
+        disk.delete(store.paths.claim(Generation(2)))
+        with pytest.raises(StorageUnavailable):
+            claim_as(store, elsewhere(3), lambda _: None if disk.is_away else disk.unmount())
+        assert disk.list("") == []
+
+    def test_a_claim_that_landed_in_another_store_gives_no_right_to_the_job(self, disk):
+        """The store goes away between the last look and the claim."""
+        store = open_job(Vanishing(disk, CLAIM.replace("1", "2")))
+        claim_as(store, gone(this_process()))
+        owner = this_process()
+        with pytest.raises(StorageUnavailable):
+            claim_as(store, owner)
+        disk.mount()
+        assert claim_as(store, owner) == 2
+
+    def test_nor_does_one_that_succeeds_an_own_generation(self, disk):
+        store, ours = open_job(Vanishing(disk, CLAIM.replace("1", "2"))), claimant()
+        claim(store)
+        with pytest.raises(StorageUnavailable):
+            store.succeed_generation(Generation(1), ours)
+        disk.mount()
+        assert store.succeed_generation(Generation(1), ours) == 2
+
+    def test_an_id_that_was_reserved_in_another_store_is_not_used(self, disk):
+        store = open_job(Vanishing(disk, "trigger.json"))
+        claim(store)
+        with pytest.raises(StorageUnavailable):
+            store.record_trigger(trigger(7, 1))
+        disk.mount()
+        assert disk.list("payments/checkpoints/") == []
+
+    def test_who_slept_reserves_no_id(self, owned, disk):
+        """Retention may have forgotten it, and then it would look as if nobody ever had it."""
+        claim(open_job(disk))
+        with pytest.raises(FencedError):
+            owned.record_trigger(trigger(7, 1))
+        assert disk.list("payments/checkpoints/") == []
 
     @pytest.mark.parametrize("effect", [Effect.FAIL, Effect.LOSE_ANSWER, Effect.DENY])
     def test_a_claim_whose_answer_was_lost_is_known_all_the_same(self, disk, effect):

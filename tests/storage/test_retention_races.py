@@ -12,6 +12,7 @@ from laminar_core.errors import ConfigurationError, CorruptCheckpointError
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from laminar_core.storage.object_store import ObjectStore
 from laminar_core.storage.pins import Pins
+from laminar_core.storage.records import create_or_confirm
 from tests.state.manifests import manifest
 from tests.storage.interleavings import commute, outcomes, sampled
 from tests.storage.retention_jobs import JOB, StoredJob, pin_of, run
@@ -117,7 +118,7 @@ def test_nobody_meets_a_manifest_without_its_files() -> None:
 
 
 def test_an_id_that_is_forgotten_is_of_no_use_to_a_driver_that_slept() -> None:
-    """It may reserve the id once more, and writes in vain: it is fenced before it publishes."""
+    """It slept in the midst of reserving the id, and writes in vain: it is fenced then."""
     job = StoredJob()
     job.start()
     job.complete()
@@ -129,9 +130,10 @@ def test_an_id_that_is_forgotten_is_of_no_use_to_a_driver_that_slept() -> None:
     seen = Counter()
 
     def sleeper(objects: ObjectStore) -> str:
-        """Generation 1, whose next id was 2 when generation 2 took over."""
+        """Generation 1, whose next id was 2, and who looked before generation 2 took over."""
         store = CheckpointStore(objects, JOB)
-        if not store.record_trigger(trigger(2, 1)):
+        data = trigger(2, 1).to_bytes()
+        if not create_or_confirm(objects, store.paths.trigger(CheckpointId(2)), data):
             return "taken"
         data = objects.put_if_absent(store.paths.state(CheckpointId(2), "window", 0), b"late")
         assert data, "nothing was there"

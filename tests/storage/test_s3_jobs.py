@@ -112,9 +112,9 @@ def test_what_a_checkpoint_costs_in_requests():
     checkpoints, cost = many - few, all_of_it - start_and_end
     assert checkpoints > 1
     assert cost.puts == checkpoints * (4 + 2)
-    assert cost.lists == checkpoints * 4, "one of them looks for what the manifest names"
+    assert cost.lists == checkpoints * 5, "one of them looks for what the manifest names"
     # The newest audit link, and the claim, read back before each record that counts.
-    assert cost.gets == checkpoints * (1 + 5)
+    assert cost.gets == checkpoints * (1 + 6)
     assert (cost.heads, cost.deletes) == (0, 0)
 
 

@@ -290,7 +290,9 @@ def _take_over(planned: Disasters, kind: str) -> None:
     if planned.dice.random() < 0.6:  # noqa: PLR2004 - more often than not
         wakes = planned.simulation.world.turns + planned.dice.randrange(100, 600)
         planned.simulation.world.at_turn(wakes, lambda: sleeping.hold(held=False))
+    stretch = planned.simulation.world.stretch
     planned.run_one()
+    planned.simulation.world.stretch = stretch  # The call goes on in which the driver fell asleep.
     sleeping.hold(held=False)
 
 

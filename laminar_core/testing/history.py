@@ -21,6 +21,7 @@ from laminar_core.state.paths import number_in
 from laminar_core.testing.disk import SimulatedDisk
 from laminar_core.testing.ledger import Ledger
 from laminar_core.testing.observed_store import StoreCall
+from laminar_core.testing.places import Place
 from laminar_core.testing.simulation import JOB, Simulation
 
 INFLIGHT_PREFERENCE = 5
@@ -28,10 +29,16 @@ INFLIGHT_PREFERENCE = 5
 
 R = TypeVar("R", bound=Record)
 
+_PARTS = ("/operators/", "/inflight/", "/shared/")
+"""Folders of what workers write."""
+
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """An object that came into being, or was put in place of another. ``order`` counts them."""
+    """An object that came into being, or was put in place of another.
+
+    ``order`` counts them; ``stretch``: what the writer did without letting others run.
+    """
 
     order: int
     time_ms: float
@@ -39,6 +46,7 @@ class Write:
     verb: str
     key: str
     data: bytes
+    stretch: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +82,10 @@ class History:
         self.writes: list[Write] = []
         self.deletions: list[str] = []
         """Problems with what was deleted, found as it happened."""
+        self.lost_keys: set[str] = set()
+        """What was being written when the store went away, and is somewhere else for that."""
+        self.strays: list[str] = []
+        """What was written or deleted in another place than the store, and should not have been."""
         self.cut: Cut | None = None
         """One completed checkpoint; those with something in flight are preferred."""
         self._world = simulation.world
@@ -84,12 +96,33 @@ class History:
         simulation.observers.append(self._observe)
 
     def _observe(self, call: StoreCall) -> None:
-        if call.verb == "delete" and call.moment == "before":
+        if call.place is not None:
+            self._elsewhere(call, call.place)
+        elif call.verb == "delete" and call.moment == "before":
             self._before_deletion(call)
         elif call.moment == "after" and (call.verb == "put" or call.answer is True):
             self._written(call)
         elif call.moment == "after" and call.answer is False:
             self._world.note(call.process, f"finds {call.key} taken")
+
+    def _elsewhere(self, call: StoreCall, place: Place) -> None:
+        """Somebody calls what is in the place of the store.
+
+        Workers may write parts there: they count only if a manifest names them, and the store lacks
+        them then. Whoever had looked at its claim just before the store went away may finish what
+        it was about to write.
+        """
+        deletes = call.verb == "delete" and call.moment == "before"
+        writes = call.moment == "after" and (call.verb == "put" or call.answer is True)
+        if not deletes and not writes:
+            return
+        what = f"{'deletes' if deletes else 'writes'} {call.key} in {place.what}"
+        self._world.note(call.process, what)
+        is_part = any(folder in call.key for folder in _PARTS) and call.verb == "put_if_absent"
+        if self._world.stretch <= place.since_stretch:
+            self.lost_keys.add(call.key)
+        elif not is_part:
+            self.strays.append(f"{call.process} {what}")
 
     def _written(self, call: StoreCall) -> None:
         write = Write(
@@ -99,6 +132,7 @@ class History:
             call.verb,
             call.key,
             bytes(call.data),
+            self._world.stretch,
         )
         self.writes.append(write)
         if not call.key.endswith(".heartbeat.json"):

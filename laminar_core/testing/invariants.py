@@ -10,9 +10,9 @@ from zlib import crc32
 
 from laminar_core.checkpoint.coordinator import NEVER_UNALIGNED
 from laminar_core.checkpoint.recovery import Base, on_timeline
-from laminar_core.checkpoint.types import CheckpointId, Generation
+from laminar_core.checkpoint.types import CheckpointId, CheckpointKind, Generation
 from laminar_core.errors import LaminarError
-from laminar_core.runtime.events import GenerationStarted
+from laminar_core.runtime.events import CheckpointCompleted, GenerationStarted
 from laminar_core.runtime.inflight import SnapshotLimits
 from laminar_core.state.audit import parse_audit_record
 from laminar_core.state.manifest import CheckpointManifest, GenerationBase
@@ -266,9 +266,15 @@ def _restored_orphan(
 
 
 def ids_never_reused(evidence: Evidence) -> Iterator[str]:
-    """A checkpoint id is of one generation, and above all that was there when that one started."""
+    """A checkpoint id is of one generation, and above all that was there when that one started.
+
+    Who falls asleep in the midst of a reservation makes it when it wakes up, also of an id that
+    retention has forgotten. It is fenced before the next one.
+    """
     facts = evidence.facts
-    owner = {trigger.checkpoint_id: trigger.generation for _, trigger in facts.triggers}
+    late = _reserved_asleep(evidence)
+    owner = {t.checkpoint_id: t.generation for order, t in facts.triggers if order not in late}
+    sleepers = {(t.checkpoint_id, t.generation) for order, t in facts.triggers if order in late}
     for _, manifest in facts.manifests:
         if owner.get(manifest.checkpoint_id) != manifest.generation:
             yield (
@@ -279,14 +285,29 @@ def ids_never_reused(evidence: Evidence) -> Iterator[str]:
         number = _checkpoint_of(write.key)
         if "/operators/" in write.key and number is not None:
             writer = write.process.partition("-")[0].removeprefix("g")
-            if writer != str(owner.get(number)):
+            if writer != str(owner.get(number)) and (number, int(writer)) not in sleepers:
                 yield f"{write.process} wrote {write.key}, of generation {owner.get(number)}"
     started = {base.generation: order for order, base in facts.bases if base.closed_by is None}
     for order, trigger in facts.triggers:
+        if order in late:
+            continue
         since = started.get(trigger.generation, order)
         seen = [_checkpoint_of(write.key) or 0 for write in evidence.history.writes[:since]]
         if trigger.checkpoint_id <= max(seen, default=0):
             yield f"generation {trigger.generation} reserved {trigger.checkpoint_id} once more"
+
+
+def _reserved_asleep(evidence: Evidence) -> set[int]:
+    """Reservations of generations that looked for a newer one before that one was claimed."""
+    facts, writes = evidence.facts, evidence.history.writes
+    return {
+        order
+        for order, trigger in facts.triggers
+        for claimed, claim in facts.claims
+        if claimed < order
+        and claim.generation > trigger.generation
+        and writes[order].stretch < writes[claimed].stretch
+    }
 
 
 def _checkpoint_of(key: str) -> int | None:
@@ -299,10 +320,13 @@ def _checkpoint_of(key: str) -> int | None:
 def audited(evidence: Evidence) -> Iterator[str]:
     """The audit log is whole, and said what was going to happen before it did.
 
-    Manifests name its records. Those that a disaster had damaged are read as they were written.
+    Manifests name its records. Those that a disaster had damaged are read as they were written. A
+    record that was being written when the store went away is missing, and the log says so.
     """
     log = AuditLog(_undamaged(evidence), JobPaths(JOB), lambda: 0)
-    yield from (finding.problem for finding in log.verify().findings)
+    for finding in log.verify().findings:
+        if finding.kind != "missing" or not _written_elsewhere(evidence, log, finding.number):
+            yield finding.problem
     announced: set[tuple[str, int]] = set()
     claims = {order: claim.generation for order, claim in evidence.facts.claims}
     bases = {o: base.generation for o, base in evidence.facts.bases if base.closed_by is None}
@@ -322,12 +346,53 @@ def audited(evidence: Evidence) -> Iterator[str]:
                 yield f"generation {number} started before the audit log said from what"
 
 
+def _written_elsewhere(evidence: Evidence, log: AuditLog, first: int | None) -> bool:
+    """Whether one of the records that are missing from ``first`` on went into another place."""
+    number = first or 0
+    following = next((n for n in log.numbers() if n > number), number + 1)
+    lost = evidence.history.lost_keys
+    return any(log.paths.audit_record(n) in lost for n in range(number, following))
+
+
 def _undamaged(evidence: Evidence) -> ObjectStore:
     disk = evidence.simulation.objects
     assert isinstance(disk, SimulatedDisk), "a campaign runs on one"
     twin = disk.copy()
     twin.repair(evidence.disasters.damaged_keys)
     return twin
+
+
+def own_store_only(evidence: Evidence) -> Iterator[str]:
+    """What is in the place of a store that is away is left alone, and counts for nothing.
+
+    Workers may leave parts of checkpoints there, as ``History`` says. What was reported to be
+    complete is in the store.
+    """
+    yield from evidence.history.strays
+    for place in evidence.disasters.places:
+        if place.root_was_made:
+            yield "the directory of the store was made anew while it was away"
+    completed = {(m.checkpoint_id, m.generation) for _, m in evidence.facts.manifests}
+    for event in evidence.simulation.events:
+        if isinstance(event, CheckpointCompleted):
+            number, generation = event.checkpoint_id, event.generation
+            if (number, generation) not in completed:
+                yield f"checkpoint {number} was reported, and the store has no manifest of it"
+
+
+def store_recovers(evidence: Evidence) -> Iterator[str]:
+    """A job that lost its store for a while goes on.
+
+    Whatever its driver wrote down when it ended is a reason to start the job again. A checkpoint
+    completes when the store is back, unless the last one had before.
+    """
+    yield from evidence.disasters.ends_while_lost
+    back_ms, writes = evidence.disasters.store_back_ms, evidence.history.writes
+    manifests = evidence.facts.manifests
+    if back_ms is None or (manifests and manifests[-1][1].kind is CheckpointKind.FINAL):
+        return
+    if not any(writes[order].time_ms >= back_ms for order, _ in manifests):
+        yield "no checkpoint completed after the store was back"
 
 
 Check = Callable[[Evidence], Iterator[str]]
@@ -344,4 +409,6 @@ CHECKS: dict[str, Check] = {
     "one-owner": one_owner,
     "ids-never-reused": ids_never_reused,
     "audited": audited,
+    "own-store-only": own_store_only,
+    "store-recovers": store_recovers,
 }

@@ -8,6 +8,7 @@ from laminar_core.state.limits import RECORD_BYTES_MAX
 from laminar_core.state.paths import PROBE_FOLDER
 from laminar_core.storage.object_store import ObjectStore
 from laminar_core.testing.faulty_store import Verb
+from laminar_core.testing.places import Place
 
 T = TypeVar("T")
 
@@ -25,16 +26,20 @@ class StoreCall:
     """What is written."""
     answer: object = None
     """What the store said; only ``after``."""
+    place: Place | None = None
+    """What the process sees instead of the job's store; None: it sees the store."""
 
 
 class ObservedStore:
-    """One process's view of an ``ObjectStore``; ``inner`` changes if its host mounts another."""
+    """One process's view of an ``ObjectStore``, or of what its host sees in the store's place."""
 
     def __init__(
         self, inner: ObjectStore, process: str, observe: Callable[[StoreCall], None]
     ) -> None:
         self.uri = inner.uri
         self.inner = inner
+        self.place: Place | None = None
+        """What ``inner`` belongs to, if it is not the job's store."""
         self._process = process
         self._observe = observe
 
@@ -83,8 +88,9 @@ class ObservedStore:
     ) -> T:
         if key.startswith(PROBE_FOLDER):
             return call()  # Threads race there, in an order of their own.
-        before = StoreCall(self._process, verb, key, "before", data)
+        before = StoreCall(self._process, verb, key, "before", data, place=self.place)
         self._observe(before)
+        place = self.place  # An observer may have changed it.
         answer = call()
-        self._observe(replace(before, moment="after", answer=answer))
+        self._observe(replace(before, moment="after", answer=answer, place=place))
         return answer

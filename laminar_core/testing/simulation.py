@@ -26,6 +26,7 @@ from laminar_core.storage.object_store import ObjectStore
 from laminar_core.testing.driver_process import SimulatedDriver
 from laminar_core.testing.network import Network
 from laminar_core.testing.observed_store import ObservedStore, StoreCall
+from laminar_core.testing.places import Place, directory
 from laminar_core.testing.world import TURNS_MAX, ProcessKilledError, World
 
 JOB = "simulated"
@@ -74,7 +75,10 @@ class Simulation:
         """How many workers a driver that starts now finds room for; None: any number."""
         self.paces: dict[int, float] = {}
         """How many times slower than others a worker is, by its index."""
-        self._own_disks: dict[str, ObjectStore] = {}
+        self._place: Place | None = None
+        """What everybody sees instead of the store."""
+        self._places: dict[str, Place] = {}
+        """What single hosts see instead of it."""
         self._views: dict[str, list[ObservedStore]] = {}
         """What processes have opened, by the name of their host."""
         self.observers: list[Callable[[StoreCall], None]] = []
@@ -121,7 +125,8 @@ class Simulation:
                 raise ProcessKilledError(process)
 
         host = process.partition("-worker-")[2]
-        view = ObservedStore(self._own_disks.get(host, self.objects), process, observe)
+        view = ObservedStore(self.objects, process, observe)
+        self._show(host, view, seen=False)
         self._views.setdefault(host, []).append(view)
         return CheckpointStore(view, self.store.job)
 
@@ -148,19 +153,50 @@ class Simulation:
         """
         return self.drivers[-1].break_link(sender, receiver) if self.drivers else None
 
-    def unmount_worker(self, index: int, instead: ObjectStore | None = None) -> None:
+    @property
+    def store_is_lost(self) -> bool:
+        """Somebody sees something else instead of the job's store."""
+        return self._place is not None or bool(self._places)
+
+    @property
+    def has_namesake(self) -> bool:
+        """In place of the store is another one, with a job of this name."""
+        return self._place is not None and self._place.has_the_job
+
+    def unmount(self, instead: Place) -> None:
+        """Let everybody see something else in place of the store from now on."""
+        self._place = instead
+        self._show_all(instead)
+
+    def mount(self) -> None:
+        """Let everybody see the job's store again."""
+        self._place = None
+        self._show_all()
+
+    def unmount_worker(self, index: int, instead: Place | ObjectStore | None = None) -> None:
         """Let the host of this worker see another store from now on, by default an empty one."""
-        self._own_disks[str(index)] = instead or MemoryObjectStore()
-        self._show(str(index))
+        if not isinstance(instead, Place):
+            instead = directory(instead or MemoryObjectStore())
+        self._places[str(index)] = instead
+        self._show_all(instead)
 
     def mount_worker(self, index: int) -> None:
         """Let the host of this worker see the job's store again."""
-        self._own_disks.pop(str(index), None)
-        self._show(str(index))
+        self._places.pop(str(index), None)
+        self._show_all()
 
-    def _show(self, host: str) -> None:
-        for view in self._views.get(host, ()):
-            view.inner = self._own_disks.get(host, self.objects)
+    def _show_all(self, new: Place | None = None) -> None:
+        if new is not None:
+            new.since_stretch = self.world.stretches
+        for host, views in self._views.items():
+            for view in views:
+                self._show(host, view, seen=True)
+
+    def _show(self, host: str, view: ObservedStore, *, seen: bool) -> None:
+        place = self._place or self._places.get(host)
+        if place is not view.place:
+            view.place = place
+            view.inner = self.objects if place is None else place.open(seen=seen)
 
     def kill_driver(self) -> None:
         """Kill the newest driver."""

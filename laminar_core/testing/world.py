@@ -76,6 +76,10 @@ class World:
         self._planned: dict[int, list[Callable[[], None]]] = {}
         self._hosts: dict[str, HostClock] = {}
         self._spent_ms = 0.0
+        self.stretches = 0
+        self.stretch = 0
+        """Number of the stretch that runs now. A stretch is what a process does without letting
+        others run: a turn, or what the main thread of a driver does between two waits."""
 
     @property
     def now_ms(self) -> float:
@@ -127,6 +131,7 @@ class World:
         deadline_ms = math.inf if timeout_ms is None else self.now_ms + max(timeout_ms, 0)
         while not done() and self.now_ms < deadline_ms:
             self._take_turn(deadline_ms)
+        self._begin_stretch()
 
     def _take_turn(self, deadline_ms: float) -> None:
         self.turns += 1
@@ -147,16 +152,23 @@ class World:
         process.due_ms = math.inf
         process.in_turn = True
         outer_ms, self._spent_ms = self._spent_ms, 0.0
+        outer_stretch = self.stretch
+        self._begin_stretch()
         try:
             wait_ms = process.turn()
         except ProcessKilledError:
             return
         finally:
             process.in_turn = False
+            self.stretch = outer_stretch
             spent_ms, self._spent_ms = self._spent_ms, outer_ms
         duration_ms = (self._duration_ms() + spent_ms) * process.pace
         process.busy_until_ms = self.now_ms + duration_ms
         process.wake(process.busy_until_ms + wait_ms)
+
+    def _begin_stretch(self) -> None:
+        self.stretches += 1
+        self.stretch = self.stretches
 
     def _duration_ms(self) -> float:
         if self.random.random() < _SELDOM:

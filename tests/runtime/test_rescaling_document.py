@@ -34,7 +34,8 @@ def audit_job(parallelism: int) -> Job:
 
 
 def test_an_operator_of_ones_own_is_rescaled_as_it_says() -> None:
-    settings = [replace(draw(seed), disasters=("rescale", "rescale")) for seed in range(16)]
+    disasters = ("rescale", "rescale")
+    settings = [replace(draw(seed, losses=()), disasters=disasters) for seed in range(16)]
     reports = [simulate_setting(setting, audit_job) for setting in settings]
     assert [report.violations for report in reports if not report.passed] == []
     assert sum(report.hits.get("rescale", 0) for report in reports) > len(reports)

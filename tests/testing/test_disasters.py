@@ -10,6 +10,9 @@ from laminar_core.testing.disasters import Disasters
 from laminar_core.testing.disk import SimulatedDisk
 from laminar_core.testing.scenarios import windows_job
 from laminar_core.testing.simulation import Simulation
+from laminar_core.testing.store_disasters import STORE_KINDS
+
+EVERY_KIND = {**KINDS, **STORE_KINDS}
 
 
 def disasters(seed: int = 0) -> Disasters:
@@ -24,11 +27,11 @@ def notes(planned: Disasters) -> str:
     return "\n".join(planned.simulation.world.trace.lines())
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", EVERY_KIND)
 def test_each_kind_comes_to_pass_for_some_seed_and_is_counted(kind):
     for seed in range(20):
         planned = disasters(seed)
-        KINDS[kind](planned)
+        EVERY_KIND[kind](planned)
         planned.run()
         planned.let_zombies_speak()
         planned.job.check()

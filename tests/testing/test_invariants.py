@@ -9,22 +9,28 @@ from laminar_core.checkpoint.alignment import BarrierAligner
 from laminar_core.operators.aggregation import WindowAggregator
 from laminar_core.runtime import commits, segments
 from laminar_core.runtime.channels import InputChannel, OutputChannel
+from laminar_core.runtime.supervisor import Supervisor
 from laminar_core.state.audit import START, follow
+from laminar_core.storage import checkpoint_store
 from laminar_core.storage.audit import AuditLog
 from laminar_core.storage.checkpoint_store import CheckpointStore
 from laminar_core.storage.generations import GenerationLog
 from laminar_core.testing import campaign, invariants
 from laminar_core.testing.campaign import SeedReport, draw, simulate_setting
+from laminar_core.testing.disaster_kinds import KINDS
 from laminar_core.testing.invariants import CHECKS
 from laminar_core.testing.scenarios import SCENARIOS
+from laminar_core.testing.store_disasters import STORE_KINDS
 
 SEEDS = range(20)
 """Each mutant is found within so many."""
 
 
 def first_violation(check: str, kinds: tuple[str, ...]) -> SeedReport:
+    losses = tuple(kind for kind in kinds if kind in STORE_KINDS)
+    others = tuple(kind for kind in kinds if kind in KINDS)
     for seed in SEEDS:
-        setting = replace(draw(seed), disasters=kinds)
+        setting = replace(draw(seed), disasters=others, losses=losses)
         report = simulate_setting(setting, SCENARIOS[setting.scenario])
         if check in {violation.check for violation in report.violations}:
             return report
@@ -97,6 +103,31 @@ def nobody_writes_the_audit_log(monkeypatch):
     monkeypatch.setattr(AuditLog, "write", lambda _, entry: follow(START, entry))
 
 
+def claims_are_not_read_back(monkeypatch):
+    monkeypatch.setattr(GenerationLog, "check_claim", lambda *_: None)
+
+
+def who_looks_for_the_store_makes_it(monkeypatch):
+    check_claim = GenerationLog.check_claim
+
+    def make_and_check(self, generation):
+        self.objects.create()
+        check_claim(self, generation)
+
+    monkeypatch.setattr(GenerationLog, "check_claim", make_and_check)
+
+
+def workers_prove_nothing(monkeypatch):
+    """And nobody looks for the files that they name."""
+    monkeypatch.setattr(GenerationLog, "claim_sha256", lambda *_: "0" * 64)
+    monkeypatch.setattr(GenerationLog, "own_claim_sha256", lambda *_: "0" * 64)
+    monkeypatch.setattr(checkpoint_store, "damage_by_listing", lambda *_: ())
+
+
+def a_driver_that_gives_up_says_that_it_was_stopped(monkeypatch):
+    monkeypatch.setattr(Supervisor, "_ending", lambda *_: "stopped")
+
+
 MUTANTS: list[tuple[str, Plant, tuple[str, ...]]] = [
     ("exactly-once", windows_are_empty_after_a_restart, ("worker-crash", "worker-crash")),
     ("consistent-cut", aligned_channels_are_not_held, ()),
@@ -109,13 +140,18 @@ MUTANTS: list[tuple[str, Plant, tuple[str, ...]]] = [
     ("one-owner", nobody_looks_for_a_newer_owner, ("zombie-in-store-call",)),
     ("ids-never-reused", ids_start_again, ("zombie",)),
     ("audited", nobody_writes_the_audit_log, ()),
+    ("own-store-only", claims_are_not_read_back, ("store-away",)),
+    ("own-store-only", claims_are_not_read_back, ("store-replaced",)),
+    ("own-store-only", who_looks_for_the_store_makes_it, ("store-away",)),
+    ("nothing-referenced-is-deleted", workers_prove_nothing, ("store-unshared",)),
+    ("store-recovers", a_driver_that_gives_up_says_that_it_was_stopped, ("store-unshared",)),
 ]
 
 
 @pytest.mark.parametrize(
     ("check", "plant", "kinds"),
     MUTANTS,
-    ids=[f"{check}-{plant.__name__}" for check, plant, _ in MUTANTS],
+    ids=["-".join((check, plant.__name__, *kinds)) for check, plant, kinds in MUTANTS],
 )
 def test_a_planted_fault_is_found(
     check: str, plant: Plant, kinds: tuple[str, ...], monkeypatch

@@ -1,0 +1,119 @@
+"""What processes may find where the store was: no directory, an empty one, or another store.
+
+A place is not the job's store, so nothing that counts may be written there. ``Simulation.unmount``
+and ``unmount_worker`` put one in place of the store.
+"""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from laminar_core.errors import ErrorCode, StorageUnavailable
+from laminar_core.state.limits import RECORD_BYTES_MAX
+from laminar_core.storage.memory import MemoryObjectStore
+from laminar_core.storage.object_store import ObjectStore
+
+T = TypeVar("T")
+
+
+class Place:
+    """What is in the place of a store, as long as the store is away."""
+
+    def __init__(
+        self, what: str, open_: Callable[[bool], ObjectStore], *, has_the_job: bool = False
+    ) -> None:
+        self.what = what
+        """For people."""
+        self.has_the_job = has_the_job
+        """It is another store that has a job of the same name."""
+        self.root_was_made = False
+        """Somebody made the directory anew that had gone away."""
+        self.since_stretch = 0
+        """Stretches of the world up to this one began before the store went away."""
+        self._open = open_
+
+    def open(self, *, seen: bool) -> ObjectStore:
+        """Return it as a process finds it; ``seen``: the process has seen the store before."""
+        return self._open(seen)
+
+
+def directory(
+    objects: ObjectStore, what: str = "an empty directory", *, has_the_job: bool = False
+) -> Place:
+    """Another directory with these objects; by default the one below a mount point."""
+    return Place(what, lambda _: objects, has_the_job=has_the_job)
+
+
+def no_directory() -> Place:
+    """Nothing at all: the directory was renamed, or deleted."""
+    root = MemoryObjectStore()
+    place = Place("no directory", lambda seen: _NoDirectory(place, root, seen=seen))
+    return place
+
+
+class _NoDirectory:
+    """A store whose root is gone, as ``LocalObjectStore`` treats it.
+
+    Writes fail. Reads fail for whoever has seen the root, and find nothing otherwise.
+    """
+
+    def __init__(self, place: Place, root: MemoryObjectStore, *, seen: bool) -> None:
+        self.uri = root.uri
+        self._place = place
+        self._root = root
+        self._seen = seen
+
+    def create(self) -> None:
+        """See ``ObjectStore.create``: from now on there is an empty directory."""
+        self._place.root_was_made = True
+
+    def get(self, key: str, size_max: int = RECORD_BYTES_MAX) -> bytes | None:
+        """See ``ObjectStore.get``."""
+        return self._read(lambda: self._root.get(key, size_max))
+
+    def sha256(self, key: str, size_max: int) -> str | None:
+        """See ``ObjectStore.sha256``."""
+        return self._read(lambda: self._root.sha256(key, size_max))
+
+    def put(self, key: str, data: bytes | memoryview) -> None:
+        """See ``ObjectStore.put``."""
+        self._write(lambda: self._root.put(key, data))
+
+    def put_if_absent(self, key: str, data: bytes | memoryview) -> bool:
+        """See ``ObjectStore.put_if_absent``."""
+        return self._write(lambda: self._root.put_if_absent(key, data))
+
+    def children(self, folder: str) -> list[str]:
+        """See ``ObjectStore.children``."""
+        return self._read(lambda: self._root.children(folder))
+
+    def list(self, folder: str) -> list[str]:
+        """See ``ObjectStore.list``."""
+        return self._read(lambda: self._root.list(folder))
+
+    def sizes(self, folder: str) -> dict[str, int]:
+        """See ``ObjectStore.sizes``."""
+        return self._read(lambda: self._root.sizes(folder))
+
+    def delete(self, key: str) -> None:
+        """See ``ObjectStore.delete``: there is nothing to delete."""
+        self._read(lambda: self._root.delete(key))
+
+    def size(self, key: str) -> int | None:
+        """See ``ObjectStore.size``."""
+        return self._read(lambda: self._root.size(key))
+
+    def _read(self, call: Callable[[], T]) -> T:
+        if self._seen and not self._place.root_was_made:
+            raise _gone()
+        return call()
+
+    def _write(self, call: Callable[[], T]) -> T:
+        if not self._place.root_was_made:
+            raise _gone()
+        return call()
+
+
+def _gone() -> StorageUnavailable:
+    return StorageUnavailable(
+        ErrorCode.STORE_GONE, "the store is not there: mount it or put it back"
+    )

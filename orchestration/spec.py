@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from laminar_core.runtime.retention_config import RetentionConfig
 from laminar_core.state.paths import check_job_name
-from resources.values import Duration, Place, Values, accepted_by, milliseconds
+from resources.values import Duration, Place, Size, Values, accepted_by, milliseconds
 from sensors.policy import AlertPolicy
 
 _DAGSTER_NAME = re.compile(r"[A-Za-z0-9_]+")
@@ -175,6 +175,11 @@ class StreamSpec(Values):
         default=None,
         description="A worker that needs longer than this for one batch hangs; None: 30 minutes.",
     )
+    scrub_rate: Size | None = Field(
+        default=None,
+        description="Bytes a second of stored files that the job reads again, to find damage while "
+        'it can still write them anew; "0": none; None: 1MiB.',
+    )
     require_encryption: bool = Field(
         default=False,
         description="Refuse a cluster whose network could read the rows, or the key of the "
@@ -221,6 +226,7 @@ class StreamSpec(Values):
             *self._patience(),
             *safety,
             *self.checkpoints.words(),
+            *self._scrub(),
             *self.conf_words(),
             *words,
         ]
@@ -235,6 +241,9 @@ class StreamSpec(Values):
             "--progress-timeout": self.progress_timeout,
         }
         return [word for name, value in options.items() if value for word in (name, value)]
+
+    def _scrub(self) -> list[str]:
+        return [] if self.scrub_rate is None else ["--scrub-rate", self.scrub_rate]
 
     def dry_run_command(self, store_uri: str, words: Sequence[str] = ()) -> list[str]:
         """What says, as one JSON object, what ``command`` with these words would continue from."""

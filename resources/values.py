@@ -7,6 +7,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict
 
 from laminar_core.errors import ConfigurationError
 from laminar_core.operators.windows import duration_us
+from laminar_core.runtime.sizes import size_bytes
 from laminar_core.storage.object_store import absolute_uri, open_object_store
 
 
@@ -40,6 +41,9 @@ def accepted_by(check: Callable[[str], object]) -> AfterValidator:
 
 Duration = Annotated[str, accepted_by(duration_us)]
 """As in ``"30 seconds"``."""
+
+Size = Annotated[str, accepted_by(size_bytes)]
+"""As in ``"64MiB"``; a number alone is bytes."""
 
 
 def _place(target: str) -> str:

@@ -1,6 +1,5 @@
 """Options that several commands share, and what their values may be."""
 
-import re
 from dataclasses import dataclass
 
 import click
@@ -8,9 +7,7 @@ import click
 from laminar_core.errors import ConfigurationError
 from laminar_core.operators.windows import duration_us
 from laminar_core.pipeline.config import instant_ms
-
-_SIZE = re.compile(r"([0-9]+) ?(KiB|MiB|GiB|)")
-_UNITS = {"": 1, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
+from laminar_core.runtime.sizes import size_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +59,13 @@ class BytesType(click.ParamType):
         """Count them."""
         if isinstance(value, int):
             return value
-        match = _SIZE.fullmatch(value.strip())
-        if match is None or (int(match[1]) == 0 and not self._may_be_zero):
+        try:
+            size = size_bytes(value)
+        except ConfigurationError as error:
+            self.fail(str(error), param, ctx)
+        if size == 0 and not self._may_be_zero:
             self.fail(f"{value!r} is no size: write for example 64MiB or 1GiB", param, ctx)
-        return int(match[1]) * _UNITS[match[2]]
+        return size
 
 
 class KeyValueType(click.ParamType):

@@ -34,6 +34,7 @@ def test_everything_reaches_the_command_line() -> None:
             "silence_timeout": "1 minute",
             "progress_timeout": "2 hours",
             "require_encryption": True,
+            "scrub_rate": "256 KiB",
             "checkpoints": CheckpointPolicy(
                 interval="1 second",
                 timeout="1 minute",
@@ -50,7 +51,8 @@ def test_everything_reaches_the_command_line() -> None:
         *("--progress-timeout", "2 hours", "--require-encryption"),
         *("--checkpoint-interval", "1 second", "--checkpoint-timeout", "1 minute"),
         *("--min-pause", "2 seconds", "--snapshots", "changelog", "--state-backend", "rocksdb"),
-        *("--keep-all", "--unaligned", "--conf", "spark.executor.memory=4g"),
+        *("--keep-all", "--unaligned", "--scrub-rate", "256 KiB"),
+        *("--conf", "spark.executor.memory=4g"),
     ]
 
 
@@ -61,6 +63,7 @@ def test_everything_reaches_the_command_line() -> None:
         ({"workers": 0}, "workers", "greater than or equal to 1"),
         ({"owner": "somebody"}, "owner", "e-mail address, or team:NAME"),
         ({"workerz": 3}, "workerz", "not permitted"),
+        ({"scrub_rate": "1MB"}, "scrub_rate", "'1MB' is no size: write for example 64MiB or 1GiB"),
         ({"checkpoints": {"interval": "soon"}}, "checkpoints.interval", "soon"),
         ({"checkpoints": {"alignment": "sometimes"}}, "checkpoints.alignment", "'aligned'"),
         ({"checkpoints": {"snapshot": "full"}}, "checkpoints.snapshot", "not permitted"),
@@ -75,6 +78,11 @@ def test_a_mistake_is_refused_with_the_name_of_the_field(changes, field, said) -
     (error,) = caught.value.errors()
     assert ".".join(str(part) for part in error["loc"]) == field
     assert said in error["msg"]
+
+
+def test_a_stream_can_go_without_a_scrub() -> None:
+    words = after_the_program(ORDERS.model_copy(update={"scrub_rate": "0"}))
+    assert words[-2:] == ["--scrub-rate", "0"]
 
 
 def test_a_changed_program_is_another_code_version(tmp_path: Path) -> None:

@@ -22,10 +22,12 @@ from resources.checkpoints import CheckpointStoreResource
 from resources.names import StreamCheck, check_key, checkpoint_key, checkpoint_partitions, job_name
 from sensors.facts.audit_memory import recall, verify_with
 from sensors.facts.job_facts import completed_newest_first, job_life, source_needs, uncommitted
+from sensors.facts.lost_files import lost_files, read_marks
 from sensors.judgements import (
     Verdict,
     judge_audit_chain,
     judge_freshness,
+    judge_lost_files,
     judge_restorable,
     judge_source_retention,
     judge_transactions,
@@ -33,6 +35,7 @@ from sensors.judgements import (
 from sensors.observer.check_events import (
     ALIGNMENT_CHECK,
     CHAIN_CHECK,
+    FILES_CHECK,
     INFLIGHT_CHECK,
     check_result,
     judge_checkpoint,
@@ -77,6 +80,11 @@ def _of_newest(name: StreamCheck) -> Judge:
         return replace(verdict, figures=shown)
 
     return judge
+
+
+def _files_present(case: Case) -> Verdict:
+    found = lost_files(case.store, read_marks(case.store))
+    return judge_lost_files(found, case.now_ms, case.policy)
 
 
 def _restorable(case: Case) -> Verdict:
@@ -127,6 +135,12 @@ CHECKS = (
         CHAIN_CHECK,
         _of_newest(CHAIN_CHECK),
         "A restore of the newest checkpoint does not put too many segments on top of each other.",
+    ),
+    Check(
+        FILES_CHECK,
+        _files_present,
+        "The job has found no completed checkpoint that lacks files; it looks after them as it "
+        "runs, and heals what it finds with its next checkpoint.",
     ),
     Check(
         "audit_chain",

@@ -74,6 +74,7 @@ StreamCheck = Literal[
     "alignment_p99",
     "inflight_share",
     "chain_length",
+    "files_present",
     "freshness",
     "restorable",
     "audit_chain",

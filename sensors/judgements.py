@@ -97,6 +97,62 @@ def judge_chain_length(runs: Mapping[str, int], policy: AlertPolicy) -> Verdict:
     return Verdict(passed, said, figures={"chain_length": length})
 
 
+# --- files that are lost --------------------------------------------------------------------------
+
+NEWEST_MARK = "newest_mark"
+"""Among the figures: the newest checkpoint that was ever marked. Each new damage raises it."""
+
+_IDS_NAMED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class LostFiles:
+    """Completed checkpoints in the store that lack files, as a running job has found."""
+
+    checkpoint_ids: tuple[int, ...]
+    """Ascending; not empty."""
+    newest_id: int
+    """The newest completed checkpoint on the timeline."""
+    whole_id: int | None
+    """The newest that is not known to lack anything: a restore goes back to it."""
+    newest_mark: int
+    example: str
+    found_at_ms: int
+    """When the newest of them was found to be damaged."""
+    is_in_memory: bool
+    """The generation that found it goes on: it still has what the files held."""
+
+
+def judge_lost_files(lost: LostFiles | None, now_ms: int, policy: AlertPolicy) -> Verdict:
+    """Judge whether completed checkpoints have all their files, and else whether that is healed.
+
+    It is healed by a checkpoint that completed since, and about to be as long as the job that found
+    it goes on and its next checkpoint is not overdue.
+    """
+    if lost is None:
+        said = "no completed checkpoint is known to lack a file"
+        return Verdict(passed=True, description=said, figures={"damaged_checkpoints": 0})
+    ids = lost.checkpoint_ids
+    figures = {"damaged_checkpoints": len(ids), NEWEST_MARK: lost.newest_mark}
+    named = ", ".join(map(str, ids[-_IDS_NAMED:]))
+    more = f" and {len(ids) - _IDS_NAMED} older ones" if len(ids) > _IDS_NAMED else ""
+    said = f"checkpoint{'s' if len(ids) > 1 else ''} {named}{more} cannot be restored: the job"
+    said = f"{said} found damage while it ran, {lost.example}"
+    if lost.newest_id == lost.whole_id:
+        said = f"{said}. Healed: checkpoint {lost.newest_id} needs nothing that is lost"
+        return Verdict(passed=False, description=said, figures=figures)
+    is_overdue = now_ms - lost.found_at_ms > milliseconds(policy.checkpoint_age_max)
+    if lost.is_in_memory and not is_overdue:
+        said = f"{said}. Being healed: the next checkpoint writes it anew from memory"
+        return Verdict(passed=False, description=said, figures=figures)
+    said = f"{said}. Not healed: no checkpoint has completed since, and a restore"
+    if lost.whole_id is None:
+        said = f"{said} finds none that is whole: put the files back from a copy"
+    else:
+        said = f"{said} goes back to checkpoint {lost.whole_id}"
+    return Verdict(passed=False, description=said, is_severe=True, figures=figures)
+
+
 # --- what a restore reads again -------------------------------------------------------------------
 
 

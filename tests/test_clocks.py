@@ -43,6 +43,7 @@ COMPARED = {
     "sensors/alignment/facts.py:read_alignment_facts": ONE_CLOCK,
     "sensors/facts/followed.py:follow": ONE_CLOCK,
     "sensors/judgements.py:judge_freshness": ALERTS,
+    "sensors/judgements.py:judge_lost_files": ALERTS,
     "sensors/judgements.py:judge_restorable": ALERTS,
     "sensors/judgements.py:judge_transactions": ALERTS,
     "sensors/judgements.py:source_retention": ALERTS,

@@ -1,6 +1,7 @@
 """Failures of checks that last: from the first failed evaluation until the check passes again.
 
-All of them are one cause, whoever evaluates the check, and however often.
+All of them are one cause, whoever evaluates the check, and however often. A check that goes on
+failing because of something new says so with a figure that has risen: that is another cause.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,7 +14,12 @@ from dagster._core.storage.asset_check_execution_record import (
     AssetCheckExecutionRecordStatus,
 )
 
+from resources.names import StreamCheck
 from sensors.alerting.alerts import Concern
+from sensors.judgements import NEWEST_MARK
+
+TOLD_IF_MILD: frozenset[StreamCheck] = frozenset({"files_present"})
+"""Checks whose warnings people are told of. Those of others have a sensor of their own."""
 
 _FAILED_MAX = 20
 """So many of the newest failures of one check are looked at."""
@@ -29,6 +35,8 @@ class Evaluation:
     is_severe: bool = False
     description: str = ""
     run_id: str | None = None
+    trouble: int = 0
+    """Rises with each new trouble, if the check says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +49,25 @@ class Lasting:
 
     @property
     def cause(self) -> str:
-        """The same for all failures since."""
+        """The same for all failures since that come of the same trouble."""
         which = self.newest.partition or ""
-        return f"check:{self.check.to_user_string()}:{which}:{self.passed}"
+        cause = f"check:{self.check.to_user_string()}:{which}:{self.passed}"
+        return f"{cause}:{self.newest.trouble}" if self.newest.trouble else cause
+
+    @property
+    def warning(self) -> str:
+        """What is remembered if only a warning was told: it may still get severe."""
+        return f"{self.cause}:mild"
+
+    @property
+    def told_as(self) -> str:
+        """What is remembered of it as it is now."""
+        return self.cause if self.newest.is_severe else self.warning
+
+    @property
+    def is_alarming(self) -> bool:
+        """Whether people are told of it."""
+        return self.newest.is_severe or self.check.name in TOLD_IF_MILD
 
     def concern(self) -> Concern:
         """What people are told."""
@@ -51,9 +75,9 @@ class Lasting:
         partition = self.newest.partition
         which = f" of {partition.lstrip('0')}" if partition else ""
         return Concern(
-            cause=self.cause,
+            cause=self.told_as,
             anchor="check-failed",
-            severity="error",
+            severity="error" if self.newest.is_severe else "warning",
             title=f"check {name}{which} failed",
             text=f"{name} of {where}{which}: {self.newest.description or 'it failed'}",
             facts={"check": name, "asset": where},
@@ -78,16 +102,17 @@ def lasting_failure(
 def untold_failures(
     lasting: Sequence[Lasting], told: Sequence[str] | None
 ) -> tuple[list[Concern], tuple[str, ...]]:
-    """Severe failures that nobody has been told of, and the causes to remember.
+    """Failures that nobody has been told of and should be, and what to remember.
 
     ``told`` None: nobody has looked yet, or it is forgotten; then no failure so far is news.
-    A failure that is severe and then mild is still the same one.
+    A failure that is severe and then mild is still the same one; one that gets severe is news.
     """
-    severe = [each for each in lasting if each.newest.is_severe]
-    known = {each.cause for each in severe} if told is None else set(told)
-    news = [each.concern() for each in severe if each.cause not in known]
-    known |= {each.cause for each in severe}
-    return news, tuple(each.cause for each in lasting if each.cause in known)
+    alarming = [each for each in lasting if each.is_alarming]
+    known = {each.told_as for each in alarming} if told is None else set(told)
+    news = [each.concern() for each in alarming if known.isdisjoint({each.cause, each.told_as})]
+    known |= {each.told_as for each in alarming}
+    both = (cause for each in lasting for cause in (each.cause, each.warning))
+    return news, tuple(cause for cause in both if cause in known)
 
 
 def lasting_failures(
@@ -137,4 +162,9 @@ def _evaluation(record: AssetCheckExecutionRecord) -> Evaluation | None:
         is_severe=data.severity is dg.AssetCheckSeverity.ERROR,
         description=data.description or "",
         run_id=record.run_id or None,
+        trouble=_trouble(data.metadata.get(NEWEST_MARK)),
     )
+
+
+def _trouble(figure: dg.MetadataValue | None) -> int:
+    return (figure.value or 0) if isinstance(figure, dg.IntMetadataValue) else 0

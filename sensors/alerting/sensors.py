@@ -86,6 +86,8 @@ def build_check_failure_sensor(
 ) -> dg.SensorDefinition:
     """Build the sensor that alerts when a check of ``stream``'s assets fails severely.
 
+    Of lost files it tells also when they are healed: the next ones may not be.
+
     Whoever evaluated it: a run, the reporter, or somebody by hand; once, until it passes again.
     What failed before the sensor looked for the first time is not told. Each tick also says whether
     the policy's hook can be imported.
@@ -96,7 +98,7 @@ def build_check_failure_sensor(
         name=f"{stream}_check_failures",
         minimum_interval_seconds=_INTERVAL_S,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description=f"Alerts when a check of {stream} fails with severity ERROR.",
+        description=f"Alerts when a check of {stream} fails severely, or has found lost files.",
     )
     def tell_of_failed_checks(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         checks = _checks_of(context, stream)

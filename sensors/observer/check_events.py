@@ -20,6 +20,8 @@ from sensors.policy import AlertPolicy
 ALIGNMENT_CHECK: StreamCheck = "alignment_p99"
 INFLIGHT_CHECK: StreamCheck = "inflight_share"
 CHAIN_CHECK: StreamCheck = "chain_length"
+FILES_CHECK: StreamCheck = "files_present"
+"""Evaluated by the observer with these, and within a minute when its verdict changes."""
 OBSERVED_CHECKS = (ALIGNMENT_CHECK, INFLIGHT_CHECK, CHAIN_CHECK)
 """Evaluated by the observer, for the newest checkpoint of each minute."""
 
@@ -81,6 +83,17 @@ def judged(
         evaluation(store.job, name, verdict, checkpoint_id=checkpoint_id)
         for name, verdict in judge_checkpoint(store, stored, policy).items()
     ]
+
+
+def says_the_same(instance: dg.DagsterInstance, told: dg.AssetCheckEvaluation) -> bool:
+    """Whether the last evaluation of the check says the same; a check that never ran has passed."""
+    key = told.asset_check_key
+    found = instance.event_log_storage.get_latest_asset_check_execution_by_key([key]).get(key)
+    last = None if found is None else found.evaluation
+    if last is None:
+        return told.passed
+    before, now = ((each.passed, each.severity, each.description) for each in (last, told))
+    return before == now
 
 
 def is_judged(instance: dg.DagsterInstance, stream: str, checkpoint_id: int) -> bool:

@@ -20,8 +20,10 @@ from laminar_core.storage.records import bytes_in, read_record
 from sensors.cursor import Cursor
 from sensors.facts.attempts import Attempt, Attempts, Failed
 from sensors.facts.audit_follower import AuditFollower
+from sensors.facts.lost_files import lost_files, read_mark, read_marks
 from sensors.facts.stored_checkpoints import StoredCheckpoint, read_stored
-from sensors.observer.check_events import judged
+from sensors.judgements import judge_lost_files
+from sensors.observer.check_events import FILES_CHECK, evaluation, judged
 from sensors.observer.checkpoint_metadata import materialization, source_observation
 from sensors.observer.checkpoint_reports import REPORTS_MAX, Report, failure_observation
 from sensors.observer.job_observations import (
@@ -30,6 +32,7 @@ from sensors.observer.job_observations import (
     drill_event,
     happenings,
 )
+from sensors.observer.lost_file_reports import damage_observation
 from sensors.observer.output_reports import output_observation
 from sensors.policy import AlertPolicy
 
@@ -42,7 +45,7 @@ ACTS_MAX = 50
 DRILLS_MAX = 10
 
 BESIDE_MS = 60_000
-"""Between two reports of what goes with the newest checkpoint."""
+"""Between two reports of what goes with the newest checkpoint, and two looks for lost files."""
 
 SILENCE_MS = 600_000
 """If there is no new attempt for so long, they are listed once more: numbers may be forgotten."""
@@ -68,6 +71,10 @@ class ObserverCursor(Cursor):
     """The newest of which also is told what goes with it."""
     beside_ms: _Number = 0
     """When that was."""
+    marks: tuple[int, ...] = ()
+    """Checkpoints whose damage is told."""
+    marks_ms: _Number = 0
+    """When they were looked for."""
 
     @classmethod
     def of_store(cls, text: str | None, store: str) -> "ObserverCursor":
@@ -123,6 +130,15 @@ class FoundBeside:
 
 
 @dataclass(frozen=True, slots=True)
+class FoundMarks:
+    """Which checkpoints are marked as damaged, what tells of the new ones, and the verdict."""
+
+    checkpoint_ids: tuple[int, ...]
+    events: tuple[dg.AssetObservation, ...]
+    verdict: dg.AssetCheckEvaluation
+
+
+@dataclass(frozen=True, slots=True)
 class Findings:
     """What there is behind ``cursor``. ``problem``: why no attempts could be told apart."""
 
@@ -133,6 +149,8 @@ class Findings:
     listed: bool = False
     problem: str | None = None
     beside: FoundBeside | None = None
+    marks: FoundMarks | None = None
+    """None: nobody has looked in this tick."""
     acts: tuple[FoundAct, ...] = ()
     drills: tuple[FoundDrill, ...] = ()
 
@@ -169,6 +187,8 @@ def read_findings(
     listed = cursor.generation != known.newest_generation or is_quiet
     attempts, more, problem = _attempts(store, cursor.attempt, listed=listed)
     completed = [a.checkpoint_id for a in attempts if isinstance(a.attempt, StoredCheckpoint)]
+    beside = _beside(store, cursor, max(completed, default=0), policy, now_ms)
+    is_due = beside is not None or not 0 <= now_ms - cursor.marks_ms < BESIDE_MS
     return Findings(
         cursor=cursor,
         identity=known,
@@ -176,7 +196,8 @@ def read_findings(
         more=more,
         listed=listed,
         problem=problem,
-        beside=_beside(store, cursor, max(completed, default=0), policy, now_ms),
+        beside=beside,
+        marks=_marks(store, cursor, policy, now_ms) if is_due else None,
         acts=tuple(_acts(store, cursor.audit)),
         drills=tuple(_drills(store, cursor.drill)),
     )
@@ -221,6 +242,23 @@ def _beside(
         is_all=output is not None,  # Else it is not committed yet.
         events=tuple(event for event in (source, output) if event is not None),
         verdicts=tuple(judged(store, stored, policy)),
+    )
+
+
+def _marks(
+    store: CheckpointStore, cursor: ObserverCursor, policy: AlertPolicy, now_ms: int
+) -> FoundMarks | None:
+    marks = read_marks(store)
+    try:
+        verdict = judge_lost_files(lost_files(store, marks), now_ms, policy)
+    except CorruptCheckpointError:  # The attempts say so, too; and the check, where it is run.
+        return None
+    news = [each for each in marks.newest if each not in cursor.marks]
+    records = [record for each in news if (record := read_mark(store, each)) is not None]
+    return FoundMarks(
+        marks.newest,
+        tuple(damage_observation(store.job, record) for record in records),
+        evaluation(store.job, FILES_CHECK, verdict),
     )
 
 

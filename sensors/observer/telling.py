@@ -11,7 +11,7 @@ import dagster as dg
 from resources.names import DRILL_TAG, asset_key, checkpoint_partitions, partition_of
 from sensors.facts.attempts import Failed, Pending
 from sensors.facts.stored_checkpoints import StoredCheckpoint
-from sensors.observer.check_events import is_judged
+from sensors.observer.check_events import is_judged, says_the_same
 from sensors.observer.checkpoint_metadata import DATA_VERSION_TAG
 from sensors.observer.checkpoint_reports import Report, is_told
 from sensors.observer.findings import (
@@ -19,6 +19,7 @@ from sensors.observer.findings import (
     Findings,
     FoundAttempt,
     FoundBeside,
+    FoundMarks,
     ObserverCursor,
 )
 from sensors.observer.job_observations import Happening
@@ -43,7 +44,7 @@ class Tick:
     """Partitions of checkpoints that are deleted."""
     said: list[str] = field(default_factory=list)
 
-    def move(self, **numbers: int) -> None:
+    def move(self, **numbers: int | tuple[int, ...]) -> None:
         """Set the cursor on."""
         self.cursor = self.cursor.model_copy(update=numbers)
 
@@ -62,7 +63,9 @@ class Observer:
         """Leave out what has been told, and say how far everything is told then."""
         tick = Tick(findings.cursor)
         self._attempts(tick, findings)
-        self._beside(tick, findings.beside)
+        is_judging = self._is_judging(findings.beside)
+        self._marks(tick, findings.marks, is_judging=is_judging)
+        self._beside(tick, findings.beside, is_judging=is_judging)
         self._acts(tick, findings)
         self._drills(tick, findings)
         return tick
@@ -112,11 +115,28 @@ class Observer:
         tick.events.append(found.event)
         return True
 
-    def _beside(self, tick: Tick, found: FoundBeside | None) -> None:
+    def _is_judging(self, found: FoundBeside | None) -> bool:
+        """Whether another checkpoint is judged than the last time."""
+        if found is None or not found.verdicts:
+            return False
+        return not is_judged(self.instance, self.stream, found.checkpoint_id)
+
+    def _marks(self, tick: Tick, found: FoundMarks | None, *, is_judging: bool) -> None:
+        """Before the other verdicts, the last of which says that all of them are told."""
         if found is None:
             return
         tick.events += [event for event in found.events if not self._is_told(event)]
-        if found.verdicts and not is_judged(self.instance, self.stream, found.checkpoint_id):
+        if is_judging or not says_the_same(self.instance, found.verdict):
+            tick.events.append(found.verdict)
+            if not found.verdict.passed:
+                tick.said.append(f"{found.verdict.description}")
+        tick.move(marks=found.checkpoint_ids, marks_ms=self.now_ms)
+
+    def _beside(self, tick: Tick, found: FoundBeside | None, *, is_judging: bool) -> None:
+        if found is None:
+            return
+        tick.events += [event for event in found.events if not self._is_told(event)]
+        if is_judging:
             tick.events += found.verdicts
             failed = [each.description for each in found.verdicts if not each.passed]
             tick.said += [f"checkpoint {found.checkpoint_id}: {problem}" for problem in failed]

@@ -18,7 +18,7 @@ from resources import CheckpointStoreResource, SparkDriverClient
 from sensors.observer.sensor import build_checkpoint_reporter
 from sensors.policy import AlertPolicy
 from tests.sensors.observed import write_down
-from tests.sensors.streams import STREAM, Job, stored_job
+from tests.sensors.streams import STREAM, Job, mark_damaged, stored_job
 from tests.storage.stores import commit, damage
 
 NAMES = {check.name for check in CHECKS}
@@ -152,6 +152,37 @@ def test_a_short_limit_finds_a_chain(job: Job, checks: Checks, monkeypatch) -> N
     assert checks.run() == {"chain_length"}
 
 
+@pytest.mark.parametrize(
+    ("then", "severity", "said"),
+    [
+        ("nothing", "WARN", "Being healed"),
+        ("the next checkpoint", "WARN", "Healed: checkpoint 4"),
+        ("ten minutes", "ERROR", "Not healed"),
+        ("a stop", "ERROR", "a restore goes back to checkpoint 2"),
+        ("retention", None, "no completed checkpoint is known to lack a file"),
+    ],
+)
+def test_lost_files_are_severe_only_if_nothing_heals_them(job, checks, then, severity, said):
+    healthy(job)
+    mark_damaged(job, 3)
+    match then:
+        case "the next checkpoint":
+            commit(job.store, job.complete(), job.generation)
+        case "ten minutes":
+            job.clock.wait_ms(10 * 60_000 + 1)
+        case "a stop":
+            job.store.end_generation(job.generation, "stopped", "so it is")
+        case "retention":
+            job.store.objects.delete(job.store.paths.manifest(CheckpointId(3)))
+    failed = checks.run()
+    assert said in checks.said["files_present"].description
+    if severity is None:
+        assert "files_present" not in failed
+    else:
+        assert "files_present" in failed
+        assert checks.severity("files_present") == severity
+
+
 def test_what_retention_could_not_read_is_not_what_a_restore_needs(job, checks) -> None:
     """The newest one is damaged, so the one before counts.
 
@@ -183,7 +214,7 @@ def test_the_observer_says_what_the_declared_checks_say(job: Job, checks: Checks
     ) as context:
         result = sensor(context)
     told = [each for each in result.asset_events if isinstance(each, dg.AssetCheckEvaluation)]
-    assert len(told) == 3
+    assert len(told) == 4
     checks.run()
     for each in told:
         same = checks.said[each.check_name]
@@ -200,6 +231,7 @@ def test_checks_are_of_the_assets_that_they_are_about(checks: Checks) -> None:
         ("checkpoint", "alignment_p99"),
         ("checkpoint", "inflight_share"),
         ("checkpoint", "chain_length"),
+        ("checkpoint", "files_present"),
         ("deployment", "freshness"),
         ("drill", "restorable"),
         ("audit", "audit_chain"),

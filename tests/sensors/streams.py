@@ -11,6 +11,7 @@ from laminar_core.checkpoint.types import CheckpointId, CheckpointKind, Generati
 from laminar_core.runtime.clock import ManualClock, SystemClock
 from laminar_core.state.audit_ref import AuditRef
 from laminar_core.state.control import ControlBegun, ControlCommand, ControlResult, SetMode
+from laminar_core.state.damage import DamagedFile
 from laminar_core.state.manifest import Heartbeat, HistoryRecord, Owner, fingerprint_of
 from laminar_core.state.record import JsonObject
 from laminar_core.storage.audit import AuditLog
@@ -19,6 +20,7 @@ from laminar_core.storage.control_log import ControlLog
 from laminar_core.storage.generations import Claimant
 from laminar_core.storage.object_store import ObjectStore
 from laminar_core.storage.owner import this_process
+from laminar_core.storage.scrub import DamageLog
 from resources import CheckpointStoreResource
 from resources.names import (
     ACTS_ON_TAG,
@@ -189,6 +191,14 @@ def stored_job(folder: Path) -> Job:
     store = CheckpointStore.open(str(folder / "store"), STREAM)
     store.objects.create()
     return Job(store)
+
+
+def mark_damaged(job: Job, *checkpoint_ids: int) -> None:
+    """What the driver writes when it has found that these have lost a file."""
+    log = DamageLog(job.store.objects, job.store.paths)
+    lost = [DamagedFile(path="shared/a.arrow", problem="missing")]
+    for checkpoint_id in checkpoint_ids:
+        log.record(CheckpointId(checkpoint_id), job.generation, lost, job.clock.now_ms())
 
 
 def stand_ins() -> dg.Definitions:

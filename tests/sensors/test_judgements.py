@@ -1,5 +1,7 @@
 """Verdicts at their thresholds: one value that passes, and the next one that does not."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,7 +10,9 @@ from laminar_core.state.audit import START, AuditReport, Finding
 from laminar_core.state.drill import DrillRecord
 from laminar_core.state.manifest import GenerationEnd
 from sensors.judgements import (
+    NEWEST_MARK,
     JobLife,
+    LostFiles,
     SourceNeeds,
     Uncommitted,
     alignment_p99,
@@ -18,6 +22,7 @@ from sensors.judgements import (
     judge_chain_length,
     judge_freshness,
     judge_inflight_share,
+    judge_lost_files,
     judge_restorable,
     judge_source_retention,
     judge_transactions,
@@ -83,6 +88,48 @@ def test_the_longest_chain_is_named() -> None:
     assert not verdict.passed
     assert "window[1]" in verdict.description
     assert judge_chain_length({}, POLICY).figures == {"chain_length": 0}
+
+
+# --- files that are lost --------------------------------------------------------------------------
+
+LOST = LostFiles((3, 4), 4, 2, 4, "shared/a.arrow (missing)", NOW_MS - 1_000, is_in_memory=True)
+OVERDUE = NOW_MS - 600_001
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_severe", "said"),
+    [
+        pytest.param({"newest_id": 5, "whole_id": 5}, False, "Healed: checkpoint 5", id="healed"),
+        pytest.param({}, False, "Being healed: the next checkpoint writes it", id="in memory"),
+        pytest.param({"found_at_ms": OVERDUE + 1}, False, "Being healed", id="not yet overdue"),
+        pytest.param({"found_at_ms": OVERDUE}, True, "Not healed", id="overdue"),
+        pytest.param({"is_in_memory": False}, True, "goes back to checkpoint 2", id="it is gone"),
+        pytest.param(
+            {"is_in_memory": False, "whole_id": None}, True, "finds none that is whole", id="all"
+        ),
+    ],
+)
+def test_lost_files_are_a_warning_if_they_are_healed(changes, is_severe: bool, said: str) -> None:  # noqa: FBT001
+    verdict = judge_lost_files(replace(LOST, **changes), NOW_MS, POLICY)
+    assert (verdict.passed, verdict.is_severe) == (False, is_severe)
+    assert verdict.description.startswith("checkpoints 3, 4 cannot be restored: the job found")
+    assert "shared/a.arrow (missing)" in verdict.description
+    assert said in verdict.description
+    assert verdict.figures == {"damaged_checkpoints": 2, NEWEST_MARK: 4}
+
+
+def test_many_damaged_checkpoints_are_not_all_named() -> None:
+    many = replace(LOST, checkpoint_ids=tuple(range(1, 9)))
+    said = judge_lost_files(many, NOW_MS, POLICY).description
+    assert said.startswith("checkpoints 4, 5, 6, 7, 8 and 3 older ones cannot be restored: ")
+    one = judge_lost_files(replace(LOST, checkpoint_ids=(4,)), NOW_MS, POLICY).description
+    assert one.startswith("checkpoint 4 cannot be restored: ")
+
+
+def test_a_job_that_lost_no_file_passes() -> None:
+    verdict = judge_lost_files(None, NOW_MS, POLICY)
+    assert verdict.passed
+    assert verdict.figures == {"damaged_checkpoints": 0}
 
 
 # --- the source -----------------------------------------------------------------------------------

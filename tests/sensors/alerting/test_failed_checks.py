@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import dagster as dg
+import pytest
 
 from resources.names import check_key
 from sensors.alerting.failed_checks import Evaluation, Lasting, lasting_failure, untold_failures
@@ -42,6 +43,49 @@ def test_a_failure_that_gets_mild_for_a_while_is_the_same() -> None:
     _, told = untold_failures([lasting()], ())
     _, told = untold_failures([mild], told)
     assert untold_failures([lasting()], told)[0] == []
+
+
+# --- lost files: also a warning is told -----------------------------------------------------------
+
+LOST_FILES = check_key("payments", "files_present")
+WARNED = Evaluation(
+    number=5, at=50.0, partition=None, description="3 cannot be restored. Healed", trouble=3
+)
+SEVERE = replace(WARNED, is_severe=True, description="3 cannot be restored. Not healed")
+
+
+def tell(failed: Evaluation, told: tuple[str, ...]) -> tuple[list[str], tuple[str, ...]]:
+    news, told = untold_failures([Lasting(LOST_FILES, failed, 4)], told)
+    return [concern.severity for concern in news], told
+
+
+def test_a_warning_of_lost_files_is_told_once() -> None:
+    severities, told = tell(WARNED, ())
+    assert severities == ["warning"]
+    assert tell(replace(WARNED, number=6, at=60.0), told) == ([], told)
+
+
+def test_it_is_told_again_if_it_gets_severe_and_not_when_it_gets_mild() -> None:
+    _, told = tell(WARNED, ())
+    severities, told = tell(SEVERE, told)
+    assert severities == ["error"]
+    for failed in (WARNED, SEVERE, WARNED):
+        severities, told = tell(failed, told)
+        assert severities == []
+
+
+@pytest.mark.parametrize("failed", [WARNED, SEVERE])
+def test_further_losses_are_told_although_the_check_has_not_passed_since(failed) -> None:
+    """Goal: the first loss stays on record until retention deletes it, which may be weeks."""
+    _, told = tell(SEVERE, ())
+    severities, told = tell(replace(failed, trouble=9), told)
+    assert severities == ["error" if failed.is_severe else "warning"]
+    assert tell(replace(failed, trouble=9), told)[0] == []
+
+
+def test_warnings_of_other_checks_are_not_told() -> None:
+    mild = Lasting(check_key("payments", "chain_length"), replace(WARNED, trouble=0), 4)
+    assert untold_failures([mild], ()) == ([], ())
 
 
 def test_the_first_look_tells_nothing_of_what_it_finds() -> None:

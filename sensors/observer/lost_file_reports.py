@@ -1,0 +1,31 @@
+"""What Dagster is told of checkpoints that have lost files while their job ran."""
+
+import dagster as dg
+
+from laminar_core.state.arrow_codec import sha256_hex
+from laminar_core.state.damage import DamageRecord
+from resources.names import checkpoint_key, partition_of
+from sensors.facts.lost_files import damage_in_words
+from sensors.observer.checkpoint_metadata import DATA_VERSION_TAG
+
+_FILES_SHOWN = 20
+
+
+def damage_observation(stream: str, record: DamageRecord) -> dg.AssetObservation:
+    """Return what tells, on the checkpoint's own partition, of its mark."""
+    return dg.AssetObservation(
+        checkpoint_key(stream),
+        partition=partition_of(record.checkpoint_id),
+        description=f"checkpoint {record.checkpoint_id} cannot be restored: the job found damage "
+        f"while it ran, {damage_in_words(record)}",
+        metadata={
+            "checkpoint_id": record.checkpoint_id,
+            "found_by_generation": record.generation,
+            "found_at": dg.MetadataValue.timestamp(record.found_at_ms / 1000),
+            "lost_files": record.file_count,
+            "files": dg.MetadataValue.json(
+                {file.path: file.problem for file in record.files[:_FILES_SHOWN]}
+            ),
+        },
+        tags={DATA_VERSION_TAG: sha256_hex(record.to_bytes())},
+    )

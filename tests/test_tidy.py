@@ -30,6 +30,7 @@ COVERED_ELSEWHERE = {
     "laminar_core/checkpoint/coordinator_config.py": "tests/checkpoint/test_coordinator.py",
     "laminar_core/checkpoint/coordinator_events.py": "tests/checkpoint/test_coordinator.py",
     "laminar_core/_version.py": "tests/runtime/test_recovery.py",
+    "laminar_core/checkpoint/pin.py": "tests/checkpoint/test_retention.py",
     "laminar_core/checkpoint/recovery_facts.py": "tests/checkpoint/test_recovery.py",
     "laminar_core/checkpoint/retention_facts.py": "tests/checkpoint/test_retention.py",
     "laminar_core/checkpoint/retention_files.py": "tests/checkpoint/test_retention.py",
@@ -63,6 +64,7 @@ COVERED_ELSEWHERE = {
     "laminar_core/runtime/task.py": "tests/runtime/test_exactly_once.py",
     "laminar_core/runtime/wiring.py": "tests/runtime/test_exactly_once.py",
     "laminar_core/runtime/worker.py": "tests/runtime/test_execution.py",
+    "laminar_core/runtime/worker_progress.py": "tests/runtime/test_exactly_once.py",
     "laminar_core/testing": "tests/runtime/test_exactly_once.py",
 }
 """Modules, or whole packages, without a mirror, and the test that would fail if they were wrong."""

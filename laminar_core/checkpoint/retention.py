@@ -27,13 +27,13 @@ Source: PROTOCOL section 12; ERRATA 3.11; FLINK-39439, FLINK-40384.
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from laminar_core.checkpoint.pin import Pin
 from laminar_core.checkpoint.recovery import on_timeline
 from laminar_core.checkpoint.retention_facts import (
     CheckpointVerdict,
     Completed,
     FileVerdict,
     Incomplete,
-    Pin,
     RetentionFacts,
     RetentionPlan,
     RetentionPolicy,

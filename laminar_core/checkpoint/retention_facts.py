@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from laminar_core.checkpoint.pin import Pin
 from laminar_core.checkpoint.recovery_facts import Base
 from laminar_core.checkpoint.types import CheckpointId, Generation
 
@@ -111,16 +112,6 @@ class Trace:
     checkpoint_id: CheckpointId
     ended_at_ms: int | None = None
     """When that was, if it matters to the policy."""
-
-
-@dataclass(frozen=True, slots=True)
-class Pin:
-    """Somebody wants to keep a checkpoint; ``expires_at_ms`` is None for ever."""
-
-    name: str
-    actor: str
-    reason: str
-    expires_at_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

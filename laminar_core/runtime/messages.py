@@ -230,6 +230,10 @@ class Renew(_Message):
     operators: tuple[tuple[str, int], ...]
     """Operator and subtask."""
 
+    def operators_at(self, subtask_index: int) -> frozenset[str]:
+        """Return the operators whose subtask ``subtask_index`` is to write its whole state."""
+        return frozenset(operator for operator, index in self.operators if index == subtask_index)
+
 
 class LoopWave(_Message):
     """Is anything left in the loops? Asks for a ``LoopReport``."""

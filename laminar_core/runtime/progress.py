@@ -8,7 +8,6 @@ from operator import add
 from laminar_core.checkpoint.unaligned import UnalignedCheckpointMetrics
 from laminar_core.runtime.events import ProgressMade
 from laminar_core.runtime.messages import Progress
-from laminar_core.runtime.wiring import Wiring
 from laminar_core.state.record import JsonObject
 from laminar_core.storage.contract import ObjectStore, counts_of
 from laminar_core.storage.counts import RequestCounts
@@ -21,26 +20,6 @@ class RowTotals:
     rows_in: int = 0
     rows_out: int = 0
     rows_late: int = 0
-
-
-def progress_of(
-    generation: int, worker: int, wiring: Wiring, given_up: int, requests: RequestCounts | None
-) -> Progress:
-    """How far a worker is now."""
-    counts = wiring.counts()
-    return Progress(
-        generation=generation,
-        worker=worker,
-        rows_in=counts.rows_in,
-        rows_out=counts.rows_out,
-        rows_late=counts.rows_late,
-        flowing=counts.rows_since_start > 0 or counts.batches_replayed > 0,
-        unaligned=wiring.unaligned(),
-        watermark_us=wiring.watermark_us(),
-        drained=all(task.finished for task in wiring.tasks),
-        given_up=given_up,
-        requests=requests,
-    )
 
 
 class WorkersProgress:

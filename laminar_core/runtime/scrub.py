@@ -10,7 +10,7 @@ whole state with the next checkpoint, which names nothing older. Nothing is dele
 """
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from contextlib import suppress
 from typing import Literal, Protocol
@@ -211,8 +211,3 @@ class Scrub:
                 if parent_id is None:
                     return
                 manifest = self._store.find_manifest(CheckpointId(parent_id))
-
-
-def operators_of(message: Renew, subtask_index: int) -> Collection[str]:
-    """The operators of this worker that are to write their whole state."""
-    return {operator_id for operator_id, index in message.operators if index == subtask_index}

@@ -56,9 +56,7 @@ from laminar_core.runtime.messages import (
     WorkerFailed,
     decode_to_worker,
 )
-from laminar_core.runtime.progress import progress_of
 from laminar_core.runtime.restoring import RestoreMeter, RestoreSize
-from laminar_core.runtime.scrub import operators_of
 from laminar_core.runtime.segments import SegmentWriter
 from laminar_core.runtime.snapshots import (
     BackgroundThreads,
@@ -76,6 +74,7 @@ from laminar_core.runtime.task_parts import Cut
 from laminar_core.runtime.transport import WorkerTransport
 from laminar_core.runtime.waits import WaitClock, waits_of
 from laminar_core.runtime.wiring import Wiring, wire
+from laminar_core.runtime.worker_progress import progress_of
 from laminar_core.state.manifest import AlignmentEntry
 from laminar_core.state.record import FileRef
 from laminar_core.storage.checkpoint_store import CheckpointStore
@@ -283,7 +282,7 @@ class Worker:
                 self._on_checkpoint_message(message)
             case Renew():
                 for task in self.wiring.tasks:
-                    task.renew(operators_of(message, self._me))
+                    task.renew(message.operators_at(self._me))
             case LoopWave() | LoopsOver():
                 self._on_loop_message(message)
             case Ping():

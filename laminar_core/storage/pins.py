@@ -4,7 +4,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from laminar_core.checkpoint.retention_facts import Pin
+from laminar_core.checkpoint.pin import Pin
 from laminar_core.checkpoint.types import CheckpointId
 from laminar_core.errors import ConfigurationError, CorruptCheckpointError, ErrorCode
 from laminar_core.state.retention_paths import RetentionPaths

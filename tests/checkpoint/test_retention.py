@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from laminar_core.checkpoint.pin import Pin
 from laminar_core.checkpoint.recovery_facts import Base
 from laminar_core.checkpoint.retention import (
     left_overs_policy,
@@ -17,7 +18,6 @@ from laminar_core.checkpoint.retention_facts import (
     HOUR_MS,
     Completed,
     Incomplete,
-    Pin,
     RetentionFacts,
     RetentionPolicy,
     StoredFile,

@@ -6,6 +6,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from laminar_core.checkpoint.pin import Pin
 from laminar_core.checkpoint.recovery import on_timeline
 from laminar_core.checkpoint.recovery_facts import Base
 from laminar_core.checkpoint.retention import plan_retention
@@ -14,7 +15,6 @@ from laminar_core.checkpoint.retention_facts import (
     HOUR_MS,
     Completed,
     Incomplete,
-    Pin,
     RetentionFacts,
     RetentionPlan,
     RetentionPolicy,

@@ -5,7 +5,7 @@ import pytest
 from laminar_core.checkpoint.types import CheckpointId, Generation
 from laminar_core.runtime.events import FilesDamaged
 from laminar_core.runtime.messages import Renew
-from laminar_core.runtime.scrub import Scrub, operators_of
+from laminar_core.runtime.scrub import Scrub
 from laminar_core.state.manifest import CheckpointManifest
 from laminar_core.storage.counted import CountedObjectStore
 from laminar_core.storage.memory import MemoryObjectStore
@@ -173,4 +173,4 @@ def test_a_zombie_reports_nothing_that_its_successor_deleted():
 @pytest.mark.parametrize(("index", "mine"), [(0, {"a", "b"}), (1, {"a"}), (2, set())])
 def test_a_worker_renews_what_is_its_own(index, mine):
     message = Renew(generation=1, operators=(("a", 0), ("a", 1), ("b", 0)))
-    assert operators_of(message, index) == mine
+    assert message.operators_at(index) == mine

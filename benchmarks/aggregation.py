@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.result import Result, median_seconds
+from laminar_core.aggregates.accumulators import Aggregate, accumulate, accumulators_of, merge
+from laminar_core.codec.arrow import encode_table
 from laminar_core.operators import agg
 from laminar_core.operators.queries import AggregateQuery
 from laminar_core.operators.stream_executor import StreamExecutor
-from laminar_core.state.accumulators import Aggregate, accumulate, accumulators_of, merge
-from laminar_core.state.arrow_codec import encode_table
 from laminar_core.state.keyed_rows import KeyedRows, RowLayout
 
 ROWS = 131_072

@@ -12,6 +12,14 @@ from benchmarks import dataset
 from benchmarks.result import Result, median
 from laminar_core.connectors.collect import CollectSink
 from laminar_core.connectors.datagen import DatagenSource, EventTime, Sequence, ZipfKey
+from laminar_core.driver.events import (
+    CheckpointCompleted,
+    DataFlowing,
+    JobEvent,
+    WorkersRunning,
+)
+from laminar_core.driver.restart import FixedDelay
+from laminar_core.host.clock import SystemClock
 from laminar_core.operators import agg, windows
 from laminar_core.pipeline import (
     CheckpointConfig,
@@ -20,15 +28,7 @@ from laminar_core.pipeline import (
     UnalignedCheckpointConfig,
 )
 from laminar_core.pipeline.job import StreamingJob
-from laminar_core.runtime.clock import SystemClock
-from laminar_core.runtime.events import (
-    CheckpointCompleted,
-    DataFlowing,
-    JobEvent,
-    WorkersRunning,
-)
-from laminar_core.runtime.restart import FixedDelay
-from laminar_core.runtime.session import open_session
+from laminar_core.spark.session import open_session
 
 WORKERS = 2
 SLOWNESS = (1, 10, 100)

@@ -8,24 +8,14 @@ from time import process_time
 from typing import ParamSpec, TypeVar
 
 from benchmarks.result import Result
-from laminar_core.checkpoint.coordinator import initial, step
-from laminar_core.checkpoint.coordinator_config import CoordinatorConfig
-from laminar_core.checkpoint.coordinator_events import (
-    Acknowledged,
-    CheckpointRequested,
-    IdReserved,
-    Published,
-    SubtaskId,
-)
-from laminar_core.checkpoint.types import CheckpointId, CheckpointKind, Generation
 from laminar_core.connectors.collect import CollectSink
 from laminar_core.connectors.datagen import DatagenSource, Sequence
-from laminar_core.pipeline import Pipeline
-from laminar_core.runtime.checkpointing import Background, CoordinatorParts
-from laminar_core.runtime.clock import ManualClock
-from laminar_core.runtime.coordination import Coordinator
-from laminar_core.runtime.listening import NOBODY
-from laminar_core.runtime.messages import (
+from laminar_core.driver.checkpointing import Background, CoordinatorParts
+from laminar_core.driver.coordination import Coordinator
+from laminar_core.driver.listening import NOBODY
+from laminar_core.driver.publication import JobIdentity
+from laminar_core.host.clock import ManualClock
+from laminar_core.link.messages import (
     Register,
     SnapshotAck,
     ToCoordinator,
@@ -33,12 +23,22 @@ from laminar_core.runtime.messages import (
     decode_to_worker,
     encode,
 )
-from laminar_core.runtime.publication import JobIdentity
-from laminar_core.state.manifest import SubtaskEntry
-from laminar_core.storage.checkpoint_store import CheckpointStore
-from laminar_core.storage.generations import Claimant
-from laminar_core.storage.memory import MemoryObjectStore
-from laminar_core.storage.owner import this_process
+from laminar_core.objectstore.memory import MemoryObjectStore
+from laminar_core.pipeline import Pipeline
+from laminar_core.protocol.coordinator import initial, step
+from laminar_core.protocol.coordinator_config import CoordinatorConfig
+from laminar_core.protocol.coordinator_events import (
+    Acknowledged,
+    CheckpointRequested,
+    IdReserved,
+    Published,
+    SubtaskId,
+)
+from laminar_core.protocol.types import CheckpointId, CheckpointKind, Generation
+from laminar_core.records.manifest import SubtaskEntry
+from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.store.generations import Claimant
+from laminar_core.store.owner import this_process
 
 SUBTASKS = 5_000
 TARGET_S = 1.0

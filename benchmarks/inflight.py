@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.result import Result, median_seconds
-from laminar_core.checkpoint.types import Batch, Watermark
-from laminar_core.state.arrow_codec import sha256_hex
-from laminar_core.state.inflight import InflightElement, InflightEncoder, decode, join
+from laminar_core.codec.arrow import sha256_hex
+from laminar_core.codec.inflight import InflightElement, InflightEncoder, decode, join
+from laminar_core.protocol.types import Batch, Watermark
 
 EVENTS = 10_000
 BATCH_EVENTS = 1_000

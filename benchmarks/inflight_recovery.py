@@ -15,13 +15,13 @@ import pyarrow as pa
 from benchmarks.result import Result, median
 from benchmarks.threads import ThreadCluster
 from laminar_core.connectors.collect import CollectSink
+from laminar_core.driver.events import CheckpointCompleted, JobEvent, JobListener, ignore
+from laminar_core.driver.options import JobOptions
+from laminar_core.driver.supervisor import Supervisor
 from laminar_core.errors import JobFailedError
+from laminar_core.host.clock import SystemClock
 from laminar_core.pipeline import CheckpointConfig, Pipeline, UnalignedCheckpointConfig
-from laminar_core.runtime.clock import SystemClock
-from laminar_core.runtime.events import CheckpointCompleted, JobEvent, JobListener, ignore
-from laminar_core.runtime.options import JobOptions
-from laminar_core.runtime.supervisor import Supervisor
-from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.testing.memory_source import MemorySource
 
 WORKERS = 2

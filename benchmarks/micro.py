@@ -6,20 +6,20 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.result import Result, median_seconds
-from laminar_core.checkpoint.alignment import initial, step
-from laminar_core.checkpoint.alignment_events import BarrierReached
-from laminar_core.checkpoint.types import (
+from laminar_core.codec.arrow import encode_table
+from laminar_core.link.wire import ElementCodec
+from laminar_core.operators import agg, windows
+from laminar_core.operators.aggregation import PartialAggregate, WindowAggregate
+from laminar_core.operators.base import SubtaskContext
+from laminar_core.protocol.alignment import initial, step
+from laminar_core.protocol.alignment_events import BarrierReached
+from laminar_core.protocol.types import (
     Batch,
     ChannelId,
     CheckpointBarrier,
     CheckpointId,
     Generation,
 )
-from laminar_core.operators import agg, windows
-from laminar_core.operators.aggregation import PartialAggregate, WindowAggregate
-from laminar_core.operators.base import SubtaskContext
-from laminar_core.runtime.wire import ElementCodec
-from laminar_core.state.arrow_codec import encode_table
 
 BATCH_ROWS = 131_072
 MERCHANTS = 12_000

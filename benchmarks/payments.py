@@ -10,7 +10,7 @@ from benchmarks.result import Result, median
 from jobs.payments import pipeline
 from laminar_core.operators.windows import Duration
 from laminar_core.pipeline import CheckpointConfig, RunConfig
-from laminar_core.runtime.session import open_session
+from laminar_core.spark.session import open_session
 
 WORKERS = 2
 ROUNDS = 5

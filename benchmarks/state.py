@@ -26,16 +26,16 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.result import Result
-from laminar_core.checkpoint.types import WATERMARK_END_US, CheckpointId, Generation
 from laminar_core.operators import agg, windows
 from laminar_core.operators.aggregation import PartialAggregate, WindowAggregate, WindowAggregator
 from laminar_core.operators.base import PendingSnapshot, Snapshot, SubtaskContext
-from laminar_core.runtime.segments import SegmentWriter
-from laminar_core.runtime.state_options import STATE_MEMORY_BYTES, StateOptions
+from laminar_core.plan.state_options import STATE_MEMORY_BYTES, StateOptions
+from laminar_core.protocol.types import WATERMARK_END_US, CheckpointId, Generation
+from laminar_core.records.segment import SegmentRef, total_bytes, total_rows
 from laminar_core.state.chunks import MemoryBackend, StateBackend
 from laminar_core.state.rocks_chunks import RocksBackend
-from laminar_core.state.segment import SegmentRef, total_bytes, total_rows
-from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.worker.segments import SegmentWriter
 
 KEYS = 1_000_000
 CUTS = 20

@@ -1,7 +1,7 @@
 """What a store costs: a directory, a bucket next door, and a bucket behind a slow link.
 
-The server is ministack, or versitygw if the machine has it (``tests/storage/s3_servers.py``). The
-slow link gives each connection 10 ms and 40 MiB/s, about what a virtual machine sees of S3.
+The server is ministack, or versitygw if the machine has it (``tests/objectstore/s3_servers.py``).
+The slow link gives each connection 10 ms and 40 MiB/s, about what a virtual machine sees of S3.
 """
 
 import os
@@ -18,8 +18,8 @@ from unittest.mock import patch
 from urllib.parse import urlsplit
 
 from benchmarks.result import Result, median
-from laminar_core.storage.object_store import ObjectStore, open_object_store
-from tests.storage.s3_servers import VERSITYGW, S3Server, environment, ministack, versitygw
+from laminar_core.objectstore.opening import ObjectStore, open_object_store
+from tests.objectstore.s3_servers import VERSITYGW, S3Server, environment, ministack, versitygw
 
 SMALL = bytes(4 * 1024)
 LARGE_MIB = 64

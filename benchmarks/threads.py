@@ -8,23 +8,23 @@ from collections.abc import Callable, Collection
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any
 
-from laminar_core.runtime.checkpointing import CoordinatorParts
-from laminar_core.runtime.clock import SystemClock
-from laminar_core.runtime.coordinator_thread import CoordinatorThread
-from laminar_core.runtime.deployment import Deployment
-from laminar_core.runtime.events import JobEvent
-from laminar_core.runtime.execution import Collected
-from laminar_core.runtime.listening import IsolatedListener
-from laminar_core.runtime.snapshots import background_threads
-from laminar_core.runtime.transport import (
+from laminar_core.driver.checkpointing import CoordinatorParts
+from laminar_core.driver.coordinator_thread import CoordinatorThread
+from laminar_core.driver.events import JobEvent
+from laminar_core.driver.execution import Collected
+from laminar_core.driver.listening import IsolatedListener
+from laminar_core.host.clock import SystemClock
+from laminar_core.link.transport import (
     CoordinatorTransport,
     TransportKind,
     ZmqWorkerTransport,
 )
-from laminar_core.runtime.worker import Worker
-from laminar_core.state.manifest import Owner
-from laminar_core.storage.checkpoint_store import CheckpointStore
-from laminar_core.storage.owner import this_process
+from laminar_core.records.manifest import Owner
+from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.store.owner import this_process
+from laminar_core.worker.deployment import Deployment
+from laminar_core.worker.snapshots import background_threads
+from laminar_core.worker.worker import Worker
 
 HOST = "127.0.0.1"
 

@@ -12,31 +12,31 @@ import pyarrow as pa
 
 from benchmarks.inflight import BATCH_EVENTS, EVENTS, captured
 from benchmarks.result import Result, median_seconds
-from laminar_core.checkpoint.alignment import initial, step
-from laminar_core.checkpoint.alignment_events import (
+from laminar_core.codec.inflight import InflightElement, InflightEncoder
+from laminar_core.host.clock import SystemClock
+from laminar_core.objectstore.memory import MemoryObjectStore
+from laminar_core.operators.base import PendingSnapshot, Snapshot
+from laminar_core.protocol.alignment import initial, step
+from laminar_core.protocol.alignment_events import (
     AlignmentTimedOut,
     BarrierArrived,
     BarrierReached,
     TakeSnapshot,
 )
-from laminar_core.checkpoint.types import (
+from laminar_core.protocol.types import (
     Batch,
     ChannelId,
     CheckpointBarrier,
     CheckpointId,
 )
-from laminar_core.checkpoint.watermarks import WatermarkGate
-from laminar_core.operators.base import PendingSnapshot, Snapshot
-from laminar_core.runtime.channels import InputChannel, OutputChannel
-from laminar_core.runtime.clock import SystemClock
-from laminar_core.runtime.inflight import Captured, InflightRecorder
-from laminar_core.runtime.outputs import EdgeOutput
-from laminar_core.runtime.task import Task
-from laminar_core.runtime.task_parts import Cut, TaskParts
-from laminar_core.state.inflight import InflightElement, InflightEncoder
-from laminar_core.state.manifest import AlignmentEntry, EdgeRef, InflightEntry
-from laminar_core.storage.checkpoint_store import CheckpointStore
-from laminar_core.storage.memory import MemoryObjectStore
+from laminar_core.protocol.watermarks import WatermarkGate
+from laminar_core.records.manifest import AlignmentEntry, EdgeRef, InflightEntry
+from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.worker.channels import InputChannel, OutputChannel
+from laminar_core.worker.inflight import Captured, InflightRecorder
+from laminar_core.worker.outputs import EdgeOutput
+from laminar_core.worker.task import Task
+from laminar_core.worker.task_parts import Cut, TaskParts
 
 CHANNELS = 4
 ONE = CheckpointId(1)

@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from laminar_core.codec.stable_hash import hash_columns
 from laminar_core.connectors.parquet_sink import ParquetSink
 from laminar_core.connectors.parquet_source import ParquetSource
 from laminar_core.pipeline import Pipeline, Stream
-from laminar_core.state.stable_hash import hash_columns
 
 ATTEMPTS_MAX = 5
 """Then a payment is given up."""

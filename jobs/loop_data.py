@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from jobs.loop import ATTEMPT_FEE_CENTS, ATTEMPTS_MAX, SUCCESS_PERCENT
+from laminar_core.codec.stable_hash import hash_columns
 from laminar_core.connectors.parquet_commit import read_committed
-from laminar_core.state.stable_hash import hash_columns
 
 PAYMENT = ["merchant", "amount_cents", "paid_at"]
 OUTCOME = ["attempts", "fee_cents", "settled"]

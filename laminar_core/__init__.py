@@ -9,6 +9,6 @@ if TYPE_CHECKING:
 def register(spark: "SparkSession") -> None:
     """Let ``spark.read.format("laminar")`` read checkpoints: state, offsets, history, audit."""
     # Only who reads checkpoints with Spark needs it: importing anything else stays quick.
-    from laminar_core.connectors.spark_source import register as register_source  # noqa: PLC0415
+    from laminar_core.spark.data_source import register as register_source  # noqa: PLC0415
 
     register_source(spark)

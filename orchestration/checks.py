@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 import dagster as dg
 
 from laminar_core.errors import LaminarError
-from laminar_core.runtime.clock import Clock, SystemClock
-from laminar_core.storage.audit import AuditLog
-from laminar_core.storage.audit_key import find_key
-from laminar_core.storage.checkpoint_store import CheckpointStore
-from laminar_core.storage.drills import newest_drill
+from laminar_core.host.clock import Clock, SystemClock
+from laminar_core.store.audit_key import find_key
+from laminar_core.store.audit_log import AuditLog
+from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.store.drills import newest_drill
 from orchestration.acts import act_tags
 from orchestration.housekeeping.schedules import schedules_of
 from orchestration.spec import StreamSpec

@@ -10,8 +10,8 @@ from typing import Annotated, Literal, Self
 import dagster as dg
 from pydantic import AfterValidator, Field, model_validator
 
-from laminar_core.runtime.retention_config import RetentionConfig
-from laminar_core.state.paths import check_job_name
+from laminar_core.records.paths import check_job_name
+from laminar_core.retention.config import RetentionConfig
 from resources.values import Duration, Place, Size, Values, accepted_by, milliseconds
 from sensors.policy import AlertPolicy
 

@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.store.checkpoint_store import CheckpointStore
 
 
 class CheckpointStoreResource(dg.ConfigurableResource["CheckpointStoreResource"]):

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 import dagster as dg
 
-from laminar_core.checkpoint.types import CheckpointId, Generation
+from laminar_core.driver.commands.client import Asked, ControlClient
+from laminar_core.driver.commands.words import requested_mode, require_done, told
 from laminar_core.errors import StorageUnavailable
-from laminar_core.runtime.clock import Clock
-from laminar_core.runtime.control_client import Asked, ControlClient
-from laminar_core.runtime.control_words import requested_mode, require_done, told
-from laminar_core.state.control import (
+from laminar_core.host.clock import Clock
+from laminar_core.objectstore.opening import absolute_uri
+from laminar_core.protocol.types import CheckpointId, Generation
+from laminar_core.records.commands import (
     Action,
     CancelJob,
     ControlResult,
@@ -20,13 +21,12 @@ from laminar_core.state.control import (
     TakeCheckpoint,
     TakeSavepoint,
 )
-from laminar_core.state.retention_records import PinRecord
-from laminar_core.storage.checkpoint_store import CheckpointStore
-from laminar_core.storage.object_store import absolute_uri
-from laminar_core.storage.pinning import pin_checkpoint, unpin_checkpoint
-from laminar_core.storage.pins import StoredPin
-from laminar_core.storage.savepoint_export import export_as
-from laminar_core.storage.savepoints import Author
+from laminar_core.records.retention import PinRecord
+from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.store.pinning import pin_checkpoint, unpin_checkpoint
+from laminar_core.store.pins import StoredPin
+from laminar_core.store.savepoint_export import export_as
+from laminar_core.store.savepoints import Author
 from resources.mandate import RunMandate
 
 TIMEOUT_MS = 600_000

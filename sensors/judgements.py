@@ -8,9 +8,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from laminar_core.state.audit import AuditReport
-from laminar_core.state.drill import DrillRecord
-from laminar_core.state.manifest import GenerationEnd
+from laminar_core.records.audit import AuditReport
+from laminar_core.records.drill import DrillRecord
+from laminar_core.records.manifest import GenerationEnd
 from resources.values import milliseconds
 from sensors.policy import AlertPolicy
 
@@ -85,7 +85,7 @@ def judge_inflight_share(inflight_bytes: int, size_bytes: int, policy: AlertPoli
 
 
 def judge_chain_length(runs: Mapping[str, int], policy: AlertPolicy) -> Verdict:
-    """How much a restore puts on top of each other; ``runs`` per subtask (``state.chain``)."""
+    """How much a restore puts on top of each other; ``runs`` per subtask (``segment_chain``)."""
     longest = max(runs, key=lambda subtask: runs[subtask], default=None)
     length = 0 if longest is None else runs[longest]
     passed = length <= policy.chain_length_max

@@ -10,7 +10,9 @@ import pytest
 from hypothesis import settings
 from pyspark.sql import SparkSession
 
-from laminar_core.runtime.session import open_session
+from laminar_core.spark.session import open_session
+
+pytest_plugins = ["tests.objectstore.s3_fixtures"]
 
 OF_THE_MACHINE = re.compile(
     "(AWS|DAGSTER|LAMINAR|PYSPARK|PYTHON|SPARK)_?|(NO|FORCE)_COLOR$|COLUMNS$|LINES$|XDG_"

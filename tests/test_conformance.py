@@ -80,12 +80,12 @@ def test_every_row_has_a_verdict_and_says_where_or_why() -> None:
 
 @pytest.mark.parametrize("name", UNIT_TESTS)
 def test_each_unit_test_of_document_000_has_a_counterpart(name: str) -> None:
-    assert defined(name, ROOT / "tests/checkpoint/test_unaligned.py")
+    assert defined(name, ROOT / "tests/protocol/test_unaligned.py")
 
 
 @pytest.mark.parametrize("name", INTEGRATION_TESTS)
 def test_each_integration_test_of_document_000_has_a_counterpart(name: str) -> None:
-    assert defined(name, ROOT / "tests/runtime/test_unaligned_integration.py")
+    assert defined(name, ROOT / "tests/simulated/test_unaligned_integration.py")
 
 
 @pytest.mark.parametrize("name", AGGREGATE_STATE_TESTS)

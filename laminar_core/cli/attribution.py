@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from laminar_core.errors import ConfigurationError, ErrorCode
-from laminar_core.storage.owner import this_process
-from laminar_core.storage.savepoints import Author
+from laminar_core.store.owner import this_process
+from laminar_core.store.savepoints import Author
 
 ACTOR_VARIABLE = "LAMINAR_ACTOR"
 """Environment variable: who wants it, if that is not the user of the operating system."""

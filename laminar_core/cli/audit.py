@@ -13,12 +13,12 @@ from laminar_core.cli.jobs import job_option, open_job
 from laminar_core.cli.options import json_option, store_option
 from laminar_core.cli.views import print_table, wall_time
 from laminar_core.errors import ConfigurationError, CorruptCheckpointError, ErrorCode
-from laminar_core.runtime.clock import SystemClock
-from laminar_core.state.audit import AuditRecord, AuditReport, Finding, Outcome
-from laminar_core.state.record import JsonObject
-from laminar_core.storage.audit import AuditLog
-from laminar_core.storage.audit_key import KEY_VARIABLE, find_key
-from laminar_core.storage.audit_outcomes import read_outcomes
+from laminar_core.host.clock import SystemClock
+from laminar_core.records.audit import AuditRecord, AuditReport, Finding, Outcome
+from laminar_core.records.record import JsonObject
+from laminar_core.store.audit_key import KEY_VARIABLE, find_key
+from laminar_core.store.audit_log import AuditLog
+from laminar_core.store.audit_outcomes import read_outcomes
 
 _DATES = ("%Y-%m-%d", "%Y-%m-%d %H:%M", "%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%S")
 

@@ -7,7 +7,6 @@ from dataclasses import asdict
 
 import click
 
-from laminar_core.checkpoint.types import CheckpointId
 from laminar_core.cli.contents import (
     Selection,
     inflight_contents,
@@ -22,8 +21,9 @@ from laminar_core.cli.pins import pin, pins_as_json, pins_as_remarks, pins_by_ch
 from laminar_core.cli.reporting import ROWS_SHOWN
 from laminar_core.cli.views import print_manifest, print_report, print_summaries
 from laminar_core.errors import ConfigurationError, CorruptCheckpointError, ErrorCode
-from laminar_core.storage.checkpoint_store import CheckpointStore
-from laminar_core.storage.verification import VerifyReport
+from laminar_core.protocol.types import CheckpointId
+from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.store.verification import VerifyReport
 
 newest_by_default = click.argument("checkpoint_id", type=click.IntRange(min=1), required=False)
 

@@ -8,13 +8,13 @@ import click
 import pyarrow as pa
 from pydantic_core import to_json
 
-from laminar_core.checkpoint.types import Batch, Idle, Watermark
 from laminar_core.cli.views import event_time
+from laminar_core.codec.inflight import InflightElement
 from laminar_core.errors import ConfigurationError, ErrorCode
-from laminar_core.state.inflight import InflightElement
-from laminar_core.state.manifest import CheckpointManifest, InflightEntry, SubtaskEntry
-from laminar_core.storage.checkpoint_store import CheckpointStore
-from laminar_core.storage.state_reading import read_rows
+from laminar_core.protocol.types import Batch, Idle, Watermark
+from laminar_core.records.manifest import CheckpointManifest, InflightEntry, SubtaskEntry
+from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.store.state_reading import read_rows
 
 ROWS_AT_ONCE = 1_024
 """Rows become Python objects only as far as they are printed."""

@@ -7,17 +7,18 @@ from contextlib import contextmanager
 import click
 from rich.console import Console
 
-from laminar_core.checkpoint.control import RequestedMode
 from laminar_core.cli.attribution import Attribution
 from laminar_core.cli.jobs import job_option, open_job
 from laminar_core.cli.options import DURATION, json_option, store_option
 from laminar_core.cli.views import print_table, wall_time
+from laminar_core.driver.commands.client import Asked, ControlClient
+from laminar_core.driver.commands.words import requested_mode, require_done, told
 from laminar_core.errors import ConfigurationError
+from laminar_core.host.clock import SystemClock
+from laminar_core.objectstore.opening import absolute_uri
 from laminar_core.pipeline.config import duration_ms
-from laminar_core.runtime.clock import SystemClock
-from laminar_core.runtime.control_client import Asked, ControlClient
-from laminar_core.runtime.control_words import requested_mode, require_done, told
-from laminar_core.state.control import (
+from laminar_core.protocol.commands import RequestedMode
+from laminar_core.records.commands import (
     Action,
     CancelJob,
     ControlResult,
@@ -25,8 +26,7 @@ from laminar_core.state.control import (
     StopJob,
     TakeCheckpoint,
 )
-from laminar_core.storage.control_log import ControlEntry, ControlLog
-from laminar_core.storage.object_store import absolute_uri
+from laminar_core.store.command_log import ControlEntry, ControlLog
 
 
 def command_options(command: Callable[..., None]) -> Callable[..., None]:

@@ -9,15 +9,15 @@ import click
 import pyarrow as pa
 from pydantic_core import to_json
 
-from laminar_core.checkpoint.types import CheckpointId
 from laminar_core.cli.contents import ROWS_AT_ONCE, Selection
 from laminar_core.cli.facts import Fact, changed_facts
 from laminar_core.cli.jobs import job_option, open_job
 from laminar_core.cli.options import json_option, store_option
 from laminar_core.cli.reporting import ROWS_SHOWN
 from laminar_core.cli.views import event_time
+from laminar_core.protocol.types import CheckpointId
 from laminar_core.state.difference import Difference, values_differ
-from laminar_core.storage.comparison import ChangeKind, Comparison, compare_operator
+from laminar_core.store.comparison import ChangeKind, Comparison, compare_operator
 
 Row = dict[str, object]
 Change = dict[str, object]

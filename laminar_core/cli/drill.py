@@ -11,16 +11,16 @@ from laminar_core.cli.options import INSTANT, GlobalSettings, json_option, store
 from laminar_core.cli.start_options import SparkSettings, program_options, spark_options
 from laminar_core.cli.target import load_pipeline
 from laminar_core.cli.views import print_table
+from laminar_core.driver.drill.drill import BATCHES_MAX, Drill, DrillOptions, require_drillable
+from laminar_core.host.clock import SystemClock
+from laminar_core.host.private_folders import PrivateFolder, temporary_root
 from laminar_core.pipeline import CheckpointConfig, Pipeline, RunConfig
 from laminar_core.pipeline.config import job_options
-from laminar_core.runtime.clock import SystemClock
-from laminar_core.runtime.drill import BATCHES_MAX, Drill, DrillOptions, require_drillable
-from laminar_core.runtime.private_folders import PrivateFolder, temporary_root
-from laminar_core.runtime.sessions import OwnSession
-from laminar_core.runtime.spark_stage import SparkCluster
-from laminar_core.state.drill import DrillRecord
-from laminar_core.state.paths import check_job_name
-from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.records.drill import DrillRecord
+from laminar_core.records.paths import check_job_name
+from laminar_core.spark.sessions import OwnSession
+from laminar_core.spark.stage import SparkCluster
+from laminar_core.store.checkpoint_store import CheckpointStore
 
 
 @click.command()

@@ -7,8 +7,8 @@ import click
 from laminar_core.cli.jobs import job_option, open_job
 from laminar_core.cli.options import json_option, store_option
 from laminar_core.cli.views import print_table, wall_time
-from laminar_core.state.drill import DrillRecord
-from laminar_core.storage.drills import read_drills
+from laminar_core.records.drill import DrillRecord
+from laminar_core.store.drills import read_drills
 
 
 @click.command()

@@ -9,7 +9,7 @@ import click
 from click.core import ParameterSource
 from rich.console import Console
 
-from laminar_core.runtime.clock import SystemClock
+from laminar_core.host.clock import SystemClock
 from laminar_core.testing.explorer import WORLDS, Report, World, explore
 from laminar_core.testing.explorer.worlds import QUICK
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from laminar_core.state.manifest import CheckpointManifest
+from laminar_core.records.manifest import CheckpointManifest
 
 _OF_THE_CHECKPOINT = (
     *("generation", "kind", "mode", "code_version", "max_parallelism"),

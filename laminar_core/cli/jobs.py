@@ -2,7 +2,7 @@
 
 import click
 
-from laminar_core.storage.jobs import open_job
+from laminar_core.store.jobs import open_job
 
 __all__ = ["job_option", "open_job"]
 

@@ -26,7 +26,7 @@ from laminar_core.cli.savepoints import savepoint
 from laminar_core.cli.simulate import simulate
 from laminar_core.cli.status import jobs, status
 from laminar_core.errors import LaminarError
-from laminar_core.storage.audit_key import key_kept_private
+from laminar_core.store.audit_key import key_kept_private
 
 UNEXPECTED_EXIT_CODE = 70
 INTERRUPTED_EXIT_CODE = 130

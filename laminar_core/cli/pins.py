@@ -5,18 +5,18 @@ from collections.abc import Mapping, Sequence
 
 import click
 
-from laminar_core.checkpoint.types import CheckpointId
 from laminar_core.cli.attribution import Attribution
 from laminar_core.cli.jobs import job_option, open_job
 from laminar_core.cli.options import DURATION, json_option, store_option
 from laminar_core.cli.retention_view import pin_as_json, pin_as_remark
+from laminar_core.host.clock import SystemClock
 from laminar_core.pipeline.config import duration_ms
-from laminar_core.runtime.clock import SystemClock
-from laminar_core.state.record import JsonObject
-from laminar_core.storage.checkpoint_store import CheckpointStore
-from laminar_core.storage.pinning import pin_checkpoint, unpin_checkpoint
-from laminar_core.storage.pins import Pins, StoredPin
-from laminar_core.storage.savepoints import Author
+from laminar_core.protocol.types import CheckpointId
+from laminar_core.records.record import JsonObject
+from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.store.pinning import pin_checkpoint, unpin_checkpoint
+from laminar_core.store.pins import Pins, StoredPin
+from laminar_core.store.savepoints import Author
 
 _id_argument = click.argument("checkpoint_id", type=click.IntRange(min=1))
 _name_option = click.option(

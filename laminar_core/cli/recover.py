@@ -10,27 +10,27 @@ from laminar_core.cli.recovery_view import print_recovery
 from laminar_core.cli.run import run
 from laminar_core.cli.start_options import start_config
 from laminar_core.cli.target import load_pipeline
+from laminar_core.driver.listening import NOBODY
+from laminar_core.driver.options import JobOptions
+from laminar_core.driver.recovery.report import RecoveryReport, problem_as_dict
+from laminar_core.driver.recovery.start import RecoveryManager
 from laminar_core.errors import (
     ConfigurationError,
     CorruptCheckpointError,
     ErrorCode,
     IncompatibleStateError,
 )
+from laminar_core.host.clock import SystemClock
+from laminar_core.objectstore.opening import open_object_store
 from laminar_core.pipeline import CheckpointConfig
 from laminar_core.pipeline.config import job_options
-from laminar_core.runtime.clock import SystemClock
-from laminar_core.runtime.listening import NOBODY
-from laminar_core.runtime.options import JobOptions
-from laminar_core.runtime.plan import Plan
-from laminar_core.runtime.recovery import RecoveryManager
-from laminar_core.runtime.recovery_report import RecoveryReport, problem_as_dict
-from laminar_core.state.paths import check_job_name
-from laminar_core.state.savepoint import SavepointOrigin
-from laminar_core.storage.audit import AuditLog
-from laminar_core.storage.checkpoint_store import CheckpointStore
-from laminar_core.storage.object_store import open_object_store
-from laminar_core.storage.owner import is_running, is_visible
-from laminar_core.storage.savepoints import read_savepoint
+from laminar_core.plan.plan import Plan
+from laminar_core.records.paths import check_job_name
+from laminar_core.records.savepoint import SavepointOrigin
+from laminar_core.store.audit_log import AuditLog
+from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.store.owner import is_running, is_visible
+from laminar_core.store.savepoints import read_savepoint
 
 _HELP = """Say what TARGET would continue from, then run it like `laminar run`.
 

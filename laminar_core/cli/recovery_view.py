@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 import click
 
 from laminar_core.cli.views import print_table, wall_time
-from laminar_core.runtime.recovery_report import CheckpointReport, RecoveryReport
+from laminar_core.driver.recovery.report import CheckpointReport, RecoveryReport
 
 _SECOND_MS, _MINUTE_MS, _HOUR_MS, _DAY_MS = 1_000, 60_000, 3_600_000, 86_400_000
 

@@ -12,8 +12,7 @@ from pydantic_core import to_json
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
-from laminar_core.errors import LaminarError
-from laminar_core.runtime.events import (
+from laminar_core.driver.events import (
     CheckpointCompleted,
     CheckpointFailed,
     CleanUpFailed,
@@ -33,6 +32,7 @@ from laminar_core.runtime.events import (
     ThresholdTooLow,
     WorkersRunning,
 )
+from laminar_core.errors import LaminarError
 
 ROWS_SHOWN = 20
 RESTORE_SHOWN_BYTES_MIN = 100_000_000

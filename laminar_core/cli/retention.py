@@ -21,13 +21,13 @@ from laminar_core.cli.retention_view import (
     print_status,
     status_as_json,
 )
-from laminar_core.runtime.clock import SystemClock
-from laminar_core.runtime.retention_config import RetentionConfig
-from laminar_core.state.record import JsonObject
-from laminar_core.storage.audit import AuditLog
-from laminar_core.storage.checkpoint_store import CheckpointStore
-from laminar_core.storage.retention import Mandate, Planned, Retention
-from laminar_core.storage.retention_status import read_status
+from laminar_core.host.clock import SystemClock
+from laminar_core.records.record import JsonObject
+from laminar_core.retention.config import RetentionConfig
+from laminar_core.retention.run import Mandate, Planned, Retention
+from laminar_core.retention.status import read_status
+from laminar_core.store.audit_log import AuditLog
+from laminar_core.store.checkpoint_store import CheckpointStore
 
 _POLICY_OPTIONS = (
     click.option(

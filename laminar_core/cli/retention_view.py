@@ -5,13 +5,13 @@ from dataclasses import asdict
 
 import click
 
-from laminar_core.checkpoint.retention_facts import FileVerdict, RetentionPlan
 from laminar_core.cli.views import print_table, wall_time
-from laminar_core.runtime.retention_config import RetentionConfig
-from laminar_core.state.record import JsonObject
-from laminar_core.state.retention_records import RetentionResult
-from laminar_core.storage.pins import StoredPin
-from laminar_core.storage.retention_status import PlanStatus, RetentionStatus
+from laminar_core.records.record import JsonObject
+from laminar_core.records.retention import RetentionResult
+from laminar_core.retention.config import RetentionConfig
+from laminar_core.retention.facts import FileVerdict, RetentionPlan
+from laminar_core.retention.status import PlanStatus, RetentionStatus
+from laminar_core.store.pins import StoredPin
 
 IDS_SHOWN = 20
 

@@ -19,14 +19,14 @@ from laminar_core.cli.start_options import (
     start_options,
 )
 from laminar_core.cli.target import load_pipeline
+from laminar_core.driver.preflight import check_start
 from laminar_core.errors import LaminarError
+from laminar_core.host.clock import Clock, SystemClock
 from laminar_core.pipeline import CheckpointConfig, Pipeline, RunConfig, StreamingJob
 from laminar_core.pipeline.config import job_options
-from laminar_core.runtime.clock import Clock, SystemClock
-from laminar_core.runtime.preflight import check_start
-from laminar_core.runtime.sessions import OwnSession
-from laminar_core.state.paths import check_job_name
-from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.records.paths import check_job_name
+from laminar_core.spark.sessions import OwnSession
+from laminar_core.store.checkpoint_store import CheckpointStore
 
 ONE_SIGNAL_MS = 250
 """Signals closer to each other are one."""

@@ -6,18 +6,18 @@ from dataclasses import asdict
 
 import click
 
-from laminar_core.checkpoint.types import CheckpointId
 from laminar_core.cli.attribution import Attribution
 from laminar_core.cli.control import ask, command_options
 from laminar_core.cli.jobs import job_option, open_job
 from laminar_core.cli.options import json_option, store_option
 from laminar_core.cli.views import print_manifest, print_report, print_table, wall_time
 from laminar_core.errors import CorruptCheckpointError
-from laminar_core.runtime.clock import SystemClock
-from laminar_core.state.control import TakeSavepoint
-from laminar_core.storage.object_store import absolute_uri, open_object_store
-from laminar_core.storage.savepoint_export import export_as
-from laminar_core.storage.savepoints import (
+from laminar_core.host.clock import SystemClock
+from laminar_core.objectstore.opening import absolute_uri, open_object_store
+from laminar_core.protocol.types import CheckpointId
+from laminar_core.records.commands import TakeSavepoint
+from laminar_core.store.savepoint_export import export_as
+from laminar_core.store.savepoints import (
     FoundSavepoint,
     list_savepoints,
     read_savepoint,

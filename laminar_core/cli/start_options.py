@@ -10,13 +10,13 @@ from pyspark.sql import SparkSession
 
 from laminar_core.cli.attribution import Attribution
 from laminar_core.cli.options import DURATION, INSTANT, KEY_VALUE, GlobalSettings
+from laminar_core.driver.liveness import Deadlines
+from laminar_core.driver.restart import ExponentialDelay
+from laminar_core.objectstore.opening import absolute_uri
 from laminar_core.pipeline import RunConfig
 from laminar_core.pipeline.config import duration_ms
-from laminar_core.runtime.liveness import Deadlines
-from laminar_core.runtime.restart import ExponentialDelay
-from laminar_core.runtime.session import open_session
-from laminar_core.runtime.spark_conditions import SparkFacts, master_of, refuse_unsuitable
-from laminar_core.storage.object_store import absolute_uri
+from laminar_core.spark.conditions import SparkFacts, master_of, refuse_unsuitable
+from laminar_core.spark.session import open_session
 
 FAST_START = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto",

@@ -11,16 +11,16 @@ from laminar_core.cli.options import json_option, store_option
 from laminar_core.cli.recovery_view import age
 from laminar_core.cli.retention_view import pin_as_json, pin_as_remark
 from laminar_core.cli.views import print_table, wall_time
-from laminar_core.runtime.clock import SystemClock
-from laminar_core.storage.checkpoint_store import CheckpointStore
-from laminar_core.storage.job_status import (
+from laminar_core.host.clock import SystemClock
+from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.store.job_status import (
     CheckpointStatus,
     DriverStatus,
     JobStatus,
     ModeStatus,
     read_status,
 )
-from laminar_core.storage.jobs import job_names
+from laminar_core.store.jobs import job_names
 
 _NUMBERS_SHOWN = ("rows_in", "rows_out", "rows_late")
 

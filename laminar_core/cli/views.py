@@ -10,14 +10,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from laminar_core.state.manifest import (
+from laminar_core.records.manifest import (
     AlignmentEntry,
     CheckpointManifest,
     InflightEntry,
     SubtaskEntry,
 )
-from laminar_core.storage.summaries import CheckpointSummary
-from laminar_core.storage.verification import VerifyReport
+from laminar_core.store.summaries import CheckpointSummary
+from laminar_core.store.verification import VerifyReport
 
 WIDTH_OF_A_FILE = 10_000
 """Where nobody looks at lines, none is broken."""

@@ -5,8 +5,8 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from laminar_core.checkpoint.types import CheckpointId, Generation
 from laminar_core.operators.base import JsonObject, PendingSnapshot, Snapshot, SubtaskContext
+from laminar_core.protocol.types import CheckpointId, Generation
 
 
 class SourceReader(Protocol):

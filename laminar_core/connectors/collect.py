@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from laminar_core.checkpoint.types import CheckpointId
 from laminar_core.connectors.plain import plain_schema
 from laminar_core.errors import ConfigurationError, DataError, ErrorCode
 from laminar_core.operators.base import JsonObject, PendingSnapshot, Snapshot, SubtaskContext
+from laminar_core.protocol.types import CheckpointId
 
 
 @dataclass(frozen=True, slots=True)

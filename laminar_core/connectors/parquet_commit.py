@@ -24,7 +24,6 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from laminar_core.checkpoint.types import CheckpointId, Generation
 from laminar_core.errors import (
     ConfigurationError,
     CorruptCheckpointError,
@@ -32,6 +31,7 @@ from laminar_core.errors import (
     StorageUnavailable,
 )
 from laminar_core.operators.base import JsonObject
+from laminar_core.protocol.types import CheckpointId, Generation
 
 _STAGED = re.compile(r"(?P<generation>\d{10})-\d{5}-\d{6,}\.parquet")
 _FINAL = re.compile(r"part-(?P<checkpoint>\d{10})-\d{5}-\d{6,}-g(?P<generation>\d+)\.parquet")

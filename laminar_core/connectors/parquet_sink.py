@@ -20,7 +20,6 @@ from typing import BinaryIO, Literal, get_args
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from laminar_core.checkpoint.types import CheckpointId
 from laminar_core.connectors.parquet_commit import (
     OutputDirectory,
     ParquetCommitter,
@@ -31,6 +30,7 @@ from laminar_core.connectors.parquet_commit import (
 from laminar_core.connectors.plain import plain_schema
 from laminar_core.errors import ConfigurationError, ErrorCode, StorageUnavailable
 from laminar_core.operators.base import JsonObject, PendingSnapshot, Snapshot, SubtaskContext
+from laminar_core.protocol.types import CheckpointId
 
 Compression = Literal["zstd", "lz4", "snappy", "none"]
 

@@ -1,13 +1,13 @@
 """The aggregates that users write, as ``agg.sum("amount", name="total")``.
 
-Their semantics, Spark's, are those of ``laminar_core.state.accumulators``.
+Their semantics, Spark's, are those of ``laminar_core.aggregates.accumulators``.
 """
 
+from laminar_core.aggregates.accumulators import Aggregate
+from laminar_core.aggregates.digests import COMPRESSION_MAX, COMPRESSION_MIN, Digests
+from laminar_core.aggregates.hyperloglog import PRECISION_MAX, PRECISION_MIN, HyperLogLog
+from laminar_core.aggregates.user_aggregates import UserAggregate, UserDefined
 from laminar_core.errors import ConfigurationError, ErrorCode
-from laminar_core.state.accumulators import Aggregate
-from laminar_core.state.digests import COMPRESSION_MAX, COMPRESSION_MIN, Digests
-from laminar_core.state.hyperloglog import PRECISION_MAX, PRECISION_MIN, HyperLogLog
-from laminar_core.state.user_aggregates import UserAggregate, UserDefined
 
 
 def count(column: str | None = None, *, name: str | None = None) -> Aggregate:
@@ -117,7 +117,7 @@ def approx_percentile(
 
 
 def user(udaf: UserAggregate, *columns: str, name: str | None = None) -> Aggregate:
-    """Aggregate ``columns`` by what you wrote; see ``laminar_core.state.user_aggregates``.
+    """Aggregate ``columns`` by what you wrote; see ``laminar_core.aggregates.user_aggregates``.
 
     Raises:
         ConfigurationError: there is no column, or its name is no identifier (INVALID_OPTION).

@@ -13,7 +13,19 @@ import numpy as np
 import pyarrow as pa
 from pyarrow.compute import call_function
 
-from laminar_core.checkpoint.types import CheckpointId
+from laminar_core.aggregates.accumulators import (
+    Accumulator,
+    Aggregate,
+    accumulate,
+    accumulator_type,
+    accumulators_of,
+    finish,
+    require_known_versions,
+    result_type,
+    with_versions,
+)
+from laminar_core.aggregates.grouping import plain_column, plain_type
+from laminar_core.codec.stable_hash import require_key_type
 from laminar_core.errors import ErrorCode, IncompatibleStateError
 from laminar_core.operators.base import (
     JsonObject,
@@ -40,21 +52,9 @@ from laminar_core.operators.windows import (
     pane_starts,
     require_time_column,
 )
-from laminar_core.state.accumulators import (
-    Accumulator,
-    Aggregate,
-    accumulate,
-    accumulator_type,
-    accumulators_of,
-    finish,
-    require_known_versions,
-    result_type,
-    with_versions,
-)
-from laminar_core.state.grouping import plain_column, plain_type
+from laminar_core.protocol.types import CheckpointId
 from laminar_core.state.panes import Ground, PinnedPane, stored_tables
 from laminar_core.state.rescaling import Redistribution
-from laminar_core.state.stable_hash import require_key_type
 from laminar_core.state.window_layout import TIME_TYPE, WINDOW_START, StateLayout
 from laminar_core.state.window_state import (
     WindowState,

@@ -11,7 +11,7 @@ from typing import Protocol, runtime_checkable
 
 import pyarrow as pa
 
-from laminar_core.checkpoint.types import (
+from laminar_core.protocol.types import (
     WATERMARK_END_US,
     WATERMARK_MIN_US,
     CheckpointId,

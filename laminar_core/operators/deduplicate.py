@@ -2,7 +2,7 @@
 
 Rows carry who produced them, that producer's generation, and a number that the generation counts
 up. A batch is cut into runs of consecutive numbers by array operations; what is looked up is one
-run, not one row. What is remembered, and for how long, is ``laminar_core.checkpoint.dedup``.
+run, not one row. What is remembered, and for how long, is ``laminar_core.protocol.dedup``.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,17 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from laminar_core.checkpoint.dedup import (
-    Admitted,
-    Expired,
-    Retention,
-    Run,
-    SeenGeneration,
-    SeenProducer,
-    TooManyGaps,
-    admit,
-)
-from laminar_core.checkpoint.types import CheckpointId
+from laminar_core.aggregates.grouping import plain_type
+from laminar_core.codec.key_groups import key_groups_of
+from laminar_core.codec.stable_hash import require_key_type
 from laminar_core.errors import ConfigurationError, DataError, ErrorCode, IncompatibleStateError
 from laminar_core.operators.base import JsonObject, PendingSnapshot, Snapshot, SubtaskContext
 from laminar_core.operators.columns import require_columns, require_distinct
@@ -34,10 +26,18 @@ from laminar_core.operators.keyed import (
     restored_key_groups,
 )
 from laminar_core.operators.mapping import change_back_or_reset
-from laminar_core.state.grouping import plain_type
-from laminar_core.state.key_groups import key_groups_of
+from laminar_core.protocol.dedup import (
+    Admitted,
+    Expired,
+    Retention,
+    Run,
+    SeenGeneration,
+    SeenProducer,
+    TooManyGaps,
+    admit,
+)
+from laminar_core.protocol.types import CheckpointId
 from laminar_core.state.rescaling import Redistribution
-from laminar_core.state.stable_hash import require_key_type
 from laminar_core.state.window_state import KEY_GROUP, rows_of_key_groups
 
 Producer = str | bytes | int

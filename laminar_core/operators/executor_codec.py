@@ -1,6 +1,6 @@
 """The bytes of ``StreamExecutor.checkpoint_state``: header, catalogue, and the rows of each query.
 
-The header is that of ``state.envelope`` (magic ``LMREXE``). The payload is Arrow IPC streams, one
+The header is that of ``codec.envelope`` (magic ``LMREXE``). The payload is Arrow IPC streams, one
 after the other: first the catalogue, with one row per query, then the rows of each query that has
 any, in the order of the catalogue.
 
@@ -20,10 +20,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from laminar_core.codec.envelope import HEADER_BYTES, Codec, Content, header, unwrap
 from laminar_core.errors import CorruptCheckpointError, ErrorCode
 from laminar_core.operators.base import JsonObject
-from laminar_core.state.envelope import HEADER_BYTES, Codec, Content, header, unwrap
-from laminar_core.state.manifest import fingerprint_of
+from laminar_core.records.manifest import fingerprint_of
 
 EXECUTOR_VERSION = 1
 

@@ -15,9 +15,9 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow.compute import call_function
 
+from laminar_core.aggregates.accumulators import ROW_COUNT
+from laminar_core.codec.key_groups import key_groups_of
 from laminar_core.operators.base import JsonValue, Snapshot
-from laminar_core.state.accumulators import ROW_COUNT
-from laminar_core.state.key_groups import key_groups_of
 from laminar_core.state.window_layout import window_starts_of
 
 FIRED_AHEAD = "fired_ahead"

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
+from laminar_core.codec.key_groups import key_group_range
 from laminar_core.errors import ErrorCode, ProtocolError
 from laminar_core.operators.base import JsonObject, JsonValue, Snapshot, SubtaskContext
-from laminar_core.state.key_groups import key_group_range
 
 
 def owned_key_groups(context: SubtaskContext) -> range:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from laminar_core.operators.base import JsonObject
-from laminar_core.state.manifest import fingerprint_of
+from laminar_core.records.manifest import fingerprint_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,15 +14,15 @@ from typing import Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from laminar_core.aggregates.accumulators import Aggregate, accumulators_of
+from laminar_core.codec.code_digest import code_digest
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.operators.aggregation import PartialAggregate, WindowAggregate
 from laminar_core.operators.base import JsonObject, JsonValue
 from laminar_core.operators.running import CombineRows, RunningAggregate
 from laminar_core.operators.stateless import FilterRows, Predicate
 from laminar_core.operators.windows import Window
-from laminar_core.state.accumulators import Aggregate, accumulators_of
-from laminar_core.state.code_digest import code_digest
-from laminar_core.state.paths import check_operator_id
+from laminar_core.records.paths import check_operator_id
 
 ENGINE_STATE_VERSION = 1
 """Of what the engine keeps beside the accumulators: watermark, late rows, closed windows."""

@@ -12,18 +12,7 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from laminar_core.checkpoint.types import CheckpointId
-from laminar_core.errors import ErrorCode, IncompatibleStateError
-from laminar_core.operators.base import JsonObject, PendingSnapshot, Snapshot, SubtaskContext
-from laminar_core.operators.columns import require_columns, require_distinct
-from laminar_core.operators.keyed import (
-    key_group_properties,
-    owned_key_groups,
-    restored_key_groups,
-)
-from laminar_core.operators.mapping import change_back_or_reset
-from laminar_core.operators.stateless import StatelessSubtask
-from laminar_core.state.accumulators import (
+from laminar_core.aggregates.accumulators import (
     Accumulator,
     Aggregate,
     accumulate,
@@ -34,10 +23,21 @@ from laminar_core.state.accumulators import (
     result_type,
     with_versions,
 )
-from laminar_core.state.grouping import plain_column, plain_type
+from laminar_core.aggregates.grouping import plain_column, plain_type
+from laminar_core.codec.stable_hash import require_key_type
+from laminar_core.errors import ErrorCode, IncompatibleStateError
+from laminar_core.operators.base import JsonObject, PendingSnapshot, Snapshot, SubtaskContext
+from laminar_core.operators.columns import require_columns, require_distinct
+from laminar_core.operators.keyed import (
+    key_group_properties,
+    owned_key_groups,
+    restored_key_groups,
+)
+from laminar_core.operators.mapping import change_back_or_reset
+from laminar_core.operators.stateless import StatelessSubtask
+from laminar_core.protocol.types import CheckpointId
 from laminar_core.state.keyed_rows import KeyedRows, PinnedRows, RowLayout, newest_rows
 from laminar_core.state.rescaling import Redistribution
-from laminar_core.state.stable_hash import require_key_type
 from laminar_core.state.window_state import rows_of_key_groups
 
 OUTPUT_ROWS_MAX = 65_536

@@ -15,7 +15,6 @@ from tokenize import TokenError
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from laminar_core.checkpoint.types import CheckpointId
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.operators.base import (
     JsonObject,
@@ -25,6 +24,7 @@ from laminar_core.operators.base import (
     SubtaskContext,
 )
 from laminar_core.operators.columns import require_columns, require_distinct
+from laminar_core.protocol.types import CheckpointId
 
 BatchFunction = Callable[[pa.RecordBatch], pa.RecordBatch]
 _UNKNOWN_FIELD = re.compile(r"FieldRef\.Name\((.*?)\)")  # As pyarrow words its error.

@@ -31,7 +31,11 @@ from typing import Literal, NamedTuple, NoReturn
 
 import pyarrow as pa
 
-from laminar_core.checkpoint.types import CheckpointId, Generation
+from laminar_core.aggregates.accumulators import (
+    accumulators_of,
+    require_known_versions,
+)
+from laminar_core.codec.envelope import CODECS, Codec
 from laminar_core.errors import (
     ConfigurationError,
     ErrorCode,
@@ -52,11 +56,7 @@ from laminar_core.operators.mapping import MappingReport, mapping_report
 from laminar_core.operators.queries import AggregateQuery
 from laminar_core.operators.running import RunningAggregator
 from laminar_core.operators.stateless import StatelessSubtask
-from laminar_core.state.accumulators import (
-    accumulators_of,
-    require_known_versions,
-)
-from laminar_core.state.envelope import CODECS, Codec
+from laminar_core.protocol.types import CheckpointId, Generation
 
 OnChanged = Literal["refuse", "reset"]
 

@@ -6,10 +6,10 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from laminar_core.checkpoint.types import CheckpointId, Watermark
 from laminar_core.operators.base import JsonObject, PendingSnapshot, Snapshot, SubtaskContext
 from laminar_core.operators.columns import require_columns
 from laminar_core.operators.windows import known_times_us, require_time_column
+from laminar_core.protocol.types import CheckpointId, Watermark
 from laminar_core.state.rescaling import Redistribution
 
 

@@ -1,13 +1,13 @@
 """The builder that users write their pipelines with, and how a run is configured."""
 
-from laminar_core.checkpoint.dedup import Retention
-from laminar_core.checkpoint.unaligned import UnalignedCheckpointConfig
 from laminar_core.pipeline.builder import Pipeline, Stream
 from laminar_core.pipeline.config import CheckpointConfig, RunConfig
 from laminar_core.pipeline.job import StreamingJob
 from laminar_core.pipeline.keyed import KeyedStream, WindowedStream
 from laminar_core.pipeline.state_config import StateConfig
-from laminar_core.runtime.retention_config import RetentionConfig
+from laminar_core.protocol.dedup import Retention
+from laminar_core.protocol.unaligned import UnalignedCheckpointConfig
+from laminar_core.retention.config import RetentionConfig
 
 __all__ = [
     "CheckpointConfig",

@@ -24,9 +24,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
-from laminar_core.checkpoint.dedup import Retention
 from laminar_core.connectors.base import Sink, Source
+from laminar_core.driver.events import JobListener, ignore
+from laminar_core.driver.listening import isolated
+from laminar_core.driver.options import JobResult
+from laminar_core.driver.reserve import ReserveKeeper
+from laminar_core.driver.supervisor import Supervisor
 from laminar_core.errors import ConfigurationError, ErrorCode
+from laminar_core.host.clock import SystemClock
 from laminar_core.operators.base import OperatorSpec
 from laminar_core.operators.deduplicate import Deduplicate
 from laminar_core.operators.loops import LoopHead
@@ -38,11 +43,7 @@ from laminar_core.pipeline.event_time import EventTime
 from laminar_core.pipeline.graph import Node, plan_of
 from laminar_core.pipeline.job import StreamingJob
 from laminar_core.pipeline.keyed import KeyedStream
-from laminar_core.runtime.clock import SystemClock
-from laminar_core.runtime.events import JobListener, ignore
-from laminar_core.runtime.listening import isolated
-from laminar_core.runtime.options import JobResult
-from laminar_core.runtime.plan import (
+from laminar_core.plan.plan import (
     Broadcast,
     Forward,
     Keyed,
@@ -52,12 +53,11 @@ from laminar_core.runtime.plan import (
     SinkNode,
     SourceNode,
 )
-from laminar_core.runtime.reserve import ReserveKeeper
-from laminar_core.runtime.sessions import GivenSession, OwnSession
-from laminar_core.runtime.spark_stage import SparkCluster
-from laminar_core.runtime.supervisor import Supervisor
-from laminar_core.state.paths import check_job_name, check_operator_id
-from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.protocol.dedup import Retention
+from laminar_core.records.paths import check_job_name, check_operator_id
+from laminar_core.spark.sessions import GivenSession, OwnSession
+from laminar_core.spark.stage import SparkCluster
+from laminar_core.store.checkpoint_store import CheckpointStore
 
 Leaving = TypeVar("Leaving")
 """What leaves a loop: a stream, or a tuple of streams."""

@@ -4,20 +4,20 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, get_args
 
-from laminar_core.checkpoint.coordinator_config import CoordinatorConfig
-from laminar_core.checkpoint.types import CheckpointId, Generation
-from laminar_core.checkpoint.unaligned import UnalignedCheckpointConfig
+from laminar_core.codec.arrow import Compression
+from laminar_core.driver.liveness import Deadlines
+from laminar_core.driver.options import JobOptions
+from laminar_core.driver.restart import ExponentialDelay, RestartStrategy
+from laminar_core.driver.scrub import SCRUB_BYTES_PER_SECOND
 from laminar_core.errors import ConfigurationError, ErrorCode
+from laminar_core.link.transport import TransportKind
 from laminar_core.operators.windows import Duration, duration_us
 from laminar_core.pipeline.state_config import StateConfig
-from laminar_core.runtime.inflight import SnapshotLimits
-from laminar_core.runtime.liveness import Deadlines
-from laminar_core.runtime.options import JobOptions
-from laminar_core.runtime.restart import ExponentialDelay, RestartStrategy
-from laminar_core.runtime.retention_config import RetentionConfig
-from laminar_core.runtime.scrub import SCRUB_BYTES_PER_SECOND
-from laminar_core.runtime.transport import TransportKind
-from laminar_core.state.arrow_codec import Compression
+from laminar_core.protocol.coordinator_config import CoordinatorConfig
+from laminar_core.protocol.types import CheckpointId, Generation
+from laminar_core.protocol.unaligned import UnalignedCheckpointConfig
+from laminar_core.retention.config import RetentionConfig
+from laminar_core.worker.inflight import SnapshotLimits
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from laminar_core.operators.base import OperatorSpec
-from laminar_core.runtime.cycles import cycles
-from laminar_core.runtime.plan import (
+from laminar_core.plan.cycles import cycles
+from laminar_core.plan.plan import (
     Edge,
     Forward,
     Partitioning,

@@ -3,9 +3,9 @@
 import threading
 from concurrent.futures import Future, wait
 
-from laminar_core.runtime.listening import IsolatedListener
-from laminar_core.runtime.options import JobResult
-from laminar_core.runtime.supervisor import Supervisor
+from laminar_core.driver.listening import IsolatedListener
+from laminar_core.driver.options import JobResult
+from laminar_core.driver.supervisor import Supervisor
 
 SIGNAL_DELAY_MAX_S = 0.5
 """How long a signal may wait for its handler while the main thread waits for the job.

@@ -3,17 +3,17 @@
 from dataclasses import dataclass
 from typing import get_args
 
+from laminar_core.codec.arrow import Compression
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.operators.windows import Duration, duration_us
-from laminar_core.runtime.state_options import (
+from laminar_core.plan.state_options import (
     STATE_MEMORY_BYTES,
     BackendName,
     SnapshotMode,
     StateOptions,
 )
-from laminar_core.state.arrow_codec import Compression
-from laminar_core.state.chain import SEGMENTS_MAX
 from laminar_core.state.rocks_chunks import MEMORY_BYTES_MIN
+from laminar_core.state.segment_chain import SEGMENTS_MAX
 
 
 @dataclass(frozen=True, slots=True)

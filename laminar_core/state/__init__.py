@@ -1,1 +1,1 @@
-"""Keyed state in columns, and everything that turns values into stored bytes and back."""
+"""Keyed state in columns: panes, rows by key, and the segments that a checkpoint writes."""

@@ -12,8 +12,8 @@ from hashlib import blake2b
 import numpy as np
 import pyarrow as pa
 
+from laminar_core.codec.stable_hash import hash_columns, require_key_type
 from laminar_core.errors import ConfigurationError
-from laminar_core.state.stable_hash import hash_columns, require_key_type
 
 _MODULUS = 1 << 64
 _BITS = {pa.float64(): pa.int64(), pa.float32(): pa.int32()}

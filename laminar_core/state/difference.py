@@ -12,8 +12,8 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow.compute import call_function
 
-from laminar_core.state.grouping import Reduction, group
-from laminar_core.state.row_groups import as_array
+from laminar_core.aggregates.grouping import Reduction, group
+from laminar_core.aggregates.row_groups import as_array
 
 _Mask = npt.NDArray[np.bool_]
 _BEFORE, _AFTER = "row before", "row after"

@@ -19,12 +19,12 @@ import numpy as np
 import pyarrow as pa
 from pyarrow.compute import call_function
 
-from laminar_core.state.accumulators import Accumulator, merge
-from laminar_core.state.grouping import Reduction, group
-from laminar_core.state.key_groups import key_groups_of
-from laminar_core.state.key_index import MISSING, KeyIndex
-from laminar_core.state.row_groups import Integers, as_array
-from laminar_core.state.stable_hash import UInt64Array, hash_columns
+from laminar_core.aggregates.accumulators import Accumulator, merge
+from laminar_core.aggregates.grouping import Reduction, group
+from laminar_core.aggregates.key_index import MISSING, KeyIndex
+from laminar_core.aggregates.row_groups import Integers, as_array
+from laminar_core.codec.key_groups import key_groups_of
+from laminar_core.codec.stable_hash import UInt64Array, hash_columns
 from laminar_core.state.window_state import KEY_GROUP
 
 _SIZE_RATIO = 2

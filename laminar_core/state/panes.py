@@ -20,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from laminar_core.codec.key_groups import key_groups_of
 from laminar_core.state.chunks import Chunk, HeldTable, Shelf
-from laminar_core.state.key_groups import key_groups_of
 from laminar_core.state.window_layout import KEY_GROUP, StateLayout, WindowTables, window_starts_of
 
 PENDING_ROWS_MIN = 65_536

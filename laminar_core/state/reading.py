@@ -1,9 +1,9 @@
 """The rows of an operator's state as its files have them, put together without the operator.
 
 What an operator wrote says enough: its description (kind, keys, window) and the names of the
-accumulators, see ``state.accumulators``. So a checkpoint can be read, compared and queried where
-the pipeline is not installed; only the state of users' own aggregates cannot be merged without
-their code.
+accumulators, see ``aggregates.accumulators``. So a checkpoint can be read, compared and queried
+where the pipeline is not installed; only the state of users' own aggregates cannot be merged
+without their code.
 
 How the tables of a subtask add up depends on the operator: partial results of a window aggregation
 are merged, of running aggregates the newest row of a key counts, and others write all they have.
@@ -15,20 +15,20 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from laminar_core.state.accumulators import (
+from laminar_core.aggregates.accumulators import (
     Accumulator,
     PlainFunction,
     merge,
     require_known_versions,
 )
-from laminar_core.state.digests import Digests
-from laminar_core.state.distinct import DistinctValues, ValueCounts
-from laminar_core.state.hyperloglog import HyperLogLog
+from laminar_core.aggregates.digests import Digests
+from laminar_core.aggregates.distinct import DistinctValues, ValueCounts
+from laminar_core.aggregates.hyperloglog import HyperLogLog
+from laminar_core.aggregates.moments import Moments
+from laminar_core.aggregates.ordered import Endmost
+from laminar_core.aggregates.row_groups import RowGroups, StateFunction
+from laminar_core.records.record import JsonObject
 from laminar_core.state.keyed_rows import newest_rows
-from laminar_core.state.moments import Moments
-from laminar_core.state.ordered import Endmost
-from laminar_core.state.record import JsonObject
-from laminar_core.state.row_groups import RowGroups, StateFunction
 from laminar_core.state.window_state import KEY_GROUP, WINDOW_START, unfinished_rows
 
 _KEYS_OF_KIND = {"deduplicate": ("producer", "generation", "first")}

@@ -18,7 +18,7 @@ from typing import Literal
 
 import pyarrow as pa
 
-from laminar_core.state.key_groups import key_group_range, partition
+from laminar_core.codec.key_groups import key_group_range, partition
 
 Redistribution = Literal["keyed", "split", "union"]
 """Who restores what an old subtask kept.

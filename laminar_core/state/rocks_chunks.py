@@ -18,8 +18,8 @@ from pathlib import Path
 import pyarrow as pa
 from rocksdict import DBCompressionType, Env, Options, Rdict, WriteBatch, WriteOptions
 
+from laminar_core.codec.arrow import Compression
 from laminar_core.errors import ErrorCode, StorageUnavailable
-from laminar_core.state.arrow_codec import Compression
 
 MEMORY_BYTES_MIN = 16 * 1024 * 1024
 """With less, RocksDB is busy with files of no size."""

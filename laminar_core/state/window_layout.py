@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from laminar_core.state.accumulators import Accumulator, merge
+from laminar_core.aggregates.accumulators import Accumulator, merge
 
 WINDOW_START = "window_start"
 KEY_GROUP = "key_group"

@@ -24,7 +24,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow.compute import call_function
 
-from laminar_core.state.accumulators import ROW_COUNT, merge
+from laminar_core.aggregates.accumulators import ROW_COUNT, merge
 from laminar_core.state.chunks import MemoryShelf
 from laminar_core.state.panes import (
     TABLE_BYTES_MAX,

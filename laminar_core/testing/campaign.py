@@ -14,12 +14,11 @@ from random import Random
 from typing import Any
 from zlib import crc32
 
-from laminar_core.checkpoint.coordinator_config import CoordinatorConfig
-from laminar_core.runtime.events import CheckpointCompleted, CheckpointFailed
-from laminar_core.runtime.inflight import SnapshotLimits
-from laminar_core.runtime.restart import FixedDelay
-from laminar_core.runtime.state_options import StateOptions
-from laminar_core.state.arrow_codec import Compression
+from laminar_core.codec.arrow import Compression
+from laminar_core.driver.events import CheckpointCompleted, CheckpointFailed
+from laminar_core.driver.restart import FixedDelay
+from laminar_core.plan.state_options import StateOptions
+from laminar_core.protocol.coordinator_config import CoordinatorConfig
 from laminar_core.testing.disaster_kinds import KINDS
 from laminar_core.testing.disasters import Disasters
 from laminar_core.testing.disk import SimulatedDisk
@@ -30,6 +29,7 @@ from laminar_core.testing.scenarios import SCENARIOS
 from laminar_core.testing.simulation import Simulation
 from laminar_core.testing.store_disasters import STORE_KINDS
 from laminar_core.testing.world import NotLiveError
+from laminar_core.worker.inflight import SnapshotLimits
 
 TURNS_MAX = 160_000
 """One that needs more is not live. Of 20,000 runs all but one take less than 120,000; a function of

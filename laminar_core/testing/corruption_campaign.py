@@ -16,21 +16,21 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from laminar_core.checkpoint.coordinator_config import CoordinatorConfig
-from laminar_core.checkpoint.retention_facts import RetentionPolicy
-from laminar_core.checkpoint.types import CheckpointId
+from laminar_core.driver.events import CheckpointCompleted
+from laminar_core.driver.options import JobOptions
 from laminar_core.errors import ErrorCode, LaminarError
+from laminar_core.host.clock import Clock
 from laminar_core.operators import agg, windows
 from laminar_core.pipeline import Pipeline
-from laminar_core.runtime.clock import Clock
-from laminar_core.runtime.events import CheckpointCompleted
-from laminar_core.runtime.options import JobOptions
-from laminar_core.state.manifest import CheckpointManifest
-from laminar_core.state.paths import JobPaths
-from laminar_core.state.retention_records import PinRecord
-from laminar_core.storage.checkpoint_store import CheckpointStore
-from laminar_core.storage.pins import Pins
-from laminar_core.storage.retention import Mandate, Retention
+from laminar_core.protocol.coordinator_config import CoordinatorConfig
+from laminar_core.protocol.types import CheckpointId
+from laminar_core.records.manifest import CheckpointManifest
+from laminar_core.records.paths import JobPaths
+from laminar_core.records.retention import PinRecord
+from laminar_core.retention.facts import RetentionPolicy
+from laminar_core.retention.run import Mandate, Retention
+from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.store.pins import Pins
 from laminar_core.testing.corruption import Corruption, corrupt
 from laminar_core.testing.disk import SimulatedDisk
 from laminar_core.testing.jobs import (

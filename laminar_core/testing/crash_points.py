@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from laminar_core.errors import ErrorCode, StorageUnavailable
-from laminar_core.storage.object_store import ObjectStore
+from laminar_core.objectstore.opening import ObjectStore
 from laminar_core.testing.disk import SimulatedDisk
 from laminar_core.testing.jobs import Job
 from laminar_core.testing.observed_store import ObservedStore, StoreCall

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
 
+from laminar_core.driver.options import JobResult
 from laminar_core.errors import (
     ConfigurationError,
     CorruptCheckpointError,
@@ -18,7 +19,6 @@ from laminar_core.errors import (
     LaminarError,
     StorageUnavailable,
 )
-from laminar_core.runtime.options import JobResult
 from laminar_core.testing.jobs import Job
 from laminar_core.testing.observed_store import StoreCall
 from laminar_core.testing.places import Place

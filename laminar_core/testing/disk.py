@@ -14,9 +14,9 @@ from laminar_core.errors import (
     LaminarError,
     StorageUnavailable,
 )
-from laminar_core.state.limits import RECORD_BYTES_MAX
-from laminar_core.storage.contract import too_large
-from laminar_core.storage.memory import MemoryObjectStore
+from laminar_core.objectstore.contract import too_large
+from laminar_core.objectstore.memory import MemoryObjectStore
+from laminar_core.records.limits import RECORD_BYTES_MAX
 
 
 class SimulatedDisk(MemoryObjectStore):

@@ -4,18 +4,18 @@ from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from typing import Any
 
+from laminar_core.driver.checkpointing import Background, CoordinatorParts
+from laminar_core.driver.coordination import Coordinator
+from laminar_core.driver.events import JobEvent
+from laminar_core.driver.listening import IsolatedListener
 from laminar_core.errors import ErrorCode
-from laminar_core.runtime.checkpointing import Background, CoordinatorParts
-from laminar_core.runtime.coordination import Coordinator
-from laminar_core.runtime.deployment import Deployment
-from laminar_core.runtime.events import JobEvent
-from laminar_core.runtime.listening import IsolatedListener
-from laminar_core.runtime.transport import CoordinatorAddress
-from laminar_core.state.manifest import Owner
+from laminar_core.link.transport import CoordinatorAddress
+from laminar_core.records.manifest import Owner
 from laminar_core.testing.executor import SimulatedExecutor
 from laminar_core.testing.network import Network, SimulatedCoordinatorLink, worker_endpoint
 from laminar_core.testing.worker_process import OpenStore, SimulatedStage, WorkerProcess
 from laminar_core.testing.world import Process, ProcessKilledError, World
+from laminar_core.worker.deployment import Deployment
 
 
 class SimulatedCoordinator(Process):

@@ -7,9 +7,9 @@ from functools import cache
 
 import pyarrow as pa
 
-from laminar_core.checkpoint.dedup import Retention
 from laminar_core.operators import agg, windows
 from laminar_core.pipeline import Pipeline
+from laminar_core.protocol.dedup import Retention
 from laminar_core.testing.jobs import (
     DELAY,
     SECOND_US,

@@ -13,8 +13,8 @@ from enum import Enum, auto
 from typing import Literal, TypeVar
 
 from laminar_core.errors import ErrorCode, StorageUnavailable
-from laminar_core.state.limits import RECORD_BYTES_MAX
-from laminar_core.storage.object_store import ObjectStore
+from laminar_core.objectstore.opening import ObjectStore
+from laminar_core.records.limits import RECORD_BYTES_MAX
 
 Verb = Literal["get", "put", "put_if_absent", "list", "children", "delete", "size", "sizes"]
 T = TypeVar("T")

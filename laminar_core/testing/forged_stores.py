@@ -11,17 +11,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from laminar_core.checkpoint.types import CheckpointId
-from laminar_core.runtime.clock import ManualClock
-from laminar_core.state.control import ControlBegun, ControlCommand, ControlResult, TakeCheckpoint
-from laminar_core.state.drill import DrillRecord
-from laminar_core.storage.audit import AuditLog
-from laminar_core.storage.checkpoint_store import CheckpointStore
-from laminar_core.storage.control_log import ControlLog
-from laminar_core.storage.local import LocalObjectStore
-from laminar_core.storage.records import create_or_confirm
-from laminar_core.storage.savepoint_export import export_savepoint
-from laminar_core.storage.savepoints import Author
+from laminar_core.host.clock import ManualClock
+from laminar_core.objectstore.local import LocalObjectStore
+from laminar_core.protocol.types import CheckpointId
+from laminar_core.records.commands import (
+    ControlBegun,
+    ControlCommand,
+    ControlResult,
+    TakeCheckpoint,
+)
+from laminar_core.records.drill import DrillRecord
+from laminar_core.store.audit_log import AuditLog
+from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.store.command_log import ControlLog
+from laminar_core.store.records import create_or_confirm
+from laminar_core.store.savepoint_export import export_savepoint
+from laminar_core.store.savepoints import Author
 from laminar_core.testing.corruption import class_of
 from laminar_core.testing.corruption_campaign import make_lab
 from laminar_core.testing.forgery import forge

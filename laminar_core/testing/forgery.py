@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 from laminar_core.errors import CorruptCheckpointError
-from laminar_core.state.seal import seal, unseal
+from laminar_core.records.seal import seal, unseal
 
 _BEYOND: tuple[int, ...] = (2**63, 10**30, -(10**30), 10**400)
 """No field of any record takes these."""

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from random import Random
 from typing import TypeVar
 
-from laminar_core.checkpoint.recovery import Base, on_timeline
-from laminar_core.checkpoint.types import CheckpointId, Generation
-from laminar_core.state.manifest import (
+from laminar_core.protocol.recovery import Base, on_timeline
+from laminar_core.protocol.types import CheckpointId, Generation
+from laminar_core.records.manifest import (
     CheckpointManifest,
     CommitRecord,
     GenerationBase,
@@ -16,8 +16,8 @@ from laminar_core.state.manifest import (
     TriggerRecord,
     parse_record,
 )
-from laminar_core.state.manifest_versions import parse_manifest
-from laminar_core.state.paths import number_in
+from laminar_core.records.manifest_versions import parse_manifest
+from laminar_core.records.paths import number_in
 from laminar_core.testing.disk import SimulatedDisk
 from laminar_core.testing.ledger import Ledger
 from laminar_core.testing.observed_store import StoreCall

@@ -8,17 +8,16 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from zlib import crc32
 
-from laminar_core.checkpoint.coordinator import NEVER_UNALIGNED
-from laminar_core.checkpoint.recovery import Base, on_timeline
-from laminar_core.checkpoint.types import CheckpointId, CheckpointKind, Generation
+from laminar_core.driver.events import CheckpointCompleted, GenerationStarted
 from laminar_core.errors import LaminarError
-from laminar_core.runtime.events import CheckpointCompleted, GenerationStarted
-from laminar_core.runtime.inflight import SnapshotLimits
-from laminar_core.state.audit import parse_audit_record
-from laminar_core.state.manifest import CheckpointManifest, GenerationBase
-from laminar_core.state.paths import JobPaths, number_in
-from laminar_core.storage.audit import AuditLog
-from laminar_core.storage.object_store import ObjectStore
+from laminar_core.objectstore.opening import ObjectStore
+from laminar_core.protocol.coordinator import NEVER_UNALIGNED
+from laminar_core.protocol.recovery import Base, on_timeline
+from laminar_core.protocol.types import CheckpointId, CheckpointKind, Generation
+from laminar_core.records.audit import parse_audit_record
+from laminar_core.records.manifest import CheckpointManifest, GenerationBase
+from laminar_core.records.paths import JobPaths, number_in
+from laminar_core.store.audit_log import AuditLog
 from laminar_core.testing.disaster_kinds import WORKERS
 from laminar_core.testing.disasters import Disasters
 from laminar_core.testing.disk import SimulatedDisk
@@ -26,6 +25,7 @@ from laminar_core.testing.history import Cut, Facts, History, Write, base_id_of
 from laminar_core.testing.jobs import BuildJob
 from laminar_core.testing.simulation import JOB, Simulation
 from laminar_core.testing.world import NotLiveError
+from laminar_core.worker.inflight import SnapshotLimits
 
 RECOVERED_WITHIN_MS = 400_000.0
 """From the end of the last disaster to the end of the job; a missing worker alone takes 120 s."""
@@ -188,7 +188,7 @@ def one_owner(evidence: Evidence) -> Iterator[str]:
     """Once a newer generation has started, an older one changes nothing that counts.
 
     It may still create objects of its own checkpoints, which are orphans. The rules and their
-    proof: ``checkpoint.recovery``.
+    proof: ``protocol.recovery``.
     """
     facts = evidence.facts
     numbers = [claim.generation for _, claim in facts.claims]

@@ -11,7 +11,7 @@ import pyarrow as pa
 from laminar_core.operators import agg, windows
 from laminar_core.pipeline import Pipeline
 from laminar_core.pipeline.builder import Stream
-from laminar_core.runtime.plan import Plan
+from laminar_core.plan.plan import Plan
 from laminar_core.testing.ledger import Ledger, LedgerSink
 
 SECOND_US = 1_000_000

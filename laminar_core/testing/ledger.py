@@ -11,9 +11,9 @@ from typing import Literal
 
 import pyarrow as pa
 
-from laminar_core.checkpoint.types import CheckpointId, Generation
 from laminar_core.errors import CorruptCheckpointError, ErrorCode
 from laminar_core.operators.base import JsonObject, PendingSnapshot, Snapshot, SubtaskContext
+from laminar_core.protocol.types import CheckpointId, Generation
 
 LedgerVerb = Literal[
     "stage", "check", "commit", "publish", "last_committed", "withdraw_after", "discard_uncommitted"

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from laminar_core.checkpoint.links import Connections
-from laminar_core.runtime.messages import Peer
-from laminar_core.runtime.transport import RECEIVE_FRAMES_MAX
-from laminar_core.runtime.wire import Buffer
+from laminar_core.link.messages import Peer
+from laminar_core.link.transport import RECEIVE_FRAMES_MAX
+from laminar_core.link.wire import Buffer
+from laminar_core.protocol.links import Connections
 from laminar_core.testing.world import Process, World
 
 _LATENCY_MS = (0.05, 0.05, 0.2, 1.0, 15.0)

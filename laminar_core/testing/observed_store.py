@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeVar
 
-from laminar_core.state.limits import RECORD_BYTES_MAX
-from laminar_core.state.paths import PROBE_FOLDER
-from laminar_core.storage.object_store import ObjectStore
+from laminar_core.objectstore.opening import ObjectStore
+from laminar_core.records.limits import RECORD_BYTES_MAX
+from laminar_core.records.paths import PROBE_FOLDER
 from laminar_core.testing.faulty_store import Verb
 from laminar_core.testing.places import Place
 

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from laminar_core.errors import ErrorCode, StorageUnavailable
-from laminar_core.state.limits import RECORD_BYTES_MAX
-from laminar_core.storage.memory import MemoryObjectStore
-from laminar_core.storage.object_store import ObjectStore
+from laminar_core.objectstore.memory import MemoryObjectStore
+from laminar_core.objectstore.opening import ObjectStore
+from laminar_core.records.limits import RECORD_BYTES_MAX
 
 T = TypeVar("T")
 

@@ -9,22 +9,22 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from laminar_core.checkpoint.types import CheckpointId
-from laminar_core.runtime.clock import Clock, ManualClock
-from laminar_core.runtime.deployment import Deployment, RestoredState
-from laminar_core.runtime.events import GenerationStarted, JobEvent
-from laminar_core.runtime.listening import isolated
-from laminar_core.runtime.options import JobOptions
-from laminar_core.runtime.plan import Plan
-from laminar_core.runtime.recovery import RecoveryManager, Start
-from laminar_core.runtime.transport import CoordinatorAddress
-from laminar_core.runtime.wiring import Wiring, wire
+from laminar_core.driver.events import GenerationStarted, JobEvent
+from laminar_core.driver.listening import isolated
+from laminar_core.driver.options import JobOptions
+from laminar_core.driver.recovery.start import RecoveryManager, Start
+from laminar_core.host.clock import Clock, ManualClock
+from laminar_core.link.transport import CoordinatorAddress
+from laminar_core.objectstore.opening import ObjectStore
+from laminar_core.plan.plan import Plan
+from laminar_core.protocol.types import CheckpointId
+from laminar_core.records.manifest import Owner
 from laminar_core.state.content import content_of
-from laminar_core.state.manifest import Owner
-from laminar_core.storage.audit import AuditLog
-from laminar_core.storage.checkpoint_store import CheckpointStore
-from laminar_core.storage.generations import Claimant
-from laminar_core.storage.object_store import ObjectStore
+from laminar_core.store.audit_log import AuditLog
+from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.store.generations import Claimant
+from laminar_core.worker.deployment import Deployment, RestoredState
+from laminar_core.worker.wiring import Wiring, wire
 
 View = Mapping[str, str]
 """By place, its content in canonical form."""

@@ -14,15 +14,15 @@ Equal seeds give equal runs, to the last turn.
 from collections.abc import Callable
 from dataclasses import replace
 
-from laminar_core.checkpoint.coordinator_config import CoordinatorConfig
-from laminar_core.runtime.events import JobEvent
-from laminar_core.runtime.options import JobOptions, JobResult
-from laminar_core.runtime.plan import Plan
-from laminar_core.runtime.restart import FixedDelay
-from laminar_core.runtime.supervisor import Supervisor
-from laminar_core.storage.checkpoint_store import CheckpointStore
-from laminar_core.storage.memory import MemoryObjectStore
-from laminar_core.storage.object_store import ObjectStore
+from laminar_core.driver.events import JobEvent
+from laminar_core.driver.options import JobOptions, JobResult
+from laminar_core.driver.restart import FixedDelay
+from laminar_core.driver.supervisor import Supervisor
+from laminar_core.objectstore.memory import MemoryObjectStore
+from laminar_core.objectstore.opening import ObjectStore
+from laminar_core.plan.plan import Plan
+from laminar_core.protocol.coordinator_config import CoordinatorConfig
+from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.testing.driver_process import SimulatedDriver
 from laminar_core.testing.network import Network
 from laminar_core.testing.observed_store import ObservedStore, StoreCall

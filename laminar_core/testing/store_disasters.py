@@ -7,8 +7,8 @@ below a mount point; another store. The true one comes back as it was (ADR 0027)
 from collections.abc import Callable
 from functools import cache
 
-from laminar_core.checkpoint.coordinator_config import CoordinatorConfig
-from laminar_core.runtime.events import CheckpointCompleted
+from laminar_core.driver.events import CheckpointCompleted
+from laminar_core.protocol.coordinator_config import CoordinatorConfig
 from laminar_core.testing.disasters import Disasters
 from laminar_core.testing.disk import SimulatedDisk
 from laminar_core.testing.observed_store import StoreCall

@@ -6,17 +6,17 @@ from concurrent.futures import Future
 
 import pyarrow as pa
 
+from laminar_core.driver.execution import Collected
 from laminar_core.errors import ErrorCode, JobFailedError
-from laminar_core.runtime.deployment import Deployment
-from laminar_core.runtime.execution import Collected
-from laminar_core.runtime.life import SIGN_INTERVAL_MS, Activity, AtWork, SignsOfLife
-from laminar_core.runtime.snapshots import BackgroundThreads
-from laminar_core.runtime.worker import Worker
-from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.testing.executor import SimulatedExecutor
 from laminar_core.testing.host_clock import HostClock
 from laminar_core.testing.network import Network, SimulatedWorkerTransport
 from laminar_core.testing.world import Process, World
+from laminar_core.worker.deployment import Deployment
+from laminar_core.worker.life import SIGN_INTERVAL_MS, Activity, AtWork, SignsOfLife
+from laminar_core.worker.snapshots import BackgroundThreads
+from laminar_core.worker.worker import Worker
 
 DEATH_SEEN_MS = 40.0
 """From the death of a worker until the cluster notices."""

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from random import Random
 from zlib import crc32
 
-from laminar_core.runtime.clock import ManualClock
+from laminar_core.host.clock import ManualClock
 from laminar_core.testing.host_clock import HostClock
 from laminar_core.testing.trace import Trace
 

@@ -7,8 +7,8 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from laminar_core.runtime.control_words import requested_mode
-from laminar_core.state.retention_paths import check_pin_name
+from laminar_core.driver.commands.words import requested_mode
+from laminar_core.records.retention_paths import check_pin_name
 from orchestration.acts import ActForm, CheckpointNumber
 from resources.values import Duration, Place, accepted_by, milliseconds
 

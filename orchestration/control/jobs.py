@@ -9,8 +9,8 @@ from typing import Any, Generic, TypeVar
 
 import dagster as dg
 
-from laminar_core.runtime.clock import SystemClock
-from laminar_core.state.control import ControlResult
+from laminar_core.host.clock import SystemClock
+from laminar_core.records.commands import ControlResult
 from orchestration.acts import ActForm, act_job, in_one_line, refuse_temporary_instance, valid_form
 from orchestration.control.forms import (
     CommandForm,

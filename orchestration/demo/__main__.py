@@ -21,9 +21,9 @@ from rich.progress import (
 )
 
 from jobs.payments_data import write_payments
-from laminar_core.runtime.clock import SystemClock
-from laminar_core.runtime.session import open_session
-from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.host.clock import SystemClock
+from laminar_core.spark.session import open_session
+from laminar_core.store.checkpoint_store import CheckpointStore
 from orchestration.definitions import defs
 from orchestration.demo.faults import FaultPlan
 from orchestration.demo.fresh_start import begin_anew, open_instance

@@ -21,8 +21,8 @@ import click
 from rich.console import Console
 
 from jobs.payments_data import write_payments
-from laminar_core.runtime.clock import SystemClock
-from laminar_core.runtime.session import open_session
+from laminar_core.host.clock import SystemClock
+from laminar_core.spark.session import open_session
 from orchestration.demo.ops_browser import Shot, why_no_browser
 from orchestration.demo.ops_client import DagsterClient
 from orchestration.demo.ops_job import JobWatch

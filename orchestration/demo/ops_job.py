@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from laminar_core.errors import CorruptCheckpointError
-from laminar_core.state.control import ControlCommand, SetMode
-from laminar_core.state.manifest import CheckpointManifest
-from laminar_core.storage.checkpoint_store import CheckpointStore
-from laminar_core.storage.control_log import ControlLog
-from laminar_core.storage.generations import GenerationSummary
-from laminar_core.storage.owner import is_running, is_visible
+from laminar_core.records.commands import ControlCommand, SetMode
+from laminar_core.records.manifest import CheckpointManifest
+from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.store.command_log import ControlLog
+from laminar_core.store.generations import GenerationSummary
+from laminar_core.store.owner import is_running, is_visible
 
 
 @dataclass(frozen=True, slots=True)

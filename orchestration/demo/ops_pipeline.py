@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from laminar_core.connectors.parquet_sink import ParquetSink
 from laminar_core.connectors.parquet_source import ParquetSource
+from laminar_core.host.clock import SystemClock
 from laminar_core.operators import agg, windows
 from laminar_core.pipeline import Pipeline
-from laminar_core.runtime.clock import SystemClock
 
 BATCHES_PER_SECOND = 20
 """Small batches: what is queued at the brake is worth seconds then, not minutes."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from laminar_core.runtime.clock import Clock
+from laminar_core.host.clock import Clock
 from orchestration.demo.ops_stream import FOLDER_VARIABLE
 from orchestration.streams import ROOT
 from resources.drivers import guard

@@ -8,7 +8,7 @@ from typing import TypeVar
 from rich.console import Console
 
 from laminar_core.errors import LaminarError
-from laminar_core.runtime.clock import Clock
+from laminar_core.host.clock import Clock
 from orchestration.demo.ops_client import UiError
 
 POLL_MS = 500

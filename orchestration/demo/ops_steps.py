@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from laminar_core.state.manifest import CheckpointManifest, GenerationBase
-from laminar_core.storage.generations import GenerationSummary
+from laminar_core.records.manifest import CheckpointManifest, GenerationBase
+from laminar_core.store.generations import GenerationSummary
 from orchestration.demo.ops_client import DagsterClient, Run
 from orchestration.demo.ops_job import JobWatch, alignment_s, duration_s, in_words
 from orchestration.demo.ops_pipeline import set_brake

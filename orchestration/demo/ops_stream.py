@@ -6,7 +6,7 @@
 import os
 from pathlib import Path
 
-from laminar_core.runtime.retention_config import RetentionConfig
+from laminar_core.retention.config import RetentionConfig
 from orchestration.spec import CheckpointPolicy, SchedulePolicy, StreamSpec
 from orchestration.streams import PAYMENTS, ROOT
 from sensors.policy import AlertPolicy

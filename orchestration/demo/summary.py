@@ -8,7 +8,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from laminar_core.storage.summaries import CheckpointSummary
+from laminar_core.store.summaries import CheckpointSummary
 from orchestration.demo.faults import Kill
 from orchestration.demo.oracle import Comparison
 

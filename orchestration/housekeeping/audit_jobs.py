@@ -10,10 +10,10 @@ from typing import Annotated, Any
 import dagster as dg
 from pydantic import Field
 
-from laminar_core.runtime.clock import Clock
-from laminar_core.state.audit import AuditReport
-from laminar_core.storage.audit import AuditLog
-from laminar_core.storage.audit_key import find_key
+from laminar_core.host.clock import Clock
+from laminar_core.records.audit import AuditReport
+from laminar_core.store.audit_key import find_key
+from laminar_core.store.audit_log import AuditLog
 from orchestration.acts import ActForm
 from orchestration.housekeeping.chores import Chore, chore_job
 from orchestration.housekeeping.report_tables import Row, table_of

@@ -6,10 +6,10 @@ from typing import Any, TypeVar
 
 import dagster as dg
 
-from laminar_core.runtime.clock import Clock
-from laminar_core.runtime.drill import HOLD_MS
-from laminar_core.storage.audit import AuditLog
-from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.driver.drill.drill import HOLD_MS
+from laminar_core.host.clock import Clock
+from laminar_core.store.audit_log import AuditLog
+from laminar_core.store.checkpoint_store import CheckpointStore
 from orchestration.acts import ActForm, act_job, in_one_line, refuse_temporary_instance, valid_form
 from orchestration.spec import StreamSpec
 from resources.checkpoints import CheckpointStoreResource

@@ -5,11 +5,11 @@ from typing import Any
 
 import dagster as dg
 
-from laminar_core.checkpoint.retention_facts import Completed
-from laminar_core.runtime.clock import Clock
-from laminar_core.storage.contract import counts_of
-from laminar_core.storage.retention import Planned, Retention
-from laminar_core.storage.usage import (
+from laminar_core.host.clock import Clock
+from laminar_core.objectstore.contract import counts_of
+from laminar_core.retention.facts import Completed
+from laminar_core.retention.run import Planned, Retention
+from laminar_core.store.usage import (
     GenerationTraffic,
     checkpoint_interval_ms,
     read_record_usage,

@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from laminar_core.runtime.clock import Clock, SystemClock
+from laminar_core.host.clock import Clock, SystemClock
 from orchestration.housekeeping.audit_jobs import build_audit_job
 from orchestration.housekeeping.cost_jobs import build_cost_job
 from orchestration.housekeeping.drill_jobs import build_drill_job

@@ -10,10 +10,10 @@ from typing import Annotated, Any, Literal, Self
 import dagster as dg
 from pydantic import Field, ValidationError, model_validator
 
-from laminar_core.runtime.clock import Clock
-from laminar_core.runtime.drill import BATCHES_MAX
-from laminar_core.runtime.private_folders import PrivateFolder, temporary_root
-from laminar_core.state.drill import DrillRecord
+from laminar_core.driver.drill.drill import BATCHES_MAX
+from laminar_core.host.clock import Clock
+from laminar_core.host.private_folders import PrivateFolder, temporary_root
+from laminar_core.records.drill import DrillRecord
 from orchestration.acts import ActForm, CheckpointNumber
 from orchestration.housekeeping.chores import Chore, chore_job
 from orchestration.housekeeping.report_tables import table_of

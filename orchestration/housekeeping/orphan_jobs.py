@@ -11,17 +11,17 @@ from typing import Any, Literal
 import dagster as dg
 from pydantic import Field
 
-from laminar_core.checkpoint.retention import left_overs_policy, without_checkpoints
-from laminar_core.checkpoint.retention_facts import (
+from laminar_core.host.clock import Clock
+from laminar_core.retention.config import RetentionConfig
+from laminar_core.retention.decision import left_overs_policy, without_checkpoints
+from laminar_core.retention.facts import (
     FileVerdict,
     Incomplete,
     RetentionFacts,
     RetentionPlan,
     Unreadable,
 )
-from laminar_core.runtime.clock import Clock
-from laminar_core.runtime.retention_config import RetentionConfig
-from laminar_core.storage.retention import Retention
+from laminar_core.retention.run import Retention
 from orchestration.acts import ActForm
 from orchestration.housekeeping.chores import Chore, chore_job
 from orchestration.housekeeping.report_tables import Row, table_of

@@ -7,12 +7,12 @@ from typing import Any, Literal
 import dagster as dg
 from pydantic import Field
 
-from laminar_core.checkpoint.retention_facts import RetentionPlan
 from laminar_core.errors import ConfigurationError, ErrorCode
-from laminar_core.runtime.clock import Clock
-from laminar_core.runtime.retention_config import RetentionConfig
-from laminar_core.state.retention_records import RetentionResult
-from laminar_core.storage.retention import Mandate, Planned, Retention
+from laminar_core.host.clock import Clock
+from laminar_core.records.retention import RetentionResult
+from laminar_core.retention.config import RetentionConfig
+from laminar_core.retention.facts import RetentionPlan
+from laminar_core.retention.run import Mandate, Planned, Retention
 from orchestration.acts import ActForm
 from orchestration.housekeeping.chores import Chore, chore_job
 from orchestration.housekeeping.report_tables import Row, table_of

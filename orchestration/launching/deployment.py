@@ -5,8 +5,8 @@ from typing import Literal
 import dagster as dg
 from pydantic import Field
 
-from laminar_core.checkpoint.recovery import RestoreFrom, StartFresh
-from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.protocol.recovery import RestoreFrom, StartFresh
+from laminar_core.store.checkpoint_store import CheckpointStore
 from orchestration.acts import act_tags
 from orchestration.launching.import_job import build_import_job
 from orchestration.launching.launch import FIRST, Drivers

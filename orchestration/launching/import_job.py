@@ -9,13 +9,13 @@ from dataclasses import dataclass
 import dagster as dg
 from pydantic import Field
 
-from laminar_core.checkpoint.types import Generation
 from laminar_core.errors import ErrorCode, IncompatibleStateError
-from laminar_core.runtime.clock import SystemClock
-from laminar_core.storage.checkpoint_store import CheckpointStore
-from laminar_core.storage.object_store import open_object_store
-from laminar_core.storage.savepoint_import import floor_of, is_of_this_job, uses_of_savepoints
-from laminar_core.storage.savepoints import FoundSavepoint, read_savepoint
+from laminar_core.host.clock import SystemClock
+from laminar_core.objectstore.opening import open_object_store
+from laminar_core.protocol.types import Generation
+from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.store.savepoint_import import floor_of, is_of_this_job, uses_of_savepoints
+from laminar_core.store.savepoints import FoundSavepoint, read_savepoint
 from orchestration.acts import in_one_line, refuse_temporary_instance
 from orchestration.launching.dry_run import dry_run
 from orchestration.launching.launch import Drivers, StartedDriver, start_driver

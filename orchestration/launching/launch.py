@@ -15,11 +15,11 @@ from typing import Any
 
 import dagster as dg
 
-from laminar_core.checkpoint.types import Generation
 from laminar_core.errors import LaminarError
-from laminar_core.state.manifest import GenerationClaim
-from laminar_core.storage.checkpoint_store import CheckpointStore
-from laminar_core.storage.generation_summary import read_generation
+from laminar_core.protocol.types import Generation
+from laminar_core.records.manifest import GenerationClaim
+from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.store.generation_summary import read_generation
 from orchestration.acts import in_one_line, refuse_temporary_instance
 from orchestration.launching.supervised_run import Context, SupervisedRun, open_store
 from orchestration.spec import StreamSpec

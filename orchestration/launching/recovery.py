@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 import dagster as dg
 
-from laminar_core.checkpoint.recovery_facts import Wish
-from laminar_core.checkpoint.types import CheckpointId
+from laminar_core.protocol.recovery_facts import Wish
+from laminar_core.protocol.types import CheckpointId
 from orchestration.acts import act_tags, in_one_line
 from orchestration.launching.dry_run import DryRun, dry_run
 from orchestration.launching.launch import FIRST, Drivers

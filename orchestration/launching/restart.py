@@ -11,12 +11,12 @@ from typing import Any
 
 import dagster as dg
 
-from laminar_core.checkpoint.recovery_facts import Wish
-from laminar_core.checkpoint.types import CheckpointId, Generation
 from laminar_core.errors import CorruptCheckpointError, LaminarError
-from laminar_core.runtime.clock import Clock, SystemClock
-from laminar_core.storage.audit import AuditLog
-from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.host.clock import Clock, SystemClock
+from laminar_core.protocol.recovery_facts import Wish
+from laminar_core.protocol.types import CheckpointId, Generation
+from laminar_core.store.audit_log import AuditLog
+from laminar_core.store.checkpoint_store import CheckpointStore
 from orchestration.acts import in_one_line, refuse_temporary_instance
 from orchestration.launching.launch import Drivers, StartedDriver, newest_generation, start_driver
 from orchestration.launching.restore_choice import (

@@ -6,15 +6,15 @@ from itertools import islice
 
 import dagster as dg
 
-from laminar_core.checkpoint.recovery import Refuse, Rejected, RestoreFrom, on_timeline
-from laminar_core.checkpoint.recovery_facts import Wish
-from laminar_core.checkpoint.types import CheckpointId, Generation
+from laminar_core.codec.arrow import sha256_hex
 from laminar_core.errors import CorruptCheckpointError, LaminarError
-from laminar_core.state.arrow_codec import sha256_hex
-from laminar_core.state.manifest import CheckpointManifest
-from laminar_core.storage.checkpoint_store import CheckpointStore
-from laminar_core.storage.records import bytes_in
-from laminar_core.storage.verification import VerifyReport, verify_files
+from laminar_core.protocol.recovery import Refuse, Rejected, RestoreFrom, on_timeline
+from laminar_core.protocol.recovery_facts import Wish
+from laminar_core.protocol.types import CheckpointId, Generation
+from laminar_core.records.manifest import CheckpointManifest
+from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.store.records import bytes_in
+from laminar_core.store.verification import VerifyReport, verify_files
 from resources.names import job_name, partition_of
 
 _READ_MAX = 3

@@ -5,8 +5,8 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from laminar_core.checkpoint.recovery_facts import Wish
-from laminar_core.checkpoint.types import CheckpointId
+from laminar_core.protocol.recovery_facts import Wish
+from laminar_core.protocol.types import CheckpointId
 from orchestration.acts import ActForm
 from orchestration.launching.running_driver import RunningDriver, Wanted
 

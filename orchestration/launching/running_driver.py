@@ -7,12 +7,12 @@ from typing import Literal
 
 import dagster as dg
 
-from laminar_core.checkpoint.recovery import OwnerSigns
-from laminar_core.checkpoint.types import CheckpointId, CheckpointKind, Generation
 from laminar_core.errors import LaminarError
-from laminar_core.runtime.clock import Clock
-from laminar_core.storage.checkpoint_store import CheckpointStore
-from laminar_core.storage.generation_summary import GenerationSummary, read_generation
+from laminar_core.host.clock import Clock
+from laminar_core.protocol.recovery import OwnerSigns
+from laminar_core.protocol.types import CheckpointId, CheckpointKind, Generation
+from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.store.generation_summary import GenerationSummary, read_generation
 from orchestration.launching.restore_choice import refused, timeline
 from resources.drivers.session import kill_session_of
 from resources.job_control import JobControl

@@ -9,8 +9,8 @@ from typing import Any
 import dagster as dg
 
 from laminar_core.errors import LaminarError
-from laminar_core.runtime.clock import SystemClock
-from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.host.clock import SystemClock
+from laminar_core.store.checkpoint_store import CheckpointStore
 from orchestration.acts import in_one_line, refuse_temporary_instance
 from orchestration.launching.supervised_stop import StopThroughStore, claimed_by
 from orchestration.spec import StreamSpec

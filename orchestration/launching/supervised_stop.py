@@ -3,16 +3,16 @@
 import logging
 from datetime import UTC, datetime
 
-from laminar_core.checkpoint.types import Generation
+from laminar_core.driver.commands.client import Asked, ControlClient
 from laminar_core.errors import LaminarError
-from laminar_core.runtime.clock import Clock
-from laminar_core.runtime.control_client import Asked, ControlClient
-from laminar_core.state.control import StopJob
-from laminar_core.storage.checkpoint_store import CheckpointStore
-from laminar_core.storage.control_log import ControlLog
-from laminar_core.storage.generation_summary import read_generation
-from laminar_core.storage.object_store import absolute_uri, place_below
-from laminar_core.storage.owner import is_visible
+from laminar_core.host.clock import Clock
+from laminar_core.objectstore.opening import absolute_uri, place_below
+from laminar_core.protocol.types import Generation
+from laminar_core.records.commands import StopJob
+from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.store.command_log import ControlLog
+from laminar_core.store.generation_summary import read_generation
+from laminar_core.store.owner import is_visible
 from resources.mandate import RunMandate
 
 REASON = "the run in Dagster that supervises it was terminated"

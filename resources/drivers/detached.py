@@ -18,7 +18,7 @@ from pathlib import Path
 import dagster as dg
 
 from laminar_core.errors import ConfigurationError
-from laminar_core.runtime.clock import Clock, SystemClock
+from laminar_core.host.clock import Clock, SystemClock
 from resources.drivers.events import DriverEvent, sentence
 from resources.drivers.log import LogTail, bound_logs, open_log
 from resources.drivers.session import DriverSession

@@ -1,4 +1,4 @@
-"""The lines of a driver: one JSON object per event (``laminar_core.runtime.events``), or words."""
+"""The lines of a driver: one JSON object per event (``laminar_core.driver.events``), or words."""
 
 import json
 from typing import Any

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from laminar_core.runtime.clock import Clock
+from laminar_core.host.clock import Clock
 from resources.drivers.process import DriverProcess, Line
 
 _ERROR = "error: "

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from laminar_core.runtime.clock import Clock
+from laminar_core.host.clock import Clock
 from resources.drivers.session import DriverSession
 
 _PIPE_BYTES_MAX = 1 << 20

@@ -12,9 +12,9 @@ import subprocess
 from contextlib import suppress
 from pathlib import Path
 
-from laminar_core.runtime.clock import Clock
-from laminar_core.state.manifest import Owner
-from laminar_core.storage.owner import is_running, is_visible
+from laminar_core.host.clock import Clock
+from laminar_core.records.manifest import Owner
+from laminar_core.store.owner import is_running, is_visible
 
 _CLEANING_MS_MAX = 10_000
 _CLEANING_STEP_MS = 20

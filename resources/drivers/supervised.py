@@ -1,7 +1,7 @@
 """Runs a Spark driver under supervision: its events live, its processes owned, its death survived.
 
 It does the work of a Pipes client with the driver's own protocol: a driver writes one JSON object
-per line to its standard output (``laminar_core.runtime.events``), so that it needs nothing of
+per line to its standard output (``laminar_core.driver.events``), so that it needs nothing of
 Dagster. What it writes to standard error goes on to Dagster's logs of the step.
 """
 
@@ -17,7 +17,7 @@ from typing import Protocol
 import dagster as dg
 
 from laminar_core.errors import ConfigurationError
-from laminar_core.runtime.clock import Clock, SystemClock
+from laminar_core.host.clock import Clock, SystemClock
 from resources.drivers.events import DriverEvent, event_of
 from resources.drivers.process import DriverProcess, Line
 

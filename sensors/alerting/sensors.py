@@ -4,7 +4,7 @@ from typing import get_args
 
 import dagster as dg
 
-from laminar_core.runtime.clock import Clock, SystemClock
+from laminar_core.host.clock import Clock, SystemClock
 from resources.names import ACTS_ON_TAG, STREAM_TAG, StreamJob, job_name
 from sensors.alerting.alerts import HOOK_MS_MAX, Concern, hook_problem, raise_alerts
 from sensors.alerting.failed_checks import lasting_failures, untold_failures

@@ -10,20 +10,20 @@ from typing import Annotated
 
 from pydantic import Field
 
-from laminar_core.checkpoint.types import CheckpointId, CheckpointKind, Generation
 from laminar_core.errors import CorruptCheckpointError
-from laminar_core.state.control import SetMode
-from laminar_core.state.manifest import (
+from laminar_core.protocol.types import CheckpointId, CheckpointKind, Generation
+from laminar_core.records.commands import SetMode
+from laminar_core.records.manifest import (
     CheckpointManifest,
     GenerationClaim,
     Heartbeat,
     HistoryRecord,
     Owner,
 )
-from laminar_core.storage.checkpoint_store import CheckpointStore
-from laminar_core.storage.control_log import ControlEntry, ControlLog
-from laminar_core.storage.owner import is_running, is_visible
-from laminar_core.storage.records import read_record
+from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.store.command_log import ControlEntry, ControlLog
+from laminar_core.store.owner import is_running, is_visible
+from laminar_core.store.records import read_record
 from resources.values import Values
 from sensors.alignment.decision import AlignmentFacts, ModeInForce, Sample, UnderWay
 from sensors.facts.followed import Followed, follow

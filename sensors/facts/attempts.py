@@ -4,13 +4,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count, islice
 
-from laminar_core.checkpoint.recovery import on_timeline
-from laminar_core.checkpoint.recovery_facts import Base
-from laminar_core.checkpoint.types import CheckpointId, Generation
+from laminar_core.codec.arrow import sha256_hex
 from laminar_core.errors import CorruptCheckpointError
-from laminar_core.state.arrow_codec import sha256_hex
-from laminar_core.state.manifest import HistoryRecord, TriggerRecord
-from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.protocol.recovery import on_timeline
+from laminar_core.protocol.recovery_facts import Base
+from laminar_core.protocol.types import CheckpointId, Generation
+from laminar_core.records.manifest import HistoryRecord, TriggerRecord
+from laminar_core.store.checkpoint_store import CheckpointStore
 from sensors.facts.stored_checkpoints import StoredCheckpoint, read_stored
 
 PENDING_MAX = 16

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from laminar_core.errors import CorruptCheckpointError
-from laminar_core.state.audit import AuditRecord, parse_head
-from laminar_core.storage.audit import AuditLog
-from laminar_core.storage.checkpoint_store import CheckpointStore
-from laminar_core.storage.records import bytes_in
+from laminar_core.records.audit import AuditRecord, parse_head
+from laminar_core.store.audit_log import AuditLog
+from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.store.records import bytes_in
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 
 import dagster as dg
 
-from laminar_core.state.audit import START, AuditReport, Finding, Link
-from laminar_core.storage.audit import AuditLog
-from laminar_core.storage.records import bytes_in
+from laminar_core.records.audit import START, AuditReport, Finding, Link
+from laminar_core.store.audit_log import AuditLog
+from laminar_core.store.records import bytes_in
 from resources.names import asset_key
 
 

@@ -8,10 +8,10 @@ numbers while nobody looks, so what stays silent is listed now and then.
 
 from collections.abc import Iterator
 
-from laminar_core.checkpoint.types import CheckpointId, CheckpointKind, Generation
 from laminar_core.errors import CorruptCheckpointError
-from laminar_core.state.manifest import HistoryRecord, TriggerRecord
-from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.protocol.types import CheckpointId, CheckpointKind, Generation
+from laminar_core.records.manifest import HistoryRecord, TriggerRecord
+from laminar_core.store.checkpoint_store import CheckpointStore
 from resources.values import Values
 
 _NEW_MAX = 200

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from laminar_core.checkpoint.recovery import on_timeline
-from laminar_core.checkpoint.types import CheckpointId, CheckpointKind, Generation
 from laminar_core.errors import CorruptCheckpointError
-from laminar_core.storage.checkpoint_store import CheckpointStore
-from laminar_core.storage.generation_summary import read_generation
+from laminar_core.protocol.recovery import on_timeline
+from laminar_core.protocol.types import CheckpointId, CheckpointKind, Generation
+from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.store.generation_summary import read_generation
 from sensors.facts.stored_checkpoints import StoredCheckpoint, read_stored, watermark_us
 from sensors.judgements import (
     JobLife,

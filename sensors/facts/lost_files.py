@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from laminar_core.checkpoint.types import CheckpointId
 from laminar_core.errors import CorruptCheckpointError
-from laminar_core.state.damage import DamageRecord
-from laminar_core.storage.checkpoint_store import CheckpointStore
-from laminar_core.storage.generation_summary import read_generation
-from laminar_core.storage.scrub import DamageLog
+from laminar_core.protocol.types import CheckpointId
+from laminar_core.records.damage import DamageRecord
+from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.store.file_scrub import DamageLog
+from laminar_core.store.generation_summary import read_generation
 from sensors.facts.job_facts import completed_newest_first
 from sensors.judgements import LostFiles
 

@@ -8,7 +8,7 @@ from base64 import b64encode
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
-from laminar_core.state.manifest import CheckpointManifest
+from laminar_core.records.manifest import CheckpointManifest
 
 BARS_MAX = 12
 """The slowest; more are only counted."""

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import dagster as dg
 
-from laminar_core.checkpoint.types import CheckpointId
 from laminar_core.errors import CorruptCheckpointError
-from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.protocol.types import CheckpointId
+from laminar_core.store.checkpoint_store import CheckpointStore
 from resources.names import StreamCheck, check_key
 from sensors.facts.stored_checkpoints import StoredCheckpoint, chain_lengths
 from sensors.judgements import (

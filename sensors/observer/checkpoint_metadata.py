@@ -8,10 +8,10 @@ from typing import Any
 
 import dagster as dg
 
-from laminar_core.checkpoint.types import CheckpointId
-from laminar_core.state.manifest import CheckpointManifest, fingerprint_of
-from laminar_core.storage.checkpoint_store import CheckpointStore
-from laminar_core.storage.object_store import address
+from laminar_core.objectstore.opening import address
+from laminar_core.protocol.types import CheckpointId
+from laminar_core.records.manifest import CheckpointManifest, fingerprint_of
+from laminar_core.store.checkpoint_store import CheckpointStore
 from resources.names import checkpoint_key, source_key
 from sensors.facts.stored_checkpoints import (
     SourcePosition,

@@ -11,12 +11,12 @@ from typing import Any
 
 import dagster as dg
 
-from laminar_core.checkpoint.types import CheckpointId
+from laminar_core.codec.arrow import sha256_hex
 from laminar_core.errors import LaminarError
-from laminar_core.state.arrow_codec import sha256_hex
-from laminar_core.storage.checkpoint_store import CheckpointStore
-from laminar_core.storage.records import bytes_in
-from laminar_core.storage.verification import VerifyReport
+from laminar_core.protocol.types import CheckpointId
+from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.store.records import bytes_in
+from laminar_core.store.verification import VerifyReport
 from resources.names import StreamCheck, checkpoint_key, checkpoint_partitions, partition_of
 from sensors.facts.attempts import Attempts, Failed
 from sensors.facts.integrity_records import DAMAGED, MANIFEST_SHA256

@@ -9,14 +9,14 @@ from typing import Annotated
 import dagster as dg
 from pydantic import Field
 
-from laminar_core.checkpoint.types import CheckpointId, Generation
+from laminar_core.codec.arrow import sha256_hex
 from laminar_core.errors import CorruptCheckpointError
-from laminar_core.state.arrow_codec import sha256_hex
-from laminar_core.state.drill import DrillRecord
-from laminar_core.state.paths import number_in
-from laminar_core.storage.checkpoint_store import CheckpointStore
-from laminar_core.storage.drills import newest_number
-from laminar_core.storage.records import bytes_in, read_record
+from laminar_core.protocol.types import CheckpointId, Generation
+from laminar_core.records.drill import DrillRecord
+from laminar_core.records.paths import number_in
+from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.store.drills import newest_number
+from laminar_core.store.records import bytes_in, read_record
 from sensors.cursor import Cursor
 from sensors.facts.attempts import Attempt, Attempts, Failed
 from sensors.facts.audit_follower import AuditFollower

@@ -11,13 +11,13 @@ from typing import Any
 
 import dagster as dg
 
-from laminar_core.checkpoint.types import CheckpointId, Generation
+from laminar_core.codec.arrow import sha256_hex
 from laminar_core.errors import CorruptCheckpointError
-from laminar_core.state.arrow_codec import sha256_hex
-from laminar_core.state.audit import AuditRecord
-from laminar_core.state.drill import DrillRecord
-from laminar_core.storage.checkpoint_store import CheckpointStore
-from laminar_core.storage.generation_summary import GenerationSummary, read_generation
+from laminar_core.protocol.types import CheckpointId, Generation
+from laminar_core.records.audit import AuditRecord
+from laminar_core.records.drill import DrillRecord
+from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.store.generation_summary import GenerationSummary, read_generation
 from resources.names import (
     DRILL_TAG,
     RETENTION_PLAN_TAG,

@@ -2,8 +2,8 @@
 
 import dagster as dg
 
-from laminar_core.state.arrow_codec import sha256_hex
-from laminar_core.state.damage import DamageRecord
+from laminar_core.codec.arrow import sha256_hex
+from laminar_core.records.damage import DamageRecord
 from resources.names import checkpoint_key, partition_of
 from sensors.facts.lost_files import damage_in_words
 from sensors.observer.checkpoint_metadata import DATA_VERSION_TAG

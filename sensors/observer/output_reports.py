@@ -4,9 +4,9 @@ from typing import Any
 
 import dagster as dg
 
-from laminar_core.checkpoint.types import CheckpointId
 from laminar_core.errors import CorruptCheckpointError
-from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.protocol.types import CheckpointId
+from laminar_core.store.checkpoint_store import CheckpointStore
 from resources.names import asset_key
 from sensors.facts.stored_checkpoints import StoredCheckpoint, source_positions
 from sensors.observer.checkpoint_metadata import DATA_VERSION_TAG, event_time_metadata

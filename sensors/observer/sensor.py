@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from laminar_core.runtime.clock import Clock, SystemClock
+from laminar_core.host.clock import Clock, SystemClock
 from resources.checkpoints import CheckpointStoreResource
 from sensors.background import BackgroundReads, Unanswered
 from sensors.observer.findings import read_findings

@@ -6,12 +6,12 @@ one that is damaged is never restored; it only costs an attempt, and then it is 
 
 from collections.abc import Mapping
 
-from laminar_core.checkpoint.types import CheckpointId
-from laminar_core.state.arrow_codec import sha256_hex
-from laminar_core.state.manifest import CheckpointManifest
-from laminar_core.storage.checkpoint_store import CheckpointStore, Choice
-from laminar_core.storage.records import bytes_in
-from laminar_core.storage.verification import compare_sizes, verify_files
+from laminar_core.codec.arrow import sha256_hex
+from laminar_core.protocol.types import CheckpointId
+from laminar_core.records.manifest import CheckpointManifest
+from laminar_core.store.checkpoint_store import CheckpointStore, Choice
+from laminar_core.store.records import bytes_in
+from laminar_core.store.verification import compare_sizes, verify_files
 from sensors.facts.integrity_records import FoundDamage
 
 

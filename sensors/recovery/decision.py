@@ -62,7 +62,7 @@ class Silence:
 class RecoveryFacts:
     """Of one job, as the store and Dagster tell.
 
-    ``owner``: of the newest generation, as ``storage.owner`` sees it from here.
+    ``owner``: of the newest generation, as ``store.owner`` sees it from here.
     ``progress_age_ms``: since its newest completed checkpoint, or its claim, by its own clock; None
     as long as it has not given a sign of life. ``beating_ms``: how long this sensor has seen it
     beat without a pause, by its own clock, too. ``terminated_run`` owned the driver, and somebody

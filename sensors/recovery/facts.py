@@ -9,13 +9,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from laminar_core.checkpoint.types import Generation
 from laminar_core.errors import CorruptCheckpointError
-from laminar_core.state.audit import parse_audit_record
-from laminar_core.state.manifest import GenerationClaim, Heartbeat
-from laminar_core.storage.checkpoint_store import CheckpointStore
-from laminar_core.storage.owner import is_running, is_visible
-from laminar_core.storage.records import read_record
+from laminar_core.protocol.types import Generation
+from laminar_core.records.audit import parse_audit_record
+from laminar_core.records.manifest import GenerationClaim, Heartbeat
+from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.store.owner import is_running, is_visible
+from laminar_core.store.records import read_record
 from resources.values import Values
 from sensors.facts.followed import Followed, follow
 from sensors.judgements import ended_on_purpose

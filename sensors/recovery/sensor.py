@@ -12,10 +12,10 @@ from typing import Literal
 import dagster as dg
 from dagster._core.definitions.target import ExecutableDefinition
 
-from laminar_core.checkpoint.recovery import Rejected, RestoreFrom, StartFresh
 from laminar_core.errors import CorruptCheckpointError
-from laminar_core.runtime.clock import Clock, SystemClock
-from laminar_core.storage.checkpoint_store import CheckpointStore, Choice
+from laminar_core.host.clock import Clock, SystemClock
+from laminar_core.protocol.recovery import Rejected, RestoreFrom, StartFresh
+from laminar_core.store.checkpoint_store import CheckpointStore, Choice
 from resources.checkpoints import CheckpointStoreResource
 from resources.names import (
     asset_key,

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from laminar_core.checkpoint.types import CheckpointId, CheckpointKind
-from laminar_core.storage.checkpoint_store import CheckpointStore
-from laminar_core.storage.generation_summary import read_generation
-from laminar_core.storage.owner import is_running, is_visible
-from laminar_core.storage.pins import Pins
+from laminar_core.protocol.types import CheckpointId, CheckpointKind
+from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.store.generation_summary import read_generation
+from laminar_core.store.owner import is_running, is_visible
+from laminar_core.store.pins import Pins
 from resources.values import milliseconds
 from sensors.alerting.alerts import Concern
 from sensors.facts.job_facts import completed_newest_first

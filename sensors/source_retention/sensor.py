@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import dagster as dg
 
-from laminar_core.runtime.clock import Clock, SystemClock
+from laminar_core.host.clock import Clock, SystemClock
 from resources.checkpoints import CheckpointStoreResource
 from resources.names import ACTS_ON_TAG, job_name
 from sensors.alerting.alerts import tell_news

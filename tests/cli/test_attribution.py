@@ -4,7 +4,7 @@ import pytest
 
 from laminar_core.cli.attribution import LENGTH_MAX, Attribution
 from laminar_core.errors import ConfigurationError
-from laminar_core.storage.owner import this_process
+from laminar_core.store.owner import this_process
 
 USER = this_process().user
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from laminar_core.checkpoint.types import CheckpointId, Generation
-from laminar_core.state.paths import JobPaths
-from laminar_core.storage.audit import AuditLog
-from laminar_core.storage.checkpoint_store import CheckpointStore
-from laminar_core.storage.local import LocalObjectStore
-from tests.storage.stores import claimant
+from laminar_core.objectstore.local import LocalObjectStore
+from laminar_core.protocol.types import CheckpointId, Generation
+from laminar_core.records.paths import JobPaths
+from laminar_core.store.audit_log import AuditLog
+from laminar_core.store.checkpoint_store import CheckpointStore
+from tests.store.stores import claimant
 
 PATHS = JobPaths("payments")
 NOON_MS = int(datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp() * 1000)

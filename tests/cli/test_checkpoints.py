@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from laminar_core.checkpoint.types import CheckpointId
-from laminar_core.state.manifest import HistoryRecord
-from laminar_core.state.seal import unseal
-from laminar_core.storage.checkpoint_store import CheckpointStore
-from laminar_core.storage.local import LocalObjectStore
-from tests.storage.stores import claim, commit, complete, damage, trigger
+from laminar_core.objectstore.local import LocalObjectStore
+from laminar_core.protocol.types import CheckpointId
+from laminar_core.records.manifest import HistoryRecord
+from laminar_core.records.seal import unseal
+from laminar_core.store.checkpoint_store import CheckpointStore
+from tests.store.stores import claim, commit, complete, damage, trigger
 
 MANIFEST = "payments/checkpoints/{:010}/manifest.json"
 STATE = "payments/checkpoints/{:010}/operators/window/state_{}.seg"

@@ -7,11 +7,11 @@ import pyarrow as pa
 import pytest
 
 from laminar_core.cli.contents import Content, print_contents, print_contents_as_json
-from laminar_core.storage.checkpoint_store import CheckpointStore
-from laminar_core.storage.local import LocalObjectStore
-from tests.state.inflight_files import batch
-from tests.state.manifests import edge, rows
-from tests.storage.stores import capture, claim, complete, damage, with_inflight, write
+from laminar_core.objectstore.local import LocalObjectStore
+from laminar_core.store.checkpoint_store import CheckpointStore
+from tests.codec.inflight_files import batch
+from tests.records.manifests import edge, rows
+from tests.store.stores import capture, claim, complete, damage, with_inflight, write
 
 BUF = "payments/checkpoints/0000000002/operators/window/1/inflight_3.buf"
 WAITING = "window subtask 1, input 3 (from source 1 to keyed 1, its input edge 0)"

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from laminar_core.state.control import ControlOutcome, ControlResult, StopJob, TakeSavepoint
-from laminar_core.storage.checkpoint_store import CheckpointStore
-from laminar_core.storage.control_log import ControlLog
-from laminar_core.storage.local import LocalObjectStore
-from laminar_core.storage.owner import this_process
-from tests.storage.stores import JOB, claim, claimant, never
+from laminar_core.objectstore.local import LocalObjectStore
+from laminar_core.records.commands import ControlOutcome, ControlResult, StopJob, TakeSavepoint
+from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.store.command_log import ControlLog
+from laminar_core.store.owner import this_process
+from tests.store.stores import JOB, claim, claimant, never
 
 
 class Asked:

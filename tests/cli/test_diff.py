@@ -7,12 +7,12 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from laminar_core.checkpoint.types import CheckpointId
 from laminar_core.cli.diff import delta
-from laminar_core.storage.checkpoint_store import CheckpointStore
-from laminar_core.storage.local import LocalObjectStore
-from tests.storage.stores import JOB, claim, damage
-from tests.storage.window_states import write_windows
+from laminar_core.objectstore.local import LocalObjectStore
+from laminar_core.protocol.types import CheckpointId
+from laminar_core.store.checkpoint_store import CheckpointStore
+from tests.store.stores import JOB, claim, damage
+from tests.store.window_states import write_windows
 
 
 @pytest.fixture

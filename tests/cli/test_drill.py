@@ -5,10 +5,10 @@ import sys
 import pytest
 
 from laminar_core.cli.drill import print_drill
-from laminar_core.state.drill import DrilledOperator, DrillRecord
-from laminar_core.storage.checkpoint_store import CheckpointStore
-from laminar_core.storage.drills import read_drills
-from tests.storage.stores import claim
+from laminar_core.records.drill import DrilledOperator, DrillRecord
+from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.store.drills import read_drills
+from tests.store.stores import claim
 
 PROGRAM = """
 from laminar_core.connectors.collect import CollectSink

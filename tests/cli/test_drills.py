@@ -2,10 +2,10 @@
 
 import json
 
-from laminar_core.storage.drills import write_drill
-from laminar_core.storage.local import LocalObjectStore
+from laminar_core.objectstore.local import LocalObjectStore
+from laminar_core.store.drills import write_drill
 from tests.cli.test_drill import record
-from tests.storage.stores import claim, open_job
+from tests.store.stores import claim, open_job
 
 
 def test_every_drill_is_a_line(cli, tmp_path) -> None:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from laminar_core.checkpoint.alignment import BarrierAligner
+from laminar_core.protocol.alignment import BarrierAligner
 from laminar_core.testing.explorer import WORLDS
 from laminar_core.testing.explorer.worlds import QUICK
 

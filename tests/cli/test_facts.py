@@ -1,8 +1,8 @@
 """Two manifests that say the same say nothing; what only one of them says is None in the other."""
 
 from laminar_core.cli.facts import Fact, changed_facts
-from laminar_core.state.manifest import CheckpointManifest, SubtaskEntry
-from tests.state.manifests import alignment, manifest
+from laminar_core.records.manifest import CheckpointManifest, SubtaskEntry
+from tests.records.manifests import alignment, manifest
 
 
 def changed(

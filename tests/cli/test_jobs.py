@@ -1,9 +1,9 @@
-"""Which job is meant is one option of every command; see ``tests/storage/test_jobs.py``."""
+"""Which job is meant is one option of every command; see ``tests/store/test_jobs.py``."""
 
 import click
 
 from laminar_core.cli import jobs
-from laminar_core.storage.jobs import open_job
+from laminar_core.store.jobs import open_job
 
 
 def test_commands_open_jobs_as_everybody_does():

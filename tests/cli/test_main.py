@@ -23,8 +23,8 @@ from laminar_core.errors import (
     ProtocolError,
     StorageUnavailable,
 )
-from laminar_core.storage.local import LocalObjectStore
-from tests.storage.stores import claim, complete, open_job
+from laminar_core.objectstore.local import LocalObjectStore
+from tests.store.stores import claim, complete, open_job
 
 
 def commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:

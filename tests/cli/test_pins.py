@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from laminar_core.storage.local import LocalObjectStore
-from laminar_core.storage.pins import Pins
-from tests.storage.retention_jobs import StoredJob
-from tests.storage.stores import damage
+from laminar_core.objectstore.local import LocalObjectStore
+from laminar_core.store.pins import Pins
+from tests.retention.retention_jobs import StoredJob
+from tests.store.stores import damage
 
 
 @pytest.fixture

@@ -7,13 +7,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from laminar_core.checkpoint.coordinator_config import CoordinatorConfig
 from laminar_core.connectors.parquet_sink import ParquetSink
 from laminar_core.connectors.parquet_source import ParquetSource
+from laminar_core.driver.events import CheckpointCompleted
+from laminar_core.objectstore.local import LocalObjectStore
 from laminar_core.pipeline import Pipeline
-from laminar_core.runtime.events import CheckpointCompleted
-from laminar_core.storage.checkpoint_store import CheckpointStore
-from laminar_core.storage.local import LocalObjectStore
+from laminar_core.protocol.coordinator_config import CoordinatorConfig
+from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.testing.simulation import JOB, Simulation
 from laminar_core.testing.world import ProcessKilledError
 

@@ -5,10 +5,8 @@ import json
 import pyarrow as pa
 import pytest
 
-from laminar_core.checkpoint.types import CheckpointKind
 from laminar_core.cli.reporting import ROWS_SHOWN, JsonReporter, TextReporter
-from laminar_core.errors import DataError, ErrorCode
-from laminar_core.runtime.events import (
+from laminar_core.driver.events import (
     CheckpointCompleted,
     CheckpointFailed,
     CleanUpFailed,
@@ -28,7 +26,9 @@ from laminar_core.runtime.events import (
     ThresholdTooLow,
     WorkersRunning,
 )
-from laminar_core.state.damage import DamagedFile
+from laminar_core.errors import DataError, ErrorCode
+from laminar_core.protocol.types import CheckpointKind
+from laminar_core.records.damage import DamagedFile
 
 STARTED = GenerationStarted(
     time_ms=1, generation=3, parallelism=2, restored_checkpoint_id=7, rows_total=None

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from laminar_core.storage.local import LocalObjectStore
-from tests.storage.retention_jobs import StoredJob
-from tests.storage.stores import damage
+from laminar_core.objectstore.local import LocalObjectStore
+from tests.retention.retention_jobs import StoredJob
+from tests.store.stores import damage
 
 
 @pytest.fixture

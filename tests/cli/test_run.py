@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from laminar_core.cli.run import ONE_SIGNAL_MS, _stop_on_signals
-from laminar_core.runtime.clock import ManualClock
-from laminar_core.storage.checkpoint_store import CheckpointStore
-from tests.storage.stores import claim
+from laminar_core.host.clock import ManualClock
+from laminar_core.store.checkpoint_store import CheckpointStore
+from tests.store.stores import claim
 
 ROOT = Path(__file__).parent.parent.parent
 PAYMENTS = str(ROOT / "jobs" / "payments.py")

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from laminar_core.storage.audit import AuditLog
-from laminar_core.storage.checkpoint_store import CheckpointStore
-from laminar_core.storage.local import LocalObjectStore
-from tests.storage.stores import JOB, claim, complete
+from laminar_core.objectstore.local import LocalObjectStore
+from laminar_core.store.audit_log import AuditLog
+from laminar_core.store.checkpoint_store import CheckpointStore
+from tests.store.stores import JOB, claim, complete
 
 
 @pytest.fixture

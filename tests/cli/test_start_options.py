@@ -12,9 +12,9 @@ from laminar_core.cli.start_options import (
     spark_options,
     start_options,
 )
+from laminar_core.driver.liveness import Deadlines
+from laminar_core.driver.restart import ExponentialDelay
 from laminar_core.pipeline import RunConfig
-from laminar_core.runtime.liveness import Deadlines
-from laminar_core.runtime.restart import ExponentialDelay
 
 SAID: list[tuple[str, tuple[str, ...], RunConfig, SparkSettings]] = []
 

@@ -4,18 +4,18 @@ import json
 
 import pytest
 
-from laminar_core.checkpoint.types import Generation
-from laminar_core.state.control import SetMode
-from laminar_core.state.manifest import Heartbeat
-from laminar_core.storage.checkpoint_store import CheckpointStore
-from laminar_core.storage.drills import write_drill
-from laminar_core.storage.local import LocalObjectStore
-from laminar_core.storage.owner import this_process
-from laminar_core.storage.pins import Pins
+from laminar_core.objectstore.local import LocalObjectStore
+from laminar_core.protocol.types import Generation
+from laminar_core.records.commands import SetMode
+from laminar_core.records.manifest import Heartbeat
+from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.store.drills import write_drill
+from laminar_core.store.owner import this_process
+from laminar_core.store.pins import Pins
 from tests.cli.test_drill import record as drill_record
-from tests.storage.retention_jobs import StoredJob, pin_of
-from tests.storage.stores import claimant, elsewhere, gone, never
-from tests.storage.test_job_status import ask
+from tests.retention.retention_jobs import StoredJob, pin_of
+from tests.store.stores import claimant, elsewhere, gone, never
+from tests.store.test_job_status import ask
 
 
 @pytest.fixture

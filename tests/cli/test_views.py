@@ -2,12 +2,12 @@
 
 import pytest
 
-from laminar_core.checkpoint.types import WATERMARK_END_US, CheckpointId
 from laminar_core.cli.views import VALUE_LENGTH_MAX, print_manifest, print_report, print_summaries
-from laminar_core.state.manifest import AlignmentEntry, ChannelAlignment, ChannelEntry
-from laminar_core.storage.summaries import CheckpointSummary
-from laminar_core.storage.verification import PartReport, VerifyReport
-from tests.state.manifests import edge, file_ref, inflight, manifest, subtask, unaligned
+from laminar_core.protocol.types import WATERMARK_END_US, CheckpointId
+from laminar_core.records.manifest import AlignmentEntry, ChannelAlignment, ChannelEntry
+from laminar_core.store.summaries import CheckpointSummary
+from laminar_core.store.verification import PartReport, VerifyReport
+from tests.records.manifests import edge, file_ref, inflight, manifest, subtask, unaligned
 
 
 def shown(capsys: pytest.CaptureFixture, **changes) -> str:

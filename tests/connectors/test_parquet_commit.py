@@ -25,7 +25,7 @@ from laminar_core.errors import (
     StorageUnavailable,
 )
 from laminar_core.operators.base import SubtaskContext
-from laminar_core.runtime.sinks import CommittingSink
+from laminar_core.worker.sinks import CommittingSink
 
 SCHEMA = pa.schema([("n", pa.int64())])
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pyarrow.dataset as ds
 import pytest
 
-from laminar_core.checkpoint.coordinator_config import CoordinatorConfig
 from laminar_core.connectors.parquet_commit import ParquetCommitter, read_committed
 from laminar_core.connectors.parquet_sink import ParquetSink, _StagedFile
 from laminar_core.pipeline import Pipeline
+from laminar_core.protocol.coordinator_config import CoordinatorConfig
 from laminar_core.testing.disk import SimulatedDisk
 from laminar_core.testing.jobs import payments, rows_of
 from laminar_core.testing.memory_source import MemorySource

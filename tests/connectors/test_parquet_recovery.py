@@ -11,7 +11,7 @@ import pytest
 from laminar_core.connectors.parquet_commit import read_committed
 from laminar_core.connectors.parquet_sink import ParquetSink
 from laminar_core.operators.base import SubtaskContext
-from laminar_core.runtime.sinks import CommittingSink
+from laminar_core.worker.sinks import CommittingSink
 
 SCHEMA = pa.schema([("n", pa.int64())])
 INTERVAL = 10

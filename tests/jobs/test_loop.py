@@ -11,9 +11,9 @@ from jobs import loop_data
 from jobs.loop import ATTEMPT_FEE_CENTS, ATTEMPTS_MAX, enter, pipeline, retry
 from jobs.loop_data import in_order, settlements
 from jobs.payments_data import PaymentsParameters, write_payments
-from laminar_core.checkpoint.coordinator_config import CoordinatorConfig
+from laminar_core.driver.events import CheckpointCompleted
 from laminar_core.pipeline import Pipeline
-from laminar_core.runtime.events import CheckpointCompleted
+from laminar_core.protocol.coordinator_config import CoordinatorConfig
 from laminar_core.testing.ledger import Ledger, LedgerSink
 from laminar_core.testing.memory_source import MemorySource
 from laminar_core.testing.simulation import Simulation

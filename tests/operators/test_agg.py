@@ -5,9 +5,9 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
+from laminar_core.aggregates.accumulators import Aggregate
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.operators import agg
-from laminar_core.state.accumulators import Aggregate
 
 
 @pytest.mark.parametrize(

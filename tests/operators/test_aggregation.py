@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pytest
 
-from laminar_core.checkpoint.types import WATERMARK_END_US, CheckpointId, Generation
+from laminar_core.aggregates.accumulators import VERSIONS_KEY
+from laminar_core.codec.key_groups import partition
 from laminar_core.errors import (
     ConfigurationError,
     DataError,
@@ -24,8 +25,7 @@ from laminar_core.operators.aggregation import (
 )
 from laminar_core.operators.base import Snapshot, SubtaskContext
 from laminar_core.operators.windows import sliding, tumbling
-from laminar_core.state.accumulators import VERSIONS_KEY
-from laminar_core.state.key_groups import partition
+from laminar_core.protocol.types import WATERMARK_END_US, CheckpointId, Generation
 
 INPUT = pa.schema([("merchant", pa.string()), ("ts", pa.timestamp("us", "UTC")), ("v", pa.int64())])
 AGGREGATES = (agg.count(), agg.sum("v", name="total"), agg.avg("v"))

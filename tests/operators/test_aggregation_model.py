@@ -15,15 +15,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from laminar_core.checkpoint.types import WATERMARK_END_US, CheckpointId, Generation
+from laminar_core.codec.arrow import decode_table, encode_table
+from laminar_core.codec.key_groups import partition
 from laminar_core.operators import agg
 from laminar_core.operators.aggregation import PartialAggregate, WindowAggregate
 from laminar_core.operators.base import Snapshot, SubtaskContext
 from laminar_core.operators.windows import SlidingWindow, TumblingWindow, Window
+from laminar_core.protocol.types import WATERMARK_END_US, CheckpointId, Generation
 from laminar_core.state import panes, window_state
-from laminar_core.state.arrow_codec import decode_table, encode_table
 from laminar_core.state.chunks import MemoryBackend, StateBackend
-from laminar_core.state.key_groups import partition
 from laminar_core.state.rocks_chunks import RocksBackend
 from laminar_core.state.window_state import window_starts_of
 

@@ -6,10 +6,10 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from laminar_core.checkpoint.types import WATERMARK_END_US, Generation
 from laminar_core.operators import agg, windows
 from laminar_core.operators.aggregation import PartialAggregate, WindowAggregate
 from laminar_core.operators.base import SubtaskContext
+from laminar_core.protocol.types import WATERMARK_END_US, Generation
 
 NAMES = ("rows", "known", "total", "low", "high", "mean", "real")
 AGGREGATES = (

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laminar_core.checkpoint.dedup import Retention
-from laminar_core.checkpoint.types import WATERMARK_END_US, CheckpointId, Generation
+from laminar_core.codec.key_groups import partition
 from laminar_core.errors import (
     ConfigurationError,
     DataError,
@@ -18,7 +17,8 @@ from laminar_core.errors import (
 )
 from laminar_core.operators.base import Snapshot, SubtaskContext
 from laminar_core.operators.deduplicate import Deduplicate, Deduplicator
-from laminar_core.state.key_groups import partition
+from laminar_core.protocol.dedup import Retention
+from laminar_core.protocol.types import WATERMARK_END_US, CheckpointId, Generation
 
 SCHEMA = pa.schema([("who", pa.string()), ("gen", pa.int32()), ("n", pa.int64()), ("v", pa.int8())])
 SPEC = Deduplicate("unique", "who", "gen", "n")

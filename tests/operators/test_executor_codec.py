@@ -7,6 +7,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
+from laminar_core.codec.envelope import CODECS, HEADER_BYTES, Content, header, wrap
 from laminar_core.errors import CorruptCheckpointError, ErrorCode
 from laminar_core.operators.executor_codec import (
     EXECUTOR_VERSION,
@@ -15,7 +16,6 @@ from laminar_core.operators.executor_codec import (
     encode_parts,
 )
 from laminar_core.operators.stream_executor import StreamExecutor
-from laminar_core.state.envelope import CODECS, HEADER_BYTES, Content, header, wrap
 from tests.operators.executor_states import (
     GOLDEN,
     GOLDEN_QUERIES,

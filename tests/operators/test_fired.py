@@ -11,7 +11,7 @@ from random import Random
 import pyarrow as pa
 import pytest
 
-from laminar_core.checkpoint.types import WATERMARK_END_US, CheckpointId, Generation
+from laminar_core.codec.key_groups import partition
 from laminar_core.operators import agg
 from laminar_core.operators.aggregation import (
     PartialAggregate,
@@ -21,7 +21,7 @@ from laminar_core.operators.aggregation import (
 from laminar_core.operators.base import Snapshot, SubtaskContext
 from laminar_core.operators.fired import FIRED_AHEAD, FiredAhead
 from laminar_core.operators.windows import Window, sliding, tumbling
-from laminar_core.state.key_groups import partition
+from laminar_core.protocol.types import WATERMARK_END_US, CheckpointId, Generation
 from laminar_core.state.rescaling import Rescaling
 
 SECOND = 1_000_000

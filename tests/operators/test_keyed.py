@@ -2,7 +2,6 @@
 
 import pytest
 
-from laminar_core.checkpoint.types import Generation
 from laminar_core.errors import ErrorCode, ProtocolError
 from laminar_core.operators.base import Snapshot, SubtaskContext
 from laminar_core.operators.keyed import (
@@ -12,6 +11,7 @@ from laminar_core.operators.keyed import (
     owned_key_groups,
     restored_key_groups,
 )
+from laminar_core.protocol.types import Generation
 
 
 def at(index: int, parallelism: int) -> SubtaskContext:

@@ -2,9 +2,9 @@
 
 import pyarrow as pa
 
-from laminar_core.checkpoint.types import Generation
 from laminar_core.operators.base import SubtaskContext
 from laminar_core.operators.loops import LoopHead
+from laminar_core.protocol.types import Generation
 
 ROWS = pa.record_batch({"id": [1, 2]})
 

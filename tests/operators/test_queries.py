@@ -9,7 +9,7 @@ import pytest
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.operators import agg, queries, windows
 from laminar_core.operators.queries import AggregateQuery
-from laminar_core.state.manifest import fingerprint_of
+from laminar_core.records.manifest import fingerprint_of
 from tests.operators.executor_states import RUNNING, SCHEMA, SECOND, WINDOWED
 
 

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from laminar_core.checkpoint.types import CheckpointId, Generation
+from laminar_core.aggregates.accumulators import VERSIONS_KEY
+from laminar_core.codec.arrow import decode_table, encode_table
+from laminar_core.codec.key_groups import partition
 from laminar_core.errors import (
     ConfigurationError,
     ErrorCode,
@@ -18,9 +20,7 @@ from laminar_core.errors import (
 from laminar_core.operators import agg, running
 from laminar_core.operators.base import Snapshot, SubtaskContext
 from laminar_core.operators.running import CombineRows, RunningAggregate, RunningAggregator
-from laminar_core.state.accumulators import VERSIONS_KEY
-from laminar_core.state.arrow_codec import decode_table, encode_table
-from laminar_core.state.key_groups import partition
+from laminar_core.protocol.types import CheckpointId, Generation
 
 INPUT = pa.schema([("merchant", pa.string()), ("v", pa.int64())])
 AGGREGATES = (agg.count(), agg.sum("v", name="total"), agg.count_distinct("v", name="kinds"))

@@ -6,7 +6,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from laminar_core.checkpoint.types import CheckpointId, Generation
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.operators.base import OperatorSpec, Snapshot, SubtaskContext
 from laminar_core.operators.stateless import (
@@ -15,6 +14,7 @@ from laminar_core.operators.stateless import (
     SelectColumns,
     describe_function,
 )
+from laminar_core.protocol.types import CheckpointId, Generation
 
 BATCH = pa.record_batch({"amount": [5, -1, None, 7], "merchant": ["a", "b", "c", "d"]})
 

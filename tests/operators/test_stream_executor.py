@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from laminar_core.checkpoint.types import WATERMARK_END_US
 from laminar_core.errors import (
     ConfigurationError,
     CorruptCheckpointError,
@@ -23,6 +22,7 @@ from laminar_core.operators.queries import AggregateQuery
 from laminar_core.operators.stream_executor import (
     StreamExecutor,
 )
+from laminar_core.protocol.types import WATERMARK_END_US
 from tests.operators.executor_states import (
     RUNNING,
     SCHEMA,
@@ -90,7 +90,7 @@ def test_checkpoint_roundtrip_eowc_multiple_windows() -> None:
 def test_restore_missing_key_is_noop() -> None:
     """ERRATA 1.3: None is the recorded word that there was no state. That a checkpoint has no
     record of an operator at all is damage, and found in its manifest:
-    ``tests/state/test_manifest.py::test_a_missing_subtask_is_named``.
+    ``tests/records/test_manifest.py::test_a_missing_subtask_is_named``.
     """
     executor = StreamExecutor([RUNNING, WINDOWED], SCHEMA)
     assert executor.restore_state(None) == 0

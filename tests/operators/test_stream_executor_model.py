@@ -12,11 +12,11 @@ import pyarrow as pa
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from laminar_core.checkpoint.types import WATERMARK_END_US
+from laminar_core.codec.envelope import CODECS
 from laminar_core.operators import windows
 from laminar_core.operators.queries import AggregateQuery
 from laminar_core.operators.stream_executor import StreamExecutor
-from laminar_core.state.envelope import CODECS
+from laminar_core.protocol.types import WATERMARK_END_US
 from tests.operators.executor_states import EVERYTHING, SCHEMA, SECOND, Row, batch_of
 
 QUERIES = (

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from laminar_core.checkpoint.types import WATERMARK_END_US, Generation
+from laminar_core.aggregates.accumulators import VERSIONS_KEY
+from laminar_core.codec.key_groups import partition
 from laminar_core.errors import ConfigurationError, IncompatibleStateError, ProtocolError
 from laminar_core.operators.base import Snapshot, SubtaskContext
 from laminar_core.operators.executor_codec import decode_parts, encode_parts
@@ -14,8 +15,7 @@ from laminar_core.operators.stream_executor import (
     IncrementalEowcState,
     StreamExecutor,
 )
-from laminar_core.state.accumulators import VERSIONS_KEY
-from laminar_core.state.key_groups import partition
+from laminar_core.protocol.types import WATERMARK_END_US, Generation
 from tests.operators.executor_states import (
     RUNNING,
     SCHEMA,

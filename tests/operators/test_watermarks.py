@@ -3,10 +3,10 @@
 import pyarrow as pa
 import pytest
 
-from laminar_core.checkpoint.types import WATERMARK_END_US, CheckpointId, Generation, Watermark
 from laminar_core.errors import ConfigurationError, DataError, ErrorCode
 from laminar_core.operators.base import Snapshot, SubtaskContext
 from laminar_core.operators.watermarks import AssignWatermarks, WatermarkAssigner
+from laminar_core.protocol.types import WATERMARK_END_US, CheckpointId, Generation, Watermark
 
 CONTEXT = SubtaskContext("w", 0, 1, 128, Generation(1))
 SCHEMA = pa.schema([("ts", pa.timestamp("us"))])

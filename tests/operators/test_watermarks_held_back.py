@@ -12,13 +12,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import laminar_core
-from laminar_core.checkpoint.coordinator_config import CoordinatorConfig
-from laminar_core.checkpoint.types import CheckpointId
 from laminar_core.operators import agg, windows
 from laminar_core.operators.base import JsonObject, PendingSnapshot, Snapshot, SubtaskContext
 from laminar_core.operators.windows import Window
 from laminar_core.pipeline import Pipeline
 from laminar_core.pipeline.builder import Stream
+from laminar_core.protocol.coordinator_config import CoordinatorConfig
+from laminar_core.protocol.types import CheckpointId
 from laminar_core.testing.ledger import Ledger, LedgerSink
 from laminar_core.testing.memory_source import MemorySource
 from laminar_core.testing.simulation import Simulation
@@ -266,7 +266,7 @@ def test_a_checkpoint_from_before_watermarks_were_held_back_restores(
         before = Simulation(plan, parallelism=1)
         before.world.later(stopped_ms, before.stop)
         with monkeypatch.context() as then:
-            then.setattr("laminar_core.runtime.chain.output_watermark_of", lambda _, us: us)
+            then.setattr("laminar_core.worker.operator_chain.output_watermark_of", lambda _, us: us)
             before.run()
         after = Simulation(plan, parallelism=1, objects=before.objects, first_driver=2)
         after.run()

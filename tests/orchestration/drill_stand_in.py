@@ -8,7 +8,7 @@ import signal
 import sys
 from pathlib import Path
 
-from laminar_core.state.drill import DrilledOperator, DrillRecord
+from laminar_core.records.drill import DrilledOperator, DrillRecord
 
 parser = argparse.ArgumentParser()
 parser.add_argument("command")

@@ -8,14 +8,14 @@ from typing import Any
 
 import dagster as dg
 
-from laminar_core.runtime.clock import ManualClock
-from laminar_core.storage.checkpoint_store import CheckpointStore
-from laminar_core.storage.memory import MemoryObjectStore
-from laminar_core.storage.object_store import open_object_store
+from laminar_core.host.clock import ManualClock
+from laminar_core.objectstore.memory import MemoryObjectStore
+from laminar_core.objectstore.opening import open_object_store
+from laminar_core.store.checkpoint_store import CheckpointStore
 from orchestration.spec import StreamSpec
 from resources import CheckpointStoreResource, DetachedDriver
 from resources.names import StreamAsset, asset_key
-from tests.storage.retention_jobs import JOB, START_MS, StoredJob
+from tests.retention.retention_jobs import JOB, START_MS, StoredJob
 
 SPEC = StreamSpec(name=JOB, program=Path("payments.py"))
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from laminar_core.state.retention_paths import RetentionPaths
-from laminar_core.storage.local import LocalObjectStore
-from laminar_core.storage.owner import this_process
-from laminar_core.storage.reserve import keep_reserve
+from laminar_core.objectstore.local import LocalObjectStore
+from laminar_core.objectstore.reserve import keep_reserve
+from laminar_core.records.retention_paths import RetentionPaths
+from laminar_core.store.owner import this_process
+from tests.objectstore.full_disks import fill, mounted, remount_read_only
 from tests.orchestration.operations_world import CHECKPOINTS, Driver, World
-from tests.storage.full_disks import fill, mounted, remount_read_only
-from tests.storage.stores import claimant, gone, never
+from tests.store.stores import claimant, gone, never
 
 Trouble = Callable[[World, pytest.MonkeyPatch], AbstractContextManager[None]]
 

@@ -3,9 +3,9 @@
 import json
 from collections.abc import Callable, Mapping
 
-from laminar_core.checkpoint.types import CheckpointId
-from laminar_core.storage.pins import Pins
-from laminar_core.storage.retention_log import RetentionLog
+from laminar_core.protocol.types import CheckpointId
+from laminar_core.store.pins import Pins
+from laminar_core.store.retention_log import RetentionLog
 from tests.orchestration.operations_world import CHECKPOINTS, World, command
 
 Worked = Callable[[World, str], None]

@@ -18,10 +18,10 @@ import dagster as dg
 from click.testing import CliRunner
 from dagster._cli import create_dagster_cli
 
-from laminar_core.checkpoint.types import CheckpointId
 from laminar_core.cli.main import laminar
-from laminar_core.runtime.clock import SystemClock
-from laminar_core.state.control import (
+from laminar_core.host.clock import SystemClock
+from laminar_core.protocol.types import CheckpointId
+from laminar_core.records.commands import (
     ControlBegun,
     ControlCommand,
     ControlResult,
@@ -29,10 +29,10 @@ from laminar_core.state.control import (
     StopJob,
     TakeSavepoint,
 )
-from laminar_core.storage.checkpoint_store import CheckpointStore
-from laminar_core.storage.control_log import ControlLog
-from laminar_core.storage.savepoint_export import export_savepoint
-from laminar_core.storage.savepoints import Author
+from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.store.command_log import ControlLog
+from laminar_core.store.savepoint_export import export_savepoint
+from laminar_core.store.savepoints import Author
 from orchestration.demo.ops_server import write_home
 from orchestration.factory import laminar_definitions
 from orchestration.spec import StreamSpec
@@ -40,7 +40,7 @@ from orchestration.streams import ROOT
 from resources import CheckpointStoreResource, DetachedDriver, SparkDriverClient
 from resources.drivers.session import session_members
 from resources.names import checkpoint_partitions, partition_of
-from tests.storage.stores import JOB, claim, commit, complete
+from tests.store.stores import JOB, claim, commit, complete
 
 STAND_IN = Path(__file__).with_name("stream_stand_in.py")
 CHECKPOINTS = (1, 2, 3)

@@ -3,16 +3,16 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from laminar_core.checkpoint.recovery import RestoreFrom
-from laminar_core.checkpoint.recovery_facts import Wish
-from laminar_core.checkpoint.types import CheckpointId, CheckpointKind, Generation
-from laminar_core.runtime.clock import Clock
-from laminar_core.state.control import CancelJob, ControlBegun, ControlResult, StopJob
-from laminar_core.state.manifest import CheckpointManifest, Heartbeat
-from laminar_core.storage.audit import AuditLog
-from laminar_core.storage.checkpoint_store import CheckpointStore
-from laminar_core.storage.control_log import ControlEntry, ControlLog
-from tests.storage.stores import claimant, write
+from laminar_core.host.clock import Clock
+from laminar_core.protocol.recovery import RestoreFrom
+from laminar_core.protocol.recovery_facts import Wish
+from laminar_core.protocol.types import CheckpointId, CheckpointKind, Generation
+from laminar_core.records.commands import CancelJob, ControlBegun, ControlResult, StopJob
+from laminar_core.records.manifest import CheckpointManifest, Heartbeat
+from laminar_core.store.audit_log import AuditLog
+from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.store.command_log import ControlEntry, ControlLog
+from tests.store.stores import claimant, write
 
 
 @dataclass(frozen=True)

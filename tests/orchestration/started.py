@@ -10,13 +10,13 @@ from typing import Any, Literal
 import dagster as dg
 import pytest
 
-from laminar_core.checkpoint.types import CheckpointId, Generation
 from laminar_core.errors import LaminarError
-from laminar_core.runtime.clock import SystemClock
-from laminar_core.state.manifest import GenerationClaim
-from laminar_core.storage.audit import AuditLog
-from laminar_core.storage.checkpoint_store import CheckpointStore
-from laminar_core.storage.owner import is_running
+from laminar_core.host.clock import SystemClock
+from laminar_core.protocol.types import CheckpointId, Generation
+from laminar_core.records.manifest import GenerationClaim
+from laminar_core.store.audit_log import AuditLog
+from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.store.owner import is_running
 from orchestration.factory import laminar_definitions
 from orchestration.launching.dry_run import DryRun
 from orchestration.spec import StreamSpec
@@ -33,7 +33,7 @@ from resources.names import (
     partition_of,
 )
 from tests.orchestration.played_driver import Options, PlayedDriver
-from tests.storage.stores import JOB, claim, complete, damage
+from tests.store.stores import JOB, claim, complete, damage
 
 STREAM = JOB
 ANN = {ACTOR_TAG: "ann"}

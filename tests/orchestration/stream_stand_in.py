@@ -12,8 +12,8 @@ import signal
 import sys
 
 from laminar_core.errors import LaminarError
-from laminar_core.runtime.clock import SystemClock
-from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.host.clock import SystemClock
+from laminar_core.store.checkpoint_store import CheckpointStore
 from tests.orchestration.played_driver import Options, PlayedDriver, wanted
 
 POLL_MS = 20

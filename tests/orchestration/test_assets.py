@@ -7,8 +7,8 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from laminar_core.checkpoint.types import CheckpointId
-from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.protocol.types import CheckpointId
+from laminar_core.store.checkpoint_store import CheckpointStore
 from orchestration.factory import laminar_definitions
 from orchestration.spec import StreamSpec
 from resources import CheckpointStoreResource, DetachedDriver, SparkDriverClient
@@ -16,7 +16,7 @@ from resources.names import STREAM_TAG, asset_key, checkpoint_key, checkpoint_pa
 from sensors.observer.checkpoint_reports import (
     report_new_checkpoints,
 )
-from tests.storage.stores import JOB, damage
+from tests.store.stores import JOB, damage
 
 STREAM = JOB
 KEY = checkpoint_key(STREAM)

@@ -8,9 +8,9 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from laminar_core.checkpoint.types import CheckpointId
-from laminar_core.state.drill import DrillRecord
-from laminar_core.storage.drills import write_drill
+from laminar_core.protocol.types import CheckpointId
+from laminar_core.records.drill import DrillRecord
+from laminar_core.store.drills import write_drill
 from orchestration.assets import asset_definitions
 from orchestration.checks import CHECKS, check_definitions
 from orchestration.spec import SchedulePolicy, StreamSpec
@@ -19,7 +19,7 @@ from sensors.observer.sensor import build_checkpoint_reporter
 from sensors.policy import AlertPolicy
 from tests.sensors.observed import write_down
 from tests.sensors.streams import STREAM, Job, mark_damaged, stored_job
-from tests.storage.stores import commit, damage
+from tests.store.stores import commit, damage
 
 NAMES = {check.name for check in CHECKS}
 

@@ -17,7 +17,7 @@ from sensors.alerting.alerts import Anchor
 from tests.orchestration.operations_troubles import MOUNTED, TROUBLES
 from tests.orchestration.operations_worked import WORKED
 from tests.orchestration.operations_world import Block, World, blocks
-from tests.storage.stores import JOB
+from tests.store.stores import JOB
 
 DOCUMENT = (ROOT / "docs" / "operations.md").read_text()
 BLOCKS = blocks(DOCUMENT)

@@ -14,7 +14,7 @@ from dagster._core.instance.ref import InstanceRef
 from dagster._core.workspace.context import WorkspaceProcessContext
 from dagster._core.workspace.load_target import WorkspaceFileTarget
 
-from laminar_core.runtime.clock import SystemClock
+from laminar_core.host.clock import SystemClock
 from orchestration.demo.ops_server import free_port
 from orchestration.streams import ROOT
 from resources import SparkDriverClient

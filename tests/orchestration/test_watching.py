@@ -7,7 +7,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from laminar_core.runtime.clock import ManualClock
+from laminar_core.host.clock import ManualClock
 from orchestration.factory import laminar_definitions
 from orchestration.spec import CheckpointPolicy, StreamSpec
 from resources import DetachedDriver, SparkDriverClient

@@ -14,7 +14,7 @@ from laminar_core.connectors.parquet_source import ParquetSource
 from laminar_core.errors import ConfigurationError, ErrorCode, LaminarError
 from laminar_core.operators import agg, windows
 from laminar_core.pipeline import CheckpointConfig, Pipeline, RunConfig, Stream, WindowedStream
-from laminar_core.runtime.plan import Keyed, SourceNode
+from laminar_core.plan.plan import Keyed, SourceNode
 
 FIELDS = {"key": Sequence(), "at": EventTime(0, 1_000_000), "word": Constant("a")}
 SOURCE = DatagenSource(FIELDS, rows=100)

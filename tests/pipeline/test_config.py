@@ -4,9 +4,9 @@ from datetime import timedelta
 
 import pytest
 
-from laminar_core.checkpoint.coordinator_config import CoordinatorConfig
-from laminar_core.checkpoint.types import Generation
-from laminar_core.checkpoint.unaligned import UnalignedCheckpointConfig
+from laminar_core.driver.liveness import Deadlines
+from laminar_core.driver.options import JobOptions
+from laminar_core.driver.restart import ExponentialDelay, NoRestart
 from laminar_core.errors import ConfigurationError
 from laminar_core.pipeline.config import (
     CheckpointConfig,
@@ -15,10 +15,10 @@ from laminar_core.pipeline.config import (
     instant_ms,
     job_options,
 )
-from laminar_core.runtime.inflight import SnapshotLimits
-from laminar_core.runtime.liveness import Deadlines
-from laminar_core.runtime.options import JobOptions
-from laminar_core.runtime.restart import ExponentialDelay, NoRestart
+from laminar_core.protocol.coordinator_config import CoordinatorConfig
+from laminar_core.protocol.types import Generation
+from laminar_core.protocol.unaligned import UnalignedCheckpointConfig
+from laminar_core.worker.inflight import SnapshotLimits
 
 NEVER = UnalignedCheckpointConfig(enabled=False)
 

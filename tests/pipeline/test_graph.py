@@ -8,7 +8,7 @@ from laminar_core.connectors.datagen import DatagenSource, EventTime, Sequence
 from laminar_core.errors import ConfigurationError
 from laminar_core.operators import agg, windows
 from laminar_core.pipeline import Pipeline, Stream
-from laminar_core.runtime.plan import Plan
+from laminar_core.plan.plan import Plan
 
 FIELDS = {"key": Sequence(), "at": EventTime(0, 1_000_000)}
 SOURCE = DatagenSource(FIELDS, rows=100)

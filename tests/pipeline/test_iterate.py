@@ -8,7 +8,7 @@ from laminar_core.connectors.collect import CollectSink
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.operators import agg, windows
 from laminar_core.pipeline import Pipeline, Stream
-from laminar_core.runtime.plan import Broadcast, Keyed, Plan, Rebalance
+from laminar_core.plan.plan import Broadcast, Keyed, Plan, Rebalance
 from laminar_core.testing.memory_source import MemorySource
 
 TIMES = pa.array([0], pa.timestamp("us", tz="UTC"))

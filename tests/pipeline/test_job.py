@@ -5,11 +5,11 @@ import threading
 
 import pytest
 
+from laminar_core.driver.events import ignore
+from laminar_core.driver.listening import isolated
+from laminar_core.driver.options import JobResult
 from laminar_core.errors import ErrorCode, FencedError
 from laminar_core.pipeline.job import StreamingJob
-from laminar_core.runtime.events import ignore
-from laminar_core.runtime.listening import isolated
-from laminar_core.runtime.options import JobResult
 
 RESULT = JobResult("finished", 1, 1, 0, 1, 1, {})
 SOON_S = 5.0

@@ -4,13 +4,13 @@ import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 
-from laminar_core.checkpoint.types import Generation
 from laminar_core.connectors.collect import CollectSink
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.operators import agg, windows
 from laminar_core.operators.base import SubtaskContext
 from laminar_core.pipeline import Pipeline, Stream
-from laminar_core.runtime.plan import Keyed
+from laminar_core.plan.plan import Keyed
+from laminar_core.protocol.types import Generation
 from laminar_core.testing.memory_source import MemorySource
 
 

@@ -2,7 +2,7 @@ import pytest
 
 from laminar_core.errors import ConfigurationError
 from laminar_core.pipeline.state_config import StateConfig
-from laminar_core.runtime.state_options import StateOptions
+from laminar_core.plan.state_options import StateOptions
 
 
 def test_the_defaults_are_those_of_the_runtime() -> None:

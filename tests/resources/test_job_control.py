@@ -6,8 +6,9 @@ import dagster as dg
 import pytest
 
 from laminar_core.errors import ConfigurationError, ErrorCode, LaminarError, StorageUnavailable
-from laminar_core.runtime.clock import ManualClock
-from laminar_core.state.control import (
+from laminar_core.host.clock import ManualClock
+from laminar_core.objectstore.memory import MemoryObjectStore
+from laminar_core.records.commands import (
     CancelJob,
     ControlCommand,
     ControlOutcome,
@@ -17,15 +18,14 @@ from laminar_core.state.control import (
     TakeCheckpoint,
     TakeSavepoint,
 )
-from laminar_core.storage.audit import AuditLog
-from laminar_core.storage.checkpoint_store import CheckpointStore
-from laminar_core.storage.control_log import ControlLog
-from laminar_core.storage.memory import MemoryObjectStore
-from laminar_core.storage.pins import Pins
+from laminar_core.store.audit_log import AuditLog
+from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.store.command_log import ControlLog
+from laminar_core.store.pins import Pins
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
 from resources.job_control import JobControl
 from resources.mandate import RunMandate
-from tests.storage.stores import claim, complete, open_job
+from tests.store.stores import claim, complete, open_job
 
 ANN = RunMandate("ann", "run-7")
 

@@ -3,7 +3,7 @@
 import dagster as dg
 import pytest
 
-from laminar_core.storage.owner import this_process
+from laminar_core.store.owner import this_process
 from resources.mandate import RunMandate, actor_of
 from resources.names import ACTOR_TAG
 

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laminar_core.checkpoint.types import CheckpointId
-from laminar_core.state.paths import JobPaths
+from laminar_core.protocol.types import CheckpointId
+from laminar_core.records.paths import JobPaths
 from resources.names import (
     asset_key,
     checkpoint_key,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.store.checkpoint_store import CheckpointStore
 from resources.names import StreamJob, job_name
 from sensors.background import BackgroundReads
 from sensors.observer.checkpoint_reports import integrity_evaluation

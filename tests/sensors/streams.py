@@ -7,20 +7,20 @@ from typing import Any
 
 import dagster as dg
 
-from laminar_core.checkpoint.types import CheckpointId, CheckpointKind, Generation
-from laminar_core.runtime.clock import ManualClock, SystemClock
-from laminar_core.state.audit_ref import AuditRef
-from laminar_core.state.control import ControlBegun, ControlCommand, ControlResult, SetMode
-from laminar_core.state.damage import DamagedFile
-from laminar_core.state.manifest import Heartbeat, HistoryRecord, Owner, fingerprint_of
-from laminar_core.state.record import JsonObject
-from laminar_core.storage.audit import AuditLog
-from laminar_core.storage.checkpoint_store import CheckpointStore
-from laminar_core.storage.control_log import ControlLog
-from laminar_core.storage.generations import Claimant
-from laminar_core.storage.object_store import ObjectStore
-from laminar_core.storage.owner import this_process
-from laminar_core.storage.scrub import DamageLog
+from laminar_core.host.clock import ManualClock, SystemClock
+from laminar_core.objectstore.opening import ObjectStore
+from laminar_core.protocol.types import CheckpointId, CheckpointKind, Generation
+from laminar_core.records.audit_ref import AuditRef
+from laminar_core.records.commands import ControlBegun, ControlCommand, ControlResult, SetMode
+from laminar_core.records.damage import DamagedFile
+from laminar_core.records.manifest import Heartbeat, HistoryRecord, Owner, fingerprint_of
+from laminar_core.records.record import JsonObject
+from laminar_core.store.audit_log import AuditLog
+from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.store.command_log import ControlLog
+from laminar_core.store.file_scrub import DamageLog
+from laminar_core.store.generations import Claimant
+from laminar_core.store.owner import this_process
 from resources import CheckpointStoreResource
 from resources.names import (
     ACTS_ON_TAG,
@@ -30,8 +30,8 @@ from resources.names import (
     checkpoint_partitions,
     job_name,
 )
-from tests.state.manifests import DESCRIPTIONS, alignment, inflight
-from tests.storage.stores import JOB, gone, never, trigger, write
+from tests.records.manifests import DESCRIPTIONS, alignment, inflight
+from tests.store.stores import JOB, gone, never, trigger, write
 
 STREAM = JOB
 NEVER_RAN = Generation(0)

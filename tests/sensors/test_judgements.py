@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laminar_core.state.audit import START, AuditReport, Finding
-from laminar_core.state.drill import DrillRecord
-from laminar_core.state.manifest import GenerationEnd
+from laminar_core.records.audit import START, AuditReport, Finding
+from laminar_core.records.drill import DrillRecord
+from laminar_core.records.manifest import GenerationEnd
 from sensors.judgements import (
     NEWEST_MARK,
     JobLife,

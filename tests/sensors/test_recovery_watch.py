@@ -6,15 +6,15 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from laminar_core.checkpoint.types import CheckpointId
-from laminar_core.storage.object_store import ObjectStore
+from laminar_core.objectstore.opening import ObjectStore
+from laminar_core.protocol.types import CheckpointId
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
 from sensors.alerting.alerts import Alert
 from sensors.background import BackgroundReads
 from sensors.policy import AlertPolicy
 from tests.sensors.recoveries import dead_job, watched
 from tests.sensors.streams import OBJECTS, STREAM, Job, config_of, stored_job
-from tests.storage.stores import damage, elsewhere
+from tests.store.stores import damage, elsewhere
 
 POLICY = AlertPolicy(recoveries_max=3)
 HEARD: list[Alert] = []

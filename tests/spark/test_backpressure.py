@@ -13,12 +13,12 @@ from pyspark.sql import SparkSession
 
 from laminar_core.connectors.collect import CollectSink
 from laminar_core.connectors.datagen import DatagenSource, EventTime, Sequence, UniformInt
+from laminar_core.driver.events import CheckpointCompleted, JobEvent, WorkersRunning
+from laminar_core.driver.restart import FixedDelay
+from laminar_core.host.clock import SystemClock
 from laminar_core.operators import agg, windows
 from laminar_core.pipeline import CheckpointConfig, Pipeline, RunConfig, UnalignedCheckpointConfig
-from laminar_core.runtime.clock import SystemClock
-from laminar_core.runtime.events import CheckpointCompleted, JobEvent, WorkersRunning
-from laminar_core.runtime.restart import FixedDelay
-from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.store.checkpoint_store import CheckpointStore
 
 pytestmark = pytest.mark.spark
 

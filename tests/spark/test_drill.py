@@ -6,14 +6,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs.payments import pipeline
+from laminar_core.driver.drill.drill import Drill, DrillOptions
+from laminar_core.driver.options import JobOptions
+from laminar_core.host.clock import SystemClock
 from laminar_core.pipeline import CheckpointConfig
-from laminar_core.runtime.clock import SystemClock
-from laminar_core.runtime.drill import Drill, DrillOptions
-from laminar_core.runtime.options import JobOptions
-from laminar_core.runtime.sessions import GivenSession
-from laminar_core.runtime.spark_stage import SparkCluster
-from laminar_core.storage.checkpoint_store import CheckpointStore
-from laminar_core.storage.drills import read_drills
+from laminar_core.spark.sessions import GivenSession
+from laminar_core.spark.stage import SparkCluster
+from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.store.drills import read_drills
 from tests.spark.jobs_under_test import SmallJob
 from tests.spark.test_recovery import Runner
 

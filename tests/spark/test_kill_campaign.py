@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from laminar_core.runtime.clock import ManualClock, SystemClock
-from laminar_core.state.manifest import Heartbeat
+from laminar_core.host.clock import ManualClock, SystemClock
+from laminar_core.records.manifest import Heartbeat
 from tests.spark.jobs_under_test import ROOT
 from tests.spark.kill_campaign.attack import points_of
 from tests.spark.kill_campaign.campaign import Campaign
@@ -31,7 +31,7 @@ from tests.spark.kill_campaign.interrupt import Interrupt, Interrupted
 from tests.spark.kill_campaign.pauses import VARIABLE, Pauses, point_of
 from tests.spark.kill_campaign.watching import Sensor, name_of
 from tests.spark.processes import marked
-from tests.storage.stores import claim, open_job
+from tests.store.stores import claim, open_job
 
 SAMPLE = (
     Cell(Kind.WORKER, Phase.CUT, Act.KILL),

@@ -15,9 +15,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs.payments import pipeline
+from laminar_core.driver.events import GenerationStarted, JobEvent, WorkersRunning
+from laminar_core.driver.restart import FixedDelay
 from laminar_core.pipeline import CheckpointConfig, RunConfig
-from laminar_core.runtime.events import GenerationStarted, JobEvent, WorkersRunning
-from laminar_core.runtime.restart import FixedDelay
 from tests.spark.jobs_under_test import Driver, SmallJob
 
 pytestmark = pytest.mark.spark

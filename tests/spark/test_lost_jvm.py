@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.store.checkpoint_store import CheckpointStore
 from sensors.policy import AlertPolicy
 from sensors.recovery.decision import Recover, decide_recovery
 from sensors.recovery.facts import Watched, read_recovery_facts
@@ -21,8 +21,8 @@ import sys
 
 from jobs.payments import pipeline
 from laminar_core.pipeline import CheckpointConfig, RunConfig
-from laminar_core.runtime.events import CheckpointCompleted
-from laminar_core.runtime.session import open_session
+from laminar_core.driver.events import CheckpointCompleted
+from laminar_core.spark.session import open_session
 from pyspark import SparkContext
 
 source, output, store = sys.argv[1:]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command_line import CommandLine
-from tests.storage.checkpoints_to_read import write_job
+from tests.store.checkpoints_to_read import write_job
 
 DOCUMENT = (Path(__file__).parent.parent.parent / "docs" / "reading.md").read_text()
 PLACE = "/mnt/checkpoints"

@@ -12,6 +12,9 @@ from pyspark.sql import SparkSession
 from jobs.payments import pipeline
 from laminar_core.connectors.parquet_sink import ParquetSink
 from laminar_core.connectors.parquet_source import ParquetSource
+from laminar_core.driver.events import CheckpointCompleted, GenerationStarted, JobEvent
+from laminar_core.driver.options import JobResult
+from laminar_core.driver.restart import NoRestart
 from laminar_core.errors import (
     ConfigurationError,
     CorruptCheckpointError,
@@ -20,10 +23,7 @@ from laminar_core.errors import (
 )
 from laminar_core.operators import agg, windows
 from laminar_core.pipeline import CheckpointConfig, Pipeline, RunConfig
-from laminar_core.runtime.events import CheckpointCompleted, GenerationStarted, JobEvent
-from laminar_core.runtime.options import JobResult
-from laminar_core.runtime.restart import NoRestart
-from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.store.checkpoint_store import CheckpointStore
 from tests.spark.jobs_under_test import SmallJob
 
 pytestmark = pytest.mark.spark

@@ -11,11 +11,11 @@ from queue import SimpleQueue
 import pytest
 from pyspark.sql import SparkSession
 
+from laminar_core.driver.events import CheckpointCompleted, GenerationStarted, JobEvent
+from laminar_core.driver.restart import NoRestart
 from laminar_core.errors import ErrorCode, JobFailedError
 from laminar_core.pipeline import CheckpointConfig, RunConfig, UnalignedCheckpointConfig
 from laminar_core.pipeline.job import StreamingJob
-from laminar_core.runtime.events import CheckpointCompleted, GenerationStarted, JobEvent
-from laminar_core.runtime.restart import NoRestart
 from tests.spark.jobs_under_test import Driver, SmallJob
 from tests.spark.test_backpressure import expected, slow_job
 

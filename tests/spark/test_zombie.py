@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from laminar_core.errors import FencedError
-from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.store.checkpoint_store import CheckpointStore
 from tests.spark.jobs_under_test import Driver, SmallJob
 
 pytestmark = pytest.mark.spark

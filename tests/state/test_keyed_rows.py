@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from laminar_core.aggregates.accumulators import accumulate, accumulators_of
 from laminar_core.errors import DataError
 from laminar_core.operators import agg
-from laminar_core.state.accumulators import accumulate, accumulators_of
 from laminar_core.state.keyed_rows import KeyedRows, RowLayout, newest_rows, same_keys
 from laminar_core.state.window_state import KEY_GROUP, rows_of_key_groups
 

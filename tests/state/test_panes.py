@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from laminar_core.aggregates.accumulators import ROW_COUNT
 from laminar_core.state import panes, window_layout
-from laminar_core.state.accumulators import ROW_COUNT
 from laminar_core.state.chunks import MemoryBackend, StateBackend
 from laminar_core.state.panes import Ground, Pane, halves, stored_tables
 from laminar_core.state.rocks_chunks import RocksBackend

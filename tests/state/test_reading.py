@@ -10,14 +10,14 @@ import pyarrow as pa
 import pytest
 from pyarrow.compute import call_function
 
-from laminar_core.checkpoint.types import CheckpointId, Generation
+from laminar_core.aggregates.accumulators import VERSIONS_KEY
 from laminar_core.errors import IncompatibleStateError
 from laminar_core.operators import agg
 from laminar_core.operators.aggregation import PartialAggregate, WindowAggregate
 from laminar_core.operators.base import Snapshot, SubtaskContext
 from laminar_core.operators.running import CombineRows, RunningAggregate
 from laminar_core.operators.windows import tumbling
-from laminar_core.state.accumulators import VERSIONS_KEY
+from laminar_core.protocol.types import CheckpointId, Generation
 from laminar_core.state.reading import (
     accumulator_of,
     key_columns,

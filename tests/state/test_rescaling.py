@@ -6,7 +6,7 @@ from itertools import product
 import pyarrow as pa
 import pytest
 
-from laminar_core.state.key_groups import key_group_range, key_groups_of, subtask_of
+from laminar_core.codec.key_groups import key_group_range, key_groups_of, subtask_of
 from laminar_core.state.rescaling import Exchange, Rescaling, deal
 
 PAIRS = list(product(range(1, 9), repeat=2))

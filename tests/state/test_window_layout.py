@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from laminar_core.state.accumulators import ROW_COUNT
+from laminar_core.aggregates.accumulators import ROW_COUNT
 from laminar_core.state.window_layout import KEY_GROUP, TIME_TYPE, WINDOW_START, StateLayout
 
 SCHEMA = pa.schema([("k", pa.string()), (WINDOW_START, TIME_TYPE), ("count(*)", pa.int64())])

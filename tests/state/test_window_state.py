@@ -4,10 +4,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from laminar_core.aggregates.accumulators import ROW_COUNT, Accumulator
+from laminar_core.codec.key_groups import key_groups_of
 from laminar_core.state import window_layout
-from laminar_core.state.accumulators import ROW_COUNT, Accumulator
 from laminar_core.state.chunks import MemoryShelf
-from laminar_core.state.key_groups import key_groups_of
 from laminar_core.state.panes import (
     PENDING_ROWS_MIN,
     PENDING_TABLES_MAX,

@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from laminar_core.storage import bases, checkpoint_store
-from laminar_core.storage.verification import VerifyReport
+from laminar_core.store import bases, checkpoint_store
+from laminar_core.store.verification import VerifyReport
 from laminar_core.testing.corruption import KINDS, class_of, corrupt
 from laminar_core.testing.corruption_campaign import (
     JOBS,
@@ -87,7 +87,7 @@ class TestItWouldNotice:
         monkeypatch.setattr(
             bases, "read_base", lambda objects, paths, n: bases._read(objects, paths.base(n), n)
         )
-        monkeypatch.setattr("laminar_core.storage.generations.read_base", bases.read_base)
+        monkeypatch.setattr("laminar_core.store.generations.read_base", bases.read_base)
         assert self.violations(labs["copies"], range(60))
 
 

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from laminar_core.checkpoint.coordinator_config import CoordinatorConfig
+from laminar_core.driver.events import CheckpointCompleted
 from laminar_core.errors import LaminarError
+from laminar_core.objectstore.opening import ObjectStore
 from laminar_core.pipeline import Pipeline
-from laminar_core.runtime.events import CheckpointCompleted
-from laminar_core.storage.object_store import ObjectStore
+from laminar_core.protocol.coordinator_config import CoordinatorConfig
 from laminar_core.testing.crash_points import (
     SINK,
     CrashPoint,

@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from laminar_core.checkpoint.coordinator_config import CoordinatorConfig
+from laminar_core.protocol.coordinator_config import CoordinatorConfig
 from laminar_core.testing.disaster_kinds import KINDS, delay_spike, slow_link, torn_write
 from laminar_core.testing.disasters import Disasters
 from laminar_core.testing.disk import SimulatedDisk

@@ -2,10 +2,10 @@
 
 import pytest
 
-from laminar_core.runtime.events import CheckpointCompleted, WorkersRunning
+from laminar_core.driver.events import CheckpointCompleted, WorkersRunning
 from laminar_core.testing.simulation import Simulation
 from laminar_core.testing.world import ProcessKilledError
-from tests.runtime.simulated_jobs import windows_job
+from tests.simulated.simulated_jobs import windows_job
 
 
 @pytest.fixture

@@ -1,9 +1,9 @@
 import pytest
 
 from laminar_core.errors import ErrorCode, StorageUnavailable
-from laminar_core.storage.memory import MemoryObjectStore
+from laminar_core.objectstore.memory import MemoryObjectStore
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
-from tests.storage.object_store_contract import ObjectStoreContract
+from tests.objectstore.object_store_contract import ObjectStoreContract
 
 
 @pytest.fixture

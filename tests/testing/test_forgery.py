@@ -4,10 +4,10 @@ from random import Random
 import pytest
 
 from laminar_core.errors import CorruptCheckpointError
-from laminar_core.state.manifest_versions import parse_manifest
-from laminar_core.state.seal import unseal
+from laminar_core.records.manifest_versions import parse_manifest
+from laminar_core.records.seal import unseal
 from laminar_core.testing.forgery import forge, forge_beyond
-from tests.state.manifests import unaligned
+from tests.records.manifests import unaligned
 
 HONEST = unaligned().to_bytes()
 

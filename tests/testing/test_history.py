@@ -2,8 +2,8 @@
 
 from random import Random
 
-from laminar_core.checkpoint.coordinator_config import CoordinatorConfig
 from laminar_core.errors import ErrorCode, StorageUnavailable
+from laminar_core.protocol.coordinator_config import CoordinatorConfig
 from laminar_core.testing.disk import SimulatedDisk
 from laminar_core.testing.history import History
 from laminar_core.testing.jobs import Job

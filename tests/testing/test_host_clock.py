@@ -1,6 +1,6 @@
 """A machine's clocks are right until somebody sets them wrong."""
 
-from laminar_core.runtime.clock import ManualClock
+from laminar_core.host.clock import ManualClock
 from laminar_core.testing.host_clock import HostClock
 
 

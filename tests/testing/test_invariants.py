@@ -5,22 +5,23 @@ from dataclasses import replace
 
 import pytest
 
-from laminar_core.checkpoint.alignment import BarrierAligner
+from laminar_core.driver import commits
+from laminar_core.driver.supervisor import Supervisor
 from laminar_core.operators.aggregation import WindowAggregator
-from laminar_core.runtime import commits, segments
-from laminar_core.runtime.channels import InputChannel, OutputChannel
-from laminar_core.runtime.supervisor import Supervisor
-from laminar_core.state.audit import START, follow
-from laminar_core.storage import checkpoint_store
-from laminar_core.storage.audit import AuditLog
-from laminar_core.storage.checkpoint_store import CheckpointStore
-from laminar_core.storage.generations import GenerationLog
+from laminar_core.protocol.alignment import BarrierAligner
+from laminar_core.records.audit import START, follow
+from laminar_core.store import checkpoint_store
+from laminar_core.store.audit_log import AuditLog
+from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.store.generations import GenerationLog
 from laminar_core.testing import campaign, invariants
 from laminar_core.testing.campaign import SeedReport, draw, simulate_setting
 from laminar_core.testing.disaster_kinds import KINDS
 from laminar_core.testing.invariants import CHECKS
 from laminar_core.testing.scenarios import SCENARIOS
 from laminar_core.testing.store_disasters import STORE_KINDS
+from laminar_core.worker import segments
+from laminar_core.worker.channels import InputChannel, OutputChannel
 
 SEEDS = range(20)
 """Each mutant is found within so many."""

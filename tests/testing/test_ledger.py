@@ -3,9 +3,9 @@
 import pyarrow as pa
 import pytest
 
-from laminar_core.checkpoint.types import CheckpointId, Generation
 from laminar_core.errors import CorruptCheckpointError, ErrorCode, StorageUnavailable
 from laminar_core.operators.base import SubtaskContext
+from laminar_core.protocol.types import CheckpointId, Generation
 from laminar_core.testing.ledger import Ledger, LedgerCommitter, LedgerSink
 
 SCHEMA = pa.schema([("n", pa.int64())])

@@ -4,8 +4,8 @@ import pyarrow as pa
 import pytest
 
 from laminar_core.errors import IncompatibleStateError
-from laminar_core.runtime.pacing import rows_before, rows_in_all
 from laminar_core.testing.memory_source import MemorySource
+from laminar_core.worker.pacing import rows_before, rows_in_all
 
 TABLES = [pa.table({"n": [0, 1, 2, 3, 4]}), pa.table({"n": [10, 11]})]
 

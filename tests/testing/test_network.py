@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from laminar_core.runtime.messages import Peer
+from laminar_core.link.messages import Peer
 from laminar_core.testing.network import (
     Network,
     SimulatedCoordinatorLink,

@@ -3,10 +3,10 @@
 import pytest
 
 from laminar_core.errors import ErrorCode, StorageUnavailable
-from laminar_core.storage.memory import MemoryObjectStore
-from laminar_core.storage.object_store import probe
+from laminar_core.objectstore.memory import MemoryObjectStore
+from laminar_core.objectstore.opening import probe
 from laminar_core.testing.observed_store import ObservedStore, StoreCall
-from tests.storage.object_store_contract import ObjectStoreContract
+from tests.objectstore.object_store_contract import ObjectStoreContract
 
 
 @pytest.fixture

@@ -3,8 +3,8 @@
 import pytest
 
 from laminar_core.errors import ErrorCode, StorageUnavailable
-from laminar_core.storage.local import LocalObjectStore
-from laminar_core.storage.memory import MemoryObjectStore
+from laminar_core.objectstore.local import LocalObjectStore
+from laminar_core.objectstore.memory import MemoryObjectStore
 from laminar_core.testing.places import directory, no_directory
 
 READS = {

@@ -3,10 +3,10 @@
 import pyarrow as pa
 import pytest
 
+from laminar_core.driver.events import CheckpointCompleted, Finished, GenerationStarted
+from laminar_core.driver.restart import NoRestart
 from laminar_core.errors import JobFailedError
 from laminar_core.pipeline import Pipeline
-from laminar_core.runtime.events import CheckpointCompleted, Finished, GenerationStarted
-from laminar_core.runtime.restart import NoRestart
 from laminar_core.testing.ledger import Ledger, LedgerSink
 from laminar_core.testing.memory_source import MemorySource
 from laminar_core.testing.simulation import Simulation

@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from laminar_core.checkpoint.coordinator_config import CoordinatorConfig
-from laminar_core.runtime.events import CheckpointCompleted
+from laminar_core.driver.events import CheckpointCompleted
+from laminar_core.protocol.coordinator_config import CoordinatorConfig
 from laminar_core.testing.campaign import SeedReport, draw, simulate_setting
 from laminar_core.testing.disasters import Disasters
 from laminar_core.testing.disk import SimulatedDisk

@@ -2,12 +2,12 @@
 
 import pytest
 
+from laminar_core.driver.events import WorkersRunning
+from laminar_core.driver.restart import NoRestart
 from laminar_core.errors import JobFailedError
-from laminar_core.runtime.events import WorkersRunning
-from laminar_core.runtime.restart import NoRestart
 from laminar_core.testing.simulation import Simulation
 from laminar_core.testing.worker_process import DEATH_SEEN_MS, LINGER_MS
-from tests.runtime.simulated_jobs import failing_job, windows_job
+from tests.simulated.simulated_jobs import failing_job, windows_job
 
 
 @pytest.fixture

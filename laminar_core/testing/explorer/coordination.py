@@ -7,9 +7,9 @@ at once, but the answer to publishing comes back later: a crash in between finds
 
 from typing import Any, NamedTuple
 
-from laminar_core.checkpoint.coordinator import CoordinatorState, initial, step
-from laminar_core.checkpoint.coordinator_config import CoordinatorConfig
-from laminar_core.checkpoint.coordinator_events import (
+from laminar_core.protocol.coordinator import CoordinatorState, initial, step
+from laminar_core.protocol.coordinator_config import CoordinatorConfig
+from laminar_core.protocol.coordinator_events import (
     AbortCheckpoint,
     Acknowledged,
     CheckpointRequested,
@@ -26,7 +26,7 @@ from laminar_core.checkpoint.coordinator_events import (
     Tick,
     TimeOutAlignment,
 )
-from laminar_core.checkpoint.types import CheckpointId, CheckpointKind
+from laminar_core.protocol.types import CheckpointId, CheckpointKind
 from laminar_core.testing.explorer.parts import Message, Part
 from laminar_core.testing.explorer.topology import World
 

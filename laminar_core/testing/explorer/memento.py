@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 from pydantic import BaseModel
 
-from laminar_core.checkpoint.types import Batch
+from laminar_core.protocol.types import Batch
 from laminar_core.testing.explorer.records import Record, batch_of, record_of
 
 _ATOMS = (int, float, str, bytes, type(None), Enum, frozenset, BaseModel, Record)

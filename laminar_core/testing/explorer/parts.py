@@ -7,11 +7,9 @@ moment it is known; that it takes a while shows in how long the acknowledgement 
 
 from typing import Any, NamedTuple
 
-from laminar_core.checkpoint.types import Batch, CheckpointId, Idle, Watermark
-from laminar_core.runtime.inflight import Captured
-from laminar_core.runtime.task_parts import Cut
-from laminar_core.runtime.wire import ArrowElement
-from laminar_core.state.manifest import AlignmentEntry
+from laminar_core.link.wire import ArrowElement
+from laminar_core.protocol.types import Batch, CheckpointId, Idle, Watermark
+from laminar_core.records.manifest import AlignmentEntry
 from laminar_core.testing.explorer.records import (
     Record,
     ViolationError,
@@ -19,6 +17,8 @@ from laminar_core.testing.explorer.records import (
     record_of,
     render,
 )
+from laminar_core.worker.inflight import Captured
+from laminar_core.worker.task_parts import Cut
 
 InFlight = Record | Watermark | Idle
 """An element of a queue, as a checkpoint keeps it."""

@@ -11,7 +11,9 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from laminar_core.checkpoint.types import (
+from laminar_core.link.wire import ArrowElement
+from laminar_core.operators.base import JsonValue, PendingSnapshot, Snapshot
+from laminar_core.protocol.types import (
     Batch,
     CancelMarker,
     CheckpointBarrier,
@@ -20,8 +22,6 @@ from laminar_core.checkpoint.types import (
     Idle,
     Watermark,
 )
-from laminar_core.operators.base import JsonValue, PendingSnapshot, Snapshot
-from laminar_core.runtime.wire import ArrowElement
 
 _SCHEMA = pa.schema([("path", pa.string()), ("number", pa.int64())])
 

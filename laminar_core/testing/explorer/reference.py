@@ -12,7 +12,8 @@ One channel of the reference is one path on one link: order between different pa
 from collections import deque
 from collections.abc import Iterator
 
-from laminar_core.checkpoint.chandy_lamport import (
+from laminar_core.protocol.types import ChannelId
+from laminar_core.testing.chandy_lamport import (
     ChannelRecorded,
     Effect,
     MarkerReceived,
@@ -24,7 +25,6 @@ from laminar_core.checkpoint.chandy_lamport import (
     initial,
     step,
 )
-from laminar_core.checkpoint.types import ChannelId
 from laminar_core.testing.explorer.coordination import Checkpoint
 from laminar_core.testing.explorer.parts import Part
 from laminar_core.testing.explorer.records import Record

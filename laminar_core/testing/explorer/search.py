@@ -5,7 +5,7 @@ from collections import deque
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from laminar_core.runtime.clock import Clock
+from laminar_core.host.clock import Clock
 from laminar_core.testing.explorer.coordination import Checkpoint
 from laminar_core.testing.explorer.system import Move, State, System
 from laminar_core.testing.explorer.tasks import Classes

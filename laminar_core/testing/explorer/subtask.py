@@ -7,15 +7,15 @@ remembered; the search then puts remembered steps together.
 from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
-from laminar_core.checkpoint.types import (
+from laminar_core.errors import LaminarError
+from laminar_core.link.wire import ArrowElement
+from laminar_core.protocol.types import (
     Batch,
     CancelMarker,
     ChannelId,
     CheckpointBarrier,
     CheckpointId,
 )
-from laminar_core.errors import LaminarError
-from laminar_core.runtime.wire import ArrowElement
 from laminar_core.testing.explorer.memento import Memento, Saved
 from laminar_core.testing.explorer.parts import Committable, Message, Part
 from laminar_core.testing.explorer.records import (

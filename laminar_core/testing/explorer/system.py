@@ -14,8 +14,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from laminar_core.checkpoint.types import CheckpointId
-from laminar_core.runtime.wire import ArrowElement
+from laminar_core.link.wire import ArrowElement
+from laminar_core.protocol.types import CheckpointId
 from laminar_core.testing.explorer import coordination, reference
 from laminar_core.testing.explorer.coordination import Checkpoint, Coordinator, Moved, Order
 from laminar_core.testing.explorer.parts import Committable, Message

@@ -2,7 +2,7 @@
 
 Real are ``Task`` and everything below it: the alignment machine, the account of in-flight data, the
 queues of both ends, watermarks, the head of a loop, the committing sink. ``build`` does what
-``runtime/wiring.py`` does: state first, then what was in flight on the inputs, then on the outputs.
+``worker/wiring.py`` does: state first, then what was in flight on the inputs, then on the outputs.
 """
 
 from collections import deque
@@ -10,27 +10,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from laminar_core.checkpoint.alignment import BarrierAligner
-from laminar_core.checkpoint.alignment_events import Event
-from laminar_core.checkpoint.alignment_state import Idle as NothingPending
-from laminar_core.checkpoint.types import (
+from laminar_core.host.clock import ManualClock
+from laminar_core.link.wire import ArrowElement
+from laminar_core.operators.base import Snapshot
+from laminar_core.protocol.alignment import BarrierAligner
+from laminar_core.protocol.alignment_events import Event
+from laminar_core.protocol.alignment_state import Idle as NothingPending
+from laminar_core.protocol.types import (
     AlignmentMode,
     ChannelId,
     CheckpointBarrier,
     CheckpointId,
 )
-from laminar_core.checkpoint.watermarks import WatermarkGate
-from laminar_core.operators.base import Snapshot
-from laminar_core.runtime.channels import InputChannel, OutputChannel
-from laminar_core.runtime.clock import ManualClock
-from laminar_core.runtime.inflight import InflightRecorder
-from laminar_core.runtime.loops import FeedbackChannel, HeadTask
-from laminar_core.runtime.outputs import EdgeOutput
-from laminar_core.runtime.pacing import PacedSource
-from laminar_core.runtime.sinks import CommittingSink
-from laminar_core.runtime.task import Task
-from laminar_core.runtime.task_parts import TaskParts
-from laminar_core.runtime.wire import ArrowElement
+from laminar_core.protocol.watermarks import WatermarkGate
 from laminar_core.testing.explorer.parts import (
     Committable,
     Listener,
@@ -47,6 +39,14 @@ from laminar_core.testing.explorer.records import (
     record_of,
 )
 from laminar_core.testing.explorer.topology import Link, Node, World
+from laminar_core.worker.channels import InputChannel, OutputChannel
+from laminar_core.worker.inflight import InflightRecorder
+from laminar_core.worker.loops import FeedbackChannel, HeadTask
+from laminar_core.worker.outputs import EdgeOutput
+from laminar_core.worker.pacing import PacedSource
+from laminar_core.worker.sinks import CommittingSink
+from laminar_core.worker.task import Task
+from laminar_core.worker.task_parts import TaskParts
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from laminar_core.checkpoint.types import ChannelId
+from laminar_core.protocol.types import ChannelId
 
 AlignmentTimeout = int | None
 """As in ``CoordinatorConfig``; how long it is does not matter, only if it is None, 0 or more."""

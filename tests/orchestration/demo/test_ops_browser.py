@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from laminar_core.runtime.clock import SystemClock
-from laminar_core.storage.checkpoint_store import CheckpointStore
-from laminar_core.storage.pins import Pins
+from laminar_core.host.clock import SystemClock
+from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.store.pins import Pins
 from orchestration.demo.ops_browser import (
     Shot,
     asset_page,
@@ -16,7 +16,7 @@ from orchestration.demo.ops_browser import (
 from orchestration.demo.ops_client import DagsterClient
 from orchestration.demo.ops_server import free_port, serving
 from resources.names import checkpoint_key
-from tests.storage.stores import JOB, claim, complete
+from tests.store.stores import JOB, claim, complete
 
 pytestmark = pytest.mark.skipif(why_no_browser() is not None, reason=str(why_no_browser()))
 

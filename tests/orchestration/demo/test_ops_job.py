@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from laminar_core.state.control import ControlBegun, ControlCommand, ControlResult, SetMode
-from laminar_core.storage.control_log import ControlLog
-from laminar_core.storage.owner import this_process
+from laminar_core.records.commands import ControlBegun, ControlCommand, ControlResult, SetMode
+from laminar_core.store.command_log import ControlLog
+from laminar_core.store.owner import this_process
 from orchestration.demo.ops_job import JobWatch, alignment_s, duration_s, in_words
-from tests.storage.stores import JOB, claim, claimant, complete, never
+from tests.store.stores import JOB, claim, claimant, complete, never
 
 
 @pytest.fixture

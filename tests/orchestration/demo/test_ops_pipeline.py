@@ -6,7 +6,7 @@ import pytest
 
 from jobs.payments import pipeline as payments
 from jobs.payments_data import write_payments
-from laminar_core.runtime.plan import INPUTS_KEY, Plan
+from laminar_core.plan.plan import INPUTS_KEY, Plan
 from orchestration.demo.ops_pipeline import pipeline, row_us, set_brake
 
 

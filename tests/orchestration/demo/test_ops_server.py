@@ -8,7 +8,7 @@ from pathlib import Path
 import yaml
 from dagster._core.instance.ref import InstanceRef
 
-from laminar_core.runtime.clock import SystemClock
+from laminar_core.host.clock import SystemClock
 from orchestration.demo.ops_server import end_all, started_for, write_home, write_workspace
 from orchestration.demo.ops_stream import FOLDER_VARIABLE
 from orchestration.streams import ROOT

@@ -3,7 +3,7 @@
 import pytest
 from rich.console import Console
 
-from laminar_core.runtime.clock import ManualClock
+from laminar_core.host.clock import ManualClock
 from orchestration.demo.ops_client import UiError
 from orchestration.demo.ops_stage import POLL_MS, Stage, StepFailed
 

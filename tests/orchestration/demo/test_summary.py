@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from laminar_core.checkpoint.types import CheckpointId, CheckpointKind, Generation
-from laminar_core.storage.summaries import CheckpointSummary
+from laminar_core.protocol.types import CheckpointId, CheckpointKind, Generation
+from laminar_core.store.summaries import CheckpointSummary
 from orchestration.demo.faults import Kill
 from orchestration.demo.oracle import Comparison
 from orchestration.demo.summary import DemoSummary, show

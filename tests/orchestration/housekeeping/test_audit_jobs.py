@@ -6,13 +6,13 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from laminar_core.storage.audit import AuditLog
-from laminar_core.storage.audit_key import KEY_VARIABLE
+from laminar_core.store.audit_key import KEY_VARIABLE
+from laminar_core.store.audit_log import AuditLog
 from orchestration.housekeeping.audit_jobs import build_audit_job
 from resources.names import check_key
 from tests.orchestration.housekeeping_bench import SPEC, Bench, bench_at
-from tests.storage.retention_jobs import JOB
-from tests.storage.stores import damage
+from tests.retention.retention_jobs import JOB
+from tests.store.stores import damage
 
 
 @pytest.fixture

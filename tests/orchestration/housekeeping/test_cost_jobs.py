@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from laminar_core.checkpoint.types import CheckpointId, Generation
-from laminar_core.state.manifest import Heartbeat
-from laminar_core.state.record import JsonObject
+from laminar_core.protocol.types import CheckpointId, Generation
+from laminar_core.records.manifest import Heartbeat
+from laminar_core.records.record import JsonObject
 from orchestration.housekeeping.cost_jobs import build_cost_job
 from orchestration.spec import PriceTable
 from tests.orchestration.housekeeping_bench import SPEC, Bench, bench_at
-from tests.storage.retention_jobs import HOUR_MS, START_MS
+from tests.retention.retention_jobs import HOUR_MS, START_MS
 
 PRICED = SPEC.model_copy(update={"prices": PriceTable(currency="EUR", gb_month=2**30)})
 

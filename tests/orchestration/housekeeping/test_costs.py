@@ -2,9 +2,9 @@
 
 import pytest
 
-from laminar_core.checkpoint.types import Generation
-from laminar_core.storage.counts import RequestCounts
-from laminar_core.storage.usage import GenerationTraffic
+from laminar_core.objectstore.counts import RequestCounts
+from laminar_core.protocol.types import Generation
+from laminar_core.store.usage import GenerationTraffic
 from orchestration.housekeeping.costs import GB, MONTH_MS, CostFacts, Stored, reckon
 from orchestration.spec import PriceTable
 

@@ -11,7 +11,7 @@ from orchestration.housekeeping.drill_jobs import DrillForm, build_drill_job, dr
 from orchestration.spec import StreamSpec
 from resources.names import DRILL_POOL, DRILL_TAG, asset_key, check_key
 from tests.orchestration.housekeeping_bench import SPEC, Bench, bench_at
-from tests.storage.retention_jobs import JOB
+from tests.retention.retention_jobs import JOB
 
 STAND_IN = "import runpy; runpy.run_module('tests.orchestration.drill_stand_in')"
 

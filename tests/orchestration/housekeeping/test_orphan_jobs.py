@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from laminar_core.checkpoint.retention_facts import DAY_MS, HOUR_MS
-from laminar_core.runtime.retention_config import RetentionConfig
+from laminar_core.retention.config import RetentionConfig
+from laminar_core.retention.facts import DAY_MS, HOUR_MS
 from orchestration.housekeeping.orphan_jobs import build_orphan_job
 from tests.orchestration.housekeeping_bench import SPEC, Bench, bench_at
-from tests.storage.retention_jobs import JOB, pin_of
-from tests.storage.stores import damage
+from tests.retention.retention_jobs import JOB, pin_of
+from tests.store.stores import damage
 
 
 @pytest.fixture

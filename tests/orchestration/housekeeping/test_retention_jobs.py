@@ -5,20 +5,20 @@ from pathlib import Path
 
 import pytest
 
-from laminar_core.checkpoint.retention_facts import DAY_MS
-from laminar_core.checkpoint.types import CheckpointId
 from laminar_core.errors import ErrorCode, StorageUnavailable
-from laminar_core.runtime.retention_config import RetentionConfig
-from laminar_core.storage import retention as retention_module
-from laminar_core.storage.audit import AuditLog
-from laminar_core.storage.memory import MemoryObjectStore
-from laminar_core.storage.retention import Retention
+from laminar_core.objectstore.memory import MemoryObjectStore
+from laminar_core.protocol.types import CheckpointId
+from laminar_core.retention import run as retention_module
+from laminar_core.retention.config import RetentionConfig
+from laminar_core.retention.facts import DAY_MS
+from laminar_core.retention.run import Retention
+from laminar_core.store.audit_log import AuditLog
 from orchestration.housekeeping.retention_jobs import build_retention_job
 from orchestration.spec import StreamSpec
 from resources.names import RETENTION_PLAN_TAG, asset_key, checkpoint_partitions, partition_of
 from tests.orchestration.housekeeping_bench import SPEC, Bench, bench_at
-from tests.storage.retention_jobs import JOB, MANDATE
-from tests.storage.stores import damage
+from tests.retention.retention_jobs import JOB, MANDATE
+from tests.store.stores import damage
 
 PARTITIONS = checkpoint_partitions(JOB).name or ""
 

@@ -8,15 +8,15 @@ import dagster as dg
 import pytest
 
 from laminar_core.errors import ErrorCode, StorageUnavailable
-from laminar_core.storage.memory import MemoryObjectStore
-from laminar_core.storage.object_store import open_object_store
+from laminar_core.objectstore.memory import MemoryObjectStore
+from laminar_core.objectstore.opening import open_object_store
 from orchestration.housekeeping.definitions import housekeeping_definitions
 from orchestration.housekeeping.schedules import schedules_of
 from orchestration.spec import SchedulePolicy, StreamSpec
 from resources import CheckpointStoreResource
 from resources.names import ACTS_ON_TAG, StreamJob, schedule_name
 from tests.orchestration.housekeeping_bench import Bench, bench_at
-from tests.storage.retention_jobs import JOB, StoredJob
+from tests.retention.retention_jobs import JOB, StoredJob
 
 NIGHT = datetime(2026, 11, 21, 4, 43, tzinfo=UTC)
 SPEC = StreamSpec(name=JOB, program=Path("p.py"), tags={"team": "payments"})

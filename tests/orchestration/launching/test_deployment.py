@@ -11,7 +11,7 @@ from orchestration.launching.supervised_run import SupervisedRun
 from orchestration.spec import StreamSpec
 from resources.names import ACTS_ON_TAG
 from tests.orchestration.started import STREAM, line_of
-from tests.storage.stores import claim
+from tests.store.stores import claim
 
 
 class TestDetached:

@@ -7,14 +7,14 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from laminar_core.checkpoint.types import CheckpointId
-from laminar_core.state.control import StopJob
-from laminar_core.storage.checkpoint_store import CheckpointStore
-from laminar_core.storage.local import LocalObjectStore
-from laminar_core.storage.object_store import open_object_store
-from laminar_core.storage.savepoint_export import export_savepoint
-from laminar_core.storage.savepoint_import import import_savepoint
-from laminar_core.storage.savepoints import Author, read_savepoint
+from laminar_core.objectstore.local import LocalObjectStore
+from laminar_core.objectstore.opening import open_object_store
+from laminar_core.protocol.types import CheckpointId
+from laminar_core.records.commands import StopJob
+from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.store.savepoint_export import export_savepoint
+from laminar_core.store.savepoint_import import import_savepoint
+from laminar_core.store.savepoints import Author, read_savepoint
 from orchestration.launching import import_job
 from orchestration.launching.dry_run import DryRun
 from orchestration.launching.import_job import build_import_job
@@ -22,7 +22,7 @@ from orchestration.launching.launch import StartedDriver
 from resources import CheckpointStoreResource, DetachedDriver, SparkDriverClient
 from resources.names import ACTOR_TAG
 from tests.orchestration.acted_on import SPEC, STREAM, ActedOn, line_of, shown
-from tests.storage.stores import claim, claimant, complete, never
+from tests.store.stores import claim, claimant, complete, never
 
 ANN = Author("ann", "to move", 1_700_000_000_000)
 NAME = f"{STREAM}_import_savepoint"

@@ -6,13 +6,13 @@ import signal
 import dagster as dg
 import pytest
 
-from laminar_core.checkpoint.types import CheckpointId
-from laminar_core.storage.owner import is_running
-from laminar_core.storage.pins import Pins
+from laminar_core.protocol.types import CheckpointId
+from laminar_core.store.owner import is_running
+from laminar_core.store.pins import Pins
 from orchestration.launching.restore_forms import RecoverForm
 from resources.names import checkpoint_key
 from tests.orchestration.started import STREAM, StartedStream, line_of
-from tests.storage.stores import claim, complete
+from tests.store.stores import claim, complete
 
 LATER = "2100-01-01T00:00:00Z"
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from laminar_core.checkpoint.recovery_facts import Wish
-from laminar_core.checkpoint.types import CheckpointId
-from laminar_core.storage.local import LocalObjectStore
+from laminar_core.objectstore.local import LocalObjectStore
+from laminar_core.protocol.recovery_facts import Wish
+from laminar_core.protocol.types import CheckpointId
 from orchestration.launching.restore_choice import WholeReads, choose
 from sensors.facts.integrity_records import damage_on_record
 from sensors.recovery.candidates import choose_by_sizes

@@ -3,11 +3,11 @@
 import pytest
 
 from laminar_core.errors import ConfigurationError
-from laminar_core.runtime.clock import ManualClock
-from laminar_core.state.control import ControlResult
-from laminar_core.state.manifest import Heartbeat
-from laminar_core.storage.checkpoint_store import CheckpointStore
-from laminar_core.storage.control_log import ControlLog
+from laminar_core.host.clock import ManualClock
+from laminar_core.records.commands import ControlResult
+from laminar_core.records.manifest import Heartbeat
+from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.store.command_log import ControlLog
 from orchestration.launching.running_driver import (
     Ask,
     Free,
@@ -20,7 +20,7 @@ from orchestration.launching.running_driver import (
 )
 from resources.job_control import JobControl
 from resources.mandate import RunMandate
-from tests.storage.stores import claim, claimant, elsewhere, never, open_job
+from tests.store.stores import claim, claimant, elsewhere, never, open_job
 
 MANDATE = RunMandate("ann", "0123456789")
 WHO = "generation 3, process 7 on far"

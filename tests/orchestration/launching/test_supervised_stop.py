@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
+from laminar_core.driver.commands.client import ControlClient
 from laminar_core.errors import ErrorCode, StorageUnavailable
-from laminar_core.runtime.clock import ManualClock, SystemClock
-from laminar_core.runtime.control_client import ControlClient
-from laminar_core.state.control import ControlResult, StopJob
-from laminar_core.storage.control_log import ControlLog
-from laminar_core.storage.owner import this_process
+from laminar_core.host.clock import ManualClock, SystemClock
+from laminar_core.records.commands import ControlResult, StopJob
+from laminar_core.store.command_log import ControlLog
+from laminar_core.store.owner import this_process
 from orchestration.launching.supervised_stop import REASON, StopThroughStore
 from resources import SparkDriverClient
 from resources.drivers.events import DriverEvent
 from resources.mandate import RunMandate
 from tests.orchestration.started import StartedStream
-from tests.storage.stores import claim
+from tests.store.stores import claim
 
 MANDATE = RunMandate("ann", "0123456789")
 LOG = logging.getLogger("test")

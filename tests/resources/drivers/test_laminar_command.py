@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from laminar_core.runtime.clock import SystemClock
+from laminar_core.host.clock import SystemClock
 from resources.drivers.laminar_command import CommandResult, run_command
 from resources.drivers.session import session_members
 

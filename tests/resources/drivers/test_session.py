@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from laminar_core.state.manifest import Owner
-from laminar_core.storage.owner import this_process
+from laminar_core.records.manifest import Owner
+from laminar_core.store.owner import this_process
 from resources.drivers.session import kill_session_of, session_members
 from tests.resources.drivers.test_supervised import is_alive, wait_for_end
 
 DESCRIBE = (
-    "from laminar_core.storage.owner import this_process; import signal\n"
+    "from laminar_core.store.owner import this_process; import signal\n"
     "print(this_process().model_dump_json(), flush=True); signal.pause()"
 )
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import dagster as dg
 import pytest
 
-from laminar_core.runtime.clock import ManualClock
+from laminar_core.host.clock import ManualClock
 from resources.names import ACTS_ON_TAG, STREAM_TAG, checkpoint_key
 from sensors.alerting.alerts import Alert
 from sensors.alerting.sensors import (

@@ -6,7 +6,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from laminar_core.checkpoint.types import CheckpointKind
+from laminar_core.protocol.types import CheckpointKind
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
 from sensors.alerting.alerts import Alert
 from sensors.alignment.sensor import build_alignment_sensor

@@ -2,7 +2,7 @@
 
 import pytest
 
-from laminar_core.state.audit import START, AuditReport, Finding, Link
+from laminar_core.records.audit import START, AuditReport, Finding, Link
 from sensors.facts.audit_memory import AuditMemory, with_memory
 
 NEWEST = Link(7, "new")

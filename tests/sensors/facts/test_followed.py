@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from laminar_core.checkpoint.types import CheckpointId, Generation
-from laminar_core.storage.checkpoint_store import CheckpointStore
-from laminar_core.storage.memory import MemoryObjectStore
+from laminar_core.objectstore.memory import MemoryObjectStore
+from laminar_core.protocol.types import CheckpointId, Generation
+from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.testing.faulty_store import FaultyStore
 from sensors.facts.followed import Followed, follow
 from tests.sensors.streams import STREAM, Job, stored_job
-from tests.storage.stores import damage
+from tests.store.stores import damage
 
 
 @pytest.fixture

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from laminar_core.checkpoint.types import CheckpointId
+from laminar_core.protocol.types import CheckpointId
 from sensors.facts.stored_checkpoints import StoredCheckpoint, read_stored
 from sensors.observer.check_events import alignment_before
 from tests.sensors.streams import Job, stored_job
-from tests.storage.stores import damage
+from tests.store.stores import damage
 
 
 @pytest.fixture

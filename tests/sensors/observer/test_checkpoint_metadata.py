@@ -7,22 +7,22 @@ import pyarrow as pa
 import pytest
 from dagster._serdes import serialize_value
 
-from laminar_core.checkpoint.types import WATERMARK_END_US, CheckpointId, CheckpointKind
-from laminar_core.state.arrow_codec import sha256_hex
-from laminar_core.state.control import (
+from laminar_core.codec.arrow import sha256_hex
+from laminar_core.protocol.types import WATERMARK_END_US, CheckpointId, CheckpointKind
+from laminar_core.records.commands import (
     ControlBegun,
     ControlCommand,
     ControlResult,
     TakeCheckpoint,
     TakeSavepoint,
 )
-from laminar_core.state.manifest import AlignmentEntry, CheckpointManifest, fingerprint_of
-from laminar_core.storage.checkpoint_store import CheckpointStore
-from laminar_core.storage.control_log import ControlLog
+from laminar_core.records.manifest import AlignmentEntry, CheckpointManifest, fingerprint_of
+from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.store.command_log import ControlLog
 from sensors.facts.stored_checkpoints import StoredCheckpoint, read_stored
 from sensors.observer.checkpoint_metadata import materialization, source_observation
-from tests.state.manifests import DESCRIPTIONS, alignment, manifest, subtask, unaligned
-from tests.storage.stores import claim, complete, damage, open_job, trigger
+from tests.records.manifests import DESCRIPTIONS, alignment, manifest, subtask, unaligned
+from tests.store.stores import claim, complete, damage, open_job, trigger
 
 SECOND_US = 1_000_000
 COMPLETED_S = 1_700_000_000.04

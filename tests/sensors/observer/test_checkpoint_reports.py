@@ -5,14 +5,14 @@ from collections.abc import Iterator
 import dagster as dg
 import pytest
 
-from laminar_core.checkpoint.types import CheckpointId
-from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.protocol.types import CheckpointId
+from laminar_core.store.checkpoint_store import CheckpointStore
 from resources.names import checkpoint_key, checkpoint_partitions, partition_of
 from sensors.observer.checkpoint_reports import (
     check_integrity,
     report_new_checkpoints,
 )
-from tests.storage.stores import JOB, claim, complete, damage, open_job, write
+from tests.store.stores import JOB, claim, complete, damage, open_job, write
 
 KEY = checkpoint_key(JOB)
 

@@ -3,16 +3,16 @@
 import dagster as dg
 import pytest
 
-from laminar_core.checkpoint.types import CheckpointId
-from laminar_core.storage.owner import this_process
-from laminar_core.storage.savepoint_export import export_as
-from laminar_core.storage.savepoints import Author
+from laminar_core.protocol.types import CheckpointId
+from laminar_core.store.owner import this_process
+from laminar_core.store.savepoint_export import export_as
+from laminar_core.store.savepoints import Author
 from sensors.facts.audit_follower import AuditFollower
 from sensors.observer.findings import ACTS_MAX, ObserverCursor
 from sensors.run_records import HANGS_MS
 from tests.sensors.observed import NOTHING_NEW, Daemon, conclude, write_down
 from tests.sensors.streams import STREAM, Job, stand_ins
-from tests.storage.stores import damage, gone
+from tests.store.stores import damage, gone
 
 
 def restored(job: Job, base: int | None, **facts: object) -> None:

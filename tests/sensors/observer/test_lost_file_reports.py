@@ -3,7 +3,7 @@
 import dagster as dg
 import pytest
 
-from laminar_core.checkpoint.types import CheckpointId
+from laminar_core.protocol.types import CheckpointId
 from resources.names import check_key
 from sensors.alerting.alerts import Alert
 from sensors.alerting.sensors import build_check_failure_sensor
@@ -11,7 +11,7 @@ from sensors.observer.findings import BESIDE_MS
 from sensors.policy import AlertPolicy
 from tests.sensors.observed import Daemon, DiedError
 from tests.sensors.streams import STREAM, Job, Ticks, mark_damaged
-from tests.storage.stores import damage
+from tests.store.stores import damage
 
 KEY = check_key(STREAM, "files_present")
 HEARD: list[Alert] = []

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from laminar_core.checkpoint.types import CheckpointId
-from laminar_core.storage.savepoint_export import export_savepoint
-from laminar_core.storage.savepoints import Author
+from laminar_core.protocol.types import CheckpointId
+from laminar_core.store.savepoint_export import export_savepoint
+from laminar_core.store.savepoints import Author
 from sensors.observer.savepoint_reports import savepoint_materialization
-from tests.storage.stores import claim, complete, open_job
+from tests.store.stores import claim, complete, open_job
 
 
 def test_what_is_in_it_and_where_it_comes_from(tmp_path: Path) -> None:

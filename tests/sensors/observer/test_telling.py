@@ -5,9 +5,9 @@ import threading
 import dagster as dg
 import pytest
 
-from laminar_core.checkpoint.types import CheckpointId
-from laminar_core.storage.generations import Claimant
-from laminar_core.storage.owner import this_process
+from laminar_core.protocol.types import CheckpointId
+from laminar_core.store.generations import Claimant
+from laminar_core.store.owner import this_process
 from laminar_core.testing.faulty_store import FaultyStore
 from resources.names import STREAM_TAG
 from sensors.background import BackgroundReads
@@ -18,7 +18,7 @@ from sensors.observer.telling import LEFT_TO_RUN_MS
 from sensors.policy import AlertPolicy
 from tests.sensors.observed import KEY, NOTHING_NEW, Daemon, DiedError, write_down
 from tests.sensors.streams import OBJECTS, STREAM, Job, stand_ins, stored_job
-from tests.storage.stores import commit, complete, damage, never
+from tests.store.stores import commit, complete, damage, never
 
 
 def fail(job: Job, outcome: str = "declined") -> int:

@@ -6,17 +6,17 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from laminar_core.checkpoint.recovery import Refuse
-from laminar_core.checkpoint.types import CheckpointId
-from laminar_core.state.arrow_codec import sha256_hex
-from laminar_core.storage.checkpoint_store import CheckpointStore, Choice
+from laminar_core.codec.arrow import sha256_hex
+from laminar_core.protocol.recovery import Refuse
+from laminar_core.protocol.types import CheckpointId
+from laminar_core.store.checkpoint_store import CheckpointStore, Choice
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
 from resources.names import partition_of
 from sensors.facts.integrity_records import FoundDamage, damage_on_record, found_whole_in
 from sensors.recovery.candidates import choose_by_sizes
 from tests.sensors.recoveries import read_whole
 from tests.sensors.streams import STREAM, stored_job
-from tests.storage.stores import claim, complete, damage, open_job
+from tests.store.stores import claim, complete, damage, open_job
 
 
 @pytest.fixture

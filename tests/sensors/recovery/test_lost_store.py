@@ -2,10 +2,10 @@
 
 import pytest
 
-from laminar_core.checkpoint.coordinator_config import CoordinatorConfig
+from laminar_core.driver.events import CheckpointCompleted
+from laminar_core.driver.restart import FixedDelay
 from laminar_core.errors import ErrorCode, FencedError, LaminarError, StorageUnavailable
-from laminar_core.runtime.events import CheckpointCompleted
-from laminar_core.runtime.restart import FixedDelay
+from laminar_core.protocol.coordinator_config import CoordinatorConfig
 from laminar_core.testing.disk import SimulatedDisk
 from laminar_core.testing.jobs import Job
 from laminar_core.testing.places import directory, no_directory

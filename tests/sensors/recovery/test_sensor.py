@@ -6,8 +6,8 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from laminar_core.checkpoint.types import CheckpointId
-from laminar_core.runtime.clock import ManualClock
+from laminar_core.host.clock import ManualClock
+from laminar_core.protocol.types import CheckpointId
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore, Verb
 from resources import CheckpointStoreResource
 from resources.names import (
@@ -21,7 +21,7 @@ from resources.names import (
 from sensors.policy import AlertPolicy
 from tests.sensors.recoveries import dead_job, read_whole, watched
 from tests.sensors.streams import OBJECTS, STREAM, Job, Ticks, config_of, stored_job
-from tests.storage.stores import damage, elsewhere
+from tests.store.stores import damage, elsewhere
 
 POLICY = AlertPolicy(recoveries_max=3)
 PARTITIONS = str(checkpoint_partitions(STREAM).name)

@@ -7,10 +7,10 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from laminar_core.checkpoint.types import CheckpointId, CheckpointKind
-from laminar_core.runtime.clock import ManualClock
-from laminar_core.state.retention_records import PinRecord
-from laminar_core.storage.pins import Pins
+from laminar_core.host.clock import ManualClock
+from laminar_core.protocol.types import CheckpointId, CheckpointKind
+from laminar_core.records.retention import PinRecord
+from laminar_core.store.pins import Pins
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
 from sensors.policy import AlertPolicy
 from sensors.run_records import KnownRun

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import mkdtemp
 
-from laminar_core.runtime.clock import SystemClock
+from laminar_core.host.clock import SystemClock
 from tests.spark.jobs_under_test import ROOT
 from tests.spark.kill_campaign.campaign import Campaign
 from tests.spark.kill_campaign.cells import Kind, rounds

@@ -3,8 +3,8 @@
 import os
 from pathlib import Path
 
-from laminar_core.state.manifest import Owner
-from laminar_core.storage.owner import is_running
+from laminar_core.records.manifest import Owner
+from laminar_core.store.owner import is_running
 
 
 class AdoptedProcess:

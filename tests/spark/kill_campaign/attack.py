@@ -4,7 +4,7 @@ import random
 import signal
 from dataclasses import dataclass
 
-from laminar_core.checkpoint.types import Generation
+from laminar_core.protocol.types import Generation
 from sensors.recovery.decision import Alarm, Leave, Recover
 from tests.spark.kill_campaign.cells import Act, Cell, Kind, Phase
 from tests.spark.kill_campaign.figures import Figures

@@ -5,8 +5,8 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from laminar_core.runtime.clock import Clock, SystemClock
-from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.host.clock import Clock, SystemClock
+from laminar_core.store.checkpoint_store import CheckpointStore
 from tests.spark.kill_campaign.attack import Attacker
 from tests.spark.kill_campaign.cells import Cell
 from tests.spark.kill_campaign.dagster_attack import DagsterAttacker

@@ -2,7 +2,7 @@
 
 import pyspark.daemon
 
-import laminar_core.runtime.spark_daemon  # noqa: F401 - for its imports
+import laminar_core.spark.daemon  # noqa: F401 - for its imports
 from tests.spark.kill_campaign import pauses
 
 if __name__ == "__main__":

@@ -10,8 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
-from laminar_core.runtime.clock import Clock, SystemClock
-from laminar_core.storage.local import LocalObjectStore
+from laminar_core.host.clock import Clock, SystemClock
+from laminar_core.objectstore.local import LocalObjectStore
 
 VARIABLE = "LAMINAR_KILL_CAMPAIGN_PAUSES"
 POLL_MS = 20

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from laminar_core.runtime.retention_config import RetentionConfig
+from laminar_core.retention.config import RetentionConfig
 from orchestration.factory import laminar_definitions
 from orchestration.spec import CheckpointPolicy, SchedulePolicy, StreamSpec
 from resources import CheckpointStoreResource, DetachedDriver, SparkDriverClient

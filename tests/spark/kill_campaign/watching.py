@@ -7,8 +7,8 @@ changes, however long the sensor waits.
 from collections import Counter
 from dataclasses import dataclass, field
 
-from laminar_core.runtime.clock import Clock
-from laminar_core.storage.checkpoint_store import CheckpointStore
+from laminar_core.host.clock import Clock
+from laminar_core.store.checkpoint_store import CheckpointStore
 from sensors.policy import AlertPolicy
 from sensors.recovery.decision import (
     LOOKS_MIN,

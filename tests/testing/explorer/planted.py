@@ -7,8 +7,9 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from laminar_core.checkpoint.alignment import BarrierAligner
-from laminar_core.checkpoint.alignment_events import (
+from laminar_core.link.wire import ArrowElement
+from laminar_core.protocol.alignment import BarrierAligner
+from laminar_core.protocol.alignment_events import (
     AlignmentTimedOut,
     BarrierArrived,
     BarrierReached,
@@ -21,13 +22,12 @@ from laminar_core.checkpoint.alignment_events import (
     SealInputs,
     TakeSnapshot,
 )
-from laminar_core.checkpoint.alignment_state import Aligning, Idle, Recording
-from laminar_core.checkpoint.types import Batch, ChannelId, CheckpointId
-from laminar_core.runtime.channels import InputChannel, OutputChannel
-from laminar_core.runtime.inflight import InflightRecorder
-from laminar_core.runtime.wire import ArrowElement
+from laminar_core.protocol.alignment_state import Aligning, Idle, Recording
+from laminar_core.protocol.types import Batch, ChannelId, CheckpointId
 from laminar_core.testing.explorer import Classes
 from laminar_core.testing.explorer.tasks import ExploredTask
+from laminar_core.worker.channels import InputChannel, OutputChannel
+from laminar_core.worker.inflight import InflightRecorder
 
 
 class CapturesOnce(BarrierAligner):

@@ -1,6 +1,6 @@
 """The real coordinator, moved by hand: what it orders, and what it may do by itself."""
 
-from laminar_core.checkpoint.types import CheckpointId
+from laminar_core.protocol.types import CheckpointId
 from laminar_core.testing.explorer import coordination
 from laminar_core.testing.explorer.coordination import Checkpoint, Possible
 from laminar_core.testing.explorer.parts import Message, Part

@@ -5,7 +5,9 @@ from typing import NamedTuple
 
 import pytest
 
-from laminar_core.checkpoint.chandy_lamport import (
+from laminar_core.host.clock import ManualClock
+from laminar_core.protocol.types import ChannelId
+from laminar_core.testing.chandy_lamport import (
     ChannelRecorded,
     MarkerReceived,
     MessageReceived,
@@ -17,8 +19,6 @@ from laminar_core.checkpoint.chandy_lamport import (
     initial,
     step,
 )
-from laminar_core.checkpoint.types import ChannelId
-from laminar_core.runtime.clock import ManualClock
 from laminar_core.testing.explorer import WORLDS, Classes
 from laminar_core.testing.explorer.records import Record
 from laminar_core.testing.explorer.search import Search

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from laminar_core.checkpoint.types import Batch, ChannelId
-from laminar_core.runtime.channels import InputChannel
+from laminar_core.protocol.types import Batch, ChannelId
 from laminar_core.testing.explorer.memento import Memento
 from laminar_core.testing.explorer.records import Record, batch_of
+from laminar_core.worker.channels import InputChannel
 
 
 class Inner(InputChannel):

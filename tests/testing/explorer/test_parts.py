@@ -2,13 +2,13 @@
 
 import pytest
 
-from laminar_core.checkpoint.types import Batch, CheckpointId, Watermark
-from laminar_core.checkpoint.unaligned import InFlightChannelData, QueueId
 from laminar_core.operators.base import Snapshot
-from laminar_core.runtime.task_parts import Cut, PendingPart
-from laminar_core.state.manifest import AlignmentEntry
+from laminar_core.protocol.types import Batch, CheckpointId, Watermark
+from laminar_core.protocol.unaligned import InFlightChannelData, QueueId
+from laminar_core.records.manifest import AlignmentEntry
 from laminar_core.testing.explorer.parts import Listener, replay
 from laminar_core.testing.explorer.records import Record, ViolationError, batch_of
+from laminar_core.worker.task_parts import Cut, PendingPart
 
 ONE = CheckpointId(1)
 A0 = Batch(batch_of(Record("a", 0)))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from laminar_core.checkpoint.types import (
+from laminar_core.protocol.types import (
     Batch,
     CancelMarker,
     CheckpointBarrier,

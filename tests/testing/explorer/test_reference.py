@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from laminar_core.checkpoint.types import CheckpointId, Watermark
+from laminar_core.protocol.types import CheckpointId, Watermark
 from laminar_core.testing.explorer.coordination import Checkpoint
 from laminar_core.testing.explorer.parts import InFlight, Part
 from laminar_core.testing.explorer.records import Record

@@ -2,7 +2,7 @@
 
 import json
 
-from laminar_core.runtime.clock import ManualClock
+from laminar_core.host.clock import ManualClock
 from laminar_core.testing.explorer import WORLDS, Classes, Link, Node, World, explore
 from laminar_core.testing.explorer.search import Violation
 from tests.testing.explorer.planted import CapturesOnce, PanicsWhenHeld

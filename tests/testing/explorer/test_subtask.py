@@ -1,6 +1,6 @@
 """Steps are taken once, remembered, and leave every other state alone."""
 
-from laminar_core.checkpoint.types import Batch, CheckpointBarrier, CheckpointId, EndOfInput
+from laminar_core.protocol.types import Batch, CheckpointBarrier, CheckpointId, EndOfInput
 from laminar_core.testing.explorer.records import Record, batch_of
 from laminar_core.testing.explorer.subtask import Subtask, key_of
 from laminar_core.testing.explorer.tasks import Classes

@@ -1,11 +1,11 @@
 """The task is the product's; only whose turn it is is chosen."""
 
-from laminar_core.checkpoint.types import Batch, ChannelId, CheckpointBarrier, CheckpointId
-from laminar_core.runtime.loops import HeadTask
+from laminar_core.protocol.types import Batch, ChannelId, CheckpointBarrier, CheckpointId
 from laminar_core.testing.explorer.parts import Part
 from laminar_core.testing.explorer.records import Record, batch_of
 from laminar_core.testing.explorer.tasks import Builder, Classes, Live, elements_of
 from laminar_core.testing.explorer.worlds import FAN_IN, LOOP
+from laminar_core.worker.loops import HeadTask
 
 NOTHING, ONE = CheckpointId(0), CheckpointId(1)
 A0, A1, B0, BACK = (

@@ -4,7 +4,7 @@ from functools import cache
 
 import pytest
 
-from laminar_core.runtime.clock import ManualClock
+from laminar_core.host.clock import ManualClock
 from laminar_core.testing.explorer import WORLDS, Report, explore
 from laminar_core.testing.explorer.worlds import QUICK
 from tests.testing.explorer.planted import PLANTED, Planted

@@ -1,0 +1,1 @@
+"""What aggregates keep while rows still come: accumulators, sketches, and grouping."""

@@ -1,0 +1,381 @@
+"""What an aggregate keeps while rows still come, and how two such halves become one.
+
+An *aggregate* is a result that a user asked for, such as the average of ``amount``. It is computed
+from *accumulators*: one column of state each, with a value per group, that is merged by two verbs.
+:func:`accumulate` makes state of rows, :func:`merge` makes one state of several; both over all
+groups at once. Aggregates share accumulators: count, sum and average of a column need two.
+
+    aggregate                   accumulator       type                              merged by
+    count()                     count(*)          int64                             adding
+    count(c)                    count(c)          int64                             adding
+    sum(c)                      sum(c)            int64, float64, decimal (1)       adding
+    avg(c)                      sum(c), count(c)  as above                          adding
+    min, max(c)                 min(c), max(c)    the type of c                     min, max
+    var, stddev(c)              moments(c)        {count, mean, m2}                 ``moments``
+    first(c, by=t)              first(c, t)       {at, value}                       ``ordered``
+    count_distinct(c)           distinct(c)       list of c                         ``distinct``
+    approx_count_distinct(c)    hyperloglog_12(c) list of int32                     ``hyperloglog``
+    percentile(c, f)            value_counts(c)   list of {value, count}            ``distinct``
+    approx_percentile(c, f)     t_digest_500(c)   {digest, low, high, nan}          ``digests``
+    user(u, c, d)               user_name(c, d)   as the user says                  the user
+
+(1) int64 over integers, float64 over floating point, over decimal(p, s) decimal(p + 10, s), and
+over durations a duration.
+
+Nulls, NaN and overflow are Spark's (ANSI mode): nulls are skipped, a group without a value has a
+null result, and a count of 0; NaN is larger than any number and equals itself; a sum of integers
+or decimals that does not fit is an error, never a wrong number. In one thing we differ: Spark
+averages integers in double precision from the start, here their sum is exact or an error.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+import pyarrow as pa
+from pyarrow.compute import RoundOptions, call_function
+
+from laminar_core.aggregates.dense import dense_group
+from laminar_core.aggregates.digests import quantile
+from laminar_core.aggregates.distinct import DistinctValues, ValueCounts, distinct_count, percentile
+from laminar_core.aggregates.grouping import (
+    Fold,
+    Reduction,
+    group,
+    is_ordered,
+    plain_type,
+    sum_type,
+)
+from laminar_core.aggregates.hyperloglog import HyperLogLog
+from laminar_core.aggregates.moments import Moments, spread
+from laminar_core.aggregates.ordered import Endmost, values_of
+from laminar_core.aggregates.row_groups import RowGroups, StateFunction, as_array
+from laminar_core.aggregates.user_aggregates import UserDefined
+from laminar_core.errors import ConfigurationError, DataError, ErrorCode, IncompatibleStateError
+
+PlainFunction = Literal["count", "sum", "min", "max"]
+"""What pyarrow computes for all groups in one call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accumulator:
+    """One column of state. Its name, such as ``sum(amount)``, says what it holds."""
+
+    function: PlainFunction | StateFunction
+    column: str | None
+    more: tuple[str, ...] = ()
+    """Further columns that the function takes."""
+
+    @property
+    def label(self) -> str:
+        """Name of the function."""
+        return self.function if isinstance(self.function, str) else self.function.label
+
+    @property
+    def version(self) -> int:
+        """Of what the state means (ERRATA 1.10)."""
+        return 1 if isinstance(self.function, str) else self.function.version
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What it is computed from."""
+        return self.more if self.column is None else (self.column, *self.more)
+
+    @property
+    def name(self) -> str:
+        """Name of the column in state tables."""
+        return f"{self.label}({', '.join(self.columns) or '*'})"
+
+
+ROW_COUNT = Accumulator("count", None)
+"""Kept in every state, so that rows can be counted when their group is refused as late."""
+
+
+def accumulator_type(accumulator: Accumulator, *columns: pa.DataType) -> pa.DataType:
+    """Type of the state over columns of these types.
+
+    Raises:
+        ConfigurationError: the function does not take such columns (UNSUPPORTED_TYPE).
+    """
+    function = accumulator.function
+    if isinstance(function, str):
+        found = _plain_state_type(function, plain_type(columns[0]) if columns else pa.null())
+    else:
+        found = function.state_type([plain_type(column) for column in columns])
+    if found is not None:
+        return found
+    names = ", ".join(
+        f"{name!r} is {of}" for name, of in zip(accumulator.columns, columns, strict=True)
+    )
+    raise ConfigurationError(
+        ErrorCode.UNSUPPORTED_TYPE,
+        f"{accumulator.name} takes {_taken(accumulator.label)}, and {names}; cast it first",
+    )
+
+
+def _plain_state_type(function: PlainFunction, column: pa.DataType) -> pa.DataType | None:
+    match function:
+        case "count":
+            return pa.int64()
+        case "sum":
+            return sum_type(column)
+        case "min" | "max":
+            return column if is_ordered(column) else None
+
+
+def _taken(label: str) -> str:
+    if label == "sum":
+        return "integers, floating point, decimals or durations"
+    if label.startswith(("moments", "value_counts", "t_digest")):
+        return "numbers"
+    return "numbers, booleans, strings, binary, dates, times, timestamps and durations"
+
+
+def accumulate(
+    keys: Mapping[str, pa.ChunkedArray], rows: pa.Table, accumulators: Sequence[Accumulator]
+) -> pa.Table:
+    """Reduce input rows to one row of accumulators per key.
+
+    Shapes: [keys ..., accumulators ...], in an order that depends on nothing but the input. Keys
+    stay dictionary-encoded if they come so, and may then repeat where the dictionary does.
+
+    Raises:
+        DataError: a sum leaves its type (ARITHMETIC_OVERFLOW).
+    """
+    reductions = [_accumulation(accumulator, rows) for accumulator in accumulators]
+    dense = dense_group(keys, rows, reductions)
+    return group(keys, rows, reductions) if dense is None else dense
+
+
+def merge(state: pa.Table, keys: Sequence[str], accumulators: Sequence[Accumulator]) -> pa.Table:
+    """Reduce rows of accumulators to one per key; the same columns come back.
+
+    Raises:
+        DataError: a sum leaves its type (ARITHMETIC_OVERFLOW).
+    """
+    reductions = [_merging(accumulator, state) for accumulator in accumulators]
+    return group({key: state.column(key) for key in keys}, state, reductions)
+
+
+def _accumulation(accumulator: Accumulator, rows: pa.Table) -> Reduction:
+    function = accumulator.function
+    if isinstance(function, str):
+        return Reduction(accumulator.name, function, accumulator.column)
+
+    def fold(groups: RowGroups) -> pa.Array:
+        columns = [as_array(rows.column(name)) for name in accumulator.columns]
+        return function.accumulate(columns, groups)
+
+    return Reduction(accumulator.name, fold, None)
+
+
+def _merging(accumulator: Accumulator, state: pa.Table) -> Reduction:
+    function, name = accumulator.function, accumulator.name
+    column = state.column(name)
+    if not isinstance(function, str):
+        return Reduction(name, _fold_states(function, column), None)
+    if function in ("count", "sum"):
+        return Reduction(name, "sum", name, sum_type=column.type)
+    return Reduction(name, function, name)
+
+
+def _fold_states(function: StateFunction, column: pa.ChunkedArray) -> Fold:
+    return partial(function.merge, as_array(column))
+
+
+# --- aggregates -------------------------------------------------------------------------------
+
+AggregateFunction = Literal[
+    "count", "sum", "min", "max", "avg", "var_pop", "var_samp", "stddev_pop", "stddev_samp",
+    "first", "last", "count_distinct", "approx_count_distinct", "percentile",
+    "approx_percentile", "user",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """One result column: ``function`` over ``column`` (None counts rows), called ``name``.
+
+    ``more``: further columns, such as what ``first`` is ordered by. ``fraction``: of a percentile.
+    ``state``: how partial results are kept, where the function does not say it alone.
+    """
+
+    function: AggregateFunction
+    column: str | None
+    name: str
+    more: tuple[str, ...] = ()
+    fraction: float | None = None
+    state: StateFunction | None = None
+
+    @property
+    def accumulators(self) -> tuple[Accumulator, ...]:
+        """What it is computed from."""
+        column, more = self.column, self.more
+        if self.state is not None:
+            return (Accumulator(self.state, column, more),)
+        match self.function:
+            case "count" | "sum" | "min" | "max" as plain:
+                return (Accumulator(plain, column),)
+            case "avg":
+                return Accumulator("sum", column), Accumulator("count", column)
+            case "var_pop" | "var_samp" | "stddev_pop" | "stddev_samp":
+                return (Accumulator(Moments(), column),)
+            case "first" | "last" as end:
+                return (Accumulator(Endmost(end), column, more),)
+            case "count_distinct":
+                return (Accumulator(DistinctValues(), column),)
+            case "percentile":
+                return (Accumulator(ValueCounts(), column),)
+            case _:
+                raise AssertionError(f"{self.function} says how its state is kept")
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What it is computed from."""
+        return self.more if self.column is None else (self.column, *self.more)
+
+    def describe(self) -> dict[str, Any]:
+        """Identity in the fingerprint of a pipeline."""
+        described: dict[str, Any] = {
+            "function": self.function,
+            "column": self.column,
+            "name": self.name,
+        }
+        if self.more:
+            described["more"] = list(self.more)
+        if self.fraction is not None:
+            described["fraction"] = self.fraction
+        if self.state is not None:
+            described["state"] = self.state.label
+        if isinstance(self.state, UserDefined):
+            described["code"] = self.state.code
+        if versions := [a.version for a in self.accumulators if a.version > 1]:
+            described["version"] = max(versions)
+        return described
+
+
+def accumulators_of(aggregates: Iterable[Aggregate]) -> tuple[Accumulator, ...]:
+    """List what the aggregates need, each once, the row count first."""
+    needed = [needs for aggregate in aggregates for needs in aggregate.accumulators]
+    return tuple(dict.fromkeys([ROW_COUNT, *needed]))
+
+
+def result_type(aggregate: Aggregate, state: pa.Schema) -> pa.DataType:
+    """Type of the finished aggregate, given the schema of its accumulators.
+
+    Raises:
+        ConfigurationError: durations have no average (UNSUPPORTED_TYPE).
+    """
+    kept = state.field(aggregate.accumulators[0].name).type
+    match aggregate.function:
+        case "avg":
+            return _average_type(aggregate, kept)
+        case "count_distinct" | "approx_count_distinct":
+            return pa.int64()
+        case "first" | "last":
+            return kept.field("value").type
+        case "count" | "sum" | "min" | "max":
+            return kept
+        case "user":
+            assert isinstance(aggregate.state, UserDefined)
+            return aggregate.state.udaf.result_type
+        case _:
+            return pa.float64()
+
+
+def _average_type(aggregate: Aggregate, sums: pa.DataType) -> pa.DataType:
+    if pa.types.is_duration(sums):
+        raise ConfigurationError(
+            ErrorCode.UNSUPPORTED_TYPE,
+            f"avg takes numbers, and {aggregate.column!r} is {sums}: divide a sum by a count",
+        )
+    if not pa.types.is_decimal(sums):
+        return pa.float64()
+    make, most = (pa.decimal128, 38) if pa.types.is_decimal128(sums) else (pa.decimal256, 76)
+    if sums.precision < most:  # A sum has ten digits more than its values, an average four.
+        return make(sums.precision - 6, sums.scale + 4)
+    return make(most, min(sums.scale + 4, most))
+
+
+def finish(state: pa.Table, aggregate: Aggregate) -> pa.ChunkedArray:
+    """Compute the result of ``aggregate`` from merged accumulators, one value per row."""
+    first, *rest = (state.column(needs.name) for needs in aggregate.accumulators)
+    match aggregate.function:
+        case "count" | "sum" | "min" | "max":
+            return first
+        case "avg" if pa.types.is_decimal(first.type):
+            return _decimal_average(first, rest[0], _average_type(aggregate, first.type))
+        case "avg":
+            # Doubles are what Spark divides; above 2**53 the sum is rounded, as it is there.
+            total, count = (column.cast(pa.float64(), safe=False) for column in (first, *rest))
+            return call_function("divide", [total, count])
+        case _:
+            return pa.chunked_array([_finished(aggregate, as_array(first))])
+
+
+def _finished(aggregate: Aggregate, states: pa.Array) -> pa.Array:
+    fraction = aggregate.fraction or 0.0
+    match aggregate.function, aggregate.state:
+        case ("var_pop" | "var_samp" | "stddev_pop" | "stddev_samp") as which, _:
+            return spread(states, which)
+        case "first" | "last", _:
+            return values_of(states)
+        case "count_distinct", _:
+            return distinct_count(states)
+        case _, HyperLogLog() as sketch:
+            return sketch.estimate(states)
+        case "approx_percentile", _:
+            return quantile(states, fraction)
+        case _, UserDefined() as user:
+            return user.finish(states)
+        case _:
+            return percentile(states, fraction)
+
+
+def _decimal_average(
+    sums: pa.ChunkedArray, counts: pa.ChunkedArray, result: pa.DataType
+) -> pa.ChunkedArray:
+    """Divide with digits to spare, then round half away from zero, as Spark does."""
+    some = call_function("max_element_wise", [counts, pa.scalar(1)])  # Then the sum is null.
+    rounding = RoundOptions(result.scale, "half_towards_infinity")
+    try:
+        total = sums.cast(pa.decimal256(min(sums.type.precision, 56), sums.type.scale))
+        quotient = call_function("divide", [total, some.cast(pa.decimal256(19, 0))])
+        return call_function("round", [quotient], rounding).cast(result)
+    except pa.ArrowInvalid as error:
+        raise DataError(
+            ErrorCode.ARITHMETIC_OVERFLOW, f"an average leaves {result}; cast to float64 before"
+        ) from error
+
+
+# --- versions ---------------------------------------------------------------------------------
+
+VERSIONS_KEY = b"laminar.accumulators"
+"""In the metadata of a state table: JSON, by name of the accumulator the version of its state."""
+
+
+def with_versions(state: pa.Table, accumulators: Iterable[Accumulator]) -> pa.Table:
+    """Let a table of state say what its columns mean (ERRATA 1.10)."""
+    versions = {accumulator.name: accumulator.version for accumulator in accumulators}
+    return state.replace_schema_metadata({VERSIONS_KEY: json.dumps(versions).encode()})
+
+
+def require_known_versions(
+    metadata: Mapping[bytes, bytes] | None, accumulators: Iterable[Accumulator]
+) -> None:
+    """Accept state whose columns mean what they mean here.
+
+    Raises:
+        IncompatibleStateError: one is of another version of its function (OPERATORS_CHANGED).
+    """
+    found: dict[str, int] = json.loads((metadata or {}).get(VERSIONS_KEY, b"{}"))
+    for accumulator in accumulators:
+        version = found.get(accumulator.name, 1)
+        if version != accumulator.version:
+            raise IncompatibleStateError(
+                ErrorCode.OPERATORS_CHANGED,
+                f"the state of {accumulator.name} is of version {version}, and this Laminar knows "
+                f"{accumulator.version}: run the version that wrote it",
+            )

@@ -1,0 +1,110 @@
+"""Grouping by small dictionaries without a hash table: one array slot per combination of keys.
+
+The keys of a batch mostly come as indices into a dictionary that is shorter than the batch. Then
+an index is an address, and adding is ``array[address] += value``: about twice as fast as
+``grouping.group``, which computes the same for any columns. What is not plainly simple - nulls,
+NaN, sums that might overflow, other types - is left to it.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from laminar_core.aggregates.grouping import Reduction, every_sum_fits
+
+SLOTS_PER_ROW_MAX = 2
+"""Above this, filling and scanning the slots costs more than hashing the rows."""
+
+_Numbers = npt.NDArray[np.int64] | npt.NDArray[np.float64]
+
+
+def dense_group(
+    keys: Mapping[str, pa.ChunkedArray], rows: pa.Table, reductions: Sequence[Reduction]
+) -> pa.Table | None:
+    """Reduce ``rows`` by dictionary-encoded ``keys``, or return None if they are not that simple.
+
+    Shapes: as ``grouping.group``, but rows come in the order of the dictionaries, the last key
+    first; keys stay dictionary-encoded.
+    """
+    if not _are_dense(keys.values(), rows.num_rows):
+        return None
+    if not all(_is_simple(rows, reduction) for reduction in reductions):
+        return None
+    encoded = [key.chunk(0) for key in keys.values()]
+    slots = _slots(encoded)
+    counts = np.bincount(slots)
+    occupied = np.flatnonzero(counts)
+    columns: list[pa.Array] = _keys_of(occupied, encoded)
+    for reduction in reductions:
+        results = counts if reduction.function == "count" else _reduced(rows, reduction, slots)
+        columns.append(pa.array(results[occupied]))
+    return pa.table(columns, [*keys, *(reduction.name for reduction in reductions)])
+
+
+def _are_dense(keys: Iterable[pa.ChunkedArray], row_count: int) -> bool:
+    slots = 0
+    for key in keys:
+        if not pa.types.is_dictionary(key.type) or key.num_chunks != 1 or key.null_count:
+            return False
+        slots = max(slots, 1) * len(key.chunk(0).dictionary)
+    return 0 < slots <= SLOTS_PER_ROW_MAX * row_count
+
+
+def _is_simple(rows: pa.Table, reduction: Reduction) -> bool:
+    if callable(reduction.function):
+        return False
+    if reduction.column is None:
+        return True
+    values = rows.column(reduction.column)
+    if values.null_count or reduction.function == "count":
+        return not values.null_count
+    if pa.types.is_int64(values.type):
+        return reduction.function != "sum" or every_sum_fits(values)
+    if pa.types.is_float64(values.type):
+        return reduction.function == "sum" or not np.isnan(values.to_numpy()).any()
+    return False
+
+
+def _slots(encoded: Sequence[pa.DictionaryArray]) -> npt.NDArray[np.intp]:
+    """Number the combination of keys in each row; the first key counts fastest."""
+    slots = encoded[-1].indices.to_numpy().astype(np.intp)
+    for key in reversed(encoded[:-1]):
+        slots *= len(key.dictionary)
+        slots += key.indices.to_numpy()
+    return slots
+
+
+def _keys_of(
+    slots: npt.NDArray[np.intp], encoded: Sequence[pa.DictionaryArray]
+) -> list[pa.DictionaryArray]:
+    """Take the numbers apart again."""
+    keys = []
+    for key in encoded:
+        slots, indices = np.divmod(slots, len(key.dictionary))
+        indices = pa.array(indices).cast(key.type.index_type)
+        keys.append(pa.DictionaryArray.from_arrays(indices, key.dictionary))
+    return keys
+
+
+def _reduced(rows: pa.Table, reduction: Reduction, slots: npt.NDArray[np.intp]) -> _Numbers:
+    """Reduce a column into the slots; those without rows keep what they began with."""
+    values = rows.column(reduction.column).to_numpy()
+    slot_count = int(slots.max()) + 1
+    if reduction.function == "sum":
+        results = np.zeros(slot_count, values.dtype)
+        np.add.at(results, slots, values)
+    elif reduction.function == "min":
+        results = np.full(slot_count, _limits(values.dtype)[1])
+        np.minimum.at(results, slots, values)
+    else:
+        results = np.full(slot_count, _limits(values.dtype)[0])
+        np.maximum.at(results, slots, values)
+    return results
+
+
+def _limits(dtype: np.dtype) -> tuple[int, int] | tuple[float, float]:
+    if dtype == np.float64:
+        return -np.inf, np.inf
+    return np.iinfo(np.int64).min, np.iinfo(np.int64).max

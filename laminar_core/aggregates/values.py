@@ -1,0 +1,102 @@
+"""Columns of any type as numbers: their order, their equality, their hash.
+
+What pyarrow orders, compares or hashes depends on the type. Here every scalar type that is ordered
+becomes an array of integers, with Spark's rules for floating point: NaN equals NaN and is larger
+than any number, and ``0.0`` equals ``-0.0``.
+"""
+
+import numpy as np
+import pyarrow as pa
+from pyarrow.compute import RankOptions, call_function
+
+from laminar_core.aggregates.grouping import comparable, plain_type
+from laminar_core.aggregates.row_groups import Integers, as_array
+from laminar_core.codec.stable_hash import UInt64Array, hash_array
+
+NULL_RANK = -(2**63)
+"""Less than the rank of any value."""
+
+_SIGN = np.int64(-(2**63))
+
+
+def plain(column: pa.Array) -> pa.Array:
+    """The values themselves, without a dictionary."""
+    return column.cast(plain_type(column.type))
+
+
+def canonical_type(data_type: pa.DataType) -> pa.DataType:
+    """Type of :func:`canonical` values: that of the plain ones, but for half floats float32."""
+    data_type = plain_type(data_type)
+    return pa.float32() if pa.types.is_float16(data_type) else data_type
+
+
+def canonical(column: pa.Array) -> pa.Array:
+    """Equal values get equal bytes: one NaN, one zero, no dictionary."""
+    values = plain(column).cast(canonical_type(column.type))
+    if not pa.types.is_floating(values.type):
+        return values
+    zero, nan = pa.scalar(0.0, values.type), pa.scalar(float("nan"), values.type)
+    added = call_function("add", [values, zero])  # -0.0 + 0.0 is 0.0.
+    return call_function("if_else", [call_function("is_nan", [added]), nan, added])
+
+
+def ranks(column: pa.Array) -> Integers:
+    """A number for every value: as large as the value is, and equal where values are.
+
+    Numbers and times are their own ranks, at the cost of a copy; other types are sorted. The
+    ranks of two columns have nothing to do with each other. That of a null is ``NULL_RANK``.
+    """
+    if pa.types.is_null(column.type) or column.null_count == len(column):
+        return np.full(len(column), NULL_RANK)
+    values = as_array(comparable(pa.chunked_array([canonical(column)])))
+    nulls = None
+    if values.null_count:
+        nulls = call_function("is_null", [values]).to_numpy(zero_copy_only=False)
+    found = _own_ranks(values)
+    if found is None or (found == NULL_RANK)[slice(None) if nulls is None else ~nulls].any():
+        options = RankOptions(sort_keys="ascending", tiebreaker="dense")
+        found = call_function("rank", [values], options).to_numpy().astype(np.int64)
+    if nulls is not None:
+        found[nulls] = NULL_RANK
+    return found
+
+
+def _own_ranks(values: pa.Array) -> Integers | None:
+    """64 bits in the order of the values, if they have no more; those of nulls are arbitrary."""
+    types = pa.types
+    if types.is_floating(values.type):
+        bits = _bits(values.cast(pa.float64()))
+        return bits ^ ((bits >> 63) & np.int64(2**63 - 1))  # Negative numbers count backwards.
+    if types.is_uint64(values.type):
+        return _bits(values) ^ _SIGN
+    if types.is_boolean(values.type):
+        values = values.cast(pa.int8())
+    if not (types.is_integer(values.type) or types.is_temporal(values.type)):
+        return None
+    if values.type.bit_width == pa.int64().bit_width:
+        return _bits(values)
+    is_day_or_time = types.is_date32(values.type) or types.is_time32(values.type)
+    return _bits((values.cast(pa.int32()) if is_day_or_time else values).cast(pa.int64()))
+
+
+def _bits(values: pa.Array) -> Integers:
+    """A copy of 64-bit values as integers."""
+    if not len(values):
+        return np.empty(0, np.int64)
+    data = np.frombuffer(values.buffers()[1], np.int64, len(values), 8 * values.offset)
+    return data.copy()
+
+
+def hashes(column: pa.Array) -> UInt64Array:
+    """Hash every value by the stable hash, whatever its type; the nulls alike."""
+    return hash_array(hashable(column))
+
+
+def hashable(column: pa.Array) -> pa.Array:
+    """Equal values of the column, and only those, are equal in a type that the hash takes."""
+    values, types = canonical(column), pa.types
+    if types.is_floating(values.type):
+        return values.cast(pa.float64()).view(pa.int64())
+    if types.is_timestamp(values.type) or types.is_duration(values.type):
+        return values.cast(pa.int64())  # The hash of keys does not tell nanoseconds apart.
+    return values.cast(pa.int64()) if types.is_time64(values.type) else values

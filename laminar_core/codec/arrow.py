@@ -1,0 +1,114 @@
+"""State as bytes: a header, then an Arrow IPC file, which anything that reads Arrow can read.
+
+Version 1 was the Arrow file alone, which says what it is in its schema metadata; it still does, and
+version 1 is still read. Nothing is compressed unless asked for: state is written every second and
+read almost never.
+"""
+
+import hashlib
+from typing import Literal
+
+import pyarrow as pa
+
+from laminar_core.codec.envelope import HEADER_BYTES, Codec, Content, header, is_wrapped, unwrap
+from laminar_core.errors import CorruptCheckpointError, ErrorCode
+
+FORMAT_KEY = b"laminar.format"
+VERSION_KEY = b"laminar.version"
+FORMAT_NAME = b"state"
+FORMAT_VERSION = b"1"
+"""Of the Arrow file; the header around it came later and has a version of its own."""
+
+SEGMENT_VERSION = 2
+
+Compression = Literal["lz4", "zstd"]
+
+
+def sha256_hex(data: bytes | memoryview) -> str:
+    """Digest as it stands in manifests: 64 lower-case hex digits.
+
+    >>> sha256_hex(b"")[:8]
+    'e3b0c442'
+    """
+    return hashlib.sha256(data).hexdigest()
+
+
+def encode_table(table: pa.Table, *, compression: Compression | None = None) -> memoryview:
+    """Write ``table`` as a segment; the same table gives the same bytes.
+
+    The result is a read-only view on Arrow's own buffer: large state is not copied once more.
+    """
+    metadata = {
+        **(table.schema.metadata or {}),
+        FORMAT_KEY: FORMAT_NAME,
+        VERSION_KEY: FORMAT_VERSION,
+    }
+    marked = table.replace_schema_metadata(metadata)
+    # Measured first: a buffer that grows is copied again and again, and twice as large at the end.
+    measure = pa.MockOutputStream()
+    _write(marked, measure, compression)
+    buffer = pa.allocate_buffer(HEADER_BYTES + measure.size())
+    # Arrow's view is of signed bytes, and would differ from equal ``bytes``.
+    view = memoryview(buffer).cast("B")
+    _write(marked, pa.FixedSizeBufferWriter(pa.py_buffer(view[HEADER_BYTES:])), compression)
+    codec: Codec = compression or "none"
+    view[:HEADER_BYTES] = header(Content.SEGMENT, SEGMENT_VERSION, codec, view[HEADER_BYTES:])
+    return view.toreadonly()
+
+
+def _write(table: pa.Table, sink: pa.NativeFile, compression: Compression | None) -> None:
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    with pa.ipc.new_file(sink, table.schema, options=options) as writer:
+        writer.write_table(table)
+
+
+def decode_table(data: bytes | memoryview) -> pa.Table:
+    """Read what :func:`encode_table` wrote and check every value; shares memory with ``data``.
+
+    Raises:
+        CorruptCheckpointError: not a segment, not an Arrow file, of a newer version, or with values
+            that Arrow's own validation refuses. Fall back to an older checkpoint.
+    """
+    payload = _payload(data)
+    try:
+        with pa.ipc.open_file(pa.py_buffer(payload)) as reader:
+            table = reader.read_all()
+        table.validate(full=True)
+    except (pa.ArrowException, OSError) as error:
+        raise _unreadable(
+            f"the state file is no readable Arrow file ({_first_line(error)})"
+        ) from error
+    return _without_format(table)
+
+
+def _payload(data: bytes | memoryview) -> bytes | memoryview:
+    if not is_wrapped(data):
+        return data  # Version 1, or damage that Arrow will notice.
+    sealed = unwrap(data, Content.SEGMENT)
+    if sealed.version != SEGMENT_VERSION:
+        raise _unreadable(
+            f"segment version {sealed.version} is not known, this Laminar reads 1 to "
+            f"{SEGMENT_VERSION}: use the version that wrote it"
+        )
+    return sealed.payload
+
+
+def _without_format(table: pa.Table) -> pa.Table:
+    metadata = dict(table.schema.metadata or {})
+    found = metadata.pop(FORMAT_KEY, b""), metadata.pop(VERSION_KEY, b"")
+    if found[0] != FORMAT_NAME:
+        raise _unreadable("the Arrow file holds no Laminar state")
+    if found[1] != FORMAT_VERSION:
+        raise _unreadable(
+            f"state format {found[1].decode(errors='replace')!r} is not known, this Laminar reads "
+            f"{FORMAT_VERSION.decode()!r}: use the version that wrote it"
+        )
+    return table.replace_schema_metadata(metadata or None)
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).partition("\n")[0]
+
+
+def _unreadable(message: str) -> CorruptCheckpointError:
+    return CorruptCheckpointError(ErrorCode.STATE_UNREADABLE, message)

@@ -1,0 +1,499 @@
+"""Carries out what ``protocol.coordinator`` decides: reserve, inject, publish, commit, record.
+
+The coordinator calls this, from one thread. I/O runs in the background, the store's and the
+sinks' apart, because a commit that does not succeed must not hold up the next checkpoint. What
+comes of it is posted back as events.
+"""
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from laminar_core.connectors.base import Committer
+from laminar_core.driver.cleanup import Cleanup
+from laminar_core.driver.commits import CommitHost, CommitQueue, commit_output
+from laminar_core.driver.events import (
+    CheckpointCompleted,
+    CheckpointFailed,
+    JobEvent,
+    MissingSubtask,
+    ThresholdTooLow,
+)
+from laminar_core.driver.heartbeats import Heartbeats
+from laminar_core.driver.liveness import Deadlines
+from laminar_core.driver.missing import missing_line, missing_subtasks
+from laminar_core.driver.publication import (
+    Completion,
+    JobIdentity,
+    build_manifest,
+    history_record,
+    longest_alignment_ms,
+    longest_phase_ms,
+)
+from laminar_core.driver.scrub import SCRUB_BYTES_PER_SECOND, Scrub
+from laminar_core.errors import ErrorCode, FencedError, LaminarError
+from laminar_core.link.messages import (
+    Abort,
+    AlignmentTimeout,
+    Completed,
+    Resume,
+    SnapshotAck,
+    ToWorker,
+    Trigger,
+    WaitingCheckpoint,
+)
+from laminar_core.protocol.coordinator import abort_all, initial, next_wakeup_ms, step
+from laminar_core.protocol.coordinator_config import CoordinatorConfig
+from laminar_core.protocol.coordinator_events import (
+    AbortCheckpoint,
+    AnswerRequest,
+    CheckpointRequested,
+    CommitCheckpoint,
+    DeletionsPending,
+    DiscardParts,
+    Effect,
+    Event,
+    FailJob,
+    IdReserved,
+    IdTaken,
+    InjectBarrier,
+    Published,
+    PublishManifest,
+    RecordOutcome,
+    ReserveId,
+    ResumeSources,
+    StoreFailed,
+    SubtaskId,
+    Tick,
+    TimeOutAlignment,
+)
+from laminar_core.protocol.given_up import GivenUpWork
+from laminar_core.protocol.types import (
+    CheckpointBarrier,
+    CheckpointId,
+    CheckpointKind,
+    ResolvedMode,
+)
+from laminar_core.protocol.unaligned import SWITCHES_IN_A_ROW, SwitchStreak
+from laminar_core.records.commands import SetMode
+from laminar_core.records.damage import DamagedFile
+from laminar_core.records.manifest import CheckpointManifest, Heartbeat, TriggerRecord
+from laminar_core.records.record import FileRef
+from laminar_core.store.audit_log import AuditLog
+from laminar_core.store.checkpoint_store import CheckpointStore
+
+_DRIVER = "driver"
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorParts:
+    """What a generation's coordinator works with; ``mode`` was set while an earlier one ran."""
+
+    identity: JobIdentity
+    store: CheckpointStore
+    committers: Mapping[str, Committer]
+    config: CoordinatorConfig
+    highest_id: CheckpointId
+    """Highest id ever seen in the store."""
+    parent_id: CheckpointId | None
+    """The restored checkpoint."""
+    rows_total: int | None
+    claim_sha256: str | None
+    """Digest of the generation's claim: what every worker must find in the store."""
+    restored: CheckpointManifest | None = None
+    """What this generation continues from."""
+    scrub_bytes_per_second: int = SCRUB_BYTES_PER_SECOND
+    """How much of stored files is read in the background; 0: none."""
+    deadlines: Deadlines = field(default_factory=Deadlines)
+    mode: SetMode | None = None
+    savepoints_under: tuple[str, ...] = ()
+    """Where commands may send savepoints."""
+
+
+@dataclass(frozen=True, slots=True)
+class Background:
+    """Where I/O runs: each executes one function after the other, in order."""
+
+    store: Executor
+    commits: Executor
+    deletions: Executor
+    control: Executor
+    copies: Executor
+    scrub: Executor
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointAnswer:
+    """What became of a requested checkpoint."""
+
+    checkpoint_id: CheckpointId | None
+    outcome: str
+    reason: str
+
+
+class CheckpointHost(CommitHost, Protocol):
+    """What surrounds the driver: the coordinator."""
+
+    def broadcast(self, message: ToWorker) -> None:
+        """Send to every worker."""
+        ...
+
+    def tell(self, event: JobEvent) -> None:
+        """Tell whoever started the job."""
+        ...
+
+    def when_confirmed(self, action: Callable[[], None]) -> None:
+        """Do this once every worker has taken everything that was sent up to now."""
+        ...
+
+    def last_commit_done(self, kind: CheckpointKind) -> None:
+        """The stop or final checkpoint is committed."""
+        ...
+
+    def host_of(self, worker: int) -> str:
+        """Where this worker runs; empty if that is not known."""
+        ...
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """One checkpoint under way: what its manifest will be made of."""
+
+    trigger: TriggerRecord
+    triggered_ms: int
+    """By the protocol's clock."""
+    acks: dict[int, SnapshotAck] = field(default_factory=dict)
+    waiting: dict[int, WaitingCheckpoint] = field(default_factory=dict)
+    """Per worker, what it said last that it waits for."""
+    manifest: CheckpointManifest | None = None
+    injected: bool = False
+    offered: bool = False
+    """Its manifest may be there, or may come: nobody but the store can say."""
+
+
+class CheckpointDriver:
+    """The machine with its state, and the I/O it asks for."""
+
+    def __init__(
+        self, parts: CoordinatorParts, host: CheckpointHost, background: Background
+    ) -> None:
+        self.completed_count = 0
+        self._streak = SwitchStreak()
+        self._identity = parts.identity
+        self._store = parts.store
+        self._audit = AuditLog(parts.store.objects, parts.store.paths, host.now_ms)
+        self._committers = parts.committers
+        self._parent_id = parts.parent_id
+        self._host = host
+        self._attempts: dict[CheckpointId, _Attempt] = {}
+        self._unanswered: set[CheckpointId] = set()
+        """Offered for publication, and nobody knows what came of it."""
+        self._requests: dict[str, Future[CheckpointAnswer]] = {}
+        self._request_count = 0
+        self._background = background.store
+        self._scrub = Scrub(
+            parts.store,
+            parts.identity.generation,
+            host,
+            background.scrub,
+            parts.scrub_bytes_per_second,
+        )
+        if parts.restored is not None:
+            self._scrub.completed(parts.restored)
+        self._heartbeats = Heartbeats(
+            parts.store, parts.identity.generation, self._audit, host, background.store
+        )
+        self._given_up = GivenUpWork(parts.config.timeout_ms)
+        self._cleanup = Cleanup(
+            parts.store,
+            parts.identity.generation,
+            background.deletions,
+            host,
+            self._on_deletions,
+        )
+        self._cleanup.sweep(parts.highest_id)
+        self._commits = CommitQueue(self._commit, self._on_committed, background.commits, host)
+        expected = {
+            SubtaskId(vertex.vertex_id, index)
+            for vertex in parts.identity.plan.vertices
+            for index in range(parts.identity.parallelism)
+        }
+        self._state = initial(parts.config, expected, parts.highest_id, self._now_ms())
+
+    def request(
+        self, kind: CheckpointKind, answer: "Future[CheckpointAnswer]", *, once: bool = False
+    ) -> None:
+        """Ask for a checkpoint; ``answer`` is set when it has ended."""
+        self._request_count += 1
+        request_id = f"request-{self._request_count}"
+        self._requests[request_id] = answer
+        self.dispatch(CheckpointRequested(kind, request_id, once))
+
+    def keep(self, ack: SnapshotAck) -> None:
+        """Keep the parts for the manifest."""
+        attempt = self._attempts.get(CheckpointId(ack.checkpoint_id))
+        if attempt is not None:
+            attempt.acks[ack.worker] = ack
+
+    def note_waiting(self, message: WaitingCheckpoint) -> None:
+        """Keep what a worker waits for, in case that the checkpoint expires."""
+        attempt = self._attempts.get(CheckpointId(message.checkpoint_id))
+        if attempt is not None:
+            attempt.waiting[message.worker] = message
+
+    def tick(self) -> None:
+        """Time passed."""
+        self._hold_up()
+        self.dispatch(Tick())
+        self._commits.tick()
+        self._scrub.tick()
+
+    def next_wakeup_ms(self) -> int | None:
+        """When ``tick`` is due."""
+        times = (
+            next_wakeup_ms(self._state),
+            self._commits.next_wakeup_ms(),
+            self._scrub.next_wakeup_ms(),
+        )
+        return min((t for t in times if t is not None), default=None)
+
+    def dispatch(self, event: Event) -> None:
+        """Take one event and carry out what follows."""
+        self._state, effects = step(self._state, event, self._now_ms())
+        for effect in effects:
+            self._carry_out(effect)
+
+    def suspect(self, operator_id: str, worker: int, file: FileRef) -> None:
+        """See ``Scrub.suspect``."""
+        self._scrub.suspect(operator_id, worker, file)
+
+    def abort_all(self, reason: str) -> None:
+        """The generation is over: end everything that is pending."""
+        self._state, effects = abort_all(self._state, reason, self._now_ms())
+        for effect in effects:
+            self._carry_out(effect)
+
+    def beat(self, heartbeat: Heartbeat) -> None:
+        """See ``Heartbeats.beat``."""
+        self._heartbeats.beat(heartbeat)
+
+    # --- effects --------------------------------------------------------------------------------
+
+    def _carry_out(self, effect: Effect) -> None:
+        match effect:
+            case ReserveId():
+                self._reserve(effect)
+            case InjectBarrier() | TimeOutAlignment() | AbortCheckpoint():
+                self._order(effect)
+            case PublishManifest(checkpoint_id):
+                self._publish(checkpoint_id)
+            case CommitCheckpoint(checkpoint_id):
+                manifest = self._attempts[checkpoint_id].manifest
+                assert manifest is not None, "committed before its manifest is durable"
+                self._commits.add(manifest)
+            case RecordOutcome():
+                self._record_outcome(effect)
+            case DiscardParts(checkpoint_id):
+                if checkpoint_id not in self._unanswered:
+                    self._cleanup.late(checkpoint_id)
+            case AnswerRequest(request_id, checkpoint_id, outcome, reason):
+                if (answer := self._requests.pop(request_id, None)) is not None:
+                    answer.set_result(CheckpointAnswer(checkpoint_id, outcome.value, reason))
+            case ResumeSources():
+                self._host.broadcast(Resume(generation=self._identity.generation))
+            case FailJob(reason):
+                self._host.fail(ErrorCode.SNAPSHOT_FAILED, reason)
+
+    def _order(self, effect: InjectBarrier | TimeOutAlignment | AbortCheckpoint) -> None:
+        """Tell the workers."""
+        generation = self._identity.generation
+        match effect:
+            case InjectBarrier(barrier):
+                self._inject(barrier)
+            case TimeOutAlignment(n):
+                self._host.broadcast(AlignmentTimeout(generation=generation, checkpoint_id=n))
+            case AbortCheckpoint(n):
+                self._host.broadcast(Abort(generation=generation, checkpoint_id=n))
+                attempt = self._attempts.get(n)
+                if attempt is not None and attempt.injected and not attempt.offered:
+                    self._cleanup.given_up(n)
+
+    def _reserve(self, effect: ReserveId) -> None:
+        record = TriggerRecord(
+            checkpoint_id=effect.checkpoint_id,
+            generation=self._identity.generation,
+            kind=effect.kind,
+            triggered_at_ms=self._wall_ms(effect.triggered_ms),
+        )
+        self._attempts[effect.checkpoint_id] = _Attempt(record, effect.triggered_ms)
+
+        def reserve() -> Event:
+            ours = self._store.record_trigger(record)
+            return IdReserved(effect.checkpoint_id) if ours else IdTaken(effect.checkpoint_id)
+
+        self._in_store(effect.checkpoint_id, reserve)
+
+    def _inject(self, barrier: CheckpointBarrier) -> None:
+        self._attempts[barrier.checkpoint_id].injected = True
+        self._host.broadcast(
+            Trigger(
+                generation=self._identity.generation,
+                checkpoint_id=barrier.checkpoint_id,
+                kind=barrier.kind,
+                created_ms=self._wall_ms(barrier.created_ms),
+                alignment_timeout_ms=barrier.alignment_timeout_ms,
+                unaligned=barrier.unaligned,
+            )
+        )
+
+    def _publish(self, checkpoint_id: CheckpointId) -> None:
+        attempt = self._attempts[checkpoint_id]
+        acks = [ack for _, ack in sorted(attempt.acks.items())]
+        completion = Completion(self._host.now_ms(), self._now_ms() - attempt.triggered_ms)
+        manifest = build_manifest(
+            self._identity, attempt.trigger, self._parent_id, acks, completion
+        )
+        if known := self._scrub.known_damage(manifest):
+            failed = StoreFailed(checkpoint_id, _not_whole(known))
+            self._host.post(lambda: self.dispatch(failed))
+            return
+        attempt.offered = True
+
+        def publish() -> Event:
+            newest = self._audit.newest()
+            named = manifest.model_copy(update={"audited": newest})
+            damage = self._store.publish_if_whole(named)
+            self._audit.keep(newest)
+            if damage:
+                attempt.offered = False
+                self._host.post(lambda: self._scrub.unpublished(named, damage))
+                return StoreFailed(checkpoint_id, _not_whole(damage))
+            attempt.manifest = named
+            return Published(checkpoint_id)
+
+        self._in_store(checkpoint_id, publish)
+
+    def _in_store(self, checkpoint_id: CheckpointId, action: Callable[[], Event]) -> None:
+        """Run ``action`` in the store's thread; what comes of it is an event."""
+
+        def run() -> None:
+            try:
+                event = action()
+            except FencedError as error:
+                self._host.fenced(error)
+                return
+            except LaminarError as error:
+                event = StoreFailed(checkpoint_id, str(error))
+            except Exception as error:  # noqa: BLE001 - nobody else would ever see it
+                reason = f"checkpoint {checkpoint_id}: {error!r}"
+                self._host.fail(ErrorCode.SNAPSHOT_FAILED, reason)
+                return
+            self._host.post(lambda: self.dispatch(event))
+
+        self._background.submit(run)
+
+    def _record_outcome(self, effect: RecordOutcome) -> None:
+        attempt = self._attempts.pop(effect.checkpoint_id, None)
+        manifest = None if attempt is None else attempt.manifest
+        generation = self._identity.generation
+        missing = self._missing(effect, attempt)
+        if line := missing_line(missing, len(effect.missing)):
+            effect = replace(effect, reason=f"{effect.reason}: {line}")
+        record = history_record(effect, generation, manifest, self._wall_ms)
+        self._background.submit(self._store.record_outcome, record)
+        if manifest is None:
+            if attempt is not None and attempt.offered:
+                self._unanswered.add(effect.checkpoint_id)
+            self._host.tell(
+                CheckpointFailed(
+                    time_ms=record.ended_at_ms,
+                    checkpoint_id=effect.checkpoint_id,
+                    generation=generation,
+                    kind=effect.kind,
+                    outcome=effect.outcome.value,
+                    reason=effect.reason,
+                    missing=missing,
+                    missing_count=len(effect.missing),
+                )
+            )
+            return
+        self._cleanup.completed(effect.checkpoint_id)
+        self._scrub.completed(manifest)
+        self.completed_count += 1
+        self._parent_id = effect.checkpoint_id
+        self._host.tell(
+            CheckpointCompleted(
+                time_ms=record.ended_at_ms,
+                checkpoint_id=effect.checkpoint_id,
+                generation=generation,
+                kind=effect.kind,
+                mode=manifest.mode,
+                duration_ms=effect.ended_ms - effect.triggered_ms,
+                alignment_ms=longest_alignment_ms(manifest.alignment),
+                sync_ms=longest_phase_ms(manifest.subtasks, "sync_ms"),
+                async_ms=longest_phase_ms(manifest.subtasks, "async_ms"),
+                size_bytes=manifest.size_bytes,
+                written_bytes=manifest.written_bytes,
+                inflight_bytes=manifest.inflight_bytes,
+                inflight_rows=manifest.inflight_rows,
+            )
+        )
+        self._judge_threshold(effect, manifest.mode)
+
+    def _missing(
+        self, effect: RecordOutcome, attempt: _Attempt | None
+    ) -> tuple[MissingSubtask, ...]:
+        reports = {} if attempt is None else attempt.waiting
+        return missing_subtasks(effect.missing, self._identity.plan, reports, self._host.host_of)
+
+    def _judge_threshold(self, effect: RecordOutcome, mode: ResolvedMode) -> None:
+        timeout_ms = self._state.config.alignment_timeout_ms
+        if timeout_ms and effect.kind is CheckpointKind.PERIODIC and self._streak.ended(mode):
+            self._host.tell(
+                ThresholdTooLow(
+                    time_ms=self._wall_ms(effect.ended_ms),
+                    checkpoints=SWITCHES_IN_A_ROW,
+                    alignment_timeout_ms=timeout_ms,
+                )
+            )
+
+    def _now_ms(self) -> int:
+        """Return the protocol's time. A wall clock that steps would expire what has just begun."""
+        return int(self._host.monotonic_ms())
+
+    def _wall_ms(self, protocol_ms: int) -> int:
+        """Translate the protocol's time into that of records, as the wall clock is now."""
+        return self._host.now_ms() - (self._now_ms() - protocol_ms)
+
+    def _on_deletions(self, count: int) -> None:
+        """Not at once: it may be in the middle of what another event asked for."""
+        self._host.post(lambda: self.given_up(_DRIVER, count))
+
+    def given_up(self, place: Hashable, count: int) -> None:
+        """At ``place``, a worker or the driver, so many given-up checkpoints are not over."""
+        self._given_up.report(place, count, self._now_ms())
+        self._hold_up()
+
+    def _hold_up(self) -> None:
+        count = self._given_up.holding_up(self._now_ms())
+        if count != self._state.deletions:
+            self.dispatch(DeletionsPending(count))
+
+    def _commit(self, manifest: CheckpointManifest) -> None:
+        commit_output(self._store, self._committers, manifest, self._identity.generation)
+
+    def _on_committed(self, manifest: CheckpointManifest) -> None:
+        checkpoint_id, generation = manifest.checkpoint_id, self._identity.generation
+        self._host.broadcast(Completed(generation=generation, checkpoint_id=checkpoint_id))
+        if manifest.kind in (CheckpointKind.FINAL, CheckpointKind.STOP):
+            self._host.last_commit_done(manifest.kind)
+
+
+def _not_whole(damage: Sequence[DamagedFile]) -> str:
+    first = damage[0]
+    more = f", and {len(damage) - 1} more" if len(damage) > 1 else ""
+    return (
+        f"{first.path} is lost ({first.problem}){more}: the operators that need it write their "
+        "whole state with the next checkpoint"
+    )

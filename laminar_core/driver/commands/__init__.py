@@ -1,0 +1,1 @@
+"""Commands for a running job: asked for from anywhere, answered by its driver."""

@@ -1,0 +1,308 @@
+"""Where commands from outside reach a running generation: read, begun, handed over, answered.
+
+The log is read with each heartbeat by a thread of its own; the coordinator's thread only hears of
+what is begun. Whatever is begun is written into the audit log before it takes effect, and its
+outcome afterwards. Commands overlap: a savepoint that is being copied does not hold up a cancel.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Literal, Protocol
+
+from laminar_core.driver.checkpointing import Background, CheckpointAnswer
+from laminar_core.driver.commands.savepoint_targets import SavepointTargets
+from laminar_core.driver.commands.taker import ControlTaker, target_of
+from laminar_core.driver.events import CommandAnswered, JobEvent
+from laminar_core.errors import LaminarError
+from laminar_core.protocol.commands import ModeRefused
+from laminar_core.protocol.types import CheckpointId, CheckpointKind, Generation
+from laminar_core.records.commands import (
+    CancelJob,
+    ControlCommand,
+    ControlOutcome,
+    ControlResult,
+    SetMode,
+    StopJob,
+    TakeCheckpoint,
+    TakeSavepoint,
+)
+from laminar_core.records.record import JsonObject
+from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.store.command_log import ControlEntry
+from laminar_core.store.savepoint_export import export_savepoint
+from laminar_core.store.savepoints import Author
+
+
+class DeskHost(Protocol):
+    """What a desk can do with the job: the coordinator. All but the clocks in its thread."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since 1970, for records."""
+        ...
+
+    def monotonic_ms(self) -> float:
+        """Milliseconds that never go back, for decisions."""
+        ...
+
+    def post(self, action: Callable[[], None]) -> None:
+        """Run ``action`` in the coordinator's thread; from any thread."""
+        ...
+
+    def tell(self, event: JobEvent) -> None:
+        """Tell whoever started the job."""
+        ...
+
+    def take(self, kind: CheckpointKind, *, once: bool) -> "Future[CheckpointAnswer]":
+        """Ask for a checkpoint; a stop that fails ``once`` is not tried again."""
+        ...
+
+    def set_mode(self, mode: SetMode) -> "JsonObject | ModeRefused":
+        """Change how checkpoints align; returns what holds now."""
+        ...
+
+    def cancel(self, reason: str) -> None:
+        """End the generation now."""
+        ...
+
+    def go_on(self, end: Callable[[], None]) -> None:
+        """The job does not end with its stop checkpoint; ``end`` it if somebody else wants that."""
+        ...
+
+
+Ending = Literal["finished", "stopped"]
+
+CopySavepoint = Callable[[ControlCommand, CheckpointId, Callable[[], bool]], str]
+"""Copy this checkpoint to the command's target, unless told meanwhile that it is pointless; returns
+its URI. Raises LaminarError."""
+
+
+class ControlDesk:
+    """Of one generation. ``tick``, ``before_the_end`` and ``close``: the coordinator's thread."""
+
+    def __init__(
+        self,
+        store: CheckpointStore,
+        generation: Generation,
+        host: DeskHost,
+        background: Background,
+        copy: CopySavepoint | None = None,
+        *,
+        savepoints_under: tuple[str, ...] = (),
+    ) -> None:
+        self._store = store
+        self._targets = SavepointTargets(store.objects.uri, savepoints_under)
+        self._taker = ControlTaker(store, generation, host.now_ms, host.monotonic_ms, self._targets)
+        """Of the background thread."""
+        self._generation = generation
+        self._host = host
+        self._executor = background.control
+        self._copies = background.copies
+        self._copy = copy or self._copy_savepoint
+        self._polling = self._closed = False
+        self._running: dict[int, ControlCommand] = {}
+        """Begun and not answered; of the coordinator's thread."""
+        self._stops: dict[int, CheckpointId] = {}
+        """Stop commands whose checkpoint is complete."""
+        self._wanted_stops: dict[int, ControlCommand] = {}
+        """Stop commands that did not fail, answered or not."""
+
+    # --- in the coordinator's thread ------------------------------------------------------------
+
+    def tick(self) -> None:
+        """Look for commands, unless that is under way."""
+        if not (self._polling or self._closed):
+            self._polling = True
+            self._executor.submit(self._poll)
+
+    def before_the_end(self, kind: CheckpointKind, end: Callable[[], None]) -> None:
+        """The last checkpoint is committed: make of it what was asked for, then end the job."""
+        waiting = [n for n in self._stops if n in self._running and self._has_target(n)]
+        if kind is not CheckpointKind.STOP or not waiting:
+            end()
+            return
+
+        failures: list[bool] = []
+
+        def copied(failed: bool) -> None:  # noqa: FBT001 - the answer to one question
+            failures.append(failed)
+            if len(failures) < len(waiting):
+                return
+            if all(failures):
+                self._host.go_on(end)
+            else:  # Several targets: one that has its savepoint wants the job to end.
+                end()
+
+        for number in waiting:
+            self._start_copy(number, self._stops.pop(number), copied)
+
+    def _has_target(self, number: int) -> bool:
+        action = self._running[number].action
+        return isinstance(action, StopJob) and action.target is not None
+
+    @property
+    def stopped_by(self) -> str:
+        """Who stopped the job by a command, and why; empty if nobody did."""
+        first = next(iter(self._wanted_stops.values()), None)
+        return "" if first is None else f"by {first.actor}: {first.reason}"
+
+    def close(self, reason: str, ending: Ending | None) -> None:
+        """The generation is over: answer whoever still waits; nothing is begun any more.
+
+        ``ending`` is how the job ended well; None if it did not.
+        """
+        self._closed = True
+        for number in list(self._running):
+            if ending is not None and number in self._wanted_stops and not self._has_target(number):
+                taken_id = self._stops.get(number)
+                answer = None if taken_id is None else CheckpointAnswer(taken_id, "completed", "")
+                self._answer(number, "completed", f"the job has {ending}", answer)
+            else:
+                self._answer(number, "failed", f"the job ended before this was done: {reason}")
+
+    def _polled(self, begun: list[ControlEntry]) -> None:
+        self._polling = False
+        for entry in begun:
+            assert entry.command is not None, "begun without being understood"
+            self._running[entry.number] = entry.command
+            if self._closed:
+                self._answer(entry.number, "failed", "the job ended before this was done")
+            else:
+                self._start(entry.number, entry.command)
+
+    def _start(self, number: int, command: ControlCommand) -> None:
+        match command.action:
+            case TakeCheckpoint():
+                self._take(number, CheckpointKind.MANUAL, self._checkpoint_taken)
+            case TakeSavepoint():
+                self._take(number, CheckpointKind.SAVEPOINT, self._savepoint_taken)
+            case StopJob(target=None):
+                self._wanted_stops[number] = command
+                taken = self._host.take(CheckpointKind.STOP, once=False)
+                taken.add_done_callback(lambda future: self._last_taken(number, future.result()))
+            case StopJob():
+                self._wanted_stops[number] = command
+                self._take(number, CheckpointKind.STOP, self._stop_taken)
+            case SetMode() as mode:
+                self._set_mode(number, mode)
+            case CancelJob():
+                self._answer(number, "completed", "the job is cancelled")
+                self._host.cancel(f"cancelled by {command.actor}: {command.reason}")
+
+    def _take(
+        self, number: int, kind: CheckpointKind, then: Callable[[int, CheckpointAnswer], None]
+    ) -> None:
+        def answered(future: "Future[CheckpointAnswer]") -> None:
+            answer = future.result()
+            if answer.outcome == "completed":
+                then(number, answer)
+            else:
+                self._answer(number, "failed", f"{answer.outcome}: {answer.reason}", answer)
+
+        self._host.take(kind, once=kind is CheckpointKind.STOP).add_done_callback(answered)
+
+    def _checkpoint_taken(self, number: int, answer: CheckpointAnswer) -> None:
+        self._answer(number, "completed", "", answer)
+
+    def _savepoint_taken(self, number: int, answer: CheckpointAnswer) -> None:
+        assert answer.checkpoint_id is not None, "completed without an id"
+        self._start_copy(number, answer.checkpoint_id, lambda _: None)
+
+    def _last_taken(self, number: int, answer: CheckpointAnswer) -> None:
+        """It is tried until it completes or the generation ends; ``close`` answers."""
+        if answer.outcome == "completed" and answer.checkpoint_id is not None:
+            self._stops[number] = answer.checkpoint_id
+
+    def _stop_taken(self, number: int, answer: CheckpointAnswer) -> None:
+        """Its output is committed before it is copied, so such a savepoint never owes any."""
+        assert answer.checkpoint_id is not None, "completed without an id"
+        self._stops[number] = answer.checkpoint_id
+
+    def _set_mode(self, number: int, mode: SetMode) -> None:
+        holds = self._host.set_mode(mode)
+        if isinstance(holds, ModeRefused):
+            self._answer(number, "refused", holds.reason)
+        else:
+            self._answer(number, "completed", details=holds)
+
+    def _start_copy(
+        self, number: int, checkpoint_id: CheckpointId, then: Callable[[bool], None]
+    ) -> None:
+        command = self._running[number]
+        answer = CheckpointAnswer(checkpoint_id, "completed", "")
+
+        def run() -> None:
+            try:
+                uri, problem = self._copy(command, checkpoint_id, lambda: self._closed), ""
+            except LaminarError as error:
+                uri, problem = None, str(error)
+            except Exception as error:  # noqa: BLE001 - nobody else would ever see it
+                uri, problem = None, repr(error)
+            self._host.post(lambda: copied(uri, problem))
+
+        def copied(uri: str | None, problem: str) -> None:
+            if uri is None:
+                self._answer(number, "failed", f"it could not be copied: {problem}", answer)
+            else:
+                self._answer(number, "completed", "", answer, savepoint=uri)
+            then(uri is None)
+
+        self._copies.submit(run)
+
+    def _answer(
+        self,
+        number: int,
+        outcome: ControlOutcome,
+        reason: str = "",
+        answer: CheckpointAnswer | None = None,
+        *,
+        savepoint: str | None = None,
+        details: JsonObject | None = None,
+    ) -> None:
+        command = self._running.pop(number, None)
+        if command is None:
+            return  # Answered when the generation ended.
+        if outcome != "completed":
+            self._wanted_stops.pop(number, None)
+        result = ControlResult(
+            outcome=outcome,
+            reason=reason,
+            generation=self._generation,
+            answered_at_ms=self._host.now_ms(),
+            checkpoint_id=None if answer is None else answer.checkpoint_id,
+            savepoint=savepoint,
+            details=details or {},
+        )
+        self._executor.submit(self._taker.put, number, result)
+        self._host.tell(
+            CommandAnswered(
+                time_ms=result.answered_at_ms,
+                number=number,
+                command=command.action.kind,
+                actor=command.actor,
+                outcome=outcome,
+                reason=reason,
+                checkpoint_id=result.checkpoint_id,
+                savepoint=savepoint,
+            )
+        )
+
+    def _copy_savepoint(
+        self, command: ControlCommand, checkpoint_id: CheckpointId, is_cancelled: Callable[[], bool]
+    ) -> str:
+        target = target_of(command)
+        assert target is not None, "nothing is copied without a target"
+        author = Author(command.actor, command.reason, self._host.now_ms())
+        place = self._targets.resolve(target)  # As at the command's begin, links may differ.
+        return export_savepoint(self._store, checkpoint_id, place, author, is_cancelled)
+
+    # --- in the background ----------------------------------------------------------------------
+
+    def _poll(self) -> None:
+        begun: list[ControlEntry] = []
+        try:
+            self._store.check_claim(self._generation)  # Commands in another store are not ours.
+            self._taker.take(begun)
+        except LaminarError:
+            pass  # The next heartbeat tries again.
+        finally:
+            self._host.post(lambda: self._polled(begun))

@@ -1,0 +1,91 @@
+"""Where a command from the store may send a savepoint.
+
+Whoever can write to the store can leave a command there, and the driver carries it out with its own
+permissions and credentials. So the places are decided at the driver's start, and a command chooses
+a folder below one of them, nothing more: server, profile and all other parameters of a bucket are
+those of the start.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from laminar_core.errors import ConfigurationError, ErrorCode
+from laminar_core.objectstore.s3_options import S3Options
+
+
+@dataclass(frozen=True, slots=True)
+class SavepointTargets:
+    """The places of one driver: those that were named, else those near the store."""
+
+    store_uri: str
+    named: tuple[str, ...] = ()
+    """Directories and buckets, as the user who started the driver named them."""
+
+    def resolve(self, target: str) -> str:
+        """Return the URI to open for ``target``.
+
+        Raises:
+            ConfigurationError: it is in none of the places, or brings parameters of its own.
+        """
+        if self.store_uri.startswith("memory://"):
+            return target  # Only this process can leave a command there.
+        if target.startswith("s3://"):
+            return self._in_bucket(S3Options.parse(target))
+        if (path := _local(target)) is None:
+            raise self._refused(target, "is no directory and no bucket")
+        if not any(_is_below(path, root) for root in self._directories()):
+            raise self._refused(target, "is in none of the places that this driver may write to")
+        return target
+
+    def _in_bucket(self, wanted: S3Options) -> str:
+        roots = [S3Options.parse(place) for place in self._places() if place.startswith("s3://")]
+        near = [root for root in roots if _holds(root, wanted)]
+        if not near:
+            problem = "is in none of the places that this driver may write to"
+            raise self._refused(wanted.place, problem)
+        plain = S3Options(bucket=wanted.bucket, prefix=wanted.prefix)
+        for root in near:
+            found = root.model_copy(update={"prefix": wanted.prefix})
+            if wanted in (plain, found):
+                return found.uri
+        problem = "brings parameters, and those of the driver's start are used: leave them away"
+        raise self._refused(wanted.place, problem)
+
+    def _places(self) -> tuple[str, ...]:
+        if self.named:
+            return self.named
+        if self.store_uri.startswith("s3://"):
+            bucket = S3Options.parse(self.store_uri).model_copy(update={"prefix": ""})
+            return (bucket.uri, str(Path.cwd()))
+        return (str(Path(self.store_uri).absolute().parent), str(Path.cwd()))
+
+    def _directories(self) -> list[Path]:
+        """The named ones, or those near the store that are not the root of the file system."""
+        paths = [path for path in map(_local, self._places()) if path is not None]
+        return [path for path in paths if self.named or path != Path(path.anchor)]
+
+    def _refused(self, target: str, problem: str) -> ConfigurationError:
+        places = ", ".join(place.partition("?")[0] for place in self._places())
+        return ConfigurationError(
+            ErrorCode.INVALID_OPTION,
+            f"{target} {problem} ({places}): choose a folder there, start the driver with "
+            "--savepoints-under, or copy the checkpoint with `laminar savepoint export`",
+        )
+
+
+def _local(place: str) -> Path | None:
+    """The directory, with all links followed; None if it is another kind of store."""
+    parts = urlsplit(place)
+    if parts.scheme == "file":
+        return Path(unquote(parts.path)).resolve()
+    return None if "://" in place or "\0" in place else Path(place).resolve()
+
+
+def _is_below(path: Path, root: Path) -> bool:
+    return path != root and path.is_relative_to(root)
+
+
+def _holds(root: S3Options, wanted: S3Options) -> bool:
+    below = f"{root.prefix}/" if root.prefix else ""
+    return root.bucket == wanted.bucket and wanted.prefix.startswith(below) and wanted != root

@@ -1,0 +1,469 @@
+"""The coordinator in the driver: workers on one side, the protocol on the other.
+
+It takes messages, keeps track of who lives, and feeds ``CheckpointDriver`` with what workers
+acknowledge. ``turn`` does what there is to do and returns; a thread calls it in a driver, a
+scheduler in a simulation. Everything that can end a generation ends in ``outcome``, set once.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
+from typing import Literal, Protocol
+
+from laminar_core.driver.checkpointing import (
+    Background,
+    CheckpointAnswer,
+    CheckpointDriver,
+    CheckpointHost,
+    CoordinatorParts,
+)
+from laminar_core.driver.commands.desk import ControlDesk
+from laminar_core.driver.events import (
+    DataFlowing,
+    JobEvent,
+    OperatorAtWork,
+    RestoreProgressed,
+    WorkersRunning,
+)
+from laminar_core.driver.listening import IsolatedListener
+from laminar_core.driver.liveness import Liveness
+from laminar_core.driver.loop_watch import LoopWatch
+from laminar_core.driver.progress import RowTotals, WorkersProgress
+from laminar_core.errors import ErrorCode, FencedError
+from laminar_core.host.clock import Clock
+from laminar_core.link.messages import (
+    Alive,
+    Cancel,
+    FileUnreadable,
+    Finish,
+    LoopReport,
+    LoopsOver,
+    LoopWave,
+    Peer,
+    Peers,
+    Ping,
+    Progress,
+    Register,
+    Restoring,
+    SnapshotAck,
+    SnapshotDecline,
+    ToCoordinator,
+    ToWorker,
+    WaitingCheckpoint,
+    WorkerFailed,
+    decode_to_coordinator,
+)
+from laminar_core.link.reliable_delivery import ControlLines
+from laminar_core.protocol.commands import ModeRefused, decide_mode
+from laminar_core.protocol.coordinator_events import (
+    Acknowledged,
+    AlignmentTimeoutChanged,
+    Declined,
+    Outcome,
+    StopRevoked,
+    SubtaskId,
+)
+from laminar_core.protocol.types import CheckpointId, CheckpointKind
+from laminar_core.records.commands import SetMode
+from laminar_core.records.manifest import Heartbeat
+from laminar_core.records.record import JsonObject
+from laminar_core.store.generations import not_shared
+from laminar_core.worker.restoring import RestoreProgress
+
+PING_INTERVAL_MS = 1_000
+HEARTBEAT_INTERVAL_MS = 1_000
+PROGRESS_EVENT_INTERVAL_MS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationOutcome:
+    """How an execution ended, as the coordinator saw it."""
+
+    kind: Literal["finished", "stopped", "failed", "fenced"]
+    code: ErrorCode | None = None
+    reason: str = ""
+    restart_helps: bool = True
+    idle_ms: float = 0.0
+    """So long before its end it had stopped doing anything; this is no time that it ran well."""
+    counts: RowTotals = field(default_factory=RowTotals)
+
+
+class CoordinatorLink(Protocol):
+    """How the coordinator reaches its workers."""
+
+    def send(self, worker: int, message: bytes) -> None:
+        """Send to one worker; FIFO, never blocks, dropped if it is gone."""
+        ...
+
+    def receive(self) -> Iterator[bytes]:
+        """Messages that have arrived, in order per worker."""
+        ...
+
+    def wake(self) -> None:
+        """Somebody posted something: a turn is due. From any thread."""
+        ...
+
+
+class Coordinator(CheckpointHost):
+    """One generation's coordinator."""
+
+    def __init__(
+        self,
+        parts: CoordinatorParts,
+        link: CoordinatorLink,
+        background: Background,
+        clock: Clock,
+        listener: IsolatedListener,
+    ) -> None:
+        self.outcome: Future[GenerationOutcome] = Future()
+        self._parts = parts
+        self._identity = parts.identity
+        self._link = link
+        self._clock = clock
+        self._tell = listener
+        self._inbox: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._outcome_lock = threading.Lock()
+        self._lines = ControlLines(parts.identity.generation, link.send, clock)
+        self._workers: dict[int, Register] = {}
+        self._liveness = Liveness(parts.deadlines)
+        self._started_ms = clock.monotonic_ms()
+        self.running_since_ms: float | None = None
+        """When all workers had registered; None: that was never so."""
+        self._due_ms = {"ping": 0.0, "heartbeat": 0.0, "progress": 0.0}
+        self._heartbeats = 0
+        self._data_flowed = self._final_requested = False
+        self._progress = WorkersProgress(
+            parts.identity.parallelism, self._started_ms, parts.store.objects
+        )
+        self._early: list[tuple[CheckpointKind, bool, Future[CheckpointAnswer]]] = []
+        workers, loops = range(parts.identity.parallelism), parts.identity.plan.loops().values()
+        self._loops, self._restoring = LoopWatch(workers, loops), RestoreProgress(len(workers))
+        self._checkpoints = CheckpointDriver(parts, self, background)
+        self._ends_anyway = False
+        """Somebody wants the job to end, whatever becomes of savepoints."""
+        self._desk = ControlDesk(
+            parts.store,
+            self._identity.generation,
+            self,
+            background,
+            savepoints_under=parts.savepoints_under,
+        )
+        self.mode: SetMode | None = None
+        """What somebody asked for while the job ran; it is to hold after a restart, too."""
+        if parts.mode is not None:
+            self.set_mode(parts.mode)
+
+    # --- from other threads ---------------------------------------------------------------------
+
+    @property
+    def completed_count(self) -> int:
+        """Checkpoints that this generation completed."""
+        return self._checkpoints.completed_count
+
+    @property
+    def has_run(self) -> bool:
+        """Whether all workers have registered."""
+        return self._everybody_registered
+
+    def request(self, kind: CheckpointKind) -> "Future[CheckpointAnswer]":
+        """Ask for a checkpoint; before all workers have registered it waits for them."""
+        answer: Future[CheckpointAnswer] = Future()
+        self.post(lambda: self._on_request(kind, answer))
+        return answer
+
+    def cancel(self, reason: str) -> None:
+        """End the generation now: workers exit at once."""
+        self._end(GenerationOutcome("failed", ErrorCode.CANCELLED, reason, restart_helps=False))
+        self.post(lambda: self.broadcast(Cancel(generation=self._identity.generation)))
+
+    def post(self, action: Callable[[], None]) -> None:
+        """Run ``action`` in the next turn."""
+        self._inbox.put(action)
+        self._link.wake()
+
+    def fail(self, code: ErrorCode, reason: str, *, restart_helps: bool = True) -> None:
+        """End the generation with a failure."""
+        self._end(GenerationOutcome("failed", code, reason, restart_helps))
+
+    def fenced(self, error: FencedError) -> None:
+        """End the generation because a newer one is claimed."""
+        self._end(GenerationOutcome("fenced", error.code, str(error), restart_helps=False))
+
+    def last_commit_done(self, kind: CheckpointKind) -> None:
+        """The stop or final checkpoint is committed: let the workers go."""
+        self._desk.before_the_end(kind, lambda: self._let_go(kind))
+
+    def _let_go(self, kind: CheckpointKind) -> None:
+        self.broadcast(Finish(generation=self._identity.generation))
+        counts = self._progress.totals()
+        if kind is CheckpointKind.FINAL:
+            self._end(GenerationOutcome("finished", counts=counts))
+        else:
+            self._end(GenerationOutcome("stopped", reason=self._desk.stopped_by, counts=counts))
+
+    def _end(self, outcome: GenerationOutcome) -> None:
+        """Only the first word counts; may be called from any thread."""
+        with self._outcome_lock:
+            if not self.outcome.done():
+                self.outcome.set_result(outcome)
+
+    # --- for commands from outside, in the coordinator's thread ---------------------------------
+
+    def take(self, kind: CheckpointKind, *, once: bool) -> "Future[CheckpointAnswer]":
+        """Ask for a checkpoint; a stop that fails ``once`` is not tried again."""
+        answer: Future[CheckpointAnswer] = Future()
+        self._on_request(kind, answer, once=once)
+        return answer
+
+    def set_mode(self, mode: SetMode) -> JsonObject | ModeRefused:
+        """Change how checkpoints align from the next one on; returns what holds now."""
+        config, edges = self._parts.config, self._identity.plan.edges
+        change = decide_mode(mode.mode, config.alignment_timeout_ms, config.max_concurrent)
+        if isinstance(change, ModeRefused):
+            return change
+        self.mode = mode
+        self._checkpoints.dispatch(AlignmentTimeoutChanged(change.alignment_timeout_ms))
+        always_aligned = sum(not edge.may_overtake for edge in edges)
+        return {
+            "alignment_timeout_ms": change.alignment_timeout_ms,
+            "edges": len(edges),
+            "edges_always_aligned": always_aligned,
+        }
+
+    def go_on(self, end: Callable[[], None]) -> None:
+        """The job does not end with its stop checkpoint; ``end`` it if somebody else wants that."""
+        if self._ends_anyway:
+            end()
+        else:
+            self._checkpoints.dispatch(StopRevoked())
+
+    # --- the loop -------------------------------------------------------------------------------
+
+    def turn(self) -> None:
+        """Take what arrived and what was posted, then do what is due. From one thread only."""
+        for data in self._link.receive():
+            self._receive(decode_to_coordinator(data))
+        self._run_posted()
+        if self._everybody_registered:
+            self._checkpoints.tick()
+        self._keep_alive()
+
+    def abandon(self, reason: str) -> None:
+        """The last turn: abort what is pending, and answer everybody who waits."""
+        self._run_posted()
+        self._checkpoints.abort_all(reason)
+        for _, _, answer in self._early:
+            answer.set_result(CheckpointAnswer(None, Outcome.ABORTED.value, reason))
+        ended = self.outcome.result().kind if self.outcome.done() else "failed"
+        self._desk.close(reason, ended if ended in ("finished", "stopped") else None)
+
+    def _run_posted(self) -> None:
+        while True:
+            try:
+                action = self._inbox.get_nowait()
+            except Empty:
+                return
+            action()
+
+    def now_ms(self) -> int:
+        """Return the wall clock, for records and events; it may step, and decides nothing."""
+        return self._clock.now_ms()
+
+    def monotonic_ms(self) -> float:
+        """Return the time that everything is decided by."""
+        return self._clock.monotonic_ms()
+
+    def wait_ms(self) -> float:
+        """Time until something is due, if nothing arrives and nobody posts anything."""
+        times = [*self._due_ms.values(), self._lines.due_ms]
+        if self._everybody_registered:
+            times.append(self._loops.due_ms)
+        waits = [due - self._clock.monotonic_ms() for due in times]
+        wakeup = self._checkpoints.next_wakeup_ms() if self._everybody_registered else None
+        if wakeup is not None:
+            waits.append(wakeup - self._clock.monotonic_ms())
+        return min(waits)
+
+    def _keep_alive(self) -> None:
+        now_ms = self._clock.monotonic_ms()
+        self._lines.tick()
+        wave = self._loops.begin(now_ms) if self._everybody_registered else None
+        if wave is not None:
+            self.broadcast(LoopWave(generation=self._identity.generation, round_number=wave))
+        if self._is_due("ping", PING_INTERVAL_MS, now_ms):
+            self.broadcast(Ping(generation=self._identity.generation))
+            self._check_silence(now_ms)
+        if self._is_due("heartbeat", HEARTBEAT_INTERVAL_MS, now_ms):
+            self._heartbeats += 1
+            progress = self._progress.as_json(now_ms)
+            self._checkpoints.beat(
+                Heartbeat(sequence=self._heartbeats, at_ms=self.now_ms(), progress=progress)
+            )
+            self._desk.tick()
+        if self._is_due("progress", PROGRESS_EVENT_INTERVAL_MS, now_ms) and self._progress.complete:
+            self.tell(self._progress.event(now_ms, self.now_ms(), self._parts.rows_total))
+
+    def _is_due(self, what: str, interval_ms: float, now_ms: float) -> bool:
+        if now_ms < self._due_ms[what]:
+            return False
+        self._due_ms[what] = now_ms + interval_ms
+        return True
+
+    def _check_silence(self, now_ms: float) -> None:
+        deadlines = self._parts.deadlines
+        if not self._everybody_registered:
+            if now_ms - self._started_ms > deadlines.register_ms:
+                self.fail(*self._restoring.why_late(self._workers, deadlines.register_ms))
+            return
+        lost = self._liveness.lost(now_ms)
+        if lost is not None:
+            self._end(GenerationOutcome("failed", lost.code, lost.reason, idle_ms=lost.idle_ms))
+
+    @property
+    def _everybody_registered(self) -> bool:
+        return len(self._workers) == self._identity.parallelism
+
+    # --- messages of workers --------------------------------------------------------------------
+
+    def _receive(self, message: ToCoordinator) -> None:
+        if message.generation != self._identity.generation:
+            return  # A zombie: whatever it says has no meaning here.
+        if message.worker not in range(self._identity.parallelism):
+            return  # Nobody expects it: nothing of it may stand in a manifest.
+        self._liveness.heard(message.worker, self._clock.monotonic_ms())
+        for due in self._lines.receive(message):
+            self._on_message(due)
+
+    def _on_message(self, message: ToCoordinator) -> None:
+        match message:
+            case Register():
+                self._on_register(message)
+            case Restoring():
+                self._on_restoring(message)
+            case Progress():
+                self._on_progress(message)
+            case Alive():
+                self._on_alive(message)
+            case SnapshotAck():
+                self._on_ack(message)
+            case WaitingCheckpoint():
+                self._checkpoints.note_waiting(message)
+            case SnapshotDecline(checkpoint_id=n, reason=reason, counts=counts):
+                reason = f"worker {message.worker}: {reason}"
+                self._checkpoints.dispatch(Declined(CheckpointId(n), reason, counts))
+            case LoopReport():
+                self._on_loop_report(message)
+            case FileUnreadable(operator_id=operator_id, file=file):
+                self._checkpoints.suspect(operator_id, message.worker, file)
+            case WorkerFailed(code=code, reason=reason, restart_helps=helps):
+                reason = f"worker {message.worker}: {reason}"
+                self.fail(ErrorCode(code), reason, restart_helps=helps)
+
+    def _on_loop_report(self, message: LoopReport) -> None:
+        now_ms = self._clock.monotonic_ms()
+        n, loops = message.round_number, message.loops
+        over = self._loops.answered(n, message.worker, loops, now_ms)
+        if over:
+            self.broadcast(
+                LoopsOver(generation=self._identity.generation, loops=tuple(sorted(over)))
+            )
+
+    def _on_register(self, message: Register) -> None:
+        if message.claim_sha256 != self._parts.claim_sha256:
+            uri = self._parts.store.objects.uri
+            error = not_shared(uri, self._identity.generation, message.host)
+            self.fail(error.code, f"worker {message.worker}: {error}", restart_helps=False)
+            return
+        self._workers[message.worker] = message
+        if not self._everybody_registered:
+            return
+        self.running_since_ms = self._clock.monotonic_ms()
+        workers = [self._workers[n] for n in range(self._identity.parallelism)]
+        peers = tuple(
+            Peer(endpoint=w.endpoint, public_key=w.public_key, host=w.host) for w in workers
+        )
+        self.broadcast(Peers(generation=self._identity.generation, peers=peers))
+        self.tell(
+            WorkersRunning(
+                time_ms=self.now_ms(),
+                generation=self._identity.generation,
+                pids=tuple(w.pid for w in workers),
+                hosts=tuple(w.host for w in workers),
+            )
+        )
+        early, self._early = self._early, []
+        for kind, once, answer in early:
+            self._checkpoints.request(kind, answer, once=once)
+
+    def _on_request(
+        self, kind: CheckpointKind, answer: "Future[CheckpointAnswer]", *, once: bool = False
+    ) -> None:
+        """A trigger reaches only those who are there, and without the others nothing completes."""
+        self._ends_anyway = self._ends_anyway or (kind is CheckpointKind.STOP and not once)
+        if self._everybody_registered:
+            self._checkpoints.request(kind, answer, once=once)
+        else:
+            self._early.append((kind, once, answer))
+
+    def _on_restoring(self, message: Restoring) -> None:
+        totals = self._restoring.take(message)
+        if totals is not None:
+            self.tell(
+                RestoreProgressed(
+                    time_ms=self.now_ms(),
+                    generation=self._identity.generation,
+                    files=totals.files,
+                    files_total=totals.files_total,
+                    size_bytes=totals.size_bytes,
+                    bytes_total=totals.bytes_total,
+                    percent=totals.percent,
+                )
+            )
+
+    def _on_progress(self, message: Progress) -> None:
+        self._progress.keep(message)
+        self._checkpoints.given_up(message.worker, message.given_up)
+        if message.flowing and not self._data_flowed:
+            self._data_flowed = True
+            self.tell(DataFlowing(time_ms=self.now_ms(), generation=self._identity.generation))
+        if self._progress.drained and not self._final_requested:
+            self._final_requested = True
+            self._on_request(CheckpointKind.FINAL, Future())  # A lost registration comes again.
+
+    def _on_alive(self, message: Alive) -> None:
+        if self._liveness.take(message):
+            self.tell(
+                OperatorAtWork(
+                    time_ms=self.now_ms(),
+                    generation=self._identity.generation,
+                    worker=message.worker,
+                    operator_id=message.operator_id,
+                    since_ms=int(self.now_ms() - message.operator_ms),
+                    busy_ms=message.operator_ms,
+                )
+            )
+
+    def _on_ack(self, message: SnapshotAck) -> None:
+        subtasks = {SubtaskId(v.vertex_id, message.worker) for v in self._identity.plan.vertices}
+        checkpoint_id = CheckpointId(message.checkpoint_id)
+        self._checkpoints.keep(message)
+        self._checkpoints.dispatch(Acknowledged(checkpoint_id, frozenset(subtasks)))
+
+    def host_of(self, worker: int) -> str:
+        """Where this worker runs; empty if that is not known."""
+        found = self._workers.get(worker)
+        return "" if found is None else found.host
+
+    def broadcast(self, message: ToWorker) -> None:
+        """Send to every worker that has registered."""
+        self._lines.broadcast(message, self._workers)
+
+    def when_confirmed(self, action: Callable[[], None]) -> None:
+        """Do this once every worker has taken everything that was sent up to now."""
+        self._lines.when_confirmed(action)
+
+    def tell(self, event: JobEvent) -> None:
+        """Tell whoever started the job."""
+        self._tell(event)

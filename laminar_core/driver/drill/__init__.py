@@ -1,0 +1,1 @@
+"""Restore drills: a checkpoint is restored without touching its job."""

@@ -1,0 +1,274 @@
+"""What a running job tells whoever started it: one record per fact, JSON on demand.
+
+``time_ms`` is the driver's wall clock in milliseconds since 1970. The field ``event`` names the
+record; ``laminar run --json`` prints one per line.
+"""
+
+from collections.abc import Callable
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from laminar_core.protocol.types import CheckpointKind
+from laminar_core.protocol.unaligned import UnalignedCheckpointMetrics
+from laminar_core.protocol.waiting import WaitsFor
+from laminar_core.records.damage import DamagedFile
+
+
+class _Event(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    time_ms: int
+
+
+class RejectedCheckpoint(BaseModel):
+    """A newer checkpoint that was not restored, and why."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    checkpoint_id: int
+    reason: str
+
+
+class GenerationStarted(_Event):
+    """The job is claimed and what it continues from is chosen."""
+
+    event: Literal["generation-started"] = "generation-started"
+    generation: int
+    parallelism: int
+    restored_checkpoint_id: int | None
+    rejected: tuple[RejectedCheckpoint, ...] = ()
+    rows_total: int | None
+    """Rows of all sources, over the whole job; None if one is unbounded."""
+    reset: tuple[str, ...] = ()
+    """What was dropped because it was asked for, line by line."""
+    restored_workers: int | None = None
+    """How many had taken the checkpoint, if it is continued with another number."""
+
+
+class RestoreProgressed(_Event):
+    """The workers read the state of the restored checkpoint; told by size, and at the end."""
+
+    event: Literal["restore-progress"] = "restore-progress"
+    generation: int
+    files: int
+    files_total: int
+    size_bytes: int
+    bytes_total: int
+    percent: float
+
+
+class WorkersRunning(_Event):
+    """All workers are connected and begin."""
+
+    event: Literal["workers-running"] = "workers-running"
+    generation: int
+    pids: tuple[int, ...]
+    hosts: tuple[str, ...]
+
+
+class DataFlowing(_Event):
+    """The first rows of this generation have been processed."""
+
+    event: Literal["data-flowing"] = "data-flowing"
+    generation: int
+
+
+class ProgressMade(_Event):
+    """Totals over the whole job; they go back when a generation restores."""
+
+    event: Literal["progress"] = "progress"
+    rows_in: int
+    rows_out: int
+    rows_late: int
+    rows_total: int | None
+    rows_per_s: float
+    watermark_us: int | None
+    unaligned: UnalignedCheckpointMetrics = UnalignedCheckpointMetrics()
+    """Of all subtasks, in this generation."""
+
+
+class OperatorAtWork(_Event):
+    """An operator has been computing for long, and its worker does nothing else meanwhile."""
+
+    event: Literal["operator-at-work"] = "operator-at-work"
+    generation: int
+    worker: int
+    operator_id: str
+    since_ms: int
+    """The driver's wall clock when it began."""
+    busy_ms: float
+
+
+class CheckpointCompleted(_Event):
+    """The manifest is durable."""
+
+    event: Literal["checkpoint-completed"] = "checkpoint-completed"
+    checkpoint_id: int
+    generation: int
+    kind: CheckpointKind
+    mode: str
+    duration_ms: float
+    alignment_ms: float
+    sync_ms: float
+    async_ms: float
+    size_bytes: int
+    """Of all files that a restore reads."""
+    written_bytes: int = 0
+    """What was uploaded for it: what changed, and what was in flight."""
+    inflight_bytes: int = 0
+    """How much of it was in flight."""
+    inflight_rows: int = 0
+
+
+class MissingChannel(BaseModel):
+    """A channel on which a barrier was missing: subtask ``sender`` of the vertex ``upstream``."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    upstream: str
+    sender: int
+
+
+class MissingSubtask(BaseModel):
+    """A subtask that had not acknowledged a checkpoint when it expired."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    vertex_id: str
+    subtask_index: int
+    operators: tuple[str, ...]
+    host: str
+    waits_for: WaitsFor | None
+    """None: its worker had not said."""
+    channels: tuple[MissingChannel, ...] = ()
+    """The first of those that it waited for."""
+    channel_count: int = 0
+    """All of them."""
+
+
+class CheckpointFailed(_Event):
+    """The attempt ended otherwise; the job goes on."""
+
+    event: Literal["checkpoint-failed"] = "checkpoint-failed"
+    checkpoint_id: int
+    generation: int
+    kind: CheckpointKind
+    outcome: str
+    reason: str
+    missing: tuple[MissingSubtask, ...] = ()
+    """If it expired: the first subtasks that it waited for."""
+    missing_count: int = 0
+    """All of them."""
+
+
+class CleanUpFailed(_Event):
+    """Files that nothing needs are still in the store: of an attempt, or of old checkpoints."""
+
+    event: Literal["clean-up-failed"] = "clean-up-failed"
+    checkpoint_id: int
+    reason: str
+
+
+class FilesDamaged(_Event):
+    """Stored files are lost or damaged; what they held is in memory, and is written again."""
+
+    event: Literal["files-damaged"] = "files-damaged"
+    generation: int
+    found_by: Literal["listing", "reading"]
+    files: tuple[DamagedFile, ...]
+    checkpoint_ids: tuple[int, ...]
+    """Completed checkpoints that name one of them: they cannot be restored."""
+    rewritten_operators: tuple[str, ...]
+    """They write their whole state with the next checkpoint, which then needs none of the files."""
+
+
+class StoreLost(_Event):
+    """The store is not the one in which the job was claimed; nothing completes until it is back."""
+
+    event: Literal["store-lost"] = "store-lost"
+    generation: int
+    code: Literal["store-gone", "store-replaced"]
+    reason: str
+
+
+class StoreBack(_Event):
+    """The store of the job is there again."""
+
+    event: Literal["store-back"] = "store-back"
+    generation: int
+
+
+class NotEncrypted(_Event):
+    """Whoever reads the cluster's network can get the key of the workers from Spark's traffic."""
+
+    event: Literal["not-encrypted"] = "not-encrypted"
+    missing: tuple[str, ...]
+    """Spark's settings that would prevent it."""
+
+
+class ThresholdTooLow(_Event):
+    """So many checkpoints in a row waited for the alignment timeout, and overtook then."""
+
+    event: Literal["threshold-too-low"] = "threshold-too-low"
+    checkpoints: int
+    alignment_timeout_ms: int
+
+
+class CommandAnswered(_Event):
+    """What somebody wanted of the running job from outside is done, or is not."""
+
+    event: Literal["command-answered"] = "command-answered"
+    number: int
+    command: Literal["checkpoint", "savepoint", "stop", "cancel", "mode"]
+    actor: str
+    outcome: str
+    reason: str
+    checkpoint_id: int | None
+    savepoint: str | None
+
+
+class GenerationFailed(_Event):
+    """This execution is over; ``restart_in_ms`` is None if it was the last."""
+
+    event: Literal["generation-failed"] = "generation-failed"
+    generation: int
+    code: str
+    reason: str
+    restart_in_ms: float | None
+
+
+class Finished(_Event):
+    """The job is over and everything is committed."""
+
+    event: Literal["finished"] = "finished"
+    outcome: Literal["finished", "stopped"]
+    rows_in: int
+    rows_out: int
+    rows_late: int
+    checkpoints: int
+    """Completed by this run, over all its generations."""
+
+
+JobEvent = (
+    GenerationStarted
+    | RestoreProgressed
+    | WorkersRunning
+    | DataFlowing
+    | ProgressMade
+    | OperatorAtWork
+    | CheckpointCompleted
+    | CheckpointFailed
+    | CleanUpFailed
+    | FilesDamaged
+    | StoreLost
+    | StoreBack
+    | NotEncrypted
+    | ThresholdTooLow
+    | CommandAnswered
+    | GenerationFailed
+    | Finished
+)
+JobListener = Callable[[JobEvent], None]
+
+
+def ignore(event: JobEvent) -> None:
+    """Listen to nothing."""
+    del event

@@ -1,0 +1,205 @@
+"""From a prepared start to running workers, and to their end; Spark is behind ``Cluster``."""
+
+from collections.abc import Collection, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from laminar_core.driver.checkpointing import CoordinatorParts
+from laminar_core.driver.coordination import Coordinator, GenerationOutcome
+from laminar_core.driver.events import JobEvent
+from laminar_core.driver.listening import IsolatedListener
+from laminar_core.driver.options import JobOptions
+from laminar_core.driver.recovery.start import Start
+from laminar_core.errors import ErrorCode, LaminarError
+from laminar_core.link.transport import CoordinatorAddress
+from laminar_core.protocol.types import CheckpointId
+from laminar_core.records.commands import SetMode
+from laminar_core.records.manifest import Owner
+from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.worker.deployment import Deployment
+
+WORKERS_EXIT_MAX_MS = 5_000
+"""How long workers of a failed generation may take to leave before they are killed."""
+
+HAND_OVER_MAX_MS = 60_000
+"""How long workers of a finished job may take to hand over what their sinks collected."""
+
+REASON_WAIT_MAX_MS = 50
+"""How long a lost stage waits for the worker's own words about why it failed."""
+
+Collected = dict[str, pa.Table]
+"""What sinks without a committer gathered, by operator id."""
+
+
+class Stage(Protocol):
+    """The workers of one generation."""
+
+    @property
+    def ended(self) -> "Future[Collected]":
+        """Set when all have left; fails, with one line that says why, when one is lost."""
+        ...
+
+    def interrupt(self) -> None:
+        """Kill what is left of them; ``ended`` is set soon after."""
+        ...
+
+
+class CoordinatorProcess(Protocol):
+    """A coordinator that gets its turns."""
+
+    @property
+    def coordinator(self) -> Coordinator:
+        """The coordinator."""
+        ...
+
+    @property
+    def address(self) -> CoordinatorAddress:
+        """How workers reach it."""
+        ...
+
+    def close(self, reason: str) -> None:
+        """Let it abandon what is pending, and end."""
+        ...
+
+
+class Cluster(Protocol):
+    """What runs the parts of a job: Spark, or a simulation."""
+
+    def identify(self) -> Owner:
+        """This driver, unlike any other; for one claim."""
+        ...
+
+    @property
+    def can_be_renewed(self) -> bool:
+        """Whether what workers run on, once lost, is replaced by this process."""
+        ...
+
+    def check(self, parallelism: int) -> Sequence[JobEvent]:
+        """Verify that so many workers can run here; return what is to be warned of.
+
+        Raises:
+            ConfigurationError: they never will, or not as safely as was asked for.
+        """
+        ...
+
+    @property
+    def slots(self) -> int | None:
+        """How many workers can run at once now; None: that is not known."""
+        ...
+
+    def start_coordinator(
+        self, parts: CoordinatorParts, listener: IsolatedListener
+    ) -> CoordinatorProcess:
+        """Run a coordinator in this driver."""
+        ...
+
+    def submit(self, deployment: Deployment) -> Stage:
+        """Start one worker per subtask; returns at once."""
+        ...
+
+    def wait(self, futures: "Collection[Future[Any]]", timeout_ms: float | None = None) -> None:
+        """Until one of them is done, or the time is over."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """One running generation."""
+
+    cluster: Cluster
+    process: CoordinatorProcess
+    stage: Stage
+    collects: bool
+    """Rows of a sink come back through the stage, so it must end well."""
+
+    @property
+    def coordinator(self) -> Coordinator:
+        """The coordinator."""
+        return self.process.coordinator
+
+    def watch(self) -> tuple[GenerationOutcome, Collected]:
+        """Wait for the first sign that it is over, then end the rest of it."""
+        outcome = self._with_slots(self._first_sign())
+        ended_well = outcome.kind in ("finished", "stopped")
+        if not ended_well:
+            self.coordinator.cancel(outcome.reason)
+        exit_max_ms = HAND_OVER_MAX_MS if ended_well and self.collects else WORKERS_EXIT_MAX_MS
+        self.cluster.wait((self.stage.ended,), exit_max_ms)
+        if not self.stage.ended.done():
+            self.stage.interrupt()
+        self.process.close(outcome.reason or outcome.kind)
+        if not (ended_well and self.collects):
+            return outcome, {}
+        self.cluster.wait((self.stage.ended,))
+        if (error := self.stage.ended.exception()) is None:
+            return outcome, self.stage.ended.result()
+        reason = f"collected rows were not handed over: {error}"
+        return GenerationOutcome("failed", _code_of(error), reason), {}
+
+    def _with_slots(self, outcome: GenerationOutcome) -> GenerationOutcome:
+        """Say how many slots there are, if there may be too few."""
+        if outcome.code is not ErrorCode.NOT_ENOUGH_SLOTS or (slots := self.cluster.slots) is None:
+            return outcome
+        return replace(outcome, reason=f"{outcome.reason}. Task slots of Spark now: {slots}")
+
+    def _first_sign(self) -> GenerationOutcome:
+        outcome, ended = self.coordinator.outcome, self.stage.ended
+        self.cluster.wait((outcome, ended))
+        if not outcome.done():  # The worker's own words say more than the cluster's.
+            self.cluster.wait((outcome,), REASON_WAIT_MAX_MS)
+        if not outcome.done():
+            error, left_early = ended.exception(), "the workers left before the job was over"
+            self.coordinator.fail(_code_of(error), str(error or left_early))
+        return outcome.result()
+
+
+def _code_of(error: BaseException | None) -> ErrorCode:
+    """Why a stage ended; one that says nothing of it has lost its workers."""
+    return error.code if isinstance(error, LaminarError) else ErrorCode.WORKER_LOST
+
+
+def execute(
+    cluster: Cluster,
+    start: Start,
+    options: JobOptions,
+    store: CheckpointStore,
+    listener: IsolatedListener,
+    mode: SetMode | None = None,
+) -> Execution:
+    """Start the coordinator, then the workers; ``mode`` is what was set while the job ran."""
+    restored_id = None if start.restored is None else start.restored.checkpoint_id
+    parts = CoordinatorParts(
+        identity=start.identity,
+        store=store,
+        committers=start.committers,
+        config=options.checkpoint,
+        highest_id=store.highest_checkpoint_id() or CheckpointId(0),
+        parent_id=None if restored_id is None else CheckpointId(restored_id),
+        rows_total=start.rows_total,
+        restored=start.restored,
+        scrub_bytes_per_second=options.scrub_bytes_per_second,
+        claim_sha256=store.own_claim_sha256(start.identity.generation),
+        deadlines=options.deadlines,
+        mode=mode,
+        savepoints_under=options.savepoints_under,
+    )
+    process = cluster.start_coordinator(parts, listener)
+    deployment = Deployment(
+        job=start.identity.job,
+        generation=start.identity.generation,
+        parallelism=start.identity.parallelism,
+        plan=start.identity.plan,
+        store_uri=store.objects.uri,
+        address=process.address,
+        restored=start.restored,
+        claim_sha256=parts.claim_sha256,
+        splits=start.splits,
+        limits=options.limits,
+        inflight_compression=options.inflight_compression,
+        state=options.state,
+    )
+    collects = len(start.committers) < len(start.identity.plan.sinks())
+    return Execution(cluster, process, cluster.submit(deployment), collects)

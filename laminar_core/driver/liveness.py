@@ -1,0 +1,107 @@
+"""Which workers live, and which of them get anywhere: the coordinator's judgement.
+
+Two things end a generation. A worker from which nothing comes is dead, or its process is stopped. A
+worker that lives and is in one step of its loop for too long hangs. Times are monotonic
+milliseconds of the driver; how long a step has lasted is measured by the worker itself.
+"""
+
+from dataclasses import dataclass
+
+from laminar_core.errors import ConfigurationError, ErrorCode
+from laminar_core.link.messages import Alive
+from laminar_core.worker.life import SIGN_INTERVAL_MS
+
+SILENCE_MIN_MS = 3 * SIGN_INTERVAL_MS
+"""One sign that is late and one that is lost are no silence."""
+
+AT_WORK_REPORTED_MS = 10_000.0
+"""An operator that computes for so long is reported, and again whenever the time has doubled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deadlines:
+    """How long the workers of a generation may take. Milliseconds."""
+
+    register_ms: float = 120_000
+    """From the start of the stage until all workers have registered."""
+    silence_ms: float = 30_000
+    """Between two signs of life of a worker's process; they do not depend on its loop."""
+    progress_ms: float = 1_800_000
+    """One step of a worker's loop: one batch through the operators of one vertex."""
+
+    def __post_init__(self) -> None:
+        """Refuse what would end every worker.
+
+        Raises:
+            ConfigurationError: a time is too short (INVALID_OPTION).
+        """
+        least = {"register_ms": 1, "silence_ms": SILENCE_MIN_MS, "progress_ms": 1}
+        for name, least_ms in least.items():
+            value = getattr(self, name)
+            if not value >= least_ms:
+                raise ConfigurationError(
+                    ErrorCode.INVALID_OPTION, f"{name} must be at least {least_ms:g}, not {value:g}"
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class LostWorker:
+    """A worker with which the generation cannot go on."""
+
+    code: ErrorCode
+    reason: str
+    idle_ms: float
+    """It did nothing for so long."""
+
+
+class Liveness:
+    """The newest sign of life of each worker."""
+
+    def __init__(self, deadlines: Deadlines) -> None:
+        self._deadlines = deadlines
+        self._heard_ms: dict[int, float] = {}
+        self._signs: dict[int, Alive] = {}
+        self._report_due_ms: dict[int, float] = {}
+
+    def heard(self, worker: int, now_ms: float) -> None:
+        """Take note of any message of a worker."""
+        self._heard_ms[worker] = now_ms
+
+    def take(self, sign: Alive) -> bool:
+        """Keep what a worker is doing; return whether its operator is to be reported."""
+        before = self._signs.get(sign.worker)
+        self._signs[sign.worker] = sign
+        goes_on = (
+            before is not None
+            and before.operator_id == sign.operator_id
+            and before.operator_ms < sign.operator_ms
+        )
+        if not goes_on:
+            self._report_due_ms[sign.worker] = AT_WORK_REPORTED_MS
+        if not sign.operator_id or sign.operator_ms < self._report_due_ms[sign.worker]:
+            return False
+        while self._report_due_ms[sign.worker] <= sign.operator_ms:
+            self._report_due_ms[sign.worker] *= 2
+        return True
+
+    def lost(self, now_ms: float) -> LostWorker | None:
+        """Return a worker that is dead or hangs, if there is one."""
+        for worker, heard_ms in self._heard_ms.items():
+            silent_ms = now_ms - heard_ms
+            if silent_ms > self._deadlines.silence_ms:
+                reason = f"worker {worker}: no sign of life for {silent_ms / 1000:.0f} s"
+                return LostWorker(ErrorCode.WORKER_LOST, reason, silent_ms)
+        for sign in self._signs.values():
+            if sign.step_ms > self._deadlines.progress_ms:
+                return _hangs(sign)
+        return None
+
+
+def _hangs(sign: Alive) -> LostWorker:
+    where = f"operator {sign.operator_id!r}" if sign.operator_id else "the worker itself"
+    reason = (
+        f"worker {sign.worker}: {where} has been at work for {sign.operator_ms / 1000:.0f} s, and "
+        f"the batch for {sign.step_ms / 1000:.0f} s; if it does not hang, give it more time "
+        "(--progress-timeout)"
+    )
+    return LostWorker(ErrorCode.NO_PROGRESS, reason, sign.step_ms)

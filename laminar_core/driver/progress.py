@@ -1,0 +1,114 @@
+"""What the workers last said about how far they are."""
+
+from collections.abc import Collection
+from dataclasses import asdict, dataclass
+from functools import reduce
+from operator import add
+
+from laminar_core.driver.events import ProgressMade
+from laminar_core.link.messages import Progress
+from laminar_core.objectstore.contract import ObjectStore, counts_of
+from laminar_core.objectstore.counts import RequestCounts
+from laminar_core.protocol.unaligned import UnalignedCheckpointMetrics
+from laminar_core.records.record import JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class RowTotals:
+    """Rows over the whole history of the job."""
+
+    rows_in: int = 0
+    rows_out: int = 0
+    rows_late: int = 0
+
+
+class WorkersProgress:
+    """The newest report of each worker, and what the driver sends to ``objects`` beside them."""
+
+    def __init__(self, parallelism: int, now_ms: float, objects: ObjectStore | None = None) -> None:
+        self._objects = objects
+        self._sent_before = self._sent_by_driver()
+        self._parallelism = parallelism
+        self._reports: dict[int, Progress] = {}
+        self._last_rows = (now_ms, 0)
+        self._last_beat: tuple[float, int] | None = None
+
+    def keep(self, report: Progress) -> None:
+        """In the place of the worker's last one; what the first one has was read before."""
+        if report.worker not in self._reports:
+            since_ms, rows_in = self._last_rows
+            self._last_rows = (since_ms, rows_in + report.rows_in)
+        self._reports[report.worker] = report
+
+    @property
+    def complete(self) -> bool:
+        """Everybody has reported; before that totals would jump."""
+        return len(self._reports) == self._parallelism
+
+    @property
+    def drained(self) -> bool:
+        """The input has ended, and everything was flushed."""
+        return self.complete and all(report.drained for report in self._reports.values())
+
+    def totals(self) -> RowTotals:
+        """Over all workers."""
+        reports: Collection[Progress] = self._reports.values()
+        return RowTotals(
+            rows_in=sum(p.rows_in for p in reports),
+            rows_out=sum(p.rows_out for p in reports),
+            rows_late=sum(p.rows_late for p in reports),
+        )
+
+    def as_json(self, now_ms: float) -> JsonObject:
+        """For the heartbeat: how far the job is, once every worker has said so.
+
+        ``rows_per_s`` is there from the second time on; ``now_ms`` is monotonic.
+        ``requests`` are those of this generation: of its workers from their start, of the driver
+        from the moment it waited for them. They are there if the store counts them.
+        """
+        if not self.complete:
+            return {}
+        requests = self._requests()
+        told: JsonObject = {} if requests is None else {"requests": asdict(requests)}
+        totals, before = self.totals(), self._last_beat
+        self._last_beat = (now_ms, totals.rows_in)
+        if before is not None:
+            told["rows_per_s"] = _rows_per_s(before, self._last_beat)
+        return {**asdict(totals), "watermark_us": self._watermark_us(), **told}
+
+    def _requests(self) -> RequestCounts | None:
+        by_driver = self._sent_by_driver()
+        by_workers = [report.requests for report in self._reports.values()]
+        known = [counts for counts in by_workers if counts is not None]
+        if by_driver is None or self._sent_before is None or len(known) < len(by_workers):
+            return None
+        return reduce(add, known, by_driver - self._sent_before)
+
+    def _sent_by_driver(self) -> RequestCounts | None:
+        return None if self._objects is None else counts_of(self._objects)
+
+    def event(self, now_ms: float, time_ms: int, rows_total: int | None) -> ProgressMade:
+        """What to tell; ``now_ms`` is monotonic, for the rate since the last time."""
+        totals = self.totals()
+        before, self._last_rows = self._last_rows, (now_ms, totals.rows_in)
+        reports: Collection[Progress] = self._reports.values()
+        return ProgressMade(
+            time_ms=time_ms,
+            rows_in=totals.rows_in,
+            rows_out=totals.rows_out,
+            rows_late=totals.rows_late,
+            rows_total=rows_total,
+            rows_per_s=_rows_per_s(before, self._last_rows),
+            watermark_us=self._watermark_us(),
+            unaligned=UnalignedCheckpointMetrics.total(p.unaligned for p in reports),
+        )
+
+    def _watermark_us(self) -> int | None:
+        """The slowest; None until everybody has one."""
+        watermarks = [report.watermark_us for report in self._reports.values()]
+        known = [w for w in watermarks if w is not None]
+        return min(known) if len(known) == len(watermarks) else None
+
+
+def _rows_per_s(before: tuple[float, int], now: tuple[float, int]) -> float:
+    return 1000 * max(now[1] - before[1], 0) / max(now[0] - before[0], 1)

@@ -1,0 +1,142 @@
+"""From acknowledgements to a manifest, a history record and committables."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from laminar_core._version import __version__
+from laminar_core.link.messages import SnapshotAck
+from laminar_core.operators.base import JsonObject
+from laminar_core.plan.plan import Plan
+from laminar_core.protocol.coordinator_events import RecordOutcome
+from laminar_core.protocol.types import CheckpointId, Generation
+from laminar_core.records.manifest import (
+    AlignmentEntry,
+    CheckpointManifest,
+    HistoryRecord,
+    InflightEntry,
+    SubtaskEntry,
+    SubtaskNumbers,
+    TriggerRecord,
+    fingerprint_of,
+    resolved_mode,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class JobIdentity:
+    """What every manifest of a generation says in the same way."""
+
+    job: str
+    generation: Generation
+    plan: Plan
+    parallelism: int
+
+
+class Completion(NamedTuple):
+    """When a checkpoint was complete. The wall clock may have stepped since its trigger."""
+
+    at_ms: int
+    duration_ms: int
+
+
+def build_manifest(
+    identity: JobIdentity,
+    trigger: TriggerRecord,
+    parent_id: CheckpointId | None,
+    acks: Collection[SnapshotAck],
+    completion: Completion,
+) -> CheckpointManifest:
+    """Put the parts together; entries in the order of the plan, so equal cuts look equal."""
+    entries = [entry for ack in acks for entry in ack.entries]
+    alignment = [entry for ack in acks for entry in ack.alignment]
+    descriptions = identity.plan.descriptions()
+    order = {operator_id: n for n, operator_id in enumerate(descriptions)}
+    vertices = {v.vertex_id: n for n, v in enumerate(identity.plan.vertices)}
+    inflight = [entry for ack in acks for entry in ack.inflight]
+    mode = resolved_mode(alignment, inflight)
+    return CheckpointManifest(
+        job=identity.job,
+        generation=identity.generation,
+        checkpoint_id=trigger.checkpoint_id,
+        parent_checkpoint_id=parent_id,
+        kind=trigger.kind,
+        mode=mode,
+        is_unaligned=mode != "aligned",
+        triggered_at_ms=trigger.triggered_at_ms,
+        completed_at_ms=completion.at_ms,
+        duration_ms=completion.duration_ms,
+        max_parallelism=identity.plan.max_parallelism,
+        parallelism=dict.fromkeys(descriptions, identity.parallelism),
+        fingerprint={o: fingerprint_of(d) for o, d in descriptions.items()},
+        operators_description=dict(descriptions),
+        code_version=f"laminar {__version__}",
+        subtasks=tuple(sorted(entries, key=lambda e: (order[e.operator_id], e.subtask_index))),
+        alignment=tuple(sorted(alignment, key=lambda e: (vertices[e.vertex_id], e.subtask_index))),
+        inflight_data=tuple(sorted(inflight, key=lambda e: _place(e, vertices))),
+    )
+
+
+def _place(entry: InflightEntry, vertices: Mapping[str, int]) -> tuple[int | str, ...]:
+    """Channels in the order of the plan; of each, the receiver's queue before the sender's."""
+    downstream, *rest = entry.queue
+    return vertices[downstream], *rest
+
+
+def committables_of(manifest: CheckpointManifest, operator_id: str) -> list[JsonObject]:
+    """What the sink pre-committed, over all its subtasks."""
+    return [
+        dict(committable)
+        for entry in manifest.subtasks
+        if entry.operator_id == operator_id
+        for committable in entry.committables
+    ]
+
+
+def longest_alignment_ms(alignment: Iterable[AlignmentEntry]) -> float:
+    """The slowest subtask decides how long the cut took."""
+    return max((entry.alignment_ms for entry in alignment), default=0.0)
+
+
+def longest_phase_ms(subtasks: Iterable[SubtaskEntry], phase: str) -> float:
+    """The slowest operator subtask of a phase, ``sync_ms`` or ``async_ms``."""
+    return max((getattr(entry, phase) for entry in subtasks), default=0.0)
+
+
+def history_record(
+    effect: RecordOutcome,
+    generation: Generation,
+    manifest: CheckpointManifest | None,
+    wall_ms: Callable[[int], int],
+) -> HistoryRecord:
+    """How an attempt ended; with numbers if it completed.
+
+    ``wall_ms`` translates the protocol's time into that of records.
+    """
+    subtasks = () if manifest is None else manifest.subtasks
+    return HistoryRecord(
+        checkpoint_id=effect.checkpoint_id,
+        generation=generation,
+        kind=effect.kind,
+        outcome=effect.outcome.value,
+        reason=effect.reason,
+        triggered_at_ms=wall_ms(effect.triggered_ms),
+        ended_at_ms=wall_ms(effect.ended_ms),
+        duration_ms=effect.ended_ms - effect.triggered_ms,
+        size_bytes=0 if manifest is None else manifest.size_bytes,
+        written_bytes=0 if manifest is None else manifest.written_bytes,
+        inflight_bytes=0 if manifest is None else manifest.inflight_bytes,
+        mode="aligned" if manifest is None else manifest.mode,
+        alignment_ms_max=None if manifest is None else longest_alignment_ms(manifest.alignment),
+        subtasks=tuple(
+            SubtaskNumbers(
+                operator_id=entry.operator_id,
+                subtask_index=entry.subtask_index,
+                size_bytes=entry.size_bytes,
+                row_count=entry.row_count,
+                sync_ms=entry.sync_ms,
+                async_ms=entry.async_ms,
+            )
+            for entry in subtasks
+        ),
+    )

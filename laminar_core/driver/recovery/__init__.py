@@ -1,0 +1,1 @@
+"""What a generation continues from, and whether it may."""

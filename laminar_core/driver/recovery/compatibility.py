@@ -1,0 +1,147 @@
+"""Does the pipeline fit the checkpoint? Decided before anything is started.
+
+State is matched by operator id. An operator that kept nothing in the checkpoint may change freely;
+one that did must describe itself as it did then, because rows and offsets mean what the
+description says. What flows into an operator, and how it is divided, must be the same for all of
+them: event time is kept per input channel. The number of workers may be another one, unless
+something cannot be divided anew. Source: PROTOCOL sections 9, 10 and 11.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from laminar_core.errors import ErrorCode, IncompatibleStateError
+from laminar_core.operators.base import JsonObject, redistribution_of
+from laminar_core.operators.mapping import difference
+from laminar_core.plan.plan import INPUTS_KEY, Plan
+from laminar_core.records.manifest import CheckpointManifest, fingerprint_of
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """One reason why the pipeline cannot go on from the checkpoint, and whose state it is about."""
+
+    error: IncompatibleStateError
+    operator_ids: frozenset[str] = frozenset()
+
+
+def check_compatible(manifest: CheckpointManifest, plan: Plan, parallelism: int) -> None:
+    """Refuse to restore state that the pipeline would misread.
+
+    Raises:
+        IncompatibleStateError: operators were changed, added or removed, or the parallelism is
+            another one and cannot be. The message names what differs.
+    """
+    for mismatch in mismatches(manifest, plan, parallelism):
+        raise mismatch.error
+
+
+def mismatches(manifest: CheckpointManifest, plan: Plan, parallelism: int) -> Iterator[Mismatch]:
+    """Everything that does not fit, the gravest first; empty if the pipeline can go on from it."""
+    yield from _caught(_check_parallelism, manifest, plan, parallelism)
+    descriptions = plan.descriptions()
+    kept = kept_state(manifest)
+    where = f"checkpoint {manifest.checkpoint_id}"
+    if gone := sorted(kept - descriptions.keys()):
+        problem = _changed(f"{where} has state of {', '.join(gone)}, which the pipeline lacks")
+        yield Mismatch(problem, frozenset(gone))
+    if new := sorted(descriptions.keys() - manifest.parallelism.keys()):
+        problem = _changed(f"the pipeline has {', '.join(new)}, which {where} knows nothing of")
+        yield Mismatch(problem, frozenset(new))
+    for operator_id, now in descriptions.items():
+        if operator_id in new:
+            continue
+        before = manifest.operators_description[operator_id]
+        if operator_id not in kept:
+            before, now = _inputs(before), _inputs(now)  # noqa: PLW2901 - the rest may differ
+        if fingerprint_of(before) != fingerprint_of(now):
+            differs = difference(before, now)
+            problem = _changed(f"{operator_id} is not what it was in {where}: {differs}")
+            yield Mismatch(problem, frozenset({operator_id}))
+    yield from _caught(_check_edges, manifest, plan)
+
+
+def kept_state(manifest: CheckpointManifest) -> set[str]:
+    """Operators that kept anything."""
+    return {
+        entry.operator_id
+        for entry in manifest.subtasks
+        if entry.segments or entry.properties or entry.committables
+    }
+
+
+def _caught(check: Callable[..., None], *arguments: object) -> Iterator[Mismatch]:
+    try:
+        check(*arguments)
+    except IncompatibleStateError as error:
+        yield Mismatch(error)
+
+
+def _check_edges(manifest: CheckpointManifest, plan: Plan) -> None:
+    """Rows in flight on an edge that is gone would be lost without a word (PROTOCOL section 10)."""
+    there = {(e.upstream, e.downstream, plan.input_index(e)) for e in plan.edges}
+    for entry in manifest.inflight_data:
+        edge = entry.edge
+        if (edge.upstream, edge.downstream, edge.input_index) not in there:
+            raise _changed(
+                f"checkpoint {manifest.checkpoint_id} has rows in flight from {edge.upstream} to "
+                f"{edge.downstream}, which the pipeline does not connect in this way"
+            )
+
+
+def _check_parallelism(manifest: CheckpointManifest, plan: Plan, parallelism: int) -> None:
+    where, before = f"checkpoint {manifest.checkpoint_id}", manifest.workers
+    if manifest.max_parallelism != plan.max_parallelism:
+        raise _refused(
+            f"{where} has {manifest.max_parallelism} key groups, the pipeline "
+            f"{plan.max_parallelism}: set max_parallelism to {manifest.max_parallelism}"
+        )
+    if before == parallelism:
+        return
+    if parallelism > plan.max_parallelism:
+        raise _refused(
+            f"{where} has {plan.max_parallelism} key groups, so at most as many workers can "
+            f"continue it, not {parallelism}"
+        )
+    if reason := _why_not_rescaled(manifest, plan):
+        raise _refused(
+            f"{where} was taken with {before} workers and cannot be continued with {parallelism}, "
+            f"because {reason}: run with {before} workers"
+        )
+
+
+def _why_not_rescaled(manifest: CheckpointManifest, plan: Plan) -> str | None:
+    """What does not allow another number of workers, if something does (PROTOCOL section 10)."""
+    if loops := sorted(set(plan.loops().values())):
+        return f"what goes round in loop {loops[0]} stays with its worker"
+    kept = {s.operator_id for s in manifest.subtasks if s.segments or s.properties}
+    for operator in (operator for vertex in plan.vertices for operator in vertex.operators):
+        if operator.operator_id in kept and redistribution_of(operator) is None:
+            return (
+                f"{operator.operator_id} does not say how what it kept is divided "
+                "(its attribute redistribution)"
+            )
+    edges = {(e.upstream, e.downstream, plan.input_index(e)): e for e in plan.edges}
+    for entry in manifest.inflight_data:
+        edge = edges.get((entry.edge.upstream, entry.edge.downstream, entry.edge.input_index))
+        if edge is not None and not edge.may_overtake:
+            return (
+                f"there are rows in flight from {edge.upstream} to {edge.downstream}, which are "
+                f"{edge.partitioning}"
+            )
+    return None
+
+
+def _refused(what: str) -> IncompatibleStateError:
+    return IncompatibleStateError(ErrorCode.UNSUPPORTED_PARALLELISM, what)
+
+
+def _changed(what: str) -> IncompatibleStateError:
+    return IncompatibleStateError(
+        ErrorCode.OPERATORS_CHANGED,
+        f"{what}; run the pipeline as it was, or start a new job under another name",
+    )
+
+
+def _inputs(description: JsonObject) -> JsonObject:
+    return {INPUTS_KEY: description.get(INPUTS_KEY)}

@@ -1,0 +1,189 @@
+"""What a recovery found, for whoever decides: everything that fits and everything that does not.
+
+The same report stands behind a start, a dry run and a drill. ``problems`` are errors that were not
+raised yet, all of them, so that one look shows everything that has to be mended.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from laminar_core.driver.recovery.state_reset import Reset
+from laminar_core.errors import LaminarError
+from laminar_core.protocol.recovery import Rejected
+from laminar_core.records.manifest import CheckpointManifest
+from laminar_core.worker.pacing import rows_before, rows_in_all
+
+Verdict = Literal["restore", "fresh", "refuse"]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointReport:
+    """The checkpoint that is restored."""
+
+    checkpoint_id: int
+    generation: int
+    kind: str
+    mode: str
+    completed_at_ms: int
+    age_ms: int
+    size_bytes: int
+    inflight_rows: int
+    workers: int
+
+    @classmethod
+    def of(cls, manifest: CheckpointManifest, now_ms: int) -> "CheckpointReport":
+        """What the manifest says; ``now_ms`` is this machine's wall clock."""
+        return cls(
+            checkpoint_id=manifest.checkpoint_id,
+            generation=manifest.generation,
+            kind=manifest.kind.value,
+            mode=manifest.mode,
+            completed_at_ms=manifest.completed_at_ms,
+            age_ms=now_ms - manifest.completed_at_ms,
+            size_bytes=manifest.size_bytes,
+            inflight_rows=manifest.inflight_rows,
+            workers=manifest.workers,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorReport:
+    """What becomes of what one operator kept.
+
+    ``restored``: it goes on with it. ``empty``: it kept nothing. ``unmapped``: it kept something
+    that the pipeline would not, or must not, continue from. ``new``: the checkpoint does not know
+    it.
+    """
+
+    operator_id: str
+    status: Literal["restored", "empty", "unmapped", "new"]
+    row_count: int = 0
+    size_bytes: int = 0
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SourceReport:
+    """Where one source goes on. ``rows_left`` is None if it never ends."""
+
+    operator_id: str
+    splits: int = 0
+    rows_read: int = 0
+    rows_left: int | None = None
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SinkReport:
+    """What becomes of the output of one sink.
+
+    ``to_commit``: pre-committed output that is made visible (again) first. ``visible_id``: the
+    newest checkpoint with output there now. ``is_withdrawn``: some of that comes after the restored
+    one; it is taken back and produced again.
+    """
+
+    operator_id: str
+    to_commit: int = 0
+    visible_id: int | None = None
+    is_withdrawn: bool = False
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryReport:
+    """What a recovery does, or would do. ``workers`` are those that it is to run with."""
+
+    job: str
+    workers: int
+    checkpoint: CheckpointReport | None = None
+    """None: it starts empty, or there is nothing to start from."""
+    rows_to_replay: int | None = None
+    """Rows that the last run had read beyond the checkpoint; None: nobody knows."""
+    operators: tuple[OperatorReport, ...] = ()
+    sources: tuple[SourceReport, ...] = ()
+    sinks: tuple[SinkReport, ...] = ()
+    redriven_ids: tuple[int, ...] = ()
+    """Checkpoints whose output is committed (again) before anything runs."""
+    committed_beyond_ids: tuple[int, ...] = ()
+    """Checkpoints after the restored one whose output was committed."""
+    rejected: tuple[Rejected, ...] = ()
+    reset: Reset | None = None
+    """State that is dropped because the user asked for it."""
+    problems: tuple[LaminarError, ...] = ()
+
+    @property
+    def verdict(self) -> Verdict:
+        """What a start would do."""
+        if self.problems:
+            return "refuse"
+        return "fresh" if self.checkpoint is None else "restore"
+
+    @property
+    def exit_code(self) -> int:
+        """That of the command which starts the job."""
+        return self.problems[0].exit_code if self.problems else 0
+
+    @property
+    def unmapped(self) -> tuple[OperatorReport, ...]:
+        """State of the checkpoint that the pipeline would not continue from."""
+        return tuple(one for one in self.operators if one.status == "unmapped")
+
+    def raise_problem(self) -> None:
+        """Refuse if anything is in the way.
+
+        Raises:
+            LaminarError: the first problem, in the order of PROTOCOL section 11.
+        """
+        if not self.problems:
+            return
+        first, *others = self.problems
+        if not others:
+            raise first
+        more = f"; and {len(others)} more: `laminar recover --dry-run` names them all"
+        raise type(first)(first.code, f"{first}{more}") from first
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        plain = {
+            name: value
+            for name, value in asdict(replace(self, problems=())).items()
+            if name != "problems"
+        }
+        return {
+            "verdict": self.verdict,
+            "exit_code": self.exit_code,
+            **plain,
+            "problems": [problem_as_dict(problem) for problem in self.problems],
+        }
+
+
+def problem_as_dict(problem: LaminarError) -> dict[str, str | int]:
+    """For JSON."""
+    return {
+        "code": problem.code.value,
+        "exit_code": problem.exit_code,
+        "message": str(problem),
+    }
+
+
+def rows_to_replay(progress: Mapping[str, object], sources: tuple[SourceReport, ...]) -> int | None:
+    """Rows that the last run had read beyond these positions, by its last heartbeat."""
+    rows_in = progress.get("rows_in")
+    if not isinstance(rows_in, int):
+        return None
+    return max(rows_in - sum(source.rows_read for source in sources), 0)
+
+
+def source_report(
+    operator_id: str, pinned: pa.Table | None, problem: LaminarError | None
+) -> SourceReport:
+    """Positions as rows; ``pinned`` are the splits, None if they cannot be known."""
+    said = None if problem is None else str(problem)
+    if pinned is None:
+        return SourceReport(operator_id, problem=said)
+    read, total = rows_before(pinned), rows_in_all(pinned)
+    left = None if total is None else total - read
+    return SourceReport(operator_id, pinned.num_rows, read, left, said)

@@ -1,0 +1,408 @@
+"""From a claim to a settled start: what a generation continues from, and whether it may.
+
+``RecoveryManager.recover`` has the order of PROTOCOL section 11. What it does before the first
+write is ``examine``, which is all that a dry run and a drill do; a report says what was found.
+Whatever does not fit is refused and never passed over for an older checkpoint: a pipeline that does
+not fit this one fits no older one, a source keeps older offsets no longer than newer ones, and
+output that was decided is never rolled back without somebody saying so (ADR-0021). Only damage is
+passed over.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+import pyarrow as pa
+
+from laminar_core.connectors.base import Committer
+from laminar_core.driver.commits import commit_output
+from laminar_core.driver.events import GenerationStarted, RejectedCheckpoint
+from laminar_core.driver.listening import IsolatedListener
+from laminar_core.driver.options import JobOptions
+from laminar_core.driver.publication import JobIdentity, committables_of
+from laminar_core.driver.recovery.compatibility import Mismatch, mismatches
+from laminar_core.driver.recovery.importing import Importer
+from laminar_core.driver.recovery.report import (
+    CheckpointReport,
+    OperatorReport,
+    RecoveryReport,
+    SinkReport,
+    SourceReport,
+    rows_to_replay,
+    source_report,
+)
+from laminar_core.driver.recovery.state_reset import reset
+from laminar_core.driver.recovery.stored_columns import column_mismatches
+from laminar_core.errors import (
+    ConfigurationError,
+    CorruptCheckpointError,
+    ErrorCode,
+    IncompatibleStateError,
+    LaminarError,
+)
+from laminar_core.host.clock import Clock
+from laminar_core.plan.plan import Plan
+from laminar_core.protocol.recovery import Refuse
+from laminar_core.protocol.recovery_facts import Wish
+from laminar_core.protocol.types import CheckpointId, Generation
+from laminar_core.records.manifest import CheckpointManifest
+from laminar_core.store.audit_log import AuditLog
+from laminar_core.store.checkpoint_store import CheckpointStore, Choice
+from laminar_core.worker.pacing import rows_in_all
+
+RESTARTED = "restarted after a failure"
+"""The reason for a generation that nobody asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Everything that is settled before the first worker runs."""
+
+    identity: JobIdentity
+    restored: CheckpointManifest | None
+    """What to continue from; None is a fresh start."""
+    splits: dict[str, pa.Table]
+    """Per source, all splits of all subtasks."""
+    rows_total: int | None
+    committers: Mapping[str, Committer]
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """A choice, and what was found when it was compared with the pipeline."""
+
+    choice: Choice
+    splits: dict[str, pa.Table]
+    report: RecoveryReport
+
+    @property
+    def base_id(self) -> CheckpointId | None:
+        """The checkpoint to continue from; None is a fresh start."""
+        manifest = self.choice.manifest
+        return None if manifest is None else CheckpointId(manifest.checkpoint_id)
+
+
+class RecoveryManager:
+    """Recovers one generation after the other; holds what is the same for all of them."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        options: JobOptions,
+        store: CheckpointStore,
+        clock: Clock,
+        listener: IsolatedListener,
+        audit: AuditLog,
+    ) -> None:
+        self._plan = plan
+        self._options = options
+        self._store = store
+        self._clock = clock
+        self._tell = listener
+        self._audit = audit
+        self._committers: Mapping[str, Committer] = {
+            node.operator_id: committer
+            for node in plan.sinks()
+            if (committer := node.sink.committer()) is not None
+        }
+        self._importer = Importer(plan, options, store, clock, self._committers)
+
+    def look(self) -> Generation | None:
+        """Refuse a savepoint that cannot be used, before anything is claimed; see ``Importer``.
+
+        Returns the generation that it comes from.
+        """
+        return self._importer.look()
+
+    def recover(self, generation: Generation, *, first: bool) -> Start:
+        """Settle what ``generation``, which was just claimed, continues from.
+
+        ``first``: what the user asked for (a checkpoint, a time, to start fresh) binds this
+        generation. Source: PROTOCOL section 11.
+
+        Raises:
+            IncompatibleStateError: the checkpoint and the pipeline do not fit.
+            CorruptCheckpointError: no checkpoint can be read, or decided output is lost.
+            ConfigurationError: there is no such checkpoint; a source or sink cannot be used.
+            FencedError: a newer generation is claimed.
+            StorageUnavailable: the store, or a sink, did not answer; or retention was faster.
+        """
+        wish = self._options.wish if first else Wish()
+        self._store.check_owner(generation)  # The claim has fenced every earlier generation.
+        # A savepoint, or what is read and verified whole, newest first.
+        imported = self._importer.bring_in(generation, first=first)
+        choice = imported or self._store.choose_checkpoint(wish)
+        examined = self._compare(choice, wish, first=first)  # Operators, sources, sinks.
+        self._store.check_owner(generation)  # What a successor did is nothing to be refused for.
+        examined.report.raise_problem()
+        self._write_down(generation, examined, first=first)
+        self._settle_output(generation, examined)
+        return self._started(generation, examined)
+
+    def examine(self) -> Examined:
+        """Find out what ``recover`` would do now; claims nothing and writes nothing.
+
+        Raises:
+            CorruptCheckpointError: a base cannot be read, so no timeline can be known.
+            StorageUnavailable: the store, or a sink, did not answer.
+        """
+        wish = self._options.wish
+        return self._compare(self._store.choose_checkpoint(wish), wish, first=True)
+
+    # --- compare --------------------------------------------------------------------------------
+
+    def _compare(self, choice: Choice, wish: Wish, *, first: bool) -> Examined:
+        """Collect everything that is in the way, instead of the first thing only."""
+        left = None
+        if first and self._options.reset_state:
+            choice, left = reset(choice, self._plan, self._options.reset_state)
+            wish = replace(wish, allow_fresh=True)
+        manifest = choice.manifest
+        job, workers = self._options.job, self._options.parallelism
+        rejected = choice.decision.rejected
+        if isinstance(choice.decision, Refuse):
+            problem = _refusal(job, wish, choice.decision)
+            report = RecoveryReport(job, workers, rejected=rejected, problems=(problem,))
+            return Examined(choice, {}, report)
+        problems: list[LaminarError] = []
+        operators = self._operators(manifest, problems)
+        splits, sources = self._sources(manifest, problems)
+        sinks = tuple(self._sinks(choice, wish, problems))
+        checkpoint = None
+        if manifest is not None:
+            checkpoint = CheckpointReport.of(manifest, self._clock.now_ms())
+        report = RecoveryReport(
+            job=job,
+            workers=workers,
+            checkpoint=checkpoint,
+            rows_to_replay=rows_to_replay(self._last_progress(), sources),
+            operators=operators,
+            sources=sources,
+            sinks=sinks,
+            redriven_ids=tuple(m.checkpoint_id for m in choice.redrive),
+            committed_beyond_ids=choice.decision.committed_beyond,
+            rejected=rejected,
+            reset=left,
+            problems=tuple(problems),
+        )
+        return Examined(choice, splits, report)
+
+    def _operators(
+        self, manifest: CheckpointManifest | None, problems: list[LaminarError]
+    ) -> tuple[OperatorReport, ...]:
+        if manifest is None:
+            return ()
+        found = list(mismatches(manifest, self._plan, self._options.parallelism))
+        told = {operator_id for mismatch in found for operator_id in mismatch.operator_ids}
+        found += [
+            mismatch
+            for mismatch in column_mismatches(manifest, self._plan, self._store)
+            if not mismatch.operator_ids & told
+        ]
+        problems.extend(mismatch.error for mismatch in found)
+        return tuple(_operator_reports(manifest, self._plan, found))
+
+    def _sources(
+        self, manifest: CheckpointManifest | None, problems: list[LaminarError]
+    ) -> tuple[dict[str, pa.Table], tuple[SourceReport, ...]]:
+        """Per source all its splits: discovered on a fresh start, else pinned in the checkpoint."""
+        splits: dict[str, pa.Table] = {}
+        reports: list[SourceReport] = []
+        for node in self._plan.sources():
+            problem: ConfigurationError | None = None
+            pinned: pa.Table | None = None
+            if manifest is not None and node.operator_id not in manifest.parallelism:
+                # The comparison of the operators has refused it: there are no offsets to check.
+                unknown = f"checkpoint {manifest.checkpoint_id} knows nothing of this source"
+                reports.append(SourceReport(node.operator_id, problem=unknown))
+                continue
+            try:
+                pinned = self._pinned(manifest, node.operator_id)
+                if pinned is None:
+                    found = node.source.discover()
+                    pinned = found if manifest is None else found.slice(0, 0)
+                if manifest is not None:
+                    node.source.check(pinned)
+            except ConfigurationError as error:
+                problem = error
+                problems.append(error)
+            if pinned is not None:
+                splits[node.operator_id] = pinned
+            reports.append(source_report(node.operator_id, pinned, problem))
+        return splits, tuple(reports)
+
+    def _pinned(self, manifest: CheckpointManifest | None, operator_id: str) -> pa.Table | None:
+        """The splits with their offsets, of all subtasks; None if the checkpoint has none."""
+        parts = [
+            self._store.read_state(segment)
+            for entry in (() if manifest is None else manifest.subtasks)
+            if entry.operator_id == operator_id
+            for segment in entry.segments
+        ]
+        return pa.concat_tables(parts) if parts else None
+
+    def _sinks(
+        self, choice: Choice, wish: Wish, problems: list[LaminarError]
+    ) -> Iterator[SinkReport]:
+        base_id = 0 if choice.manifest is None else choice.manifest.checkpoint_id
+        for operator_id, committer in self._committers.items():
+            problem: LaminarError | None = None
+            to_commit = 0
+            try:
+                for manifest in choice.redrive:
+                    committables = committables_of(manifest, operator_id)
+                    to_commit += len(committables)
+                    committer.check(CheckpointId(manifest.checkpoint_id), committables)
+            except (ConfigurationError, CorruptCheckpointError) as error:
+                problem = error
+            visible_id = committer.last_committed()
+            if visible_id is not None and choice.manifest is None and not wish.allow_fresh:
+                problem = problem or _foreign_output(self._options.job, operator_id, visible_id)
+            if problem is not None:
+                problems.append(problem)
+            yield SinkReport(
+                operator_id,
+                to_commit,
+                visible_id,
+                is_withdrawn=visible_id is not None and visible_id > base_id,
+                problem=None if problem is None else str(problem),
+            )
+
+    def _last_progress(self) -> Mapping[str, object]:
+        """What the newest heartbeat says; nothing if there is none that can be read."""
+        newest = self._store.newest_generation()
+        # A generation that is just recovering has no heartbeat yet.
+        for generation in (newest, None if newest is None else Generation(newest - 1)):
+            if generation and (heartbeat := self._store.read_heartbeat(generation)) is not None:
+                return heartbeat.progress
+        return {}
+
+    # --- restore --------------------------------------------------------------------------------
+
+    def _write_down(self, generation: Generation, examined: Examined, *, first: bool) -> None:
+        """From here on every later generation knows what this one continued from."""
+        options, report = self._options, examined.report
+        audited = self._audit.append(
+            action="start-fresh" if examined.base_id is None else "restore",
+            actor=options.actor,
+            reason=options.reason if first else RESTARTED,
+            run_id=options.run_id,
+            before={"rejected": [r.model_dump() for r in _damaged(report)]},
+            after={
+                "generation": generation,
+                "checkpoint_id": examined.base_id,
+                "asked_for": options.restore_id if first else None,
+                "before_ms": options.restore_before_ms if first else None,
+                "allow_fresh": options.allow_fresh and first,
+                "parallelism": options.parallelism,
+                "savepoint": self._importer.uri,
+                "reset": "; ".join(report.reset.lines()) if report.reset else None,
+            },
+        )
+        base_id = examined.base_id
+        if not self._importer.go_over(audited.reference()):
+            self._store.record_base(generation, base_id, audited=audited.reference())
+
+    def _settle_output(self, generation: Generation, examined: Examined) -> None:
+        """Make visible exactly the output up to the restored checkpoint (PROTOCOL section 7).
+
+        The withdrawal does not depend on what a sink has listed as committed: a driver that died in
+        the midst of a commit may have made rows visible and listed none of them.
+        """
+        base_id = examined.base_id or CheckpointId(0)
+        for manifest in examined.choice.redrive:
+            commit_output(self._store, self._committers, manifest, generation)
+        for committer in self._committers.values():
+            committer.discard_uncommitted(generation)  # Who slept until now commits no more.
+            # A generation that slept until here must not withdraw its successor's output.
+            self._store.check_owner(generation)
+            committer.withdraw_after(base_id, generation)
+
+    def _started(self, generation: Generation, examined: Examined) -> Start:
+        options = self._options
+        totals = [rows_in_all(table) for table in examined.splits.values()]
+        start = Start(
+            identity=JobIdentity(options.job, generation, self._plan, options.parallelism),
+            restored=examined.choice.manifest,
+            splits=examined.splits,
+            rows_total=None if None in totals else sum(t for t in totals if t is not None),
+            committers=self._committers,
+        )
+        self._tell(
+            GenerationStarted(
+                time_ms=self._clock.now_ms(),
+                generation=generation,
+                parallelism=options.parallelism,
+                restored_checkpoint_id=examined.base_id,
+                rejected=_damaged(examined.report),
+                rows_total=start.rows_total,
+                reset=tuple(examined.report.reset.lines()) if examined.report.reset else (),
+                restored_workers=_workers_before(start.restored, options.parallelism),
+            )
+        )
+        return start
+
+
+def _workers_before(restored: CheckpointManifest | None, workers: int) -> int | None:
+    """Only if it is another number."""
+    return None if restored is None or restored.workers == workers else restored.workers
+
+
+def _refusal(job: str, wish: Wish, refused: Refuse) -> LaminarError:
+    """There is none, there never was one, none can be read: three different answers."""
+    time = "" if wish.before_ms is None else f" ({_instant(wish.before_ms)})"
+    message = f"job {job} is not started: {refused.reason}{time}"
+    match refused.cause:
+        case "damaged":
+            return CorruptCheckpointError(ErrorCode.NO_RESTORABLE_CHECKPOINT, message)
+        case "never-completed":
+            return ConfigurationError(ErrorCode.NO_SUCH_CHECKPOINT, message)
+        case "orphan" | "being-deleted":
+            return IncompatibleStateError(ErrorCode.NO_RESTORABLE_CHECKPOINT, message)
+
+
+def _operator_reports(
+    manifest: CheckpointManifest, plan: Plan, found: Iterable[Mismatch]
+) -> Iterator[OperatorReport]:
+    """Those of the pipeline in its order, then those that only the checkpoint knows."""
+    problems = {operator_id: str(m.error) for m in found for operator_id in m.operator_ids}
+    ids = list(plan.descriptions())
+    for operator_id in [*ids, *(o for o in manifest.parallelism if o not in ids)]:
+        entries = [entry for entry in manifest.subtasks if entry.operator_id == operator_id]
+        kept = any(e.segments or e.properties or e.committables for e in entries)
+        problem = problems.get(operator_id)
+        if operator_id not in manifest.parallelism:
+            status = "new"
+        elif problem is not None:
+            status = "unmapped"
+        else:
+            status = "restored" if kept else "empty"
+        yield OperatorReport(
+            operator_id,
+            status,
+            sum(entry.row_count for entry in entries),
+            sum(entry.size_bytes for entry in entries),
+            problem,
+        )
+
+
+def _foreign_output(job: str, operator_id: str, visible_id: CheckpointId) -> ConfigurationError:
+    """A job without a past must not mix its output with that of another one."""
+    return ConfigurationError(
+        ErrorCode.INVALID_OPTION,
+        f"sink {operator_id} already shows output of another run (up to checkpoint {visible_id}), "
+        f"and job {job} starts from nothing: write to another place, or empty this one",
+    )
+
+
+def _damaged(report: RecoveryReport) -> tuple[RejectedCheckpoint, ...]:
+    """Those to tell of: what is off the timeline was never a candidate."""
+    return tuple(
+        RejectedCheckpoint(checkpoint_id=r.checkpoint_id, reason=r.reason)
+        for r in report.rejected
+        if not r.orphan
+    )
+
+
+def _instant(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,213 @@
+"""Notices stored files that are lost or damaged while the state is still in memory, and heals them.
+
+An incremental checkpoint names files that earlier ones wrote. One that is lost makes every later
+checkpoint useless, and nothing else would notice before a restore. So the coordinator compares
+every manifest with a listing before it creates it, and reads the files of the newest checkpoint one
+after the other in the background, no faster than ``bytes_per_second``.
+
+What it finds it reports once, marks the checkpoints that name it, and has the operator write its
+whole state with the next checkpoint, which names nothing older. Nothing is deleted.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
+from contextlib import suppress
+from typing import Literal, Protocol
+
+from laminar_core.driver.events import FilesDamaged, JobEvent
+from laminar_core.errors import CorruptCheckpointError, FencedError, StorageUnavailable
+from laminar_core.link.messages import Renew, ToWorker
+from laminar_core.protocol.types import CheckpointId, Generation
+from laminar_core.records.damage import DamagedFile, DamageKind
+from laminar_core.records.manifest import CheckpointManifest
+from laminar_core.records.record import FileRef
+from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.store.file_scrub import DamageLog, damage_by_reading, is_inherited, naming_any
+
+SCRUB_BYTES_PER_SECOND = 1 << 20
+"""86 GB a day. Small files are read one a second, which is 0.04 $ a day in a bucket."""
+_PAUSE_MIN_MS = 1_000
+
+FoundBy = Literal["listing", "reading"]
+
+
+class ScrubHost(Protocol):
+    """What surrounds the scrub: the coordinator."""
+
+    def now_ms(self) -> int:
+        """Wall clock."""
+        ...
+
+    def monotonic_ms(self) -> float:
+        """Milliseconds that never go back, for decisions."""
+        ...
+
+    def post(self, action: Callable[[], None]) -> None:
+        """Run ``action`` in the coordinator's thread; from any thread."""
+        ...
+
+    def tell(self, event: JobEvent) -> None:
+        """Tell whoever started the job."""
+        ...
+
+    def broadcast(self, message: ToWorker) -> None:
+        """Send to every worker."""
+        ...
+
+    def fenced(self, error: FencedError) -> None:
+        """End the generation because a newer one is claimed."""
+        ...
+
+
+class Scrub:
+    """Of one generation; called from the coordinator's thread."""
+
+    def __init__(
+        self,
+        store: CheckpointStore,
+        generation: Generation,
+        host: ScrubHost,
+        background: Executor,
+        bytes_per_second: int,
+    ) -> None:
+        self._store = store
+        self._generation = generation
+        self._host = host
+        self._background = background
+        self._bytes_per_second = bytes_per_second
+        self._named: dict[str, FileRef] = {}
+        """Files of the newest completed checkpoint, by path."""
+        self._owners: dict[str, tuple[str, int]] = {}
+        """Shared ones: the operator and the subtask whose state they are."""
+        self._newest: CheckpointManifest | None = None
+        self._suspects: dict[str, FileRef] = {}
+        """Files that a worker could not merge, and nobody has read since."""
+        self._waiting: deque[str] = deque()
+        self._reading = False
+        self._next_ms = 0
+        self._known: dict[str, DamagedFile] = {}
+        """What was found before, by path; it is healed or about to be."""
+
+    # --- what there is --------------------------------------------------------------------------
+
+    def completed(self, manifest: CheckpointManifest) -> None:
+        """Look after the files of this checkpoint from now on; it is the newest."""
+        self._newest = manifest
+        self._named = {file.path: file for file in manifest.files()}
+        suspected = {p: owner for p, owner in self._owners.items() if p in self._suspects}
+        self._owners = {**suspected, **dict(self._owners_of(manifest))}
+        known = [p for p in self._waiting if p in self._suspects or p in self._named]
+        new = self._named if self._bytes_per_second else ()
+        self._waiting = deque(dict.fromkeys([*known, *new]))
+        if lost := self.known_damage(manifest):  # It was found while the manifest was created.
+            self._background.submit(self._report, lost, "reading", [])
+
+    def known_damage(self, manifest: CheckpointManifest) -> tuple[DamagedFile, ...]:
+        """Return what the manifest names although it is known to be lost."""
+        files = (self._known.get(file.path) for file in manifest.files())
+        return tuple(file for file in files if file is not None)
+
+    def _owners_of(self, manifest: CheckpointManifest) -> Iterator[tuple[str, tuple[str, int]]]:
+        for entry in manifest.subtasks:
+            for segment in entry.segments:
+                if is_inherited(self._store.paths, manifest, segment.path):
+                    yield segment.path, (entry.operator_id, entry.subtask_index)
+
+    # --- reading --------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """Read the next file, if it is due."""
+        if self._reading or not self._waiting or self._host.monotonic_ms() < self._next_ms:
+            return
+        self._reading = True
+        path = self._waiting.popleft()
+        self._background.submit(self._read, self._suspects.get(path) or self._named[path])
+
+    def next_wakeup_ms(self) -> int | None:
+        """When ``tick`` is due; None if there is nothing to read."""
+        return None if self._reading or not self._waiting else self._next_ms
+
+    def suspect(self, operator_id: str, subtask_index: int, file: FileRef) -> None:
+        """Read this file before others, also without a budget: a worker could not merge it."""
+        if file.path in self._known or file.path in self._suspects:
+            return
+        self._suspects[file.path] = file
+        self._owners[file.path] = operator_id, subtask_index
+        self._waiting.appendleft(file.path)
+        self._next_ms = 0
+
+    def _read(self, file: FileRef) -> None:
+        problem: DamageKind | None = None
+        with suppress(StorageUnavailable):  # Its turn comes again.
+            problem = damage_by_reading(self._store.objects, self._store.paths, file)
+        self._host.post(lambda: self._was_read(file, problem))
+
+    def _was_read(self, file: FileRef, problem: DamageKind | None) -> None:
+        self._reading = False
+        rate = self._bytes_per_second or SCRUB_BYTES_PER_SECOND
+        pause_ms = max(_PAUSE_MIN_MS, file.size_bytes * 1_000 // rate)
+        self._next_ms = int(self._host.monotonic_ms()) + pause_ms
+        suspected = self._suspects.pop(file.path, None) is not None
+        if file.path not in self._named and not suspected:
+            return  # No checkpoint will name it any more, so retention may have deleted it.
+        if problem is not None:
+            self._found((DamagedFile(path=file.path, problem=problem),), "reading")
+        elif self._bytes_per_second and file.path in self._named:
+            self._waiting.append(file.path)
+
+    # --- what is found --------------------------------------------------------------------------
+
+    def unpublished(self, manifest: CheckpointManifest, damage: tuple[DamagedFile, ...]) -> None:
+        """This manifest was not created, because a listing lacks files that it names."""
+        self._owners = {**self._owners, **dict(self._owners_of(manifest))}
+        self._found(damage, "listing")
+
+    def _found(self, damage: tuple[DamagedFile, ...], found_by: FoundBy) -> None:
+        """Heal at once, and report; what was reported before is being healed."""
+        new = tuple(file for file in damage if file.path not in self._known)
+        if not new:
+            return
+        self._known.update({file.path: file for file in new})
+        owners = sorted({self._owners[f.path] for f in new if f.path in self._owners})
+        if owners:
+            self._host.broadcast(Renew(generation=self._generation, operators=tuple(owners)))
+        self._background.submit(self._report, new, found_by, [owner for owner, _ in owners])
+
+    def _report(
+        self, damage: tuple[DamagedFile, ...], found_by: FoundBy, renewed: list[str]
+    ) -> None:
+        """Mark the checkpoints that name the files, then tell; runs in the background."""
+        marked: list[CheckpointId] = []
+        try:
+            self._store.check_owner(self._generation)  # What a successor deletes is not lost.
+            log = DamageLog(self._store.objects, self._store.paths)
+            for manifest, lost in naming_any(self._store.paths, self._lineage(), damage):
+                checkpoint_id = CheckpointId(manifest.checkpoint_id)
+                log.record(checkpoint_id, self._generation, lost, self._host.now_ms())
+                marked.append(checkpoint_id)
+        except FencedError as error:
+            self._host.fenced(error)
+            return
+        except StorageUnavailable:
+            pass  # Those that are not marked are found by whoever verifies them.
+        event = FilesDamaged(
+            time_ms=self._host.now_ms(),
+            generation=self._generation,
+            found_by=found_by,
+            files=damage,
+            checkpoint_ids=tuple(sorted(marked)),
+            rewritten_operators=tuple(sorted(set(renewed))),
+        )
+        self._host.post(lambda: self._host.tell(event))
+
+    def _lineage(self) -> Iterator[CheckpointManifest]:
+        """Yield the newest completed checkpoint and its ancestors, as far as they can be read."""
+        manifest = self._newest
+        with suppress(CorruptCheckpointError):
+            while manifest is not None:
+                yield manifest
+                parent_id = manifest.parent_checkpoint_id
+                if parent_id is None:
+                    return
+                manifest = self._store.find_manifest(CheckpointId(parent_id))

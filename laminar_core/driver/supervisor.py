@@ -1,0 +1,341 @@
+"""The driver's side of a job: one generation after the other until it has finished."""
+
+import threading
+from contextlib import suppress
+from dataclasses import replace
+
+from laminar_core._version import __version__
+from laminar_core.driver.coordination import GenerationOutcome
+from laminar_core.driver.events import Finished, GenerationFailed, JobListener
+from laminar_core.driver.execution import Cluster, Collected, Execution, execute
+from laminar_core.driver.failed_start import (
+    Ending,
+    failed_start,
+    start_error_code,
+    start_error_reason,
+)
+from laminar_core.driver.listening import isolated
+from laminar_core.driver.options import JobOptions, JobResult
+from laminar_core.driver.preflight import check_plan
+from laminar_core.driver.recovery.start import RESTARTED, RecoveryManager
+from laminar_core.driver.user_code import user_code_sha256
+from laminar_core.errors import (
+    ConfigurationError,
+    ErrorCode,
+    FencedError,
+    JobFailedError,
+    StorageUnavailable,
+    error_for,
+)
+from laminar_core.host.clock import Clock
+from laminar_core.objectstore.opening import probe
+from laminar_core.plan.plan import Plan
+from laminar_core.protocol.types import CheckpointKind, Generation
+from laminar_core.records.audit import AuditRecord
+from laminar_core.records.audit_ref import AuditRef
+from laminar_core.records.commands import SetMode
+from laminar_core.records.record import JsonObject
+from laminar_core.store.audit_log import AuditLog
+from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.store.generations import Claimant
+
+
+class Supervisor:
+    """Runs a job. ``run`` blocks; ``stop`` and ``cancel`` may be called from other threads."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        plan: Plan,
+        options: JobOptions,
+        store: CheckpointStore,
+        clock: Clock,
+        listener: JobListener,
+    ) -> None:
+        self._cluster = cluster
+        self._plan = plan
+        self._options = options
+        self._clock = clock
+        self._tell = isolated(listener)
+        self._store = store
+        self._audit = AuditLog(store.objects, store.paths, clock.now_ms, identify=cluster.identify)
+        self._recovery = RecoveryManager(plan, options, store, clock, self._tell, self._audit)
+        # Reentrant, because a second Ctrl-C may interrupt the handling of the first.
+        self._lock = threading.RLock()
+        self._running: Execution | None = None
+        self._user_code = user_code_sha256(plan)
+        self._stopping = self._cancelled = False
+        self._completed = self._generations = 0
+        self._has_run = False
+        """All workers of some generation have registered: what is the same for all, was right."""
+        self._mode: SetMode | None = None
+        self._idle_ms = 0.0
+        """Time in which no generation ran: before its workers were there, and while they did
+        nothing any more. Only a job that ran for a while starts its series of restarts anew."""
+
+    # --- from other threads ---------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """Take a last checkpoint, commit it and end; returns at once."""
+        with self._lock:
+            self._stopping = True
+            running = self._running
+        if running is not None:
+            running.coordinator.request(CheckpointKind.STOP)
+
+    def cancel(self) -> None:
+        """End now, without a last checkpoint; the job can be continued from the newest one."""
+        with self._lock:
+            self._cancelled = True
+            running = self._running
+        if running is not None:
+            running.coordinator.cancel("cancelled")
+
+    # --- the job --------------------------------------------------------------------------------
+
+    def run(self) -> JobResult:
+        """Run until the job has finished or was stopped.
+
+        Raises:
+            ConfigurationError: it cannot be started as it stands.
+            DataError: input that the pipeline cannot use.
+            FencedError: another driver took the job over.
+            JobFailedError: it failed, and the restart strategy gave up; or it was cancelled.
+        """
+        self._check()
+        failures_ms: list[float] = []
+        generation = self._claim(above=self._recovery.look())
+        while True:
+            outcome, collected = self._run_generation(generation)
+            if outcome.kind in ("finished", "stopped"):
+                return self._finish(generation, outcome, collected)
+            if outcome.kind == "fenced":
+                raise FencedError(ErrorCode.FENCED, outcome.reason)
+            generation = self._restart(generation, outcome, failures_ms)
+
+    def _check(self) -> None:
+        """Everything that can be refused before the job is claimed."""
+        check_plan(self._plan, self._options)
+        for warning in self._cluster.check(self._options.parallelism):
+            self._tell(warning)
+        if not self._options.expected_generation:  # Who expects a generation expects its store.
+            self._store.objects.create()
+        probe(self._store.objects)
+
+    def _claim(self, above: Generation | None) -> Generation:
+        """Become the owner of the job; the audit log says so before it is true."""
+        options = self._options
+        announced: list[AuditRecord] = []
+
+        def announce(generation: Generation) -> AuditRef:
+            record = self._audit.append(
+                action="take-over" if options.take_over else "claim",
+                actor=options.actor,
+                reason=options.reason,
+                run_id=options.run_id,
+                before={"generation": generation - 1 or None},
+                after=self._claimed(generation),
+            )
+            announced.append(record)
+            return record.reference()
+
+        try:
+            return self._store.claim_generation(
+                self._claimant(options.reason),
+                wait_ms=self._clock.wait_ms,
+                take_over=options.take_over,
+                announce=announce,
+                above=above,
+                expected=options.expected_generation,
+            )
+        except ConfigurationError as error:
+            with suppress(StorageUnavailable):  # The refusal itself says more.
+                for record in announced:
+                    self._audit.conclude(record, "failed", reason=str(error))
+            raise
+
+    def _end(self, generation: Generation, outcome: Ending, reason: str) -> None:
+        self._store.check_claim(generation)  # Not into what is in the place of a lost store.
+        ended = self._audit.append(
+            action="end",
+            actor=self._options.actor,
+            reason=reason,
+            run_id=self._options.run_id,
+            after={"generation": generation, "outcome": outcome},
+        )
+        self._store.end_generation(generation, outcome, reason, audited=ended.reference())
+
+    def _claimed(self, generation: Generation) -> JsonObject:
+        """Return what the audit log says of a claim: the version of the user's code, too."""
+        if self._user_code is None:
+            return {"generation": generation}
+        return {"generation": generation, "user_code_sha256": self._user_code}
+
+    def _claimant(self, reason: str) -> Claimant:
+        return Claimant(
+            owner=self._cluster.identify(),
+            actor=self._options.actor,
+            reason=reason,
+            code_version=f"laminar {__version__}",
+            claimed_at_ms=self._clock.now_ms(),
+            default_retention=self._options.default_retention,
+        )
+
+    def _run_generation(self, generation: Generation) -> tuple[GenerationOutcome, Collected]:
+        began_ms = self._clock.monotonic_ms()
+        try:
+            execution = self._start(generation)
+        except Exception as error:
+            if (outcome := self._start_failed(generation, error)) is None:
+                raise
+            self._idle_ms += self._clock.monotonic_ms() - began_ms
+            return outcome, {}
+        self._generations += 1
+        self._announce(execution)
+        try:
+            return execution.watch()
+        finally:
+            running_since_ms = execution.coordinator.running_since_ms
+            self._idle_ms += (running_since_ms or self._clock.monotonic_ms()) - began_ms
+            with self._lock:
+                self._running = None
+            self._mode = execution.coordinator.mode
+            self._completed += execution.coordinator.completed_count
+            self._has_run = self._has_run or execution.coordinator.has_run
+
+    def _start_failed(self, generation: Generation, error: Exception) -> GenerationOutcome | None:
+        """Record how the generation ended; None if the error is to be raised."""
+        failed = failed_start(error, asked_for=self._generations == 0)
+        code, reason = start_error_code(error), start_error_reason(error)
+        match failed.reaction:
+            case "give-way":
+                return GenerationOutcome("fenced", code, reason)
+            case "restart":
+                return GenerationOutcome("failed", code, reason)
+            case "raise":
+                assert failed.ending is not None
+                with suppress(Exception):  # The error itself says more.
+                    self._end(generation, failed.ending, reason)
+                return None
+
+    def _start(self, generation: Generation) -> Execution:
+        """What the user asked for binds until one generation has started from it."""
+        start = self._recovery.recover(generation, first=self._generations == 0)
+        return execute(
+            self._cluster, start, self._options, self._store, self._tell, mode=self._mode
+        )
+
+    def _announce(self, execution: Execution) -> None:
+        """From here on ``stop`` and ``cancel`` reach it; what was asked before is done now."""
+        with self._lock:
+            self._running = execution
+            stopping, cancelled = self._stopping, self._cancelled
+        if cancelled:
+            execution.coordinator.cancel("cancelled")
+        elif stopping:
+            execution.coordinator.request(CheckpointKind.STOP)
+
+    def _finish(
+        self, generation: Generation, outcome: GenerationOutcome, collected: Collected
+    ) -> JobResult:
+        assert outcome.kind in ("finished", "stopped")
+        ours = "by its own process" if outcome.kind == "stopped" else ""
+        self._end(generation, outcome.kind, outcome.reason or ours)
+        counts = outcome.counts
+        result = JobResult(
+            outcome=outcome.kind,
+            rows_in=counts.rows_in,
+            rows_out=counts.rows_out,
+            rows_late=counts.rows_late,
+            checkpoints=self._completed,
+            generations=self._generations,
+            collected=collected,
+        )
+        self._tell(
+            Finished(
+                time_ms=self._clock.now_ms(),
+                outcome=result.outcome,
+                rows_in=result.rows_in,
+                rows_out=result.rows_out,
+                rows_late=result.rows_late,
+                checkpoints=result.checkpoints,
+            )
+        )
+        return result
+
+    def _restart(
+        self, generation: Generation, outcome: GenerationOutcome, failures_ms: list[float]
+    ) -> Generation:
+        """Wait as the strategy says, then claim the next generation.
+
+        Raises:
+            LaminarError: the strategy gave up, or trying again cannot help.
+        """
+        with suppress(StorageUnavailable):  # It only helps others to see that nobody runs it.
+            self._end(generation, self._ending(outcome), outcome.reason)
+        claimant = self._claimant(RESTARTED)
+        entry = self._audit.entry(
+            action="claim",
+            actor=self._options.actor,
+            reason=RESTARTED,
+            run_id=self._options.run_id,
+            before={"generation": generation},
+            after=self._claimed(Generation(generation + 1)),
+        )
+        self._idle_ms += outcome.idle_ms
+        while True:
+            failures_ms.append(self._clock.monotonic_ms() - self._idle_ms)
+            self._clock.wait_ms(self._restart_delay_ms(generation, outcome, failures_ms))
+            asked_ms = self._clock.monotonic_ms()
+            try:
+                self._store.check_claim(generation)
+                announced = self._audit.write(entry).reference()
+                return self._store.succeed_generation(
+                    generation, replace(claimant, announced=announced)
+                )
+            except StorageUnavailable as error:
+                self._idle_ms += self._clock.monotonic_ms() - asked_ms
+                outcome = GenerationOutcome("failed", error.code, str(error))
+
+    def _restart_delay_ms(
+        self, generation: Generation, outcome: GenerationOutcome, failures_ms: list[float]
+    ) -> float:
+        code = outcome.code or ErrorCode.WORKER_FAILED
+        may_restart = self._may_restart(outcome, code)
+        delay_ms = self._options.restart.delay_ms(failures_ms) if may_restart else None
+        self._tell(
+            GenerationFailed(
+                time_ms=self._clock.now_ms(),
+                generation=generation,
+                code=code.value,
+                reason=outcome.reason,
+                restart_in_ms=delay_ms,
+            )
+        )
+        if delay_ms is not None:
+            return delay_ms
+        if self._cancelled and code is not ErrorCode.CANCELLED:
+            raise JobFailedError(
+                ErrorCode.CANCELLED,
+                f"job {self._options.job} was cancelled while it failed: {outcome.reason}",
+            )
+        if not may_restart:
+            raise error_for(code, f"job {self._options.job} failed: {outcome.reason}")
+        raise JobFailedError(
+            ErrorCode.RESTARTS_EXHAUSTED,
+            f"job {self._options.job} failed {len(failures_ms)} times and is not restarted again, "
+            f"the last failure: {outcome.reason}",
+        )
+
+    def _may_restart(self, outcome: GenerationOutcome, code: ErrorCode) -> bool:
+        if code is ErrorCode.SPARK_LOST and not self._cluster.can_be_renewed:
+            return False  # Whoever starts the program again also recovers the job.
+        # A host that had the store when the job began has lost it since, and may get it back.
+        lost_since = code is ErrorCode.STORE_NOT_SHARED and self._has_run
+        return (outcome.restart_helps or lost_since) and not self._cancelled
+
+    def _ending(self, outcome: GenerationOutcome) -> Ending:
+        if self._cancelled or outcome.code is ErrorCode.CANCELLED:
+            return "cancelled"
+        never_ran = outcome.code is ErrorCode.STORE_NOT_SHARED and not self._has_run
+        return "refused" if never_ran else "failed"

@@ -1,0 +1,67 @@
+"""The version of the user's code: a digest of what a pipeline takes from outside of Laminar.
+
+The audit log keeps it with each claim, so that it shows which code a generation ran, and that a
+restart ran other code than the run before.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+
+from laminar_core.codec.code_digest import code_digest
+from laminar_core.plan.plan import Plan
+
+_NOT_THEIRS = ("builtins", "datetime", "laminar_core", "numpy", "pyarrow")
+
+
+def user_code_sha256(plan: Plan) -> str | None:
+    """Return the digest of all functions, classes and objects of users in a pipeline.
+
+    None: there are none, or one cannot be digested; a digest is no reason to refuse a job.
+    """
+    try:
+        found = {
+            operator_id: [code_digest(thing) for thing in _theirs(node)]
+            for operator_id, node in _nodes(plan)
+        }
+    except Exception:  # noqa: BLE001 - anything may hang on a user's object
+        return None
+    theirs = {operator_id: digests for operator_id, digests in found.items() if digests}
+    if not theirs:
+        return None
+    return hashlib.sha256(json.dumps(theirs, sort_keys=True).encode()).hexdigest()
+
+
+def _nodes(plan: Plan) -> Iterator[tuple[str, object]]:
+    for vertex in plan.vertices:
+        if vertex.source is not None:
+            yield vertex.source.operator_id, vertex.source.source
+        for operator in vertex.operators:
+            yield operator.operator_id, operator
+        if vertex.sink is not None:
+            yield vertex.sink.operator_id, vertex.sink.sink
+
+
+def _theirs(thing: object) -> Iterator[object]:
+    """Yield what is not Laminar's, however deep Laminar's own objects hold it.
+
+    Of an object of the user, its class: what it holds may be large, and is no code.
+    """
+    if isinstance(thing, list | tuple):
+        for item in thing:
+            yield from _theirs(item)
+    elif isinstance(thing, Mapping):
+        for item in thing.values():
+            yield from _theirs(item)
+    elif _package(thing) not in _NOT_THEIRS:
+        yield thing if callable(thing) else type(thing)
+    elif is_dataclass(thing) and not isinstance(thing, type):
+        for field in fields(thing):
+            yield from _theirs(getattr(thing, field.name))
+
+
+def _package(thing: object) -> str:
+    """The package of a function, a class, or an object's class."""
+    home = thing if hasattr(thing, "__qualname__") else type(thing)
+    return str(getattr(home, "__module__", None) or "builtins").partition(".")[0]

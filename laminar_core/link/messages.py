@@ -1,0 +1,321 @@
+"""What workers and the coordinator tell each other: small JSON records, checked on both ends.
+
+Every message carries the generation of its sender; a receiver drops those of another one.
+"""
+
+from typing import Annotated, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from laminar_core.errors import ErrorCode, ProtocolError
+from laminar_core.objectstore.counts import RequestCounts
+from laminar_core.protocol.termination import LoopCounts
+from laminar_core.protocol.types import CheckpointBarrier, CheckpointId, CheckpointKind
+from laminar_core.protocol.unaligned import UnalignedCheckpointMetrics
+from laminar_core.protocol.waiting import WaitsFor
+from laminar_core.records.manifest import AlignmentEntry, InflightEntry, SubtaskEntry
+from laminar_core.records.record import FileRef
+
+
+class _Message(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    generation: int
+    worker: int = -1
+    """Index of the worker that sends; -1 is the coordinator."""
+    sequence: int | None = None
+    """Number of the message at its sender; None: it may be lost."""
+    confirmed: int = 0
+    """So many numbered messages of the receiver have come, without a gap."""
+
+
+# --- worker to coordinator ----------------------------------------------------------------------
+
+
+class Register(_Message):
+    """The worker's data socket is bound; it waits for its peers."""
+
+    type: Literal["register"] = "register"
+    pid: int
+    host: str
+    endpoint: str
+    public_key: str
+    claim_sha256: str | None
+    """Digest of the generation's claim as this worker finds it in the store: it sees the same one
+    as the driver. None: there is none."""
+
+
+class Restoring(_Message):
+    """The worker runs, and reads its part of the state; it registers when it has."""
+
+    type: Literal["restoring"] = "restoring"
+    files: int
+    files_total: int
+    size_bytes: int
+    bytes_total: int
+
+
+class Progress(_Message):
+    """Sign of life of the loop. Row counts are totals of the job's history."""
+
+    type: Literal["progress"] = "progress"
+    rows_in: int
+    rows_out: int
+    rows_late: int
+    flowing: bool
+    """Rows were read here in this generation, or rows that had been in flight were replayed."""
+    watermark_us: int | None
+    unaligned: UnalignedCheckpointMetrics = UnalignedCheckpointMetrics()
+    drained: bool
+    """Every input has ended here and everything is flushed."""
+    given_up: int = 0
+    """Checkpoints that were given up, and whose parts this worker has not finished."""
+    requests: RequestCounts | None = None
+    """What this worker has sent to the store since it started; None: that is not counted."""
+
+
+class Alive(_Message):
+    """Sign of life of the worker's process, sent beside its loop by a thread of its own."""
+
+    type: Literal["alive"] = "alive"
+    operator_id: str = ""
+    """The operator at work; empty: none is."""
+    operator_ms: float = 0.0
+    """For so long."""
+    step_ms: float = 0.0
+    """The loop has been in its present step for so long; 0: it waits."""
+
+
+class WaitingChannel(BaseModel):
+    """A channel on which a barrier is missing, by its sender."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    upstream: str
+    sender: int
+
+
+class WaitingVertex(BaseModel):
+    """What the worker's subtask of a vertex waits for; ``channels`` are the first of them."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    vertex_id: str
+    waits_for: WaitsFor
+    channels: tuple[WaitingChannel, ...] = ()
+    channel_count: int = 0
+
+
+class WaitingCheckpoint(_Message):
+    """A checkpoint has been under way here for long; the next report replaces this one."""
+
+    type: Literal["waiting"] = "waiting"
+    checkpoint_id: int
+    vertices: tuple[WaitingVertex, ...]
+
+
+class SnapshotAck(_Message):
+    """All parts of this worker are durable."""
+
+    type: Literal["snapshot-ack"] = "snapshot-ack"
+    checkpoint_id: int
+    entries: tuple[SubtaskEntry, ...]
+    alignment: tuple[AlignmentEntry, ...]
+    inflight: tuple[InflightEntry, ...] = ()
+
+
+class SnapshotDecline(_Message):
+    """This worker has no part for the checkpoint."""
+
+    type: Literal["snapshot-decline"] = "snapshot-decline"
+    checkpoint_id: int
+    reason: str
+    counts: bool
+
+
+class LoopReport(_Message):
+    """What this worker knows of each loop, between two units of work."""
+
+    type: Literal["loop-report"] = "loop-report"
+    round_number: int
+    loops: dict[str, LoopCounts]
+
+
+class FileUnreadable(_Message):
+    """A file that this worker wanted to merge is not what was written."""
+
+    type: Literal["file-unreadable"] = "file-unreadable"
+    operator_id: str
+    file: FileRef
+
+
+class WorkerFailed(_Message):
+    """The worker cannot go on; it exits after this."""
+
+    type: Literal["worker-failed"] = "worker-failed"
+    code: str
+    reason: str
+    restart_helps: bool
+
+
+# --- coordinator to worker ----------------------------------------------------------------------
+
+
+class Peer(BaseModel):
+    """Where a worker receives data."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    endpoint: str
+    public_key: str
+    host: str = ""
+
+
+class Peers(_Message):
+    """Everybody has registered: connect, and begin."""
+
+    type: Literal["peers"] = "peers"
+    peers: tuple[Peer, ...]
+
+
+class Trigger(_Message):
+    """Take a snapshot: sources cut now, the others when the barrier comes."""
+
+    type: Literal["trigger"] = "trigger"
+    checkpoint_id: int
+    kind: CheckpointKind
+    created_ms: int
+    alignment_timeout_ms: int | None
+    unaligned: bool
+
+    def barrier(self) -> CheckpointBarrier:
+        """The barrier to inject."""
+        return CheckpointBarrier(
+            CheckpointId(self.checkpoint_id),
+            self.kind,
+            self.created_ms,
+            self.alignment_timeout_ms,
+            self.unaligned,
+        )
+
+
+class AlignmentTimeout(_Message):
+    """The checkpoint's alignment budget is spent: its barriers overtake from now on."""
+
+    type: Literal["alignment-timeout"] = "alignment-timeout"
+    checkpoint_id: int
+
+
+class Abort(_Message):
+    """The checkpoint is given up."""
+
+    type: Literal["abort"] = "abort"
+    checkpoint_id: int
+
+
+class Completed(_Message):
+    """The checkpoint is complete and its output committed."""
+
+    type: Literal["completed"] = "completed"
+    checkpoint_id: int
+
+
+class Resume(_Message):
+    """The job was to end with the last checkpoint, and goes on instead."""
+
+    type: Literal["resume"] = "resume"
+
+
+class Renew(_Message):
+    """Stored files of these operators are lost: write the whole state with the next checkpoint."""
+
+    type: Literal["renew"] = "renew"
+    operators: tuple[tuple[str, int], ...]
+    """Operator and subtask."""
+
+    def operators_at(self, subtask_index: int) -> frozenset[str]:
+        """Return the operators whose subtask ``subtask_index`` is to write its whole state."""
+        return frozenset(operator for operator, index in self.operators if index == subtask_index)
+
+
+class LoopWave(_Message):
+    """Is anything left in the loops? Asks for a ``LoopReport``."""
+
+    type: Literal["loop-wave"] = "loop-wave"
+    round_number: int
+
+
+class LoopsOver(_Message):
+    """Nothing is left in these loops: their heads end."""
+
+    type: Literal["loops-over"] = "loops-over"
+    loops: tuple[str, ...]
+
+
+class Ping(_Message):
+    """The coordinator lives."""
+
+    type: Literal["ping"] = "ping"
+
+
+class Finish(_Message):
+    """The last checkpoint is committed: hand over what was collected, and exit."""
+
+    type: Literal["finish"] = "finish"
+
+
+class Cancel(_Message):
+    """The generation is over: exit at once."""
+
+    type: Literal["cancel"] = "cancel"
+
+
+ToCoordinator = (
+    Register
+    | Restoring
+    | Progress
+    | Alive
+    | WaitingCheckpoint
+    | SnapshotAck
+    | SnapshotDecline
+    | LoopReport
+    | FileUnreadable
+    | WorkerFailed
+)
+CheckpointMessage = Trigger | AlignmentTimeout | Abort | Completed | Resume
+LoopMessage = LoopWave | LoopsOver
+ToWorker = Peers | CheckpointMessage | Renew | LoopMessage | Ping | Finish | Cancel
+_TO_COORDINATOR = TypeAdapter[ToCoordinator](Annotated[ToCoordinator, Field(discriminator="type")])
+_TO_WORKER = TypeAdapter[ToWorker](Annotated[ToWorker, Field(discriminator="type")])
+M = TypeVar("M")
+
+
+def encode(message: ToCoordinator | ToWorker) -> bytes:
+    """JSON in UTF-8."""
+    return message.model_dump_json().encode()
+
+
+def decode_to_coordinator(data: bytes) -> ToCoordinator:
+    """Read a worker's message.
+
+    Raises:
+        ProtocolError: it is none; both ends run the same Laminar, so this is a bug.
+    """
+    return _decode(_TO_COORDINATOR, data)
+
+
+def decode_to_worker(data: bytes) -> ToWorker:
+    """Read the coordinator's message.
+
+    Raises:
+        ProtocolError: it is none; both ends run the same Laminar, so this is a bug.
+    """
+    return _decode(_TO_WORKER, data)
+
+
+def _decode(adapter: TypeAdapter[M], data: bytes) -> M:
+    try:
+        return adapter.validate_json(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise ProtocolError(
+            ErrorCode.ILLEGAL_EVENT, f"not a message ({where or 'JSON'}: {first['msg']})"
+        ) from error

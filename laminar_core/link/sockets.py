@@ -1,0 +1,124 @@
+"""The only place that makes sockets, so that every socket has the same bounds.
+
+Whoever reaches a port can connect and send before he has shown a key. So nothing that a stranger
+can use up is without a bound: the length of one part of a message, the time for a handshake, the
+number of connections (``doors.py``). Without a limit libzmq believes any length that it reads, also
+before the handshake, and it accepts connections until the process has no descriptors left.
+
+A longer message is sent in several parts, which arrive together or not at all.
+"""
+
+import os
+import resource
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+
+import zmq
+
+from laminar_core.errors import ConfigurationError, ErrorCode
+from laminar_core.link.wire import Buffer
+
+PART_BYTES_MAX = 4 << 20
+"""Longest part of a message: an exchange of 131,072 rows of 32 bytes fits in one."""
+
+ENCRYPTION_BYTES = 1024
+"""More than encryption and framing add to a part."""
+
+HANDSHAKE_MAX_MS = 10_000
+"""A connection that is not through its handshake by then is closed."""
+
+HEARTBEAT_INTERVAL_MS = 5_000
+HEARTBEAT_TIMEOUT_MS = 25_000
+"""A link without any sign of life for so long is closed. With the interval this is as long as the
+coordinator waits for a worker, so a process that stands still loses nothing that it would keep
+otherwise. libzmq answers in a thread of its own: a busy worker is not a silent one."""
+
+LINGER_MS = 1000
+"""How long a closing socket tries to get its last messages out."""
+
+DESCRIPTORS_WANTED = 65_536
+"""Processes start with 1,024 in most places, and may have many more if they ask."""
+
+_UNLIMITED = 0  # Channel credit bounds what is under way; the sockets must never refuse.
+_SPARE_DESCRIPTORS = 128  # For state files, the store, and what user code opens.
+_SPARE_SOCKETS = 64
+
+
+def open_context(peers: int) -> "zmq.Context[zmq.Socket[bytes]]":
+    """Make a context with room for a socket to each peer."""
+    context = zmq.Context()
+    context.set(zmq.MAX_SOCKETS, max(context.get(zmq.MAX_SOCKETS), peers + _SPARE_SOCKETS))
+    return context
+
+
+def open_socket(
+    context: "zmq.Context[zmq.Socket[bytes]]", kind: int, *, network: bool
+) -> "zmq.Socket[bytes]":
+    """Make a socket with bounds; on a ``network`` it also notices a silent link."""
+    opened = context.socket(kind)
+    opened.setsockopt(zmq.SNDHWM, _UNLIMITED)
+    opened.setsockopt(zmq.RCVHWM, _UNLIMITED)
+    opened.setsockopt(zmq.LINGER, LINGER_MS)
+    opened.setsockopt(zmq.MAXMSGSIZE, PART_BYTES_MAX + ENCRYPTION_BYTES)
+    opened.setsockopt(zmq.HANDSHAKE_IVL, HANDSHAKE_MAX_MS)
+    if network:
+        opened.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT_INTERVAL_MS)
+        opened.setsockopt(zmq.HEARTBEAT_TIMEOUT, HEARTBEAT_TIMEOUT_MS)
+        opened.setsockopt(zmq.HEARTBEAT_TTL, HEARTBEAT_INTERVAL_MS + HEARTBEAT_TIMEOUT_MS)
+    return opened
+
+
+def listen_on(host: str) -> socket.socket:
+    """Listen on this host's own address only, on a free port.
+
+    Raises:
+        ConfigurationError: ``host`` is no address of this machine.
+    """
+    listening = socket.socket()
+    try:
+        listening.bind((socket.gethostbyname(host), 0))
+        listening.listen()
+        # One that has gone again before it is accepted must not block the thread that accepts.
+        listening.settimeout(0)
+    except OSError as error:
+        listening.close()
+        raise ConfigurationError(
+            ErrorCode.INVALID_OPTION,
+            f"cannot listen on {host} ({error}): set spark.driver.host, or the executors' host "
+            "names, to addresses of their machines",
+        ) from error
+    return listening
+
+
+def require_descriptors(connections: int) -> None:
+    """Verify that the process may open so many files more, and let it open many.
+
+    Raises:
+        ConfigurationError: it may not.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    allowed = DESCRIPTORS_WANTED if hard == resource.RLIM_INFINITY else hard
+    if soft not in (resource.RLIM_INFINITY, allowed) and soft < DESCRIPTORS_WANTED:
+        soft = min(allowed, DESCRIPTORS_WANTED)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    needed = sum(1 for _ in Path("/proc/self/fd").iterdir()) + connections + _SPARE_DESCRIPTORS
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        raise ConfigurationError(
+            ErrorCode.INVALID_OPTION,
+            f"process {os.getpid()} needs about {needed} open files for its connections and may "
+            f"have {soft}: raise the limit (ulimit -n), or run with fewer workers",
+        )
+
+
+def parts_of(message: Buffer) -> Sequence[Buffer]:
+    """Cut a message into parts that every socket takes; they share its memory."""
+    if len(message) <= PART_BYTES_MAX:
+        return (message,)
+    whole = memoryview(message).cast("B")
+    return [whole[at : at + PART_BYTES_MAX] for at in range(0, len(whole), PART_BYTES_MAX)]
+
+
+def whole_of(parts: Sequence[Buffer]) -> Buffer:
+    """Put the parts of a message together again; a single part is not copied."""
+    return parts[0] if len(parts) == 1 else b"".join(parts)

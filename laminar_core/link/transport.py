@@ -1,0 +1,436 @@
+"""Sockets between workers, and between a worker and the coordinator.
+
+On one host they are unix sockets in a private directory (mode 0700). Between hosts they are TCP
+with CURVE: authenticated and encrypted, and Spark's own settings do not cover them. The driver
+makes one client key for the workers of a generation and hands it to them with the task, so a
+process of another generation cannot even connect. Plain TCP exists for networks that are secured
+otherwise, only when asked for.
+"""
+
+import math
+import os
+import tempfile
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+import zmq
+from zmq.auth.thread import ThreadAuthenticator
+
+from laminar_core.errors import ConfigurationError, ErrorCode, FencedError, ProtocolError
+from laminar_core.host.private_folders import PrivateFolder, temporary_root
+from laminar_core.link.doors import Door, connections_max
+from laminar_core.link.messages import Peer
+from laminar_core.link.sockets import (
+    open_context,
+    open_socket,
+    parts_of,
+    require_descriptors,
+    whole_of,
+)
+from laminar_core.link.wire import Buffer
+from laminar_core.protocol.links import Connections
+
+TransportKind = Literal["ipc", "curve", "tcp"]
+
+CONNECTIONS_PER_WORKER = 2
+"""To the coordinator: what the loop has to say, and signs of life."""
+
+RECEIVE_FRAMES_MAX = 256
+"""Frames taken from the socket in one go, before the worker works again."""
+
+SOCKET_DIRECTORY_LENGTH_MAX = 50
+"""Longest temporary directory under which the paths of unix sockets stay short enough."""
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorAddress:
+    """How a worker reaches its coordinator. Travels inside Spark's task, so it is not logged."""
+
+    kind: TransportKind
+    endpoint: str
+    workers: int = 1
+    """So many workers take part."""
+    directory: str = ""
+    """Private directory of the unix sockets; ``ipc`` only."""
+    server_key: str = ""
+    worker_public_key: str = ""
+    worker_secret_key: str = field(default="", repr=False)
+
+
+class WorkerTransport(Protocol):
+    """What a worker's loop needs; the simulator has its own."""
+
+    endpoint: str
+    public_key: str
+    reorder_max: int
+    """How many frames of a peer may be overtaken by a later one; 0 keeps their order."""
+
+    def connect_peers(self, peers: Iterable[Peer]) -> None:
+        """Make ``send`` possible."""
+        ...
+
+    def send(self, peer: int, header: bytes, payload: Buffer) -> None:
+        """Send one frame; FIFO per peer within ``reorder_max``, never blocks."""
+        ...
+
+    def receive(self) -> Iterator[tuple[Buffer, Buffer]]:
+        """Frames that have arrived, a bounded number."""
+        ...
+
+    def connections(self) -> Connections:
+        """Connections of peers to this worker, those included whose frames have arrived."""
+        ...
+
+    def send_control(self, message: bytes) -> None:
+        """Send to the coordinator."""
+        ...
+
+    def send_alive(self, message: bytes) -> None:
+        """Send to the coordinator from a second thread, beside everything else."""
+        ...
+
+    def receive_control(self) -> Iterator[bytes]:
+        """Messages of the coordinator that have arrived."""
+        ...
+
+    def wait(self, timeout_ms: float) -> None:
+        """Until something arrives, somebody calls ``wake``, or the time is over."""
+        ...
+
+    def wake(self) -> None:
+        """End the wait; from any thread."""
+        ...
+
+    def close(self) -> None:
+        """Get the last messages out, within ``LINGER_MS``."""
+        ...
+
+
+class WakeUp:
+    """Ends a wait from any thread; does nothing once it is closed."""
+
+    def __init__(self) -> None:
+        self._fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._closed = False
+        # Reentrant, because a signal handler may call ``set`` in the midst of another ``set``.
+        self._lock = threading.RLock()
+
+    def set(self) -> None:
+        """End the wait, or the next one if nobody waits."""
+        with self._lock:
+            if not self._closed:  # The number may be somebody else's file by now.
+                os.eventfd_write(self._fd, 1)
+
+    def wait(self, sockets: "Iterable[zmq.Socket[bytes]]", timeout_ms: float) -> None:
+        """Until one of ``sockets`` has a message, ``set`` was called, or the time is over."""
+        poller = zmq.Poller()
+        for zmq_socket in sockets:
+            poller.register(zmq_socket, zmq.POLLIN)
+        poller.register(self._fd, zmq.POLLIN)
+        ready = dict(poller.poll(max(math.ceil(timeout_ms), 0)))
+        if self._fd in ready:
+            os.eventfd_read(self._fd)
+
+    def close(self) -> None:
+        """Let go of it."""
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                os.close(self._fd)
+
+
+class CoordinatorTransport:
+    """The coordinator's socket: one ROUTER, workers identify themselves by their index.
+
+    Raises:
+        ConfigurationError: ``host`` is none of this machine's addresses, or the process may not
+            open as many files as there are workers.
+    """
+
+    def __init__(self, kind: TransportKind, host: str, workers: int) -> None:
+        self._workers = workers
+        connections = CONNECTIONS_PER_WORKER * workers
+        if kind != "ipc":
+            require_descriptors(connections_max(connections))
+        self._context = open_context(workers)
+        self._socket = open_socket(self._context, zmq.ROUTER, network=kind != "ipc")
+        self._door = Door(self._context, self._socket, connections)
+        self._auth: ThreadAuthenticator | None = None
+        self._directory: PrivateFolder | None = None
+        self._wake = WakeUp()
+        try:
+            self.address = self._bind(kind, host)
+        except Exception:
+            self.close()
+            raise
+
+    def _bind(self, kind: TransportKind, host: str) -> CoordinatorAddress:
+        if kind == "ipc":
+            self._directory = _private_directory()
+            endpoint = self._door.listen_at(f"{self._directory.path}/coordinator")
+            return CoordinatorAddress(kind, endpoint, self._workers, str(self._directory.path))
+        if kind == "tcp":
+            return CoordinatorAddress(kind, self._door.listen_on(host), self._workers)
+        server_public, server_secret = zmq.curve_keypair()
+        worker_public, worker_secret = zmq.curve_keypair()
+        self._auth = _serve_curve(self._context, self._socket, server_secret, worker_public)
+        return CoordinatorAddress(
+            kind,
+            self._door.listen_on(host),
+            self._workers,
+            server_key=server_public.decode(),
+            worker_public_key=worker_public.decode(),
+            worker_secret_key=worker_secret.decode(),
+        )
+
+    def send(self, worker: int, message: bytes) -> None:
+        """Send to one worker; silently dropped if it is gone."""
+        self._socket.send_multipart([_identity(worker), *parts_of(message)])
+
+    def receive(self) -> Iterator[bytes]:
+        """Messages that have arrived.
+
+        Raises:
+            ProtocolError: only a sender and no message.
+        """
+        while True:
+            try:
+                parts = self._socket.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            yield bytes(_content(parts))
+
+    def connections(self) -> Connections:
+        """Connections of workers, and of whoever else reaches the port."""
+        return self._door.connections()
+
+    def wait(self, timeout_ms: float) -> None:
+        """Until a message arrives, somebody calls ``wake``, or the time is over."""
+        self._wake.wait([self._socket], timeout_ms)
+
+    def wake(self) -> None:
+        """End the wait; from any thread, and also after ``close``."""
+        self._wake.set()
+
+    def close(self) -> None:
+        """Get the last messages out, then remove the private directory."""
+        self._door.close()
+        _close(self._context, [self._socket], self._auth, self._wake)
+        if self._directory is not None:
+            self._directory.close()
+
+
+class ZmqWorkerTransport:
+    """A worker's sockets: DEALER to the coordinator, PULL for data, one PUSH per peer.
+
+    Raises:
+        ConfigurationError: ``host`` is none of this machine's addresses, or the process may not
+            open as many files as there are workers.
+    """
+
+    def __init__(self, address: CoordinatorAddress, worker: int, host: str) -> None:
+        self.reorder_max = 0
+        self._address = address
+        self._worker = worker
+        self._network = address.kind != "ipc"
+        if self._network:
+            require_descriptors(connections_max(address.workers) + 2 * address.workers)
+        self._context = open_context(address.workers)
+        self._auth: ThreadAuthenticator | None = None
+        self._wake = WakeUp()
+        self._peers: dict[int, zmq.Socket[bytes]] = {}
+        self._data = open_socket(self._context, zmq.PULL, network=self._network)
+        self._door = Door(self._context, self._data, address.workers)
+        self._control = open_socket(self._context, zmq.DEALER, network=self._network)
+        self._control.setsockopt(zmq.IDENTITY, _identity(worker))
+        # Sockets are not for two threads.
+        self._life = open_socket(self._context, zmq.DEALER, network=self._network)
+        self.public_key = ""
+        try:
+            self.endpoint = self._bind_data(host)
+        except Exception:
+            self.close()
+            raise
+        self._secure_client(self._control, address.server_key)
+        self._control.connect(address.endpoint)
+        self._secure_client(self._life, address.server_key)
+        self._life.connect(address.endpoint)
+
+    def _bind_data(self, host: str) -> str:
+        if self._address.kind == "ipc":
+            return self._door.listen_at(f"{self._address.directory}/worker-{self._worker}")
+        if self._address.kind == "curve":
+            public, secret = zmq.curve_keypair()
+            self.public_key = public.decode()
+            allowed = self._address.worker_public_key.encode()
+            self._auth = _serve_curve(self._context, self._data, secret, allowed)
+        return self._door.listen_on(host)
+
+    def _secure_client(self, client: "zmq.Socket[bytes]", server_key: str) -> None:
+        if self._address.kind == "curve":
+            client.curve_serverkey = server_key.encode()
+            client.curve_publickey = self._address.worker_public_key.encode()
+            client.curve_secretkey = self._address.worker_secret_key.encode()
+
+    def connect_peers(self, peers: Iterable[Peer]) -> None:
+        """Open one PUSH socket to every other worker."""
+        for index, peer in enumerate(peers):
+            if index != self._worker:
+                push = open_socket(self._context, zmq.PUSH, network=self._network)
+                self._secure_client(push, peer.public_key)
+                push.connect(peer.endpoint)
+                self._peers[index] = push
+
+    def send(self, peer: int, header: bytes, payload: Buffer) -> None:
+        """Large payloads are handed over without a copy.
+
+        Raises:
+            FencedError: the peer refuses this worker's key.
+        """
+        try:
+            parts = [header, *parts_of(payload)]
+            self._peers[peer].send_multipart(parts, zmq.NOBLOCK, copy=False)
+        except zmq.Again as error:
+            raise _refused(f"worker {peer}") from error
+
+    def receive(self) -> Iterator[tuple[Buffer, Buffer]]:
+        """At most ``RECEIVE_FRAMES_MAX`` frames; those of one part are not copied.
+
+        Raises:
+            ProtocolError: only a header and no payload.
+        """
+        for _ in range(RECEIVE_FRAMES_MAX):
+            try:
+                parts = self._data.recv_multipart(zmq.NOBLOCK, copy=False)
+            except zmq.Again:
+                return
+            buffers = [part.buffer for part in parts]
+            yield buffers[0], _content(buffers)
+
+    def connections(self) -> Connections:
+        """Connections of peers, and of whoever else reaches the port."""
+        return self._door.connections()
+
+    def send_control(self, message: bytes) -> None:
+        """Queue a message to the coordinator.
+
+        Raises:
+            FencedError: it refuses this worker's key; another generation runs there.
+        """
+        try:
+            self._control.send_multipart(parts_of(message), zmq.NOBLOCK)
+        except zmq.Again as error:
+            raise _refused("the coordinator") from error
+
+    def send_alive(self, message: bytes) -> None:
+        """Queue a sign of life; its socket belongs to the thread that calls this.
+
+        Raises:
+            FencedError: the coordinator refuses this worker's key.
+        """
+        try:
+            self._life.send(message, zmq.NOBLOCK)
+        except zmq.Again as error:
+            raise _refused("the coordinator") from error
+
+    def receive_control(self) -> Iterator[bytes]:
+        """Everything the coordinator has sent so far."""
+        while True:
+            try:
+                parts = self._control.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            yield bytes(whole_of(parts))
+
+    def wait(self, timeout_ms: float) -> None:
+        """Block on all sockets and the wake-up."""
+        self._wake.wait([self._control, self._data], timeout_ms)
+
+    def wake(self) -> None:
+        """End the wait; from any thread, and also after ``close``."""
+        self._wake.set()
+
+    def close(self) -> None:
+        """Close everything; data to peers is dropped, the last control messages go out."""
+        for push in self._peers.values():
+            push.close(linger=0)
+        self._life.close(linger=0)
+        self._door.close()
+        _close(self._context, [self._data, self._control], self._auth, self._wake)
+
+
+def _refused(who: str) -> FencedError:
+    """A socket that is not full and takes nothing has given its connection up for good."""
+    return FencedError(
+        ErrorCode.FENCED, f"{who} refuses the keys of this worker: it is of another generation"
+    )
+
+
+def _identity(worker: int) -> bytes:
+    return f"worker-{worker}".encode()
+
+
+def _serve_curve(
+    context: "zmq.Context[zmq.Socket[bytes]]",
+    server: "zmq.Socket[bytes]",
+    secret: bytes,
+    allowed_public: bytes,
+) -> ThreadAuthenticator:
+    """Accept exactly one client key; the authenticator has to run before the socket binds."""
+    auth = ThreadAuthenticator(context)
+    auth.start()
+    auth.configure_curve_callback(domain="*", credentials_provider=_OneKey(allowed_public))
+    server.curve_server = True
+    server.curve_secretkey = secret
+    return auth
+
+
+class _OneKey:
+    def __init__(self, allowed_public: bytes) -> None:
+        self._allowed = allowed_public
+
+    def callback(self, domain: str, key: bytes) -> bool:
+        """Called by the authenticator with the client's public key, in its printable form."""
+        del domain
+        return key == self._allowed
+
+
+def _content(parts: Sequence[Buffer]) -> Buffer:
+    """What follows the first part, which says whose it is."""
+    if len(parts) == 1:
+        raise ProtocolError(ErrorCode.ILLEGAL_EVENT, "a message of one part, without its content")
+    return whole_of(parts[1:])
+
+
+def _close(
+    context: "zmq.Context[zmq.Socket[bytes]]",
+    sockets: "list[zmq.Socket[bytes]]",
+    auth: ThreadAuthenticator | None,
+    wake: WakeUp,
+) -> None:
+    for zmq_socket in sockets:
+        zmq_socket.close()
+    if auth is not None:
+        auth.stop()
+    context.term()
+    wake.close()
+
+
+def _private_directory() -> PrivateFolder:
+    """A short directory: the path of a unix socket may have 107 bytes at most.
+
+    Raises:
+        ConfigurationError: it cannot be made.
+    """
+    short_enough = len(tempfile.gettempdir()) <= SOCKET_DIRECTORY_LENGTH_MAX
+    root = temporary_root(None if short_enough else "/tmp")  # noqa: S108 - only ours can be opened
+    try:
+        return PrivateFolder.open(root, "sockets-")
+    except OSError as error:
+        raise ConfigurationError(
+            ErrorCode.INVALID_OPTION,
+            f"no folder for sockets can be made in {root} ({error.strerror}): set TMPDIR to a "
+            "folder of your own",
+        ) from error

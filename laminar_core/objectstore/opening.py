@@ -1,0 +1,134 @@
+"""How a store is found by its URI, and how one is tried out before it is used."""
+
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from laminar_core.errors import ConfigurationError, ErrorCode, StorageUnavailable
+from laminar_core.objectstore.contract import CountedStore, ObjectStore, SelfProbing
+from laminar_core.objectstore.counted import CountedObjectStore
+from laminar_core.objectstore.local import LocalObjectStore
+from laminar_core.objectstore.memory import MemoryObjectStore
+from laminar_core.records.paths import PROBE_FOLDER
+
+__all__ = ["ObjectStore", "address", "open_object_store", "place_below", "probe"]
+
+_RACERS = 4
+_REFUSALS = {
+    ErrorCode.STORE_READ_ONLY: ErrorCode.STORE_NOT_WRITABLE,
+    ErrorCode.STORE_ACCESS_DENIED: ErrorCode.STORE_ACCESS_DENIED,
+}
+"""What is a trouble of the store while a job runs is a wrong configuration before it starts."""
+_PROBE_NUMBERS = count(1)
+
+
+def open_object_store(uri: str) -> CountedStore:
+    """Open the store at a path, a ``file://`` or an ``s3://`` URI; nothing is read or written yet.
+
+    ``memory://NAME`` finds a store that a test has made with ``MemoryObjectStore.named``.
+
+    Raises:
+        ConfigurationError: a file instead of a directory, a scheme that is not supported, a file
+            URI of another host, or an ``s3://`` URI with a parameter that does not exist or does
+            not belong there.
+    """
+    if uri.startswith("s3://"):
+        from laminar_core.objectstore.s3 import S3ObjectStore  # noqa: PLC0415 - boto3 starts slowly
+
+        return S3ObjectStore(uri)
+    parts = urlsplit(uri)
+    if not uri or "\0" in uri:
+        raise ConfigurationError(ErrorCode.INVALID_OPTION, f"{uri!r} is no store: give a directory")
+    if "://" not in uri and parts.scheme != "file":
+        return CountedObjectStore(_directory(uri))
+    if parts.scheme == "file" and parts.netloc in {"", "localhost"} and parts.path:
+        return CountedObjectStore(_directory(unquote(parts.path)))
+    if parts.scheme == "memory" and (found := MemoryObjectStore.find(parts.netloc)):
+        return CountedObjectStore(found)
+    raise ConfigurationError(
+        ErrorCode.INVALID_OPTION,
+        f"{uri!r} is no store that can be opened: give a directory that driver and workers share, "
+        "as a path or as file:///path, or a bucket as s3://bucket/prefix",
+    )
+
+
+def _directory(path: str) -> LocalObjectStore:
+    objects = LocalObjectStore(path)
+    if Path(objects.uri).is_file():
+        raise ConfigurationError(
+            ErrorCode.INVALID_OPTION, f"{objects.uri} is a file, and no store: give a directory"
+        )
+    return objects
+
+
+def absolute_uri(target: str) -> str:
+    """The same place for every process of this machine; a URI stays as it is."""
+    is_uri = "://" in target or target.startswith("file:")
+    return target if is_uri else os.path.abspath(target)  # noqa: PTH100 - links stay
+
+
+def place_below(uri: str, folder: str) -> str:
+    """The URI of a folder of the store at ``uri``, to be opened as a store of its own.
+
+    >>> place_below("s3://bucket/savepoints?region=eu-central-1", "before-upgrade")
+    's3://bucket/savepoints/before-upgrade?region=eu-central-1'
+    """
+    place, mark, parameters = uri.partition("?") if uri.startswith("s3://") else (uri, "", "")
+    return f"{place.rstrip('/')}/{folder.strip('/')}{mark}{parameters}"
+
+
+def address(objects: ObjectStore, key: str) -> str:
+    """Where an object is, for messages: the parameters of an ``s3://`` URI are left out."""
+    uri = objects.uri.partition("?")[0] if objects.uri.startswith("s3://") else objects.uri
+    return f"{uri}/{key}"
+
+
+def probe(objects: ObjectStore) -> None:
+    """Try ``objects`` out before a job relies on it; leaves nothing behind.
+
+    Raises:
+        ConfigurationError: it cannot be written, or it overwrites objects that it was told to leave
+            alone, or does not show what was written. Two drivers could then own one job.
+        StorageUnavailable: it is full, or does not answer.
+    """
+    key = f"{PROBE_FOLDER}{os.uname().nodename}-{os.getpid()}-{next(_PROBE_NUMBERS)}"
+    try:
+        _check_conditions(objects, key)
+        objects.delete(key)
+        _expect(objects, objects.get(key) is None, "a deleted object is still there")
+    except StorageUnavailable as error:
+        if error.code in _REFUSALS:
+            raise ConfigurationError(_REFUSALS[error.code], str(error)) from error
+        raise
+
+
+def _check_conditions(objects: ObjectStore, key: str) -> None:
+    start = threading.Barrier(_RACERS)
+
+    def race(racer: int) -> bool:
+        start.wait()
+        return objects.put_if_absent(key, b"%d" % racer)
+
+    with ThreadPoolExecutor(_RACERS) as pool:
+        won = list(pool.map(race, range(_RACERS)))
+    _expect(objects, sum(won) == 1, f"{sum(won)} of {_RACERS} writers created the same object")
+    winner = b"%d" % won.index(True)
+    _expect(objects, not objects.put_if_absent(key, b"late"), "an object was created twice")
+    if isinstance(objects, SelfProbing) and (problem := objects.check_conditions(key)):
+        _expect(objects, False, problem)  # noqa: FBT003 - an assertion
+    _expect(objects, objects.get(key) == winner, "an object was overwritten")
+    _expect(objects, key in objects.list(PROBE_FOLDER), "a new object is not listed")
+    objects.put(key, b"overwritten")
+    _expect(objects, objects.get(key) == b"overwritten", "an overwritten object has its old value")
+
+
+def _expect(objects: ObjectStore, kept: bool, problem: str) -> None:  # noqa: FBT001 - an assertion
+    if not kept:
+        raise ConfigurationError(
+            ErrorCode.STORE_IGNORES_CONDITIONS,
+            f"{objects.uri} is not safe for checkpoints ({problem}): use a local or NFS directory, "
+            "or an object store that honours create-if-absent",
+        )

@@ -1,0 +1,139 @@
+"""Reading a directory that others can write to, too: regular files only, and nothing behind a link.
+
+A pipe would keep its reader waiting, a device may never end, and a link can name any file of the
+machine. None of them was written by Laminar. Such a name counts as taken, so it is listed and has a
+length, and who reads it gets an error.
+"""
+
+import hashlib
+import os
+import stat
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from io import BufferedReader
+from pathlib import Path
+
+from laminar_core.errors import CorruptCheckpointError, ErrorCode, StorageUnavailable
+from laminar_core.objectstore.contract import too_large
+from laminar_core.records.paths import is_key_part
+
+HIDDEN = "."
+"""Names of unfinished writes begin with it."""
+NO_OBJECT = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
+
+# Should a pipe or a device take the file's place after the first look, opening it must not wait.
+_OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+def read_regular(path: Path, size_max: int) -> bytes | None:
+    """Return the bytes of the file at ``path``; None if there is none, or a folder.
+
+    Raises:
+        CorruptCheckpointError: it is longer than ``size_max`` or no regular file.
+        StorageUnavailable: it does not fit into the memory of this process.
+    """
+    with _opened(path, size_max) as found:
+        if found is None:
+            return None
+        file, size_bytes = found
+        try:
+            return file.read(size_bytes)
+        except MemoryError as error:
+            raise StorageUnavailable(
+                ErrorCode.STORE_IO,
+                f"cannot read {path}: {size_bytes} bytes do not fit into the memory of this "
+                "process; give it more",
+            ) from error
+
+
+def digest_of_regular(path: Path, size_max: int) -> str | None:
+    """Return the SHA-256 of the file at ``path``, however long; None if there is none.
+
+    Raises:
+        CorruptCheckpointError: as ``read_regular``.
+    """
+    with _opened(path, size_max) as found:
+        return None if found is None else hashlib.file_digest(found[0], "sha256").hexdigest()
+
+
+@contextmanager
+def _opened(path: Path, size_max: int) -> Generator[tuple[BufferedReader, int] | None]:
+    """Open a regular file and tell its length, which is at most ``size_max``."""
+    with ExitStack() as stack:
+        try:
+            status = path.lstat()
+            if stat.S_ISDIR(status.st_mode):
+                yield None
+                return
+            _require_regular(path, status)
+            file = stack.enter_context(os.fdopen(os.open(path, _OPEN), "rb"))
+        except NO_OBJECT:
+            yield None
+            return
+        status = os.fstat(file.fileno())
+        _require_regular(path, status)
+        if status.st_size > size_max:
+            raise too_large(str(path), status.st_size, size_max)
+        yield file, status.st_size
+
+
+def size_of(path: Path) -> int | None:
+    """Return the length of what is at ``path``, of whatever kind; None: nothing, or a folder."""
+    try:
+        status = path.lstat()
+    except NO_OBJECT:
+        return None
+    return None if stat.S_ISDIR(status.st_mode) else status.st_size
+
+
+def refuse_links(root: Path, folder: Path) -> None:
+    """Make sure that ``folder`` is below ``root`` without a link in between; ``root`` may be one.
+
+    Raises:
+        CorruptCheckpointError: it is a link, or a folder above it is.
+    """
+    place = root
+    for part in folder.relative_to(root).parts:
+        place /= part
+        try:
+            mode = place.lstat().st_mode
+        except NO_OBJECT:
+            return
+        if stat.S_ISLNK(mode):
+            raise _no_file(place, "a link")
+
+
+def is_folder(entry: "os.DirEntry[str]") -> bool:
+    """Whether a listing goes on below it; a link to a folder is none."""
+    return entry.is_dir(follow_symlinks=False)
+
+
+def visible(directory: Path) -> Iterator["os.DirEntry[str]"]:
+    """Yield the entries that can be objects or folders; none if the directory is not there.
+
+    Unfinished writes, and names that no key can have, are left out: nobody could ask for them.
+    """
+    with suppress(FileNotFoundError, NotADirectoryError), os.scandir(directory) as entries:
+        yield from (entry for entry in entries if is_key_part(entry.name))
+
+
+def files_below(directory: Path) -> Iterator[Path]:
+    """Yield everything below ``directory`` that is no folder."""
+    for entry in visible(directory):
+        if is_folder(entry):
+            yield from files_below(Path(entry.path))
+        else:
+            yield Path(entry.path)
+
+
+def _require_regular(path: Path, status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        kind = "a link" if stat.S_ISLNK(status.st_mode) else "a pipe, a socket or a device"
+        raise _no_file(path, kind)
+
+
+def _no_file(path: Path, kind: str) -> CorruptCheckpointError:
+    return CorruptCheckpointError(
+        ErrorCode.NOT_A_FILE,
+        f"{path} is {kind}, which no store contains: put the file itself there, or remove it",
+    )

@@ -1,0 +1,283 @@
+"""Large objects in parts, several at a time, up and down.
+
+An upload in parts is visible when it is completed, and not before. A condition is checked then,
+so it is completed once more if the answer is lost, and uploaded anew after 409: Amazon asks for
+that, because the upload is gone. A download keeps to the version of its first part, by ETag.
+"""
+
+# botocore ships no types, which the strict mode of this package would not accept.
+# pyright: standard
+
+import hashlib
+import math
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+from botocore.response import StreamingBody
+
+from laminar_core.objectstore.contract import too_large
+from laminar_core.objectstore.s3_errors import ERRORS, Kind
+from laminar_core.objectstore.s3_options import PARTS_MAX
+from laminar_core.objectstore.s3_requests import Client, Reply, S3Requests
+
+T = TypeVar("T")
+
+_PIECE_BYTES = 1 << 20
+
+
+def plan_parts(size_bytes: int, part_bytes: int) -> list[tuple[int, int]]:
+    """Where parts start and end, at most ``PARTS_MAX``; larger ones if need be.
+
+    >>> plan_parts(20, 8)
+    [(0, 8), (8, 16), (16, 20)]
+    """
+    part_bytes = max(part_bytes, math.ceil(size_bytes / PARTS_MAX))
+    starts = range(0, size_bytes, part_bytes)
+    return [(start, min(start + part_bytes, size_bytes)) for start in starts]
+
+
+class PartPool:
+    """Threads that move parts, made when they are needed; one pool for all callers."""
+
+    def __init__(self, threads: int) -> None:
+        self.threads = threads
+        self._lock = threading.Lock()
+        self._executor: ThreadPoolExecutor | None = None
+
+    def run(self, actions: Iterable[Callable[[], T]]) -> list[T]:
+        """Results in order. After an error no further part is begun, and none is under way."""
+        with self._lock:
+            if self._executor is None:
+                self._executor = ThreadPoolExecutor(self.threads, "laminar-s3")
+        given_up = threading.Event()
+        futures = [self._executor.submit(_unless(given_up, action)) for action in actions]
+        try:
+            wait(futures)
+        except BaseException:  # A signal: the parts that are under way would outlive the upload.
+            given_up.set()
+            wait(futures)
+            raise
+        failed = [future for future in futures if future.exception() is not None]
+        errors = [future for future in failed if not isinstance(future.exception(), _GivenUp)]
+        return [future.result() for future in errors or failed or futures]
+
+
+class _GivenUp(Exception):  # noqa: N818 - nothing is wrong with this part
+    """Another part failed before this one was begun."""
+
+
+def _unless(given_up: threading.Event, action: Callable[[], T]) -> Callable[[], T]:
+    def run() -> T:
+        if given_up.is_set():
+            raise _GivenUp
+        try:
+            return action()
+        except BaseException:
+            given_up.set()
+            raise
+
+    return run
+
+
+class Upload:
+    """One object written in parts."""
+
+    def __init__(
+        self, requests: S3Requests, pool: PartPool, key: str, data: bytes | memoryview
+    ) -> None:
+        self._requests = requests
+        self._pool = pool
+        self._key = key
+        self._data = memoryview(data).cast("B")
+        self._target = {**requests.common, "Key": key}
+
+    def write(self, metadata: Mapping[str, str], **conditions: str) -> Reply[None]:
+        """Upload and complete it; ``attempts`` are those at the completion.
+
+        The answer can be PRECONDITION_FAILED, CONFLICT, or NOT_FOUND: the upload is not there
+        (any more). If nothing is completed, or nobody knows, its parts are removed as far as
+        possible; the bucket's lifecycle rule is for the rest.
+
+        Raises:
+            StorageUnavailable, ConfigurationError: as ``S3Requests.send``.
+        """
+        upload_id = self._begin(metadata)
+        completed = False
+        try:
+            parts = self._upload_parts(upload_id)
+            reply = self._complete(upload_id, parts, conditions)
+            completed = reply.kind is None
+        finally:
+            if not completed:
+                self._abort(upload_id)
+        return reply
+
+    def _begin(self, metadata: Mapping[str, str]) -> str:
+        def attempt(client: Client) -> str:
+            answer = client.create_multipart_upload(
+                **self._target, **self._requests.creation, Metadata=metadata
+            )
+            return answer["UploadId"]
+
+        return value_of(self._requests.send("write", self._key, attempt))
+
+    def _upload_parts(self, upload_id: str) -> list[dict[str, object]]:
+        planned = plan_parts(len(self._data), self._requests.options.part_size)
+        return self._pool.run(
+            partial(self._upload_part, upload_id, number, start, stop)
+            for number, (start, stop) in enumerate(planned, 1)
+        )
+
+    def _upload_part(self, upload_id: str, number: int, start: int, stop: int) -> dict[str, object]:
+        body = bytes(self._data[start:stop])
+
+        def attempt(client: Client) -> dict[str, object]:
+            answer = client.upload_part(
+                **self._target, UploadId=upload_id, PartNumber=number, Body=body
+            )
+            return {"PartNumber": number, "ETag": answer["ETag"]}
+
+        return value_of(self._requests.send("write", self._key, attempt))
+
+    def _complete(
+        self, upload_id: str, parts: Sequence[dict[str, object]], conditions: Mapping[str, str]
+    ) -> Reply[None]:
+        def attempt(client: Client) -> None:
+            client.complete_multipart_upload(
+                **self._target,
+                **conditions,
+                UploadId=upload_id,
+                MultipartUpload={"Parts": parts},
+            )
+
+        answers = {Kind.PRECONDITION_FAILED, Kind.CONFLICT, Kind.NOT_FOUND}
+        return self._requests.send("write", self._key, attempt, answers)
+
+    def _abort(self, upload_id: str) -> None:
+        self._requests.try_once(
+            lambda client: client.abort_multipart_upload(**self._target, UploadId=upload_id)
+        )
+
+
+class Download:
+    """One object read, in parts if it is large."""
+
+    def __init__(self, requests: S3Requests, pool: PartPool, key: str, size_max: int) -> None:
+        self._requests = requests
+        self._pool = pool
+        self._key = key
+        self._size_max = size_max
+        self._target = {**requests.common, "Key": key}
+
+    def read(self) -> bytes | None:
+        """The object, of one version from beginning to end; None if there is none.
+
+        Raises:
+            CorruptCheckpointError: it is longer than the caller expects; nothing of it was read.
+            StorageUnavailable, ConfigurationError: as ``S3Requests.send``.
+        """
+        budget = self._requests.budget()
+        while True:
+            reply = self._requests.send("read", self._key, self._begin, {Kind.NOT_FOUND})
+            if reply.value is None:
+                return None
+            if isinstance(reply.value, bytes):
+                return reply.value
+            pieces = self._read_parts(reply.value)
+            if None not in pieces:
+                return b"".join(filter(None, pieces))
+            if not budget.wait_for_another():
+                raise self._requests.gave_up("read", self._key, "it keeps changing", budget)
+
+    def sha256(self) -> str | None:
+        """Return the digest of the object, read in one stream; None if there is none.
+
+        Raises:
+            As ``read`` does.
+        """
+        return self._requests.send("read", self._key, self._digest, {Kind.NOT_FOUND}).value
+
+    def _digest(self, client: Client) -> str:
+        with closing(self._open(client)["Body"]) as body:
+            digest = hashlib.sha256()
+            for piece in body.iter_chunks(_PIECE_BYTES):
+                digest.update(self._counted(piece))
+            return digest.hexdigest()
+
+    def _open(self, client: Client) -> dict[str, Any]:
+        """Ask for the whole object; nothing of it is read if it is too long."""
+        answer = client.get_object(**self._target, ChecksumMode="ENABLED")
+        if (size := answer["ContentLength"]) > self._size_max:
+            answer["Body"].close()
+            bucket = self._requests.options.bucket
+            raise too_large(f"s3://{bucket}/{self._key}", size, self._size_max)
+        return answer
+
+    def _begin(self, client: Client) -> "bytes | _Begun":
+        """A small object, compared with its checksum; or the beginning of the answer.
+
+        A request for the whole object tells its size, so one is enough for most objects.
+        """
+        options = self._requests.options
+        answer = self._open(client)
+        size = answer["ContentLength"]
+        if options.parallel > 1 and size > options.multipart_threshold:
+            return _Begun(answer["Body"], answer["ETag"], size)
+        with closing(answer["Body"]) as body:
+            return self._counted(body.read())
+
+    def _read_parts(self, begun: "_Begun") -> list[bytes | None]:
+        """The parts; None in place of one that would be of another version."""
+        first, *later = plan_parts(begun.size_bytes, self._requests.options.part_size)
+        # What else that answer would bring is not waited for.
+        with closing(begun.body):
+            return self._pool.run(
+                [
+                    partial(self._read_first, begun, *first),
+                    *(partial(self._read_later, begun.etag, *part) for part in later),
+                ]
+            )
+
+    def _read_first(self, begun: "_Begun", start: int, stop: int) -> bytes | None:
+        try:
+            data = self._counted(begun.body.read(stop - start))
+        except ERRORS:
+            data = b""
+        return data if len(data) == stop - start else self._read_later(begun.etag, start, stop)
+
+    def _counted(self, data: bytes) -> bytes:
+        self._requests.counter.received(len(data))
+        return data
+
+    def _read_later(self, etag: str, start: int, stop: int) -> bytes | None:
+        def attempt(client: Client) -> bytes | None:
+            answer = client.get_object(
+                **self._target, Range=f"bytes={start}-{stop - 1}", IfMatch=etag
+            )
+            with closing(answer["Body"]) as body:
+                data = self._counted(body.read())
+            # A server may ignore either header.
+            return data if answer["ETag"] == etag and len(data) == stop - start else None
+
+        answers = {Kind.PRECONDITION_FAILED, Kind.NOT_FOUND}
+        return self._requests.send("read", self._key, attempt, answers).value
+
+
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """A large object that the server has begun to send."""
+
+    body: StreamingBody
+    etag: str
+    size_bytes: int
+
+
+def value_of(reply: Reply[T]) -> T:
+    """What a request gave that has no other answers."""
+    assert reply.value is not None, reply
+    return reply.value

@@ -1,0 +1,1 @@
+"""What runs: vertices joined by edges."""

@@ -1,0 +1,102 @@
+"""What one subtask knows of the checkpoints that pass through it; see ``alignment``."""
+
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from laminar_core.protocol.types import ChannelId, CheckpointBarrier, CheckpointId
+
+NOTHING_SEEN = CheckpointId(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """What outlives a single checkpoint."""
+
+    open: frozenset[ChannelId]
+    """Channels whose end has not been reached."""
+    ending: frozenset[ChannelId] = frozenset()
+    """Open channels whose end is queued."""
+    newest_id: CheckpointId = NOTHING_SEEN
+    """Highest checkpoint started, cut or cancelled here; lower ones are stale."""
+    abort_notices: frozenset[CheckpointId] = frozenset()
+    """Aborted before their barrier came."""
+    triggered: CheckpointBarrier | None = None
+    """Newest trigger; binding once no input runs any more."""
+    timed_out_id: CheckpointId = NOTHING_SEEN
+    """Newest checkpoint whose alignment budget is spent; its barrier may be still to come."""
+    feedback: frozenset[ChannelId] = frozenset()
+    """Channels that close a loop."""
+    aligned_only: frozenset[ChannelId] = frozenset()
+    """Channels that no barrier may overtake."""
+
+    @property
+    def awaited(self) -> frozenset[ChannelId]:
+        """Channels that a barrier is still to come from, from outside of every loop."""
+        return self.open - self.feedback
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """No checkpoint is pending here."""
+
+    gate: Gate
+
+
+@dataclass(frozen=True, slots=True)
+class Aligning:
+    """Waiting until the barrier has been reached on every channel of ``target``."""
+
+    gate: Gate
+    barrier: CheckpointBarrier
+    target: frozenset[ChannelId]
+    unaligned_barrier: CheckpointBarrier | None = None
+    """What it becomes if it overtakes; None if it never may."""
+    aligned: frozenset[ChannelId] = frozenset()
+    arrived: frozenset[ChannelId] = frozenset()
+    """Barrier queued, not reached: if the checkpoint turns unaligned, nothing more to record."""
+    overtaking: bool = False
+    """Turned unaligned; only aligned-only channels are still waited for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """The cut is made; the channels in ``pending`` are recorded until their barrier arrives."""
+
+    gate: Gate
+    barrier: CheckpointBarrier
+    pending: frozenset[ChannelId]
+
+
+State = Idle | Aligning | Recording
+
+
+def initial(
+    channels: frozenset[ChannelId],
+    newest_id: CheckpointId = NOTHING_SEEN,
+    *,
+    feedback: frozenset[ChannelId] = frozenset(),
+    aligned_only: frozenset[ChannelId] = frozenset(),
+) -> State:
+    """State of a subtask that starts with these channels; ids up to ``newest_id`` are stale."""
+    assert feedback | aligned_only <= channels, "special channels are channels"
+    gate = Gate(channels, newest_id=newest_id, feedback=feedback, aligned_only=aligned_only)
+    return Idle(gate)
+
+
+class Disposition(Enum):
+    """May the runtime take the next batch or watermark of a channel?"""
+
+    PROCESS = auto()
+    HOLD = auto()
+
+
+def disposition(state: State, channel: ChannelId) -> Disposition:
+    """Say whether a channel is blocked. Held data stays in its queue: nothing can get lost."""
+    if isinstance(state, Aligning) and channel in state.aligned:
+        return Disposition.HOLD
+    return Disposition.PROCESS
+
+
+def records_arrivals(state: State, channel: ChannelId) -> bool:
+    """Say whether what arrives on the channel now belongs to the pending checkpoint."""
+    return isinstance(state, Recording) and channel in state.pending

@@ -1,0 +1,194 @@
+"""Which rows came before: exactly once from a source that delivers at least once.
+
+A row is known by its producer, the generation of that producer, and its number in the sequence
+that the generation counts. Never by a checkpoint or an epoch: rows that were in flight at a cut
+are replayed in a later one, and dropping what an older epoch sent would lose them (ERRATA 3.19).
+
+What came is remembered as runs of consecutive numbers. The first run is the low-water mark: all
+below it has come. Further runs are separated by gaps, rows still missing. So memory does not grow
+with the rows but with disorder, and both kinds of it are bounded:
+
+- A generation has at most ``gaps_max`` gaps. One more is ``TooManyGaps``, an error: the numbers are
+  not consecutive, or rows are being lost, and forgetting a gap would lose its rows silently.
+- A producer has at most ``generations_max`` generations. A newer one makes it forget the oldest,
+  whose rows are ``Expired`` from then on, whether they are copies or not: nobody knows any more.
+
+This state is a part of the operator's snapshot, like any other, so it goes back together with the
+source's offsets (ERRATA 3.20); recognising and remembering a row are one step (ERRATA 3.21).
+
+Invariants, checked by ``tests/protocol/test_dedup_model.py``:
+
+I1  A number of a generation is fresh at most once, whatever generations come in between.
+I2  A number that never came before is fresh, unless its generation has been forgotten.
+I3  A producer's state has at most ``generations_max * (gaps_max + 1)`` runs.
+I4  A refused step leaves the state as it was.
+
+Source: ERRATA 3.19 to 3.21 on "exactly-once via epoch-based deduplication" of document 003.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Literal
+
+from laminar_core.errors import ConfigurationError, ErrorCode
+
+Run = tuple[int, int]
+"""Consecutive numbers of a sequence, half-open: start <= number < stop."""
+
+_stop_of = itemgetter(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How much is remembered of each producer, and what becomes of rows beyond that."""
+
+    generations_max: int = 4
+    gaps_max: int = 1024
+    """Per generation."""
+    expired: Literal["fail", "drop"] = "fail"
+    """``drop`` counts rows of a forgotten generation as late; they may be the only copy."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant.
+
+        Raises:
+            ConfigurationError: a value is out of range.
+        """
+        if self.generations_max < 1 or self.gaps_max < 0:
+            raise ConfigurationError(
+                ErrorCode.INVALID_OPTION,
+                "a retention is of at least one generation and of no negative number of gaps,"
+                f" not of {self.generations_max} and {self.gaps_max}",
+            )
+        if self.expired not in ("fail", "drop"):
+            raise ConfigurationError(
+                ErrorCode.INVALID_OPTION, f"expired is 'fail' or 'drop', not {self.expired!r}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class SeenGeneration:
+    """Numbers of one generation that have come: disjoint runs, ascending, no two adjacent."""
+
+    generation: int
+    runs: tuple[Run, ...] = ()
+
+    @property
+    def gaps(self) -> int:
+        """How many holes there are between the lowest number and the highest."""
+        return len(self.runs) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class SeenProducer:
+    """What has come of one producer; generations ascending."""
+
+    generations: tuple[SeenGeneration, ...] = ()
+    newest_forgotten: int | None = None
+    """Rows of this generation and of older ones cannot be told from copies any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """The state afterwards, and those of the given numbers that had not come before."""
+
+    seen: SeenProducer
+    fresh: tuple[Run, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """The generation has been forgotten: rows of it may be new, or copies."""
+
+    newest_forgotten: int
+
+
+@dataclass(frozen=True, slots=True)
+class TooManyGaps:
+    """The numbers that have come of the generation would be scattered too widely."""
+
+    gaps: int
+    first_missing: int
+
+
+Outcome = Admitted | Expired | TooManyGaps
+
+
+def admit(
+    seen: SeenProducer, generation: int, numbers: Sequence[Run], retention: Retention
+) -> Outcome:
+    """Take rows of one generation; tell the fresh ones from the copies. Pure.
+
+    ``numbers`` are runs like those of ``SeenGeneration``: rows that are equal among themselves
+    are the caller's to tell apart.
+    """
+    known = {s.generation: s for s in seen.generations}
+    floor = _forgotten(seen, retention)
+    if generation not in known and floor is not None and generation <= floor:
+        return Expired(floor)
+    before = known.get(generation, SeenGeneration(generation))
+    fresh = subtract(numbers, before.runs)
+    if not fresh:
+        return Admitted(seen, ())
+    after = SeenGeneration(generation, unite(before.runs, fresh))
+    if after.gaps > retention.gaps_max:
+        return TooManyGaps(after.gaps, after.runs[0][1])
+    known[generation] = after
+    return Admitted(_retained(known, seen.newest_forgotten, retention), fresh)
+
+
+def _forgotten(seen: SeenProducer, retention: Retention) -> int | None:
+    """Newest generation that is not remembered although a row of it may have come.
+
+    If there is room for no other generation, one older than all that are remembered would be the
+    first to go: it is forgotten before it begins.
+    """
+    if len(seen.generations) < retention.generations_max:
+        return seen.newest_forgotten
+    return seen.generations[0].generation - 1
+
+
+def _retained(
+    known: dict[int, SeenGeneration], newest_forgotten: int | None, retention: Retention
+) -> SeenProducer:
+    kept = sorted(known)
+    if surplus := kept[: -retention.generations_max]:
+        newest_forgotten = surplus[-1]
+    return SeenProducer(tuple(known[g] for g in kept if g not in surplus), newest_forgotten)
+
+
+def subtract(numbers: Iterable[Run], known: Sequence[Run]) -> tuple[Run, ...]:
+    """Those of ``numbers`` that are in no run of ``known``; both ascending and disjoint.
+
+    >>> subtract([(0, 10)], [(2, 4), (8, 12)])
+    ((0, 2), (4, 8))
+    """
+    missing: list[Run] = []
+    for start, stop in numbers:
+        at = start
+        for known_start, known_stop in known[bisect_right(known, start, key=_stop_of) :]:
+            if known_start >= stop:
+                break
+            if at < known_start:
+                missing.append((at, known_start))
+            at = known_stop
+        if at < stop:
+            missing.append((at, stop))
+    return tuple(missing)
+
+
+def unite(first: Sequence[Run], second: Sequence[Run]) -> tuple[Run, ...]:
+    """All numbers of both, which have none in common, in as few runs as there can be.
+
+    >>> unite([(0, 2), (6, 8)], [(2, 4), (9, 10)])
+    ((0, 4), (6, 8), (9, 10))
+    """
+    united: list[Run] = []
+    for start, stop in sorted((*first, *second)):
+        if united and united[-1][1] == start:
+            united[-1] = (united[-1][0], stop)
+        else:
+            united.append((start, stop))
+    return tuple(united)

@@ -1,0 +1,1 @@
+"""What is written beside state, as types: manifests, audit records, commands, object names."""

@@ -1,0 +1,460 @@
+"""What is written down as JSON: the manifest of a checkpoint and the records around it.
+
+Every record is immutable, refuses unknown fields and wrong types, and says its ``format_version``.
+Readers accept every version ever released (``tests/golden``); writers write only the newest.
+``*_at_ms`` is the writer's wall clock in milliseconds since 1970 and orders nothing: clocks step.
+"""
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Literal, Self, TypeVar
+
+from pydantic import Field, JsonValue, ValidationError, model_validator
+
+from laminar_core.errors import CorruptCheckpointError, ErrorCode
+from laminar_core.protocol.types import CheckpointKind, ResolvedMode
+from laminar_core.records.audit_ref import Audited, AuditRef
+from laminar_core.records.paths import Direction
+from laminar_core.records.record import (
+    Count,
+    DurationMs,
+    FileRef,
+    JsonObject,
+    Many,
+    Parallelism,
+    PerOperator,
+    Positive,
+    Prose,
+    Record,
+    Sealed,
+    Sha256,
+    TimeMs,
+    TimeUs,
+    why_beyond_limits,
+)
+from laminar_core.records.savepoint_use import SavepointUse
+from laminar_core.records.seal import unseal
+from laminar_core.records.segment import SegmentRef, total_bytes, total_rows
+
+_MISSING_MAX = 1_000
+_NAMED_MAX = 20
+_PROBLEM_LENGTH_MAX = 500
+"""How many subtasks that are missing are counted, how many a message names, and how long it is."""
+
+
+class SubtaskEntry(Record):
+    """One operator subtask's part of a checkpoint."""
+
+    operator_id: str
+    subtask_index: Count
+    segments: Many[SegmentRef] = Field(
+        default=(), description="Merged in this order they are the rows; none: no rows."
+    )
+    written_bytes: Count = Field(
+        default=0, description="State that was uploaded since the checkpoint before."
+    )
+    properties: JsonObject = Field(default_factory=dict)
+    committables: Many[JsonObject] = ()
+    sync_ms: DurationMs
+    async_ms: DurationMs
+
+    @property
+    def row_count(self) -> int:
+        """Rows of all segments; where these overlap, more than there are keys."""
+        return total_rows(self.segments)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all segments, also of those that an earlier checkpoint has written."""
+        return total_bytes(self.segments)
+
+
+class ChannelEntry(Record):
+    """Event time of one input channel at the cut, to be restored before anything is replayed."""
+
+    input_id: Count
+    watermark_us: TimeUs | None
+    idle: bool
+
+
+SLOWEST_CHANNELS_MAX = 4
+"""Channels grow with the square of the workers; per subtask so many are named, the slowest."""
+
+
+class ChannelAlignment(Record):
+    """How long one input channel took to bring the barrier to the subtask that it leads to."""
+
+    input_id: Count
+    upstream: str = Field(description="vertex_id of the sender.")
+    sender: Count = Field(description="Subtask of the upstream vertex.")
+    barrier_ms: DurationMs | None = Field(
+        description="From the subtask's first barrier until this one was reached; None: overtaken."
+    )
+
+
+class AlignmentEntry(Record):
+    """How one subtask of a vertex met the barrier.
+
+    ``switched`` is also one whose barrier the timeout moved to the head of an output queue.
+    ``finished``: its input had ended and all was flushed; a restore does not read a finished
+    source again. What still waits in its output queues may be overtaken like any other's.
+    """
+
+    vertex_id: str
+    subtask_index: Count
+    mode: ResolvedMode
+    start_delay_ms: DurationMs
+    alignment_ms: DurationMs
+    watermark_us: TimeUs | None
+    channels: Many[ChannelEntry] = ()
+    finished: bool = False
+    slowest_channels: tuple[ChannelAlignment, ...] = Field(
+        default=(),
+        max_length=SLOWEST_CHANNELS_MAX,
+        exclude_if=lambda channels: not channels,  # Written as before where none is named.
+        description="Slowest first; none where there is one channel, or that are not known.",
+    )
+
+
+class EdgeRef(Record):
+    """An edge by what is stable about it; two vertices can be joined by several (PROTOCOL 10).
+
+    ``feedback``: back to the head of a loop, so logged at *every* cut, also an aligned one.
+    """
+
+    upstream: str = Field(description="vertex_id of the sender.")
+    downstream: str = Field(description="vertex_id of the receiver.")
+    input_index: Count = Field(description="Position among the edges into the receiver.")
+    feedback: bool = False
+
+
+class InflightEntry(FileRef):
+    """Elements that were on their way on one channel at the cut, and the file they are in.
+
+    ``operator_id`` is the first operator of the receiving vertex for ``input``, the last one of
+    the sending vertex for ``output``; ``subtask_index`` is whose queue it was, ``input_id`` the
+    channel's number there.
+    """
+
+    operator_id: str
+    direction: Direction
+    subtask_index: Count
+    input_id: Count
+    edge: EdgeRef
+    sender: Count = Field(description="Subtask of the edge's upstream vertex.")
+    receiver: Count = Field(description="Subtask of the edge's downstream vertex.")
+    event_count: Count = Field(description="Batches, watermarks and idle marks.")
+    row_count: Count
+
+    @model_validator(mode="after")
+    def _was_in_the_queue_of_one_end(self) -> Self:
+        if self.subtask_index != (self.receiver if self.direction == "input" else self.sender):
+            raise ValueError(f"an {self.direction} queue is at the other end of its channel")
+        return self
+
+    @property
+    def queue(self) -> tuple[str, int, int, int, Direction]:
+        """Which queue it was: no two files of a checkpoint have the same."""
+        edge = self.edge
+        return edge.downstream, edge.input_index, self.receiver, self.sender, self.direction
+
+
+class CheckpointManifest(Sealed):
+    """A completed checkpoint, in format 2, the newest. Creating this object completes it.
+
+    ``manifest_versions`` reads all formats.
+    """
+
+    format_version: Literal[2] = 2
+    job: str
+    generation: Positive = Field(description="Fencing token of the writer.")
+    checkpoint_id: Positive
+    parent_checkpoint_id: Positive | None = Field(description="None: the first of a fresh start.")
+    kind: CheckpointKind
+    mode: ResolvedMode
+    is_unaligned: bool = Field(default=False, description="The mode is not aligned.")
+    triggered_at_ms: TimeMs
+    completed_at_ms: TimeMs
+    duration_ms: DurationMs
+    max_parallelism: Parallelism
+    parallelism: PerOperator[Parallelism] = Field(description="operator_id -> number of subtasks.")
+    fingerprint: PerOperator[Sha256] = Field(
+        description="operator_id -> digest of its description."
+    )
+    operators_description: PerOperator[JsonObject] = Field(description="Explains a mismatch.")
+    code_version: str
+    subtasks: Many[SubtaskEntry]
+    alignment: Many[AlignmentEntry] = ()
+    inflight_data: Many[InflightEntry] = ()
+    imported_from: str | None = Field(default=None, description="URI of a savepoint.")
+    audited: Audited = None
+
+    @model_validator(mode="after")
+    def _is_one_consistent_cut(self) -> Self:
+        listed = Counter((s.operator_id, s.subtask_index) for s in self.subtasks)
+        subtasks = sum(self.parallelism.values())
+        if subtasks > len(self.subtasks) + _MISSING_MAX:  # Counted before it is spelled out.
+            raise ValueError(f"no single cut: {len(self.subtasks)} of {subtasks} subtasks")
+        wanted = Counter((op, index) for op, n in self.parallelism.items() for index in range(n))
+        if listed != wanted:
+            missing, unexpected = sorted(wanted - listed), sorted(listed - wanted)
+            raise ValueError(
+                f"no single cut: missing {missing[:_NAMED_MAX]}, "
+                f"unexpected {unexpected[:_NAMED_MAX]}"
+            )
+        if (self.parent_checkpoint_id or 0) >= self.checkpoint_id:
+            raise ValueError("a parent is older than its child")
+        paths = Counter(file.path for file in self.files())
+        if repeated := sorted(path for path, count in paths.items() if count > 1):
+            raise ValueError(f"listed twice: {repeated[:_NAMED_MAX]}")
+        return self
+
+    @model_validator(mode="after")
+    def _mode_is_consistent(self) -> Self:
+        if self.is_unaligned != (self.mode != "aligned"):
+            raise ValueError(f"is_unaligned is {self.is_unaligned} but the mode is {self.mode}")
+        if self.mode != (resolved := resolved_mode(self.alignment, self.inflight_data)):
+            raise ValueError(f"the mode is {self.mode} but the parts say {resolved}")
+        return self
+
+    @model_validator(mode="after")
+    def _inflight_data_has_an_owner(self) -> Self:
+        subtasks = {(s.operator_id, s.subtask_index) for s in self.subtasks}
+        listed = {(e.operator_id, e.subtask_index) for e in self.inflight_data}
+        if ghosts := sorted(listed - subtasks):
+            raise ValueError(f"in-flight data of unknown subtasks: {ghosts[:_NAMED_MAX]}")
+        queues = Counter(entry.queue for entry in self.inflight_data)
+        if repeated := sorted(queue for queue, count in queues.items() if count > 1):
+            raise ValueError(f"one queue has several files: {repeated[:_NAMED_MAX]}")
+        return self
+
+    @model_validator(mode="after")
+    def _fingerprint_is_of_the_description(self) -> Self:
+        digests = {op: fingerprint_of(text) for op, text in self.operators_description.items()}
+        if digests != self.fingerprint:
+            raise ValueError("the fingerprint is not that of the operators' description")
+        if unknown := sorted(self.parallelism.keys() - self.fingerprint.keys()):
+            raise ValueError(f"operators without description: {unknown[:_NAMED_MAX]}")
+        return self
+
+    def files(self) -> tuple[FileRef, ...]:
+        """Every object that has to be whole for this checkpoint to be restorable."""
+        states = tuple(segment for entry in self.subtasks for segment in entry.segments)
+        return states + self.inflight_data
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all files together, without the manifest."""
+        return sum(file.size_bytes for file in self.files())
+
+    @property
+    def written_bytes(self) -> int:
+        """Bytes that were uploaded for it, in the end: what changed, and what was in flight."""
+        return sum(entry.written_bytes for entry in self.subtasks) + self.inflight_bytes
+
+    @property
+    def workers(self) -> int:
+        """Subtasks of every operator: worker i hosts subtask i of each of them."""
+        return max(self.parallelism.values(), default=1)
+
+    @property
+    def inflight_bytes(self) -> int:
+        """How much of ``size_bytes`` was in flight."""
+        return sum(entry.size_bytes for entry in self.inflight_data)
+
+    @property
+    def inflight_rows(self) -> int:
+        """Rows that a restore replays before anything new."""
+        return sum(entry.row_count for entry in self.inflight_data)
+
+
+class Owner(Record):
+    """The process that made a claim. All fields together are unique: no two claims are equal."""
+
+    host_id: str = Field(description="Host name and process namespace, for the eye and for pids.")
+    boot_id: str = Field(description="Changes when the machine starts; empty if unknown.")
+    pid: Positive
+    pid_start_time: Count = Field(description="Clock ticks since boot; tells reused pids apart.")
+    claim_number: Positive = Field(description="Counts the claims that this process tried.")
+    user: str
+
+
+class GenerationClaim(Record):
+    """Who owns the job from here on. Create-only; the newest generation wins."""
+
+    format_version: Literal[1] = 1
+    job: str
+    generation: Positive
+    owner: Owner
+    actor: str
+    reason: Prose
+    code_version: str
+    claimed_at_ms: TimeMs
+    announced: AuditRef | None = Field(default=None, description="Where the audit log says so.")
+    default_retention: JsonObject | None = Field(
+        default=None,
+        exclude_if=lambda policy: policy is None,
+        description="Nobody asked to keep what this completes: the policy that applies to it.",
+    )
+
+
+class GenerationBase(Sealed):
+    """What a generation starts from; None is a fresh start. Create-only.
+
+    ``closed_by`` is set when a later generation found the record missing and wrote it: the
+    generation never started and constrains nothing.
+    """
+
+    format_version: Literal[1] = 1
+    generation: Positive
+    base_checkpoint_id: Positive | None
+    closed_by: Positive | None = None
+    savepoint: SavepointUse | None = Field(default=None, description="The base is its copy.")
+    audited: Audited = None
+
+    @model_validator(mode="after")
+    def _a_savepoint_is_copied(self) -> Self:
+        if self.savepoint is not None and self.base_checkpoint_id is None:
+            raise ValueError("a savepoint becomes a checkpoint, which is then the base")
+        return self
+
+    @model_validator(mode="after")
+    def _closed_by_a_later_one(self) -> Self:
+        if self.closed_by is None:
+            return self
+        if self.closed_by <= self.generation or self.base_checkpoint_id is not None:
+            raise ValueError("only a later generation closes, and what it closes has no base")
+        return self
+
+
+class Heartbeat(Record):
+    """Sign of life of the owning driver; overwritten, and alive as long as it changes."""
+
+    format_version: Literal[1] = 1
+    sequence: Count
+    at_ms: TimeMs
+    progress: JsonObject = Field(default_factory=dict)
+    audited: Audited = None
+
+
+class GenerationEnd(Record):
+    """The generation stopped by itself and writes nothing any more."""
+
+    format_version: Literal[1] = 1
+    generation: Positive
+    outcome: str
+    reason: Prose
+    audited: Audited = None
+
+
+class TriggerRecord(Record):
+    """Reserves a checkpoint id for one generation."""
+
+    format_version: Literal[1] = 1
+    checkpoint_id: Positive
+    generation: Positive
+    kind: CheckpointKind
+    triggered_at_ms: TimeMs
+
+
+class CommitRecord(Record):
+    """The output of this checkpoint, and of all before it, is visible."""
+
+    format_version: Literal[1] = 1
+    checkpoint_id: Positive
+    generation: Positive
+    committed_at_ms: TimeMs
+    committables: PerOperator[Count] = Field(default={}, description="Number per sink.")
+
+
+class SubtaskNumbers(Record):
+    """What one operator subtask contributed, for the history."""
+
+    operator_id: str
+    subtask_index: Count
+    size_bytes: Count
+    row_count: Count
+    sync_ms: DurationMs
+    async_ms: DurationMs
+
+
+Outcome = Literal["completed", "declined", "expired", "subsumed", "aborted"]
+
+
+class HistoryRecord(Record):
+    """How one attempt at a checkpoint ended."""
+
+    format_version: Literal[1] = 1
+    checkpoint_id: Positive
+    generation: Positive
+    kind: CheckpointKind
+    outcome: Outcome
+    reason: Prose
+    triggered_at_ms: TimeMs
+    ended_at_ms: TimeMs
+    duration_ms: DurationMs
+    size_bytes: Count = 0
+    written_bytes: Count | None = Field(
+        default=None, description="Of these, what was uploaded; None in older records: all."
+    )
+    inflight_bytes: Count = 0
+    mode: ResolvedMode = "aligned"
+    alignment_ms_max: DurationMs | None = None
+    subtasks: Many[SubtaskNumbers] = ()
+
+
+R = TypeVar("R", bound=Record)
+
+
+def fingerprint_of(description: Mapping[str, JsonValue]) -> str:
+    """Digest of an operator's description: equal descriptions, in any order of keys, are equal.
+
+    >>> fingerprint_of({"a": 1, "b": 2}) == fingerprint_of({"b": 2, "a": 1})
+    True
+    """
+    canonical = json.dumps(description, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def resolved_mode(
+    alignment: Iterable[AlignmentEntry], inflight: Iterable[InflightEntry]
+) -> ResolvedMode:
+    """The mode of a whole checkpoint, from those of its subtasks.
+
+    One that switched says that the timeout did it; else an unaligned one says that it was triggered
+    so, also if others (in a loop) aligned. Elements overtaken where nobody says so: a switch too.
+    """
+    modes = {entry.mode for entry in alignment}
+    if "unaligned" in modes and "switched" not in modes:
+        return "unaligned"
+    overtaken = any(not entry.edge.feedback for entry in inflight)
+    return "switched" if overtaken or "switched" in modes else "aligned"
+
+
+def parse_record(record_type: type[R], data: bytes) -> R:
+    """Read one record.
+
+    Raises:
+        CorruptCheckpointError: no JSON, or not such a record.
+    """
+    if (problem := why_beyond_limits(data)) is not None:
+        raise unreadable(f"not readable as {record_type.__name__} ({problem})")
+    try:
+        return record_type.model_validate_json(unseal(data))
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        problem = _in_one_line(f"{where}: {first['msg']}" if where else first["msg"])
+        raise unreadable(f"not readable as {record_type.__name__} ({problem})") from error
+
+
+def _in_one_line(problem: str) -> str:
+    """Names in a record can be anything, and a message shows them."""
+    return " ".join(problem[:_PROBLEM_LENGTH_MAX].split())
+
+
+def unreadable(message: str) -> CorruptCheckpointError:
+    """A record that is not what was written."""
+    return CorruptCheckpointError(ErrorCode.MANIFEST_UNREADABLE, message)

@@ -1,0 +1,178 @@
+"""What retention writes down: plans, decisions, results, markers, quarantine, pins.
+
+Every record ends in the digest of itself (``seal``), and a reader insists on it: a plan that is not
+what was written is never carried out.
+"""
+
+from typing import Literal, TypeVar
+
+from pydantic import Field
+
+from laminar_core.errors import CorruptCheckpointError, ErrorCode
+from laminar_core.records.manifest import parse_record
+from laminar_core.records.record import (
+    Count,
+    JsonObject,
+    Many,
+    Positive,
+    Prose,
+    Record,
+    TimeMs,
+)
+from laminar_core.records.seal import seal, unseal
+
+
+class SealedRecord(Record):
+    """A record that ends in the digest of itself."""
+
+    def to_bytes(self) -> bytes:
+        """JSON in UTF-8; see ``seal``."""
+        return seal(super().to_bytes())
+
+
+class PlannedCheckpoint(Record):
+    """A checkpoint that goes: its files, then its manifest. Paths are below the job's folder."""
+
+    checkpoint_id: Positive
+    reasons: Many[str]
+    files: Many[str]
+    size_bytes: Count = Field(description="Of the files.")
+
+
+class PlannedOrphan(Record):
+    """A file that nothing names. ``checkpoint_id``: of the attempt that left it."""
+
+    path: str
+    reason: Prose
+    size_bytes: Count
+    checkpoint_id: Positive | None = None
+
+
+class RetentionPlanRecord(SealedRecord):
+    """What one run of retention deletes, decided before anything is deleted. Create-only."""
+
+    format_version: Literal[1] = 1
+    number: Positive
+    job: str
+    generation: Positive = Field(description="The newest when this was planned.")
+    actor: str
+    reason: Prose
+    planned_at_ms: TimeMs
+    policy: JsonObject
+    checkpoints: Many[PlannedCheckpoint] = Field(description="Oldest first.")
+    orphans: Many[PlannedOrphan] = ()
+    abandoned: Many[Positive] = Field(
+        default=(), description="Attempts that can never complete any more: tombstones."
+    )
+    quarantine: Many[PlannedOrphan] = Field(default=(), description="Seen, not deleted.")
+    released: Many[str] = Field(
+        default=(), description="In quarantine, and nothing is stored there any more."
+    )
+    forgotten: Many[Positive] = Field(default=(), description="Their history goes.")
+
+    @property
+    def deleted_bytes(self) -> int:
+        """How much space this gives back, without manifests and records."""
+        return sum(part.size_bytes for part in (*self.checkpoints, *self.orphans))
+
+
+class RetentionDecision(SealedRecord):
+    """Whether a plan is carried out. Create-only: whoever writes it first decides.
+
+    A driver that claims the job, and who pins a checkpoint, gives up every plan that is not decided
+    yet. So what is decided later cannot be what they count on.
+    """
+
+    format_version: Literal[1] = 1
+    number: Positive
+    verdict: Literal["apply", "abandon"]
+    by: str
+    reason: Prose
+    checkpoint_ids: Many[Positive] = Field(default=(), description="What goes, if it does.")
+
+
+class RetentionResult(SealedRecord):
+    """A plan that was carried out to its end. Create-only."""
+
+    format_version: Literal[1] = 1
+    number: Positive
+    finished_at_ms: TimeMs
+    deleted_checkpoints: Count
+    deleted_files: Count
+    deleted_bytes: Count
+    quarantined_files: Count
+
+
+class DeletionMarker(SealedRecord):
+    """Stands beside a checkpoint from before its first file is deleted. Create-only."""
+
+    format_version: Literal[1] = 1
+    checkpoint_id: Positive
+    plan: Positive
+    actor: str
+    reason: Prose
+
+
+class Tombstone(SealedRecord):
+    """Takes the place of a manifest, so that the checkpoint can never complete. Create-only."""
+
+    format_version: Literal[1] = 1
+    tombstone: Literal[True] = True
+    checkpoint_id: Positive
+    plan: Positive
+
+
+TOMBSTONE_LENGTH_MAX = 512
+"""A manifest is longer: it describes at least one operator."""
+
+
+class QuarantineRecord(SealedRecord):
+    """A file was seen that nothing names. Create-only; goes with the file."""
+
+    format_version: Literal[1] = 1
+    path: str
+    reason: Prose
+    size_bytes: Count
+    plan: Positive
+    first_seen_at_ms: TimeMs
+
+
+class PinRecord(SealedRecord):
+    """Somebody wants to keep a checkpoint: for ever (a pin), or for a time (a hold)."""
+
+    format_version: Literal[1] = 1
+    checkpoint_id: Positive
+    name: str
+    actor: str
+    reason: Prose
+    created_at_ms: TimeMs
+    expires_at_ms: TimeMs | None = None
+
+
+S = TypeVar("S", bound=SealedRecord)
+
+
+def parse_sealed(record_type: type[S], data: bytes) -> S:
+    """Read one record.
+
+    Raises:
+        CorruptCheckpointError: not the bytes that were written.
+    """
+    plain = unseal(data)
+    if plain == data:
+        raise CorruptCheckpointError(
+            ErrorCode.MANIFEST_UNREADABLE,
+            f"not readable as {record_type.__name__}: its digest is missing",
+        )
+    return parse_record(record_type, plain)
+
+
+def is_tombstone(data: bytes) -> bool:
+    """Whether this stands in the place of a manifest and is none."""
+    if len(data) > TOMBSTONE_LENGTH_MAX:
+        return False
+    try:
+        parse_sealed(Tombstone, data)
+    except CorruptCheckpointError:
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""Which checkpoints may go, and their deletion: decided, read, applied, run, configured."""

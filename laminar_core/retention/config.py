@@ -1,0 +1,166 @@
+"""Which checkpoints to keep, as users write it: options, a JSON or TOML file, or Python."""
+
+import tomllib
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from laminar_core.driver.events import JobListener
+from laminar_core.errors import ConfigurationError, ErrorCode
+from laminar_core.host.clock import Clock
+from laminar_core.operators.windows import duration_us
+from laminar_core.records.record import Count, JsonObject, Positive
+from laminar_core.retention.background import BackgroundRetention
+from laminar_core.retention.facts import RetentionPolicy
+from laminar_core.retention.run import Mandate, Retention
+from laminar_core.store.audit_log import AuditLog
+from laminar_core.store.checkpoint_store import CheckpointStore
+
+Duration = Annotated[str, Field(description='As in "1 day" or "12 hours".')]
+
+
+class RetentionConfig(BaseModel):
+    """A policy. What one rule keeps is kept, whatever the others say; see ``docs/retention.md``."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    keep_last: Positive = Field(default=3, description="Newest restorable checkpoints.")
+    hourly: Count = Field(default=0, description="The newest of each of so many hours.")
+    daily: Count = Field(default=0, description="The newest of each of so many days (UTC).")
+    weekly: Count = Field(default=0, description="The newest of each of so many weeks (Monday).")
+    max_age: Duration | None = Field(default=None, description="Keep nothing older ...")
+    min_kept: Positive = Field(default=1, description="... but so many restorable ones always.")
+    savepoints: Literal["keep", "like-others"] = Field(
+        default="keep", description="Checkpoints of the kind savepoint, unless they are orphans."
+    )
+    runs: Literal["all", "announced"] = Field(
+        default="all",
+        description="Whose checkpoints may go; announced: of runs that were started without an "
+        "option for retention, and said so in their claim.",
+    )
+    unreadable: Literal["report", "delete"] = Field(
+        default="report", description="Old ones whose manifest cannot be read."
+    )
+    orphans: Literal["report", "delete"] = Field(
+        default="delete", description="Files that nothing names, after quarantine."
+    )
+    quarantine: Duration = Field(default="1 day", description="From seen as an orphan to deleted.")
+    history_keep: Count | None = Field(
+        default=None, description="Ended attempts to remember beside the checkpoints; null: all."
+    )
+    history_max_age: Duration | None = Field(default=None, description="Forget older ones.")
+
+    @classmethod
+    def default(cls) -> Self:
+        """What ``laminar run`` applies if it is not told what to keep."""
+        return cls(
+            keep_last=10,
+            hourly=24,
+            daily=7,
+            savepoints="like-others",
+            runs="announced",
+            orphans="report",
+        )
+
+    def announcement(self) -> JsonObject | None:
+        """What a claim says of it: this policy, if it is for runs that announce it."""
+        return self.model_dump() if self.runs == "announced" else None
+
+    @model_validator(mode="after")
+    def _durations_are_durations(self) -> Self:
+        try:
+            self.policy()
+        except ConfigurationError as error:
+            raise ValueError(str(error)) from error
+        return self
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read a policy from a ``.toml`` or ``.json`` file.
+
+        Raises:
+            ConfigurationError: there is no such file, or it is no policy.
+        """
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigurationError(
+                ErrorCode.NO_SUCH_PATH, f"{path} cannot be read: {error}"
+            ) from error
+        try:
+            if path.suffix == ".toml":
+                return cls.model_validate(tomllib.loads(text))
+            return cls.model_validate_json(text)
+        except tomllib.TOMLDecodeError as error:
+            raise _invalid(f"{path} is no TOML: {error}") from error
+        except ValidationError as error:
+            raise _invalid(f"{path} is no retention policy: {_first_problem(error)}") from error
+
+    @classmethod
+    def of(cls, values: JsonObject) -> Self:
+        """Make a policy of named values.
+
+        Raises:
+            ConfigurationError: it is none.
+        """
+        try:
+            return cls.model_validate(values)
+        except ValidationError as error:
+            raise _invalid(f"not a retention policy: {_first_problem(error)}") from error
+
+    def policy(self) -> RetentionPolicy:
+        """The same in the words of the protocol.
+
+        Raises:
+            ConfigurationError: a duration is none.
+        """
+        return RetentionPolicy(
+            keep_last=self.keep_last,
+            hourly=self.hourly,
+            daily=self.daily,
+            weekly=self.weekly,
+            max_age_ms=_optional_ms(self.max_age),
+            min_kept=self.min_kept,
+            keep_savepoints=self.savepoints == "keep",
+            only_announced=self.runs == "announced",
+            delete_unreadable=self.unreadable == "delete",
+            delete_orphans=self.orphans == "delete",
+            quarantine_min_ms=_ms(self.quarantine),
+            history_keep=self.history_keep,
+            history_max_age_ms=_optional_ms(self.history_max_age),
+        )
+
+    def applied_to(
+        self,
+        store: CheckpointStore,
+        clock: Clock,
+        listener: JobListener,
+        *,
+        actor: str,
+        run_id: str | None = None,
+    ) -> JobListener:
+        """A listener that applies this while the job runs, in the background."""
+        audit = AuditLog(store.objects, store.paths, clock.now_ms)
+        retention = Retention(store, self.policy(), clock.now_ms, audit=audit)
+        mandate = Mandate(actor, "the running job's policy", self.model_dump(), run_id)
+        return BackgroundRetention(listener, retention, mandate, clock.now_ms)
+
+
+def _ms(duration: str) -> int:
+    return max(1, duration_us(duration) // 1000)
+
+
+def _optional_ms(duration: str | None) -> int | None:
+    return None if duration is None else _ms(duration)
+
+
+def _first_problem(error: ValidationError) -> str:
+    first = error.errors(include_url=False, include_context=False)[0]
+    where = ".".join(str(part) for part in first["loc"])
+    said = first["msg"].removeprefix("Value error, ")
+    return f"{where}: {said}" if where else said
+
+
+def _invalid(message: str) -> ConfigurationError:
+    return ConfigurationError(ErrorCode.INVALID_OPTION, message)

@@ -1,0 +1,142 @@
+"""Which files may go, once it is decided which checkpoints do; rules R5 to R7 of ``retention``."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+
+from laminar_core.protocol.types import CheckpointId
+from laminar_core.retention.facts import (
+    Completed,
+    FileVerdict,
+    Incomplete,
+    RetentionFacts,
+    StoredFile,
+    Unreadable,
+)
+from laminar_core.retention.view import View, has_waited, is_over
+
+
+def file_verdicts(view: View, deleted: AbstractSet[CheckpointId]) -> Iterator[FileVerdict]:
+    """Classify every stored file, given which checkpoints go."""
+    names = _Names.of(view.facts, deleted)
+    for file in sorted(view.facts.files, key=lambda f: f.path):
+        yield _judge_file(view, file, names, deleted)
+    for checkpoint in view.facts.checkpoints:
+        if isinstance(checkpoint, Unreadable) and _is_quarantined_now(view, checkpoint, deleted):
+            yield FileVerdict(checkpoint.manifest_path, "quarantine", checkpoint.reason, 0)
+
+
+def _is_quarantined_now(
+    view: View, checkpoint: Unreadable, deleted: AbstractSet[CheckpointId]
+) -> bool:
+    return (
+        view.blocked is None
+        and view.policy.delete_unreadable
+        and checkpoint.checkpoint_id not in deleted
+        and checkpoint.checkpoint_id < view.counted_from_id
+        and checkpoint.manifest_path not in view.facts.quarantined
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """Who names which file."""
+
+    staying: Mapping[str, list[CheckpointId]]
+    going: Mapping[str, CheckpointId]
+    """The newest of those that go: the file goes with it."""
+    unreadable_ids: tuple[CheckpointId, ...]
+    """They stay, and what they name is unknown."""
+
+    @classmethod
+    def of(cls, facts: RetentionFacts, deleted: AbstractSet[CheckpointId]) -> "_Names":
+        staying: dict[str, list[CheckpointId]] = {}
+        going: dict[str, CheckpointId] = {}
+        for checkpoint in sorted(facts.checkpoints, key=lambda c: c.checkpoint_id):
+            if not isinstance(checkpoint, Completed):
+                continue
+            for path in checkpoint.files:
+                if checkpoint.checkpoint_id in deleted:
+                    going[path] = checkpoint.checkpoint_id
+                else:
+                    staying.setdefault(path, []).append(checkpoint.checkpoint_id)
+        unknown = sorted(
+            c.checkpoint_id
+            for c in facts.checkpoints
+            if isinstance(c, Unreadable) and c.checkpoint_id not in deleted
+        )
+        return cls(staying, going, tuple(unknown))
+
+
+def _judge_file(
+    view: View, file: StoredFile, names: _Names, deleted: AbstractSet[CheckpointId]
+) -> FileVerdict:
+    keep = FileVerdict(file.path, "keep", "", file.size_bytes)
+    if users := names.staying.get(file.path):
+        return _because(keep, f"checkpoint {_listed(users)} needs it")
+    match file.kind:
+        case "unknown":
+            return FileVerdict(file.path, "report", "not a name of Laminar's", file.size_bytes)
+        case "shared":
+            return _judge_shared(view, file, names)
+        case "part":
+            assert file.checkpoint_id is not None
+            if file.checkpoint_id in deleted:
+                reason = f"goes with checkpoint {file.checkpoint_id}"
+                return FileVerdict(file.path, "delete", reason, file.size_bytes, file.checkpoint_id)
+            return _judge_part(view, file, file.checkpoint_id)
+
+
+def _judge_shared(view: View, file: StoredFile, names: _Names) -> FileVerdict:
+    keep = FileVerdict(file.path, "keep", "", file.size_bytes)
+    if names.unreadable_ids:
+        unknown = _listed(names.unreadable_ids)
+        return _because(keep, f"checkpoint {unknown} may need it, its manifest is unreadable")
+    if (last := names.going.get(file.path)) is not None:
+        reason = f"goes with checkpoint {last}, the last that names it"
+        return FileVerdict(file.path, "delete", reason, file.size_bytes, last)
+    if not is_over(view.facts, file.generation):
+        return _because(keep, f"generation {file.generation} may still name it")
+    return _judge_orphan(view, file, f"of generation {file.generation}, and nothing names it")
+
+
+def _judge_part(view: View, file: StoredFile, checkpoint_id: CheckpointId) -> FileVerdict:
+    """A file in the folder of a checkpoint that does not go, and named by none that stays."""
+    incomplete = {
+        c.checkpoint_id: c.generation for c in view.facts.checkpoints if isinstance(c, Incomplete)
+    }
+    if checkpoint_id not in incomplete:
+        reason = f"checkpoint {checkpoint_id} stays and does not name it"
+        return FileVerdict(file.path, "report", reason, file.size_bytes)
+    generation = incomplete[checkpoint_id]
+    if generation is None:
+        reason = f"nothing says which generation tried checkpoint {checkpoint_id}"
+        return FileVerdict(file.path, "report", reason, file.size_bytes)
+    if not is_over(view.facts, generation) or checkpoint_id > view.newest_id:
+        reason = f"checkpoint {checkpoint_id} of generation {generation} may be under way"
+        return FileVerdict(file.path, "keep", reason, file.size_bytes)
+    reason = f"checkpoint {checkpoint_id} never completed, and generation {generation} is over"
+    return _judge_orphan(view, file, reason, checkpoint_id)
+
+
+def _judge_orphan(
+    view: View, file: StoredFile, reason: str, checkpoint_id: CheckpointId | None = None
+) -> FileVerdict:
+    if view.blocked is not None:
+        return FileVerdict(file.path, "keep", f"{reason}; but {view.blocked}", file.size_bytes)
+    if not view.policy.delete_orphans:
+        return FileVerdict(file.path, "report", reason, file.size_bytes)
+    if file.path not in view.facts.quarantined:
+        return FileVerdict(file.path, "quarantine", reason, file.size_bytes, checkpoint_id)
+    if not has_waited(view, file.path):
+        return FileVerdict(file.path, "keep", f"{reason}; in quarantine", file.size_bytes)
+    return FileVerdict(file.path, "delete", reason, file.size_bytes, checkpoint_id)
+
+
+def _because(verdict: FileVerdict, reason: str) -> FileVerdict:
+    return FileVerdict(verdict.path, verdict.action, reason, verdict.size_bytes)
+
+
+def _listed(ids: Sequence[CheckpointId], most: int = 3) -> str:
+    more = f" and {len(ids) - most} more" if len(ids) > most else ""
+    return ", ".join(str(c) for c in ids[:most]) + more

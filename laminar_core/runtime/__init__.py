@@ -1,1 +1,0 @@
-"""Where clocks, threads, sockets and Spark live; everything below is called from here."""

@@ -1,0 +1,106 @@
+"""The Spark session of a job, and what becomes of the job when it is lost.
+
+Memory that runs out ends the JVM, not this process, which holds the job's claim and everything
+that a restart needs. A session that Laminar opened is opened anew, in another JVM; one that the
+user's program opened is the program's, so the job fails, and whoever started the program has to.
+"""
+
+import os
+from collections.abc import Callable
+from typing import Protocol, Self
+
+from pyspark.sql import SparkSession
+
+from laminar_core.errors import ErrorCode, JobFailedError, LaminarError
+from laminar_core.spark import gateway
+
+STOP_MAX_S = 60.0
+"""How long Spark may take to end in good order; a cluster manager takes its time."""
+
+
+class Session(Protocol):
+    """Where the workers of a job run."""
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session that was live when it was last looked at."""
+        ...
+
+    @property
+    def can_be_renewed(self) -> bool:
+        """Whether ``live`` opens another session in place of one that is lost."""
+        ...
+
+    def live(self) -> SparkSession:
+        """Return a session that answers.
+
+        Raises:
+            JobFailedError: it is lost, and no other one could be opened.
+        """
+        ...
+
+
+class GivenSession:
+    """A session of the user's program. Laminar neither opens nor ends it."""
+
+    can_be_renewed = False
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.spark = spark
+
+    def live(self) -> SparkSession:
+        """Return the session.
+
+        Raises:
+            JobFailedError: it is lost.
+        """
+        if gateway.is_lost(self.spark):
+            raise JobFailedError(
+                ErrorCode.SPARK_LOST,
+                "the Spark session that the program gave is gone: start the program again",
+            )
+        return self.spark
+
+
+class OwnSession:
+    """A session that is opened again, in a JVM of its own, when it is lost.
+
+    Use it as a context: Spark ends with it.
+    """
+
+    def __init__(self, open_session: Callable[[], SparkSession]) -> None:
+        """Open the session.
+
+        Raises:
+            ConfigurationError: Spark did not start.
+        """
+        self._open = open_session
+        self.spark = open_session()
+
+    @property
+    def can_be_renewed(self) -> bool:
+        """Not below ``spark-submit``: there the JVM is the parent, and takes this process along."""
+        return "PYSPARK_GATEWAY_PORT" not in os.environ
+
+    def live(self) -> SparkSession:
+        """Return the session, or another one if it is lost.
+
+        Raises:
+            JobFailedError: it is lost, and Spark did not start again; it may do so later.
+        """
+        if not gateway.is_lost(self.spark):
+            return self.spark
+        gateway.forget()
+        try:
+            self.spark = self._open()
+        except LaminarError as error:  # What was possible at the start is not refused now.
+            raise JobFailedError(ErrorCode.SPARK_LOST, f"Spark is gone: {error}") from error
+        return self.spark
+
+    def __enter__(self) -> Self:
+        """Use it."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """End Spark; a session that is lost is let go of."""
+        gateway.stop(self.spark, STOP_MAX_S)

@@ -1,1 +1,0 @@
-"""Durable objects: stores, and the checkpoints kept in them."""

@@ -1,0 +1,182 @@
+"""The files of one checkpoint: written before its manifest, read when it is restored, discarded."""
+
+# pyarrow ships no types, which the strict mode of this package would not accept.
+# pyright: standard
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+
+from laminar_core.codec.arrow import Compression, decode_table, encode_table, sha256_hex
+from laminar_core.codec.inflight import Buffer, Expected, InflightElement, decode, join
+from laminar_core.errors import (
+    CheckpointDeclined,
+    CorruptCheckpointError,
+    ErrorCode,
+    IncompatibleStateError,
+    ProtocolError,
+)
+from laminar_core.objectstore.opening import address
+from laminar_core.protocol.types import CheckpointId, Generation
+from laminar_core.records.manifest import FileRef, HistoryRecord, InflightEntry
+from laminar_core.records.paths import Direction
+from laminar_core.records.segment import SegmentRef
+from laminar_core.state.window_layout import KEY_GROUP, WINDOW_START, window_starts_of
+from laminar_core.store.generations import GenerationLog
+from laminar_core.store.records import create_or_confirm, read_record
+from laminar_core.store.verification import read_verified
+
+
+class CheckpointParts(GenerationLog):
+    """What a checkpoint consists of. Safe to use from several threads."""
+
+    def write_state(
+        self,
+        checkpoint_id: CheckpointId,
+        operator_id: str,
+        subtask_index: int,
+        table: pa.Table,
+        *,
+        part: int = 0,
+        compression: Compression | None = None,
+    ) -> SegmentRef:
+        """Write rows of one subtask, durably. Writing the same rows again changes nothing.
+
+        Raises:
+            CheckpointDeclined: other rows are there; this id cannot be completed any more.
+            StorageUnavailable: the store is full or does not answer.
+        """
+        key = self.paths.state(checkpoint_id, operator_id, subtask_index, part)
+        data = encode_table(table, compression=compression)
+        return _segment(self._write_part(checkpoint_id, key, data), table)
+
+    def write_shared(
+        self,
+        operator_id: str,
+        generation: Generation,
+        subtask_index: int,
+        sequence: int,
+        table: pa.Table,
+        *,
+        compression: Compression | None = None,
+    ) -> SegmentRef:
+        """Write rows that several checkpoints may name, durably.
+
+        Raises:
+            CheckpointDeclined: other rows are there.
+            StorageUnavailable: the store is full or does not answer.
+        """
+        key = self.paths.shared_segment(operator_id, generation, subtask_index, sequence)
+        data = encode_table(table, compression=compression)
+        return _segment(self._write_part(None, key, data), table)
+
+    def read_state(self, ref: FileRef) -> pa.Table:
+        """Read one segment; nothing is decoded before length and digest are verified.
+
+        Raises:
+            CorruptCheckpointError: missing, or not the bytes that were written.
+        """
+        return decode_table(read_verified(self.objects, self.paths, ref))
+
+    def write_inflight(
+        self,
+        checkpoint_id: CheckpointId,
+        operator_id: str,
+        subtask_index: int,
+        direction: Direction,
+        input_id: int,
+        buffers: Iterable[Buffer],
+    ) -> FileRef:
+        """Write what was captured in one queue: the pieces that an ``InflightEncoder`` made.
+
+        Raises:
+            CheckpointDeclined: something else is there; this id cannot be completed any more.
+            StorageUnavailable: the store is full or does not answer.
+        """
+        key = self.paths.inflight(checkpoint_id, operator_id, subtask_index, direction, input_id)
+        return self._write_part(checkpoint_id, key, memoryview(join(buffers)).cast("B"))
+
+    def read_inflight(
+        self, entry: InflightEntry, schema: pa.Schema | None = None
+    ) -> list[InflightElement]:
+        """Read what was captured in one queue, in its order, and nothing before all is verified.
+
+        Raises:
+            CorruptCheckpointError: missing, not the bytes that were written, or not what the
+                manifest says of it.
+            IncompatibleStateError: its rows are not those of ``schema``.
+        """
+        data = read_verified(self.objects, self.paths, entry)
+        expected = Expected(entry.input_id, entry.event_count, entry.row_count)
+        try:
+            return decode(data, schema, expected)
+        except (CorruptCheckpointError, IncompatibleStateError) as error:
+            where = address(self.objects, self.paths.absolute(entry.path))
+            raise type(error)(error.code, f"{where}: {error}") from error
+
+    def discard_parts(self, checkpoint_id: CheckpointId) -> int:
+        """Delete the files of a checkpoint that never completed; returns how many there were.
+
+        The trigger record stays, so the id is never used again, and so does whatever is no state
+        or in-flight file. Nothing names these files, so their order does not matter, and after an
+        error or a crash the same call goes on. A worker may still write: call again when it has
+        answered. Not for a checkpoint whose publication was not answered.
+
+        A checkpoint that did complete may have lost its manifest to retention, and files that
+        later checkpoints name are still in its folder: only retention knows which.
+
+        Raises:
+            ProtocolError: the checkpoint has a manifest, whole or not, or once had one: nothing
+                was deleted.
+            StorageUnavailable: the store does not answer; some files may be gone.
+        """
+        keys = self.objects.list(self.paths.parts(checkpoint_id))
+        parts = [key for key in keys if self.paths.is_part(checkpoint_id, key)]
+        if self._has_completed(checkpoint_id):
+            raise ProtocolError(
+                ErrorCode.ILLEGAL_EVENT,
+                f"checkpoint {checkpoint_id} has a manifest, or had one: its files are not "
+                "left-overs",
+            )
+        for key in parts:
+            self.objects.delete(key)
+        return len(parts)
+
+    def _has_completed(self, checkpoint_id: CheckpointId) -> bool:
+        """Whether it has a manifest, or retention has deleted that.
+
+        Retention marks a checkpoint before it deletes anything, and forgets its outcome last.
+        """
+        records = (self.paths.manifest(checkpoint_id), self.paths.deletion(checkpoint_id))
+        if any(self.objects.size(key) is not None for key in records):
+            return True
+        outcome = read_record(self.objects, self.paths.outcome(checkpoint_id), HistoryRecord)
+        return outcome is not None and outcome.outcome == "completed"
+
+    def _write_part(
+        self, checkpoint_id: CheckpointId | None, key: str, data: bytes | memoryview
+    ) -> FileRef:
+        if not create_or_confirm(self.objects, key, data):
+            which = "this checkpoint" if checkpoint_id is None else f"checkpoint {checkpoint_id}"
+            raise CheckpointDeclined(
+                ErrorCode.OBJECT_EXISTS,
+                f"{address(self.objects, key)} holds something else: {which} is given up, the next "
+                "one starts from clean files",
+            )
+        return FileRef(path=self.paths.relative(key), size_bytes=len(data), sha256=sha256_hex(data))
+
+
+def _segment(file: FileRef, table: pa.Table) -> SegmentRef:
+    newest_us: int | None = None
+    key_groups: tuple[int, int] | None = None
+    if WINDOW_START in table.schema.names and table.num_rows:
+        newest_us = int(window_starts_of(table).max())
+    if KEY_GROUP in table.schema.names and table.num_rows:
+        groups = table.column(KEY_GROUP).to_numpy()
+        key_groups = int(groups.min()), int(groups.max()) + 1
+    return SegmentRef(
+        row_count=table.num_rows,
+        key_groups=key_groups,
+        newest_window_us=newest_us,
+        **file.model_dump(),
+    )

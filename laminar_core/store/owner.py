@@ -1,0 +1,75 @@
+"""Which process is this, and is that other one still running. Linux; elsewhere: unknown."""
+
+import os
+import pwd
+from itertools import count
+from pathlib import Path
+
+from laminar_core.records.manifest import Owner
+
+_CLAIM_NUMBERS = count(1)
+_PROC = Path("/proc")
+
+
+def this_process() -> Owner:
+    """Describe the calling process; no two results are equal, on any machine, at any time."""
+    return Owner(
+        host_id=_host_id(),
+        boot_id=_boot_id(),
+        pid=os.getpid(),
+        pid_start_time=_start_time(os.getpid()) or 0,
+        claim_number=next(_CLAIM_NUMBERS),
+        user=_user(),
+    )
+
+
+def is_visible(owner: Owner) -> bool:
+    """Whether ``owner`` is, or was, a process of this machine, this boot and this pid namespace."""
+    boot_id = _boot_id()
+    return bool(boot_id) and (owner.host_id, owner.boot_id) == (_host_id(), boot_id)
+
+
+def is_running(owner: Owner) -> bool:
+    """Whether a visible ``owner`` still runs: the same process, not a later one with its pid."""
+    return _start_time(owner.pid) == owner.pid_start_time
+
+
+def is_same_process(one: Owner, other: Owner) -> bool:
+    """Whether two claims are by one process, which makes one for each of its generations."""
+    return one == other.model_copy(update={"claim_number": one.claim_number})
+
+
+def _start_time(pid: int) -> int | None:
+    """Clock ticks from boot to the start of the process; None if it is gone.
+
+    A process that was killed and not yet waited for is gone: it writes nothing any more.
+    Source: proc(5), ``/proc/pid/stat``, fields 3 and 22.
+    """
+    try:
+        stat = (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    fields = stat.rpartition(")")[2].split()
+    return None if fields[0] in {"Z", "X"} else int(fields[19])
+
+
+def _host_id() -> str:
+    try:
+        namespace = (_PROC / "self/ns/pid").readlink().name
+    except OSError:
+        namespace = "pid:[unknown]"
+    return f"{os.uname().nodename}/{namespace.removeprefix('pid:').strip('[]')}"
+
+
+def _boot_id() -> str:
+    try:
+        return (_PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
+def _user() -> str:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())

@@ -1,0 +1,150 @@
+"""Pins and holds: checkpoints that retention must leave alone. A hold is a pin that ends."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from laminar_core.errors import ConfigurationError, CorruptCheckpointError, ErrorCode
+from laminar_core.protocol.types import CheckpointId
+from laminar_core.records.pin import Pin
+from laminar_core.records.retention import PinRecord
+from laminar_core.records.retention_paths import RetentionPaths
+from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.store.records import create_or_confirm
+from laminar_core.store.retention_log import RetentionLog
+from laminar_core.store.savepoints import Author
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPin:
+    """One pin; ``record`` is None and ``problem`` says why if it cannot be read: it still holds."""
+
+    checkpoint_id: CheckpointId
+    name: str
+    record: PinRecord | None
+    problem: str | None = None
+
+    def as_fact(self) -> Pin:
+        """What retention needs to know."""
+        if self.record is None:
+            return Pin(self.name, "somebody", f"its record cannot be read ({self.problem})")
+        record = self.record
+        return Pin(record.name, record.actor, record.reason, record.expires_at_ms)
+
+
+class Pins:
+    """The pins of one job."""
+
+    def __init__(self, store: CheckpointStore) -> None:
+        self._store = store
+        self._objects = store.objects
+        self._paths = RetentionPaths(store.paths)
+        self._log = RetentionLog(store.objects, store.paths)
+
+    def pin(self, record: PinRecord) -> None:
+        """Keep a checkpoint from now on; the same pin again changes nothing.
+
+        Raises:
+            ConfigurationError: it never completed, is being deleted, or has another pin of this
+                name. Nothing is pinned then.
+            StorageUnavailable: the store did not answer; call again.
+        """
+        checkpoint_id = CheckpointId(record.checkpoint_id)
+        key = self._paths.pin(checkpoint_id, record.name)
+        self._check_there(checkpoint_id)
+        if not create_or_confirm(self._objects, key, record.to_bytes()):
+            raise ConfigurationError(
+                ErrorCode.INVALID_OPTION,
+                f"checkpoint {checkpoint_id} already has a pin named {record.name}: "
+                "take another name, or unpin it first",
+            )
+        # Retention that planned before it could see this pin gives way; see ``retention_log``.
+        self._log.abandon_undecided(record.actor, f"checkpoint {checkpoint_id} is pinned")
+        try:
+            self._check_there(checkpoint_id)
+        except ConfigurationError:
+            self._objects.delete(key)
+            raise
+
+    @contextmanager
+    def held(
+        self, checkpoint_id: CheckpointId, name: str, author: Author, hold_ms: int
+    ) -> Generator[None]:
+        """Keep a checkpoint while it is read; who is killed meanwhile holds it for ``hold_ms``.
+
+        Raises:
+            As ``pin`` does, before anything is done inside.
+        """
+        record = PinRecord(
+            checkpoint_id=checkpoint_id,
+            name=name,
+            actor=author.actor,
+            reason=author.reason,
+            created_at_ms=author.created_at_ms,
+            expires_at_ms=author.created_at_ms + hold_ms,
+        )
+        try:
+            self.pin(record)
+        except KeyboardInterrupt:
+            self.unpin(checkpoint_id, name)  # It may be there.
+            raise
+        try:
+            yield
+        finally:
+            self.unpin(checkpoint_id, name)
+
+    def find(self, checkpoint_id: CheckpointId, name: str) -> PinRecord | None:
+        """What a pin says, None if that cannot be read.
+
+        Raises:
+            ConfigurationError: there is no such pin.
+        """
+        if self._objects.size(self._paths.pin(checkpoint_id, name)) is None:
+            raise ConfigurationError(
+                ErrorCode.INVALID_OPTION,
+                f"checkpoint {checkpoint_id} has no pin named {name}: "
+                "see `laminar checkpoints list`",
+            )
+        return self._read(checkpoint_id, name).record
+
+    def unpin(self, checkpoint_id: CheckpointId, name: str) -> None:
+        """Take a pin away; nothing happens if there is none."""
+        self._objects.delete(self._paths.pin(checkpoint_id, name))
+
+    def list(self) -> list[StoredPin]:
+        """All pins and holds, also those that have ended, by checkpoint and name."""
+        names = self._objects.children(self._paths.pins)
+        told = [pin for name in names if (pin := self._paths.pin_of(name)) is not None]
+        return [self._read(checkpoint_id, name) for checkpoint_id, name in told]
+
+    def by_checkpoint(self) -> dict[CheckpointId, tuple[Pin, ...]]:
+        """The same as facts for retention."""
+        found: dict[CheckpointId, tuple[Pin, ...]] = {}
+        for pin in self.list():
+            found[pin.checkpoint_id] = (*found.get(pin.checkpoint_id, ()), pin.as_fact())
+        return found
+
+    def _read(self, checkpoint_id: CheckpointId, name: str) -> StoredPin:
+        key = self._paths.pin(checkpoint_id, name)
+        try:
+            record = self._log.read(PinRecord, key)
+        except CorruptCheckpointError as error:
+            return StoredPin(checkpoint_id, name, None, str(error))
+        return StoredPin(checkpoint_id, name, record, None if record else "it was just removed")
+
+    def _check_there(self, checkpoint_id: CheckpointId) -> None:
+        doomed = (
+            checkpoint_id in self._log.being_deleted()
+            or self._objects.size(self._paths.paths.deletion(checkpoint_id)) is not None
+        )
+        if doomed:
+            raise ConfigurationError(
+                ErrorCode.BEING_DELETED,
+                f"checkpoint {checkpoint_id} of job {self._store.job} is deleted by retention",
+            )
+        if not self._store.is_complete(checkpoint_id):
+            raise ConfigurationError(
+                ErrorCode.NO_SUCH_CHECKPOINT,
+                f"job {self._store.job} has no completed checkpoint {checkpoint_id} to pin: "
+                "see `laminar checkpoints list`",
+            )

@@ -1,0 +1,81 @@
+"""A checkpoint becomes a savepoint; while it is copied it is held, so that retention waits."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from laminar_core.codec.arrow import sha256_hex
+from laminar_core.errors import ErrorCode, IncompatibleStateError
+from laminar_core.objectstore.opening import open_object_store
+from laminar_core.protocol.recovery import on_timeline
+from laminar_core.protocol.types import CheckpointId, Generation
+from laminar_core.store.audit_log import AuditLog
+from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.store.pins import Pins
+from laminar_core.store.savepoints import Author, never, require_empty, write_savepoint
+
+HOLD_MS = 24 * 3_600_000
+"""A copy that is broken off holds its checkpoint for so long."""
+
+
+def export_savepoint(
+    store: CheckpointStore,
+    checkpoint_id: CheckpointId,
+    target: str,
+    author: Author,
+    is_cancelled: Callable[[], bool] = never,
+) -> str:
+    """Copy a completed checkpoint to the store at ``target``; returns its URI.
+
+    Raises:
+        As ``write_savepoint`` does, and ConfigurationError: there is no such checkpoint, retention
+            deletes it, or ``target`` is no store.
+    """
+    objects = open_object_store(target)
+    require_empty(objects)
+    name = f"copy-{sha256_hex(objects.uri.encode())[:12]}"
+    copying = replace(author, reason=f"it is copied to {objects.uri}")
+    with Pins(store).held(checkpoint_id, name, copying, HOLD_MS):
+        manifest = store.read_manifest(checkpoint_id)
+        write_savepoint(store, manifest, objects, author, is_cancelled)
+    return objects.uri
+
+
+def export_as(
+    store: CheckpointStore,
+    checkpoint_id: CheckpointId,
+    target: str,
+    author: Author,
+    now_ms: Callable[[], int],
+) -> str:
+    """Do the same on somebody's behalf, written down in the audit log; returns the URI.
+
+    Raises:
+        As ``export_savepoint`` does, and IncompatibleStateError: the job went back behind the
+            checkpoint.
+    """
+    _require_on_timeline(store, checkpoint_id)
+    require_empty(open_object_store(target))
+    audit = AuditLog(store.objects, store.paths, now_ms)
+    intended = audit.append(
+        action="export",
+        actor=author.actor,
+        reason=author.reason,
+        after={"checkpoint_id": checkpoint_id, "savepoint": target},
+        run_id=author.run_id,
+    )
+    try:
+        uri = export_savepoint(store, checkpoint_id, target, author)
+    except BaseException as error:
+        audit.conclude(intended, "failed", reason=str(error))
+        raise
+    audit.conclude(intended, "done", reason=author.reason)
+    return uri
+
+
+def _require_on_timeline(store: CheckpointStore, checkpoint_id: CheckpointId) -> None:
+    generation = Generation(store.read_manifest(checkpoint_id).generation)
+    if not on_timeline(checkpoint_id, generation, store.bases()):
+        raise IncompatibleStateError(
+            ErrorCode.NO_RESTORABLE_CHECKPOINT,
+            f"job {store.job} went back behind checkpoint {checkpoint_id}: export another one",
+        )

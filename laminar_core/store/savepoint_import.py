@@ -1,0 +1,302 @@
+"""A savepoint comes into a job's store: copied into a checkpoint, which a generation starts from.
+
+The order makes it safe to die anywhere:
+
+1. reserve an id above every id of this job, and above that of the savepoint's checkpoint;
+2. copy the files and read them back;
+3. record the base, which names the copy and the savepoint: from here on the job has gone over;
+4. publish the manifest.
+
+Dead before 3, nothing has happened: left-over files, and an id that is not used again. Dead between
+3 and 4, whoever comes next finds the base without its manifest, and imports the savepoint again.
+
+A savepoint of this very job is a step back on its timeline: what came after it counts no more, and
+its output is taken back. One of another job has no past here: the output it had not committed stays
+that job's, and the job here must not have checkpoints of its own.
+"""
+
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+
+from laminar_core._version import __version__
+from laminar_core.codec.arrow import sha256_hex
+from laminar_core.errors import (
+    ConfigurationError,
+    CorruptCheckpointError,
+    ErrorCode,
+    IncompatibleStateError,
+)
+from laminar_core.objectstore.opening import open_object_store
+from laminar_core.protocol.recovery import on_timeline
+from laminar_core.protocol.types import CheckpointId, CheckpointKind, Generation
+from laminar_core.records.audit_ref import AuditRef
+from laminar_core.records.limits import NUMBER_IMPORTED_MAX
+from laminar_core.records.manifest import (
+    CheckpointManifest,
+    GenerationBase,
+    HistoryRecord,
+    SubtaskEntry,
+    TriggerRecord,
+)
+from laminar_core.records.savepoint import SavepointDeletion, SavepointOrigin, relocated
+from laminar_core.records.savepoint_use import SavepointUse
+from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.store.records import bytes_in, create_and_read_back, create_or_confirm
+from laminar_core.store.savepoints import FoundSavepoint, delete_savepoint, read_savepoint
+
+
+@dataclass(frozen=True, slots=True)
+class SavepointImport:
+    """A savepoint whose files are in the job's store; nothing counts before ``publish``."""
+
+    store: CheckpointStore
+    manifest: CheckpointManifest
+    use: SavepointUse
+
+    def record_base(self, audited: AuditRef | None = None) -> None:
+        """Write down that the generation starts from it; ``audited`` is the record that says so.
+
+        Raises:
+            FencedError: a newer generation was faster.
+        """
+        generation = Generation(self.manifest.generation)
+        base_id = CheckpointId(self.manifest.checkpoint_id)
+        self.store.record_base(generation, base_id, self.use, audited=audited)
+
+    def publish(self) -> None:
+        """Complete the copy; after ``record_base``.
+
+        Raises:
+            FencedError: a newer generation is claimed, and decides.
+        """
+        manifest = self.manifest
+        self.store.publish(manifest)
+        self.store.record_outcome(
+            HistoryRecord(
+                checkpoint_id=manifest.checkpoint_id,
+                generation=manifest.generation,
+                kind=manifest.kind,
+                outcome="completed",
+                reason=f"imported from {self.use.uri}",
+                triggered_at_ms=manifest.triggered_at_ms,
+                ended_at_ms=manifest.completed_at_ms,
+                duration_ms=manifest.duration_ms,
+                size_bytes=manifest.size_bytes,
+                inflight_bytes=manifest.inflight_bytes,
+                mode=manifest.mode,
+            )
+        )
+
+
+def is_of_this_job(store: CheckpointStore, origin: SavepointOrigin) -> bool:
+    """Whether the job made the savepoint itself, wherever its store was then."""
+    if origin.job != store.job or origin.claim_sha256 is None:
+        return False
+    claim = bytes_in(store.objects, store.paths.claim(Generation(origin.generation)))
+    return claim is not None and sha256_hex(claim) == origin.claim_sha256
+
+
+def floor_of(store: CheckpointStore, found: FoundSavepoint) -> CheckpointId:
+    """What of the job's own checkpoints stays on the timeline; 0: it has, or keeps, none.
+
+    Raises:
+        IncompatibleStateError: going over to the savepoint would lose or repeat output.
+    """
+    origin = found.record.origin
+    checkpoint_id, generation = CheckpointId(origin.checkpoint_id), Generation(origin.generation)
+    _require_room(found.objects.uri, origin)
+    if not is_of_this_job(store, origin):
+        if store.completed_ids() or store.committed_ids():
+            raise _refused(
+                f"job {store.job} has checkpoints of its own, and {found.objects.uri} is of "
+                f"another one ({origin.job} in {origin.store}): start it under a new name with "
+                "--job, or leave --from-savepoint away to continue"
+            )
+        return CheckpointId(0)
+    if not on_timeline(checkpoint_id, generation, store.bases()):
+        raise _refused(
+            f"job {store.job} went back behind checkpoint {checkpoint_id}, of which "
+            f"{found.objects.uri} was made, and took its output back: start it under a new name "
+            "with --job"
+        )
+    return checkpoint_id
+
+
+def import_savepoint(
+    store: CheckpointStore,
+    found: FoundSavepoint,
+    generation: Generation,
+    now_ms: int,
+    *,
+    claim: bool,
+    forget: AbstractSet[str] = frozenset(),
+) -> SavepointImport:
+    """Steps 1 and 2, for the generation that was claimed last.
+
+    ``forget``: operators that start anew.
+
+    Raises:
+        IncompatibleStateError: see ``floor_of``.
+        CorruptCheckpointError: a file of the savepoint is damaged, or the store does not keep it.
+        StorageUnavailable: one of the stores does not answer.
+    """
+    floor = floor_of(store, found)
+    cut = found.record.cut()
+    if not floor:
+        cut = for_another_job(cut, forget)
+    checkpoint_id = _reserve(store, found.record.origin, generation, now_ms)
+    about = {
+        "job": store.job,
+        "generation": generation,
+        "checkpoint_id": checkpoint_id,
+        "parent_checkpoint_id": floor or None,
+        "imported_from": found.objects.uri,
+    }
+    manifest = _manifest(cut, about, now_ms)
+    for source, target in zip(cut.files(), manifest.files(), strict=True):
+        create_and_read_back(store.objects, store.paths.absolute(target.path), found.read(source))
+    use = SavepointUse(
+        uri=found.objects.uri, sha256=found.sha256, claimed=claim, timeline_floor=floor
+    )
+    return SavepointImport(store, manifest, use)
+
+
+def uses_of_savepoints(store: CheckpointStore) -> list[SavepointUse]:
+    """The savepoints that generations of this job have started from, oldest first."""
+    records = (store.read_base(b.generation) for b in store.bases() if b.floor is not None)
+    return [r.savepoint for r in records if r is not None and r.savepoint is not None]
+
+
+def unfinished_import(store: CheckpointStore) -> GenerationBase | None:
+    """The base of the newest generation that started, if its savepoint was never published."""
+    started = store.bases()
+    if not started or started[-1].floor is None:
+        return None
+    base = store.read_base(started[-1].generation)
+    assert base is not None, "it was read a moment ago"
+    assert base.base_checkpoint_id is not None, "the model refuses that"
+    found = store.objects.size(store.paths.manifest(CheckpointId(base.base_checkpoint_id)))
+    return base if found is None else None
+
+
+def reopen(base: GenerationBase, job: str) -> FoundSavepoint:
+    """Find the savepoint of an import that was broken off.
+
+    Raises:
+        IncompatibleStateError: it is gone, or another one is in its place.
+    """
+    assert base.savepoint is not None, "only asked of imports"
+    use = base.savepoint
+    problem = f"{use.uri} holds another savepoint now"
+    try:
+        found = read_savepoint(open_object_store(use.uri))
+        if found.sha256 == use.sha256:
+            return found
+    except (ConfigurationError, CorruptCheckpointError) as error:
+        problem = str(error)
+    raise _refused(
+        f"job {job} was about to continue from the savepoint {use.uri}, and that was broken off; "
+        f"now {problem}: give --from-savepoint where it is now, or --restore with an id"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedSavepoint:
+    """One that is the job's, and is still there."""
+
+    store: CheckpointStore
+    generation: Generation
+    use: SavepointUse
+
+    def delete(self) -> None:
+        """Delete it, and write down that it is done; repeating it after a crash is harmless.
+
+        Only once a checkpoint builds on the copy.
+
+        Raises:
+            StorageUnavailable: one of the stores does not answer.
+            ConfigurationError: its store cannot be opened.
+        """
+        deletion = SavepointDeletion(
+            job=self.store.job, generation=self.generation, savepoint_sha256=self.use.sha256
+        )
+        delete_savepoint(open_object_store(self.use.uri), deletion)
+        key = self.store.paths.released(self.generation)
+        create_or_confirm(self.store.objects, key, deletion.to_bytes())
+
+
+def _require_room(uri: str, origin: SavepointOrigin) -> None:
+    """Refuse numbers behind which the job could not count on for long."""
+    highest = max(origin.checkpoint_id, origin.generation)
+    if highest > NUMBER_IMPORTED_MAX:
+        raise _refused(
+            f"{uri} has the number {highest}, which no job reaches (the highest that is taken over "
+            f"is {NUMBER_IMPORTED_MAX}): its record was made by something else than Laminar"
+        )
+
+
+def claimed_savepoints(store: CheckpointStore) -> list[ClaimedSavepoint]:
+    """Those that are to be deleted once a checkpoint builds on their copies."""
+    found: list[ClaimedSavepoint] = []
+    for base in store.bases():
+        record = None if base.floor is None else store.read_base(base.generation)
+        if record is None or record.savepoint is None or not record.savepoint.claimed:
+            continue
+        if store.objects.size(store.paths.released(base.generation)) is None:
+            found.append(ClaimedSavepoint(store, base.generation, record.savepoint))
+    return found
+
+
+def _reserve(
+    store: CheckpointStore, origin: SavepointOrigin, generation: Generation, now_ms: int
+) -> CheckpointId:
+    """An id that is new to this job, and to sinks that show output of the savepoint's."""
+    number = max(store.highest_checkpoint_id() or 0, origin.checkpoint_id)
+    while True:
+        number += 1
+        record = TriggerRecord(
+            checkpoint_id=number,
+            generation=generation,
+            kind=CheckpointKind.SAVEPOINT,
+            triggered_at_ms=now_ms,
+        )
+        if store.record_trigger(record):
+            return CheckpointId(number)
+        store.check_owner(generation)
+
+
+def for_another_job(cut: CheckpointManifest, forget: AbstractSet[str]) -> CheckpointManifest:
+    """Leave out what stays with the job of the savepoint.
+
+    Output that waits for its commit is committed there, or has been: here it would be seen twice.
+    """
+
+    def adapted(entry: SubtaskEntry) -> SubtaskEntry:
+        gone: dict[str, object] = {"committables": ()}
+        if entry.operator_id in forget:
+            gone |= {"segments": (), "properties": {}}
+        return entry.model_copy(update=gone)
+
+    return cut.model_copy(update={"subtasks": tuple(map(adapted, cut.subtasks))})
+
+
+def _manifest(
+    cut: CheckpointManifest, about: Mapping[str, object], now_ms: int
+) -> CheckpointManifest:
+    """What the savepoint says, as a checkpoint that was just completed."""
+    folder = f"checkpoints/{about['checkpoint_id']:010}/"
+    now = {
+        "kind": CheckpointKind.SAVEPOINT,
+        "triggered_at_ms": now_ms,
+        "completed_at_ms": now_ms,
+        "duration_ms": 0.0,
+        "code_version": f"laminar {__version__}",
+        "audited": None,  # Whatever it says is of another log.
+    }
+    moved = relocated(cut, folder).model_copy(update={**about, **now})
+    return CheckpointManifest.model_validate_json(moved.model_dump_json())
+
+
+def _refused(problem: str) -> IncompatibleStateError:
+    return IncompatibleStateError(ErrorCode.NO_RESTORABLE_CHECKPOINT, problem)

@@ -1,0 +1,338 @@
+"""Savepoints: made from a completed checkpoint, verified, listed, deleted. Any store will do.
+
+Files come first and are read back; ``savepoint.json`` is created last and names them all with their
+digests. So a copy that was broken off is a directory without a savepoint in it, and a second copy
+into it is refused.
+"""
+
+# pyarrow ships no types, which the strict mode of this package would not accept.
+# pyright: standard
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+import pyarrow as pa
+from pyarrow.compute import SortOptions, call_function
+
+from laminar_core._version import __version__
+from laminar_core.codec.arrow import encode_table, sha256_hex
+from laminar_core.errors import (
+    CheckpointDeclined,
+    ConfigurationError,
+    CorruptCheckpointError,
+    ErrorCode,
+    StorageUnavailable,
+)
+from laminar_core.objectstore.opening import ObjectStore, address, open_object_store, place_below
+from laminar_core.protocol.types import CheckpointId, Generation
+from laminar_core.records.manifest import CheckpointManifest, SubtaskEntry
+from laminar_core.records.record import FileRef
+from laminar_core.records.savepoint import (
+    MARKER,
+    RECORD,
+    SavepointDeletion,
+    SavepointOrigin,
+    SavepointRecord,
+    is_own,
+    manifest_as_json,
+    outside_checkpoint,
+    parse_savepoint,
+)
+from laminar_core.records.segment import SegmentRef, total_bytes
+from laminar_core.state.window_state import KEY_GROUP
+from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.store.records import bytes_in, create_and_read_back, create_or_confirm
+from laminar_core.store.verification import (
+    PartReport,
+    VerifyReport,
+    read_file,
+    read_verified,
+    verify_file,
+)
+
+R = TypeVar("R", bound=FileRef)
+
+CANONICAL_BYTES_MAX = 256 << 20
+"""State of one subtask that is sorted as a whole; of more, each file is sorted by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Author:
+    """Who makes a savepoint, why, and when."""
+
+    actor: str
+    reason: str
+    created_at_ms: int
+    run_id: str | None = None
+    """Of the orchestrator's run, if any; for the audit log."""
+
+
+def never() -> bool:
+    """Nobody changes their mind."""
+    return False
+
+
+def write_savepoint(
+    store: CheckpointStore,
+    manifest: CheckpointManifest,
+    target: ObjectStore,
+    author: Author,
+    is_cancelled: Callable[[], bool] = never,
+) -> SavepointRecord:
+    """Copy a completed checkpoint, whole and by itself, to an empty place.
+
+    Raises:
+        ConfigurationError: the target is not empty.
+        CorruptCheckpointError: the checkpoint is damaged, or the target does not keep what it gets.
+        CheckpointDeclined: ``is_cancelled`` said so.
+        StorageUnavailable: one of the stores does not answer.
+    """
+    require_empty(target)
+    target.create()
+    copier = _Copier(store, target, is_cancelled)
+    subtasks = tuple(copier.state(entry) for entry in manifest.subtasks)
+    inflight = tuple(copier.as_it_is(e, outside_checkpoint(e.path)) for e in manifest.inflight_data)
+    claim = bytes_in(store.objects, store.paths.claim(Generation(manifest.generation)))
+    moved = manifest.model_copy(
+        update={"subtasks": subtasks, "inflight_data": inflight, "audited": None}
+    )
+    record = SavepointRecord(
+        origin=SavepointOrigin(
+            job=manifest.job,
+            store=store.objects.uri,
+            generation=manifest.generation,
+            checkpoint_id=manifest.checkpoint_id,
+            claim_sha256=None if claim is None else sha256_hex(claim),
+        ),
+        canonical=copier.canonical,
+        actor=author.actor,
+        reason=author.reason,
+        created_at_ms=author.created_at_ms,
+        code_version=f"laminar {__version__}",
+        manifest=manifest_as_json(moved),
+    )
+    files = {file.path: file.size_bytes for file in moved.files()}
+    _require_all(target, files)
+    data = record.to_bytes()
+    if not create_or_confirm(target, RECORD, data):
+        raise ConfigurationError(
+            ErrorCode.TARGET_NOT_EMPTY,
+            f"somebody else made a savepoint in {target.uri} meanwhile: give another place",
+        )
+    _require_all(target, {**files, RECORD: len(data)})
+    return record
+
+
+def _require_all(target: ObjectStore, written: Mapping[str, int]) -> None:
+    """See to it that all of the copy is in one place, and not some of it in what was there before.
+
+    Raises:
+        StorageUnavailable: the target went away while it was written to.
+    """
+    found = target.sizes("")
+    if lost := sorted(path for path, size in written.items() if found.get(path) != size):
+        raise StorageUnavailable(
+            ErrorCode.STORE_REPLACED,
+            f"{target.uri} has lost {lost[0]}, which was just written: it was unmounted or "
+            "replaced; make the savepoint again, in an empty place",
+        )
+
+
+def require_empty(target: ObjectStore) -> None:
+    """Refuse a place where something is already.
+
+    Raises:
+        ConfigurationError: it is not empty.
+    """
+    if found := target.children(""):
+        raise ConfigurationError(
+            ErrorCode.TARGET_NOT_EMPTY,
+            f"{target.uri} is not empty ({found[0]}): give a savepoint a place of its own",
+        )
+
+
+class _Copier:
+    """Copies the files of one checkpoint, each read back after it was written."""
+
+    def __init__(
+        self, store: CheckpointStore, target: ObjectStore, is_cancelled: Callable[[], bool]
+    ) -> None:
+        self.canonical = True
+        self._store = store
+        self._target = target
+        self._is_cancelled = is_cancelled
+
+    def state(self, entry: SubtaskEntry) -> SubtaskEntry:
+        """The rows of one subtask, in one sorted table if they are all its own."""
+        segments = entry.segments
+        name = f"operators/{entry.operator_id}/state_{entry.subtask_index}"
+        if not all(is_own(segment.path) for segment in segments):
+            self.canonical = False  # Only the operator knows how such rows are merged.
+            copied = [self.as_it_is(s, _part(name, n)) for n, s in enumerate(segments)]
+        elif total_bytes(segments) <= CANONICAL_BYTES_MAX:
+            copied = [self._sorted(segments, _part(name, 0))] if segments else []
+        else:
+            self.canonical = self.canonical and len(segments) == 1
+            copied = [self._sorted((s,), _part(name, n)) for n, s in enumerate(segments)]
+        written_bytes = total_bytes(copied)
+        return entry.model_copy(update={"segments": tuple(copied), "written_bytes": written_bytes})
+
+    def as_it_is(self, ref: R, path: str) -> R:
+        """One file, byte by byte."""
+        data = read_verified(self._store.objects, self._store.paths, ref)
+        self._write(path, data)
+        return ref.model_copy(update={"path": path})
+
+    def _sorted(self, segments: tuple[SegmentRef, ...], path: str) -> SegmentRef:
+        table = pa.concat_tables([self._store.read_state(segment) for segment in segments])
+        data = encode_table(canonical(table))
+        self._write(path, data)
+        file = FileRef(path=path, size_bytes=len(data), sha256=sha256_hex(data))
+        newest = [s.newest_window_us for s in segments]
+        return SegmentRef(
+            **file.model_dump(),
+            row_count=table.num_rows,
+            newest_window_us=None if None in newest else max(n for n in newest if n is not None),
+        )
+
+    def _write(self, path: str, data: bytes | memoryview) -> None:
+        if self._is_cancelled():
+            raise CheckpointDeclined(ErrorCode.CANCELLED, "the job ended before it was copied")
+        try:
+            create_and_read_back(self._target, path, data)
+        except CorruptCheckpointError as error:
+            if error.code is not ErrorCode.OBJECT_EXISTS:
+                raise
+            raise ConfigurationError(ErrorCode.TARGET_NOT_EMPTY, str(error)) from error
+
+
+def _part(name: str, number: int) -> str:
+    return f"{name}_{number}.seg" if number else f"{name}.seg"
+
+
+def canonical(table: pa.Table) -> pa.Table:
+    """The same rows in an order that depends on nothing but the rows, in one chunk.
+
+    Keyed rows are sorted by key group, then by every column that has an order. Others keep theirs,
+    because it means something: splits are read in it.
+    """
+    if KEY_GROUP not in table.schema.names:
+        return table.combine_chunks()
+    others = [f.name for f in table.schema if f.name != KEY_GROUP and _has_order(f.type)]
+    keys = [(name, "ascending") for name in (KEY_GROUP, *others)]
+    return table.take(_order(table, keys)).combine_chunks()
+
+
+def _order(table: pa.Table, keys: list[tuple[str, str]]) -> pa.Array:
+    return call_function("sort_indices", [table], SortOptions(sort_keys=keys))
+
+
+def _has_order(kind: pa.DataType) -> bool:
+    try:
+        _order(pa.table({"a": pa.nulls(0, kind)}), [("a", "ascending")])
+    except pa.ArrowException:
+        return False
+    return True
+
+
+# --- reading ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class FoundSavepoint:
+    """A savepoint and where it is; ``sha256`` is of its record: the same one, or another."""
+
+    objects: ObjectStore
+    record: SavepointRecord
+    sha256: str
+
+    def read(self, ref: FileRef) -> bytes:
+        """Read one of its files.
+
+        Raises:
+            CorruptCheckpointError: missing, or not what was written.
+        """
+        return read_file(self.objects, ref.path, ref)
+
+    def verify(self) -> VerifyReport:
+        """Read every byte."""
+        manifest = self.record.cut()
+        return VerifyReport(
+            CheckpointId(manifest.checkpoint_id), tuple(self._verified(f) for f in manifest.files())
+        )
+
+    def _verified(self, ref: FileRef) -> PartReport:
+        try:
+            verify_file(self.objects, ref.path, ref)
+        except CorruptCheckpointError as error:
+            return PartReport(ref.path, ref.size_bytes, str(error))
+        return PartReport(ref.path, ref.size_bytes, None)
+
+
+def read_savepoint(objects: ObjectStore) -> FoundSavepoint:
+    """Read what is known of the savepoint in ``objects``; its files are not looked at.
+
+    Raises:
+        ConfigurationError: there is none, a copy was broken off, or it is being deleted.
+        CorruptCheckpointError: its record is damaged.
+    """
+    if objects.size(MARKER) is not None:
+        raise _no_savepoint(f"{objects.uri} was claimed by a job that deletes it")
+    data = objects.get(RECORD)
+    if data is None:
+        if objects.children(""):
+            raise _no_savepoint(
+                f"{objects.uri} has no {RECORD}: it is no savepoint, or the copy was broken off"
+            )
+        raise _no_savepoint(f"there is nothing at {objects.uri}: give the place of a savepoint")
+    try:
+        record = parse_savepoint(data)
+    except CorruptCheckpointError as error:
+        raise CorruptCheckpointError(error.code, f"{address(objects, RECORD)}: {error}") from error
+    return FoundSavepoint(objects, record, sha256_hex(data))
+
+
+def list_savepoints(uri: str) -> Iterator[tuple[str, FoundSavepoint | str]]:
+    """The savepoint at ``uri`` and those in the folders directly below, by their URIs.
+
+    What is damaged or broken off is listed with what is wrong instead.
+    """
+    folders = [n.rstrip("/") for n in open_object_store(uri).children("") if n.endswith("/")]
+    for place in [uri, *(place_below(uri, folder) for folder in folders)]:
+        objects = open_object_store(place)
+        names = objects.children("")
+        if RECORD in names or MARKER in names:
+            yield place, _found_or_problem(objects)
+
+
+def _found_or_problem(objects: ObjectStore) -> FoundSavepoint | str:
+    try:
+        return read_savepoint(objects)
+    except (ConfigurationError, CorruptCheckpointError) as error:
+        return str(error)
+
+
+def delete_savepoint(objects: ObjectStore, deletion: SavepointDeletion) -> None:
+    """Delete the savepoint with that digest; repeating it after a crash is harmless.
+
+    The marker comes first, so nobody takes it for whole or for damaged from then on; the record
+    stays until all files are gone, because it names them. Another savepoint that is there by now
+    is left alone.
+
+    Raises:
+        StorageUnavailable: some of it may be gone; call again.
+    """
+    data = bytes_in(objects, RECORD)
+    if data is not None and sha256_hex(data) != deletion.savepoint_sha256:
+        return
+    if data is not None:
+        create_or_confirm(objects, MARKER, deletion.to_bytes())
+        for file in parse_savepoint(data).cut().files():
+            objects.delete(file.path)
+        objects.delete(RECORD)
+    objects.delete(MARKER)
+
+
+def _no_savepoint(problem: str) -> ConfigurationError:
+    return ConfigurationError(ErrorCode.NO_SUCH_SAVEPOINT, problem)

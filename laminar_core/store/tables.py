@@ -1,0 +1,265 @@
+"""What a checkpoint contains, as Arrow tables in parts that can be read side by side.
+
+One part is what one worker wrote: the state of a subtask, put together and verified, or one queue
+in flight. Whoever reads decides where.
+"""
+
+# pyarrow ships no types, which the strict mode of this package would not accept.
+# pyright: standard
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+from laminar_core.errors import ConfigurationError, ErrorCode
+from laminar_core.protocol.types import Batch, Watermark
+from laminar_core.records.manifest import CheckpointManifest, InflightEntry, SubtaskEntry
+from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.store.state_reading import StateFiles, read_rows
+
+SUBTASK = "subtask_index"
+OPERATOR = "operator_id"
+_SPLIT = "split_id"
+_PLACE = pa.schema(
+    [
+        (OPERATOR, pa.string()),
+        (SUBTASK, pa.int32()),
+        ("direction", pa.string()),
+        ("input_id", pa.int32()),
+        ("upstream", pa.string()),
+        ("downstream", pa.string()),
+        ("input_index", pa.int32()),
+        ("feedback", pa.bool_()),
+        ("sender", pa.int32()),
+        ("receiver", pa.int32()),
+    ]
+)
+_ELEMENT = [("position", pa.int64()), ("element", pa.string()), ("watermark_us", pa.int64())]
+
+Part = tuple[int, ...]
+"""Says what one worker reads; it means the same as long as the files are there."""
+
+
+class StoredTable(Protocol):
+    """A table whose parts are read one by one; making it reads nothing but a manifest."""
+
+    def schema(self) -> pa.Schema:
+        """Columns of every part. May read the smallest file that knows them."""
+        ...
+
+    def parts(self) -> list[Part]:
+        """What to ask ``read`` for."""
+        ...
+
+    def read(self, part: Part) -> Iterator[pa.Table]:
+        """Rows of one part; files are verified before anything is decoded.
+
+        Raises:
+            CorruptCheckpointError: a file is missing, or not what was written.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What of a checkpoint is read; None: all."""
+
+    operator_id: str | None = None
+    subtask_index: int | None = None
+
+    def check(self, manifest: CheckpointManifest) -> None:
+        """Refuse an operator that the checkpoint does not have."""
+        if self.operator_id is not None and self.operator_id not in manifest.parallelism:
+            known = ", ".join(manifest.parallelism)
+            raise _invalid(
+                f"{_name(manifest)} has no operator {self.operator_id}; its operators: {known}"
+            )
+
+    def takes(self, entry: SubtaskEntry | InflightEntry) -> bool:
+        """Whether this is part of it."""
+        return self.operator_id in (None, entry.operator_id) and self.subtask_index in (
+            None,
+            entry.subtask_index,
+        )
+
+
+class StateTable:
+    """State of one operator, one row per key; ``subtask_index`` says who kept it."""
+
+    def __init__(
+        self, store: StateFiles, manifest: CheckpointManifest, selection: Selection
+    ) -> None:
+        selection.check(manifest)
+        if selection.operator_id is None:
+            owners = dict.fromkeys(e.operator_id for e in manifest.subtasks if e.segments)
+            raise _invalid(
+                f"which state? {_name(manifest)} has that of the operators {', '.join(owners)}: "
+                "choose one with option operator"
+            )
+        self._store, self._manifest = store, manifest
+        self._operator_id = selection.operator_id
+        self._entries = [e for e in manifest.subtasks if selection.takes(e) and e.segments]
+
+    def schema(self) -> pa.Schema:
+        """Columns of the state, after ``subtask_index``."""
+        if not self._entries:
+            raise _invalid(
+                f"{self._operator_id} kept no rows in {_name(self._manifest)}, so its columns are "
+                "not known"
+            )
+        return _with_subtask(_columns_of(self._store, self._entries))
+
+    def parts(self) -> list[Part]:
+        """One per subtask that kept any rows."""
+        return [(number,) for number in range(len(self._entries))]
+
+    def read(self, part: Part) -> Iterator[pa.Table]:
+        """Rows of one subtask."""
+        entry = self._entries[part[0]]
+        rows = read_rows(self._store, self._manifest, entry)
+        assert rows is not None, "it has segments"
+        yield _placed(rows, entry)
+
+
+class OffsetsTable:
+    """Positions of the sources: one row per split."""
+
+    def __init__(
+        self, store: StateFiles, manifest: CheckpointManifest, selection: Selection
+    ) -> None:
+        selection.check(manifest)
+        self._store, self._manifest = store, manifest
+        self._entries = [
+            entry
+            for entry in manifest.subtasks
+            if selection.takes(entry) and entry.segments and "key_groups" not in entry.properties
+        ]
+        self._columns: pa.Schema | None = None
+
+    def schema(self) -> pa.Schema:
+        """``operator_id``, ``subtask_index``, and what the sources say of their splits."""
+        found = [
+            columns
+            for operator_id in dict.fromkeys(entry.operator_id for entry in self._entries)
+            if _SPLIT in (columns := self._columns_of(operator_id)).names
+        ]
+        if not found:
+            raise _invalid(f"{_name(self._manifest)} has no positions of such a source")
+        columns = _united(found, "sources with different columns")
+        return _with_subtask(columns).insert(0, pa.field(OPERATOR, pa.string()))
+
+    def parts(self) -> list[Part]:
+        """One per subtask of a source."""
+        return [(number,) for number in range(len(self._entries))]
+
+    def read(self, part: Part) -> Iterator[pa.Table]:
+        """Splits of one subtask; columns that only other sources have are left out."""
+        entry = self._entries[part[0]]
+        rows = read_rows(self._store, self._manifest, entry)
+        assert rows is not None, "it has segments"
+        if _SPLIT in rows.schema.names:
+            owner = pa.repeat(pa.scalar(entry.operator_id), rows.num_rows)
+            yield _placed(rows, entry).add_column(0, OPERATOR, owner)
+
+    def _columns_of(self, operator_id: str) -> pa.Schema:
+        return _columns_of(self._store, [e for e in self._entries if e.operator_id == operator_id])
+
+
+class InflightTable:
+    """What was in flight: rows, watermarks and idle marks of every queue, in their order."""
+
+    def __init__(
+        self, store: CheckpointStore, manifest: CheckpointManifest, selection: Selection
+    ) -> None:
+        selection.check(manifest)
+        self._store = store
+        self._entries = [entry for entry in manifest.inflight_data if selection.takes(entry)]
+
+    def schema(self) -> pa.Schema:
+        """The place, then ``position``, ``element``, ``watermark_us`` and, if any, ``row``."""
+        smallest: dict[tuple[str, int], InflightEntry] = {}
+        for entry in sorted(self._entries, key=lambda e: e.size_bytes):
+            if entry.row_count:
+                smallest.setdefault((entry.edge.downstream, entry.edge.input_index), entry)
+        rows = [
+            next(e.data.schema for e in self._store.read_inflight(entry) if isinstance(e, Batch))
+            for entry in smallest.values()
+        ]
+        fields = [*_PLACE, *(pa.field(name, of) for name, of in _ELEMENT)]
+        if rows:
+            united = _united(rows, "queues with rows of different kinds")
+            fields.append(pa.field("row", pa.struct(list(united))))
+        return pa.schema(fields)
+
+    def parts(self) -> list[Part]:
+        """One per queue that was not empty."""
+        return [(number,) for number in range(len(self._entries))]
+
+    def read(self, part: Part) -> Iterator[pa.Table]:
+        """Elements of one queue, table by table."""
+        entry = self._entries[part[0]]
+        place = {
+            **{name: getattr(entry, name) for name in _PLACE.names if hasattr(entry, name)},
+            **entry.edge.model_dump(),
+        }
+        for position, element in enumerate(self._store.read_inflight(entry)):
+            if isinstance(element, Batch):
+                batch = element.data
+                columns = _elements(batch.num_rows, position, "row", None)
+                columns["row"] = batch.to_struct_array()
+            elif isinstance(element, Watermark):
+                columns = _elements(1, position, "watermark", element.time_us)
+            else:
+                columns = _elements(1, position, "idle", None)
+            count = len(columns["position"])
+            yield pa.table({**_repeated(place, count), **columns})
+
+
+def _elements(count: int, position: int, element: str, time_us: int | None) -> dict[str, pa.Array]:
+    values = (position, element, time_us)
+    return {
+        name: pa.repeat(pa.scalar(value, of), count)
+        for (name, of), value in zip(_ELEMENT, values, strict=True)
+    }
+
+
+def _repeated(place: dict[str, object], count: int) -> dict[str, pa.Array]:
+    return {f.name: pa.repeat(pa.scalar(place[f.name], f.type), count) for f in _PLACE}
+
+
+def _columns_of(store: StateFiles, entries: Iterable[SubtaskEntry]) -> pa.Schema:
+    """Read the smallest file: all of an operator have the same columns."""
+    segments = [segment for entry in entries for segment in entry.segments]
+    smallest = min(segments, key=lambda segment: segment.size_bytes)
+    return store.read_state(smallest).schema.remove_metadata()
+
+
+def _with_subtask(columns: pa.Schema) -> pa.Schema:
+    if SUBTASK in columns.names:
+        return columns
+    return columns.insert(0, pa.field(SUBTASK, pa.int32()))
+
+
+def _placed(rows: pa.Table, entry: SubtaskEntry) -> pa.Table:
+    if SUBTASK in rows.schema.names:
+        return rows
+    index = pa.repeat(pa.scalar(entry.subtask_index, pa.int32()), rows.num_rows)
+    return rows.add_column(0, SUBTASK, index)
+
+
+def _united(schemas: Sequence[pa.Schema], what: str) -> pa.Schema:
+    try:
+        return pa.unify_schemas([schema.remove_metadata() for schema in schemas])
+    except pa.ArrowException as error:
+        reason = str(error).partition("\n")[0]
+        raise _invalid(f"{what} ({reason}): choose one with option operator") from error
+
+
+def _name(manifest: CheckpointManifest) -> str:
+    return f"checkpoint {manifest.checkpoint_id} of {manifest.job}"
+
+
+def _invalid(message: str) -> ConfigurationError:
+    return ConfigurationError(ErrorCode.INVALID_OPTION, message)

@@ -1,0 +1,123 @@
+"""What a job keeps in its store and what it sends there, for whoever reckons what it costs.
+
+Every object is counted. The lengths of state and in-flight files are known from retention's
+reading; those of small records, of which there are many, are measured by a sample.
+"""
+
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, fields
+
+from laminar_core.errors import CorruptCheckpointError
+from laminar_core.objectstore.counts import RequestCounts
+from laminar_core.protocol.types import Generation
+from laminar_core.records.manifest import GenerationClaim
+from laminar_core.records.record import JsonValue
+from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.store.records import read_record
+
+SAMPLE_MAX = 400
+GENERATIONS_MAX = 20
+OUTCOMES_MAX = 100
+_READERS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class RecordUsage:
+    """Manifests, history, commits, audit, control, and whatever else is no state."""
+
+    objects: int
+    measured: int
+    """So many of them were asked for their length, evenly spread over their names."""
+    measured_bytes: int
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all of them, as large as those that were measured."""
+        return round(self.measured_bytes / self.measured * self.objects) if self.measured else 0
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationTraffic:
+    """What one generation sent to the store, by its last sign of life."""
+
+    generation: Generation
+    claimed_at_ms: int
+    last_sign_at_ms: int
+    requests: RequestCounts
+    """Of its workers and its driver, until then."""
+
+    @property
+    def duration_ms(self) -> int:
+        """From the claim on; both by the driver's clock."""
+        return self.last_sign_at_ms - self.claimed_at_ms
+
+
+def read_record_usage(
+    store: CheckpointStore, files: AbstractSet[str], sample_max: int = SAMPLE_MAX
+) -> RecordUsage:
+    """Count everything of the job that is none of ``files`` (paths below the job's folder).
+
+    Raises:
+        StorageUnavailable: the store did not answer.
+    """
+    known = {store.paths.absolute(path) for path in files}
+    keys = [key for key in store.objects.list(f"{store.job}/") if key not in known]
+    step = max(-(-len(keys) // sample_max), 1)
+    with ThreadPoolExecutor(_READERS) as pool:
+        sizes = [size for size in pool.map(store.objects.size, keys[::step]) if size is not None]
+    return RecordUsage(len(keys), len(sizes), sum(sizes))
+
+
+def read_traffic(store: CheckpointStore, most: int = GENERATIONS_MAX) -> list[GenerationTraffic]:
+    """What the newest generations sent, oldest first; without those that did not count.
+
+    Raises:
+        StorageUnavailable: the store did not answer.
+    """
+    newest = store.newest_generation() or 0
+    numbers = range(max(newest - most, 0) + 1, newest + 1)
+    found = [_traffic(store, Generation(number)) for number in numbers]
+    return [traffic for traffic in found if traffic is not None]
+
+
+def checkpoint_interval_ms(store: CheckpointStore, most: int = OUTCOMES_MAX) -> float | None:
+    """Mean time between the ends of the newest completed checkpoints of the newest generation.
+
+    None: there are not two. Deleted ones count, as long as their history is kept.
+
+    Raises:
+        StorageUnavailable: the store did not answer.
+    """
+    generation = store.newest_generation()
+    ended_ms: list[int] = []
+    for checkpoint_id in store.ended_ids()[-most:]:
+        try:
+            record = store.read_outcome(checkpoint_id)
+        except CorruptCheckpointError:
+            continue
+        if record and record.generation == generation and record.outcome == "completed":
+            ended_ms.append(record.ended_at_ms)
+    if len(ended_ms) < 2:  # noqa: PLR2004 - there is something between two
+        return None
+    return (ended_ms[-1] - ended_ms[0]) / (len(ended_ms) - 1)
+
+
+def _traffic(store: CheckpointStore, generation: Generation) -> GenerationTraffic | None:
+    heartbeat = store.read_heartbeat(generation)
+    try:
+        claim = read_record(store.objects, store.paths.claim(generation), GenerationClaim)
+    except CorruptCheckpointError:
+        return None
+    if heartbeat is None or claim is None:
+        return None
+    said = heartbeat.progress.get("requests")
+    if not isinstance(said, dict):
+        return None
+    return GenerationTraffic(generation, claim.claimed_at_ms, heartbeat.at_ms, _counts(said))
+
+
+def _counts(said: Mapping[str, JsonValue]) -> RequestCounts:
+    known = {field.name: said.get(field.name) for field in fields(RequestCounts)}
+    return RequestCounts(**{name: n for name, n in known.items() if isinstance(n, int)})

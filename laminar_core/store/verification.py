@@ -1,0 +1,145 @@
+"""Reading a checkpoint's files so that damage is found before anything is decoded."""
+
+from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from laminar_core.codec.arrow import sha256_hex
+from laminar_core.errors import CorruptCheckpointError, ErrorCode
+from laminar_core.objectstore.opening import ObjectStore, address
+from laminar_core.protocol.types import CheckpointId
+from laminar_core.records.manifest import CheckpointManifest, FileRef
+from laminar_core.records.paths import JobPaths
+
+WHOLE_BYTES_MAX = 256 << 20
+"""What is longer is verified in pieces, so that a length in a manifest cannot take all memory."""
+
+_REQUESTS = 16
+"""At a time; the store may be far away."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartReport:
+    """One object of a checkpoint; ``problem`` is None if it is whole."""
+
+    path: str
+    size_bytes: int
+    problem: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyReport:
+    """What reading a whole checkpoint found, part by part."""
+
+    checkpoint_id: CheckpointId
+    parts: tuple[PartReport, ...]
+
+    @property
+    def problem(self) -> str | None:
+        """The first problem, or None: the checkpoint can be restored."""
+        return next((part.problem for part in self.parts if part.problem), None)
+
+
+def read_verified(objects: ObjectStore, paths: JobPaths, ref: FileRef) -> bytes:
+    """Read a file and make sure that it is the one that was written.
+
+    Raises:
+        CorruptCheckpointError: missing, or of another length or digest.
+    """
+    return read_file(objects, paths.absolute(ref.path), ref)
+
+
+def read_file(objects: ObjectStore, key: str, ref: FileRef) -> bytes:
+    """Read the file at ``key`` and make sure that it is ``ref``; no more than its length is read.
+
+    Raises:
+        CorruptCheckpointError: missing, no file, or of another length or digest.
+    """
+    where = address(objects, key)
+    with _length_in_words(objects, key, ref):
+        data = objects.get(key, ref.size_bytes)
+    _require(where, ref, None if data is None else len(data), None)
+    assert data is not None
+    _require(where, ref, len(data), sha256_hex(data))
+    return data
+
+
+def verify_file(objects: ObjectStore, key: str, ref: FileRef) -> None:
+    """Make sure that the file at ``key`` is ``ref``, in memory that does not grow with it.
+
+    Raises:
+        CorruptCheckpointError: as ``read_file``.
+    """
+    if ref.size_bytes <= WHOLE_BYTES_MAX:
+        read_file(objects, key, ref)
+        return
+    where = address(objects, key)
+    _require(where, ref, objects.size(key), None)
+    with _length_in_words(objects, key, ref):
+        digest = objects.sha256(key, ref.size_bytes)
+    _require(where, ref, None if digest is None else ref.size_bytes, digest)
+
+
+def _require(where: str, ref: FileRef, size_bytes: int | None, digest: str | None) -> None:
+    """Compare with ``ref`` what is known of a file; ``digest`` is None before it is."""
+    if size_bytes is None:
+        raise CorruptCheckpointError(ErrorCode.OBJECT_MISSING, f"{where} is missing")
+    if size_bytes != ref.size_bytes:
+        raise CorruptCheckpointError(
+            ErrorCode.LENGTH_DIFFERS,
+            f"{where} has {size_bytes} bytes instead of {ref.size_bytes}",
+        )
+    if digest is not None and digest != ref.sha256:
+        raise CorruptCheckpointError(
+            ErrorCode.DIGEST_DIFFERS,
+            f"{where} is not what was written (its sha256 differs)",
+        )
+
+
+@contextmanager
+def _length_in_words(objects: ObjectStore, key: str, ref: FileRef) -> Generator[None]:
+    """Turn "too long to be read" into the length that is wrong."""
+    try:
+        yield
+    except CorruptCheckpointError as error:
+        if error.code is not ErrorCode.OBJECT_TOO_LARGE:
+            raise
+        _require(address(objects, key), ref, objects.size(key), None)
+        raise
+
+
+def verify_files(
+    objects: ObjectStore, paths: JobPaths, manifest: CheckpointManifest
+) -> VerifyReport:
+    """Read every byte of every file that ``manifest`` lists."""
+    parts = tuple(_verify_part(objects, paths, ref) for ref in manifest.files())
+    return VerifyReport(CheckpointId(manifest.checkpoint_id), parts)
+
+
+def compare_sizes(
+    objects: ObjectStore, paths: JobPaths, manifest: CheckpointManifest
+) -> VerifyReport:
+    """Ask for the length of every file that ``manifest`` lists, and read none of them."""
+    files = tuple(manifest.files())
+    with ThreadPoolExecutor(_REQUESTS) as pool:
+        lengths = list(pool.map(objects.size, [paths.absolute(ref.path) for ref in files]))
+    parts = (_compare_part(ref, length) for ref, length in zip(files, lengths, strict=True))
+    return VerifyReport(CheckpointId(manifest.checkpoint_id), tuple(parts))
+
+
+def _compare_part(ref: FileRef, length: int | None) -> PartReport:
+    problem = None
+    if length is None:
+        problem = f"{ref.path} is missing"
+    elif length != ref.size_bytes:
+        problem = f"{ref.path} has {length} bytes instead of {ref.size_bytes}"
+    return PartReport(ref.path, ref.size_bytes, problem)
+
+
+def _verify_part(objects: ObjectStore, paths: JobPaths, ref: FileRef) -> PartReport:
+    try:
+        verify_file(objects, paths.absolute(ref.path), ref)
+    except CorruptCheckpointError as error:
+        return PartReport(ref.path, ref.size_bytes, str(error))
+    return PartReport(ref.path, ref.size_bytes, None)

@@ -1,0 +1,1 @@
+"""The data plane: one long-lived task that hosts a subtask of every vertex."""

@@ -1,0 +1,82 @@
+"""Where a worker keeps large state, and the folder of its working files.
+
+A folder is of one worker and one generation. Nothing is ever restored from it, so it is removed at
+the end, and whoever starts next on the same machine removes what killed workers left
+(``private_folders``).
+"""
+
+import os
+import tempfile
+from pathlib import Path
+
+import pyarrow as pa
+
+from laminar_core.errors import ErrorCode, StorageUnavailable
+from laminar_core.host.private_folders import PrivateFolder
+from laminar_core.plan.state_options import StateOptions
+from laminar_core.state.chunks import MemoryBackend, Shelf, StateBackend
+from laminar_core.state.rocks_chunks import RocksBackend
+from laminar_core.worker.deployment import Deployment
+
+SPARK_FOLDERS = "SPARK_LOCAL_DIRS"
+"""Set by Spark in every Python worker: its own folders, separated by commas."""
+
+_FILES = "rocksdb"
+
+
+def open_backend(deployment: Deployment, subtask_index: int) -> StateBackend:
+    """What the job's options say; nothing is created before state needs it."""
+    if deployment.state.backend == "memory":
+        return MemoryBackend()
+    prefix = f"{deployment.job}-{deployment.generation}-{subtask_index}-"
+    return WorkingState(working_root(deployment.state, subtask_index), prefix, deployment.state)
+
+
+def working_root(options: StateOptions, subtask_index: int) -> Path:
+    """Where the folders of this user's workers are; Spark's own disks are used in turn."""
+    folders = os.environ.get(SPARK_FOLDERS, "").split(",")
+    default = folders[subtask_index % len(folders)] or tempfile.gettempdir()
+    return Path(options.directory or default) / f"laminar-state-{os.getuid()}"
+
+
+class WorkingState:
+    """RocksDB in a folder of its own, from the first need of it until ``close``."""
+
+    def __init__(self, root: Path, prefix: str, options: StateOptions) -> None:
+        self._root = root
+        self._prefix = prefix
+        self._options = options
+        self._files: RocksBackend | None = None
+        self._folder: PrivateFolder | None = None
+
+    def shelf(self, schema: pa.Schema) -> Shelf:
+        """Make room for tables of ``schema``.
+
+        Raises:
+            StorageUnavailable: the folder cannot be made (WORKING_STATE).
+        """
+        if self._files is None:
+            try:
+                self._folder = PrivateFolder.open(self._root, self._prefix)
+            except OSError as error:
+                raise StorageUnavailable(
+                    ErrorCode.WORKING_STATE,
+                    f"no folder for the working files of state can be made in {self._root} "
+                    f"({error.strerror}): name another one (directory of StateConfig, "
+                    "--state-directory)",
+                ) from error
+            self._files = RocksBackend(
+                self._folder.path / _FILES,
+                self._options.memory_bytes,
+                self._options.compression,
+                in_memory_files=self._options.simulated_files,
+            )
+        return self._files.shelf(schema)
+
+    def close(self) -> None:
+        """Remove everything."""
+        if self._files is not None:
+            self._files.close()
+            self._files = None
+        if self._folder is not None:
+            self._folder.close()

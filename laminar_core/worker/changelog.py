@@ -1,0 +1,56 @@
+"""Operators that can tell what changed: whose chains go on after a restore, and uploads ahead.
+
+In the mode ``changelog`` changes are uploaded all the time, so that a checkpoint has little left to
+write: it is a pointer to what is there already, and to the last bit.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from laminar_core.host.clock import Clock
+from laminar_core.operators.base import IncrementalSubtask
+from laminar_core.plan.state_options import StateOptions
+from laminar_core.protocol.types import CheckpointId
+from laminar_core.worker.deployment import RestoredState
+from laminar_core.worker.snapshots import SnapshotWriter
+from laminar_core.worker.task import Task
+from laminar_core.worker.task_parts import PendingPart
+
+_BETWEEN_CHECKPOINTS = CheckpointId(0)
+
+
+class Changelog:
+    """Of one worker; called from its loop."""
+
+    def __init__(self, snapshots: SnapshotWriter, options: StateOptions, clock: Clock) -> None:
+        self._operators: dict[str, IncrementalSubtask] = {}
+        self._snapshots = snapshots
+        self._options = options
+        self._clock = clock
+        self._next_ms = clock.monotonic_ms() + options.changelog_interval_ms
+
+    def follow(self, tasks: Iterable[Task], restored: RestoredState) -> None:
+        """Let the chains of the restored checkpoint go on: what they hold has not changed."""
+        if not self._options.incremental:
+            return
+        self._operators = dict(_incremental(tasks))
+        for operator_id, operator in self._operators.items():
+            chain = restored.own_segments(operator_id)
+            if chain is not None:
+                operator.snapshot_changes(_BETWEEN_CHECKPOINTS)
+                self._snapshots.segments.adopt(operator_id, chain)
+
+    def turn(self) -> None:
+        """Have what changed uploaded, if that is due."""
+        if self._options.snapshots != "changelog" or self._clock.monotonic_ms() < self._next_ms:
+            return
+        for operator_id, operator in self._operators.items():
+            pending = operator.snapshot_changes(_BETWEEN_CHECKPOINTS)
+            self._snapshots.upload(PendingPart(operator_id, pending, 0.0, operator.merge_tables))
+        self._next_ms = self._clock.monotonic_ms() + self._options.changelog_interval_ms
+
+
+def _incremental(tasks: Iterable[Task]) -> Iterator[tuple[str, IncrementalSubtask]]:
+    for task in tasks:
+        for operator_id, operator in task.parts.operators:
+            if isinstance(operator, IncrementalSubtask):
+                yield operator_id, operator

@@ -1,0 +1,245 @@
+"""Channels: an output queue at the sender, an input queue at the receiver, credit in between.
+
+A batch needs one credit to leave its output queue, and the receiver gives it back when it has
+taken the batch out of its input queue. So data waits nowhere but in these two queues, both are
+bounded, and a receiver can always take in what is sent to it. Everything else on a channel needs
+no credit, but keeps its place among the batches; watermarks in a row become one, in both queues,
+because a stream whose rows are all filtered out sends nothing else.
+
+An unaligned barrier takes the head of the output queue, and what it passes is copied in the same
+step (PROTOCOL section 1). What a restored checkpoint had in flight starts in these queues again.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from itertools import islice
+from typing import TypeGuard
+
+from laminar_core.codec.inflight import InflightElement
+from laminar_core.errors import ErrorCode, ProtocolError
+from laminar_core.link.wire import ArrowElement
+from laminar_core.protocol.types import (
+    Batch,
+    ChannelId,
+    CheckpointBarrier,
+    CheckpointId,
+    EndOfInput,
+    Idle,
+    Watermark,
+)
+
+CREDITS_PER_CHANNEL = 4
+"""Batches that may be under way or queued at the receiver, per channel."""
+
+OUTPUT_QUEUE_BATCHES = 2
+"""Batches that may wait at the sender before it stops working; one step may overshoot it."""
+
+_IN_FLIGHT = Batch, Watermark, Idle  # A tuple: a union would be built for every element asked.
+
+
+class OutputChannel:
+    """The sender's end. ``deliver`` hands one element to the transport or the local receiver."""
+
+    def __init__(self, deliver: Callable[[ArrowElement], None]) -> None:
+        self._deliver = deliver
+        self._queue: deque[ArrowElement] = deque()
+        self._batches = 0
+        self._ended = False
+        self.credits = CREDITS_PER_CHANNEL
+        self._taken = 0
+        self.batches_put = 0
+        """Since the start."""
+
+    @property
+    def has_room(self) -> bool:
+        """May the sender produce more for this channel?"""
+        return self._batches < OUTPUT_QUEUE_BATCHES
+
+    def put(self, element: ArrowElement) -> None:
+        """Append; a watermark replaces one that waits right before it."""
+        if isinstance(element, Batch):
+            self._batches += 1
+            self.batches_put += 1
+        elif isinstance(element, EndOfInput):
+            self._ended = True
+        _append(self._queue, element)
+
+    def put_barrier(self, barrier: CheckpointBarrier, *, overtake: bool) -> list[InflightElement]:
+        """Append a barrier, or put it at the head and return a copy of what it passed.
+
+        Behind the end of the channel nothing follows, so the barrier stays before it; an end that
+        has left stands for the barrier.
+        """
+        if self._ended and not self._queue:
+            return []
+        if overtake:
+            return self._put_first(barrier)
+        behind_it = self._queue.pop() if self._ended else None
+        self._queue.append(barrier)
+        if behind_it is not None:
+            self._queue.append(behind_it)
+        return []
+
+    def waits(self, checkpoint_id: CheckpointId) -> bool:
+        """Is the barrier still in the queue?"""
+        return self._place_of(checkpoint_id) is not None
+
+    def time_out(self, checkpoint_id: CheckpointId) -> list[InflightElement]:
+        """Let a barrier that waits overtake; one that has left passed nothing (PROTOCOL 3)."""
+        place = self._place_of(checkpoint_id)
+        if place is None:
+            return []
+        waiting = self._queue[place]
+        assert isinstance(waiting, CheckpointBarrier)
+        passed = [e for e in islice(self._queue, place) if _is_in_flight(e)]
+        del self._queue[place]
+        self._queue.appendleft(replace(waiting, unaligned=True))
+        return passed
+
+    def restore(self, elements: Iterable[ArrowElement]) -> None:
+        """Queue what waited here at the cut; it needs credit like anything else."""
+        for element in elements:
+            self.put(element)
+
+    def _put_first(self, barrier: CheckpointBarrier) -> list[InflightElement]:
+        passed = [e for e in self._queue if _is_in_flight(e)]
+        self._queue.appendleft(barrier)
+        return passed
+
+    def _place_of(self, checkpoint_id: CheckpointId) -> int | None:
+        for place, element in enumerate(self._queue):
+            if isinstance(element, CheckpointBarrier) and element.checkpoint_id == checkpoint_id:
+                return place
+        return None
+
+    def give(self, batches: int) -> None:
+        """The receiver took so many more batches: as many credits come back.
+
+        Raises:
+            ProtocolError: more than are out.
+        """
+        out = CREDITS_PER_CHANNEL - self.credits
+        if not 0 < batches <= out:
+            raise ProtocolError(
+                ErrorCode.ILLEGAL_EVENT, f"{batches} credits came back and {out} are out"
+            )
+        self.credits += batches
+        self._taken += batches
+
+    def give_up_to(self, taken: int) -> None:
+        """The receiver has taken so many batches since the start.
+
+        A total makes good for one that was lost, and one that comes late or twice changes nothing.
+
+        Raises:
+            ProtocolError: more than were sent.
+        """
+        if taken > self._taken:
+            self.give(taken - self._taken)
+
+    def flush(self) -> bool:
+        """Send as far as credit allows; say whether anything left."""
+        sent = False
+        while self._queue:
+            element = self._queue[0]
+            if isinstance(element, Batch):
+                if self.credits == 0:
+                    break
+                self.credits -= 1
+                self._batches -= 1
+            self._queue.popleft()
+            self._deliver(element)
+            sent = True
+        return sent
+
+    @property
+    def empty(self) -> bool:
+        """Everything has been sent."""
+        return not self._queue
+
+    def close(self) -> None:
+        """Nothing is sent any more."""
+        self._queue.clear()
+
+
+class InputChannel:
+    """The receiver's end. ``grant`` gives credit back to the sender."""
+
+    def __init__(self, channel: ChannelId, grant: Callable[[int], None]) -> None:
+        self.channel = channel
+        self._grant = grant
+        self._queue: deque[ArrowElement] = deque()
+        self._consumed = 0
+        self._restored = 0
+        self.batches_restored = 0
+        self.batches_replayed = 0
+        self.batches_taken = 0
+        """Since the start, whole ones."""
+
+    @property
+    def replays(self) -> bool:
+        """Something that was restored is still queued."""
+        return self._restored > 0
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def arrive(self, element: ArrowElement) -> None:
+        """Enqueue. Never refuses: the sender had the credit."""
+        _append(self._queue, element)
+
+    def restore(self, elements: Iterable[ArrowElement]) -> None:
+        """Queue what was in flight at the cut. No sender waits for credit for it."""
+        for element in elements:
+            self._restored += isinstance(element, Batch)
+            self.arrive(element)
+        self.batches_restored = self._restored
+
+    def ahead_of(self, checkpoint_id: CheckpointId) -> list[InflightElement]:
+        """A copy of what is queued and in flight at this checkpoint's cut."""
+        ahead: list[InflightElement] = []
+        for element in self._queue:
+            if isinstance(element, CheckpointBarrier) and element.checkpoint_id == checkpoint_id:
+                break
+            if _is_in_flight(element):
+                ahead.append(element)
+        return ahead
+
+    def take(self, rows_max: int | None = None) -> ArrowElement:
+        """Dequeue; a batch's credit goes back with the next ``give_back``.
+
+        Of a batch with more than ``rows_max`` rows only these; the rest of it stays first.
+        """
+        element = self._queue.popleft()
+        if isinstance(element, Batch):
+            if rows_max is not None and element.data.num_rows > rows_max:
+                self._queue.appendleft(Batch(element.data.slice(rows_max)))
+                return Batch(element.data.slice(0, rows_max))
+            self.batches_taken += 1
+            if self._restored:
+                self._restored -= 1
+                self.batches_replayed += 1
+            else:
+                self._consumed += 1
+        return element
+
+    def give_back(self) -> None:
+        """Return the credit of what was taken."""
+        if self._consumed:
+            self._grant(self._consumed)
+            self._consumed = 0
+
+
+def _is_in_flight(element: ArrowElement) -> TypeGuard[InflightElement]:
+    """Does it belong to the state of the channel? Markers and the end say where, not what."""
+    return isinstance(element, _IN_FLIGHT)
+
+
+def _append(queue: deque[ArrowElement], element: ArrowElement) -> None:
+    """Of watermarks that wait in a row only the highest one matters."""
+    last = queue[-1] if queue else None
+    if isinstance(element, Watermark) and isinstance(last, Watermark):
+        queue[-1] = Watermark(max(last.time_us, element.time_us))
+    else:
+        queue.append(element)

@@ -1,0 +1,230 @@
+"""Everything a worker has to know before it starts; travels inside Spark's task."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+
+import pyarrow as pa
+
+from laminar_core.codec.arrow import Compression
+from laminar_core.codec.inflight import InflightElement
+from laminar_core.codec.key_groups import key_group_range
+from laminar_core.link.transport import CoordinatorAddress
+from laminar_core.operators.base import Snapshot, SubtaskContext, redistribution_of
+from laminar_core.plan.plan import Edge, Plan
+from laminar_core.plan.state_options import StateOptions
+from laminar_core.protocol.types import CheckpointId, Generation
+from laminar_core.protocol.unaligned import Direction
+from laminar_core.records.manifest import CheckpointManifest, SubtaskEntry
+from laminar_core.records.segment import SegmentRef
+from laminar_core.state.rescaling import Redistribution, Rescaling, deal
+from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.worker.inflight import SnapshotLimits
+from laminar_core.worker.outputs import edge_ref
+from laminar_core.worker.pacing import has_rows_left, in_reading_order
+from laminar_core.worker.restored_edges import (
+    EventTimes,
+    RestoredEdge,
+    exchange_of,
+    rescaled_edge,
+    same_edge,
+)
+from laminar_core.worker.restoring import RestoreSize
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """One generation of a job."""
+
+    job: str
+    generation: Generation
+    parallelism: int
+    plan: Plan
+    store_uri: str
+    address: CoordinatorAddress
+    restored: CheckpointManifest | None
+    """What to continue from; None is a fresh start."""
+    claim_sha256: str | None
+    """Digest of the generation's claim: a worker that does not find it sees another store."""
+    splits: dict[str, pa.Table] = field(default_factory=dict)
+    """Per source, all splits of all subtasks."""
+
+    limits: SnapshotLimits = field(default_factory=SnapshotLimits)
+    inflight_compression: Compression | None = None
+    state: StateOptions = field(default_factory=StateOptions)
+
+    def context(self, operator_id: str, subtask_index: int) -> SubtaskContext:
+        """Where a subtask of this generation runs."""
+        return SubtaskContext(
+            operator_id, subtask_index, self.parallelism, self.plan.max_parallelism, self.generation
+        )
+
+    @property
+    def newest_id(self) -> CheckpointId:
+        """Barriers up to this one are stale."""
+        return CheckpointId(0 if self.restored is None else self.restored.checkpoint_id)
+
+    @property
+    def rescaling(self) -> Rescaling | None:
+        """The change of the number of workers; None if the checkpoint was taken with as many."""
+        if self.restored is None or self.restored.workers == self.parallelism:
+            return None
+        return Rescaling(self.restored.workers, self.parallelism, self.plan.max_parallelism)
+
+
+class RestoredState:
+    """One worker's part of the checkpoint that its generation continues from.
+
+    Without one, on a fresh start, nothing is found. Files are read when they are asked for, and
+    whatever reads them raises CorruptCheckpointError if one is not what the manifest says.
+    """
+
+    def __init__(
+        self,
+        deployment: Deployment,
+        subtask_index: int,
+        store: CheckpointStore,
+    ) -> None:
+        self.on_read: Callable[[int], None] = lambda _: None
+        """Called with the length of each file of state that was read."""
+        self._deployment = deployment
+        self._me = subtask_index
+        self._store = store
+        self._rescaling = deployment.rescaling
+        manifest = deployment.restored
+        alignment = () if manifest is None else manifest.alignment
+        before = deployment.parallelism if manifest is None else manifest.workers
+        self._times = EventTimes(deployment.plan, before, alignment)
+        self._finished = {(a.vertex_id, a.subtask_index): a.finished for a in alignment}
+        subtasks = () if manifest is None else manifest.subtasks
+        self._subtasks = {(s.operator_id, s.subtask_index): s for s in subtasks}
+        inflight = () if manifest is None else manifest.inflight_data
+        self._inflight = {(e.edge, e.sender, e.receiver, e.direction): e for e in inflight}
+
+    # --- what operators kept --------------------------------------------------------------------
+
+    def snapshots(
+        self, operator_id: str, redistribution: Redistribution | None = None
+    ) -> list[Snapshot]:
+        """What the operator continues from; after a change of workers as ``redistribution`` says.
+
+        An operator that does not say has kept nothing: ``check_compatible`` has seen to it.
+        """
+        return [self._snapshot(entry) for entry in self._entries(operator_id, redistribution)]
+
+    def _entries(
+        self, operator_id: str, redistribution: Redistribution | None
+    ) -> list[SubtaskEntry]:
+        if self._rescaling is None:
+            origins = [self._me]
+        elif redistribution is None:
+            return []
+        else:
+            origins = self._rescaling.origins(redistribution, self._me)
+        entries = [self._subtasks.get((operator_id, origin)) for origin in origins]
+        return [entry for entry in entries if entry is not None]
+
+    def size(self) -> RestoreSize:
+        """Return how much state this worker reads; in-flight data is not counted."""
+        size = RestoreSize()
+        for vertex in self._deployment.plan.vertices:
+            pairs: list[tuple[str, Redistribution | None]] = [
+                (o.operator_id, redistribution_of(o)) for o in vertex.operators
+            ]
+            if vertex.sink is not None:
+                pairs.append((vertex.sink.operator_id, "split"))
+            if vertex.source is not None and self._rescaling is None:
+                pairs.append((vertex.source.operator_id, None))
+            for operator_id, redistribution in pairs:
+                for entry in self._entries(operator_id, redistribution):
+                    for segment in filter(self._concerns_me, entry.segments):
+                        size = size.plus(segment.size_bytes)
+        return size
+
+    def own_segments(self, operator_id: str) -> tuple[SegmentRef, ...] | None:
+        """The chain that changes can be added to; None: none, or it was shared out anew."""
+        entry = self._subtasks.get((operator_id, self._me))
+        return None if entry is None or self._rescaling is not None else entry.segments
+
+    def _snapshot(self, entry: SubtaskEntry) -> Snapshot:
+        segments = [segment for segment in entry.segments if self._concerns_me(segment)]
+        tables = map(self._read, segments)  # One at a time: they may be large.
+        return Snapshot(tables, dict(entry.properties), entry.committables)
+
+    def _read(self, segment: SegmentRef) -> pa.Table:
+        table = self._store.read_state(segment)
+        self.on_read(segment.size_bytes)
+        return table
+
+    def _concerns_me(self, segment: SegmentRef) -> bool:
+        """Does it hold keys of this subtask, as far as the manifest says?"""
+        if self._rescaling is None or segment.key_groups is None:
+            return True
+        start, stop = segment.key_groups
+        mine = key_group_range(
+            self._me, self._rescaling.max_parallelism, self._deployment.parallelism
+        )
+        return start < mine.stop and mine.start < stop
+
+    def splits(self, operator_id: str) -> pa.Table:
+        """This subtask's splits with their offsets."""
+        every = self._deployment.splits[operator_id]
+        entry = self._subtasks.get((operator_id, self._me))
+        if entry is not None and self._rescaling is None:
+            mine = map(self._read, entry.segments)
+            return pa.concat_tables([every.slice(0, 0), *mine])
+        ordered = in_reading_order(every)
+        dealt = deal(has_rows_left(ordered), self._deployment.parallelism, self._me)
+        return ordered.take(pa.array(dealt, pa.int64()))
+
+    def finished(self, vertex_id: str) -> bool:
+        """Had the source of this vertex ended, here and wherever its splits come from now?"""
+        origins = [self._me] if self._rescaling is None else range(self._rescaling.before)
+        return all(self._finished.get((vertex_id, origin), False) for origin in origins)
+
+    # --- what was on its way --------------------------------------------------------------------
+
+    def edge(self, edge: Edge) -> RestoredEdge:
+        """What waits at this end of an edge into this subtask, and event time of its channels.
+
+        Raises:
+            IncompatibleStateError: the edge carries rows of another type now.
+        """
+        if self._deployment.restored is None:
+            return RestoredEdge()
+        if self._rescaling is None:
+            read = partial(self._queued, edge, ("input",))
+            return same_edge(edge, self._me, self._deployment.parallelism, self._times, read)
+        read = partial(self._queued, edge, ("input", "output"))
+        return rescaled_edge(edge, self._me, self._rescaling, self._times, read)
+
+    def outgoing(self, edge: Edge, receiver: int) -> list[InflightElement]:
+        """What waits here to be sent; after a change of workers it has been sent.
+
+        Raises:
+            IncompatibleStateError: the edge carries rows of another type now.
+        """
+        if self._rescaling is not None:
+            return []
+        return list(self._queued(edge, ("output",), self._me, receiver))
+
+    def event_time_us(self, vertex_id: str) -> int | None:
+        """Combined watermark of the vertex's inputs; the least where several subtasks become one.
+
+        A receiver of several edges can take over from other subtasks on each of them.
+        """
+        edges = self._deployment.plan.inputs_of(vertex_id)
+        if self._rescaling is None or not edges:
+            return self._times.of_subtasks(vertex_id, [self._me])
+        origins_of = self._rescaling.origins_of_receiver
+        origins = {o for edge in edges for o in origins_of(exchange_of(edge), self._me)}
+        return self._times.of_subtasks(vertex_id, origins)
+
+    def _queued(
+        self, edge: Edge, ends: tuple[Direction, ...], sender: int, receiver: int
+    ) -> Iterator[InflightElement]:
+        ref = edge_ref(self._deployment.plan, edge)
+        for direction in ends:
+            entry = self._inflight.get((ref, sender, receiver, direction))
+            if entry is not None:
+                yield from self._store.read_inflight(entry, edge.schema)

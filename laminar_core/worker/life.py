@@ -1,0 +1,114 @@
+"""A worker's signs of life, which do not depend on its loop.
+
+A user's function may need minutes for one batch, and the loop sends nothing meanwhile. So a thread
+of its own says that the process lives, and which operator has been at work since when. The
+coordinator then tells a worker that is slow from one that is gone: a process that is dead or
+stopped sends nothing.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+from laminar_core.errors import FencedError
+from laminar_core.host.clock import Clock
+from laminar_core.link.messages import Alive, encode
+
+SIGN_INTERVAL_MS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class AtWork:
+    """What the loop is doing; times are monotonic milliseconds of the worker."""
+
+    step_since_ms: float
+    operator_id: str
+    """Empty: no operator, but the worker itself."""
+    operator_since_ms: float
+
+
+class Activity:
+    """What a worker's loop is doing. The loop writes it; any thread may read it.
+
+    Each change replaces one immutable value, so a reader never sees half of it.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._at_work: AtWork | None = None
+
+    def show(self, at_work: AtWork | None) -> None:
+        """Replace what readers see."""
+        self._at_work = at_work
+
+    def shown(self) -> AtWork | None:
+        """Return what the loop does now; None: it waits."""
+        return self._at_work
+
+    def begin_step(self) -> None:
+        """Note that the loop begins a step that should be short: one unit of work of one task."""
+        now_ms = self._clock.monotonic_ms()
+        self.show(AtWork(now_ms, "", now_ms))
+
+    def enter(self, operator_id: str) -> None:
+        """Note that this operator computes from now on, until another one does."""
+        at_work, now_ms = self._at_work, self._clock.monotonic_ms()
+        if at_work is None:
+            self.show(AtWork(now_ms, operator_id, now_ms))
+        elif at_work.operator_id != operator_id:
+            self.show(AtWork(at_work.step_since_ms, operator_id, now_ms))
+
+    def rest(self) -> None:
+        """Note that the step is over."""
+        self.show(None)
+
+    def sign(self, generation: int, worker: int) -> Alive:
+        """Return the sign of life that describes this moment.
+
+        It carries durations, because no two machines have the same clock.
+        """
+        at_work = self.shown()
+        if at_work is None:
+            return Alive(generation=generation, worker=worker)
+        now_ms = self._clock.monotonic_ms()
+        return Alive(
+            generation=generation,
+            worker=worker,
+            operator_id=at_work.operator_id,
+            operator_ms=now_ms - at_work.operator_since_ms,
+            step_ms=now_ms - at_work.step_since_ms,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SignsOfLife:
+    """What a worker's second thread sends. ``send`` has a socket that no other thread uses."""
+
+    generation: int
+    worker: int
+    activity: Activity
+    send: Callable[[bytes], None]
+
+    def beat(self) -> None:
+        """Send one sign. If the coordinator refuses it, the loop finds that out by itself."""
+        with suppress(FencedError):
+            self.send(encode(self.activity.sign(self.generation, self.worker)))
+
+
+@contextmanager
+def living(signs: SignsOfLife) -> Iterator[None]:
+    """Send signs of life from a thread, for as long as the block runs."""
+    over = threading.Event()
+
+    def run() -> None:
+        while not over.wait(SIGN_INTERVAL_MS / 1000):
+            signs.beat()
+
+    thread = threading.Thread(target=run, name="laminar-life", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()

@@ -1,0 +1,161 @@
+"""Operators that call each other directly: the inside of a vertex."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
+
+import pyarrow as pa
+
+from laminar_core.host.clock import Clock
+from laminar_core.operators.base import OperatorSubtask, output_watermark_of
+from laminar_core.protocol.types import Watermark
+from laminar_core.worker.slicing import UNIT_MS
+
+_OVER = object()
+T = TypeVar("T")
+
+
+class Chain:
+    """Pushes batches and watermarks through operators, to what follows the last one.
+
+    What was in flight on several old channels can be replayed as one, and is not in the order of
+    event time then. An operator that makes watermarks of rows would take that for the progress of
+    time; so these watermarks wait until everything has been replayed.
+    """
+
+    def __init__(
+        self,
+        operators: Sequence[tuple[str, OperatorSubtask]],
+        on_batch: Callable[[pa.RecordBatch], None],
+        on_watermark: Callable[[int], None],
+        on_operator: Callable[[str], None],
+    ) -> None:
+        self._ids = [operator_id for operator_id, _ in operators]
+        self._operators = [operator for _, operator in operators]
+        self._on_operator = on_operator
+        self._on_batch = on_batch
+        self._on_watermark = on_watermark
+        self._replays = False
+        self._held_us: dict[int, int] = {}
+        """Newest watermark that waits, by the operator it goes to."""
+        self._passed_us: dict[int, int] = {}
+        """Newest watermark that has left an operator."""
+
+    def hold_made_watermarks(self) -> None:
+        """Rows are replayed from now on."""
+        self._replays = True
+
+    def release_made_watermarks(self) -> None:
+        """Everything has been replayed."""
+        self._replays = False
+        held, self._held_us = self._held_us, {}
+        for start in sorted(held, key=held.__getitem__):
+            self.advance(held[start], start)
+
+    def process(self, batch: pa.RecordBatch, start: int = 0) -> None:
+        """Run one batch through the operators from ``start`` on."""
+        if start == len(self._operators):
+            self._on_batch(batch)
+            return
+        self._on_operator(self._ids[start])
+        for result in self._watched(start, self._operators[start].process(batch)):
+            if isinstance(result, Watermark):
+                self._made(result.time_us, start)
+            else:
+                self.process(result, start + 1)
+
+    def _made(self, watermark_us: int, position: int) -> None:
+        """Take a watermark that an operator has made of its rows."""
+        if self._replays:
+            known_us = self._held_us.get(position + 1, watermark_us)
+            self._held_us[position + 1] = max(known_us, watermark_us)
+        elif self._passes(position, watermark_us):
+            self.advance(watermark_us, position + 1)
+
+    def advance(self, watermark_us: int, start: int = 0) -> None:
+        """Let event time advance: what an operator completes goes ahead of the watermark."""
+        for _ in self.advancing(watermark_us, start):
+            pass
+
+    def advancing(self, watermark_us: int, start: int = 0) -> Iterator[None]:
+        """Do the same batch by batch; nothing else may be done here until it is exhausted."""
+        for position in range(start, len(self._operators)):
+            self._on_operator(self._ids[position])
+            completed = self._operators[position].on_watermark(watermark_us)
+            for batch in self._watched(position, completed):
+                self.process(batch, position + 1)
+                yield
+            held_us = output_watermark_of(self._operators[position], watermark_us)
+            if held_us is None or not self._passes(position, held_us):
+                return
+            watermark_us = held_us
+        self._on_watermark(watermark_us)
+
+    def output_watermark(self, watermark_us: int) -> int | None:
+        """Return what leaves the chain when event time has come so far; None: nothing yet."""
+        left_us: int | None = watermark_us
+        for operator in self._operators:
+            if left_us is not None:
+                left_us = output_watermark_of(operator, left_us)
+        return left_us
+
+    def _passes(self, position: int, watermark_us: int) -> bool:
+        """Let event time behind an operator advance; it never goes back."""
+        known_us = self._passed_us.get(position)
+        if known_us is not None and watermark_us <= known_us:
+            return False
+        self._passed_us[position] = watermark_us
+        return True
+
+    def _watched(self, position: int, results: Iterable[T]) -> Iterator[T]:
+        """Yield ``results``, which an operator computes as they are asked for."""
+        for result in results:
+            yield result
+            self._on_operator(self._ids[position])  # Those behind it have computed meanwhile.
+
+
+class Firing:
+    """A step of event time, emitted piece by piece; nothing else is taken until it is over.
+
+    A large window takes many seconds, and more memory than there may be. So it is emitted for a
+    unit of work at a time and as far as the outputs have room; in between the worker looks after
+    its queues and says that it is alive. What is left at a cut is before it and is emitted first:
+    its rows are no part of the state any more.
+    """
+
+    def __init__(self, chain: Chain, clock: Clock, has_room: Callable[[], bool]) -> None:
+        self._chain = chain
+        self._clock = clock
+        self._has_room = has_room
+        self._rest: Iterator[None] | None = None
+        self._then: Callable[[], None] | None = None
+
+    @property
+    def active(self) -> bool:
+        """Something of the step is left."""
+        return self._rest is not None
+
+    def start(self, watermark_us: int | None, then: Callable[[], None] | None = None) -> None:
+        """Let event time advance, None: not at all; call ``then`` afterwards."""
+        assert self._rest is None, "one step after the other"
+        self._rest = iter(()) if watermark_us is None else self._chain.advancing(watermark_us)
+        self._then = then
+        self.work()
+
+    def work(self) -> None:
+        """Go on for a unit of work."""
+        until_ms = self._clock.monotonic_ms() + UNIT_MS
+        while self._rest is not None and self._has_room():
+            self._emit_next(self._rest)
+            if self._clock.monotonic_ms() >= until_ms:
+                return
+
+    def finish(self) -> None:
+        """Emit the rest, whether there is room or not."""
+        while self._rest is not None:
+            self._emit_next(self._rest)
+
+    def _emit_next(self, rest: Iterator[None]) -> None:
+        if next(rest, _OVER) is _OVER:
+            self._rest = None
+            if self._then is not None:
+                self._then()

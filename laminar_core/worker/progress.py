@@ -1,0 +1,25 @@
+"""How far one worker is, as it reports it to the coordinator."""
+
+from laminar_core.link.messages import Progress
+from laminar_core.objectstore.counts import RequestCounts
+from laminar_core.worker.wiring import Wiring
+
+
+def progress_of(
+    generation: int, worker: int, wiring: Wiring, given_up: int, requests: RequestCounts | None
+) -> Progress:
+    """How far a worker is now."""
+    counts = wiring.counts()
+    return Progress(
+        generation=generation,
+        worker=worker,
+        rows_in=counts.rows_in,
+        rows_out=counts.rows_out,
+        rows_late=counts.rows_late,
+        flowing=counts.rows_since_start > 0 or counts.batches_replayed > 0,
+        unaligned=wiring.unaligned(),
+        watermark_us=wiring.watermark_us(),
+        drained=all(task.finished for task in wiring.tasks),
+        given_up=given_up,
+        requests=requests,
+    )

@@ -1,0 +1,65 @@
+"""What the runtime adds to a sink's writer: committables survive a checkpoint that does not.
+
+Rows pre-committed for checkpoint *n* are before the cut of every later one too. If *n* is
+declined, they have to become visible with the next that completes, so a snapshot carries all
+committables whose commit has not been announced. Commits are idempotent, so carrying one again
+is harmless; dropping one would lose rows. Source: PROTOCOL section 7, rule 5.
+"""
+
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+
+from laminar_core.connectors.base import SinkWriter
+from laminar_core.operators.base import JsonObject, PendingSnapshot, Snapshot
+from laminar_core.protocol.types import CheckpointId
+
+_ROW_COUNT = "rows_written"
+
+
+class CommittingSink:
+    """A sink's writer with the committables that nobody has committed yet."""
+
+    def __init__(self, writer: SinkWriter) -> None:
+        self.writer = writer
+        self.rows_written = 0
+        self._lock = threading.Lock()  # Snapshots finish in a background thread.
+        self._uncommitted: dict[CheckpointId, tuple[JsonObject, ...]] = {}
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Stage rows."""
+        self.rows_written += batch.num_rows
+        self.writer.write(batch)
+
+    def snapshot(self, checkpoint_id: CheckpointId) -> PendingSnapshot:
+        """Pre-commit; the snapshots of one sink must be finished in the order they were taken."""
+        pending, rows_written = self.writer.snapshot(checkpoint_id), self.rows_written
+
+        def finish() -> Snapshot:
+            snapshot = pending()
+            with self._lock:
+                self._uncommitted[checkpoint_id] = snapshot.committables
+                carried = [c for _, cs in sorted(self._uncommitted.items()) for c in cs]
+            return replace(
+                snapshot,
+                properties={**snapshot.properties, _ROW_COUNT: rows_written},
+                committables=tuple(carried),
+            )
+
+        return finish
+
+    def committed(self, checkpoint_id: CheckpointId) -> None:
+        """Everything pre-committed up to this checkpoint is visible."""
+        with self._lock:
+            for known in [n for n in self._uncommitted if n <= checkpoint_id]:
+                del self._uncommitted[known]
+
+    def restore(self, snapshots: Sequence[Snapshot]) -> None:
+        """Continue; what the restored checkpoint pre-committed has been committed by now."""
+        for snapshot in snapshots:
+            rows = snapshot.properties.get(_ROW_COUNT, 0)
+            assert isinstance(rows, int)
+            self.rows_written += rows
+        self.writer.restore(snapshots)

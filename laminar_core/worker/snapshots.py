@@ -1,0 +1,307 @@
+"""The asynchronous phase: parts of a cut are finished, written and acknowledged together.
+
+One background thread per worker writes them, in the order of the cuts; in-flight data is encoded
+piece by piece while more is being recorded. A part that cannot be
+*written* costs the checkpoint; a part that cannot be *finished* costs the generation, because
+what a sink has pre-committed exists nowhere else.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
+
+from laminar_core.codec.arrow import Compression
+from laminar_core.codec.inflight import InflightEncoder
+from laminar_core.errors import LaminarError
+from laminar_core.host.clock import Clock
+from laminar_core.operators.base import Snapshot
+from laminar_core.protocol.types import CheckpointId
+from laminar_core.records.manifest import AlignmentEntry, InflightEntry, SubtaskEntry
+from laminar_core.records.segment import SegmentRef, total_bytes
+from laminar_core.worker.inflight import Captured, Queue
+from laminar_core.worker.segments import NotMadeError, SegmentWriter
+from laminar_core.worker.task_parts import Cut, PendingPart
+
+
+@dataclass(frozen=True, slots=True)
+class BackgroundThreads:
+    """What a worker does beside its loop; one thread each."""
+
+    snapshots: Executor
+    compactions: Executor
+
+
+@contextmanager
+def background_threads() -> Iterator[BackgroundThreads]:
+    """Start them; at the end what they were given is finished."""
+    with (
+        ThreadPoolExecutor(1, "laminar-snapshot") as snapshots,
+        ThreadPoolExecutor(1, "laminar-compaction") as compactions,
+    ):
+        yield BackgroundThreads(snapshots, compactions)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """All parts of one task's cut are durable."""
+
+    cut: Cut
+    entries: tuple[SubtaskEntry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class InflightWritten:
+    """All in-flight data of one queue is durable; ``entry`` is None if there was none."""
+
+    checkpoint_id: CheckpointId
+    queue: Queue
+    entry: InflightEntry | None
+
+
+@dataclass(frozen=True, slots=True)
+class NotWritten:
+    """The store did not take a part."""
+
+    checkpoint_id: CheckpointId
+    vertex_id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class NotFinished:
+    """A part could not be made."""
+
+    error: Exception
+
+
+Result = Written | InflightWritten | NotWritten | NotFinished
+Outstanding = str | Queue
+"""What a worker's part still lacks: a vertex's state or channels, or a queue's file."""
+
+
+@dataclass(slots=True)
+class WorkerPart:
+    """What is known of one checkpoint in this worker."""
+
+    missing: set[Outstanding]
+    entries: list[SubtaskEntry] = field(default_factory=list)
+    alignment: list[AlignmentEntry] = field(default_factory=list)
+    inflight: list[InflightEntry] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, vertices: Iterable[str]) -> "WorkerPart":
+        """Of every vertex the state and the word that its channels are complete."""
+        return cls({of(vertex) for vertex in vertices for of in (state_of, channels_of)})
+
+    def lacks_state_of(self, vertex_id: str) -> bool:
+        """Whether the vertex has not been cut, or its state is not written yet."""
+        return state_of(vertex_id) in self.missing
+
+
+def state_of(vertex_id: str) -> Outstanding:
+    """The vertex's state."""
+    return f"state of {vertex_id}"
+
+
+def channels_of(vertex_id: str) -> Outstanding:
+    """The word that all in-flight data of the vertex is known."""
+    return f"channels of {vertex_id}"
+
+
+class SnapshotWriter:
+    """Runs the asynchronous phase; ``results`` is read by the worker's thread."""
+
+    def __init__(
+        self,
+        segments: SegmentWriter,
+        executor: Executor,
+        clock: Clock,
+        wake: Callable[[], None],
+        compression: Compression | None = None,
+    ) -> None:
+        self.segments = segments
+        self._executor = executor
+        self._clock = clock
+        self._wake = wake
+        self._results: SimpleQueue[Result] = SimpleQueue()
+        self._discarded: set[CheckpointId] = set()
+        self._discards: deque[tuple[CheckpointId, Future[None]]] = deque()
+        """In order; each is done when everything that was queued before it is."""
+        self._compression: Compression | None = compression
+        self._encoders: dict[tuple[CheckpointId, Queue], InflightEncoder] = {}
+        """Of the background thread only."""
+
+    def submit(self, cut: Cut) -> None:
+        """Queue the rest of a snapshot."""
+        self._executor.submit(self._run, cut)
+
+    def upload(self, part: PendingPart) -> None:
+        """Queue changes ahead of the checkpoint that will need them."""
+        self._executor.submit(self._run_upload, part)
+
+    def capture(self, vertex_id: str, queue: Queue, captured: Captured) -> None:
+        """Queue a piece of in-flight data; the last one of a queue has its file written."""
+        self._executor.submit(self._run_capture, vertex_id, queue, captured)
+
+    def discard(self, checkpoint_id: CheckpointId) -> None:
+        """Do not write what has not been written yet."""
+        self._discarded.add(checkpoint_id)
+        forgotten = self._executor.submit(self._forget, checkpoint_id)
+        self._discards.append((checkpoint_id, forgotten))
+
+    @property
+    def given_up(self) -> int:
+        """Checkpoints that were discarded, and whose parts are still queued."""
+        while self._discards and self._discards[0][1].done():
+            self._discards.popleft()
+        return len({checkpoint_id for checkpoint_id, _ in self._discards})
+
+    @property
+    def pending_inflight(self) -> int:
+        """Queues of which pieces are encoded and the end has not come."""
+        return len(self._encoders)
+
+    def results(self) -> list[Result]:
+        """What has ended since the last call."""
+        found: list[Result] = []
+        while True:
+            try:
+                found.append(self._results.get_nowait())
+            except Empty:
+                return found
+
+    def _run(self, cut: Cut) -> None:
+        self._results.put(self._write(cut))
+        self._wake()
+
+    def _write(self, cut: Cut) -> Result:
+        entries: list[SubtaskEntry] = []
+        problem = ""
+        for part in cut.parts:
+            try:
+                entries.append(self._write_part(cut.checkpoint_id, part))
+            except _StoreError as error:
+                problem = (
+                    problem or f"{part.operator_id}: {error}"
+                )  # Finish the others all the same.
+            except Exception as error:  # noqa: BLE001 - it is reported, and ends the generation
+                return _not_finished(error)
+        if problem or cut.checkpoint_id in self._discarded:
+            reason = problem or "given up before it was written"
+            return NotWritten(cut.checkpoint_id, cut.vertex_id, reason)
+        return Written(cut, tuple(entries))
+
+    # --- in-flight data, in the background ------------------------------------------------------
+
+    def _run_capture(self, vertex_id: str, queue: Queue, captured: Captured) -> None:
+        if captured.checkpoint_id in self._discarded:
+            return
+        try:
+            result = self._encode(queue, captured)
+        except LaminarError as error:
+            where = f"in-flight data of {queue.operator_id}"
+            result = NotWritten(captured.checkpoint_id, vertex_id, f"{where}: {error}")
+        except Exception as error:  # noqa: BLE001 - it is reported, and ends the generation
+            result = NotFinished(error)
+        if result is not None:
+            self._results.put(result)
+            self._wake()
+
+    def _encode(self, queue: Queue, captured: Captured) -> InflightWritten | None:
+        key = (captured.checkpoint_id, queue)
+        if captured.events:
+            encoder = self._encoders.get(key)
+            if encoder is None:
+                number = queue.queue_id.number
+                encoder = InflightEncoder(queue.schema, number, self._compression)
+                self._encoders[key] = encoder
+            for element in captured.events:
+                encoder.add(element)
+        if not captured.last:
+            return None
+        encoder = self._encoders.pop(key, None)
+        entry = None if encoder is None else self._write_inflight(captured, queue, encoder)
+        return InflightWritten(captured.checkpoint_id, queue, entry)
+
+    def _write_inflight(
+        self, captured: Captured, queue: Queue, encoder: InflightEncoder
+    ) -> InflightEntry:
+        file = self.segments.store.write_inflight(
+            captured.checkpoint_id,
+            queue.operator_id,
+            queue.subtask_index,
+            queue.queue_id.direction,
+            queue.queue_id.number,
+            encoder.finish(),
+        )
+        return queue.entry(file, encoder.event_count, encoder.row_count)
+
+    def _forget(self, checkpoint_id: CheckpointId) -> None:
+        for key in [key for key in self._encoders if key[0] == checkpoint_id]:
+            del self._encoders[key]
+
+    # --- state, in the background ---------------------------------------------------------------
+
+    def _write_part(self, checkpoint_id: CheckpointId, part: PendingPart) -> SubtaskEntry:
+        started_ms = self._clock.monotonic_ms()
+        snapshot = part.pending()
+        segments, written_bytes = self._write_state(checkpoint_id, part, snapshot)
+        return SubtaskEntry(
+            operator_id=part.operator_id,
+            subtask_index=self.segments.subtask_index,
+            segments=segments,
+            written_bytes=written_bytes,
+            properties=snapshot.properties,
+            committables=snapshot.committables,
+            sync_ms=part.sync_ms,
+            async_ms=self._clock.monotonic_ms() - started_ms,
+        )
+
+    def _write_state(
+        self, checkpoint_id: CheckpointId, part: PendingPart, snapshot: Snapshot
+    ) -> tuple[tuple[SegmentRef, ...], int]:
+        """The segments of a part, and how many bytes of them are new."""
+        if part.merge is not None:
+            self.segments.add_changes(part.operator_id, snapshot, renews=part.renews)
+        if checkpoint_id in self._discarded:
+            return (), 0
+        try:
+            if part.merge is None:
+                tables = snapshot.tables
+                written = self.segments.write_all(checkpoint_id, part.operator_id, tables)
+                return written, total_bytes(written)
+            chain = self.segments.write_changes(
+                part.operator_id, snapshot.finished_window_us, part.merge
+            )
+            return chain, self.segments.take_written_bytes(part.operator_id)
+        except LaminarError as error:
+            raise _StoreError(str(error)) from error
+
+    def _run_upload(self, part: PendingPart) -> None:
+        """A store that does not take it now is asked again by the next checkpoint."""
+        try:
+            snapshot = part.pending()
+            assert part.merge is not None, "only changes are uploaded ahead"
+            self.segments.add_changes(part.operator_id, snapshot)
+            with suppress(LaminarError):
+                self.segments.write_changes(
+                    part.operator_id, snapshot.finished_window_us, part.merge
+                )
+        except Exception as error:  # noqa: BLE001 - it is reported, and ends the generation
+            self._results.put(_not_finished(error))
+            self._wake()
+
+
+class _StoreError(Exception):
+    """Tells a store that refused from a snapshot that could not be made."""
+
+
+def _not_finished(error: Exception) -> NotFinished:
+    """Report what went wrong inside the operator as it was said there."""
+    cause = error.__cause__
+    if isinstance(error, NotMadeError) and isinstance(cause, Exception):
+        return NotFinished(cause)
+    return NotFinished(error)

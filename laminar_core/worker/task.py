@@ -1,0 +1,442 @@
+"""One subtask of a vertex: takes elements from its inputs, one at a time, and does what follows.
+
+The protocol is decided by ``BarrierAligner``; this module carries its effects out. ``work`` does
+one unit and returns, so that the worker's loop is never held up for longer than one batch.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import pyarrow as pa
+
+from laminar_core.host.clock import Clock
+from laminar_core.link.wire import ArrowElement
+from laminar_core.operators.base import IncrementalSubtask
+from laminar_core.protocol.alignment import BarrierAligner
+from laminar_core.protocol.alignment_events import (
+    AlignmentTimedOut,
+    BarrierArrived,
+    BarrierReached,
+    CancelReceived,
+    CaptureChannel,
+    CheckpointAborted,
+    CheckpointTriggered,
+    DeclineCheckpoint,
+    DiscardCheckpoint,
+    Effect,
+    EndArrived,
+    EndReached,
+    Event,
+    ForwardCancel,
+    SealChannelState,
+    SealInputs,
+    SnapshotFailed,
+    TakeSnapshot,
+)
+from laminar_core.protocol.alignment_state import State
+from laminar_core.protocol.types import (
+    WATERMARK_END_US,
+    AlignmentMode,
+    Batch,
+    CancelMarker,
+    ChannelId,
+    CheckpointBarrier,
+    CheckpointId,
+    CheckpointKind,
+    EndOfInput,
+    Idle,
+    Watermark,
+)
+from laminar_core.protocol.unaligned import UnalignedCheckpointMetrics
+from laminar_core.records.manifest import (
+    SLOWEST_CHANNELS_MAX,
+    AlignmentEntry,
+    ChannelAlignment,
+    ChannelEntry,
+)
+from laminar_core.worker.channels import InputChannel
+from laminar_core.worker.inflight import Captured, InflightRecorder
+from laminar_core.worker.operator_chain import Chain, Firing
+from laminar_core.worker.pacing import PacedSource
+from laminar_core.worker.replay import ReplayOrder
+from laminar_core.worker.slicing import WorkUnit
+from laminar_core.worker.task_parts import Cut, PendingPart, Snapshottable, TaskListener, TaskParts
+
+_SELF_CONTAINED = {CheckpointKind.SAVEPOINT, CheckpointKind.STOP}
+"""Whole in itself: it becomes a savepoint, or may become one."""
+
+
+class Task:
+    """The running subtask. One thread calls it."""
+
+    def __init__(self, parts: TaskParts, listener: TaskListener, clock: Clock) -> None:
+        self.parts = parts
+        self.finished = False
+        """Its input has ended and everything was flushed; it still takes part in checkpoints."""
+        self._listener = listener
+        self._clock = clock
+        self._chain = Chain(parts.operators, self._emit, self._emit_watermark, listener.on_operator)
+        self._aligner = BarrierAligner(
+            frozenset(i.channel for i in parts.inputs),
+            parts.newest_id,
+            feedback=parts.feedback,
+            aligned_only=parts.aligned_only,
+        )
+        self._inflight = InflightRecorder(
+            parts.inputs, parts.outputs, parts.limits.max_inflight_buffer_bytes, self._captured
+        )
+        self._by_channel = {i.channel: i for i in parts.inputs}
+        self._replay = ReplayOrder(
+            [[self._by_channel[c] for c in channels] for channels in parts.replay_edges]
+        )
+        if self._replay.active:
+            self._chain.hold_made_watermarks()
+        self._firing = Firing(self._chain, clock, self._have_room)
+        self._turn = 0
+        self._unit = WorkUnit()
+        self._stopped = False
+        self._renewals: set[str] = set()
+        """Operators whose stored files are lost."""
+        self._first_barrier = (CheckpointId(0), 0.0)
+        """(id, monotonic ms) of the newest checkpoint of which a barrier arrived."""
+        self._barriers_reached: dict[ChannelId, float] = {}
+        """Milliseconds from that barrier's arrival until its checkpoint's was reached here."""
+        self._alignment: AlignmentEntry | None = None
+        if parts.announced_us is not None:
+            announced_us = self._chain.output_watermark(parts.announced_us)
+            if announced_us is not None:
+                self._emit_watermark(announced_us)
+        if parts.finished:
+            self._finish()
+
+    @property
+    def unaligned(self) -> UnalignedCheckpointMetrics:
+        """How often its cuts overtook data, and how much was in flight then."""
+        return self._inflight.metrics
+
+    @property
+    def open_inputs(self) -> frozenset[ChannelId]:
+        """Channels that have not been read to their end."""
+        return self._aligner.state.gate.open
+
+    @property
+    def protocol_state(self) -> State:
+        """How far its checkpoint is, for reports."""
+        return self._aligner.state
+
+    # --- the unit of work -----------------------------------------------------------------------
+
+    def work(self) -> bool:
+        """Do one unit if there is one and the outputs have room; say whether anything happened."""
+        if self.finished or not self._have_room():
+            return False
+        if self._firing.active:
+            self._firing.work()
+            return True
+        if self.parts.source is not None:
+            return self._work_as_source(self.parts.source)
+        return self._work_on_input()
+
+    def _have_room(self) -> bool:
+        return all(output.has_room for output in self.parts.outputs)
+
+    def flush(self) -> bool:
+        """Send what credit allows, and give credit back for what was taken."""
+        for channel in self.parts.inputs:
+            channel.give_back()
+        flushed = sum(output.flush() for output in self.parts.outputs) > 0
+        if flushed:
+            self._inflight.settle()
+            self._acknowledge()
+        return flushed
+
+    def _work_as_source(self, source: PacedSource) -> bool:
+        if self._stopped:
+            return False
+        self._computes(self.parts.source_id)
+        batch = source.poll(self._unit.rows_max)
+        if batch is not None:
+            self._process(batch)
+            return True
+        if source.finished:
+            self._end()
+            return True
+        if source.became_idle():
+            self._broadcast(Idle())
+        return False
+
+    def _work_on_input(self) -> bool:
+        for channel in self._in_turn():
+            if len(channel) and not self._holds(channel.channel):
+                self._turn = (channel.channel + 1) % len(self.parts.inputs)
+                self._take(channel.channel, channel.take(self._unit.rows_max))
+                if self._replay.took():
+                    self._firing.finish()
+                    self._chain.release_made_watermarks()
+                return True
+        return False
+
+    def _holds(self, channel: ChannelId) -> bool:
+        return self._aligner.holds(channel) or self._replay.holds(channel)
+
+    def _in_turn(self) -> Sequence[InputChannel]:
+        """The inputs in the order in which they are looked at: none is left out for ever."""
+        inputs = self.parts.inputs
+        return [*inputs[self._turn :], *inputs[: self._turn]]
+
+    def _take(self, channel: ChannelId, element: ArrowElement) -> None:
+        match element:
+            case Batch(batch):
+                self.parts.gate.mark_active(channel)
+                self._process(batch)
+            case Watermark(time_us):
+                self._advance(self.parts.gate.advance(channel, time_us))
+            case Idle():
+                self._advance(self.parts.gate.mark_idle(channel))
+            case CheckpointBarrier():
+                self._note_reached(channel, element.checkpoint_id)
+                self._on(BarrierReached(channel, element))
+            case CancelMarker(checkpoint_id):
+                self._on(CancelReceived(channel, checkpoint_id))
+            case EndOfInput():
+                self._on(EndReached(channel))
+                self._advance(self.parts.gate.end(channel), ends=self.parts.gate.ended)
+
+    def _process(self, batch: pa.RecordBatch) -> None:
+        started_ms = self._clock.monotonic_ms()
+        self._chain.process(batch)
+        self._unit.took(batch.num_rows, self._clock.monotonic_ms() - started_ms)
+
+    def _advance(self, watermark_us: int | None, *, ends: bool = False) -> None:
+        """Let event time advance; ``ends``: nothing comes after it."""
+        self._firing.start(watermark_us, self._finish if ends else None)
+
+    def _end(self) -> None:
+        self._firing.start(WATERMARK_END_US, self._finish)
+
+    def _finish(self) -> None:
+        self._broadcast(EndOfInput())
+        self.finished = True
+
+    def _computes(self, part_id: str | None) -> None:
+        if part_id is not None:
+            self._listener.on_operator(part_id)
+
+    def _emit(self, batch: pa.RecordBatch) -> None:
+        if self.parts.sink is not None:
+            self._computes(self.parts.sink_id)
+            self.parts.sink.write(batch)
+        for output in self.parts.outputs:
+            output.send(batch)
+
+    def _emit_watermark(self, watermark_us: int) -> None:
+        self._broadcast(Watermark(watermark_us))
+
+    def _broadcast(self, element: ArrowElement) -> None:
+        if self.finished:
+            return  # The end of a channel stands for every later barrier; nothing follows it.
+        for output in self.parts.outputs:
+            output.broadcast(element)
+
+    # --- the protocol ---------------------------------------------------------------------------
+
+    def arrived(self, channel: ChannelId, element: ArrowElement) -> None:
+        """An element entered an input queue."""
+        self._by_channel[channel].arrive(element)
+        match element:
+            case CheckpointBarrier():
+                self._note_first(element.checkpoint_id)
+                self._on(BarrierArrived(channel, element))
+            case EndOfInput():
+                self._on(EndArrived(channel))
+            case Batch() | Watermark() | Idle() if self._aligner.records(channel):
+                self._inflight.record(channel, element)
+                self._decline_if_too_large()
+            case _:
+                pass
+
+    def _note_first(self, checkpoint_id: CheckpointId) -> None:
+        """Alignment is counted from the first barrier's arrival."""
+        first_id, _ = self._first_barrier
+        if checkpoint_id > max(first_id, self._aligner.state.gate.newest_id):
+            self._first_barrier = (checkpoint_id, self._clock.monotonic_ms())
+            self._barriers_reached = {}
+
+    def _note_reached(self, channel: ChannelId, checkpoint_id: CheckpointId) -> None:
+        first_id, first_ms = self._first_barrier
+        if checkpoint_id == first_id:
+            self._barriers_reached[channel] = self._clock.monotonic_ms() - first_ms
+
+    def trigger(self, barrier: CheckpointBarrier) -> None:
+        """The coordinator asks for a snapshot; sources cut now."""
+        self._on(CheckpointTriggered(barrier))
+
+    def time_out(self, checkpoint_id: CheckpointId) -> None:
+        """The checkpoint's alignment budget is spent: barriers that still wait overtake."""
+        self._on(AlignmentTimedOut(checkpoint_id))
+        self._inflight.time_out(checkpoint_id)
+        self._decline_if_too_large()
+        self._acknowledge()
+
+    def abort(self, checkpoint_id: CheckpointId) -> None:
+        """The coordinator gave the checkpoint up."""
+        self._on(CheckpointAborted(checkpoint_id))
+
+    def resume(self) -> None:
+        """The job does not end with the stop checkpoint after all: read on."""
+        self._stopped = False
+
+    def snapshot_failed(self, checkpoint_id: CheckpointId, reason: str) -> None:
+        """The background could not write a part."""
+        self._on(SnapshotFailed(checkpoint_id, reason))
+
+    def committed(self, checkpoint_id: CheckpointId) -> None:
+        """The checkpoint is complete and its output visible."""
+        if self.parts.sink is not None:
+            self._computes(self.parts.sink_id)
+            self.parts.sink.committed(checkpoint_id)
+
+    def close(self) -> None:
+        """Let go of files and of what is staged and not pre-committed."""
+        if self.parts.source is not None:
+            self.parts.source.reader.close()
+        if self.parts.sink is not None:
+            self.parts.sink.writer.close()
+
+    def _on(self, event: Event) -> None:
+        for effect in self._aligner.on(event):
+            self._carry_out(effect)
+        self._decline_if_too_large()
+        self._acknowledge()
+
+    def _carry_out(self, effect: Effect) -> None:
+        match effect:
+            case TakeSnapshot(barrier, mode):
+                self._cut(barrier, mode)
+            case CaptureChannel(checkpoint_id, channel, recording):
+                self._inflight.capture(checkpoint_id, channel, recording=recording)
+            case SealChannelState(checkpoint_id, channel):
+                self._inflight.seal(checkpoint_id, channel)
+            case SealInputs(checkpoint_id):
+                self._inflight.seal_inputs(checkpoint_id)
+            case DiscardCheckpoint(checkpoint_id):
+                self._inflight.discard(checkpoint_id)
+                self._listener.on_discard(checkpoint_id)
+            case ForwardCancel(checkpoint_id):
+                self._broadcast(CancelMarker(checkpoint_id))
+            case DeclineCheckpoint(checkpoint_id, reason):
+                counts = not reason.startswith("subsumed")
+                self._listener.on_decline(checkpoint_id, reason, counts=counts)
+
+    def _decline_if_too_large(self) -> None:
+        problem = self._inflight.problem()
+        if problem is not None:
+            self._on(SnapshotFailed(*problem))
+
+    def _acknowledge(self) -> None:
+        complete = self._inflight.take_complete()
+        if complete is not None:
+            checkpoint_id, mode = complete
+            assert self._alignment is not None, "complete without a cut"
+            self._listener.on_complete(
+                checkpoint_id, self._alignment.model_copy(update={"mode": mode})
+            )
+
+    def _captured(self, captured: Captured) -> None:
+        self._listener.on_captured(self.parts.vertex_id, captured)
+
+    def _cut(self, barrier: CheckpointBarrier, mode: AlignmentMode) -> None:
+        """Barrier out, then the synchronous phase; no record comes in between."""
+        now_ms = self._clock.monotonic_ms()
+        had_finished = self.finished  # What ends it only now still takes this cut.
+        self._firing.finish()  # It is before the cut: its rows have left the state.
+        fired_ms = self._clock.monotonic_ms() - now_ms
+        first_id, first_ms = self._first_barrier
+        waited_ms = now_ms - first_ms if first_id == barrier.checkpoint_id else 0.0
+        self._stopped = self._stopped or barrier.kind is CheckpointKind.STOP
+        overtaken = self._inflight.cut(barrier, mode)
+        self._alignment = self._alignment_entry(barrier, waited_ms, finished=had_finished)
+        parts = tuple(
+            self._snapshot(operator_id, part, barrier)
+            for operator_id, part in self._snapshottable()
+        )
+        self._listener.on_cut(Cut(barrier.checkpoint_id, self.parts.vertex_id, parts))
+        for captured in overtaken:
+            self._captured(captured)
+        pause_ms = fired_ms + sum(part.sync_ms for part in parts)
+        self._decline_if_too_slow(barrier.checkpoint_id, pause_ms)
+
+    def _decline_if_too_slow(self, checkpoint_id: CheckpointId, sync_ms: float) -> None:
+        """Rows waited for it; whoever set the limit wants no such checkpoints."""
+        limit_ms = self.parts.limits.sync_timeout_ms
+        if limit_ms is not None and sync_ms > limit_ms:
+            reason = f"the synchronous phase took {sync_ms:.0f} ms, allowed are {limit_ms:g} ms"
+            self._on(SnapshotFailed(checkpoint_id, reason))
+
+    def _snapshottable(self) -> list[tuple[str, Snapshottable]]:
+        found: list[tuple[str, Snapshottable]] = list(self.parts.operators)
+        if self.parts.source is not None and self.parts.source_id is not None:
+            found.insert(0, (self.parts.source_id, self.parts.source))
+        if self.parts.sink is not None and self.parts.sink_id is not None:
+            found.append((self.parts.sink_id, self.parts.sink))
+        return found
+
+    def _snapshot(
+        self, operator_id: str, part: Snapshottable, barrier: CheckpointBarrier
+    ) -> PendingPart:
+        self._computes(operator_id)
+        started_ms = self._clock.monotonic_ms()
+        changes = self.parts.incremental and barrier.kind not in _SELF_CONTAINED
+        if changes and isinstance(part, IncrementalSubtask):
+            pending, merge = part.snapshot_changes(barrier.checkpoint_id), part.merge_tables
+        else:
+            pending, merge = part.snapshot(barrier.checkpoint_id), None
+        renews = merge is not None and operator_id in self._renewals
+        if renews:  # Changes count from here on all the same.
+            self._renewals.discard(operator_id)
+            pending = part.snapshot(barrier.checkpoint_id)
+        sync_ms = self._clock.monotonic_ms() - started_ms
+        return PendingPart(operator_id, pending, sync_ms, merge, renews)
+
+    def renew(self, operator_ids: Iterable[str]) -> None:
+        """Let these operators give their whole state at the next cut that is of changes."""
+        self._renewals.update(operator_ids)
+
+    def _alignment_entry(
+        self, barrier: CheckpointBarrier, waited_ms: float, *, finished: bool
+    ) -> AlignmentEntry:
+        gate = self.parts.gate
+        delay_ms = self._clock.now_ms() - barrier.created_ms - waited_ms
+        return AlignmentEntry(
+            vertex_id=self.parts.vertex_id,
+            subtask_index=self.parts.subtask_index,
+            mode="aligned",
+            finished=finished,
+            start_delay_ms=max(delay_ms, 0.0),
+            alignment_ms=waited_ms,
+            watermark_us=gate.combined_us,
+            channels=tuple(
+                ChannelEntry(input_id=c, watermark_us=w, idle=idle)
+                for c, w, idle in gate.channels()
+            ),
+            slowest_channels=self._slowest_channels(barrier.checkpoint_id),
+        )
+
+    def _slowest_channels(self, checkpoint_id: CheckpointId) -> tuple[ChannelAlignment, ...]:
+        """The last ones to bring the barrier; those that the cut overtook have not yet."""
+        if self._first_barrier[0] != checkpoint_id or len(self.parts.inputs) == 1:
+            return ()
+        found = {
+            channel: self._barriers_reached.get(channel)
+            for channel in self._aligner.state.gate.awaited
+            if channel in self.parts.senders
+        }
+        slowest = sorted(found, key=lambda c: (found[c] is not None, -(found[c] or 0.0), c))
+        return tuple(
+            ChannelAlignment(
+                input_id=channel,
+                upstream=self.parts.senders[channel][0],
+                sender=self.parts.senders[channel][1],
+                barrier_ms=found[channel],
+            )
+            for channel in slowest[:SLOWEST_CHANNELS_MAX]
+        )

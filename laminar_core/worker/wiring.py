@@ -1,0 +1,383 @@
+"""Builds one worker's tasks and joins them: channels, state, and who gets an incoming frame."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from laminar_core.codec.inflight import InflightElement
+from laminar_core.host.clock import Clock
+from laminar_core.link.links import Links, RemoteDelivery, RemoteGrant
+from laminar_core.link.transport import WorkerTransport
+from laminar_core.link.wire import (
+    ArrowElement,
+    Buffer,
+    ElementCodec,
+    FrameKind,
+    Header,
+    decode_header,
+)
+from laminar_core.operators.base import OperatorSubtask, redistribution_of
+from laminar_core.plan.plan import Edge, SinkNode, SourceNode, Vertex
+from laminar_core.protocol.fifo import Broken, Delivered, Dropped, FifoChannel
+from laminar_core.protocol.types import WATERMARK_END_US, ChannelId, Generation
+from laminar_core.protocol.unaligned import (
+    Direction,
+    QueueId,
+    UnalignedCheckpointMetrics,
+)
+from laminar_core.protocol.watermarks import WatermarkGate
+from laminar_core.state.chunks import MemoryBackend, StateBackend
+from laminar_core.worker.channels import InputChannel, OutputChannel
+from laminar_core.worker.deployment import Deployment, RestoredState
+from laminar_core.worker.inflight import Queue
+from laminar_core.worker.loops import FeedbackChannel, HeadTask
+from laminar_core.worker.outputs import (
+    EdgeOutput,
+    edge_ref,
+    numbered_inputs,
+    receivers_of,
+    splitter,
+)
+from laminar_core.worker.pacing import PacedSource
+from laminar_core.worker.restored_edges import restored_gate, wide_enough
+from laminar_core.worker.sinks import CommittingSink
+from laminar_core.worker.spill import SpillQueue
+from laminar_core.worker.task import Task
+from laminar_core.worker.task_parts import TaskListener, TaskParts
+
+ChannelKey = tuple[int, int]
+"""(edge id, index of the subtask at the other end)."""
+
+Frame = tuple[FrameKind, Buffer]
+"""An element that has arrived and is not decoded yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowCounts:
+    """Rows of one worker, over the whole history of the job but for what is since the start."""
+
+    rows_in: int
+    rows_out: int
+    rows_late: int
+    rows_since_start: int
+    batches_replayed: int
+
+
+@dataclass(slots=True)
+class Wiring:
+    """The tasks of one worker, and the tables that incoming frames are looked up in."""
+
+    subtask_index: int
+    generation: int
+    tasks: list[Task] = field(default_factory=list)
+    inputs: dict[ChannelKey, tuple[Task, InputChannel]] = field(default_factory=dict)
+    outputs: dict[ChannelKey, OutputChannel] = field(default_factory=dict)
+    codecs: dict[int, ElementCodec] = field(default_factory=dict)
+    orders: dict[ChannelKey, FifoChannel[Frame]] = field(default_factory=dict)
+    queues: dict[tuple[str, QueueId], Queue] = field(default_factory=dict)
+    """By vertex: where in-flight data is filed."""
+    backend: StateBackend = field(default_factory=MemoryBackend)
+    links: Links = field(init=False)
+    """The connections to the other workers."""
+    foreign_frames: int = 0
+    """Frames of other generations that were dropped."""
+
+    def __post_init__(self) -> None:
+        self.links = Links(self.subtask_index, self.generation)
+
+    def on_frame(self, header_bytes: Buffer, payload: Buffer) -> None:
+        """Put an incoming frame where it belongs, when everything before it has come.
+
+        A frame of another generation is dropped: a worker that was given up may still be sending,
+        and its channels need not be those of today (ERRATA 3.23).
+
+        Raises:
+            LinkBrokenError: a frame is missing, and a connection has broken.
+            ProtocolError: the transport delivered something that nobody here may have sent, or a
+                frame is missing although no connection has broken (OUT_OF_ORDER).
+        """
+        header = decode_header(header_bytes)
+        if header.generation != self.generation:
+            self.foreign_frames += 1
+            return
+        self.links.hear(header)
+        match header.kind:
+            case FrameKind.CREDIT:
+                self.outputs[header.edge_id, header.receiver].give_up_to(header.sequence)
+            case FrameKind.ROLL_CALL:
+                self.links.answer(header.sender)
+            case _:
+                self._on_numbered(header, payload)
+
+    def _on_numbered(self, header: Header, payload: Buffer) -> None:
+        key = header.edge_id, header.sender
+        task, channel = self.inputs[key]
+        frame = header.kind, payload
+        match self.orders[key].receive(Generation(header.generation), header.sequence, frame):
+            case Delivered(frames):
+                for kind, data in frames:
+                    if kind is FrameKind.MARK:
+                        continue
+                    element = self.codecs[header.edge_id].decode(kind, data)
+                    task.arrived(channel.channel, element)
+            case Broken() as broken:
+                raise self.links.missing(broken, channel.channel, header.sender)
+            case Dropped():
+                pass
+
+    def counts(self) -> RowCounts:
+        """What the sources read, the sinks wrote and the operators dropped as late."""
+        sources = [t.parts.source for t in self.tasks if t.parts.source is not None]
+        sinks = [t.parts.sink for t in self.tasks if t.parts.sink is not None]
+        operators = [operator for t in self.tasks for _, operator in t.parts.operators]
+        since_start = sum(s.rows_since_start for s in sources)
+        return RowCounts(
+            rows_in=since_start + sum(s.rows_before for s in sources),
+            rows_out=sum(s.rows_written for s in sinks),
+            rows_late=sum(getattr(o, "late_row_count", 0) for o in operators),
+            rows_since_start=since_start,
+            batches_replayed=sum(i.batches_replayed for t in self.tasks for i in t.parts.inputs),
+        )
+
+    def collected(self) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """What the sinks hand to the driver: (sink, batch)."""
+        for task in self.tasks:
+            if task.parts.sink is not None and task.parts.sink_id is not None:
+                for batch in task.parts.sink.writer.collected():
+                    yield task.parts.sink_id, batch
+
+    def unaligned(self) -> UnalignedCheckpointMetrics:
+        """Unaligned cuts of all tasks here."""
+        return UnalignedCheckpointMetrics.total(task.unaligned for task in self.tasks)
+
+    def watermark_us(self) -> int | None:
+        """Event time of the vertices with inputs: the slowest, once all know it.
+
+        In a loop there is none.
+        """
+        timed = [t for t in self.tasks if t.parts.inputs and t.parts.loop is None]
+        gates = [t.parts.gate.combined_us for t in timed]
+        known = [w for w in gates if w is not None]
+        return min(known) if known and len(known) == len(gates) else None
+
+
+class _Builder:
+    def __init__(
+        self,
+        deployment: Deployment,
+        restored: RestoredState,
+        transport: WorkerTransport,
+        listener: TaskListener,
+        clock: Clock,
+        wiring: Wiring,
+    ) -> None:
+        self.deployment = deployment
+        self.restored = restored
+        self.transport = transport
+        self.listener = listener
+        self.clock = clock
+        self.wiring = wiring
+        self.me = wiring.subtask_index
+
+    def build(self) -> None:
+        """From the sinks up, so that a local receiver exists before its sender.
+
+        But for feedback: its receiver is looked up when there is something to deliver.
+        """
+        for edge in self.deployment.plan.edges:
+            self.wiring.codecs[edge.edge_id] = ElementCodec(edge.schema)
+        for vertex in reversed(self.deployment.plan.vertices):
+            parts = self._parts(vertex)
+            task = (HeadTask if parts.feedback else Task)(parts, self.listener, self.clock)
+            self.wiring.tasks.insert(0, task)
+            for edge, sender, channel in self._numbered_inputs(vertex):
+                found = next(i for i in task.parts.inputs if i.channel == channel)
+                self.wiring.inputs[edge.edge_id, sender] = (task, found)
+                self.wiring.orders[edge.edge_id, sender] = FifoChannel(
+                    Generation(self.wiring.generation), self.transport.reorder_max
+                )
+
+    def _parts(self, vertex: Vertex) -> TaskParts:
+        numbered = self._numbered_inputs(vertex)
+        plan = self.deployment.plan
+        restored = {e.edge_id: self.restored.edge(e) for e in plan.inputs_of(vertex.vertex_id)}
+        inputs = [
+            self._input(edge, sender, channel, restored[edge.edge_id].queues.get(sender, ()))
+            for edge, sender, channel in numbered
+        ]
+        outputs = [self._output(edge) for edge in plan.outputs_of(vertex.vertex_id)]
+        self._file_queues(vertex)
+        feedback = frozenset(c for edge, _, c in numbered if edge.feedback)
+        gate = restored_gate(numbered, restored, self.restored.event_time_us(vertex.vertex_id))
+        return TaskParts(
+            vertex_id=vertex.vertex_id,
+            subtask_index=self.me,
+            source=None if vertex.source is None else self._source(vertex.source),
+            inputs=inputs,
+            operators=self._operators(vertex),
+            source_id=None if vertex.source is None else vertex.source.operator_id,
+            sink=None if vertex.sink is None else self._sink(vertex, vertex.sink),
+            sink_id=None if vertex.sink is None else vertex.sink.operator_id,
+            outputs=outputs,
+            gate=gate,
+            newest_id=self.deployment.newest_id,
+            limits=wide_enough(self.deployment.limits, restored.values()),
+            incremental=self.deployment.state.incremental,
+            aligned_only=frozenset(c for e, _, c in numbered if not e.may_overtake) - feedback,
+            feedback=feedback,
+            loop=plan.loops().get(vertex.vertex_id),
+            inside=frozenset(c for edge, _, c in numbered if edge.loop is not None),
+            finished=vertex.source is not None and self.restored.finished(vertex.vertex_id),
+            replay_edges=[
+                [channel for edge, _, channel in numbered if edge.edge_id == one.edge_id]
+                for one in plan.inputs_of(vertex.vertex_id)
+                if one.loop is None
+            ],
+            senders={channel: (edge.upstream, sender) for edge, sender, channel in numbered},
+            announced_us=self._announced_us(gate),
+        )
+
+    def _announced_us(self, gate: WatermarkGate) -> int | None:
+        """New senders differ in what old ones have said; each says what is true of its own rows."""
+        ended = gate.combined_us == WATERMARK_END_US
+        return None if self.deployment.rescaling is None or ended else gate.combined_us
+
+    def _numbered_inputs(self, vertex: Vertex) -> list[tuple[Edge, int, ChannelId]]:
+        plan, parallelism = self.deployment.plan, self.deployment.parallelism
+        return numbered_inputs(plan, vertex.vertex_id, self.me, parallelism)
+
+    # --- the inside of a vertex -----------------------------------------------------------------
+
+    def _source(self, node: SourceNode) -> PacedSource:
+        pace = node.rows_per_second
+        return PacedSource(
+            node.source.open(self.restored.splits(node.operator_id)),
+            self.clock,
+            None if pace is None else pace / self.deployment.parallelism,
+            node.idle_timeout_ms,
+        )
+
+    def _operators(self, vertex: Vertex) -> Sequence[tuple[str, OperatorSubtask]]:
+        opened: list[tuple[str, OperatorSubtask]] = []
+        for spec, schema in zip(vertex.operators, vertex.schemas(), strict=False):
+            context = self.deployment.context(spec.operator_id, self.me)
+            subtask = spec.open(replace(context, backend=self.wiring.backend), schema)
+            if snapshots := self.restored.snapshots(spec.operator_id, redistribution_of(spec)):
+                subtask.restore(snapshots)
+            opened.append((spec.operator_id, subtask))
+        return opened
+
+    def _sink(self, vertex: Vertex, node: SinkNode) -> CommittingSink:
+        context = self.deployment.context(node.operator_id, self.me)
+        sink = CommittingSink(node.sink.open(context, vertex.schemas()[-1]))
+        if snapshots := self.restored.snapshots(node.operator_id, "split"):
+            sink.restore(snapshots)
+        return sink
+
+    # --- channels -------------------------------------------------------------------------------
+
+    def _input(
+        self, edge: Edge, sender: int, channel: ChannelId, queued: Sequence[InflightElement]
+    ) -> InputChannel:
+        created = InputChannel(channel, self._grant(edge, sender))
+        created.restore(queued)
+        return created
+
+    def _output(self, edge: Edge) -> EdgeOutput:
+        parallelism = self.deployment.parallelism
+        channels: dict[int, OutputChannel] = {}
+        for receiver in receivers_of(edge, self.me, parallelism):
+            deliver = self._local(edge) if receiver == self.me else self._remote(edge, receiver)
+            channel = (
+                FeedbackChannel(deliver, SpillQueue(edge.schema))
+                if edge.feedback
+                else OutputChannel(deliver)
+            )
+            channel.restore(self.restored.outgoing(edge, receiver))
+            channels[receiver] = self.wiring.outputs[edge.edge_id, receiver] = channel
+        split = splitter(edge, self.me, parallelism, self.deployment.plan.max_parallelism)
+        return EdgeOutput(
+            split, channels, may_overtake=edge.may_overtake, in_loop=edge.loop is not None
+        )
+
+    def _file_queues(self, vertex: Vertex) -> None:
+        """Say under which operator the in-flight data of each queue is filed."""
+        plan, ids = self.deployment.plan, list(vertex.operator_ids())
+        inputs = [(edge, sender, self.me) for edge, sender, _ in self._numbered_inputs(vertex)]
+        outputs = [
+            (edge, self.me, receiver)
+            for edge in plan.outputs_of(vertex.vertex_id)
+            for receiver in receivers_of(edge, self.me, self.deployment.parallelism)
+        ]
+        queues: tuple[tuple[Direction, str, list[tuple[Edge, int, int]]], ...] = (
+            ("input", ids[0], inputs),
+            ("output", ids[-1], outputs),
+        )
+        for direction, operator_id, channels in queues:
+            for number, (edge, sender, receiver) in enumerate(channels):
+                queue_id = QueueId(direction, number)
+                self.wiring.queues[vertex.vertex_id, queue_id] = Queue(
+                    queue_id,
+                    operator_id,
+                    self.me,
+                    edge_ref(plan, edge),
+                    sender,
+                    receiver,
+                    edge.schema,
+                )
+
+    def _local(self, edge: Edge) -> "_LocalDelivery":
+        return _LocalDelivery(self.wiring, (edge.edge_id, self.me))
+
+    def _remote(self, edge: Edge, receiver: int) -> RemoteDelivery:
+        codec = self.wiring.codecs[edge.edge_id]
+        header = Header(self.wiring.generation, edge.edge_id, self.me, receiver, FrameKind.BATCH, 0)
+        delivery = RemoteDelivery(self.transport, codec, header)
+        return self.wiring.links.deliver_to(receiver, delivery)
+
+    def _grant(self, edge: Edge, sender: int) -> "RemoteGrant | _LocalGrant":
+        if sender == self.me:
+            return _LocalGrant(self.wiring, (edge.edge_id, self.me))
+        header = Header(self.wiring.generation, edge.edge_id, sender, self.me, FrameKind.CREDIT, 0)
+        return self.wiring.links.grant_to(sender, RemoteGrant(self.transport, header))
+
+
+class _LocalDelivery:
+    """Both ends live in this worker."""
+
+    def __init__(self, wiring: Wiring, key: ChannelKey) -> None:
+        self._wiring = wiring
+        self._key = key
+
+    def __call__(self, element: ArrowElement) -> None:
+        task, channel = self._wiring.inputs[self._key]
+        task.arrived(channel.channel, element)
+
+
+class _LocalGrant:
+    """Gives credit back to a sender in this worker."""
+
+    def __init__(self, wiring: Wiring, key: ChannelKey) -> None:
+        self._wiring = wiring
+        self._key = key
+
+    def __call__(self, batches: int) -> None:
+        self._wiring.outputs[self._key].give(batches)
+
+
+def wire(
+    wiring: Wiring,
+    deployment: Deployment,
+    restored: RestoredState,
+    transport: WorkerTransport,
+    listener: TaskListener,
+    clock: Clock,
+) -> None:
+    """Build the tasks of one worker and restore their state.
+
+    Raises:
+        CorruptCheckpointError: a state file is not what the manifest says.
+        DataError: a source cannot be opened.
+    """
+    _Builder(deployment, restored, transport, listener, clock, wiring).build()

@@ -1,0 +1,467 @@
+"""A worker: one long-lived Spark task that hosts a subtask of every vertex.
+
+One loop, never blocked: take what arrived, do one unit of work per task, send what credit allows.
+It keeps receiving while it cannot send; otherwise workers that wait for each other in a ring would
+wait for ever.
+"""
+
+from collections.abc import Iterator
+from enum import Enum, auto
+from functools import partial
+
+import pyarrow as pa
+
+from laminar_core.errors import (
+    ConfigurationError,
+    CorruptCheckpointError,
+    DataError,
+    ErrorCode,
+    FencedError,
+    LaminarError,
+    ProtocolError,
+)
+from laminar_core.host.clock import Clock
+from laminar_core.link.messages import (
+    Abort,
+    AlignmentTimeout,
+    Cancel,
+    CheckpointMessage,
+    Completed,
+    FileUnreadable,
+    Finish,
+    LoopMessage,
+    LoopReport,
+    LoopsOver,
+    LoopWave,
+    Peers,
+    Ping,
+    Register,
+    Renew,
+    Restoring,
+    Resume,
+    SnapshotAck,
+    SnapshotDecline,
+    ToCoordinator,
+    ToWorker,
+    Trigger,
+    WaitingCheckpoint,
+    WorkerFailed,
+    decode_to_worker,
+)
+from laminar_core.link.reliable_delivery import ControlEnd
+from laminar_core.link.transport import WorkerTransport
+from laminar_core.objectstore.contract import counts_of
+from laminar_core.protocol.types import CheckpointId
+from laminar_core.records.manifest import AlignmentEntry
+from laminar_core.records.record import FileRef
+from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.worker.backends import open_backend
+from laminar_core.worker.changelog import Changelog
+from laminar_core.worker.deployment import Deployment, RestoredState
+from laminar_core.worker.inflight import Captured
+from laminar_core.worker.life import Activity, SignsOfLife
+from laminar_core.worker.loops import HeadTask, loop_counts
+from laminar_core.worker.progress import progress_of
+from laminar_core.worker.restoring import RestoreMeter, RestoreSize
+from laminar_core.worker.segments import SegmentWriter
+from laminar_core.worker.snapshots import (
+    BackgroundThreads,
+    InflightWritten,
+    NotFinished,
+    NotWritten,
+    Outstanding,
+    SnapshotWriter,
+    WorkerPart,
+    Written,
+    channels_of,
+    state_of,
+)
+from laminar_core.worker.task_parts import Cut
+from laminar_core.worker.waits import WaitClock, waits_of
+from laminar_core.worker.wiring import Wiring, wire
+
+PROGRESS_INTERVAL_MS = 200
+WAIT_MAX_MS = 20
+"""Longest sleep of an idle worker; arrivals and finished snapshots end it early."""
+
+COORDINATOR_SILENCE_MAX_MS = 15_000
+"""Without a word from the coordinator for so long, the driver is dead and so is this generation."""
+
+_RESTART_WOULD_MEET_IT_AGAIN = (ConfigurationError, DataError, ProtocolError)
+
+
+class Phase(Enum):
+    """Where a worker is in its life."""
+
+    REGISTERING = auto()
+    RUNNING = auto()
+    FINISHED = auto()
+    CANCELLED = auto()
+
+
+class Worker:
+    """The loop and what it listens to. ``run_once`` is one turn; the simulator calls it itself."""
+
+    def __init__(
+        self,
+        deployment: Deployment,
+        subtask_index: int,
+        transport: WorkerTransport,
+        store: CheckpointStore,
+        threads: BackgroundThreads,
+        clock: Clock,
+    ) -> None:
+        self.phase = Phase.REGISTERING
+        self._deployment = deployment
+        self._me = subtask_index
+        self._transport = transport
+        self._control = ControlEnd[ToWorker, ToCoordinator](
+            deployment.generation, transport.send_control, clock
+        )
+        self._clock = clock
+        segments = SegmentWriter(
+            store, deployment.generation, subtask_index, deployment.state, threads.compactions
+        )
+        self._snapshots = SnapshotWriter(
+            segments, threads.snapshots, clock, transport.wake, deployment.inflight_compression
+        )
+        self._changelog = Changelog(self._snapshots, deployment.state, clock)
+        self._parts: dict[CheckpointId, WorkerPart] = {}
+        self._next_progress_ms = 0.0
+        self._heard_ms = clock.monotonic_ms()
+        self._data_flowed = False
+        self._wait_clock = WaitClock()
+        self._store = store
+        self.wiring = Wiring(subtask_index, deployment.generation)
+        self.activity = Activity(clock)
+
+    # --- life -----------------------------------------------------------------------------------
+
+    @property
+    def signs(self) -> SignsOfLife:
+        """What a second thread sends while the loop runs."""
+        send = self._transport.send_alive
+        return SignsOfLife(self._deployment.generation, self._me, self.activity, send)
+
+    def start(self, host: str) -> None:
+        """Build the tasks and restore their state, from the store of the driver and no other.
+
+        Raises:
+            ConfigurationError: this host does not share the driver's store.
+            CorruptCheckpointError: a state file is not what the manifest says.
+            DataError: a source cannot be opened.
+        """
+        proof = self._deployment.claim_sha256
+        self._store.check_shared(self._deployment.generation, proof, host)
+        self.wiring.backend = open_backend(self._deployment, self._me)
+        restored = RestoredState(self._deployment, self._me, self._store)
+        total = restored.size()
+        restored.on_read = RestoreMeter(total, partial(self._report_restore, total)).read
+        wire(self.wiring, self._deployment, restored, self._transport, self, self._clock)
+        self._changelog.follow(self.wiring.tasks, restored)
+
+    def _report_restore(self, total: RestoreSize, read: RestoreSize) -> None:
+        self._send(
+            Restoring(
+                generation=self._deployment.generation,
+                worker=self._me,
+                files=read.files,
+                files_total=total.files,
+                size_bytes=read.size_bytes,
+                bytes_total=total.size_bytes,
+            )
+        )
+
+    def register(self, pid: int, host: str) -> None:
+        """Tell the coordinator where this worker receives data; from now on it may answer."""
+        self._heard_ms = self._clock.monotonic_ms()  # Restoring may have taken longer than silence.
+        self._send(
+            Register(
+                generation=self._deployment.generation,
+                worker=self._me,
+                pid=pid,
+                host=host,
+                endpoint=self._transport.endpoint,
+                public_key=self._transport.public_key,
+                claim_sha256=self._store.claim_sha256(self._deployment.generation),
+            )
+        )
+
+    def run(self) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """Work until the coordinator ends it; then yield (sink, batch) of what was collected."""
+        while self.working:
+            if not self.run_once():
+                self._transport.wait(self.wait_ms())
+        yield from self.collected()
+
+    @property
+    def working(self) -> bool:
+        """The coordinator has not ended it yet."""
+        return self.phase in (Phase.REGISTERING, Phase.RUNNING)
+
+    def collected(self) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """What the sinks hand to the driver, once the job has ended well: (sink, batch)."""
+        if self.phase is Phase.FINISHED:
+            yield from self.wiring.collected()
+
+    def run_once(self) -> bool:
+        """One turn of the loop; say whether anything happened."""
+        self.activity.begin_step()
+        busy = self._receive_control()
+        if self.phase is Phase.RUNNING:
+            busy |= self._receive_data()
+            self.wiring.links.turn(self._clock.monotonic_ms())
+            for task in self.wiring.tasks:
+                self.activity.begin_step()
+                busy |= task.work()
+                busy |= task.flush()
+            self.activity.begin_step()
+            busy |= self._take_results()
+            self._changelog.turn()
+        self._report_progress()
+        self.activity.rest()
+        return busy
+
+    def close(self) -> None:
+        """Let go of files and of what is staged and not pre-committed."""
+        for task in self.wiring.tasks:
+            task.close()
+        for channel in self.wiring.outputs.values():
+            channel.close()
+        self.wiring.backend.close()
+
+    def failed(self, error: Exception) -> None:
+        """Tell the coordinator why this worker ends."""
+        code = error.code if isinstance(error, LaminarError) else ErrorCode.WORKER_FAILED
+        said = str(error) if isinstance(error, LaminarError) else f"{type(error).__name__}: {error}"
+        helps = not isinstance(error, _RESTART_WOULD_MEET_IT_AGAIN)
+        self._send(
+            WorkerFailed(
+                generation=self._deployment.generation,
+                worker=self._me,
+                code=code,
+                reason=said,
+                restart_helps=helps or isinstance(error, CorruptCheckpointError),
+            )
+        )
+
+    def wait_ms(self) -> float:
+        """Longest sleep before the next turn, if nothing arrives meanwhile."""
+        waits = [t.parts.source.wait_ms() for t in self.wiring.tasks if t.parts.source is not None]
+        return min([w for w in waits if w > 0], default=WAIT_MAX_MS) if waits else WAIT_MAX_MS
+
+    # --- the coordinator ------------------------------------------------------------------------
+
+    def _receive_control(self) -> bool:
+        heard = False
+        for data in self._transport.receive_control():
+            heard = True
+            message = decode_to_worker(data)
+            if message.generation == self._deployment.generation:
+                for due in self._control.receive(message):
+                    self._on_message(due)
+        self._control.tick()
+        now_ms = self._clock.monotonic_ms()
+        if heard:
+            self._heard_ms = now_ms
+        elif now_ms - self._heard_ms > COORDINATOR_SILENCE_MAX_MS:
+            raise FencedError(
+                ErrorCode.FENCED,
+                f"no word from the coordinator for {COORDINATOR_SILENCE_MAX_MS} ms, "
+                f"generation {self._deployment.generation} ends",
+            )
+        return heard
+
+    def _on_message(self, message: ToWorker) -> None:
+        match message:
+            case Peers():
+                self._transport.connect_peers(message.peers)
+                self.wiring.links.begin(self._transport, [peer.host for peer in message.peers])
+                self.phase = Phase.RUNNING
+            case Trigger() | AlignmentTimeout() | Abort() | Completed() | Resume():
+                self._on_checkpoint_message(message)
+            case Renew():
+                for task in self.wiring.tasks:
+                    task.renew(message.operators_at(self._me))
+            case LoopWave() | LoopsOver():
+                self._on_loop_message(message)
+            case Ping():
+                pass
+            case Finish():
+                self.phase = Phase.FINISHED
+            case Cancel():
+                self.phase = Phase.CANCELLED
+
+    def _on_loop_message(self, message: LoopMessage) -> None:
+        match message:
+            case LoopWave(round_number=n):
+                self._send(
+                    LoopReport(
+                        generation=self._deployment.generation,
+                        worker=self._me,
+                        round_number=n,
+                        loops=loop_counts(self.wiring.tasks),
+                    )
+                )
+            case LoopsOver():
+                for task in self.wiring.tasks:
+                    if isinstance(task, HeadTask) and task.parts.loop in message.loops:
+                        task.end_loop()
+
+    def _on_checkpoint_message(self, message: CheckpointMessage) -> None:
+        for task in self.wiring.tasks:
+            match message:
+                case Trigger():
+                    task.trigger(message.barrier())
+                case AlignmentTimeout():
+                    task.time_out(CheckpointId(message.checkpoint_id))
+                case Abort():
+                    task.abort(CheckpointId(message.checkpoint_id))
+                case Completed():
+                    task.committed(CheckpointId(message.checkpoint_id))
+                case Resume():
+                    task.resume()
+        if isinstance(message, Abort):
+            self.on_discard(CheckpointId(message.checkpoint_id))
+
+    def _report_progress(self) -> None:
+        now_ms = self._clock.monotonic_ms()
+        due = now_ms >= self._next_progress_ms
+        if self._data_flowed and not due:
+            return
+        requests = counts_of(self._store.objects)
+        report = progress_of(
+            self._deployment.generation,
+            self._me,
+            self.wiring,
+            self._snapshots.given_up,
+            requests,
+        )
+        first_rows = report.flowing and not self._data_flowed
+        if not (due or first_rows):
+            return
+        self._data_flowed = self._data_flowed or first_rows
+        self._next_progress_ms = now_ms + PROGRESS_INTERVAL_MS
+        self._send(report)
+        self._report_waits(now_ms)
+
+    def _report_waits(self, now_ms: float) -> None:
+        """Say what a checkpoint that takes long waits for here."""
+        waits = waits_of(self.wiring.tasks, self._parts)
+        if self._wait_clock.is_due(None if waits is None else waits.checkpoint_id, now_ms):
+            assert waits is not None, "what is due is there"
+            self._send(
+                WaitingCheckpoint(
+                    generation=self._deployment.generation,
+                    worker=self._me,
+                    checkpoint_id=waits.checkpoint_id,
+                    vertices=waits.vertices,
+                )
+            )
+
+    def _send(self, message: ToCoordinator) -> None:
+        self._control.send(message)
+
+    # --- data -----------------------------------------------------------------------------------
+
+    def _receive_data(self) -> bool:
+        received = False
+        for header, payload in self._transport.receive():
+            received = True
+            self.wiring.on_frame(header, payload)
+        return received
+
+    # --- checkpoints: what the tasks tell -------------------------------------------------------
+
+    def on_operator(self, operator_id: str) -> None:
+        """Note what the signs of life say."""
+        self.activity.enter(operator_id)
+
+    def on_cut(self, cut: Cut) -> None:
+        """Finish the snapshot in the background."""
+        vertices = (task.parts.vertex_id for task in self.wiring.tasks)
+        self._parts.setdefault(cut.checkpoint_id, WorkerPart.of(vertices))
+        self._snapshots.submit(cut)
+
+    def on_captured(self, vertex_id: str, captured: Captured) -> None:
+        """Write in-flight data in the background."""
+        part = self._parts.get(captured.checkpoint_id)
+        if part is not None:
+            queue = self.wiring.queues[vertex_id, captured.queue]
+            part.missing.add(queue)
+            self._snapshots.capture(vertex_id, queue, captured)
+
+    def on_complete(self, checkpoint_id: CheckpointId, alignment: AlignmentEntry) -> None:
+        """One vertex has nothing to add."""
+        part = self._parts.get(checkpoint_id)
+        if part is not None:
+            part.alignment.append(alignment)
+        self._settle(checkpoint_id, channels_of(alignment.vertex_id))
+
+    def on_discard(self, checkpoint_id: CheckpointId) -> None:
+        """Forget what is known of it."""
+        self._snapshots.discard(checkpoint_id)
+        self._parts.pop(checkpoint_id, None)
+
+    def on_decline(self, checkpoint_id: CheckpointId, reason: str, *, counts: bool) -> None:
+        """Pass it on."""
+        self._send(
+            SnapshotDecline(
+                generation=self._deployment.generation,
+                worker=self._me,
+                checkpoint_id=checkpoint_id,
+                reason=reason,
+                counts=counts,
+            )
+        )
+
+    def _take_results(self) -> bool:
+        for operator_id, segment in self._snapshots.segments.take_unreadable():
+            self._send(
+                FileUnreadable(
+                    generation=self._deployment.generation,
+                    worker=self._me,
+                    operator_id=operator_id,
+                    file=FileRef(**segment.model_dump(include=set(FileRef.model_fields))),
+                )
+            )
+        results = self._snapshots.results()
+        for result in results:
+            match result:
+                case Written(cut, entries):
+                    part = self._parts.get(cut.checkpoint_id)
+                    if part is not None:  # Else given up meanwhile.
+                        part.entries.extend(entries)
+                    self._settle(cut.checkpoint_id, state_of(cut.vertex_id))
+                case InflightWritten(checkpoint_id, queue, entry):
+                    part = self._parts.get(checkpoint_id)
+                    if part is not None and entry is not None:
+                        part.inflight.append(entry)
+                    self._settle(checkpoint_id, queue)
+                case NotWritten(checkpoint_id, vertex_id, reason):
+                    task = next(t for t in self.wiring.tasks if t.parts.vertex_id == vertex_id)
+                    if checkpoint_id in self._parts:
+                        task.snapshot_failed(checkpoint_id, reason)
+                case NotFinished(error):
+                    raise error
+        return bool(results)
+
+    def _settle(self, checkpoint_id: CheckpointId, what: Outstanding) -> None:
+        """One more piece is there; acknowledge if it was the last."""
+        part = self._parts.get(checkpoint_id)
+        if part is None:
+            return
+        part.missing.discard(what)
+        if part.missing:
+            return
+        del self._parts[checkpoint_id]
+        self._send(
+            SnapshotAck(
+                generation=self._deployment.generation,
+                worker=self._me,
+                checkpoint_id=checkpoint_id,
+                entries=tuple(part.entries),
+                alignment=tuple(part.alignment),
+                inflight=tuple(part.inflight),
+            )
+        )

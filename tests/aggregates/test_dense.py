@@ -1,0 +1,145 @@
+"""Dense grouping: what the general one gives, or nothing at all."""
+
+import math
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from laminar_core.aggregates.dense import SLOTS_PER_ROW_MAX, dense_group
+from laminar_core.aggregates.grouping import Reduction, group
+
+INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
+EVERYTHING = [
+    Reduction("rows", "count", None),
+    *(
+        Reduction(f"{function}({column})", function, column)
+        for function in ("count", "sum", "min", "max")
+        for column in ("i", "x")
+    ),
+]
+
+
+def encoded(indices: list, values: list) -> pa.ChunkedArray:
+    array = pa.DictionaryArray.from_arrays(pa.array(indices, pa.int8()), pa.array(values))
+    return pa.chunked_array([array])
+
+
+def sorted_rows(table: pa.Table) -> list[tuple]:
+    return sorted((tuple(row.values()) for row in table.to_pylist()), key=repr)
+
+
+@st.composite
+def inputs(draw: st.DrawFn) -> tuple[dict[str, pa.ChunkedArray], pa.Table]:
+    """One or two keys over short dictionaries; integers and floats that add up exactly."""
+    count = draw(st.integers(6, 30))
+    rows = st.lists(st.integers(0, 2), min_size=count, max_size=count)
+    keys = {"k": encoded(draw(rows), ["b", None, "a"])}
+    if draw(st.booleans()):
+        keys["w"] = encoded(draw(rows), [10, 20, 30])
+    number = st.integers(-(2**40), 2**40)
+    values = draw(st.lists(number, min_size=count, max_size=count))
+    floats = [draw(st.sampled_from([v / 2, math.inf, 0.0])) for v in values]
+    return keys, pa.table({"i": values, "x": floats})
+
+
+@settings(deadline=None)
+@given(inputs())
+def test_it_gives_what_the_general_grouping_gives(world: tuple) -> None:
+    keys, rows = world
+    dense = dense_group(keys, rows, EVERYTHING)
+    assert dense is not None
+    general = group(keys, rows, EVERYTHING)
+    assert dense.schema == general.schema
+    assert sorted_rows(dense) == sorted_rows(general)
+
+
+def test_the_same_rows_always_come_in_the_same_order() -> None:
+    keys = {"k": encoded([2, 0, 2, 1], ["a", "b", "c"]), "w": encoded([1, 1, 0, 0], [7, 8])}
+    rows = pa.table({"i": [1, 2, 4, 8]})
+    dense = dense_group(keys, rows, [Reduction("sum", "sum", "i")])
+    assert dense is not None
+    assert [tuple(row.values()) for row in dense.to_pylist()] == [
+        ("b", 7, 8), ("c", 7, 4), ("a", 8, 2), ("c", 8, 1),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", [INT64_MIN, INT64_MAX, 0])
+def test_extremes_reach_the_ends_of_the_range(value: int) -> None:
+    extremes = [Reduction("min", "min", "i"), Reduction("max", "max", "i")]
+    dense = dense_group({"k": encoded([0, 0], ["a"])}, pa.table({"i": [value] * 2}), extremes)
+    assert dense is not None
+    assert dense.select(["min", "max"]).to_pylist() == [{"min": value, "max": value}]
+
+
+def test_a_slice_is_grouped_by_its_own_rows() -> None:
+    batch = pa.record_batch({"k": encoded([0, 1, 0, 1], ["a", "b"]).chunk(0), "i": [1, 2, 4, 8]})
+    rows = pa.Table.from_batches([batch.slice(1)])
+    dense = dense_group({"k": rows.column("k")}, rows, [Reduction("sum", "sum", "i")])
+    assert dense is not None
+    assert sorted_rows(dense) == [("a", 4), ("b", 10)]
+
+
+SIMPLE = encoded([0, 1, 0, 1], ["a", "b"])
+
+
+@pytest.mark.parametrize(
+    ("key", "why"),
+    [
+        (pa.chunked_array([["a", "b", "a", "b"]]), "plain"),
+        (encoded([0, None, 0, 1], ["a", "b"]), "a null index"),
+        (pa.chunked_array([SIMPLE.chunk(0).slice(0, 2), SIMPLE.chunk(0).slice(2)]), "two chunks"),
+        (encoded([0, 1, 0, 1], list("abcdefghi")), "a dictionary too long for four rows"),
+    ],
+)
+def test_other_keys_are_left_to_the_general_grouping(key: pa.ChunkedArray, why: str) -> None:
+    rows = pa.table({"i": [1, 2, 3, 4]})
+    assert dense_group({"k": key}, rows, [Reduction("rows", "count", None)]) is None, why
+
+
+def test_keys_that_are_too_many_together_are_left_too() -> None:
+    rows = pa.table({"i": [1, 2, 3, 4]})
+    count = [Reduction("rows", "count", None)]
+    values = list(range(2 * SLOTS_PER_ROW_MAX))
+    within = {"k": SIMPLE, "w": encoded([0, 1, 0, 1], values)}
+    assert dense_group(within, rows, count) is not None
+    beyond = {"k": SIMPLE, "w": encoded([0, 1, 0, 1], [*values, 99])}
+    assert dense_group(beyond, rows, count) is None
+
+
+def test_no_keys_and_no_rows_are_left_to_the_general_grouping() -> None:
+    count = [Reduction("rows", "count", None)]
+    assert dense_group({}, pa.table({"i": [1]}), count) is None
+    assert dense_group({"k": encoded([], ["a"])}, pa.table({"i": []}), count) is None
+    assert dense_group({"k": encoded([], [])}, pa.table({"i": []}), count) is None
+
+
+@pytest.mark.parametrize(
+    ("function", "values"),
+    [
+        ("sum", pa.array([1, None, 3, 4])),
+        ("count", pa.array([1, None, 3, 4])),
+        ("min", pa.array([1.0, math.nan, 3.0, 4.0])),
+        ("max", pa.array([1.0, math.nan, 3.0, 4.0])),
+        ("sum", pa.array([INT64_MAX, 1, 1, 1])),
+        ("sum", pa.array([1, 2, 3, 4], pa.int32())),
+        ("max", pa.array(["a", "b", "c", "d"])),
+        ("max", pa.array([1, 2, 3, 4], pa.timestamp("us"))),
+    ],
+    ids=str,
+)
+def test_other_values_are_left_to_the_general_grouping(function: str, values: pa.Array) -> None:
+    rows = pa.table({"v": values})
+    assert dense_group({"k": SIMPLE}, rows, [Reduction("result", function, "v")]) is None
+
+
+def test_any_column_without_nulls_can_be_counted_and_nan_summed() -> None:
+    rows = pa.table({"s": ["x", "y", "z", "z"], "x": [math.nan, 1.0, 1.0, 2.0]})
+    reductions = [Reduction("count", "count", "s"), Reduction("sum", "sum", "x")]
+    dense = dense_group({"k": SIMPLE}, rows, reductions)
+    assert dense is not None
+    assert dense.column("count").to_pylist() == [2, 2]
+    assert np.isnan(dense.column("sum")[0].as_py())
+    assert dense.column("sum")[1].as_py() == 3.0

@@ -1,0 +1,170 @@
+import contextlib
+import datetime as dt
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from laminar_core.codec.arrow import (
+    FORMAT_KEY,
+    VERSION_KEY,
+    decode_table,
+    encode_table,
+    sha256_hex,
+)
+from laminar_core.codec.envelope import HEADER_BYTES, Content, wrap
+from laminar_core.errors import CorruptCheckpointError, ErrorCode
+from tests.codec.golden_segments import TABLE
+from tests.records.manifests import rows
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+
+COLUMNS = st.lists(st.tuples(st.integers(-(2**63), 2**63 - 1) | st.none(), st.text() | st.none()))
+
+
+def ipc_file(metadata: dict[bytes, bytes] | None) -> bytes:
+    table = rows(1).replace_schema_metadata(metadata)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue().to_pybytes()
+
+
+@settings(deadline=None)
+@given(COLUMNS)
+def test_a_table_comes_back_as_it_was(values):
+    table = pa.table(
+        {
+            "n": pa.array([n for n, _ in values], pa.int64()),
+            "s": pa.array([s for _, s in values], pa.string()),
+        }
+    )
+    assert decode_table(encode_table(table)).equals(table, check_metadata=True)
+
+
+def test_types_metadata_and_chunks_come_back():
+    schema = pa.schema(
+        [
+            pa.field("t", pa.timestamp("us", "UTC"), metadata={"unit": "event"}),
+            pa.field("d", pa.decimal128(38, 10)),
+            pa.field("l", pa.list_(pa.struct([("x", pa.float64())]))),
+            pa.field("c", pa.dictionary(pa.int32(), pa.string())),
+        ],
+        metadata={"owner": "window"},
+    )
+    now = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
+    part = pa.table(
+        [[now], [None], [[{"x": 0.5}]], pa.array(["a"]).dictionary_encode()], schema=schema
+    )
+    table = pa.concat_tables([part, part])
+    decoded = decode_table(encode_table(table))
+    assert decoded.equals(table, check_metadata=True)
+
+
+def test_an_empty_table_keeps_its_schema():
+    empty = rows().schema.empty_table()
+    assert decode_table(encode_table(empty)).schema == empty.schema
+
+
+def test_the_same_table_gives_the_same_bytes():
+    assert encode_table(rows(1, 2)) == encode_table(rows(1, 2))
+
+
+@pytest.mark.parametrize("compression", ["lz4", "zstd"])
+def test_compressed_state_is_smaller_and_read_alike(compression):
+    table = pa.table({"key": ["same"] * 10_000})
+    data = encode_table(table, compression=compression)
+    assert len(data) < len(encode_table(table)) * 0.6
+    assert decode_table(data).equals(table)
+
+
+def test_the_result_equals_its_own_bytes():
+    data = encode_table(rows(-1))
+    assert data == bytes(data)
+    assert len(data) == data.nbytes
+
+
+def test_any_arrow_reader_reads_it_behind_the_header_and_sees_what_it_is():
+    with pa.ipc.open_file(pa.py_buffer(encode_table(rows(1, 2))[HEADER_BYTES:])) as reader:
+        assert reader.read_all().to_pylist() == rows(1, 2).to_pylist()
+        assert reader.schema.metadata == {FORMAT_KEY: b"state", VERSION_KEY: b"1"}
+
+
+def test_every_truncation_is_unreadable():
+    data = bytes(encode_table(rows(1, 2, 3)))
+    for length in range(len(data)):
+        with pytest.raises(CorruptCheckpointError) as caught:
+            decode_table(data[:length])
+        assert caught.value.code is ErrorCode.STATE_UNREADABLE
+
+
+def test_every_flipped_byte_is_found():
+    data = bytes(encode_table(rows(1, 2, 3)))
+    for position in range(len(data)):
+        flipped = bytearray(data)
+        flipped[position] ^= 0x55
+        with pytest.raises(CorruptCheckpointError) as caught:
+            decode_table(bytes(flipped))
+        assert caught.value.code is ErrorCode.STATE_UNREADABLE
+
+
+def test_the_first_version_had_no_header_and_is_still_read():
+    assert decode_table(encode_table(rows(1, 2))[HEADER_BYTES:]).equals(rows(1, 2))
+
+
+@pytest.mark.parametrize("position", range(0, 800, 7))
+def test_a_flipped_byte_is_an_error_of_ours_or_other_values_but_never_a_crash(position):
+    """A digest finds every flipped bit; without it, decoding still must not take us down."""
+    data = bytearray(encode_table(rows(1, 2, 3))[HEADER_BYTES:])
+    data[position] ^= 0x55
+    with contextlib.suppress(CorruptCheckpointError):
+        decode_table(bytes(data)).to_pylist()
+
+
+def test_text_that_is_no_utf8_is_unreadable():
+    table = pa.table({"key": pa.array([b"\xff\xfe"]).view(pa.string())})
+    with pytest.raises(CorruptCheckpointError, match="UTF8"):
+        decode_table(encode_table(table))
+
+
+@pytest.mark.parametrize("data", [b"", b"PAR1", b"\x00" * 100])
+def test_what_is_no_arrow_file_is_unreadable(data):
+    with pytest.raises(CorruptCheckpointError, match="no readable Arrow file"):
+        decode_table(data)
+
+
+@pytest.mark.parametrize("metadata", [None, {FORMAT_KEY: b"other", VERSION_KEY: b"1"}])
+def test_an_arrow_file_of_somebody_else_is_refused(metadata):
+    with pytest.raises(CorruptCheckpointError, match="no Laminar state"):
+        decode_table(ipc_file(metadata))
+
+
+def test_a_newer_format_says_what_to_do():
+    with pytest.raises(CorruptCheckpointError, match="use the version that wrote it"):
+        decode_table(ipc_file({FORMAT_KEY: b"state", VERSION_KEY: b"2"}))
+
+
+def test_a_newer_segment_says_what_to_do():
+    payload = bytes(encode_table(rows(1))[HEADER_BYTES:])
+    with pytest.raises(CorruptCheckpointError, match="segment version 3 is not known"):
+        decode_table(wrap(Content.SEGMENT, 3, "none", payload))
+
+
+def test_the_digest_is_sha256():
+    assert sha256_hex(memoryview(b"abc")).startswith("ba7816bf8f01cfea")
+
+
+@pytest.mark.parametrize(
+    "name", ["state_v1.arrow", "segment_v2_plain.seg", "segment_v2_lz4.seg", "segment_v2_zstd.seg"]
+)
+def test_state_files_of_every_version_are_read_for_ever(name):
+    assert decode_table((GOLDEN / name).read_bytes()).equals(TABLE, check_metadata=True)
+
+
+@pytest.mark.parametrize(("name", "codec"), [("plain", 0), ("lz4", 1), ("zstd", 2)])
+def test_golden_segments_say_how_they_are_compressed(name, codec):
+    data = (GOLDEN / f"segment_v2_{name}.seg").read_bytes()
+    assert (data[:8], data[8:10], data[10]) == (b"LMRSEG\r\n", b"\x02\x00", codec)
+    assert len(data) > HEADER_BYTES

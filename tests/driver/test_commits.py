@@ -1,0 +1,166 @@
+"""A decided commit is made, in order, whatever it takes; a zombie's is not."""
+
+import pytest
+
+from laminar_core.driver.commits import CommitQueue, commit_output
+from laminar_core.errors import (
+    CorruptCheckpointError,
+    ErrorCode,
+    FencedError,
+    StorageUnavailable,
+)
+from laminar_core.objectstore.memory import MemoryObjectStore
+from laminar_core.protocol.types import CheckpointId
+from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
+from laminar_core.testing.ledger import Ledger, LedgerCommitter
+from tests.driver.hosts import Background, Host
+from tests.records.manifests import manifest, subtask
+from tests.store.stores import claim, open_job
+
+UNAVAILABLE = StorageUnavailable(ErrorCode.STORE_IO, "it did not answer")
+
+
+def checkpoint(checkpoint_id: int, *parts: str, generation: int = 1):
+    """A manifest whose sink offers these parts."""
+    offered = tuple({"name": part} for part in parts)
+    sinks = (subtask("sink", 0, committables=offered), subtask("sink", 1))
+    return manifest(
+        checkpoint_id=checkpoint_id,
+        parent_checkpoint_id=None,
+        generation=generation,
+        subtasks=(subtask("window", 0), subtask("window", 1), *sinks),
+    )
+
+
+class Queue:
+    """A queue whose attempts take these outcomes; None is a success."""
+
+    def __init__(self, *outcomes: Exception | None) -> None:
+        self.host, self.background = Host(), Background()
+        self.attempts: list[tuple[int, int]] = []
+        self.committed: list[int] = []
+        self._outcomes = list(outcomes)
+        self.commits = CommitQueue(
+            self._attempt,
+            lambda m: self.committed.append(m.checkpoint_id),
+            self.background,
+            self.host,
+        )
+
+    def _attempt(self, wanted) -> None:
+        self.attempts.append((wanted.checkpoint_id, self.host.time_ms))
+        outcome = self._outcomes.pop(0) if self._outcomes else None
+        if outcome is not None:
+            raise outcome
+
+    def settle(self) -> None:
+        while self.background.queue or self.host.posted:
+            self.background.run()
+            self.host.run()
+
+    def pass_time_until(self, time_ms: int) -> None:
+        while self.host.time_ms < time_ms:
+            self.host.time_ms += 10
+            self.commits.tick()
+            self.settle()
+
+
+class TestQueue:
+    def test_commits_happen_in_order_one_at_a_time(self):
+        queue = Queue()
+        for checkpoint_id in (3, 4, 5):
+            queue.commits.add(checkpoint(checkpoint_id))
+        assert len(queue.background.queue) == 1
+        queue.settle()
+        assert queue.committed == [3, 4, 5]
+        assert queue.commits.next_wakeup_ms() is None
+
+    def test_one_that_fails_is_tried_again_after_growing_pauses_and_holds_up_the_next(self):
+        queue = Queue(UNAVAILABLE, UNAVAILABLE, UNAVAILABLE)
+        queue.commits.add(checkpoint(3))
+        queue.commits.add(checkpoint(4))
+        queue.settle()
+        assert queue.commits.next_wakeup_ms() == 1_050
+        queue.pass_time_until(2_000)
+        assert queue.attempts == [(3, 1_000), (3, 1_050), (3, 1_150), (3, 1_350), (4, 1_350)]
+        assert queue.committed == [3, 4]
+
+    def test_the_pause_has_a_longest_and_starts_anew_after_a_success(self):
+        queue = Queue(*[UNAVAILABLE] * 12, None, UNAVAILABLE)
+        queue.commits.add(checkpoint(3))
+        queue.settle()
+        queue.pass_time_until(60_000)
+        times = [time_ms for _, time_ms in queue.attempts]
+        assert times[-1] - times[-2] == 5_000
+        queue.commits.add(checkpoint(4))
+        queue.settle()
+        assert queue.commits.next_wakeup_ms() == queue.host.time_ms + 50
+
+    def test_a_tick_before_the_pause_is_over_does_nothing(self):
+        queue = Queue(UNAVAILABLE)
+        queue.commits.add(checkpoint(3))
+        queue.settle()
+        queue.host.time_ms += 49
+        queue.commits.tick()
+        assert not queue.background.queue
+        assert len(queue.attempts) == 1
+
+    @pytest.mark.parametrize(
+        ("error", "code"),
+        [
+            (CorruptCheckpointError(ErrorCode.OBJECT_MISSING, "a file is gone"), "object-missing"),
+            (KeyError("part"), "worker-failed"),
+        ],
+    )
+    def test_what_trying_again_cannot_mend_ends_the_generation(self, error, code):
+        queue = Queue(error)
+        queue.commits.add(checkpoint(3))
+        queue.settle()
+        assert queue.host.failures == [(code, f"commit of checkpoint 3: {error}")]
+        assert queue.committed == []
+
+    def test_a_zombie_is_fenced(self):
+        queue = Queue(FencedError(ErrorCode.FENCED, "generation 2 owns it"))
+        queue.commits.add(checkpoint(3))
+        queue.settle()
+        assert queue.host.fences == ["generation 2 owns it"]
+
+
+class TestCommitOutput:
+    def setup_method(self) -> None:
+        self.store = open_job()
+        self.generation = claim(self.store)
+        self.ledger = Ledger(staged={"1-0-0": [], "1-0-1": []})
+        self.committers = {"sink": LedgerCommitter(self.ledger)}
+
+    def commit(self, wanted) -> None:
+        commit_output(self.store, self.committers, wanted, self.generation)
+
+    def test_output_is_visible_before_that_is_recorded(self):
+        self.ledger.observe = lambda *_: self.store.committed_ids() and pytest.fail("too early")
+        self.commit(checkpoint(3, "1-0-0"))
+        assert list(self.ledger.visible) == ["1-0-0"]
+        record = self.store.read_commit(CheckpointId(3))
+        assert (record.generation, record.committables) == (1, {"sink": 1})
+
+    def test_repeating_it_changes_nothing(self):
+        for _ in range(3):
+            self.commit(checkpoint(3, "1-0-0"))
+        self.commit(checkpoint(4, "1-0-0", "1-0-1"))
+        assert self.ledger.commits == {3: ["1-0-0"], 4: ["1-0-1"]}
+
+    def test_a_record_that_was_written_but_not_confirmed_is_found_again(self):
+        lost = Fault("put_if_absent", Effect.LOSE_ANSWER, key="commits/", last=2)
+        self.store = open_job(FaultyStore(MemoryObjectStore(), lost))
+        claim(self.store)
+        with pytest.raises(StorageUnavailable):
+            self.commit(checkpoint(3, "1-0-0"))
+        self.commit(checkpoint(3, "1-0-0"))
+        assert self.store.committed_ids() == [3]
+
+    def test_a_zombie_touches_neither_the_sink_nor_the_store(self):
+        claim(self.store)
+        with pytest.raises(FencedError):
+            self.commit(checkpoint(3, "1-0-0"))
+        assert self.ledger.visible == {}
+        assert self.store.committed_ids() == []

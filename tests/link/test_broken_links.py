@@ -1,0 +1,129 @@
+"""Real sockets and a wire that is cut: a connection that breaks is noticed, and healed."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import pytest
+
+from benchmarks.threads import ThreadCluster
+from laminar_core.driver.events import GenerationFailed, JobEvent
+from laminar_core.driver.options import JobOptions
+from laminar_core.driver.restart import FixedDelay
+from laminar_core.driver.supervisor import Supervisor
+from laminar_core.host.clock import SystemClock
+from laminar_core.link import sockets
+from laminar_core.link.messages import Peer
+from laminar_core.link.transport import TransportKind
+from laminar_core.pipeline import Pipeline
+from laminar_core.protocol.coordinator_config import CoordinatorConfig
+from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.testing.jobs import Job, payments, rows_of, with_ledgers
+from laminar_core.testing.memory_source import MemorySource
+from tests.link.proxy import Proxy
+from tests.link.test_transport import Cluster, frames
+from tests.link.waiting import until
+
+networks = pytest.mark.parametrize("kind", ["curve", "tcp"])
+
+CARRIED_BYTES, SWALLOWED_BYTES = 60_000, 12_000
+"""What passes before the wire is cut, and what is lost then: less than credit allows."""
+
+
+class Cut:
+    """Carries some bytes, loses the next ones, resets the connection, and carries all after it."""
+
+    def __init__(self) -> None:
+        self.carried = self.swallowed = 0
+        self.done = False
+
+    def __call__(self, length: int) -> bool | None:
+        if self.done or self.carried < CARRIED_BYTES:
+            self.carried += length
+            return False
+        self.swallowed += length
+        self.done = self.swallowed >= SWALLOWED_BYTES
+        return None if self.done else True
+
+
+def dealt_out() -> Job:
+    """Rows that nearly all cross between the workers."""
+    tables = payments(2, 6_000)
+    p = Pipeline("dealt-out")
+    rows = p.source("in", MemorySource(tables, batch_rows=200)).rebalance()
+    return with_ledgers(p, {"out": (rows.map(lambda batch: batch, name="same"), rows_of(tables))})
+
+
+@networks
+def test_a_connection_that_breaks_with_frames_under_way_costs_a_restart(kind, tmp_path) -> None:
+    job, cut, events = dealt_out(), Cut(), list[JobEvent]()
+    with ExitStack() as stack:
+
+        def announce(worker: int, endpoint: str) -> str:
+            if worker == 0:
+                return endpoint
+            proxy = Proxy(endpoint, cut)
+            stack.callback(proxy.close)
+            return proxy.endpoint
+
+        options = JobOptions(
+            job="dealt-out",
+            store_uri=str(tmp_path),
+            parallelism=2,
+            checkpoint=CoordinatorConfig(interval_ms=50),
+            restart=FixedDelay(3),
+        )
+        result = Supervisor(
+            ThreadCluster(kind, announce),
+            job.plan,
+            options,
+            CheckpointStore.open(str(tmp_path), "dealt-out"),
+            SystemClock(),
+            events.append,
+        ).run()
+    assert cut.done
+    job.check(result.rows_late)
+    assert (result.outcome, result.generations) == ("finished", 2)
+    (failure,) = [event for event in events if isinstance(event, GenerationFailed)]
+    assert (failure.code, failure.restart_in_ms) == ("link-broken", 0)
+    assert "from worker 0 on 127.0.0.1 to worker 1 on 127.0.0.1 broke" in failure.reason
+
+
+@contextmanager
+def pair(kind: TransportKind) -> Iterator[tuple[Cluster, Proxy]]:
+    """Two workers; the first reaches the second through a proxy."""
+    with ExitStack() as stack:
+        c = Cluster(stack, kind, 0)
+        c.workers = [c.worker(0), c.worker(1)]
+        proxy = Proxy(c.workers[1].endpoint)
+        stack.callback(proxy.close)
+        there = [Peer(endpoint=w.endpoint, public_key=w.public_key) for w in c.workers]
+        c.workers[1].connect_peers(there)
+        there[1] = Peer(endpoint=proxy.endpoint, public_key=there[1].public_key)
+        c.workers[0].connect_peers(there)
+        yield c, proxy
+
+
+@networks
+def test_a_connection_that_breaks_while_nothing_is_under_way_is_made_again(kind) -> None:
+    with pair(kind) as (c, proxy):
+        c.workers[0].send(1, b"h", b"before")
+        assert frames(c.workers[1]) == [(b"h", b"before")]
+        first = c.workers[1].connections()
+        assert (first.established, first.open) == (1, 1)
+        proxy.reset()
+        assert until(lambda: c.workers[1].connections().established == 2)
+        c.workers[0].send(1, b"h", b"after")
+        assert frames(c.workers[1]) == [(b"h", b"after")]
+        assert c.workers[1].connections().closed >= 1
+
+
+@networks
+def test_a_link_that_is_silent_is_closed(monkeypatch, kind: TransportKind) -> None:
+    """No end of the connection is told: a cable is pulled, a firewall forgets the flow."""
+    monkeypatch.setattr(sockets, "HEARTBEAT_INTERVAL_MS", 50)
+    monkeypatch.setattr(sockets, "HEARTBEAT_TIMEOUT_MS", 200)
+    with pair(kind) as (c, proxy):
+        c.workers[0].send(1, b"h", b"before")
+        assert frames(c.workers[1]) == [(b"h", b"before")]
+        proxy._swallow = lambda _: True
+        assert until(lambda: c.workers[1].connections().closed >= 1)

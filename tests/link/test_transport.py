@@ -1,0 +1,392 @@
+"""Real sockets on this machine: what is sent arrives, and nobody else gets in."""
+
+import os
+import socket
+import stat
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+import zmq
+
+from laminar_core.errors import ConfigurationError, FencedError, ProtocolError
+from laminar_core.link.messages import Peer
+from laminar_core.link.sockets import PART_BYTES_MAX
+from laminar_core.link.transport import (
+    RECEIVE_FRAMES_MAX,
+    SOCKET_DIRECTORY_LENGTH_MAX,
+    CoordinatorAddress,
+    CoordinatorTransport,
+    TransportKind,
+    WakeUp,
+    ZmqWorkerTransport,
+    _content,
+)
+from tests.link.waiting import CLOCK
+
+HOST = "127.0.0.1"
+ARRIVES_WITHIN_MS = 5_000
+STAYS_AWAY_MS = 200
+"""How long a test waits for what must not come: a handshake on this machine takes under 20 ms."""
+
+KINDS: tuple[TransportKind, ...] = ("ipc", "curve", "tcp")
+every_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+class Cluster:
+    """A coordinator and workers that know each other."""
+
+    def __init__(self, stack: ExitStack, kind: TransportKind, workers: int) -> None:
+        self._stack = stack
+        self.coordinator = CoordinatorTransport(kind, HOST, workers)
+        stack.callback(self.coordinator.close)
+        self.workers = [self.worker(n) for n in range(workers)]
+        peers = [Peer(endpoint=w.endpoint, public_key=w.public_key) for w in self.workers]
+        for worker in self.workers:
+            worker.connect_peers(peers)
+
+    def worker(self, index: int, address: CoordinatorAddress | None = None) -> ZmqWorkerTransport:
+        worker = ZmqWorkerTransport(address or self.coordinator.address, index, HOST)
+        self._stack.callback(worker.close)
+        return worker
+
+
+@contextmanager
+def cluster(kind: TransportKind, workers: int = 2) -> Iterator[Cluster]:
+    with ExitStack() as stack:
+        yield Cluster(stack, kind, workers)
+
+
+def gather(
+    receive: Callable[[], Iterator], wait: Callable[[float], None], count: int, within_ms: float
+) -> list:
+    """Receive until ``count`` messages are there, or nothing came for ``within_ms``.
+
+    A wait may end although nothing is there: libzmq looks at a message before it is whole.
+    """
+    found: list = []
+    end_ms = CLOCK.monotonic_ms() + within_ms
+    while len(found) < count and (left_ms := end_ms - CLOCK.monotonic_ms()) > 0:
+        wait(left_ms)
+        if arrived := list(receive()):
+            found += arrived
+            end_ms = CLOCK.monotonic_ms() + within_ms
+    return found
+
+
+def heard(coordinator: CoordinatorTransport, count: int = 1, within_ms=ARRIVES_WITHIN_MS) -> list:
+    return gather(coordinator.receive, coordinator.wait, count, within_ms)
+
+
+def told(worker: ZmqWorkerTransport, count: int = 1, within_ms=ARRIVES_WITHIN_MS) -> list:
+    return gather(worker.receive_control, worker.wait, count, within_ms)
+
+
+def frames(worker: ZmqWorkerTransport, count: int = 1, within_ms=ARRIVES_WITHIN_MS) -> list:
+    found = gather(worker.receive, worker.wait, count, within_ms)
+    return [(bytes(header), bytes(payload)) for header, payload in found]
+
+
+@every_kind
+def test_coordinator_and_workers_hear_each_other(kind: TransportKind) -> None:
+    with cluster(kind) as c:
+        for index, worker in enumerate(c.workers):
+            worker.send_control(b"here is %d" % index)
+        assert sorted(heard(c.coordinator, 2)) == [b"here is 0", b"here is 1"]
+        c.coordinator.send(1, b"only to you")
+        assert told(c.workers[1]) == [b"only to you"]
+        assert told(c.workers[0], within_ms=STAYS_AWAY_MS) == []
+
+
+@every_kind
+def test_frames_arrive_whole_and_in_order(kind: TransportKind) -> None:
+    large = os.urandom(3_000_000)
+    with cluster(kind) as c:
+        sent = [(b"h%d" % n, large if n == 7 else b"%d" % n) for n in range(600)]
+        for header, payload in sent:
+            c.workers[0].send(1, header, payload)
+        assert frames(c.workers[1], len(sent)) == sent
+
+
+@every_kind
+def test_frames_to_several_peers_do_not_mix(kind: TransportKind) -> None:
+    with cluster(kind, workers=3) as c:
+        c.workers[0].send(1, b"to 1", b"")
+        c.workers[0].send(2, b"to 2", b"")
+        c.workers[2].send(1, b"from 2", b"")
+        assert sorted(frames(c.workers[1], 2)) == [(b"from 2", b""), (b"to 1", b"")]
+        assert frames(c.workers[2]) == [(b"to 2", b"")]
+
+
+def test_a_sender_is_never_blocked_by_a_receiver_that_does_not_read() -> None:
+    """Credit bounds what is under way; a socket that refused would stop the worker's loop."""
+    with cluster("ipc") as c:
+        for n in range(20_000):
+            c.workers[0].send(1, b"%d" % n, b"x" * 100)
+        assert len(frames(c.workers[1], 20_000)) == 20_000
+
+
+def test_a_worker_takes_a_bounded_number_of_frames_in_one_go() -> None:
+    with cluster("ipc") as c:
+        for n in range(RECEIVE_FRAMES_MAX + 10):
+            c.workers[0].send(1, b"%d" % n, b"")
+        c.workers[0].send_control(b"all sent")
+        heard(c.coordinator)
+        most = 0
+        received = 0
+        while received < RECEIVE_FRAMES_MAX + 10:
+            c.workers[1].wait(ARRIVES_WITHIN_MS)
+            count = sum(1 for _ in c.workers[1].receive())
+            assert count
+            received, most = received + count, max(most, count)
+        assert most <= RECEIVE_FRAMES_MAX
+
+
+def test_a_message_to_a_worker_that_is_gone_is_dropped() -> None:
+    with cluster("ipc") as c:
+        c.coordinator.send(9, b"is anybody there?")
+        c.workers[0].send_control(b"yes, me")
+        assert heard(c.coordinator) == [b"yes, me"]
+
+
+@every_kind
+def test_the_last_words_of_a_worker_get_out(kind: TransportKind) -> None:
+    with cluster(kind, workers=0) as c:
+        worker = c.worker(0)
+        worker.send_control(b"I fail because")
+        worker.close()
+        assert heard(c.coordinator) == [b"I fail because"]
+
+
+# --- who gets in --------------------------------------------------------------------------------
+
+
+def stranger_at(endpoint: str, kind: int, **options: bytes) -> "zmq.Socket[bytes]":
+    client = zmq.Context.instance().socket(kind)
+    client.linger = 0
+    for name, value in options.items():
+        setattr(client, name, value)
+    client.connect(endpoint)
+    return client
+
+
+def own_keys(server: str) -> dict[str, bytes]:
+    """Of a client that knows the server's key, but was not given the workers' own."""
+    public, secret = zmq.curve_keypair()
+    return {
+        "curve_serverkey": server.encode(),
+        "curve_publickey": public,
+        "curve_secretkey": secret,
+    }
+
+
+@pytest.mark.parametrize("encrypted", [False, True], ids=["plaintext", "unknown key"])
+def test_curve_keeps_strangers_from_the_coordinator(encrypted) -> None:
+    with cluster("curve", workers=1) as c:
+        address = c.coordinator.address
+        options = own_keys(address.server_key) if encrypted else {}
+        with stranger_at(address.endpoint, zmq.DEALER, **options) as stranger:
+            stranger.send(b"let me in")
+            assert heard(c.coordinator, within_ms=STAYS_AWAY_MS) == []
+            c.workers[0].send_control(b"a friend")
+            assert heard(c.coordinator) == [b"a friend"]
+
+
+@pytest.mark.parametrize("encrypted", [False, True], ids=["plaintext", "unknown key"])
+def test_curve_keeps_strangers_from_a_worker(encrypted) -> None:
+    with cluster("curve") as c:
+        options = own_keys(c.workers[1].public_key) if encrypted else {}
+        with stranger_at(c.workers[1].endpoint, zmq.PUSH, **options) as stranger:
+            stranger.send_multipart([b"header", b"payload"])
+            assert frames(c.workers[1], within_ms=STAYS_AWAY_MS) == []
+            c.workers[0].send(1, b"from", b"a friend")
+            assert frames(c.workers[1]) == [(b"from", b"a friend")]
+
+
+def test_bytes_that_are_no_zmq_do_no_harm() -> None:
+    with cluster("curve", workers=1) as c:
+        port = int(c.coordinator.address.endpoint.rpartition(":")[2])
+        with socket.create_connection((HOST, port)) as stranger:
+            stranger.sendall(b"GET / HTTP/1.1\r\n\r\n" * 10)
+            c.workers[0].send_control(b"a friend")
+            assert heard(c.coordinator) == [b"a friend"]
+
+
+def test_a_worker_of_another_generation_cannot_connect() -> None:
+    """It knows where to go, also by its successor's address, but has the keys of its own time."""
+    with cluster("curve", workers=1) as old, cluster("curve", workers=1) as new:
+        former = old.coordinator.address
+        zombie = CoordinatorAddress(
+            "curve",
+            new.coordinator.address.endpoint,
+            server_key=new.coordinator.address.server_key,
+            worker_public_key=former.worker_public_key,
+            worker_secret_key=former.worker_secret_key,
+        )
+        late = new.worker(1, zombie)
+        late.send_control(b"I am late")
+        assert heard(new.coordinator, within_ms=STAYS_AWAY_MS) == []
+        with pytest.raises(FencedError, match="the coordinator refuses the keys of this worker"):
+            repeat(lambda: late.send_control(b"Hello?"), late.wait)
+
+
+def repeat(send: Callable[[], None], wait: Callable[[float], None]) -> None:
+    """Send until it fails: sockets learn in the background that they are refused."""
+    for _ in range(ARRIVES_WITHIN_MS // 10):
+        send()
+        wait(10)
+
+
+def test_a_peer_with_other_keys_is_given_up_without_waiting_for_it() -> None:
+    """A send that blocked would stop the worker's loop for ever."""
+    with cluster("curve", workers=1) as c, cluster("curve", workers=2) as other:
+        stranger = other.workers[1]
+        c.workers[0].connect_peers(
+            [
+                Peer(endpoint="", public_key=""),
+                Peer(endpoint=stranger.endpoint, public_key=stranger.public_key),
+            ]
+        )
+        with pytest.raises(FencedError, match="worker 1 refuses"):
+            repeat(lambda: c.workers[0].send(1, b"h", b"p"), c.workers[0].wait)
+
+
+def test_each_generation_has_a_directory_and_keys_of_its_own() -> None:
+    with cluster("ipc", 0) as a, cluster("ipc", 0) as b:
+        assert a.coordinator.address.directory != b.coordinator.address.directory
+    with cluster("curve", 0) as a, cluster("curve", 0) as b:
+        assert a.coordinator.address.server_key != b.coordinator.address.server_key
+        assert a.coordinator.address.worker_secret_key != b.coordinator.address.worker_secret_key
+
+
+def test_the_secret_key_is_not_shown() -> None:
+    with cluster("curve", 0) as c:
+        assert c.coordinator.address.worker_secret_key not in repr(c.coordinator.address)
+
+
+def test_sockets_on_one_host_are_in_a_private_directory_that_goes_with_them() -> None:
+    with cluster("ipc") as c:
+        directory = Path(c.coordinator.address.directory)
+        status = directory.stat()
+        assert stat.S_IMODE(status.st_mode) == 0o700
+        assert status.st_uid == os.getuid()
+        names = {path.name for path in directory.iterdir()}
+        assert names == {"coordinator", "worker-0", "worker-1", "lock"}
+    assert not directory.exists()
+
+
+def test_a_long_temporary_directory_does_not_make_the_paths_too_long(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The path of a unix socket may have 107 bytes; some machines use long directories."""
+    deep = tmp_path / ("d" * SOCKET_DIRECTORY_LENGTH_MAX)
+    deep.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(deep))
+    with cluster("ipc") as c:
+        assert not c.coordinator.address.directory.startswith(str(deep))
+        c.workers[0].send(1, b"h", b"p")
+        assert frames(c.workers[1]) == [(b"h", b"p")]
+
+
+@pytest.mark.parametrize("kind", ["curve", "tcp"])
+def test_network_sockets_listen_on_one_address_only(kind: TransportKind) -> None:
+    with cluster(kind, 1) as c:
+        assert c.coordinator.address.endpoint.startswith(f"tcp://{HOST}:")
+        assert c.workers[0].endpoint.startswith(f"tcp://{HOST}:")
+        assert c.workers[0].endpoint != c.coordinator.address.endpoint
+
+
+@pytest.mark.parametrize("kind", ["curve", "tcp"])
+def test_a_host_that_is_not_this_one_is_refused_in_one_line(kind: TransportKind) -> None:
+    with pytest.raises(ConfigurationError, match=r"cannot listen on 192\.0\.2\.1 .*driver.host"):
+        CoordinatorTransport(kind, "192.0.2.1", 1)
+
+
+# --- what must not happen, and the wake-up ------------------------------------------------------
+
+
+def test_a_frame_without_a_payload_is_a_protocol_error() -> None:
+    with cluster("tcp", 1) as c, stranger_at(c.workers[0].endpoint, zmq.PUSH) as stranger:
+        stranger.send(b"only a header")
+        with pytest.raises(ProtocolError, match="a message of one part, without its content"):
+            frames(c.workers[0])
+
+
+def test_a_control_message_that_is_empty_is_a_protocol_error() -> None:
+    """Without an identity of its own a stranger is given one, so it is the message that lacks."""
+    with pytest.raises(ProtocolError, match="a message of one part, without its content"):
+        _content([b"worker-0"])
+
+
+@every_kind
+@pytest.mark.parametrize("beyond", [-1, 0, 1, PART_BYTES_MAX])
+def test_a_message_longer_than_a_part_may_be_arrives_whole(kind, beyond: int) -> None:
+    """Otherwise a long row would have its sender connect again for ever."""
+    payload = os.urandom(1 << 16) * ((PART_BYTES_MAX + beyond) // (1 << 16) + 1)
+    payload = payload[: PART_BYTES_MAX + beyond]
+    with cluster(kind) as c:
+        c.workers[0].send(1, b"h", pa.py_buffer(payload))
+        assert frames(c.workers[1]) == [(b"h", payload)]
+        c.workers[0].send_control(payload)
+        assert heard(c.coordinator) == [payload]
+        c.coordinator.send(1, payload)
+        assert told(c.workers[1]) == [payload]
+
+
+def test_another_thread_ends_a_wait() -> None:
+    with cluster("ipc", 1) as c:
+        for transport in (c.coordinator, c.workers[0]):
+            thread = threading.Thread(target=transport.wait, args=(60_000,))
+            thread.start()
+            transport.wake()
+            thread.join(ARRIVES_WITHIN_MS / 1000)
+            assert not thread.is_alive()
+
+
+def test_many_wake_ups_end_one_wait() -> None:
+    wake = WakeUp()
+    for _ in range(3):
+        wake.set()
+    wake.wait((), 60_000)
+    with pytest.raises(BlockingIOError):
+        os.eventfd_read(wake._fd)
+    wake.close()
+
+
+def test_a_wait_that_is_over_already_returns_at_once() -> None:
+    wake = WakeUp()
+    wake.wait((), -5)
+    wake.close()
+
+
+def test_waking_what_is_closed_writes_into_nobody_elses_file(tmp_path: Path) -> None:
+    """The number of a closed descriptor is given to the next file that is opened."""
+    transport = CoordinatorTransport("ipc", HOST, 1)
+    number = transport._wake._fd
+    transport.close()
+    copies = []
+    with (tmp_path / "innocent").open("wb") as innocent:
+        while (copy := os.dup(innocent.fileno())) < number:
+            copies.append(copy)
+        assert copy == number
+        transport.wake()
+        for one in (*copies, copy):
+            os.close(one)
+    assert (tmp_path / "innocent").read_bytes() == b""
+
+
+@every_kind
+def test_closing_leaves_no_descriptor_open(kind: TransportKind) -> None:
+    def open_descriptors() -> int:
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    with cluster(kind):
+        pass
+    before = open_descriptors()
+    for _ in range(3):
+        with cluster(kind):
+            pass
+    assert open_descriptors() == before

@@ -1,0 +1,141 @@
+import pytest
+
+from laminar_core.errors import ConfigurationError, ErrorCode, StorageUnavailable
+from laminar_core.objectstore.memory import MemoryObjectStore
+from laminar_core.objectstore.opening import (
+    absolute_uri,
+    address,
+    open_object_store,
+    place_below,
+    probe,
+)
+from laminar_core.objectstore.s3 import S3ObjectStore
+from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
+
+
+@pytest.mark.parametrize("form", ["{}", "file://{}", "file:{}", "file://localhost{}"])
+def test_a_directory_is_opened_by_path_or_file_uri(tmp_path, form):
+    open_object_store(form.format(tmp_path)).put("a", b"1")
+    assert (tmp_path / "a").read_bytes() == b"1"
+
+
+def test_a_file_uri_is_unquoted_and_a_path_is_not(tmp_path):
+    open_object_store(f"file://{tmp_path}/a%20b").create()
+    assert [path.name for path in tmp_path.iterdir()] == ["a b"]
+    open_object_store(f"{tmp_path}/a%20b").create()
+    assert (tmp_path / "a%20b").is_dir()
+
+
+def test_a_place_means_the_same_to_a_process_elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert absolute_uri("below/s") == f"{tmp_path}/below/s"
+    for uri in ("s3://bucket/s?region=x", "file:///data/s", "file:/data/s", "/data/s"):
+        assert absolute_uri(uri) == uri
+
+
+def test_opening_touches_nothing(tmp_path):
+    open_object_store(str(tmp_path / "later"))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "uri",
+    ["", "hdfs://host/x", "file://otherhost/x", "file://", "memory://none", "a\0"],
+)
+def test_anything_else_is_refused_with_advice(uri):
+    with pytest.raises(ConfigurationError, match="give a directory") as caught:
+        open_object_store(uri)
+    assert caught.value.code is ErrorCode.INVALID_OPTION
+
+
+@pytest.mark.parametrize("form", ["{}", "file://{}"])
+def test_a_file_is_no_store(tmp_path, form):
+    (tmp_path / "notes.txt").write_text("x")
+    with pytest.raises(ConfigurationError, match=r"notes.txt is a file, and no store: give a dir"):
+        open_object_store(form.format(tmp_path / "notes.txt"))
+
+
+def test_a_bucket_is_opened_by_its_uri_and_nothing_is_sent():
+    objects = open_object_store("s3://bucket/prefix/?region=eu-central-1")
+    assert isinstance(objects, S3ObjectStore)
+    assert objects.uri == "s3://bucket/prefix?region=eu-central-1"
+    assert objects.counts.puts == objects.counts.gets == 0
+
+
+@pytest.mark.parametrize(
+    ("uri", "shown"),
+    [
+        ("s3://bucket?region=eu-central-1", "s3://bucket/job/a"),
+        ("s3://bucket/deep/prefix?region=eu-central-1", "s3://bucket/deep/prefix/job/a"),
+        ("/data/what?", "/data/what?/job/a"),
+    ],
+)
+def test_the_address_of_an_object_has_no_parameters(uri, shown):
+    assert address(open_object_store(uri), "job/a") == shown
+
+
+@pytest.mark.parametrize(
+    ("uri", "below"),
+    [
+        ("s3://bucket?region=r", "s3://bucket/a/b?region=r"),
+        ("s3://bucket/prefix/", "s3://bucket/prefix/a/b"),
+        ("/data/what?", "/data/what?/a/b"),
+    ],
+)
+def test_a_folder_of_a_store_is_a_store_with_the_same_parameters(uri, below):
+    assert place_below(uri, "a/b/") == below
+
+
+class TestProbe:
+    def test_a_store_that_ignores_the_condition_is_refused(self):
+        careless = FaultyStore(
+            MemoryObjectStore(), Fault("put_if_absent", Effect.OVERWRITE, last=100)
+        )
+        with pytest.raises(ConfigurationError, match="4 of 4 writers created") as caught:
+            probe(careless)
+        assert caught.value.code is ErrorCode.STORE_IGNORES_CONDITIONS
+
+    def test_a_store_that_ignores_the_condition_without_a_race_is_refused(self):
+        careless = FaultyStore(
+            MemoryObjectStore(), Fault("put_if_absent", Effect.OVERWRITE, first=5, last=5)
+        )
+        with pytest.raises(ConfigurationError, match="created twice"):
+            probe(careless)
+
+    def test_a_store_that_denies_its_winner_is_refused(self):
+        with pytest.raises(ConfigurationError, match="0 of 4 writers"):
+            probe(FaultyStore(MemoryObjectStore(), Fault("put_if_absent", Effect.DENY)))
+
+    def test_a_read_only_store_is_a_wrong_configuration(self):
+        read_only = FaultyStore(
+            MemoryObjectStore(),
+            Fault("put_if_absent", Effect.FAIL, last=100, code=ErrorCode.STORE_READ_ONLY),
+        )
+        with pytest.raises(ConfigurationError) as caught:
+            probe(read_only)
+        assert caught.value.code is ErrorCode.STORE_NOT_WRITABLE
+
+    def test_a_store_that_denies_access_later_is_a_wrong_configuration(self):
+        denied = Fault("list", Effect.FAIL, last=100, code=ErrorCode.STORE_ACCESS_DENIED)
+        with pytest.raises(ConfigurationError) as caught:
+            probe(FaultyStore(MemoryObjectStore(), denied))
+        assert caught.value.code is ErrorCode.STORE_ACCESS_DENIED
+
+    def test_a_store_may_know_of_another_way_in_which_it_is_careless(self):
+        class Careless(MemoryObjectStore):
+            def check_conditions(self, key):
+                assert self.get(key) is not None
+                return "large ones are replaced"
+
+        with pytest.raises(ConfigurationError, match="large ones are replaced") as caught:
+            probe(Careless())
+        assert caught.value.code is ErrorCode.STORE_IGNORES_CONDITIONS
+
+    @pytest.mark.parametrize("code", [ErrorCode.STORE_FULL, ErrorCode.STORE_IO])
+    def test_a_full_or_failing_store_is_unavailable(self, code):
+        failing = FaultyStore(
+            MemoryObjectStore(), Fault("put_if_absent", Effect.FAIL, last=100, code=code)
+        )
+        with pytest.raises(StorageUnavailable) as caught:
+            probe(failing)
+        assert caught.value.code is code

@@ -1,0 +1,91 @@
+"""Records of version 1 as they were first written: they are read, and written, the same for ever.
+
+Those of whole jobs (claims, bases, triggers, commits, history) are in ``golden/store_v1`` and
+``store_v2``, those of retention and of the audit log have tests of their own.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from laminar_core.records.commands import (
+    ControlBegun,
+    ControlCommand,
+    ControlResult,
+    SetMode,
+    StopJob,
+)
+from laminar_core.records.drill import DrilledOperator, DrillRecord
+from laminar_core.records.manifest import GenerationBase, GenerationEnd, parse_record
+from laminar_core.records.savepoint import SavepointDeletion
+from laminar_core.records.savepoint_use import SavepointUse
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+DIGEST = "0123456789abcdef" * 4
+ASKED = {
+    "command_id": "host/boot/12/34/5",
+    "job": "payments",
+    "generation": 3,
+    "actor": "ada",
+    "reason": "new cluster",
+    "requested_at_ms": 1_700_000_000_000,
+    "expires_at_ms": 1_700_000_600_000,
+}
+RECORDS = {
+    "control_stop": ControlCommand(
+        action=StopJob(target="s3://bucket/savepoints/last"), run_id="run-7", **ASKED
+    ),
+    "control_mode": ControlCommand(action=SetMode(mode=5_000), **ASKED),
+    "control_begun": ControlBegun(generation=3, begun_at_ms=1_700_000_000_500),
+    "control_result": ControlResult(
+        outcome="completed",
+        reason="",
+        generation=3,
+        answered_at_ms=1_700_000_001_000,
+        checkpoint_id=12,
+        savepoint="s3://bucket/savepoints/last",
+        details={"alignment_timeout_ms": 5_000},
+    ),
+    "drill": DrillRecord(
+        job="payments",
+        number=2,
+        outcome="failed",
+        problems=("totals restored 9 rows",),
+        error_code="drill-failed",
+        exit_code=1,
+        checkpoint_id=12,
+        workers_before=2,
+        workers=3,
+        operators=(
+            DrilledOperator(
+                operator_id="totals",
+                rows_expected=10,
+                rows_restored=9,
+                digest_expected="00000000000000aa",
+                digest_restored="00000000000000bb",
+            ),
+        ),
+        size_bytes=12_345,
+        inflight_rows=7,
+        rows_read=100,
+        completed_checkpoint_id=13,
+        started_at_ms=1_700_000_000_000,
+        duration_ms=1_234.5,
+        actor="ada",
+        reason="the weekly drill",
+    ),
+    "base_of_savepoint": GenerationBase(
+        generation=4,
+        base_checkpoint_id=21,
+        savepoint=SavepointUse(uri="/backups/last", sha256=DIGEST, claimed=True, timeline_floor=0),
+    ),
+    "generation_end": GenerationEnd(generation=3, outcome="stopped", reason=""),
+    "savepoint_deletion": SavepointDeletion(job="payments", generation=4, savepoint_sha256=DIGEST),
+}
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_a_golden_record_is_read_and_written_as_it_was(name: str) -> None:
+    stored = (GOLDEN / f"{name}_v1.json").read_bytes()
+    assert parse_record(type(RECORDS[name]), stored) == RECORDS[name]
+    assert RECORDS[name].to_bytes() == stored

@@ -1,0 +1,117 @@
+from pathlib import Path
+
+import pytest
+
+from laminar_core.driver.events import CheckpointCompleted
+from laminar_core.errors import ConfigurationError
+from laminar_core.host.clock import ManualClock
+from laminar_core.retention.background import BackgroundRetention
+from laminar_core.retention.config import RetentionConfig
+from laminar_core.retention.facts import DAY_MS, HOUR_MS, RetentionPolicy
+from laminar_core.store.audit_log import AuditLog
+from tests.retention.retention_jobs import StoredJob
+
+
+def test_the_defaults_are_those_of_the_protocol() -> None:
+    assert RetentionConfig().policy() == RetentionPolicy()
+
+
+def test_everything_can_be_set() -> None:
+    config = RetentionConfig(
+        keep_last=5,
+        hourly=24,
+        daily=7,
+        weekly=4,
+        max_age="30 days",
+        min_kept=2,
+        savepoints="like-others",
+        unreadable="delete",
+        orphans="report",
+        quarantine="12 hours",
+        history_keep=1000,
+        history_max_age="90 days",
+    )
+    assert config.policy() == RetentionPolicy(
+        keep_last=5,
+        hourly=24,
+        daily=7,
+        weekly=4,
+        max_age_ms=30 * DAY_MS,
+        min_kept=2,
+        keep_savepoints=False,
+        delete_unreadable=True,
+        delete_orphans=False,
+        quarantine_min_ms=12 * HOUR_MS,
+        history_keep=1000,
+        history_max_age_ms=90 * DAY_MS,
+    )
+    assert RetentionConfig.of(config.model_dump()) == config
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("p.toml", 'keep_last = 5\nmax_age = "2 days"\n'),
+        ("p.json", '{"keep_last": 5, "max_age": "2 days"}'),
+    ],
+)
+def test_a_file(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text)
+    config = RetentionConfig.read(tmp_path / name)
+    assert (config.keep_last, config.max_age, config.min_kept) == (5, "2 days", 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("p.toml", "keep_last = ", "is no TOML"),
+        ("p.json", "{", "is no retention policy: Invalid JSON"),
+        ("p.json", '{"keep": 5}', "keep: Extra inputs are not permitted"),
+        ("p.toml", "keep_last = 0", "keep_last: Input should be greater than or equal to 1"),
+        ("p.toml", "keep_last = true", "keep_last: Input should be a valid integer"),
+        ("p.toml", 'max_age = "soon"', "'soon' is not a duration"),
+        ("p.toml", 'quarantine = "0 days"', "a duration must be longer than nothing"),
+    ],
+)
+def test_what_is_no_policy_is_refused_in_one_line(tmp_path, name, text, said) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ConfigurationError) as refused:
+        RetentionConfig.read(tmp_path / name)
+    assert said in str(refused.value)
+    assert name in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_running_job_applies_it_and_that_is_audited() -> None:
+    job, told = StoredJob(), []
+    job.start()
+    for _ in range(5):
+        job.complete()
+    listener = RetentionConfig(keep_last=2).applied_to(
+        job.store, ManualClock(job.clock_ms), told.append, actor="me", run_id="run-7"
+    )
+    assert isinstance(listener, BackgroundRetention)
+    listener(CheckpointCompleted.model_construct(time_ms=1, checkpoint_id=5))
+    listener._executor.shutdown(wait=True)
+    assert job.store.completed_ids() == [4, 5]
+    assert len(told) == 1
+    records = AuditLog(job.store.objects, job.store.paths, lambda: 0).records()
+    assert [(r.action, r.actor, r.run_id, r.outcome) for r in records] == [
+        ("retention-apply", "me", "run-7", "done"),
+    ]
+
+
+def test_the_default_policy_is_for_runs_that_announce_it() -> None:
+    default = RetentionConfig.default()
+    announced = default.announcement()
+    assert announced is not None
+    assert RetentionConfig.of(announced) == default
+    policy = default.policy()
+    assert policy.only_announced
+    assert (policy.keep_savepoints, policy.delete_orphans) == (False, False)
+    assert RetentionConfig(keep_last=3).announcement() is None
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="cannot be read"):
+        RetentionConfig.read(tmp_path / "p.toml")

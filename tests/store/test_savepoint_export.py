@@ -1,0 +1,86 @@
+"""A checkpoint that is being copied is held, and no longer than that."""
+
+import pytest
+
+from laminar_core.errors import ConfigurationError, IncompatibleStateError, StorageUnavailable
+from laminar_core.objectstore.local import LocalObjectStore
+from laminar_core.objectstore.memory import MemoryObjectStore
+from laminar_core.protocol.types import CheckpointId
+from laminar_core.store.audit_log import AuditLog
+from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.store.pins import Pins
+from laminar_core.store.savepoint_export import HOLD_MS, export_as, export_savepoint
+from laminar_core.store.savepoints import Author, read_savepoint
+from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
+from tests.store.stores import claim, complete, open_job
+
+ANN = Author("ann", "a test", 1_000)
+ONE = CheckpointId(1)
+
+
+def completed(*faults: Fault) -> CheckpointStore:
+    store = open_job(FaultyStore(MemoryObjectStore(), *faults))
+    complete(store, 1, claim(store))
+    return store
+
+
+def test_it_is_held_while_it_is_copied_and_not_afterwards(tmp_path):
+    store, holds = completed(), []
+
+    def look() -> bool:
+        holds.extend(Pins(store).list())
+        return False
+
+    uri = export_savepoint(store, ONE, str(tmp_path / "s"), ANN, look)
+    assert read_savepoint(LocalObjectStore(uri)).verify().problem is None
+    (record,) = {hold.record for hold in holds if hold.record is not None}
+    assert (record.checkpoint_id, record.actor, record.expires_at_ms) == (1, "ann", 1_000 + HOLD_MS)
+    assert Pins(store).list() == []
+
+
+def test_a_copy_that_fails_holds_nothing(tmp_path):
+    store = completed(Fault("get", Effect.FAIL, "state_", 1, 100))
+    with pytest.raises(StorageUnavailable):
+        export_savepoint(store, ONE, str(tmp_path / "s"), ANN)
+    assert Pins(store).list() == []
+
+
+def test_what_never_completed_is_not_copied(tmp_path):
+    with pytest.raises(ConfigurationError, match="no completed checkpoint 7"):
+        export_savepoint(completed(), CheckpointId(7), str(tmp_path / "s"), ANN)
+    assert not (tmp_path / "s").exists()
+
+
+def export_by_ann(store: CheckpointStore, target: str) -> str:
+    times = iter(range(2_000, 9_000))
+    return export_as(store, ONE, target, Author("ann", "a test", 1_000, "run-7"), times.__next__)
+
+
+def audited(store: CheckpointStore) -> list[tuple[str, str, str | None, int]]:
+    records = AuditLog(store.objects, store.paths, lambda: 0).records()
+    return [(r.action, r.outcome, r.run_id, r.at_ms) for r in records]
+
+
+def test_who_makes_one_is_in_the_audit_log(tmp_path):
+    store = completed()
+    uri = export_by_ann(store, str(tmp_path / "s"))
+    assert read_savepoint(LocalObjectStore(uri)).record.actor == "ann"
+    assert audited(store) == [
+        ("export", "intended", "run-7", 2_000),
+        ("export", "done", "run-7", 2_001),
+    ]
+
+
+def test_a_failure_is_in_it_too(tmp_path):
+    store = completed(Fault("get", Effect.FAIL, "state_", 1, 100))
+    with pytest.raises(StorageUnavailable):
+        export_by_ann(store, str(tmp_path / "s"))
+    assert [outcome for _, outcome, *_ in audited(store)] == ["intended", "failed"]
+
+
+def test_behind_what_the_job_went_back_nothing_is_copied(tmp_path):
+    store = completed()
+    claim(store)  # It started anew, and not from checkpoint 1.
+    with pytest.raises(IncompatibleStateError, match="went back behind checkpoint 1"):
+        export_by_ann(store, str(tmp_path / "s"))
+    assert audited(store) == []

@@ -1,0 +1,180 @@
+"""Parts of a table, read in any process, are together what the checkpoint has."""
+
+import pyarrow as pa
+import pytest
+
+from laminar_core.codec.inflight import InflightEncoder
+from laminar_core.errors import ConfigurationError, CorruptCheckpointError
+from laminar_core.protocol.types import Batch, CheckpointId
+from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.store.state_reading import read_operator
+from laminar_core.store.tables import (
+    InflightTable,
+    OffsetsTable,
+    Selection,
+    StateTable,
+    StoredTable,
+)
+from laminar_core.testing.faulty_store import FaultyStore
+from tests.codec.inflight_files import SCHEMA
+from tests.store.checkpoints_to_read import ROWS, write_job
+from tests.store.stores import JOB, damage
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory) -> CheckpointStore:
+    return write_job(tmp_path_factory.mktemp("checkpoints"))
+
+
+def state(store: CheckpointStore, number: int, *selected: object) -> StateTable:
+    selection = Selection(*selected)  # pyright: ignore[reportArgumentType]
+    return StateTable(store, store.read_manifest(CheckpointId(number)), selection)
+
+
+def rows_of(table: StoredTable) -> pa.Table:
+    """Every part, as who reads it makes it of the schema."""
+    empty = table.schema().empty_table()
+    parts = [rows for part in table.parts() for rows in table.read(part)]
+    return pa.concat_tables([empty, *parts], promote_options="default")
+
+
+class TestState:
+    def test_one_part_per_subtask_and_one_row_per_key(self, store):
+        table = state(store, 2, "totals")
+        assert len(table.parts()) == 2
+        rows = rows_of(table)
+        assert rows.schema.names[:2] == ["subtask_index", "key_group"]
+        assert rows.num_rows == len(ROWS)
+        whole = read_operator(store, store.read_manifest(CheckpointId(2)), "totals")
+        assert rows.drop_columns(["subtask_index"]).equals(whole)
+
+    def test_one_subtask_alone(self, store):
+        table = state(store, 2, "totals", 1)
+        assert len(table.parts()) == 1
+        assert set(rows_of(table).column("subtask_index").to_pylist()) == {1}
+
+    def test_the_schema_costs_the_smallest_file(self, store):
+        counting = FaultyStore(store.objects)
+        manifest = store.read_manifest(CheckpointId(2))
+        table = StateTable(CheckpointStore(counting, JOB), manifest, Selection("totals"))
+        assert not counting.calls
+        table.schema()
+        segments = [s for e in manifest.subtasks if e.operator_id == "totals" for s in e.segments]
+        smallest = min(segments, key=lambda segment: segment.size_bytes)
+        assert counting.calls == [("get", store.paths.absolute(smallest.path))]
+
+    def test_a_column_of_the_users_stays_what_it_is(self, tmp_path):
+        store = write_job(tmp_path)
+        manifest = store.read_manifest(CheckpointId(2))
+        entry = manifest.subtasks[2]
+        rows = pa.table({"subtask_index": ["mine"]})
+        segment = store.write_state(CheckpointId(2), "out", 0, rows)
+        changed = entry.model_copy(update={"segments": (segment,)})
+        other = manifest.model_copy(update={"subtasks": (changed,)})
+        assert rows_of(StateTable(store, other, Selection("out"))).equals(rows)
+
+    @pytest.mark.parametrize(
+        ("selection", "message"),
+        [
+            (Selection(), "operators in, totals: choose one with option operator"),
+            (Selection("sum"), "has no operator sum; its operators: in, totals, out"),
+        ],
+    )
+    def test_an_operator_has_to_be_one(self, store, selection, message):
+        with pytest.raises(ConfigurationError, match=message):
+            StateTable(store, store.read_manifest(CheckpointId(1)), selection)
+
+    def test_without_rows_nobody_knows_the_columns(self, store):
+        table = state(store, 1, "out")
+        assert table.parts() == []
+        with pytest.raises(ConfigurationError, match="out kept no rows in checkpoint 1 of paym"):
+            table.schema()
+
+    def test_damage_is_found(self, tmp_path):
+        store = write_job(tmp_path)
+        segment = store.read_manifest(CheckpointId(1)).subtasks[1].segments[0]
+        damage(store, store.paths.absolute(segment.path), "rotten")
+        with pytest.raises(CorruptCheckpointError, match=segment.path):
+            list(state(store, 1, "totals").read((0,)))
+
+
+class TestOffsets:
+    def test_one_row_per_split(self, store):
+        manifest = store.read_manifest(CheckpointId(2))
+        rows = rows_of(OffsetsTable(store, manifest, Selection()))
+        assert rows.to_pylist() == [
+            {
+                "operator_id": "in",
+                "subtask_index": index,
+                "split_id": index,
+                "next_row": 9,
+                "row_count": 100,
+            }
+            for index in (0, 1)
+        ]
+
+    def test_sources_with_other_columns_are_put_together(self, tmp_path):
+        store = write_job(tmp_path)
+        manifest = store.read_manifest(CheckpointId(1))
+        first, *rest = manifest.subtasks
+        files = pa.table({"split_id": [7], "path": ["a.parquet"], "next_row": [3]})
+        segment = store.write_state(CheckpointId(1), "files", 0, files)
+        entry = first.model_copy(update={"operator_id": "files", "segments": (segment,)})
+        both = manifest.model_copy(
+            update={
+                "subtasks": (first, entry, *rest),
+                "parallelism": {**manifest.parallelism, "files": 1},
+                "operators_description": {**manifest.operators_description, "files": {}},
+            }
+        )
+        rows = rows_of(OffsetsTable(store, both, Selection()))
+        assert rows.column("path").to_pylist() == [None, "a.parquet", None]
+        only = rows_of(OffsetsTable(store, both, Selection("files")))
+        assert only.column("split_id").to_pylist() == [7]
+
+    def test_without_sources_there_are_no_positions(self, store):
+        manifest = store.read_manifest(CheckpointId(2))
+        with pytest.raises(ConfigurationError, match="has no positions"):
+            OffsetsTable(store, manifest, Selection("totals")).schema()
+
+
+class TestInflight:
+    def test_elements_of_every_queue_in_their_order(self, store):
+        manifest = store.read_manifest(CheckpointId(5))
+        table = InflightTable(store, manifest, Selection())
+        assert len(table.parts()) == 2
+        rows = rows_of(table)
+        assert rows.column("element").to_pylist().count("row") == manifest.inflight_rows
+        first = [row for row in rows.to_pylist() if row["subtask_index"] == 0]
+        assert [row["position"] for row in first] == sorted(row["position"] for row in first)
+        assert {row["element"] for row in first} == {"row", "watermark", "idle"}
+        for row in first:
+            assert (row["row"] is None) == (row["element"] != "row")
+            assert (row["watermark_us"] is None) == (row["element"] != "watermark")
+            assert (row["operator_id"], row["direction"], row["input_id"]) == ("totals", "input", 3)
+            assert (row["upstream"], row["sender"], row["receiver"]) == ("source", 0, 0)
+
+    def test_one_subtask_alone(self, store):
+        manifest = store.read_manifest(CheckpointId(5))
+        assert len(InflightTable(store, manifest, Selection("totals", 1)).parts()) == 1
+
+    def test_of_an_aligned_checkpoint_nothing_was(self, store):
+        table = InflightTable(store, store.read_manifest(CheckpointId(1)), Selection())
+        assert table.parts() == []
+        assert "row" not in table.schema().names
+
+    def test_rows_of_different_kinds_need_a_choice(self, tmp_path):
+        store = write_job(tmp_path)
+        manifest = store.read_manifest(CheckpointId(5))
+        one, two = manifest.inflight_data
+        schema = pa.schema([(name, pa.bool_()) for name in SCHEMA.names])
+        encoder = InflightEncoder(schema, 9)
+        encoder.add(Batch(pa.RecordBatch.from_pylist([{}], schema=schema)))
+        ref = store.write_inflight(CheckpointId(5), "out", 0, "input", 9, encoder.finish())
+        edge = two.edge.model_copy(update={"input_index": 1})
+        counts = {"event_count": 1, "row_count": 1, "input_id": 9, "operator_id": "out"}
+        other = two.model_copy(update={**dict(ref), **counts, "edge": edge, "subtask_index": 0})
+        both = manifest.model_copy(update={"inflight_data": (one, other)})
+        with pytest.raises(ConfigurationError, match="queues with rows of different kinds"):
+            InflightTable(store, both, Selection()).schema()
+        assert rows_of(InflightTable(store, both, Selection("out"))).num_rows == 1

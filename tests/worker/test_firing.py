@@ -1,0 +1,122 @@
+"""A step of event time that completes much: in pieces, whole before a cut, nothing in between."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pyarrow as pa
+
+from laminar_core.protocol.types import WATERMARK_END_US, EndOfInput, Watermark
+from laminar_core.worker.channels import OUTPUT_QUEUE_BATCHES
+from laminar_core.worker.inflight import SnapshotLimits
+from tests.worker.task_bench import Bench, Sum, barrier, batch, rows, unaligned
+
+PIECES = 3 * OUTPUT_QUEUE_BATCHES
+
+
+class Window(Sum):
+    """A watermark completes many batches; making one takes ``piece_ms``."""
+
+    def __init__(self, bench: Bench, piece_ms: float = 0) -> None:
+        super().__init__()
+        self.bench = bench
+        self.piece_ms = piece_ms
+        self.made = 0
+
+    def on_watermark(self, watermark_us: int) -> Iterable[pa.RecordBatch]:
+        self.watermarks.append(watermark_us)
+        count = PIECES if watermark_us != WATERMARK_END_US else 1
+        return (self._piece() for _ in range(count))
+
+    def _piece(self) -> pa.RecordBatch:
+        self.made += 1
+        self.bench.clock.wait_ms(self.piece_ms)
+        return batch(1)
+
+
+class Firing(Bench):
+    """One input, and an operator whose window is large."""
+
+    def __init__(self, piece_ms: float = 0) -> None:
+        self.window = Window(self, piece_ms)
+        super().__init__(inputs=1, parts={"operators": [("sum", self.window)]})
+
+
+def test_it_stops_where_the_output_is_full_and_goes_on_when_there_is_room() -> None:
+    bench = Firing()
+    bench.arrive(0, Watermark(5), rows(7))
+    bench.output.credits = 0
+    while bench.task.work():
+        pass
+    assert bench.window.made == OUTPUT_QUEUE_BATCHES, "no more than there is room for"
+    assert len(bench.channels[0]) == 1, "nothing else is taken meanwhile"
+    bench.work()
+    assert bench.trace() == " ".join(["1"] * PIECES) + " w5 7"
+
+
+def test_a_unit_of_it_is_short_so_that_the_worker_can_look_after_its_queues() -> None:
+    bench = Firing(piece_ms=25)
+    bench.arrive(0, Watermark(5))
+    bench.flush()
+    assert bench.task.work()
+    assert bench.window.made == 1, "until 20 ms are over"
+    bench.work()
+    assert bench.trace().endswith("1 w5")
+    assert bench.window.made == PIECES
+
+
+def test_an_aligned_cut_waits_for_it_like_for_any_element() -> None:
+    bench = Firing(piece_ms=9)
+    bench.arrive(0, Watermark(5), barrier(1))
+    bench.work()
+    assert bench.trace() == " ".join(["1"] * PIECES) + " w5 B1"
+
+
+def test_what_is_left_at_an_overtaking_cut_is_before_it() -> None:
+    """Its rows have left the state, so they have to be in the output, or be captured there."""
+    bench = Firing(piece_ms=9)
+    bench.arrive(0, Watermark(5))
+    bench.output.credits = 0
+    assert bench.task.work()
+    assert bench.window.made < PIECES
+    bench.arrive(0, unaligned(1))
+    assert bench.window.made == PIECES
+    bench.work()
+    assert bench.trace() == "U1 " + " ".join(["1"] * PIECES) + " w5"
+    assert bench.inflight()["output 0"].split() == ["1"] * PIECES + ["w5", "!"]
+
+
+def test_the_end_waits_until_it_is_over() -> None:
+    bench = Firing(piece_ms=9)
+    bench.arrive(0, Watermark(5), EndOfInput())
+    bench.output.credits = 0
+    while bench.task.work():
+        pass
+    assert not bench.task.finished
+    bench.work()
+    assert bench.task.finished
+    assert bench.trace().endswith("1 w5 1 wEND END")
+
+
+def test_what_ends_at_an_overtaking_cut_takes_it_and_had_not_finished_before() -> None:
+    bench = Firing(piece_ms=9)
+    bench.arrive(0, *[rows(2)] * (OUTPUT_QUEUE_BATCHES - 1), EndOfInput())
+    bench.output.credits = 0
+    while bench.task.work():
+        pass
+    assert not bench.task.finished, "no room for what the end completes"
+    bench.task.trigger(unaligned(1))
+    assert bench.task.finished
+    bench.work()
+    ((_, alignment),) = bench.completed
+    assert (alignment.finished, alignment.mode) == (False, "unaligned")
+    assert bench.trace() == " ".join(["U1", *["2"] * (OUTPUT_QUEUE_BATCHES - 1), "1 wEND END"])
+
+
+def test_the_pause_at_a_cut_includes_it() -> None:
+    bench = Firing(piece_ms=900)
+    bench.task.parts = replace(bench.task.parts, limits=SnapshotLimits(sync_timeout_ms=1_000))
+    bench.arrive(0, Watermark(5))
+    bench.output.credits = 0
+    assert bench.task.work()
+    bench.arrive(0, unaligned(1))
+    assert "the synchronous phase took" in bench.declined[0][1]

@@ -1,0 +1,110 @@
+"""The size of a unit of work follows what units take."""
+
+from collections.abc import Callable
+
+from laminar_core.worker.slicing import (
+    JUDGED_SLICES,
+    PATIENCE_UNITS,
+    SLICE_ROWS_MAX,
+    SLOW_BATCHES,
+    UNIT_MS,
+    WorkUnit,
+)
+
+BATCH_ROWS = 10_000
+
+
+def after(cost_ms: Callable[[int], float], units: int) -> tuple[WorkUnit, list[int]]:
+    """A unit that has met so many batches' worth of units of an operator with this cost."""
+    unit, sizes = WorkUnit(), []
+    for _ in range(units):
+        rows = min(unit.rows_max or BATCH_ROWS, BATCH_ROWS)
+        sizes.append(rows)
+        unit.took(rows, cost_ms(rows))
+    return unit, sizes
+
+
+def slices(unit: WorkUnit, *elapsed_ms: float) -> None:
+    for each_ms in elapsed_ms:
+        assert unit.rows_max is not None
+        unit.took(unit.rows_max, each_ms)
+
+
+def slow_unit(elapsed_ms: float = 100.0) -> WorkUnit:
+    unit = WorkUnit()
+    for _ in range(SLOW_BATCHES):
+        assert unit.rows_max is None
+        unit.took(BATCH_ROWS, elapsed_ms)
+    return unit
+
+
+def test_a_fast_operator_takes_whole_batches() -> None:
+    unit, _ = after(lambda rows: rows / BATCH_ROWS, 50)
+    assert unit.rows_max is None
+
+
+def test_a_slow_operator_takes_about_a_unit_at_a_time() -> None:
+    _, sizes = after(lambda rows: rows * 0.1, 50)
+    assert sizes[:SLOW_BATCHES] == [BATCH_ROWS] * SLOW_BATCHES
+    assert {rows * 0.1 for rows in sizes[SLOW_BATCHES:]} == {UNIT_MS}
+
+
+def test_a_batch_that_met_a_busy_machine_decides_nothing() -> None:
+    unit = WorkUnit()
+    for elapsed_ms in (90.0, 1.0, 90.0, 1.0):
+        unit.took(BATCH_ROWS, elapsed_ms)
+    assert unit.rows_max is None
+
+
+def test_slices_that_met_a_busy_machine_decide_nothing() -> None:
+    unit = slow_unit()
+    for _ in range(5):
+        slices(unit, *[200.0] * (JUDGED_SLICES - 1), UNIT_MS)
+        assert unit.rows_max == BATCH_ROWS // 5
+
+
+def test_one_row_is_the_least() -> None:
+    _, sizes = after(lambda rows: rows * 500.0, 20)
+    assert sizes[SLOW_BATCHES:] == [1] * (20 - SLOW_BATCHES)
+
+
+def test_slices_shrink_when_rows_get_slower() -> None:
+    unit = slow_unit(elapsed_ms=10 * UNIT_MS)
+    slices(unit, *[2 * UNIT_MS] * JUDGED_SLICES)
+    assert unit.rows_max == BATCH_ROWS // 10, "that is slow, but not too slow"
+    unit._whole_rate /= 3
+    slices(unit, *[2.5 * UNIT_MS] * JUDGED_SLICES)
+    assert unit.rows_max == BATCH_ROWS // 25
+
+
+def test_the_end_of_a_batch_says_little() -> None:
+    unit = slow_unit()
+    for _ in range(3 * JUDGED_SLICES):
+        unit.took(10, 1000.0)
+    assert unit.rows_max == BATCH_ROWS // 5
+
+
+def test_slices_grow_when_the_operator_gets_faster_until_they_are_whole_batches() -> None:
+    unit = slow_unit(elapsed_ms=2 * UNIT_MS)
+    slices(unit, *[UNIT_MS / 4] * JUDGED_SLICES)
+    assert unit.rows_max == 4 * BATCH_ROWS // 2
+    slices(unit, *[UNIT_MS * BATCH_ROWS / SLICE_ROWS_MAX] * JUDGED_SLICES)
+    assert unit.rows_max is None
+
+
+def test_an_operator_with_a_price_for_each_call_gets_whole_batches_again() -> None:
+    _, sizes = after(lambda rows: 200.0 + rows * 0.001, 160)
+    whole = [rows == BATCH_ROWS for rows in sizes]
+    tried = [n for n, is_whole in enumerate(whole) if not is_whole]
+    again = SLOW_BATCHES + JUDGED_SLICES + PATIENCE_UNITS + SLOW_BATCHES
+    assert tried == [
+        *range(SLOW_BATCHES, SLOW_BATCHES + JUDGED_SLICES),
+        *range(again, again + JUDGED_SLICES),
+    ], "and after that for twice as long"
+
+
+def test_a_batch_of_one_row_cannot_be_cut() -> None:
+    unit = WorkUnit()
+    for _ in range(10):
+        unit.took(1, 1000.0)
+    assert unit.rows_max is None

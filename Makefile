@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
-SOURCES := laminar_core jobs resources sensors orchestration tests benchmarks scripts
+SOURCES := laminar_core jobs resources sensors orchestration verification tests benchmarks scripts
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo demo-ops test test-jvm check audit bench kill-campaign lock ui s3-server clean

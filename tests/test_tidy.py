@@ -14,6 +14,7 @@ FOLDERS = (
     "resources",
     "sensors",
     "orchestration",
+    "verification",
     "benchmarks",
     "scripts",
     "tests",

@@ -10,9 +10,6 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from laminar_core.cli.corruptions import or_corruptions
-from laminar_core.cli.exhaustive import or_exhaustive
-from laminar_core.cli.forgeries import or_forgeries
 from laminar_core.cli.options import json_option
 from laminar_core.testing.campaign import SeedReport, simulate_seeds
 
@@ -43,9 +40,6 @@ _MS_PER_HOUR = 3_600_000
 )
 @click.option("--seed", type=click.IntRange(min=0), help="Run this one only, as it ran before.")
 @click.option("--trace", is_flag=True, help="Show what happened, also if all is well.")
-@or_exhaustive
-@or_corruptions
-@or_forgeries
 @json_option
 def simulate(*, count: int, first: int, seed: int | None, trace: bool, as_json: bool) -> None:
     """Run small jobs through crashes, stalls, lost answers and zombies, and check the outcome.

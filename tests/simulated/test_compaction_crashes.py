@@ -12,7 +12,6 @@ import pytest
 from laminar_core.pipeline import Pipeline
 from laminar_core.plan.state_options import StateOptions
 from laminar_core.protocol.coordinator_config import CoordinatorConfig
-from laminar_core.testing.crash_points import CrashPoint, simulated_crash, simulated_points
 from laminar_core.testing.disk import SimulatedDisk
 from laminar_core.testing.jobs import (
     DELAY,
@@ -27,6 +26,7 @@ from laminar_core.testing.jobs import (
 from laminar_core.testing.memory_source import MemorySource
 from laminar_core.testing.observed_store import StoreCall
 from laminar_core.testing.simulation import Simulation
+from verification.crash_points import CrashPoint, simulated_crash, simulated_points
 
 WINDOW, HOUR_US = "1 hour", 3_600_000_000
 """Open until the end, so that every checkpoint adds to the chain."""

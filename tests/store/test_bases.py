@@ -7,9 +7,9 @@ from laminar_core.protocol.recovery_facts import Base
 from laminar_core.protocol.types import CheckpointId, Generation
 from laminar_core.records.manifest import GenerationBase
 from laminar_core.store.bases import create_base, read_base
-from laminar_core.testing.crash_points import crash_at, crash_points
 from laminar_core.testing.disk import SimulatedDisk
 from tests.store.stores import claim, claimant, complete, damage, never, open_job
+from verification.crash_points import crash_at, crash_points
 
 ONE = Generation(1)
 DAMAGE = ["missing", "torn", "rotten", "longer"]

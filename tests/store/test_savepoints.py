@@ -30,11 +30,11 @@ from laminar_core.store.savepoints import (
     read_savepoint,
     write_savepoint,
 )
-from laminar_core.testing.crash_points import crash_at, crash_points
 from laminar_core.testing.disk import SimulatedDisk
 from laminar_core.testing.observed_store import ObservedStore, StoreCall
 from tests.records.manifests import subtask
 from tests.store.stores import capture, claim, complete, open_job, with_inflight, write
+from verification.crash_points import crash_at, crash_points
 
 ANN = Author("ann", "a test", 1_700_000_000_000)
 GOLDEN = Path(__file__).parent.parent / "golden/savepoint_v1"

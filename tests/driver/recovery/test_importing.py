@@ -19,13 +19,13 @@ from laminar_core.protocol.coordinator_config import CoordinatorConfig
 from laminar_core.records.commands import StopJob, TakeSavepoint
 from laminar_core.store.savepoint_import import claimed_savepoints
 from laminar_core.store.savepoints import read_savepoint
-from laminar_core.testing.crash_points import by_drivers, simulated_crashes
 from laminar_core.testing.jobs import Job
 from laminar_core.testing.observed_store import StoreCall
 from laminar_core.testing.scenarios import windows_job
 from laminar_core.testing.simulation import Simulation
 from laminar_core.testing.world import ProcessKilledError
 from tests.simulated.savepoint_stories import Story, slow_job
+from verification.crash_points import by_drivers, simulated_crashes
 
 SELDOM = CoordinatorConfig(interval_ms=300)
 

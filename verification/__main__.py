@@ -1,0 +1,22 @@
+"""``python -m verification``: the proofs that take longer than a test may."""
+
+import click
+
+from verification.commands.corruptions import corruptions
+from verification.commands.forgeries import forgeries
+from verification.commands.worlds import worlds
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def verification() -> None:
+    """Prove the checkpoint protocol and the store: every order, every damage, every forgery.
+
+    Random faults in whole jobs are a command of the product: laminar simulate.
+    """
+
+
+for _command in (worlds, corruptions, forgeries):
+    verification.add_command(_command)
+
+if __name__ == "__main__":
+    verification(prog_name="python -m verification")

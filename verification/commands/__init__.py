@@ -1,0 +1,1 @@
+"""``python -m verification``: one module per command."""

@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
-SOURCES := laminar_core jobs resources sensors orchestration verification tests benchmarks scripts
+SOURCES := laminar_core jobs resources sensors orchestration verification examples tests benchmarks scripts
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo demo-ops test test-jvm check audit bench kill-campaign lock ui s3-server clean
@@ -20,10 +20,10 @@ $(READY): requirements.lock requirements-jvm.lock pyproject.toml scripts/setup
 	@scripts/setup "$(PYTHON)"
 
 demo: $(READY)  ## payments per merchant, killed three times, compared with a Spark batch query
-	@$(BIN)/python -m orchestration.demo
+	@$(BIN)/python -m examples.exactly_once
 
 demo-ops: $(READY)  ## payments under dagster dev: slow, killed, damaged; sensors and schedules see to it
-	@$(BIN)/python -m orchestration.demo.operations
+	@$(BIN)/python -m examples.operations
 
 test: $(READY)  ## the whole test suite
 	@$(BIN)/python -m pytest $(TESTS)

@@ -15,6 +15,7 @@ FOLDERS = (
     "sensors",
     "orchestration",
     "verification",
+    "examples",
     "benchmarks",
     "scripts",
     "tests",
@@ -122,7 +123,7 @@ GUARDED_READERS = {
     "laminar_core/connectors/parquet_commit.py": "reads what the sink wrote and listed",
     "jobs/loop_data.py": "writes its own input",
     "jobs/payments_data.py": "writes its own input",
-    "orchestration/demo/oracle.py": "reads the output of its own job",
+    "examples/oracle.py": "reads the output of its own job",
 }
 """Where readers of foreign bytes may be imported, and why that is well (CONTRIBUTING)."""
 

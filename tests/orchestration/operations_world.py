@@ -18,6 +18,7 @@ import dagster as dg
 from click.testing import CliRunner
 from dagster._cli import create_dagster_cli
 
+from examples.operations.server import write_home
 from laminar_core.cli.main import laminar
 from laminar_core.host.clock import SystemClock
 from laminar_core.protocol.types import CheckpointId
@@ -33,7 +34,6 @@ from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.command_log import ControlLog
 from laminar_core.store.savepoint_export import export_savepoint
 from laminar_core.store.savepoints import Author
-from orchestration.demo.ops_server import write_home
 from orchestration.factory import laminar_definitions
 from orchestration.spec import StreamSpec
 from orchestration.streams import ROOT

@@ -14,8 +14,8 @@ from dagster._core.instance.ref import InstanceRef
 from dagster._core.workspace.context import WorkspaceProcessContext
 from dagster._core.workspace.load_target import WorkspaceFileTarget
 
+from examples.operations.server import free_port
 from laminar_core.host.clock import SystemClock
-from orchestration.demo.ops_server import free_port
 from orchestration.streams import ROOT
 from resources import SparkDriverClient
 

@@ -10,7 +10,7 @@ import dagster as dg
 import yaml
 from dagster._core.scheduler.instigation import InstigatorType
 
-from orchestration.demo.ops_server import free_port, write_home
+from examples.operations.server import free_port, write_home
 from resources.names import RECOVERS_TAG
 from tests.spark.jobs_under_test import ROOT
 from tests.spark.kill_campaign.cells import Kind

@@ -20,16 +20,16 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
+from examples.exactly_once.faults import FaultPlan
+from examples.exactly_once.fresh_start import begin_anew, open_instance
+from examples.exactly_once.summary import DemoSummary, show
+from examples.oracle import Comparison, batch_answer, committed_output, compare
+from examples.screen import perform
 from jobs.payments_data import write_payments
 from laminar_core.host.clock import SystemClock
 from laminar_core.spark.session import open_session
 from laminar_core.store.checkpoint_store import CheckpointStore
 from orchestration.definitions import defs
-from orchestration.demo.faults import FaultPlan
-from orchestration.demo.fresh_start import begin_anew, open_instance
-from orchestration.demo.oracle import Comparison, batch_answer, committed_output, compare
-from orchestration.demo.screen import perform
-from orchestration.demo.summary import DemoSummary, show
 from orchestration.streams import DEMO, PAYMENTS, ROOT
 from resources import (
     CheckpointStoreResource,

@@ -3,9 +3,9 @@
 import pytest
 from rich.console import Console
 
+from examples.operations.client import UiError
+from examples.operations.stage import POLL_MS, Stage, StepFailed
 from laminar_core.host.clock import ManualClock
-from orchestration.demo.ops_client import UiError
-from orchestration.demo.ops_stage import POLL_MS, Stage, StepFailed
 
 
 @pytest.fixture

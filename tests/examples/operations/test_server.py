@@ -8,9 +8,9 @@ from pathlib import Path
 import yaml
 from dagster._core.instance.ref import InstanceRef
 
+from examples.operations.server import end_all, started_for, write_home, write_workspace
+from examples.operations.stream import FOLDER_VARIABLE
 from laminar_core.host.clock import SystemClock
-from orchestration.demo.ops_server import end_all, started_for, write_home, write_workspace
-from orchestration.demo.ops_stream import FOLDER_VARIABLE
 from orchestration.streams import ROOT
 
 CHILD = "import subprocess, sys; p = subprocess.Popen(['sleep', '60'], start_new_session=True)"

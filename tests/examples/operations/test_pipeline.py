@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from examples.operations.pipeline import pipeline, row_us, set_brake
 from jobs.payments import pipeline as payments
 from jobs.payments_data import write_payments
 from laminar_core.plan.plan import INPUTS_KEY, Plan
-from orchestration.demo.ops_pipeline import pipeline, row_us, set_brake
 
 
 def test_without_a_file_the_brake_is_off(tmp_path: Path) -> None:

@@ -4,17 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from laminar_core.host.clock import SystemClock
-from laminar_core.store.checkpoint_store import CheckpointStore
-from laminar_core.store.pins import Pins
-from orchestration.demo.ops_browser import (
+from examples.operations.browser import (
     Shot,
     asset_page,
     browsing,
     why_no_browser,
 )
-from orchestration.demo.ops_client import DagsterClient
-from orchestration.demo.ops_server import free_port, serving
+from examples.operations.client import DagsterClient
+from examples.operations.server import free_port, serving
+from laminar_core.host.clock import SystemClock
+from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.store.pins import Pins
 from resources.names import checkpoint_key
 from tests.store.stores import JOB, claim, complete
 
@@ -35,7 +35,7 @@ def test_a_checkpoint_is_looked_at_and_pinned_in_the_ui(tmp_path: Path) -> None:
         complete(store, checkpoint_id, generation)
     store.end_generation(generation, "stopped", "")
     ui, clock = DagsterClient(free_port()), SystemClock()
-    with serving(tmp_path, "orchestration.demo.ops_definitions", ui.port, clock):
+    with serving(tmp_path, "examples.operations.definitions", ui.port, clock):
         wait(lambda: ui.is_up() and "0000000003" in ui.partitions(checkpoint_key(JOB)))
         with browsing(ui.port) as browser:
             picture = browser.take(

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from orchestration.demo.faults import FaultPlan, Kill
+from examples.exactly_once.faults import FaultPlan, Kill
 
 TOTAL = 1000
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
-from orchestration.demo.ops_client import LOCATION, REPOSITORY, UiError
+from examples.operations.client import LOCATION, REPOSITORY, UiError
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from examples.operations.job import JobWatch, alignment_s, duration_s, in_words
 from laminar_core.records.commands import ControlBegun, ControlCommand, ControlResult, SetMode
 from laminar_core.store.command_log import ControlLog
 from laminar_core.store.owner import this_process
-from orchestration.demo.ops_job import JobWatch, alignment_s, duration_s, in_words
 from tests.store.stores import JOB, claim, claimant, complete, never
 
 

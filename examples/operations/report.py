@@ -8,8 +8,8 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from orchestration.demo.ops_stage import Step
-from orchestration.demo.oracle import Comparison
+from examples.operations.stage import Step
+from examples.oracle import Comparison
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from orchestration.demo.ops_stream import folder, slow_payments
+from examples.operations.stream import folder, slow_payments
 from orchestration.factory import laminar_definitions
 from resources import CheckpointStoreResource, DetachedDriver, SparkDriverClient
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from examples import screen
 from laminar_core.errors import ErrorCode, StorageUnavailable
-from orchestration.demo import screen
 
 
 def test_two_demos_do_not_run_at_once(tmp_path: Path, capfd: pytest.CaptureFixture) -> None:

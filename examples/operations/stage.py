@@ -7,9 +7,9 @@ from typing import TypeVar
 
 from rich.console import Console
 
+from examples.operations.client import UiError
 from laminar_core.errors import LaminarError
 from laminar_core.host.clock import Clock
-from orchestration.demo.ops_client import UiError
 
 POLL_MS = 500
 TELL_MS = 10_000

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from examples.exactly_once.faults import Kill
+from examples.exactly_once.summary import DemoSummary, show
+from examples.oracle import Comparison
 from laminar_core.protocol.types import CheckpointId, CheckpointKind, Generation
 from laminar_core.store.summaries import CheckpointSummary
-from orchestration.demo.faults import Kill
-from orchestration.demo.oracle import Comparison
-from orchestration.demo.summary import DemoSummary, show
 
 CHECKPOINTS = tuple(
     CheckpointSummary(

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from orchestration.demo.oracle import DIFFERENCES_MAX, batch_answer, compare
+from examples.oracle import DIFFERENCES_MAX, batch_answer, compare
 
 AT = datetime(2026, 1, 1, 12, 5, tzinfo=UTC)
 END = datetime(2026, 1, 1, 12, 10, tzinfo=UTC)

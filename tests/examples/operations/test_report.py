@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from orchestration.demo.ops_report import OperationsReport, show
-from orchestration.demo.ops_stage import Step
-from orchestration.demo.oracle import Comparison
+from examples.operations.report import OperationsReport, show
+from examples.operations.stage import Step
+from examples.oracle import Comparison
 
 GOOD = OperationsReport(
     steps=(Step("start", 12.3, ("driver 7 runs",)), Step("stop", 1.0, ())),

@@ -12,8 +12,8 @@ from typing import Any
 
 import yaml
 
+from examples.operations.stream import FOLDER_VARIABLE
 from laminar_core.host.clock import Clock
-from orchestration.demo.ops_stream import FOLDER_VARIABLE
 from orchestration.streams import ROOT
 from resources.drivers import guard
 

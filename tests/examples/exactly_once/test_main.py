@@ -3,7 +3,7 @@
 import threading
 from pathlib import Path
 
-from orchestration.demo import __main__ as demo
+from examples.exactly_once import __main__ as demo
 
 
 def test_events_are_followed_as_they_are_written_and_to_the_last(tmp_path: Path) -> None:

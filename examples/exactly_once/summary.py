@@ -8,9 +8,9 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from examples.exactly_once.faults import Kill
+from examples.oracle import Comparison
 from laminar_core.store.summaries import CheckpointSummary
-from orchestration.demo.faults import Kill
-from orchestration.demo.oracle import Comparison
 
 CHECKPOINTS_MIN = 10
 _COLUMNS = 3

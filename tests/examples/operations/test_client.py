@@ -10,7 +10,7 @@ from dagster._core.workspace.context import WorkspaceProcessContext
 from dagster._core.workspace.load_target import WorkspaceFileTarget
 from dagster_graphql.test.utils import execute_dagster_graphql
 
-from orchestration.demo.ops_client import DagsterClient, UiError
+from examples.operations.client import DagsterClient, UiError
 from orchestration.streams import ROOT
 
 KEY = dg.AssetKey(["payments", "checkpoint"])

@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from examples.operations.client import DagsterClient, Run
+from examples.operations.job import JobWatch, alignment_s, duration_s, in_words
+from examples.operations.pipeline import set_brake
+from examples.operations.stage import Stage, StepFailed
 from laminar_core.records.manifest import CheckpointManifest, GenerationBase
 from laminar_core.store.generations import GenerationSummary
-from orchestration.demo.ops_client import DagsterClient, Run
-from orchestration.demo.ops_job import JobWatch, alignment_s, duration_s, in_words
-from orchestration.demo.ops_pipeline import set_brake
-from orchestration.demo.ops_stage import Stage, StepFailed
 from orchestration.spec import StreamSpec
 from resources.names import (
     ACTOR_TAG,

@@ -1,6 +1,6 @@
 """``make demo-ops``: Dagster runs payments, and everything happens to them that can.
 
-    python -m orchestration.demo.operations [--folder build/demo-ops]
+    python -m examples.operations [--folder build/demo-ops]
 
 It starts webserver, daemon, sensors and schedules of its own on a free port, and ends them and
 everything that they started, whatever happens.
@@ -20,26 +20,26 @@ from types import FrameType
 import click
 from rich.console import Console
 
+from examples.operations.browser import Shot, why_no_browser
+from examples.operations.client import DagsterClient
+from examples.operations.job import JobWatch
+from examples.operations.report import OperationsReport, show
+from examples.operations.screenshots import at_the_end, take, when_calm, while_slow
+from examples.operations.server import end_all, free_port, serving
+from examples.operations.stage import Stage, StepFailed
+from examples.operations.steps import Operations
+from examples.operations.stream import FOLDER_VARIABLE, brake_file, slow_payments
+from examples.oracle import Comparison, batch_answer, committed_output, compare
+from examples.screen import perform
 from jobs.payments_data import write_payments
 from laminar_core.host.clock import SystemClock
 from laminar_core.spark.session import open_session
-from orchestration.demo.ops_browser import Shot, why_no_browser
-from orchestration.demo.ops_client import DagsterClient
-from orchestration.demo.ops_job import JobWatch
-from orchestration.demo.ops_report import OperationsReport, show
-from orchestration.demo.ops_screenshots import at_the_end, take, when_calm, while_slow
-from orchestration.demo.ops_server import end_all, free_port, serving
-from orchestration.demo.ops_stage import Stage, StepFailed
-from orchestration.demo.ops_steps import Operations
-from orchestration.demo.ops_stream import FOLDER_VARIABLE, brake_file, slow_payments
-from orchestration.demo.oracle import Comparison, batch_answer, committed_output, compare
-from orchestration.demo.screen import perform
 from orchestration.streams import ROOT
 
 ROWS = 24_000_000
 """Ten minutes of them; what is left at the end is read as fast as it goes."""
 
-DEFINITIONS = "orchestration.demo.ops_definitions"
+DEFINITIONS = "examples.operations.definitions"
 _PICTURES = "pictures of the UI"
 _UP_S = 180
 _REST_S = 300

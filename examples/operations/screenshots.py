@@ -1,11 +1,11 @@
 """The pictures in ``docs/images``: taken of a demonstration while it runs.
 
-python -m orchestration.demo.operations --screenshots docs/images
+python -m examples.operations --screenshots docs/images
 """
 
 from pathlib import Path
 
-from orchestration.demo.ops_browser import (
+from examples.operations.browser import (
     Shot,
     asset_page,
     browsing,
@@ -13,7 +13,7 @@ from orchestration.demo.ops_browser import (
     lineage,
     sensor_page,
 )
-from orchestration.demo.ops_steps import Operations
+from examples.operations.steps import Operations
 from resources.names import partition_of
 from sensors.observer.checkpoint_reports import INTEGRITY_CHECK
 

@@ -47,7 +47,7 @@ def slow_payments(below: Path) -> StreamSpec:
     """Derive the demo's stream from the shipped one."""
     return PAYMENTS.model_copy(
         update={
-            "program": Path(__file__).with_name("ops_pipeline.py"),
+            "program": Path(__file__).with_name("pipeline.py"),
             "arguments": {
                 "input": PAYMENTS.arguments["input"],
                 "output": str(below / "output"),

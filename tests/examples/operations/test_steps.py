@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from examples.operations.client import Run, Tick
+from examples.operations.job import JobWatch
+from examples.operations.stage import Stage, StepFailed
+from examples.operations.steps import Operations
+from examples.operations.stream import slow_payments
 from laminar_core.host.clock import ManualClock
 from laminar_core.store.checkpoint_store import CheckpointStore
-from orchestration.demo.ops_client import Run, Tick
-from orchestration.demo.ops_job import JobWatch
-from orchestration.demo.ops_stage import Stage, StepFailed
-from orchestration.demo.ops_steps import Operations
-from orchestration.demo.ops_stream import slow_payments
 from resources.names import partition_of
 from tests.store.stores import JOB, claim, claimant, complete, never
 

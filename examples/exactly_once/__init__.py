@@ -1,0 +1,1 @@
+"""``make demo``: payments per merchant, killed three times, compared with a Spark batch query."""

@@ -1,1 +1,0 @@
-"""The demonstration: payments in windows, killed three times, and exactly right in the end."""

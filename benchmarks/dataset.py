@@ -3,7 +3,7 @@
 import shutil
 from pathlib import Path
 
-from jobs.payments_data import write_payments
+from laminar_core.jobs.payments_data import write_payments
 
 ROOT = Path("build/bench")
 THROUGHPUT_ROWS = 48_000_000

@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession, functions
 
 from benchmarks import dataset
 from benchmarks.result import Result, median
-from jobs.payments import pipeline
+from laminar_core.jobs.payments import pipeline
 from laminar_core.operators.windows import Duration
 from laminar_core.pipeline import CheckpointConfig, RunConfig
 from laminar_core.spark.session import open_session

@@ -10,10 +10,10 @@ from queue import SimpleQueue
 
 from benchmarks import dataset
 from benchmarks.result import Result, median
-from jobs.payments import pipeline
 from laminar_core.driver.events import CheckpointCompleted, DataFlowing, JobEvent, WorkersRunning
 from laminar_core.driver.restart import FixedDelay
 from laminar_core.host.clock import SystemClock
+from laminar_core.jobs.payments import pipeline
 from laminar_core.pipeline import CheckpointConfig, RunConfig
 from laminar_core.spark.session import open_session
 

@@ -12,7 +12,7 @@ import dagster as dg
 from rich.console import Console
 
 from laminar_core.errors import LaminarError
-from orchestration.streams import ROOT
+from laminar_core.orchestration.streams import ROOT
 
 _STANDARD = (1, 2)
 """Output and error, as every process that is started inherits them."""

@@ -1,6 +1,6 @@
 """The answer of ``jobs/loop.py``, computed without a loop, a stream or a pipeline.
 
-    python -m jobs.loop_data build/payments build/settled
+    python -m laminar_core.jobs.loop_data build/payments build/settled
 
 compares what the job wrote with it.
 """
@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from jobs.loop import ATTEMPT_FEE_CENTS, ATTEMPTS_MAX, SUCCESS_PERCENT
 from laminar_core.codec.stable_hash import hash_columns
 from laminar_core.connectors.parquet_commit import read_committed
+from laminar_core.jobs.loop import ATTEMPT_FEE_CENTS, ATTEMPTS_MAX, SUCCESS_PERCENT
 
 PAYMENT = ["merchant", "amount_cents", "paid_at"]
 OUTCOME = ["attempts", "fee_cents", "settled"]

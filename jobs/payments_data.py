@@ -1,6 +1,6 @@
 """Write the payments that ``jobs/payments.py`` aggregates: the same files for the same arguments.
 
-    python -m jobs.payments_data build/payments --rows 24000000
+    python -m laminar_core.jobs.payments_data build/payments --rows 24000000
 
 Columns: ``merchant`` (string, Zipf-distributed), ``amount_cents`` (int64) and ``paid_at``
 (timestamp[us, UTC]). Payment *i* happened at ``start + i * step`` and is up to ``max_disorder_s``

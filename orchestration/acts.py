@@ -8,9 +8,9 @@ import dagster as dg
 from pydantic import Field, ValidationError
 
 from laminar_core.errors import LaminarError
-from orchestration.spec import StreamSpec
-from resources.names import ACTS_ON_TAG, StreamJob, job_name
-from resources.values import milliseconds
+from laminar_core.orchestration.spec import StreamSpec
+from laminar_core.resources.names import ACTS_ON_TAG, StreamJob, job_name
+from laminar_core.resources.values import milliseconds
 
 CheckpointNumber = Annotated[int, Field(ge=1)]
 

@@ -8,11 +8,11 @@ external: they come to be in the store, and the observer tells of them.
 
 import dagster as dg
 
-from orchestration.launching.supervised_run import supervise
-from orchestration.spec import StreamSpec
-from resources.checkpoints import CheckpointStoreResource
-from resources.drivers.supervised import SparkDriverClient
-from resources.names import (
+from laminar_core.orchestration.launching.supervised_run import supervise
+from laminar_core.orchestration.spec import StreamSpec
+from laminar_core.resources.checkpoints import CheckpointStoreResource
+from laminar_core.resources.drivers.supervised import SparkDriverClient
+from laminar_core.resources.names import (
     StreamAsset,
     asset_key,
     checkpoint_key,
@@ -20,7 +20,7 @@ from resources.names import (
     job_name,
     source_key,
 )
-from sensors.observer.sensor import build_checkpoint_reporter
+from laminar_core.sensors.observer.sensor import build_checkpoint_reporter
 
 _TAGS = {"dagster/max_retries": "0"}
 """The driver is restarted by its client; a retry by Dagster would come on top."""

@@ -11,19 +11,26 @@ import dagster as dg
 
 from laminar_core.errors import LaminarError
 from laminar_core.host.clock import Clock, SystemClock
-from laminar_core.store.audit_key import find_key
-from laminar_core.store.audit_log import AuditLog
-from laminar_core.store.checkpoint_store import CheckpointStore
-from laminar_core.store.drills import newest_drill
-from orchestration.acts import act_tags
-from orchestration.housekeeping.schedules import schedules_of
-from orchestration.spec import StreamSpec
-from resources.checkpoints import CheckpointStoreResource
-from resources.names import StreamCheck, check_key, checkpoint_key, checkpoint_partitions, job_name
-from sensors.facts.audit_memory import recall, verify_with
-from sensors.facts.job_facts import completed_newest_first, job_life, source_needs, uncommitted
-from sensors.facts.lost_files import lost_files, read_marks
-from sensors.judgements import (
+from laminar_core.orchestration.acts import act_tags
+from laminar_core.orchestration.housekeeping.schedules import schedules_of
+from laminar_core.orchestration.spec import StreamSpec
+from laminar_core.resources.checkpoints import CheckpointStoreResource
+from laminar_core.resources.names import (
+    StreamCheck,
+    check_key,
+    checkpoint_key,
+    checkpoint_partitions,
+    job_name,
+)
+from laminar_core.sensors.facts.audit_memory import recall, verify_with
+from laminar_core.sensors.facts.job_facts import (
+    completed_newest_first,
+    job_life,
+    source_needs,
+    uncommitted,
+)
+from laminar_core.sensors.facts.lost_files import lost_files, read_marks
+from laminar_core.sensors.judgements import (
     Verdict,
     judge_audit_chain,
     judge_freshness,
@@ -32,7 +39,7 @@ from sensors.judgements import (
     judge_source_retention,
     judge_transactions,
 )
-from sensors.observer.check_events import (
+from laminar_core.sensors.observer.check_events import (
     ALIGNMENT_CHECK,
     CHAIN_CHECK,
     FILES_CHECK,
@@ -40,12 +47,16 @@ from sensors.observer.check_events import (
     check_result,
     judge_checkpoint,
 )
-from sensors.observer.checkpoint_reports import (
+from laminar_core.sensors.observer.checkpoint_reports import (
     INTEGRITY_CHECK,
     check_integrity,
     integrity_evaluation,
 )
-from sensors.policy import AlertPolicy
+from laminar_core.sensors.policy import AlertPolicy
+from laminar_core.store.audit_key import find_key
+from laminar_core.store.audit_log import AuditLog
+from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.store.drills import newest_drill
 
 
 @dataclass(frozen=True, slots=True)

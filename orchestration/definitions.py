@@ -4,9 +4,9 @@ import os
 
 import dagster as dg
 
-from orchestration.factory import laminar_definitions
-from orchestration.streams import DEMO, ROOT, STREAMS
-from resources import CheckpointStoreResource, DetachedDriver, SparkDriverClient
+from laminar_core.orchestration.factory import laminar_definitions
+from laminar_core.orchestration.streams import DEMO, ROOT, STREAMS
+from laminar_core.resources import CheckpointStoreResource, DetachedDriver, SparkDriverClient
 
 STORE_VARIABLE = "LAMINAR_STORE"
 """Environment variable with the URI of the checkpoint store; the demo's if it is not set."""

@@ -2,14 +2,14 @@
 
 import dagster as dg
 
-from orchestration.assets import asset_definitions
-from orchestration.checks import check_definitions
-from orchestration.control.jobs import control_definitions
-from orchestration.housekeeping.definitions import housekeeping_definitions
-from orchestration.launching.deployment import deployment_definitions
-from orchestration.launching.recovery import recovery_definitions
-from orchestration.spec import StreamSpec
-from orchestration.watching import sensor_definitions
+from laminar_core.orchestration.assets import asset_definitions
+from laminar_core.orchestration.checks import check_definitions
+from laminar_core.orchestration.control.jobs import control_definitions
+from laminar_core.orchestration.housekeeping.definitions import housekeeping_definitions
+from laminar_core.orchestration.launching.deployment import deployment_definitions
+from laminar_core.orchestration.launching.recovery import recovery_definitions
+from laminar_core.orchestration.spec import StreamSpec
+from laminar_core.orchestration.watching import sensor_definitions
 
 
 def laminar_definitions(spec: StreamSpec) -> dg.Definitions:

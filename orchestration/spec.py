@@ -11,9 +11,9 @@ import dagster as dg
 from pydantic import AfterValidator, Field, model_validator
 
 from laminar_core.records.paths import check_job_name
+from laminar_core.resources.values import Duration, Place, Size, Values, accepted_by, milliseconds
 from laminar_core.retention.config import RetentionConfig
-from resources.values import Duration, Place, Size, Values, accepted_by, milliseconds
-from sensors.policy import AlertPolicy
+from laminar_core.sensors.policy import AlertPolicy
 
 _DAGSTER_NAME = re.compile(r"[A-Za-z0-9_]+")
 _OWNER = re.compile(r"team:\S+|[^@\s]+@[^@\s]+\.[^@\s]+")

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from orchestration.spec import CheckpointPolicy, StreamSpec
+from laminar_core.orchestration.spec import CheckpointPolicy, StreamSpec
 
 ROOT = Path(__file__).resolve().parent.parent
 DEMO = ROOT / "build" / "demo"

@@ -5,13 +5,16 @@ from typing import cast
 import dagster as dg
 from dagster._core.definitions.target import ExecutableDefinition
 
-from orchestration.spec import StreamSpec
-from resources.names import StreamJob, job_name
-from resources.values import milliseconds
-from sensors.alerting.sensors import build_check_failure_sensor, build_run_failure_sensor
-from sensors.alignment.sensor import build_alignment_sensor
-from sensors.recovery.sensor import RecoveryJobs, build_recovery_sensor
-from sensors.source_retention.sensor import build_source_retention_sensor
+from laminar_core.orchestration.spec import StreamSpec
+from laminar_core.resources.names import StreamJob, job_name
+from laminar_core.resources.values import milliseconds
+from laminar_core.sensors.alerting.sensors import (
+    build_check_failure_sensor,
+    build_run_failure_sensor,
+)
+from laminar_core.sensors.alignment.sensor import build_alignment_sensor
+from laminar_core.sensors.recovery.sensor import RecoveryJobs, build_recovery_sensor
+from laminar_core.sensors.source_retention.sensor import build_source_retention_sensor
 
 
 def sensor_definitions(spec: StreamSpec, launching: dg.Definitions) -> dg.Definitions:

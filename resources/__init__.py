@@ -1,9 +1,9 @@
 """Dagster resources: the checkpoint store, and the driver process of a streaming job."""
 
-from resources.checkpoints import CheckpointStoreResource
-from resources.drivers.detached import DetachedDriver
-from resources.drivers.events import DriverEvent
-from resources.drivers.supervised import DriverResult, SparkDriverClient
+from laminar_core.resources.checkpoints import CheckpointStoreResource
+from laminar_core.resources.drivers.detached import DetachedDriver
+from laminar_core.resources.drivers.events import DriverEvent
+from laminar_core.resources.drivers.supervised import DriverResult, SparkDriverClient
 
 __all__ = [
     "CheckpointStoreResource",
@@ -12,3 +12,6 @@ __all__ = [
     "DriverResult",
     "SparkDriverClient",
 ]
+
+if __name__ != "laminar_core.resources":
+    raise ImportError("import laminar_core.resources: this is no package of its own")

@@ -22,12 +22,12 @@ from laminar_core.records.commands import (
     TakeSavepoint,
 )
 from laminar_core.records.retention import PinRecord
+from laminar_core.resources.mandate import RunMandate
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.pinning import pin_checkpoint, unpin_checkpoint
 from laminar_core.store.pins import StoredPin
 from laminar_core.store.savepoint_export import export_as
 from laminar_core.store.savepoints import Author
-from resources.mandate import RunMandate
 
 TIMEOUT_MS = 600_000
 

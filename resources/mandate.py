@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import dagster as dg
 
+from laminar_core.resources.names import ACTOR_TAG
 from laminar_core.store.owner import this_process
-from resources.names import ACTOR_TAG
 
 _PARENT_TAG = "dagster/parent_run_id"
 

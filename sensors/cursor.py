@@ -4,7 +4,7 @@ from typing import Self
 
 from pydantic import ValidationError
 
-from resources.values import Values
+from laminar_core.resources.values import Values
 
 
 class Cursor(Values):

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from laminar_core.records.audit import AuditReport
 from laminar_core.records.drill import DrillRecord
 from laminar_core.records.manifest import GenerationEnd
-from resources.values import milliseconds
-from sensors.policy import AlertPolicy
+from laminar_core.resources.values import milliseconds
+from laminar_core.sensors.policy import AlertPolicy
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from resources.values import Duration, Values, milliseconds
+from laminar_core.resources.values import Duration, Values, milliseconds
 
 
 def _importable(path: str) -> str:

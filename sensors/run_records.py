@@ -7,7 +7,7 @@ from typing import Literal
 
 import dagster as dg
 
-from resources.names import (
+from laminar_core.resources.names import (
     ACTS_ON_TAG,
     RECOVERS_CLAIM_TAG,
     RECOVERS_TAG,

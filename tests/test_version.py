@@ -7,7 +7,7 @@ from laminar_core._version import __version__
 
 
 def test_the_installed_package_has_the_version_that_checkpoints_say() -> None:
-    assert version("laminar") == __version__
+    assert version("laminar-core") == __version__
 
 
 def test_a_version_has_three_numbers() -> None:

@@ -25,18 +25,18 @@ from examples.exactly_once.fresh_start import begin_anew, open_instance
 from examples.exactly_once.summary import DemoSummary, show
 from examples.oracle import Comparison, batch_answer, committed_output, compare
 from examples.screen import perform
-from jobs.payments_data import write_payments
 from laminar_core.host.clock import SystemClock
-from laminar_core.spark.session import open_session
-from laminar_core.store.checkpoint_store import CheckpointStore
-from orchestration.definitions import defs
-from orchestration.streams import DEMO, PAYMENTS, ROOT
-from resources import (
+from laminar_core.jobs.payments_data import write_payments
+from laminar_core.orchestration.definitions import defs
+from laminar_core.orchestration.streams import DEMO, PAYMENTS, ROOT
+from laminar_core.resources import (
     CheckpointStoreResource,
     DetachedDriver,
     DriverEvent,
     SparkDriverClient,
 )
+from laminar_core.spark.session import open_session
+from laminar_core.store.checkpoint_store import CheckpointStore
 
 EVENTS = 24_000_000
 _INPUT, _OUTPUT = Path(PAYMENTS.arguments["input"]), Path(PAYMENTS.arguments["output"])

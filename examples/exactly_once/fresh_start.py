@@ -10,10 +10,10 @@ import dagster as dg
 from dagster._core.instance.ref import InstanceRef
 
 from laminar_core.errors import ConfigurationError, ErrorCode
+from laminar_core.orchestration.streams import ROOT
+from laminar_core.resources.names import STREAM_TAG, checkpoint_partitions
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.owner import is_running, is_visible
-from orchestration.streams import ROOT
-from resources.names import STREAM_TAG, checkpoint_partitions
 
 
 @contextmanager

@@ -31,10 +31,10 @@ from examples.operations.steps import Operations
 from examples.operations.stream import FOLDER_VARIABLE, brake_file, slow_payments
 from examples.oracle import Comparison, batch_answer, committed_output, compare
 from examples.screen import perform
-from jobs.payments_data import write_payments
 from laminar_core.host.clock import SystemClock
+from laminar_core.jobs.payments_data import write_payments
+from laminar_core.orchestration.streams import ROOT
 from laminar_core.spark.session import open_session
-from orchestration.streams import ROOT
 
 ROWS = 24_000_000
 """Ten minutes of them; what is left at the end is read as fast as it goes."""

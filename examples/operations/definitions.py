@@ -3,8 +3,8 @@
 import dagster as dg
 
 from examples.operations.stream import folder, slow_payments
-from orchestration.factory import laminar_definitions
-from resources import CheckpointStoreResource, DetachedDriver, SparkDriverClient
+from laminar_core.orchestration.factory import laminar_definitions
+from laminar_core.resources import CheckpointStoreResource, DetachedDriver, SparkDriverClient
 
 defs = dg.Definitions.merge(
     laminar_definitions(slow_payments(folder())),

@@ -14,8 +14,8 @@ from examples.operations.browser import (
     sensor_page,
 )
 from examples.operations.steps import Operations
-from resources.names import partition_of
-from sensors.observer.checkpoint_reports import INTEGRITY_CHECK
+from laminar_core.resources.names import partition_of
+from laminar_core.sensors.observer.checkpoint_reports import INTEGRITY_CHECK
 
 _A_TICK = 'tbody a:has-text("requested"), table button:has-text("requested")'
 """What a sensor's newest look came to; a click shows what it saw."""

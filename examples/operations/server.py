@@ -14,8 +14,8 @@ import yaml
 
 from examples.operations.stream import FOLDER_VARIABLE
 from laminar_core.host.clock import Clock
-from orchestration.streams import ROOT
-from resources.drivers import guard
+from laminar_core.orchestration.streams import ROOT
+from laminar_core.resources.drivers import guard
 
 _GRACE_MS = 15_000
 _STEP_MS = 100

@@ -7,10 +7,9 @@ from examples.operations.client import DagsterClient, Run
 from examples.operations.job import JobWatch, alignment_s, duration_s, in_words
 from examples.operations.pipeline import set_brake
 from examples.operations.stage import Stage, StepFailed
+from laminar_core.orchestration.spec import StreamSpec
 from laminar_core.records.manifest import CheckpointManifest, GenerationBase
-from laminar_core.store.generations import GenerationSummary
-from orchestration.spec import StreamSpec
-from resources.names import (
+from laminar_core.resources.names import (
     ACTOR_TAG,
     StreamCheck,
     StreamJob,
@@ -20,7 +19,8 @@ from resources.names import (
     partition_of,
     schedule_name,
 )
-from sensors.observer.checkpoint_reports import INTEGRITY_CHECK
+from laminar_core.sensors.observer.checkpoint_reports import INTEGRITY_CHECK
+from laminar_core.store.generations import GenerationSummary
 
 BRAKE_ROW_US = 200.0
 """Five thousand rows a second and worker, where twenty thousand come."""

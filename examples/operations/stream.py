@@ -6,10 +6,10 @@
 import os
 from pathlib import Path
 
+from laminar_core.orchestration.spec import CheckpointPolicy, SchedulePolicy, StreamSpec
+from laminar_core.orchestration.streams import PAYMENTS, ROOT
 from laminar_core.retention.config import RetentionConfig
-from orchestration.spec import CheckpointPolicy, SchedulePolicy, StreamSpec
-from orchestration.streams import PAYMENTS, ROOT
-from sensors.policy import AlertPolicy
+from laminar_core.sensors.policy import AlertPolicy
 
 FOLDER_VARIABLE = "LAMINAR_DEMO_FOLDER"
 ROWS_PER_SECOND = 40_000

@@ -54,14 +54,16 @@ def _theirs(thing: object) -> Iterator[object]:
     elif isinstance(thing, Mapping):
         for item in thing.values():
             yield from _theirs(item)
-    elif _package(thing) not in _NOT_THEIRS:
+    elif not _is_ours(thing):
         yield thing if callable(thing) else type(thing)
     elif is_dataclass(thing) and not isinstance(thing, type):
         for field in fields(thing):
             yield from _theirs(getattr(thing, field.name))
 
 
-def _package(thing: object) -> str:
-    """The package of a function, a class, or an object's class."""
+def _is_ours(thing: object) -> bool:
+    """Whether a function, a class, or an object's class comes with Laminar or its libraries."""
     home = thing if hasattr(thing, "__qualname__") else type(thing)
-    return str(getattr(home, "__module__", None) or "builtins").partition(".")[0]
+    module = str(getattr(home, "__module__", None) or "builtins")
+    # The sample jobs are programs of users: they are there to be copied.
+    return module.partition(".")[0] in _NOT_THEIRS and not module.startswith("laminar_core.jobs.")

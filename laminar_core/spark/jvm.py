@@ -26,7 +26,7 @@ PROBE_SECONDS_MAX = 30
 _VECTOR_MODULE = "--add-modules=jdk.incubator.vector"
 _ADVICE = (
     f"Spark needs Java {JAVA_VERSION_MIN} or newer: install it (Debian: apt-get install "
-    "openjdk-17-jre-headless), or a private one with: pip install 'laminar[jvm]'"
+    "openjdk-17-jre-headless), or a private one with: pip install 'laminar-core[jvm]'"
 )
 _LAUNCHER = """\
 #!/bin/sh

@@ -8,9 +8,9 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from laminar_core.driver.commands.words import requested_mode
+from laminar_core.orchestration.acts import ActForm, CheckpointNumber
 from laminar_core.records.retention_paths import check_pin_name
-from orchestration.acts import ActForm, CheckpointNumber
-from resources.values import Duration, Place, accepted_by, milliseconds
+from laminar_core.resources.values import Duration, Place, accepted_by, milliseconds
 
 PinName = Annotated[str, accepted_by(check_pin_name)]
 Mode = Annotated[str, accepted_by(requested_mode)]

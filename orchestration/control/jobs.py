@@ -1,6 +1,6 @@
 """Jobs that act on a stream: each leaves what the command line leaves, and waits for what it does.
 
-The form of each job is in ``orchestration.control.forms``.
+The form of each job is in ``laminar_core.orchestration.control.forms``.
 """
 
 from collections.abc import Callable
@@ -10,9 +10,14 @@ from typing import Any, Generic, TypeVar
 import dagster as dg
 
 from laminar_core.host.clock import SystemClock
-from laminar_core.records.commands import ControlResult
-from orchestration.acts import ActForm, act_job, in_one_line, refuse_temporary_instance, valid_form
-from orchestration.control.forms import (
+from laminar_core.orchestration.acts import (
+    ActForm,
+    act_job,
+    in_one_line,
+    refuse_temporary_instance,
+    valid_form,
+)
+from laminar_core.orchestration.control.forms import (
     CommandForm,
     ExportForm,
     ModeForm,
@@ -21,13 +26,20 @@ from orchestration.control.forms import (
     StopForm,
     UnpinForm,
 )
-from orchestration.spec import StreamSpec
-from resources.checkpoints import CheckpointStoreResource
-from resources.job_control import TIMEOUT_MS, Done, JobControl
-from resources.mandate import RunMandate
-from resources.names import StreamJob, asset_key, checkpoint_key, job_name, partition_of
-from resources.values import milliseconds
-from sensors.observer.savepoint_reports import savepoint_materialization
+from laminar_core.orchestration.spec import StreamSpec
+from laminar_core.records.commands import ControlResult
+from laminar_core.resources.checkpoints import CheckpointStoreResource
+from laminar_core.resources.job_control import TIMEOUT_MS, Done, JobControl
+from laminar_core.resources.mandate import RunMandate
+from laminar_core.resources.names import (
+    StreamJob,
+    asset_key,
+    checkpoint_key,
+    job_name,
+    partition_of,
+)
+from laminar_core.resources.values import milliseconds
+from laminar_core.sensors.observer.savepoint_reports import savepoint_materialization
 
 F = TypeVar("F", bound=ActForm)
 

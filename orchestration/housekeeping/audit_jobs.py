@@ -11,15 +11,15 @@ import dagster as dg
 from pydantic import Field
 
 from laminar_core.host.clock import Clock
+from laminar_core.orchestration.acts import ActForm
+from laminar_core.orchestration.housekeeping.chores import Chore, chore_job
+from laminar_core.orchestration.housekeeping.report_tables import Row, table_of
+from laminar_core.orchestration.spec import StreamSpec
 from laminar_core.records.audit import AuditReport
+from laminar_core.sensors.facts.audit_memory import AuditMemory, recall, verify_with
+from laminar_core.sensors.judgements import judge_audit_chain
 from laminar_core.store.audit_key import find_key
 from laminar_core.store.audit_log import AuditLog
-from orchestration.acts import ActForm
-from orchestration.housekeeping.chores import Chore, chore_job
-from orchestration.housekeeping.report_tables import Row, table_of
-from orchestration.spec import StreamSpec
-from sensors.facts.audit_memory import AuditMemory, recall, verify_with
-from sensors.judgements import judge_audit_chain
 
 FINDINGS_SHOWN = 100
 

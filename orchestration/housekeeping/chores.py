@@ -8,15 +8,21 @@ import dagster as dg
 
 from laminar_core.driver.drill.drill import HOLD_MS
 from laminar_core.host.clock import Clock
+from laminar_core.orchestration.acts import (
+    ActForm,
+    act_job,
+    in_one_line,
+    refuse_temporary_instance,
+    valid_form,
+)
+from laminar_core.orchestration.spec import StreamSpec
+from laminar_core.resources.checkpoints import CheckpointStoreResource
+from laminar_core.resources.mandate import RunMandate
+from laminar_core.resources.names import StreamAsset, StreamCheck, StreamJob, asset_key, job_name
+from laminar_core.sensors.judgements import Verdict
+from laminar_core.sensors.observer.check_events import evaluation
 from laminar_core.store.audit_log import AuditLog
 from laminar_core.store.checkpoint_store import CheckpointStore
-from orchestration.acts import ActForm, act_job, in_one_line, refuse_temporary_instance, valid_form
-from orchestration.spec import StreamSpec
-from resources.checkpoints import CheckpointStoreResource
-from resources.mandate import RunMandate
-from resources.names import StreamAsset, StreamCheck, StreamJob, asset_key, job_name
-from sensors.judgements import Verdict
-from sensors.observer.check_events import evaluation
 
 F = TypeVar("F", bound=ActForm)
 

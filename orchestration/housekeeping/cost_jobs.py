@@ -7,6 +7,18 @@ import dagster as dg
 
 from laminar_core.host.clock import Clock
 from laminar_core.objectstore.contract import counts_of
+from laminar_core.orchestration.acts import ActForm
+from laminar_core.orchestration.housekeeping.chores import Chore, chore_job
+from laminar_core.orchestration.housekeeping.costs import (
+    CostFacts,
+    CostReport,
+    Stored,
+    reckon,
+    request_cost,
+    storage_cost,
+)
+from laminar_core.orchestration.housekeeping.report_tables import Row, table_of
+from laminar_core.orchestration.spec import PriceTable, StreamSpec
 from laminar_core.retention.facts import Completed
 from laminar_core.retention.run import Planned, Retention
 from laminar_core.store.usage import (
@@ -15,18 +27,6 @@ from laminar_core.store.usage import (
     read_record_usage,
     read_traffic,
 )
-from orchestration.acts import ActForm
-from orchestration.housekeeping.chores import Chore, chore_job
-from orchestration.housekeeping.costs import (
-    CostFacts,
-    CostReport,
-    Stored,
-    reckon,
-    request_cost,
-    storage_cost,
-)
-from orchestration.housekeeping.report_tables import Row, table_of
-from orchestration.spec import PriceTable, StreamSpec
 
 CHECKPOINTS_SHOWN = 50
 _HOUR_MS = 3_600_000

@@ -7,8 +7,8 @@ up a length what reading does, and deleting nothing, as in the price lists of ob
 from dataclasses import dataclass
 
 from laminar_core.objectstore.counts import RequestCounts
+from laminar_core.orchestration.spec import PriceTable
 from laminar_core.store.usage import GenerationTraffic
-from orchestration.spec import PriceTable
 
 MONTH_MS = 730 * 3_600_000
 GB = 2**30

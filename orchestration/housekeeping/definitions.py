@@ -3,14 +3,14 @@
 import dagster as dg
 
 from laminar_core.host.clock import Clock, SystemClock
-from orchestration.housekeeping.audit_jobs import build_audit_job
-from orchestration.housekeeping.cost_jobs import build_cost_job
-from orchestration.housekeeping.drill_jobs import build_drill_job
-from orchestration.housekeeping.orphan_jobs import build_orphan_job
-from orchestration.housekeeping.retention_jobs import build_retention_job
-from orchestration.housekeeping.schedules import schedules_of
-from orchestration.spec import StreamSpec
-from resources.names import StreamAsset, asset_key, checkpoint_key
+from laminar_core.orchestration.housekeeping.audit_jobs import build_audit_job
+from laminar_core.orchestration.housekeeping.cost_jobs import build_cost_job
+from laminar_core.orchestration.housekeeping.drill_jobs import build_drill_job
+from laminar_core.orchestration.housekeeping.orphan_jobs import build_orphan_job
+from laminar_core.orchestration.housekeeping.retention_jobs import build_retention_job
+from laminar_core.orchestration.housekeeping.schedules import schedules_of
+from laminar_core.orchestration.spec import StreamSpec
+from laminar_core.resources.names import StreamAsset, asset_key, checkpoint_key
 
 _ASSETS: dict[StreamAsset, str] = {
     "retention": "What was deleted of the stream's checkpoints and left-overs, and why; dry runs "

@@ -13,14 +13,14 @@ from pydantic import Field, ValidationError, model_validator
 from laminar_core.driver.drill.drill import BATCHES_MAX
 from laminar_core.host.clock import Clock
 from laminar_core.host.private_folders import PrivateFolder, temporary_root
+from laminar_core.orchestration.acts import ActForm, CheckpointNumber
+from laminar_core.orchestration.housekeeping.chores import Chore, chore_job
+from laminar_core.orchestration.housekeeping.report_tables import table_of
+from laminar_core.orchestration.spec import StreamSpec
 from laminar_core.records.drill import DrillRecord
-from orchestration.acts import ActForm, CheckpointNumber
-from orchestration.housekeeping.chores import Chore, chore_job
-from orchestration.housekeeping.report_tables import table_of
-from orchestration.spec import StreamSpec
-from resources.drivers.laminar_command import CommandResult, run_command
-from resources.names import DRILL_POOL, DRILL_TAG
-from sensors.judgements import judge_restorable
+from laminar_core.resources.drivers.laminar_command import CommandResult, run_command
+from laminar_core.resources.names import DRILL_POOL, DRILL_TAG
+from laminar_core.sensors.judgements import judge_restorable
 
 _SEED_BITS = 31
 

@@ -12,6 +12,17 @@ import dagster as dg
 from pydantic import Field
 
 from laminar_core.host.clock import Clock
+from laminar_core.orchestration.acts import ActForm
+from laminar_core.orchestration.housekeeping.chores import Chore, chore_job
+from laminar_core.orchestration.housekeeping.report_tables import Row, table_of
+from laminar_core.orchestration.housekeeping.retention_jobs import (
+    ROWS_SHOWN,
+    RetentionRun,
+    file_row,
+)
+from laminar_core.orchestration.spec import StreamSpec
+from laminar_core.resources.drivers.detached import DetachedDriver
+from laminar_core.resources.values import Duration
 from laminar_core.retention.config import RetentionConfig
 from laminar_core.retention.decision import left_overs_policy, without_checkpoints
 from laminar_core.retention.facts import (
@@ -22,13 +33,6 @@ from laminar_core.retention.facts import (
     Unreadable,
 )
 from laminar_core.retention.run import Retention
-from orchestration.acts import ActForm
-from orchestration.housekeeping.chores import Chore, chore_job
-from orchestration.housekeeping.report_tables import Row, table_of
-from orchestration.housekeeping.retention_jobs import ROWS_SHOWN, RetentionRun, file_row
-from orchestration.spec import StreamSpec
-from resources.drivers.detached import DetachedDriver
-from resources.values import Duration
 
 
 class OrphanForm(ActForm):

@@ -9,15 +9,15 @@ from pydantic import Field
 
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.host.clock import Clock
+from laminar_core.orchestration.acts import ActForm
+from laminar_core.orchestration.housekeeping.chores import Chore, chore_job
+from laminar_core.orchestration.housekeeping.report_tables import Row, table_of
+from laminar_core.orchestration.spec import StreamSpec
 from laminar_core.records.retention import RetentionResult
+from laminar_core.resources.names import RETENTION_PLAN_TAG, checkpoint_partitions, partition_of
 from laminar_core.retention.config import RetentionConfig
 from laminar_core.retention.facts import RetentionPlan
 from laminar_core.retention.run import Mandate, Planned, Retention
-from orchestration.acts import ActForm
-from orchestration.housekeeping.chores import Chore, chore_job
-from orchestration.housekeeping.report_tables import Row, table_of
-from orchestration.spec import StreamSpec
-from resources.names import RETENTION_PLAN_TAG, checkpoint_partitions, partition_of
 
 ROWS_SHOWN = 200
 """In a table of a report; the newest."""

@@ -7,11 +7,11 @@ from typing import Any
 import dagster as dg
 
 from laminar_core.errors import LaminarError
-from orchestration.housekeeping.drill_jobs import seed_of
-from orchestration.housekeeping.schedule_decision import NotDue, Tick, decide_tick
-from orchestration.spec import StreamSpec
-from resources.checkpoints import CheckpointStoreResource
-from resources.names import ACTS_ON_TAG, StreamJob, job_name, schedule_name
+from laminar_core.orchestration.housekeeping.drill_jobs import seed_of
+from laminar_core.orchestration.housekeeping.schedule_decision import NotDue, Tick, decide_tick
+from laminar_core.orchestration.spec import StreamSpec
+from laminar_core.resources.checkpoints import CheckpointStoreResource
+from laminar_core.resources.names import ACTS_ON_TAG, StreamJob, job_name, schedule_name
 
 _PRIORITY = "-1"
 """What starts, stops and recovers streams goes first."""

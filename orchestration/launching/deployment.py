@@ -5,19 +5,19 @@ from typing import Literal
 import dagster as dg
 from pydantic import Field
 
+from laminar_core.orchestration.acts import act_tags
+from laminar_core.orchestration.launching.import_job import build_import_job
+from laminar_core.orchestration.launching.launch import FIRST, Drivers
+from laminar_core.orchestration.launching.restart import Restarter
+from laminar_core.orchestration.launching.restore_choice import refused, timeline
+from laminar_core.orchestration.launching.restore_forms import RestartForm
+from laminar_core.orchestration.spec import StreamSpec
 from laminar_core.protocol.recovery import RestoreFrom, StartFresh
+from laminar_core.resources.checkpoints import CheckpointStoreResource
+from laminar_core.resources.drivers.detached import DetachedDriver
+from laminar_core.resources.drivers.supervised import SparkDriverClient
+from laminar_core.resources.names import asset_key, job_name, source_key
 from laminar_core.store.checkpoint_store import CheckpointStore
-from orchestration.acts import act_tags
-from orchestration.launching.import_job import build_import_job
-from orchestration.launching.launch import FIRST, Drivers
-from orchestration.launching.restart import Restarter
-from orchestration.launching.restore_choice import refused, timeline
-from orchestration.launching.restore_forms import RestartForm
-from orchestration.spec import StreamSpec
-from resources.checkpoints import CheckpointStoreResource
-from resources.drivers.detached import DetachedDriver
-from resources.drivers.supervised import SparkDriverClient
-from resources.names import asset_key, job_name, source_key
 
 
 class StartForm(RestartForm):

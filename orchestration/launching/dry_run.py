@@ -8,8 +8,8 @@ from typing import Any
 
 import dagster as dg
 
-from orchestration.launching.restore_choice import refused
-from orchestration.spec import StreamSpec
+from laminar_core.orchestration.launching.restore_choice import refused
+from laminar_core.orchestration.spec import StreamSpec
 
 _TIMEOUT_S = 6 * 3600
 """It reads the checkpoint, or the savepoint, whole."""

@@ -12,29 +12,29 @@ from pydantic import Field
 from laminar_core.errors import ErrorCode, IncompatibleStateError
 from laminar_core.host.clock import SystemClock
 from laminar_core.objectstore.opening import open_object_store
-from laminar_core.protocol.types import Generation
-from laminar_core.store.checkpoint_store import CheckpointStore
-from laminar_core.store.savepoint_import import floor_of, is_of_this_job, uses_of_savepoints
-from laminar_core.store.savepoints import FoundSavepoint, read_savepoint
-from orchestration.acts import in_one_line, refuse_temporary_instance
-from orchestration.launching.dry_run import dry_run
-from orchestration.launching.launch import Drivers, StartedDriver, start_driver
-from orchestration.launching.move_job import Move, move_job
-from orchestration.launching.restore_forms import RestartForm
-from orchestration.launching.running_driver import (
+from laminar_core.orchestration.acts import in_one_line, refuse_temporary_instance
+from laminar_core.orchestration.launching.dry_run import dry_run
+from laminar_core.orchestration.launching.launch import Drivers, StartedDriver, start_driver
+from laminar_core.orchestration.launching.move_job import Move, move_job
+from laminar_core.orchestration.launching.restore_forms import RestartForm
+from laminar_core.orchestration.launching.running_driver import (
     Refuse,
     decide_settlement,
     last_driver,
     nobody_left,
     settle,
 )
-from orchestration.spec import StreamSpec
-from resources.checkpoints import CheckpointStoreResource
-from resources.job_control import JobControl
-from resources.mandate import RunMandate
-from resources.names import asset_key
-from resources.values import Place
-from sensors.observer.savepoint_reports import savepoint_metadata
+from laminar_core.orchestration.spec import StreamSpec
+from laminar_core.protocol.types import Generation
+from laminar_core.resources.checkpoints import CheckpointStoreResource
+from laminar_core.resources.job_control import JobControl
+from laminar_core.resources.mandate import RunMandate
+from laminar_core.resources.names import asset_key
+from laminar_core.resources.values import Place
+from laminar_core.sensors.observer.savepoint_reports import savepoint_metadata
+from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.store.savepoint_import import floor_of, is_of_this_job, uses_of_savepoints
+from laminar_core.store.savepoints import FoundSavepoint, read_savepoint
 
 _DESCRIPTION = (
     "Start the stream from a savepoint, as of another environment; a dry run reads it whole and "

@@ -16,19 +16,19 @@ from typing import Any
 import dagster as dg
 
 from laminar_core.errors import LaminarError
+from laminar_core.orchestration.acts import in_one_line, refuse_temporary_instance
+from laminar_core.orchestration.launching.supervised_run import Context, SupervisedRun, open_store
+from laminar_core.orchestration.spec import StreamSpec
 from laminar_core.protocol.types import Generation
 from laminar_core.records.manifest import GenerationClaim
+from laminar_core.resources.checkpoints import CheckpointStoreResource
+from laminar_core.resources.drivers.detached import DetachedDriver
+from laminar_core.resources.drivers.events import DriverEvent
+from laminar_core.resources.drivers.supervised import SparkDriverClient
+from laminar_core.resources.mandate import RunMandate
+from laminar_core.resources.values import milliseconds
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.generation_summary import read_generation
-from orchestration.acts import in_one_line, refuse_temporary_instance
-from orchestration.launching.supervised_run import Context, SupervisedRun, open_store
-from orchestration.spec import StreamSpec
-from resources.checkpoints import CheckpointStoreResource
-from resources.drivers.detached import DetachedDriver
-from resources.drivers.events import DriverEvent
-from resources.drivers.supervised import SparkDriverClient
-from resources.mandate import RunMandate
-from resources.values import milliseconds
 
 FIRST = {"dagster/priority": "10"}
 """Tags of what brings a stream back: in a queue it is ahead of housekeeping."""

@@ -6,13 +6,13 @@ from typing import Generic, TypeVar
 
 import dagster as dg
 
-from orchestration.acts import ActForm, act_job, valid_form
-from orchestration.launching.launch import Drivers
-from orchestration.spec import StreamSpec
-from resources.checkpoints import CheckpointStoreResource
-from resources.drivers.detached import DetachedDriver
-from resources.drivers.supervised import SparkDriverClient
-from resources.names import StreamJob, driver_pool, job_name
+from laminar_core.orchestration.acts import ActForm, act_job, valid_form
+from laminar_core.orchestration.launching.launch import Drivers
+from laminar_core.orchestration.spec import StreamSpec
+from laminar_core.resources.checkpoints import CheckpointStoreResource
+from laminar_core.resources.drivers.detached import DetachedDriver
+from laminar_core.resources.drivers.supervised import SparkDriverClient
+from laminar_core.resources.names import StreamJob, driver_pool, job_name
 
 F = TypeVar("F", bound=ActForm)
 

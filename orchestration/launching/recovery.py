@@ -8,33 +8,37 @@ from typing import Any, TypeVar
 
 import dagster as dg
 
-from laminar_core.protocol.recovery_facts import Wish
-from laminar_core.protocol.types import CheckpointId
-from orchestration.acts import act_tags, in_one_line
-from orchestration.launching.dry_run import DryRun, dry_run
-from orchestration.launching.launch import FIRST, Drivers
-from orchestration.launching.move_job import Move, move_job
-from orchestration.launching.restart import Restarter, Restored
-from orchestration.launching.restore_choice import Chosen, back_by, choose
-from orchestration.launching.restore_forms import (
+from laminar_core.orchestration.acts import act_tags, in_one_line
+from laminar_core.orchestration.launching.dry_run import DryRun, dry_run
+from laminar_core.orchestration.launching.launch import FIRST, Drivers
+from laminar_core.orchestration.launching.move_job import Move, move_job
+from laminar_core.orchestration.launching.restart import Restarter, Restored
+from laminar_core.orchestration.launching.restore_choice import Chosen, back_by, choose
+from laminar_core.orchestration.launching.restore_forms import (
     RecoverForm,
     RecoveryForm,
     RescaleForm,
     RollbackForm,
 )
-from orchestration.spec import StreamSpec
-from resources.checkpoints import CheckpointStoreResource
-from resources.drivers.detached import DetachedDriver
-from resources.drivers.supervised import SparkDriverClient
-from resources.names import (
+from laminar_core.orchestration.spec import StreamSpec
+from laminar_core.protocol.recovery_facts import Wish
+from laminar_core.protocol.types import CheckpointId
+from laminar_core.resources.checkpoints import CheckpointStoreResource
+from laminar_core.resources.drivers.detached import DetachedDriver
+from laminar_core.resources.drivers.supervised import SparkDriverClient
+from laminar_core.resources.names import (
     StreamJob,
     asset_key,
     checkpoint_key,
     checkpoint_partitions,
     job_name,
 )
-from sensors.facts.integrity_records import found_whole_in
-from sensors.observer.checkpoint_reports import INTEGRITY_CHECK, evaluation_of, integrity
+from laminar_core.sensors.facts.integrity_records import found_whole_in
+from laminar_core.sensors.observer.checkpoint_reports import (
+    INTEGRITY_CHECK,
+    evaluation_of,
+    integrity,
+)
 
 F = TypeVar("F", RecoverForm, RollbackForm, RescaleForm)
 

@@ -13,13 +13,14 @@ import dagster as dg
 
 from laminar_core.errors import CorruptCheckpointError, LaminarError
 from laminar_core.host.clock import Clock, SystemClock
-from laminar_core.protocol.recovery_facts import Wish
-from laminar_core.protocol.types import CheckpointId, Generation
-from laminar_core.store.audit_log import AuditLog
-from laminar_core.store.checkpoint_store import CheckpointStore
-from orchestration.acts import in_one_line, refuse_temporary_instance
-from orchestration.launching.launch import Drivers, StartedDriver, newest_generation, start_driver
-from orchestration.launching.restore_choice import (
+from laminar_core.orchestration.acts import in_one_line, refuse_temporary_instance
+from laminar_core.orchestration.launching.launch import (
+    Drivers,
+    StartedDriver,
+    newest_generation,
+    start_driver,
+)
+from laminar_core.orchestration.launching.restore_choice import (
     Chosen,
     LeftBehind,
     WholeReads,
@@ -28,7 +29,7 @@ from orchestration.launching.restore_choice import (
     left_behind,
     read_chosen,
 )
-from orchestration.launching.running_driver import (
+from laminar_core.orchestration.launching.running_driver import (
     Ask,
     LastDriver,
     Settled,
@@ -38,12 +39,16 @@ from orchestration.launching.running_driver import (
     nobody_left,
     settle,
 )
-from orchestration.launching.supervised_run import Context, open_store
-from orchestration.spec import StreamSpec
-from resources.checkpoints import CheckpointStoreResource
-from resources.job_control import JobControl
-from resources.mandate import RunMandate
-from sensors.facts.stored_checkpoints import source_positions
+from laminar_core.orchestration.launching.supervised_run import Context, open_store
+from laminar_core.orchestration.spec import StreamSpec
+from laminar_core.protocol.recovery_facts import Wish
+from laminar_core.protocol.types import CheckpointId, Generation
+from laminar_core.resources.checkpoints import CheckpointStoreResource
+from laminar_core.resources.job_control import JobControl
+from laminar_core.resources.mandate import RunMandate
+from laminar_core.sensors.facts.stored_checkpoints import source_positions
+from laminar_core.store.audit_log import AuditLog
+from laminar_core.store.checkpoint_store import CheckpointStore
 
 _HOLD_MS = 3_600_000
 _STARTS = {"restore", "start-fresh"}

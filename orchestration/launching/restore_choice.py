@@ -12,10 +12,10 @@ from laminar_core.protocol.recovery import Refuse, Rejected, RestoreFrom, on_tim
 from laminar_core.protocol.recovery_facts import Wish
 from laminar_core.protocol.types import CheckpointId, Generation
 from laminar_core.records.manifest import CheckpointManifest
+from laminar_core.resources.names import job_name, partition_of
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.records import bytes_in
 from laminar_core.store.verification import VerifyReport, verify_files
-from resources.names import job_name, partition_of
 
 _READ_MAX = 3
 """Checkpoints that are read whole only to say why they were not restored."""

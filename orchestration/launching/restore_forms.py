@@ -5,10 +5,10 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
+from laminar_core.orchestration.acts import ActForm
+from laminar_core.orchestration.launching.running_driver import RunningDriver, Wanted
 from laminar_core.protocol.recovery_facts import Wish
 from laminar_core.protocol.types import CheckpointId
-from orchestration.acts import ActForm
-from orchestration.launching.running_driver import RunningDriver, Wanted
 
 
 def _instant(text: str) -> str:

@@ -9,14 +9,14 @@ import dagster as dg
 
 from laminar_core.errors import LaminarError
 from laminar_core.host.clock import Clock
+from laminar_core.orchestration.launching.restore_choice import refused, timeline
 from laminar_core.protocol.recovery import OwnerSigns
 from laminar_core.protocol.types import CheckpointId, CheckpointKind, Generation
+from laminar_core.resources.drivers.session import kill_session_of
+from laminar_core.resources.job_control import JobControl
+from laminar_core.resources.names import job_name
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.generation_summary import GenerationSummary, read_generation
-from orchestration.launching.restore_choice import refused, timeline
-from resources.drivers.session import kill_session_of
-from resources.job_control import JobControl
-from resources.names import job_name
 
 RunningDriver = Literal["refuse", "stop", "cancel", "take_over"]
 """What to do with a driver that lives: leave it and give up; ask it for a last checkpoint and the

@@ -10,21 +10,21 @@ import dagster as dg
 
 from laminar_core.errors import LaminarError
 from laminar_core.host.clock import SystemClock
-from laminar_core.store.checkpoint_store import CheckpointStore
-from orchestration.acts import in_one_line, refuse_temporary_instance
-from orchestration.launching.supervised_stop import StopThroughStore, claimed_by
-from orchestration.spec import StreamSpec
-from resources.checkpoints import CheckpointStoreResource
-from resources.drivers.events import DriverEvent, sentence
-from resources.drivers.supervised import DriverResult, SparkDriverClient
-from resources.mandate import RunMandate
-from resources.names import STREAM_TAG
-from sensors.observer.checkpoint_reports import (
+from laminar_core.orchestration.acts import in_one_line, refuse_temporary_instance
+from laminar_core.orchestration.launching.supervised_stop import StopThroughStore, claimed_by
+from laminar_core.orchestration.spec import StreamSpec
+from laminar_core.resources.checkpoints import CheckpointStoreResource
+from laminar_core.resources.drivers.events import DriverEvent, sentence
+from laminar_core.resources.drivers.supervised import DriverResult, SparkDriverClient
+from laminar_core.resources.mandate import RunMandate
+from laminar_core.resources.names import STREAM_TAG
+from laminar_core.sensors.observer.checkpoint_reports import (
     REPORTS_MAX,
     StoredCheckpoint,
     integrity_evaluation,
     report_new_checkpoints,
 )
+from laminar_core.store.checkpoint_store import CheckpointStore
 
 Context = dg.OpExecutionContext | dg.AssetExecutionContext
 """Of whatever runs a stream."""

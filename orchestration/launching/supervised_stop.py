@@ -9,11 +9,11 @@ from laminar_core.host.clock import Clock
 from laminar_core.objectstore.opening import absolute_uri, place_below
 from laminar_core.protocol.types import Generation
 from laminar_core.records.commands import StopJob
+from laminar_core.resources.mandate import RunMandate
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.command_log import ControlLog
 from laminar_core.store.generation_summary import read_generation
 from laminar_core.store.owner import is_visible
-from resources.mandate import RunMandate
 
 REASON = "the run in Dagster that supervises it was terminated"
 TIMEOUT_MS = 60_000

@@ -19,9 +19,9 @@ import dagster as dg
 
 from laminar_core.errors import ConfigurationError
 from laminar_core.host.clock import Clock, SystemClock
-from resources.drivers.events import DriverEvent, sentence
-from resources.drivers.log import LogTail, bound_logs, open_log
-from resources.drivers.session import DriverSession
+from laminar_core.resources.drivers.events import DriverEvent, sentence
+from laminar_core.resources.drivers.log import LogTail, bound_logs, open_log
+from laminar_core.resources.drivers.session import DriverSession
 
 _POLL_MS = 50
 _UNNOTICED = {"progress", "checkpoint-completed"}

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from laminar_core.host.clock import Clock
-from resources.drivers.process import DriverProcess, Line
+from laminar_core.resources.drivers.process import DriverProcess, Line
 
 _ERROR = "error: "
 _POLL_S = 0.1

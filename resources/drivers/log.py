@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from resources.drivers.events import DriverEvent, event_of
+from laminar_core.resources.drivers.events import DriverEvent, event_of
 
 _TAIL_BYTES_MAX = 1 << 20
 """Read at a time; a driver writes less between two looks."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from laminar_core.host.clock import Clock
-from resources.drivers.session import DriverSession
+from laminar_core.resources.drivers.session import DriverSession
 
 _PIPE_BYTES_MAX = 1 << 20
 """No pipe holds more, so one read takes all that is there."""

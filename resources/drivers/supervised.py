@@ -18,8 +18,8 @@ import dagster as dg
 
 from laminar_core.errors import ConfigurationError
 from laminar_core.host.clock import Clock, SystemClock
-from resources.drivers.events import DriverEvent, event_of
-from resources.drivers.process import DriverProcess, Line
+from laminar_core.resources.drivers.events import DriverEvent, event_of
+from laminar_core.resources.drivers.process import DriverProcess, Line
 
 _POLL_S = 0.1
 

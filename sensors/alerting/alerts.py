@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Literal, cast
 
-from sensors.background import BackgroundReads, StillReadingError
-from sensors.policy import AlertPolicy
+from laminar_core.sensors.background import BackgroundReads, StillReadingError
+from laminar_core.sensors.policy import AlertPolicy
 
 RUNBOOK = "docs/operations.md"
 HOOK_MS_MAX = 10_000

@@ -14,9 +14,9 @@ from dagster._core.storage.asset_check_execution_record import (
     AssetCheckExecutionRecordStatus,
 )
 
-from resources.names import StreamCheck
-from sensors.alerting.alerts import Concern
-from sensors.judgements import NEWEST_MARK
+from laminar_core.resources.names import StreamCheck
+from laminar_core.sensors.alerting.alerts import Concern
+from laminar_core.sensors.judgements import NEWEST_MARK
 
 TOLD_IF_MILD: frozenset[StreamCheck] = frozenset({"files_present"})
 """Checks whose warnings people are told of. Those of others have a sensor of their own."""

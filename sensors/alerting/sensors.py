@@ -5,12 +5,12 @@ from typing import get_args
 import dagster as dg
 
 from laminar_core.host.clock import Clock, SystemClock
-from resources.names import ACTS_ON_TAG, STREAM_TAG, StreamJob, job_name
-from sensors.alerting.alerts import HOOK_MS_MAX, Concern, hook_problem, raise_alerts
-from sensors.alerting.failed_checks import lasting_failures, untold_failures
-from sensors.background import BackgroundReads
-from sensors.cursor import Cursor
-from sensors.policy import AlertPolicy
+from laminar_core.resources.names import ACTS_ON_TAG, STREAM_TAG, StreamJob, job_name
+from laminar_core.sensors.alerting.alerts import HOOK_MS_MAX, Concern, hook_problem, raise_alerts
+from laminar_core.sensors.alerting.failed_checks import lasting_failures, untold_failures
+from laminar_core.sensors.background import BackgroundReads
+from laminar_core.sensors.cursor import Cursor
+from laminar_core.sensors.policy import AlertPolicy
 
 _INTERVAL_S = 10
 _JUDGING: tuple[StreamJob, ...] = ("drill", "audit", "verify")

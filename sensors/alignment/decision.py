@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from resources.values import milliseconds
-from sensors.alerting.alerts import Concern
-from sensors.judgements import alignment_p99
-from sensors.policy import AlertPolicy
+from laminar_core.resources.values import milliseconds
+from laminar_core.sensors.alerting.alerts import Concern
+from laminar_core.sensors.judgements import alignment_p99
+from laminar_core.sensors.policy import AlertPolicy
 
 AUTOMATION = "sensor "
 """How the actor of a command begins that a sensor asked for (``resources.mandate``)."""

@@ -20,13 +20,13 @@ from laminar_core.records.manifest import (
     HistoryRecord,
     Owner,
 )
+from laminar_core.resources.values import Values
+from laminar_core.sensors.alignment.decision import AlignmentFacts, ModeInForce, Sample, UnderWay
+from laminar_core.sensors.facts.followed import Followed, follow
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.command_log import ControlEntry, ControlLog
 from laminar_core.store.owner import is_running, is_visible
 from laminar_core.store.records import read_record
-from resources.values import Values
-from sensors.alignment.decision import AlignmentFacts, ModeInForce, Sample, UnderWay
-from sensors.facts.followed import Followed, follow
 
 _PERIODIC = {CheckpointKind.PERIODIC, CheckpointKind.MANUAL}
 """Others are aligned whatever the mode is."""

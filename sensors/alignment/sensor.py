@@ -10,21 +10,21 @@ from dataclasses import replace
 import dagster as dg
 
 from laminar_core.host.clock import Clock, SystemClock
-from resources.checkpoints import CheckpointStoreResource
-from resources.names import ACTS_ON_TAG, job_name
-from sensors.alerting.alerts import tell_news
-from sensors.alignment.decision import (
+from laminar_core.resources.checkpoints import CheckpointStoreResource
+from laminar_core.resources.names import ACTS_ON_TAG, job_name
+from laminar_core.sensors.alerting.alerts import tell_news
+from laminar_core.sensors.alignment.decision import (
     AlignmentFacts,
     Change,
     ModeRun,
     decide_alignment,
     find_emergency,
 )
-from sensors.alignment.facts import Remembered, read_alignment_facts
-from sensors.background import BackgroundReads, Unanswered
-from sensors.cursor import ToldCursor
-from sensors.policy import AlertPolicy
-from sensors.run_records import newest_run
+from laminar_core.sensors.alignment.facts import Remembered, read_alignment_facts
+from laminar_core.sensors.background import BackgroundReads, Unanswered
+from laminar_core.sensors.cursor import ToldCursor
+from laminar_core.sensors.policy import AlertPolicy
+from laminar_core.sensors.run_records import newest_run
 
 
 class AlignmentCursor(ToldCursor):

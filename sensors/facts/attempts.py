@@ -10,8 +10,8 @@ from laminar_core.protocol.recovery import on_timeline
 from laminar_core.protocol.recovery_facts import Base
 from laminar_core.protocol.types import CheckpointId, Generation
 from laminar_core.records.manifest import HistoryRecord, TriggerRecord
+from laminar_core.sensors.facts.stored_checkpoints import StoredCheckpoint, read_stored
 from laminar_core.store.checkpoint_store import CheckpointStore
-from sensors.facts.stored_checkpoints import StoredCheckpoint, read_stored
 
 PENDING_MAX = 16
 """An attempt that so many newer ones have overtaken is not waited for any more."""

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 import dagster as dg
 
 from laminar_core.records.audit import START, AuditReport, Finding, Link
+from laminar_core.resources.names import asset_key
 from laminar_core.store.audit_log import AuditLog
 from laminar_core.store.records import bytes_in
-from resources.names import asset_key
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from laminar_core.errors import CorruptCheckpointError
 from laminar_core.protocol.types import CheckpointId, CheckpointKind, Generation
 from laminar_core.records.manifest import HistoryRecord, TriggerRecord
+from laminar_core.resources.values import Values
 from laminar_core.store.checkpoint_store import CheckpointStore
-from resources.values import Values
 
 _NEW_MAX = 200
 """So many in one tick; the next one goes on."""

@@ -14,7 +14,7 @@ from dagster._core.storage.asset_check_execution_record import (
     AssetCheckExecutionRecord,
 )
 
-from resources.names import check_key
+from laminar_core.resources.names import check_key
 
 MANIFEST_SHA256 = "manifest_sha256"
 DAMAGED = "damaged"

@@ -5,16 +5,20 @@ from collections.abc import Iterator
 from laminar_core.errors import CorruptCheckpointError
 from laminar_core.protocol.recovery import on_timeline
 from laminar_core.protocol.types import CheckpointId, CheckpointKind, Generation
-from laminar_core.store.checkpoint_store import CheckpointStore
-from laminar_core.store.generation_summary import read_generation
-from sensors.facts.stored_checkpoints import StoredCheckpoint, read_stored, watermark_us
-from sensors.judgements import (
+from laminar_core.sensors.facts.stored_checkpoints import (
+    StoredCheckpoint,
+    read_stored,
+    watermark_us,
+)
+from laminar_core.sensors.judgements import (
     JobLife,
     SourceNeeds,
     Uncommitted,
     ended_on_purpose,
     oldest_row_needed_ms,
 )
+from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.store.generation_summary import read_generation
 
 ATTEMPTS_MAX = 500
 """So many of the newest attempts are searched for one that completed."""

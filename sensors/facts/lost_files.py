@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from laminar_core.errors import CorruptCheckpointError
 from laminar_core.protocol.types import CheckpointId
 from laminar_core.records.damage import DamageRecord
+from laminar_core.sensors.facts.job_facts import completed_newest_first
+from laminar_core.sensors.judgements import LostFiles
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.file_scrub import DamageLog
 from laminar_core.store.generation_summary import read_generation
-from sensors.facts.job_facts import completed_newest_first
-from sensors.judgements import LostFiles
 
 MARKS_MAX = 50
 """So many of the newest marks are looked at, each with some requests to the store."""

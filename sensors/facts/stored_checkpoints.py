@@ -9,12 +9,12 @@ from laminar_core.errors import CorruptCheckpointError
 from laminar_core.protocol.types import WATERMARK_END_US, CheckpointId, CheckpointKind
 from laminar_core.records.commands import ControlCommand
 from laminar_core.records.manifest import CheckpointManifest, SubtaskEntry
+from laminar_core.resources.names import partition_of
 from laminar_core.state.segment_chain import runs_of
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.command_log import ControlEntry, ControlLog
 from laminar_core.store.records import bytes_in
 from laminar_core.worker.pacing import rows_before, rows_in_all
-from resources.names import partition_of
 
 _POSITIONS_BYTES_MAX = 1 << 20
 _COMMANDS_MAX = 20

@@ -6,16 +6,16 @@ import dagster as dg
 
 from laminar_core.errors import CorruptCheckpointError
 from laminar_core.protocol.types import CheckpointId
-from laminar_core.store.checkpoint_store import CheckpointStore
-from resources.names import StreamCheck, check_key
-from sensors.facts.stored_checkpoints import StoredCheckpoint, chain_lengths
-from sensors.judgements import (
+from laminar_core.resources.names import StreamCheck, check_key
+from laminar_core.sensors.facts.stored_checkpoints import StoredCheckpoint, chain_lengths
+from laminar_core.sensors.judgements import (
     Verdict,
     judge_alignment,
     judge_chain_length,
     judge_inflight_share,
 )
-from sensors.policy import AlertPolicy
+from laminar_core.sensors.policy import AlertPolicy
+from laminar_core.store.checkpoint_store import CheckpointStore
 
 ALIGNMENT_CHECK: StreamCheck = "alignment_p99"
 INFLIGHT_CHECK: StreamCheck = "inflight_share"

@@ -11,9 +11,8 @@ import dagster as dg
 from laminar_core.objectstore.opening import address
 from laminar_core.protocol.types import CheckpointId
 from laminar_core.records.manifest import CheckpointManifest, fingerprint_of
-from laminar_core.store.checkpoint_store import CheckpointStore
-from resources.names import checkpoint_key, source_key
-from sensors.facts.stored_checkpoints import (
+from laminar_core.resources.names import checkpoint_key, source_key
+from laminar_core.sensors.facts.stored_checkpoints import (
     SourcePosition,
     StoredCheckpoint,
     asked_by,
@@ -21,7 +20,8 @@ from sensors.facts.stored_checkpoints import (
     source_positions,
     watermark_us,
 )
-from sensors.observer.alignment_chart import bars_of, chart
+from laminar_core.sensors.observer.alignment_chart import bars_of, chart
+from laminar_core.store.checkpoint_store import CheckpointStore
 
 DATA_VERSION_TAG = "dagster/data_version"
 """On each event: the digest of the stored record that it tells of. It is told once."""

@@ -14,18 +14,23 @@ import dagster as dg
 from laminar_core.codec.arrow import sha256_hex
 from laminar_core.errors import LaminarError
 from laminar_core.protocol.types import CheckpointId
-from laminar_core.store.checkpoint_store import CheckpointStore
-from laminar_core.store.records import bytes_in
-from laminar_core.store.verification import VerifyReport
-from resources.names import StreamCheck, checkpoint_key, checkpoint_partitions, partition_of
-from sensors.facts.attempts import Attempts, Failed
-from sensors.facts.integrity_records import DAMAGED, MANIFEST_SHA256
-from sensors.facts.stored_checkpoints import StoredCheckpoint, read_stored
-from sensors.observer.checkpoint_metadata import (
+from laminar_core.resources.names import (
+    StreamCheck,
+    checkpoint_key,
+    checkpoint_partitions,
+    partition_of,
+)
+from laminar_core.sensors.facts.attempts import Attempts, Failed
+from laminar_core.sensors.facts.integrity_records import DAMAGED, MANIFEST_SHA256
+from laminar_core.sensors.facts.stored_checkpoints import StoredCheckpoint, read_stored
+from laminar_core.sensors.observer.checkpoint_metadata import (
     DATA_VERSION_TAG,
     materialization,
     source_observation,
 )
+from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.store.records import bytes_in
+from laminar_core.store.verification import VerifyReport
 
 __all__ = ["REPORTS_MAX", "StoredCheckpoint", "integrity_evaluation", "report_new_checkpoints"]
 

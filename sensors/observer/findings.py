@@ -14,27 +14,31 @@ from laminar_core.errors import CorruptCheckpointError
 from laminar_core.protocol.types import CheckpointId, Generation
 from laminar_core.records.drill import DrillRecord
 from laminar_core.records.paths import number_in
-from laminar_core.store.checkpoint_store import CheckpointStore
-from laminar_core.store.drills import newest_number
-from laminar_core.store.records import bytes_in, read_record
-from sensors.cursor import Cursor
-from sensors.facts.attempts import Attempt, Attempts, Failed
-from sensors.facts.audit_follower import AuditFollower
-from sensors.facts.lost_files import lost_files, read_mark, read_marks
-from sensors.facts.stored_checkpoints import StoredCheckpoint, read_stored
-from sensors.judgements import judge_lost_files
-from sensors.observer.check_events import FILES_CHECK, evaluation, judged
-from sensors.observer.checkpoint_metadata import materialization, source_observation
-from sensors.observer.checkpoint_reports import REPORTS_MAX, Report, failure_observation
-from sensors.observer.job_observations import (
+from laminar_core.sensors.cursor import Cursor
+from laminar_core.sensors.facts.attempts import Attempt, Attempts, Failed
+from laminar_core.sensors.facts.audit_follower import AuditFollower
+from laminar_core.sensors.facts.lost_files import lost_files, read_mark, read_marks
+from laminar_core.sensors.facts.stored_checkpoints import StoredCheckpoint, read_stored
+from laminar_core.sensors.judgements import judge_lost_files
+from laminar_core.sensors.observer.check_events import FILES_CHECK, evaluation, judged
+from laminar_core.sensors.observer.checkpoint_metadata import materialization, source_observation
+from laminar_core.sensors.observer.checkpoint_reports import (
+    REPORTS_MAX,
+    Report,
+    failure_observation,
+)
+from laminar_core.sensors.observer.job_observations import (
     Happening,
     deleted_checkpoints,
     drill_event,
     happenings,
 )
-from sensors.observer.lost_file_reports import damage_observation
-from sensors.observer.output_reports import output_observation
-from sensors.policy import AlertPolicy
+from laminar_core.sensors.observer.lost_file_reports import damage_observation
+from laminar_core.sensors.observer.output_reports import output_observation
+from laminar_core.sensors.policy import AlertPolicy
+from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.store.drills import newest_number
+from laminar_core.store.records import bytes_in, read_record
 
 SCAN_MAX = 200
 """Attempts at a time that are looked at, each with some requests to the store."""

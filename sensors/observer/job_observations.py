@@ -16,20 +16,20 @@ from laminar_core.errors import CorruptCheckpointError
 from laminar_core.protocol.types import CheckpointId, Generation
 from laminar_core.records.audit import AuditRecord
 from laminar_core.records.drill import DrillRecord
-from laminar_core.store.checkpoint_store import CheckpointStore
-from laminar_core.store.generation_summary import GenerationSummary, read_generation
-from resources.names import (
+from laminar_core.resources.names import (
     DRILL_TAG,
     RETENTION_PLAN_TAG,
     StreamAsset,
     asset_key,
     partition_of,
 )
-from sensors.background import BackgroundReads, StillReadingError
-from sensors.facts.audit_follower import Audited
-from sensors.judgements import ended_on_purpose
-from sensors.observer.checkpoint_metadata import DATA_VERSION_TAG
-from sensors.observer.savepoint_reports import savepoint_materialization
+from laminar_core.sensors.background import BackgroundReads, StillReadingError
+from laminar_core.sensors.facts.audit_follower import Audited
+from laminar_core.sensors.judgements import ended_on_purpose
+from laminar_core.sensors.observer.checkpoint_metadata import DATA_VERSION_TAG
+from laminar_core.sensors.observer.savepoint_reports import savepoint_materialization
+from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.store.generation_summary import GenerationSummary, read_generation
 
 Event = dg.AssetMaterialization | dg.AssetObservation
 

@@ -4,9 +4,9 @@ import dagster as dg
 
 from laminar_core.codec.arrow import sha256_hex
 from laminar_core.records.damage import DamageRecord
-from resources.names import checkpoint_key, partition_of
-from sensors.facts.lost_files import damage_in_words
-from sensors.observer.checkpoint_metadata import DATA_VERSION_TAG
+from laminar_core.resources.names import checkpoint_key, partition_of
+from laminar_core.sensors.facts.lost_files import damage_in_words
+from laminar_core.sensors.observer.checkpoint_metadata import DATA_VERSION_TAG
 
 _FILES_SHOWN = 20
 

@@ -6,10 +6,10 @@ import dagster as dg
 
 from laminar_core.errors import CorruptCheckpointError
 from laminar_core.protocol.types import CheckpointId
+from laminar_core.resources.names import asset_key
+from laminar_core.sensors.facts.stored_checkpoints import StoredCheckpoint, source_positions
+from laminar_core.sensors.observer.checkpoint_metadata import DATA_VERSION_TAG, event_time_metadata
 from laminar_core.store.checkpoint_store import CheckpointStore
-from resources.names import asset_key
-from sensors.facts.stored_checkpoints import StoredCheckpoint, source_positions
-from sensors.observer.checkpoint_metadata import DATA_VERSION_TAG, event_time_metadata
 
 _ROWS_WRITTEN = "rows_written"
 """Property of a sink's part of a checkpoint: rows in all, with those before the checkpoint."""

@@ -6,8 +6,8 @@ import dagster as dg
 
 from laminar_core.errors import LaminarError
 from laminar_core.objectstore.opening import open_object_store
+from laminar_core.resources.names import asset_key
 from laminar_core.store.savepoints import FoundSavepoint, read_savepoint
-from resources.names import asset_key
 
 _DATA_VERSION_TAG = "dagster/data_version"
 

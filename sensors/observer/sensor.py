@@ -3,12 +3,12 @@
 import dagster as dg
 
 from laminar_core.host.clock import Clock, SystemClock
-from resources.checkpoints import CheckpointStoreResource
-from sensors.background import BackgroundReads, Unanswered
-from sensors.observer.findings import read_findings
-from sensors.observer.telling import Observer, partition_requests
-from sensors.policy import AlertPolicy
-from sensors.run_records import supervising_run
+from laminar_core.resources.checkpoints import CheckpointStoreResource
+from laminar_core.sensors.background import BackgroundReads, Unanswered
+from laminar_core.sensors.observer.findings import read_findings
+from laminar_core.sensors.observer.telling import Observer, partition_requests
+from laminar_core.sensors.policy import AlertPolicy
+from laminar_core.sensors.run_records import supervising_run
 
 
 def build_checkpoint_reporter(

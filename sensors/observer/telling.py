@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 
 import dagster as dg
 
-from resources.names import DRILL_TAG, asset_key, checkpoint_partitions, partition_of
-from sensors.facts.attempts import Failed, Pending
-from sensors.facts.stored_checkpoints import StoredCheckpoint
-from sensors.observer.check_events import is_judged, says_the_same
-from sensors.observer.checkpoint_metadata import DATA_VERSION_TAG
-from sensors.observer.checkpoint_reports import Report, is_told
-from sensors.observer.findings import (
+from laminar_core.resources.names import DRILL_TAG, asset_key, checkpoint_partitions, partition_of
+from laminar_core.sensors.facts.attempts import Failed, Pending
+from laminar_core.sensors.facts.stored_checkpoints import StoredCheckpoint
+from laminar_core.sensors.observer.check_events import is_judged, says_the_same
+from laminar_core.sensors.observer.checkpoint_metadata import DATA_VERSION_TAG
+from laminar_core.sensors.observer.checkpoint_reports import Report, is_told
+from laminar_core.sensors.observer.findings import (
     DRILLS_MAX,
     Findings,
     FoundAttempt,
@@ -22,8 +22,8 @@ from sensors.observer.findings import (
     FoundMarks,
     ObserverCursor,
 )
-from sensors.observer.job_observations import Happening
-from sensors.run_records import HANGS_MS, newest_run
+from laminar_core.sensors.observer.job_observations import Happening
+from laminar_core.sensors.run_records import HANGS_MS, newest_run
 
 LEFT_TO_RUN_MS = 60_000
 """So long a completed checkpoint is left to the run that supervises the stream. Its process may be

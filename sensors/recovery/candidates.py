@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from laminar_core.codec.arrow import sha256_hex
 from laminar_core.protocol.types import CheckpointId
 from laminar_core.records.manifest import CheckpointManifest
+from laminar_core.sensors.facts.integrity_records import FoundDamage
 from laminar_core.store.checkpoint_store import CheckpointStore, Choice
 from laminar_core.store.records import bytes_in
 from laminar_core.store.verification import compare_sizes, verify_files
-from sensors.facts.integrity_records import FoundDamage
 
 
 def choose_by_sizes(store: CheckpointStore, on_record: Mapping[str, FoundDamage]) -> Choice:

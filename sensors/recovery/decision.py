@@ -25,11 +25,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from resources.values import milliseconds
-from sensors.alerting.alerts import Anchor, Concern
-from sensors.alignment.decision import AUTOMATION
-from sensors.policy import AlertPolicy
-from sensors.run_records import KnownRun
+from laminar_core.resources.values import milliseconds
+from laminar_core.sensors.alerting.alerts import Anchor, Concern
+from laminar_core.sensors.alignment.decision import AUTOMATION
+from laminar_core.sensors.policy import AlertPolicy
+from laminar_core.sensors.run_records import KnownRun
 
 HOUR_MS = 3_600_000
 LOOKS_MIN = 3

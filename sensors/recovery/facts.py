@@ -13,13 +13,13 @@ from laminar_core.errors import CorruptCheckpointError
 from laminar_core.protocol.types import Generation
 from laminar_core.records.audit import parse_audit_record
 from laminar_core.records.manifest import GenerationClaim, Heartbeat
+from laminar_core.resources.values import Values
+from laminar_core.sensors.facts.followed import Followed, follow
+from laminar_core.sensors.judgements import ended_on_purpose
+from laminar_core.sensors.recovery.decision import RecoveryFacts, Silence
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.owner import is_running, is_visible
 from laminar_core.store.records import read_record
-from resources.values import Values
-from sensors.facts.followed import Followed, follow
-from sensors.judgements import ended_on_purpose
-from sensors.recovery.decision import RecoveryFacts, Silence
 
 _NO_SIGN = -1
 _PAUSE_MS = 60_000

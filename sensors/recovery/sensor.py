@@ -15,22 +15,21 @@ from dagster._core.definitions.target import ExecutableDefinition
 from laminar_core.errors import CorruptCheckpointError
 from laminar_core.host.clock import Clock, SystemClock
 from laminar_core.protocol.recovery import Rejected, RestoreFrom, StartFresh
-from laminar_core.store.checkpoint_store import CheckpointStore, Choice
-from resources.checkpoints import CheckpointStoreResource
-from resources.names import (
+from laminar_core.resources.checkpoints import CheckpointStoreResource
+from laminar_core.resources.names import (
     asset_key,
     checkpoint_partitions,
     job_name,
     partition_of,
 )
-from resources.values import milliseconds
-from sensors.alerting.alerts import Concern, tell_news
-from sensors.background import BackgroundReads, StillReadingError, Unanswered
-from sensors.cursor import ToldCursor
-from sensors.facts.integrity_records import damage_on_record
-from sensors.policy import AlertPolicy
-from sensors.recovery.candidates import choose_by_sizes
-from sensors.recovery.decision import (
+from laminar_core.resources.values import milliseconds
+from laminar_core.sensors.alerting.alerts import Concern, tell_news
+from laminar_core.sensors.background import BackgroundReads, StillReadingError, Unanswered
+from laminar_core.sensors.cursor import ToldCursor
+from laminar_core.sensors.facts.integrity_records import damage_on_record
+from laminar_core.sensors.policy import AlertPolicy
+from laminar_core.sensors.recovery.candidates import choose_by_sizes
+from laminar_core.sensors.recovery.decision import (
     HOUR_MS,
     Alarm,
     Leave,
@@ -42,8 +41,8 @@ from sensors.recovery.decision import (
     store_down,
     unreadable,
 )
-from sensors.recovery.facts import Watched, read_recovery_facts
-from sensors.run_records import (
+from laminar_core.sensors.recovery.facts import Watched, read_recovery_facts
+from laminar_core.sensors.run_records import (
     HANGS_MS,
     Death,
     KnownRun,
@@ -53,6 +52,7 @@ from sensors.run_records import (
     supervising_run,
     was_terminated,
 )
+from laminar_core.store.checkpoint_store import CheckpointStore, Choice
 
 
 class RecoveryCursor(ToldCursor):

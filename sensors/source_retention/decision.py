@@ -9,22 +9,22 @@ from dataclasses import dataclass
 from itertools import islice
 
 from laminar_core.protocol.types import CheckpointId, CheckpointKind
-from laminar_core.store.checkpoint_store import CheckpointStore
-from laminar_core.store.generation_summary import read_generation
-from laminar_core.store.owner import is_running, is_visible
-from laminar_core.store.pins import Pins
-from resources.values import milliseconds
-from sensors.alerting.alerts import Concern
-from sensors.facts.job_facts import completed_newest_first
-from sensors.facts.stored_checkpoints import watermark_us
-from sensors.judgements import (
+from laminar_core.resources.values import milliseconds
+from laminar_core.sensors.alerting.alerts import Concern
+from laminar_core.sensors.facts.job_facts import completed_newest_first
+from laminar_core.sensors.facts.stored_checkpoints import watermark_us
+from laminar_core.sensors.judgements import (
     SourceNeeds,
     judge_source_retention,
     oldest_row_needed_ms,
     source_retention,
 )
-from sensors.policy import AlertPolicy
-from sensors.run_records import KnownRun
+from laminar_core.sensors.policy import AlertPolicy
+from laminar_core.sensors.run_records import KnownRun
+from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.store.generation_summary import read_generation
+from laminar_core.store.owner import is_running, is_visible
+from laminar_core.store.pins import Pins
 
 _CHECKPOINTS_MAX = 200
 """So many of the newest are looked at."""

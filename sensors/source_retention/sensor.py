@@ -5,14 +5,18 @@ from dataclasses import replace
 import dagster as dg
 
 from laminar_core.host.clock import Clock, SystemClock
-from resources.checkpoints import CheckpointStoreResource
-from resources.names import ACTS_ON_TAG, job_name
-from sensors.alerting.alerts import tell_news
-from sensors.background import BackgroundReads, Unanswered
-from sensors.cursor import ToldCursor
-from sensors.policy import AlertPolicy
-from sensors.run_records import newest_run
-from sensors.source_retention.decision import Restorable, decide_source_retention, read_source_facts
+from laminar_core.resources.checkpoints import CheckpointStoreResource
+from laminar_core.resources.names import ACTS_ON_TAG, job_name
+from laminar_core.sensors.alerting.alerts import tell_news
+from laminar_core.sensors.background import BackgroundReads, Unanswered
+from laminar_core.sensors.cursor import ToldCursor
+from laminar_core.sensors.policy import AlertPolicy
+from laminar_core.sensors.run_records import newest_run
+from laminar_core.sensors.source_retention.decision import (
+    Restorable,
+    decide_source_retention,
+    read_source_facts,
+)
 
 _INTERVAL_S = 60
 """A margin is hours, and each checkpoint's manifest is read."""

@@ -7,11 +7,11 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
-from jobs import loop_data
-from jobs.loop import ATTEMPT_FEE_CENTS, ATTEMPTS_MAX, enter, pipeline, retry
-from jobs.loop_data import in_order, settlements
-from jobs.payments_data import PaymentsParameters, write_payments
 from laminar_core.driver.events import CheckpointCompleted
+from laminar_core.jobs import loop_data
+from laminar_core.jobs.loop import ATTEMPT_FEE_CENTS, ATTEMPTS_MAX, enter, pipeline, retry
+from laminar_core.jobs.loop_data import in_order, settlements
+from laminar_core.jobs.payments_data import PaymentsParameters, write_payments
 from laminar_core.pipeline import Pipeline
 from laminar_core.protocol.coordinator_config import CoordinatorConfig
 from laminar_core.testing.ledger import Ledger, LedgerSink

@@ -9,10 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
-from jobs import payments_data
-from jobs.payments_data import main, write_payments
 from laminar_core.connectors.parquet_source import ParquetSource
 from laminar_core.errors import ConfigurationError
+from laminar_core.jobs import payments_data
+from laminar_core.jobs.payments_data import main, write_payments
 
 SMALL = {"rows": 1_000, "files": 3, "merchants": 20}
 

@@ -6,16 +6,16 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from laminar_core.orchestration.control.jobs import control_jobs
+from laminar_core.orchestration.spec import StreamSpec
 from laminar_core.protocol.types import Generation
 from laminar_core.records.commands import ControlCommand, ControlOutcome, ControlResult
 from laminar_core.records.manifest import GenerationEnd
+from laminar_core.resources import CheckpointStoreResource
+from laminar_core.resources.names import StreamAsset, StreamJob, asset_key, job_name
 from laminar_core.store.audit_log import AuditLog
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.command_log import ControlLog
-from orchestration.control.jobs import control_jobs
-from orchestration.spec import StreamSpec
-from resources import CheckpointStoreResource
-from resources.names import StreamAsset, StreamJob, asset_key, job_name
 from tests.store.stores import JOB, claim
 
 STREAM = JOB

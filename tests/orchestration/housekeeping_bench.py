@@ -11,10 +11,10 @@ import dagster as dg
 from laminar_core.host.clock import ManualClock
 from laminar_core.objectstore.memory import MemoryObjectStore
 from laminar_core.objectstore.opening import open_object_store
+from laminar_core.orchestration.spec import StreamSpec
+from laminar_core.resources import CheckpointStoreResource, DetachedDriver
+from laminar_core.resources.names import StreamAsset, asset_key
 from laminar_core.store.checkpoint_store import CheckpointStore
-from orchestration.spec import StreamSpec
-from resources import CheckpointStoreResource, DetachedDriver
-from resources.names import StreamAsset, asset_key
 from tests.retention.retention_jobs import JOB, START_MS, StoredJob
 
 SPEC = StreamSpec(name=JOB, program=Path("payments.py"))

@@ -21,6 +21,9 @@ from dagster._cli import create_dagster_cli
 from examples.operations.server import write_home
 from laminar_core.cli.main import laminar
 from laminar_core.host.clock import SystemClock
+from laminar_core.orchestration.factory import laminar_definitions
+from laminar_core.orchestration.spec import StreamSpec
+from laminar_core.orchestration.streams import ROOT
 from laminar_core.protocol.types import CheckpointId
 from laminar_core.records.commands import (
     ControlBegun,
@@ -30,16 +33,13 @@ from laminar_core.records.commands import (
     StopJob,
     TakeSavepoint,
 )
+from laminar_core.resources import CheckpointStoreResource, DetachedDriver, SparkDriverClient
+from laminar_core.resources.drivers.session import session_members
+from laminar_core.resources.names import checkpoint_partitions, partition_of
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.command_log import ControlLog
 from laminar_core.store.savepoint_export import export_savepoint
 from laminar_core.store.savepoints import Author
-from orchestration.factory import laminar_definitions
-from orchestration.spec import StreamSpec
-from orchestration.streams import ROOT
-from resources import CheckpointStoreResource, DetachedDriver, SparkDriverClient
-from resources.drivers.session import session_members
-from resources.names import checkpoint_partitions, partition_of
 from tests.store.stores import JOB, claim, commit, complete
 
 STAND_IN = Path(__file__).with_name("stream_stand_in.py")

@@ -12,18 +12,15 @@ import pytest
 
 from laminar_core.errors import LaminarError
 from laminar_core.host.clock import SystemClock
+from laminar_core.orchestration.factory import laminar_definitions
+from laminar_core.orchestration.launching.dry_run import DryRun
+from laminar_core.orchestration.spec import StreamSpec
 from laminar_core.protocol.types import CheckpointId, Generation
 from laminar_core.records.manifest import GenerationClaim
-from laminar_core.store.audit_log import AuditLog
-from laminar_core.store.checkpoint_store import CheckpointStore
-from laminar_core.store.owner import is_running
-from orchestration.factory import laminar_definitions
-from orchestration.launching.dry_run import DryRun
-from orchestration.spec import StreamSpec
-from resources import CheckpointStoreResource, DetachedDriver, SparkDriverClient
-from resources.drivers.detached import DetachedStart
-from resources.drivers.session import kill_session_of
-from resources.names import (
+from laminar_core.resources import CheckpointStoreResource, DetachedDriver, SparkDriverClient
+from laminar_core.resources.drivers.detached import DetachedStart
+from laminar_core.resources.drivers.session import kill_session_of
+from laminar_core.resources.names import (
     ACTOR_TAG,
     StreamAsset,
     StreamJob,
@@ -32,6 +29,9 @@ from resources.names import (
     job_name,
     partition_of,
 )
+from laminar_core.store.audit_log import AuditLog
+from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.store.owner import is_running
 from tests.orchestration.played_driver import Options, PlayedDriver
 from tests.store.stores import JOB, claim, complete, damage
 
@@ -64,8 +64,10 @@ class StartedStream:
         monkeypatch.setattr(
             DetachedDriver, "start", lambda _, *words, **how: self._play(*words, **how)
         )
-        monkeypatch.setattr("orchestration.launching.restart.SystemClock", lambda: _Moving(self))
-        monkeypatch.setattr("orchestration.launching.recovery.dry_run", self._say)
+        monkeypatch.setattr(
+            "laminar_core.orchestration.launching.restart.SystemClock", lambda: _Moving(self)
+        )
+        monkeypatch.setattr("laminar_core.orchestration.launching.recovery.dry_run", self._say)
 
     def _play(
         self, _stream: str, command: Sequence[str], *, env: Mapping[str, str], **_: object

@@ -8,15 +8,15 @@ import pytest
 from pydantic import Field, model_validator
 
 from laminar_core.errors import ErrorCode, LaminarError
-from orchestration.acts import (
+from laminar_core.orchestration.acts import (
     act_job,
     act_tags,
     in_one_line,
     refuse_temporary_instance,
     valid_form,
 )
-from orchestration.spec import StreamSpec
-from resources.names import ACTS_ON_TAG
+from laminar_core.orchestration.spec import StreamSpec
+from laminar_core.resources.names import ACTS_ON_TAG
 
 SPEC = StreamSpec(name="orders", program=Path("orders.py"), tags={"tier": "gold"})
 

@@ -7,15 +7,20 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from laminar_core.orchestration.factory import laminar_definitions
+from laminar_core.orchestration.spec import StreamSpec
 from laminar_core.protocol.types import CheckpointId
-from laminar_core.store.checkpoint_store import CheckpointStore
-from orchestration.factory import laminar_definitions
-from orchestration.spec import StreamSpec
-from resources import CheckpointStoreResource, DetachedDriver, SparkDriverClient
-from resources.names import STREAM_TAG, asset_key, checkpoint_key, checkpoint_partitions
-from sensors.observer.checkpoint_reports import (
+from laminar_core.resources import CheckpointStoreResource, DetachedDriver, SparkDriverClient
+from laminar_core.resources.names import (
+    STREAM_TAG,
+    asset_key,
+    checkpoint_key,
+    checkpoint_partitions,
+)
+from laminar_core.sensors.observer.checkpoint_reports import (
     report_new_checkpoints,
 )
+from laminar_core.store.checkpoint_store import CheckpointStore
 from tests.store.stores import JOB, damage
 
 STREAM = JOB

@@ -8,15 +8,15 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from laminar_core.orchestration.assets import asset_definitions
+from laminar_core.orchestration.checks import CHECKS, check_definitions
+from laminar_core.orchestration.spec import SchedulePolicy, StreamSpec
 from laminar_core.protocol.types import CheckpointId
 from laminar_core.records.drill import DrillRecord
+from laminar_core.resources import CheckpointStoreResource, SparkDriverClient
+from laminar_core.sensors.observer.sensor import build_checkpoint_reporter
+from laminar_core.sensors.policy import AlertPolicy
 from laminar_core.store.drills import write_drill
-from orchestration.assets import asset_definitions
-from orchestration.checks import CHECKS, check_definitions
-from orchestration.spec import SchedulePolicy, StreamSpec
-from resources import CheckpointStoreResource, SparkDriverClient
-from sensors.observer.sensor import build_checkpoint_reporter
-from sensors.policy import AlertPolicy
 from tests.sensors.observed import write_down
 from tests.sensors.streams import STREAM, Job, mark_damaged, stored_job
 from tests.store.stores import commit, damage
@@ -148,7 +148,9 @@ def test_each_thing_that_is_wrong_is_found_by_its_own_check(job: Job, checks: Ch
 
 def test_a_short_limit_finds_a_chain(job: Job, checks: Checks, monkeypatch) -> None:
     healthy(job)
-    monkeypatch.setattr("sensors.observer.check_events.chain_lengths", lambda _: {"window[0]": 17})
+    monkeypatch.setattr(
+        "laminar_core.sensors.observer.check_events.chain_lengths", lambda _: {"window[0]": 17}
+    )
     assert checks.run() == {"chain_length"}
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import dagster as dg
 import yaml
 
-from orchestration.definitions import defs
-from orchestration.streams import ROOT
+from laminar_core.orchestration.definitions import defs
+from laminar_core.orchestration.streams import ROOT
 
 STREAMS = ("payments", "loop")
 
@@ -79,7 +79,7 @@ def test_names_that_others_rely_on_stay() -> None:
 def test_loading_starts_no_spark_and_touches_no_store(tmp_path: Path) -> None:
     store = tmp_path / "store"
     script = (
-        "import sys, orchestration.definitions; print('pyspark' in sys.modules, "
+        "import sys, laminar_core.orchestration.definitions; print('pyspark' in sys.modules, "
         f"__import__('os').path.exists({str(store)!r}))"
     )
     answer = subprocess.run(

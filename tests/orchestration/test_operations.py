@@ -8,12 +8,12 @@ from typing import get_args
 import pytest
 from pyspark.sql import SparkSession
 
-import orchestration.definitions
-from jobs.payments_data import write_payments
+import laminar_core.orchestration.definitions
 from laminar_core.cli import start_options
-from orchestration.streams import ROOT
-from resources.names import StreamJob, job_name
-from sensors.alerting.alerts import Anchor
+from laminar_core.jobs.payments_data import write_payments
+from laminar_core.orchestration.streams import ROOT
+from laminar_core.resources.names import StreamJob, job_name
+from laminar_core.sensors.alerting.alerts import Anchor
 from tests.orchestration.operations_troubles import MOUNTED, TROUBLES
 from tests.orchestration.operations_worked import WORKED
 from tests.orchestration.operations_world import Block, World, blocks
@@ -35,7 +35,7 @@ def world(place: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     for name, value in place.environment.items():
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(place.place)
-    monkeypatch.setattr(orchestration.definitions, "defs", place.definitions)
+    monkeypatch.setattr(laminar_core.orchestration.definitions, "defs", place.definitions)
     try:
         yield place
     finally:
@@ -106,7 +106,7 @@ def test_every_act_is_in_it() -> None:
 
 
 def test_every_job_that_is_named_is_there() -> None:
-    defs = orchestration.definitions.defs
+    defs = laminar_core.orchestration.definitions.defs
     jobs = {job.name for job in defs.resolve_all_job_defs()}
     others = {each.name for each in (*(defs.sensors or ()), *(defs.schedules or ()))}
     named = set(re.findall(rf"`({JOB}_\w+[a-z])`", DOCUMENT))

@@ -16,8 +16,8 @@ from dagster._core.workspace.load_target import WorkspaceFileTarget
 
 from examples.operations.server import free_port
 from laminar_core.host.clock import SystemClock
-from orchestration.streams import ROOT
-from resources import SparkDriverClient
+from laminar_core.orchestration.streams import ROOT
+from laminar_core.resources import SparkDriverClient
 
 DEPLOY = ROOT / "deploy"
 DOCUMENT = (ROOT / "docs" / "deployment.md").read_text()

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from orchestration.spec import CheckpointPolicy, StreamSpec
+from laminar_core.orchestration.spec import CheckpointPolicy, StreamSpec
 
 ORDERS = StreamSpec(name="orders", program=Path("orders.py"))
 

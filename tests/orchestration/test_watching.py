@@ -8,10 +8,10 @@ import dagster as dg
 import pytest
 
 from laminar_core.host.clock import ManualClock
-from orchestration.factory import laminar_definitions
-from orchestration.spec import CheckpointPolicy, StreamSpec
-from resources import DetachedDriver, SparkDriverClient
-from sensors.policy import AlertPolicy
+from laminar_core.orchestration.factory import laminar_definitions
+from laminar_core.orchestration.spec import CheckpointPolicy, StreamSpec
+from laminar_core.resources import DetachedDriver, SparkDriverClient
+from laminar_core.sensors.policy import AlertPolicy
 from tests.sensors.streams import STREAM, Checkpoints, Job, Ticks, stored_job
 
 SPEC = StreamSpec(
@@ -109,7 +109,7 @@ def test_what_starts_the_driver_may_take_as_long_as_the_stream_says(
     start_timeout: str,
     minutes: int,
 ) -> None:
-    monkeypatch.setattr("sensors.recovery.sensor.SystemClock", lambda: job.clock)
+    monkeypatch.setattr("laminar_core.sensors.recovery.sensor.SystemClock", lambda: job.clock)
     job.claim_by_the_dead()
     job.complete()
     patient = SPEC.model_copy(update={"start_timeout": start_timeout})

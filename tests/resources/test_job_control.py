@@ -18,13 +18,13 @@ from laminar_core.records.commands import (
     TakeCheckpoint,
     TakeSavepoint,
 )
+from laminar_core.resources.job_control import JobControl
+from laminar_core.resources.mandate import RunMandate
 from laminar_core.store.audit_log import AuditLog
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.command_log import ControlLog
 from laminar_core.store.pins import Pins
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
-from resources.job_control import JobControl
-from resources.mandate import RunMandate
 from tests.store.stores import claim, complete, open_job
 
 ANN = RunMandate("ann", "run-7")

@@ -3,9 +3,9 @@
 import dagster as dg
 import pytest
 
+from laminar_core.resources.mandate import RunMandate, actor_of
+from laminar_core.resources.names import ACTOR_TAG
 from laminar_core.store.owner import this_process
-from resources.mandate import RunMandate, actor_of
-from resources.names import ACTOR_TAG
 
 HERE = f"{this_process().user} in Dagster"
 AGAIN = {"dagster/parent_run_id": "0123abcd-5678"}

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from laminar_core.protocol.types import CheckpointId
 from laminar_core.records.paths import JobPaths
-from resources.names import (
+from laminar_core.resources.names import (
     asset_key,
     checkpoint_key,
     checkpoint_partitions,

@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from resources.values import Duration, Values, milliseconds
+from laminar_core.resources.values import Duration, Values, milliseconds
 
 
 class Pause(Values):

@@ -4,8 +4,13 @@ from dataclasses import dataclass
 
 import dagster as dg
 
+from laminar_core.resources.names import (
+    StreamAsset,
+    asset_key,
+    checkpoint_key,
+    checkpoint_partitions,
+)
 from laminar_core.store.audit_log import AuditLog
-from resources.names import StreamAsset, asset_key, checkpoint_key, checkpoint_partitions
 from tests.sensors.streams import STREAM, Job, Ticks
 
 KEY = checkpoint_key(STREAM)

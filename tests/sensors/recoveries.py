@@ -4,12 +4,12 @@ from pathlib import Path
 
 import dagster as dg
 
+from laminar_core.resources.names import StreamJob, job_name
+from laminar_core.sensors.background import BackgroundReads
+from laminar_core.sensors.observer.checkpoint_reports import integrity_evaluation
+from laminar_core.sensors.policy import AlertPolicy
+from laminar_core.sensors.recovery.sensor import RecoveryJobs, build_recovery_sensor
 from laminar_core.store.checkpoint_store import CheckpointStore
-from resources.names import StreamJob, job_name
-from sensors.background import BackgroundReads
-from sensors.observer.checkpoint_reports import integrity_evaluation
-from sensors.policy import AlertPolicy
-from sensors.recovery.sensor import RecoveryJobs, build_recovery_sensor
 from tests.sensors.streams import STREAM, Job, Ticks, stand_ins, stored_job
 
 RECOVERING: tuple[StreamJob, StreamJob] = ("recovery", "start")

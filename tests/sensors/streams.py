@@ -15,14 +15,8 @@ from laminar_core.records.commands import ControlBegun, ControlCommand, ControlR
 from laminar_core.records.damage import DamagedFile
 from laminar_core.records.manifest import Heartbeat, HistoryRecord, Owner, fingerprint_of
 from laminar_core.records.record import JsonObject
-from laminar_core.store.audit_log import AuditLog
-from laminar_core.store.checkpoint_store import CheckpointStore
-from laminar_core.store.command_log import ControlLog
-from laminar_core.store.file_scrub import DamageLog
-from laminar_core.store.generations import Claimant
-from laminar_core.store.owner import this_process
-from resources import CheckpointStoreResource
-from resources.names import (
+from laminar_core.resources import CheckpointStoreResource
+from laminar_core.resources.names import (
     ACTS_ON_TAG,
     StreamJob,
     asset_key,
@@ -30,6 +24,12 @@ from resources.names import (
     checkpoint_partitions,
     job_name,
 )
+from laminar_core.store.audit_log import AuditLog
+from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.store.command_log import ControlLog
+from laminar_core.store.file_scrub import DamageLog
+from laminar_core.store.generations import Claimant
+from laminar_core.store.owner import this_process
 from tests.records.manifests import DESCRIPTIONS, alignment, inflight
 from tests.store.stores import JOB, gone, never, trigger, write
 

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from laminar_core.errors import ErrorCode, StorageUnavailable
-from sensors.background import BackgroundReads, StillReadingError
+from laminar_core.sensors.background import BackgroundReads, StillReadingError
 
 
 def test_a_fast_read_is_answered_at_once() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sensors.cursor import ToldCursor
+from laminar_core.sensors.cursor import ToldCursor
 
 
 @pytest.mark.parametrize("text", [None, "", "nonsense", '{"told": 7}', '{"of_another": 1}'])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from laminar_core.records.audit import START, AuditReport, Finding
 from laminar_core.records.drill import DrillRecord
 from laminar_core.records.manifest import GenerationEnd
-from sensors.judgements import (
+from laminar_core.sensors.judgements import (
     NEWEST_MARK,
     JobLife,
     LostFiles,
@@ -29,7 +29,7 @@ from sensors.judgements import (
     oldest_row_needed_ms,
     percentile,
 )
-from sensors.policy import AlertPolicy
+from laminar_core.sensors.policy import AlertPolicy
 
 POLICY = AlertPolicy(source_keeps="2 days", source_margin="6 hours", drill_age_max="2 days")
 HOUR_MS = 3_600_000

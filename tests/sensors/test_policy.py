@@ -3,8 +3,8 @@
 import pytest
 from pydantic import ValidationError
 
-from resources.values import milliseconds
-from sensors.policy import AlertPolicy
+from laminar_core.resources.values import milliseconds
+from laminar_core.sensors.policy import AlertPolicy
 
 
 def test_a_second_is_worth_acting_on_and_half_a_minute_is_an_emergency() -> None:

@@ -8,10 +8,10 @@ import pytest
 
 from laminar_core.objectstore.opening import ObjectStore
 from laminar_core.protocol.types import CheckpointId
+from laminar_core.sensors.alerting.alerts import Alert
+from laminar_core.sensors.background import BackgroundReads
+from laminar_core.sensors.policy import AlertPolicy
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
-from sensors.alerting.alerts import Alert
-from sensors.background import BackgroundReads
-from sensors.policy import AlertPolicy
 from tests.sensors.recoveries import dead_job, watched
 from tests.sensors.streams import OBJECTS, STREAM, Job, config_of, stored_job
 from tests.store.stores import damage, elsewhere

@@ -12,8 +12,8 @@ from dagster._core.remote_origin import (
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 
 from laminar_core.host.clock import SystemClock
-from resources.names import ACTS_ON_TAG, STREAM_TAG, StreamJob, job_name
-from sensors.run_records import HANGS_MS, acting_run, newest_run
+from laminar_core.resources.names import ACTS_ON_TAG, STREAM_TAG, StreamJob, job_name
+from laminar_core.sensors.run_records import HANGS_MS, acting_run, newest_run
 from tests.sensors.streams import STREAM
 
 now_ms = SystemClock().now_ms

@@ -14,8 +14,8 @@ from typing import Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from jobs.payments_data import write_payments
 from laminar_core.connectors.parquet_commit import read_committed
+from laminar_core.jobs.payments_data import write_payments
 
 ROOT = Path(__file__).parent.parent.parent
 ROWS = 240_000

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.payments import pipeline
 from laminar_core.driver.drill.drill import Drill, DrillOptions
 from laminar_core.driver.options import JobOptions
 from laminar_core.host.clock import SystemClock
+from laminar_core.jobs.payments import pipeline
 from laminar_core.pipeline import CheckpointConfig
 from laminar_core.spark.sessions import GivenSession
 from laminar_core.spark.stage import SparkCluster

@@ -14,9 +14,9 @@ from queue import SimpleQueue
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.payments import pipeline
 from laminar_core.driver.events import GenerationStarted, JobEvent, WorkersRunning
 from laminar_core.driver.restart import FixedDelay
+from laminar_core.jobs.payments import pipeline
 from laminar_core.pipeline import CheckpointConfig, RunConfig
 from tests.spark.jobs_under_test import Driver, SmallJob
 

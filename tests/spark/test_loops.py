@@ -11,11 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.loop import pipeline
-from jobs.loop_data import in_order, settlements
-from jobs.payments_data import write_payments
 from laminar_core.connectors.parquet_commit import read_committed
 from laminar_core.driver.events import CheckpointCompleted, JobEvent, WorkersRunning
+from laminar_core.jobs.loop import pipeline
+from laminar_core.jobs.loop_data import in_order, settlements
+from laminar_core.jobs.payments_data import write_payments
 from laminar_core.pipeline import CheckpointConfig, RunConfig
 from laminar_core.store.checkpoint_store import CheckpointStore
 from tests.spark.jobs_under_test import Driver

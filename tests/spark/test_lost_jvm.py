@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from laminar_core.sensors.policy import AlertPolicy
+from laminar_core.sensors.recovery.decision import Recover, decide_recovery
+from laminar_core.sensors.recovery.facts import Watched, read_recovery_facts
 from laminar_core.store.checkpoint_store import CheckpointStore
-from sensors.policy import AlertPolicy
-from sensors.recovery.decision import Recover, decide_recovery
-from sensors.recovery.facts import Watched, read_recovery_facts
 from tests.spark.jobs_under_test import ROOT, Driver, SmallJob
 from tests.spark.processes import children, daemons_of, ends, jvm_of, kill
 
@@ -19,7 +19,7 @@ PROGRAM = """
 import os
 import sys
 
-from jobs.payments import pipeline
+from laminar_core.jobs.payments import pipeline
 from laminar_core.pipeline import CheckpointConfig, RunConfig
 from laminar_core.driver.events import CheckpointCompleted
 from laminar_core.spark.session import open_session

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs.payments_data import write_payments
 from laminar_core.connectors.parquet_commit import read_committed
+from laminar_core.jobs.payments_data import write_payments
 
 pytestmark = pytest.mark.spark
 

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs.payments import pipeline
 from laminar_core.connectors.parquet_sink import ParquetSink
 from laminar_core.connectors.parquet_source import ParquetSource
 from laminar_core.driver.events import CheckpointCompleted, GenerationStarted, JobEvent
@@ -21,6 +20,7 @@ from laminar_core.errors import (
     ErrorCode,
     LaminarError,
 )
+from laminar_core.jobs.payments import pipeline
 from laminar_core.operators import agg, windows
 from laminar_core.pipeline import CheckpointConfig, Pipeline, RunConfig
 from laminar_core.store.checkpoint_store import CheckpointStore

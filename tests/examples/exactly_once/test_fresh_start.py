@@ -10,9 +10,9 @@ import pytest
 
 from examples.exactly_once.fresh_start import begin_anew, open_instance
 from laminar_core.errors import ConfigurationError, ErrorCode
+from laminar_core.orchestration.definitions import defs
+from laminar_core.resources.names import STREAM_TAG, checkpoint_partitions
 from laminar_core.store.checkpoint_store import CheckpointStore
-from orchestration.definitions import defs
-from resources.names import STREAM_TAG, checkpoint_partitions
 from tests.store.stores import JOB, claim, claimant, elsewhere, never, open_job
 
 

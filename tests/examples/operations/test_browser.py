@@ -13,9 +13,9 @@ from examples.operations.browser import (
 from examples.operations.client import DagsterClient
 from examples.operations.server import free_port, serving
 from laminar_core.host.clock import SystemClock
+from laminar_core.resources.names import checkpoint_key
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.pins import Pins
-from resources.names import checkpoint_key
 from tests.store.stores import JOB, claim, complete
 
 pytestmark = pytest.mark.skipif(why_no_browser() is not None, reason=str(why_no_browser()))

@@ -11,7 +11,7 @@ from dagster._core.workspace.load_target import WorkspaceFileTarget
 from dagster_graphql.test.utils import execute_dagster_graphql
 
 from examples.operations.client import DagsterClient, UiError
-from orchestration.streams import ROOT
+from laminar_core.orchestration.streams import ROOT
 
 KEY = dg.AssetKey(["payments", "checkpoint"])
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from examples.operations.pipeline import pipeline, row_us, set_brake
-from jobs.payments import pipeline as payments
-from jobs.payments_data import write_payments
+from laminar_core.jobs.payments import pipeline as payments
+from laminar_core.jobs.payments_data import write_payments
 from laminar_core.plan.plan import INPUTS_KEY, Plan
 
 

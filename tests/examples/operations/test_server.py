@@ -11,7 +11,7 @@ from dagster._core.instance.ref import InstanceRef
 from examples.operations.server import end_all, started_for, write_home, write_workspace
 from examples.operations.stream import FOLDER_VARIABLE
 from laminar_core.host.clock import SystemClock
-from orchestration.streams import ROOT
+from laminar_core.orchestration.streams import ROOT
 
 CHILD = "import subprocess, sys; p = subprocess.Popen(['sleep', '60'], start_new_session=True)"
 """Starts a process in a session of its own, says its pid, and ends."""

@@ -14,8 +14,8 @@ from examples.operations.stage import Stage, StepFailed
 from examples.operations.steps import Operations
 from examples.operations.stream import slow_payments
 from laminar_core.host.clock import ManualClock
+from laminar_core.resources.names import partition_of
 from laminar_core.store.checkpoint_store import CheckpointStore
-from resources.names import partition_of
 from tests.store.stores import JOB, claim, claimant, complete, never
 
 

@@ -3,15 +3,15 @@
 import dagster as dg
 import pytest
 
-from orchestration.acts import valid_form
-from orchestration.control.forms import (
+from laminar_core.orchestration.acts import valid_form
+from laminar_core.orchestration.control.forms import (
     CommandForm,
     ModeForm,
     PinForm,
     SavepointForm,
     StopForm,
 )
-from orchestration.control.jobs import ACTS
+from laminar_core.orchestration.control.jobs import ACTS
 from tests.orchestration.acted_on import JOBS
 
 

@@ -6,16 +6,16 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from laminar_core.orchestration.control import jobs as control_jobs
+from laminar_core.orchestration.control.jobs import ACTS
 from laminar_core.protocol.types import CheckpointId
 from laminar_core.records.commands import CancelJob, SetMode, StopJob, TakeCheckpoint, TakeSavepoint
+from laminar_core.resources import CheckpointStoreResource
+from laminar_core.resources.names import ACTOR_TAG, ACTS_ON_TAG
 from laminar_core.store.owner import this_process
 from laminar_core.store.pins import Pins
 from laminar_core.store.savepoint_export import export_savepoint
 from laminar_core.store.savepoints import Author
-from orchestration.control import jobs as control_jobs
-from orchestration.control.jobs import ACTS
-from resources import CheckpointStoreResource
-from resources.names import ACTOR_TAG, ACTS_ON_TAG
 from tests.orchestration.acted_on import JOBS, STREAM, ActedOn, line_of, shown
 from tests.store.stores import complete
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from laminar_core.orchestration.housekeeping.audit_jobs import build_audit_job
+from laminar_core.resources.names import check_key
 from laminar_core.store.audit_key import KEY_VARIABLE
 from laminar_core.store.audit_log import AuditLog
-from orchestration.housekeeping.audit_jobs import build_audit_job
-from resources.names import check_key
 from tests.orchestration.housekeeping_bench import SPEC, Bench, bench_at
 from tests.retention.retention_jobs import JOB
 from tests.store.stores import damage

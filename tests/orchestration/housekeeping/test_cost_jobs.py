@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from laminar_core.orchestration.housekeeping.cost_jobs import build_cost_job
+from laminar_core.orchestration.spec import PriceTable
 from laminar_core.protocol.types import CheckpointId, Generation
 from laminar_core.records.manifest import Heartbeat
 from laminar_core.records.record import JsonObject
-from orchestration.housekeeping.cost_jobs import build_cost_job
-from orchestration.spec import PriceTable
 from tests.orchestration.housekeeping_bench import SPEC, Bench, bench_at
 from tests.retention.retention_jobs import HOUR_MS, START_MS
 

@@ -3,10 +3,10 @@
 import pytest
 
 from laminar_core.objectstore.counts import RequestCounts
+from laminar_core.orchestration.housekeeping.costs import GB, MONTH_MS, CostFacts, Stored, reckon
+from laminar_core.orchestration.spec import PriceTable
 from laminar_core.protocol.types import Generation
 from laminar_core.store.usage import GenerationTraffic
-from orchestration.housekeeping.costs import GB, MONTH_MS, CostFacts, Stored, reckon
-from orchestration.spec import PriceTable
 
 PRICES = PriceTable(currency="EUR", put_per_1000=5, get_per_1000=1, gb_month=2)
 

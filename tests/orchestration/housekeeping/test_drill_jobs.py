@@ -7,9 +7,14 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from orchestration.housekeeping.drill_jobs import DrillForm, build_drill_job, drill_command, seed_of
-from orchestration.spec import StreamSpec
-from resources.names import DRILL_POOL, DRILL_TAG, asset_key, check_key
+from laminar_core.orchestration.housekeeping.drill_jobs import (
+    DrillForm,
+    build_drill_job,
+    drill_command,
+    seed_of,
+)
+from laminar_core.orchestration.spec import StreamSpec
+from laminar_core.resources.names import DRILL_POOL, DRILL_TAG, asset_key, check_key
 from tests.orchestration.housekeeping_bench import SPEC, Bench, bench_at
 from tests.retention.retention_jobs import JOB
 

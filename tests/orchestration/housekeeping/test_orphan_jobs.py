@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from laminar_core.orchestration.housekeeping.orphan_jobs import build_orphan_job
 from laminar_core.retention.config import RetentionConfig
 from laminar_core.retention.facts import DAY_MS, HOUR_MS
-from orchestration.housekeeping.orphan_jobs import build_orphan_job
 from tests.orchestration.housekeeping_bench import SPEC, Bench, bench_at
 from tests.retention.retention_jobs import JOB, pin_of
 from tests.store.stores import damage

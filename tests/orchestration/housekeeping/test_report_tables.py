@@ -1,6 +1,6 @@
 """Tables as Dagster's pages show them."""
 
-from orchestration.housekeeping.report_tables import table_of
+from laminar_core.orchestration.housekeeping.report_tables import table_of
 
 
 def test_columns_stay_in_their_order_and_have_their_types() -> None:

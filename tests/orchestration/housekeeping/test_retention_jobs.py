@@ -7,15 +7,20 @@ import pytest
 
 from laminar_core.errors import ErrorCode, StorageUnavailable
 from laminar_core.objectstore.memory import MemoryObjectStore
+from laminar_core.orchestration.housekeeping.retention_jobs import build_retention_job
+from laminar_core.orchestration.spec import StreamSpec
 from laminar_core.protocol.types import CheckpointId
+from laminar_core.resources.names import (
+    RETENTION_PLAN_TAG,
+    asset_key,
+    checkpoint_partitions,
+    partition_of,
+)
 from laminar_core.retention import run as retention_module
 from laminar_core.retention.config import RetentionConfig
 from laminar_core.retention.facts import DAY_MS
 from laminar_core.retention.run import Retention
 from laminar_core.store.audit_log import AuditLog
-from orchestration.housekeeping.retention_jobs import build_retention_job
-from orchestration.spec import StreamSpec
-from resources.names import RETENTION_PLAN_TAG, asset_key, checkpoint_partitions, partition_of
 from tests.orchestration.housekeeping_bench import SPEC, Bench, bench_at
 from tests.retention.retention_jobs import JOB, MANDATE
 from tests.store.stores import damage

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 
-from orchestration.housekeeping.schedule_decision import Due, NotDue, Tick, decide_tick
+from laminar_core.orchestration.housekeeping.schedule_decision import Due, NotDue, Tick, decide_tick
 
 TICK = Tick("s", "j", datetime(2026, 1, 2, 3, 4, tzinfo=UTC), generation=1, completed=2)
 

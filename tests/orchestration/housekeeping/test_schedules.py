@@ -10,11 +10,11 @@ import pytest
 from laminar_core.errors import ErrorCode, StorageUnavailable
 from laminar_core.objectstore.memory import MemoryObjectStore
 from laminar_core.objectstore.opening import open_object_store
-from orchestration.housekeeping.definitions import housekeeping_definitions
-from orchestration.housekeeping.schedules import schedules_of
-from orchestration.spec import SchedulePolicy, StreamSpec
-from resources import CheckpointStoreResource
-from resources.names import ACTS_ON_TAG, StreamJob, schedule_name
+from laminar_core.orchestration.housekeeping.definitions import housekeeping_definitions
+from laminar_core.orchestration.housekeeping.schedules import schedules_of
+from laminar_core.orchestration.spec import SchedulePolicy, StreamSpec
+from laminar_core.resources import CheckpointStoreResource
+from laminar_core.resources.names import ACTS_ON_TAG, StreamJob, schedule_name
 from tests.orchestration.housekeeping_bench import Bench, bench_at
 from tests.retention.retention_jobs import JOB, StoredJob
 

@@ -6,10 +6,10 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from orchestration.launching.launch import shown
-from orchestration.launching.supervised_run import SupervisedRun
-from orchestration.spec import StreamSpec
-from resources.names import ACTS_ON_TAG
+from laminar_core.orchestration.launching.launch import shown
+from laminar_core.orchestration.launching.supervised_run import SupervisedRun
+from laminar_core.orchestration.spec import StreamSpec
+from laminar_core.resources.names import ACTS_ON_TAG
 from tests.orchestration.started import STREAM, line_of
 from tests.store.stores import claim
 
@@ -130,7 +130,9 @@ class TestRefusals:
 class TestSupervised:
     def test_it_does_not_take_the_job_back_from_somebody_else(self, processes, monkeypatch) -> None:
         processes.launch, processes.how = "supervised", "dies"
-        monkeypatch.setattr("orchestration.launching.supervised_run.claimed_by", lambda *_: None)
+        monkeypatch.setattr(
+            "laminar_core.orchestration.launching.supervised_run.claimed_by", lambda *_: None
+        )
         again = SupervisedRun.again
 
         def meanwhile(run: SupervisedRun, pid: int) -> list[str]:

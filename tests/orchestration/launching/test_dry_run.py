@@ -7,8 +7,8 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from orchestration.launching.dry_run import DryRun, dry_run
-from orchestration.spec import StreamSpec
+from laminar_core.orchestration.launching.dry_run import DryRun, dry_run
+from laminar_core.orchestration.spec import StreamSpec
 
 
 def answer(said: str, exit_code: int = 0, complaint: str = "") -> DryRun:

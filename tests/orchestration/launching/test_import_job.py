@@ -9,18 +9,18 @@ import pytest
 
 from laminar_core.objectstore.local import LocalObjectStore
 from laminar_core.objectstore.opening import open_object_store
+from laminar_core.orchestration.launching import import_job
+from laminar_core.orchestration.launching.dry_run import DryRun
+from laminar_core.orchestration.launching.import_job import build_import_job
+from laminar_core.orchestration.launching.launch import StartedDriver
 from laminar_core.protocol.types import CheckpointId
 from laminar_core.records.commands import StopJob
+from laminar_core.resources import CheckpointStoreResource, DetachedDriver, SparkDriverClient
+from laminar_core.resources.names import ACTOR_TAG
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.savepoint_export import export_savepoint
 from laminar_core.store.savepoint_import import import_savepoint
 from laminar_core.store.savepoints import Author, read_savepoint
-from orchestration.launching import import_job
-from orchestration.launching.dry_run import DryRun
-from orchestration.launching.import_job import build_import_job
-from orchestration.launching.launch import StartedDriver
-from resources import CheckpointStoreResource, DetachedDriver, SparkDriverClient
-from resources.names import ACTOR_TAG
 from tests.orchestration.acted_on import SPEC, STREAM, ActedOn, line_of, shown
 from tests.store.stores import claim, claimant, complete, never
 
@@ -168,7 +168,7 @@ class TestOwn:
 
     def test_unless_it_is_to_be_taken_over(self, stream, monkeypatch) -> None:
         monkeypatch.setattr(
-            "orchestration.launching.running_driver.kill_session_of", lambda _: False
+            "laminar_core.orchestration.launching.running_driver.kill_session_of", lambda _: False
         )
         assert stream.import_from(own(stream), running_driver="take_over").success
         (start,) = stream.started

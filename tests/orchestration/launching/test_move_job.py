@@ -5,13 +5,13 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from orchestration.acts import ActForm
-from orchestration.launching.move_job import Move, move_job
-from orchestration.spec import StreamSpec
-from resources.checkpoints import CheckpointStoreResource
-from resources.drivers.detached import DetachedDriver
-from resources.drivers.supervised import SparkDriverClient
-from resources.names import driver_pool
+from laminar_core.orchestration.acts import ActForm
+from laminar_core.orchestration.launching.move_job import Move, move_job
+from laminar_core.orchestration.spec import StreamSpec
+from laminar_core.resources.checkpoints import CheckpointStoreResource
+from laminar_core.resources.drivers.detached import DetachedDriver
+from laminar_core.resources.drivers.supervised import SparkDriverClient
+from laminar_core.resources.names import driver_pool
 
 SPEC = StreamSpec(name="payments", program=Path("p.py"))
 

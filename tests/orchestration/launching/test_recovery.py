@@ -6,11 +6,11 @@ import signal
 import dagster as dg
 import pytest
 
+from laminar_core.orchestration.launching.restore_forms import RecoverForm
 from laminar_core.protocol.types import CheckpointId
+from laminar_core.resources.names import checkpoint_key
 from laminar_core.store.owner import is_running
 from laminar_core.store.pins import Pins
-from orchestration.launching.restore_forms import RecoverForm
-from resources.names import checkpoint_key
 from tests.orchestration.started import STREAM, StartedStream, line_of
 from tests.store.stores import claim, complete
 
@@ -220,7 +220,9 @@ class TestRunningDriver:
 
         stream.has_run(1)
         stream.start("newest")
-        monkeypatch.setattr("orchestration.launching.restart.refuse_temporary_instance", refuse)
+        monkeypatch.setattr(
+            "laminar_core.orchestration.launching.restart.refuse_temporary_instance", refuse
+        )
         assert line_of(stream.recovery(1, running_driver="stop")) == "set DAGSTER_HOME"
         assert stream.living == [2]
 

@@ -8,11 +8,11 @@ import dagster as dg
 import pytest
 
 from laminar_core.objectstore.local import LocalObjectStore
+from laminar_core.orchestration.launching.restore_choice import WholeReads, choose
 from laminar_core.protocol.recovery_facts import Wish
 from laminar_core.protocol.types import CheckpointId
-from orchestration.launching.restore_choice import WholeReads, choose
-from sensors.facts.integrity_records import damage_on_record
-from sensors.recovery.candidates import choose_by_sizes
+from laminar_core.sensors.facts.integrity_records import damage_on_record
+from laminar_core.sensors.recovery.candidates import choose_by_sizes
 from tests.orchestration.started import STREAM, StartedStream, line_of
 from tests.sensors.recoveries import read_whole
 

@@ -4,11 +4,7 @@ import pytest
 
 from laminar_core.errors import ConfigurationError
 from laminar_core.host.clock import ManualClock
-from laminar_core.records.commands import ControlResult
-from laminar_core.records.manifest import Heartbeat
-from laminar_core.store.checkpoint_store import CheckpointStore
-from laminar_core.store.command_log import ControlLog
-from orchestration.launching.running_driver import (
+from laminar_core.orchestration.launching.running_driver import (
     Ask,
     Free,
     LastDriver,
@@ -18,8 +14,12 @@ from orchestration.launching.running_driver import (
     last_driver,
     settle,
 )
-from resources.job_control import JobControl
-from resources.mandate import RunMandate
+from laminar_core.records.commands import ControlResult
+from laminar_core.records.manifest import Heartbeat
+from laminar_core.resources.job_control import JobControl
+from laminar_core.resources.mandate import RunMandate
+from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.store.command_log import ControlLog
 from tests.store.stores import claim, claimant, elsewhere, never, open_job
 
 MANDATE = RunMandate("ann", "0123456789")
@@ -98,7 +98,9 @@ class TestSettle:
         settlement = TakeOver(claim(store), WHO)
         claim(store)
         killed: list[object] = []
-        monkeypatch.setattr("orchestration.launching.running_driver.kill_session_of", killed.append)
+        monkeypatch.setattr(
+            "laminar_core.orchestration.launching.running_driver.kill_session_of", killed.append
+        )
         with pytest.raises(ConfigurationError, match="its newest generation is 2, not 1"):
             settle(store, settlement, JobControl(store, MANDATE, ManualClock()), "test")
         assert killed == []

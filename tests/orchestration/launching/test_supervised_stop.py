@@ -9,13 +9,13 @@ import pytest
 from laminar_core.driver.commands.client import ControlClient
 from laminar_core.errors import ErrorCode, StorageUnavailable
 from laminar_core.host.clock import ManualClock, SystemClock
+from laminar_core.orchestration.launching.supervised_stop import REASON, StopThroughStore
 from laminar_core.records.commands import ControlResult, StopJob
+from laminar_core.resources import SparkDriverClient
+from laminar_core.resources.drivers.events import DriverEvent
+from laminar_core.resources.mandate import RunMandate
 from laminar_core.store.command_log import ControlLog
 from laminar_core.store.owner import this_process
-from orchestration.launching.supervised_stop import REASON, StopThroughStore
-from resources import SparkDriverClient
-from resources.drivers.events import DriverEvent
-from resources.mandate import RunMandate
 from tests.orchestration.started import StartedStream
 from tests.store.stores import claim
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from resources.drivers.detached import DetachedDriver, DetachedStart
-from resources.drivers.session import session_members
+from laminar_core.resources.drivers.detached import DetachedDriver, DetachedStart
+from laminar_core.resources.drivers.session import session_members
 from tests.resources.drivers.test_supervised import STAND_IN, is_alive, wait_for_end
 
 
@@ -162,7 +162,7 @@ def test_it_survives_the_end_of_who_started_it(launch: Launch, end: signal.Signa
     """Goal: neither a crash nor a Ctrl-C, which goes to the whole group, reaches the driver."""
     script = (
         "import logging, os, sys\n"
-        "from resources.drivers.detached import DetachedDriver\n"
+        "from laminar_core.resources.drivers.detached import DetachedDriver\n"
         "launcher = DetachedDriver(log_directory=sys.argv[1], first_rows_s=0)\n"
         "how = dict(env=os.environ, log=logging.getLogger(), start_timeout_s=300)\n"
         "launcher.start('orders', sys.argv[2:], **how)\n"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from resources.drivers.events import event_of, sentence
+from laminar_core.resources.drivers.events import event_of, sentence
 
 
 @pytest.mark.parametrize("text", ["", "words", "{", '{"nor": "this"}', "[1]", '{"event": '])

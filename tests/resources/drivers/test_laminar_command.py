@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from laminar_core.host.clock import SystemClock
-from resources.drivers.laminar_command import CommandResult, run_command
-from resources.drivers.session import session_members
+from laminar_core.resources.drivers.laminar_command import CommandResult, run_command
+from laminar_core.resources.drivers.session import session_members
 
 LOG = logging.getLogger("a command")
 LOG.setLevel(logging.INFO)

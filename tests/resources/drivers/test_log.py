@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from resources.drivers.log import LogTail, bound_logs, open_log
+from laminar_core.resources.drivers.log import LogTail, bound_logs, open_log
 
 NOON_MS = 1_700_000_000_123
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from laminar_core.records.manifest import Owner
+from laminar_core.resources.drivers.session import kill_session_of, session_members
 from laminar_core.store.owner import this_process
-from resources.drivers.session import kill_session_of, session_members
 from tests.resources.drivers.test_supervised import is_alive, wait_for_end
 
 DESCRIBE = (
@@ -64,6 +64,6 @@ def test_this_process_does_not_kill_its_own(monkeypatch) -> None:
     killed: list[int] = []
     monkeypatch.setattr("os.getsid", lambda _: this_process().pid)
     monkeypatch.setattr("os.kill", lambda pid, _: killed.append(pid))
-    monkeypatch.setattr("resources.drivers.session.session_members", lambda pid: [pid])
+    monkeypatch.setattr("laminar_core.resources.drivers.session.session_members", lambda pid: [pid])
     assert not kill_session_of(this_process())
     assert killed == []

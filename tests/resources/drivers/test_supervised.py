@@ -13,9 +13,9 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from resources.drivers.events import DriverEvent
-from resources.drivers.session import session_members
-from resources.drivers.supervised import SparkDriverClient
+from laminar_core.resources.drivers.events import DriverEvent
+from laminar_core.resources.drivers.session import session_members
+from laminar_core.resources.drivers.supervised import SparkDriverClient
 
 STAND_IN = Path(__file__).parents[1] / "driver_stand_in.py"
 LOG = logging.getLogger("test")
@@ -156,7 +156,7 @@ def test_a_driver_whose_supervisor_is_killed_stops_gracefully(run: Run) -> None:
     """
     script = (
         "import logging, sys\n"
-        "from resources.drivers.supervised import SparkDriverClient\n"
+        "from laminar_core.resources.drivers.supervised import SparkDriverClient\n"
         "SparkDriverClient().run(sys.argv[1:], log=logging.getLogger(), restarts_max=0,\n"
         "                        on_event=lambda e: print(e['event'], flush=True))\n"
     )

@@ -9,11 +9,18 @@ from typing import Any, ClassVar, get_args
 
 import pytest
 
-from orchestration.streams import ROOT
-from sensors.alerting import alerts
-from sensors.alerting.alerts import Alert, Concern, alert_of, hook_problem, raise_alerts, untold
-from sensors.background import BackgroundReads
-from sensors.policy import AlertPolicy
+from laminar_core.orchestration.streams import ROOT
+from laminar_core.sensors.alerting import alerts
+from laminar_core.sensors.alerting.alerts import (
+    Alert,
+    Concern,
+    alert_of,
+    hook_problem,
+    raise_alerts,
+    untold,
+)
+from laminar_core.sensors.background import BackgroundReads
+from laminar_core.sensors.policy import AlertPolicy
 
 LOG = logging.getLogger("alerts")
 HERE = __name__

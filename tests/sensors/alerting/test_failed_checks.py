@@ -5,8 +5,13 @@ from dataclasses import replace
 import dagster as dg
 import pytest
 
-from resources.names import check_key
-from sensors.alerting.failed_checks import Evaluation, Lasting, lasting_failure, untold_failures
+from laminar_core.resources.names import check_key
+from laminar_core.sensors.alerting.failed_checks import (
+    Evaluation,
+    Lasting,
+    lasting_failure,
+    untold_failures,
+)
 
 CHECK = check_key("payments", "freshness")
 FAILED = Evaluation(number=5, at=50.0, partition=None, is_severe=True, description="it is late")

@@ -6,14 +6,14 @@ import dagster as dg
 import pytest
 
 from laminar_core.host.clock import ManualClock
-from resources.names import ACTS_ON_TAG, STREAM_TAG, checkpoint_key
-from sensors.alerting.alerts import Alert
-from sensors.alerting.sensors import (
+from laminar_core.resources.names import ACTS_ON_TAG, STREAM_TAG, checkpoint_key
+from laminar_core.sensors.alerting.alerts import Alert
+from laminar_core.sensors.alerting.sensors import (
     build_check_failure_sensor,
     build_run_failure_sensor,
     is_of,
 )
-from sensors.policy import AlertPolicy
+from laminar_core.sensors.policy import AlertPolicy
 from tests.sensors.streams import STREAM, Ticks
 
 HEARD: list[Alert] = []

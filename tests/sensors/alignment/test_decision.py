@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sensors.alignment.decision import (
+from laminar_core.sensors.alignment.decision import (
     AlignmentFacts,
     Change,
     ModeInForce,
@@ -18,7 +18,7 @@ from sensors.alignment.decision import (
     decide_alignment,
     find_emergency,
 )
-from sensors.policy import AlertPolicy
+from laminar_core.sensors.policy import AlertPolicy
 
 POLICY = AlertPolicy(
     alignment_window=10, alignment_samples_min=3, calm_checkpoints=4, cooldown="1 minute"

@@ -7,10 +7,10 @@ import dagster as dg
 import pytest
 
 from laminar_core.protocol.types import CheckpointKind
+from laminar_core.sensors.alerting.alerts import Alert
+from laminar_core.sensors.alignment.sensor import build_alignment_sensor
+from laminar_core.sensors.policy import AlertPolicy
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
-from sensors.alerting.alerts import Alert
-from sensors.alignment.sensor import build_alignment_sensor
-from sensors.policy import AlertPolicy
 from tests.sensors.streams import OBJECTS, STREAM, Job, Ticks, config_of, stored_job
 
 SENSOR = f"sensor {STREAM}_alignment"

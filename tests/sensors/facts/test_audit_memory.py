@@ -3,7 +3,7 @@
 import pytest
 
 from laminar_core.records.audit import START, AuditReport, Finding, Link
-from sensors.facts.audit_memory import AuditMemory, with_memory
+from laminar_core.sensors.facts.audit_memory import AuditMemory, with_memory
 
 NEWEST = Link(7, "new")
 SOUND = AuditReport(7, NEWEST, ())

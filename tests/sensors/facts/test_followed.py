@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from laminar_core.objectstore.memory import MemoryObjectStore
 from laminar_core.protocol.types import CheckpointId, Generation
+from laminar_core.sensors.facts.followed import Followed, follow
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.testing.faulty_store import FaultyStore
-from sensors.facts.followed import Followed, follow
 from tests.sensors.streams import STREAM, Job, stored_job
 from tests.store.stores import damage
 

@@ -7,9 +7,15 @@ import pytest
 from laminar_core.driver.events import FilesDamaged
 from laminar_core.protocol.types import CheckpointId
 from laminar_core.records.damage import DamagedFile
+from laminar_core.sensors.facts.lost_files import (
+    MARKS_MAX,
+    Marks,
+    damage_in_words,
+    lost_files,
+    read_marks,
+)
+from laminar_core.sensors.judgements import LostFiles
 from laminar_core.store.file_scrub import DamageLog
-from sensors.facts.lost_files import MARKS_MAX, Marks, damage_in_words, lost_files, read_marks
-from sensors.judgements import LostFiles
 from tests.sensors.streams import Job, mark_damaged, stored_job
 from tests.simulated.test_lost_files import Harm, simulate
 from tests.store.stores import damage

@@ -6,8 +6,8 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from sensors.observer.sensor import build_checkpoint_reporter
-from sensors.policy import AlertPolicy
+from laminar_core.sensors.observer.sensor import build_checkpoint_reporter
+from laminar_core.sensors.policy import AlertPolicy
 from tests.sensors.observed import Daemon
 from tests.sensors.streams import STREAM, Job, stored_job
 

@@ -5,7 +5,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from sensors.observer.alignment_chart import BARS_MAX, Bar, bars_of, chart, svg
+from laminar_core.sensors.observer.alignment_chart import BARS_MAX, Bar, bars_of, chart, svg
 from tests.records.manifests import alignment, edge, inflight, unaligned
 
 SVG = "{http://www.w3.org/2000/svg}"

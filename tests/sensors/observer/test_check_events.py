@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from laminar_core.protocol.types import CheckpointId
-from sensors.facts.stored_checkpoints import StoredCheckpoint, read_stored
-from sensors.observer.check_events import alignment_before
+from laminar_core.sensors.facts.stored_checkpoints import StoredCheckpoint, read_stored
+from laminar_core.sensors.observer.check_events import alignment_before
 from tests.sensors.streams import Job, stored_job
 from tests.store.stores import damage
 

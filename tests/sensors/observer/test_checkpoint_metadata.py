@@ -17,10 +17,10 @@ from laminar_core.records.commands import (
     TakeSavepoint,
 )
 from laminar_core.records.manifest import AlignmentEntry, CheckpointManifest, fingerprint_of
+from laminar_core.sensors.facts.stored_checkpoints import StoredCheckpoint, read_stored
+from laminar_core.sensors.observer.checkpoint_metadata import materialization, source_observation
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.command_log import ControlLog
-from sensors.facts.stored_checkpoints import StoredCheckpoint, read_stored
-from sensors.observer.checkpoint_metadata import materialization, source_observation
 from tests.records.manifests import DESCRIPTIONS, alignment, manifest, subtask, unaligned
 from tests.store.stores import claim, complete, damage, open_job, trigger
 

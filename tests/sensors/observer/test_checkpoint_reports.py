@@ -6,12 +6,12 @@ import dagster as dg
 import pytest
 
 from laminar_core.protocol.types import CheckpointId
-from laminar_core.store.checkpoint_store import CheckpointStore
-from resources.names import checkpoint_key, checkpoint_partitions, partition_of
-from sensors.observer.checkpoint_reports import (
+from laminar_core.resources.names import checkpoint_key, checkpoint_partitions, partition_of
+from laminar_core.sensors.observer.checkpoint_reports import (
     check_integrity,
     report_new_checkpoints,
 )
+from laminar_core.store.checkpoint_store import CheckpointStore
 from tests.store.stores import JOB, claim, complete, damage, open_job, write
 
 KEY = checkpoint_key(JOB)

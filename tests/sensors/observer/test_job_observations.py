@@ -4,12 +4,12 @@ import dagster as dg
 import pytest
 
 from laminar_core.protocol.types import CheckpointId
+from laminar_core.sensors.facts.audit_follower import AuditFollower
+from laminar_core.sensors.observer.findings import ACTS_MAX, ObserverCursor
+from laminar_core.sensors.run_records import HANGS_MS
 from laminar_core.store.owner import this_process
 from laminar_core.store.savepoint_export import export_as
 from laminar_core.store.savepoints import Author
-from sensors.facts.audit_follower import AuditFollower
-from sensors.observer.findings import ACTS_MAX, ObserverCursor
-from sensors.run_records import HANGS_MS
 from tests.sensors.observed import NOTHING_NEW, Daemon, conclude, write_down
 from tests.sensors.streams import STREAM, Job, stand_ins
 from tests.store.stores import damage, gone

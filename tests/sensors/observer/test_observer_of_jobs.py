@@ -3,12 +3,12 @@
 import dagster as dg
 
 from laminar_core.records.drill import DrillRecord
+from laminar_core.resources.names import DRILL_TAG, asset_key
 from laminar_core.retention.facts import RetentionPolicy
 from laminar_core.retention.run import Mandate, Retention
+from laminar_core.sensors.observer.findings import BESIDE_MS
 from laminar_core.store.audit_log import AuditLog
 from laminar_core.store.drills import write_drill
-from resources.names import DRILL_TAG, asset_key
-from sensors.observer.findings import BESIDE_MS
 from tests.sensors.observed import Daemon, conclude, write_down
 from tests.sensors.streams import STREAM, Job, stand_ins
 from tests.store.stores import commit

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from laminar_core.protocol.types import CheckpointId
+from laminar_core.sensors.observer.savepoint_reports import savepoint_materialization
 from laminar_core.store.savepoint_export import export_savepoint
 from laminar_core.store.savepoints import Author
-from sensors.observer.savepoint_reports import savepoint_materialization
 from tests.store.stores import claim, complete, open_job
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from laminar_core.sensors.observer.sensor import build_checkpoint_reporter
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore, Verb
-from sensors.observer.sensor import build_checkpoint_reporter
 from tests.sensors.observed import Daemon
 from tests.sensors.streams import OBJECTS, STREAM, Job, stored_job
 

@@ -6,16 +6,16 @@ import dagster as dg
 import pytest
 
 from laminar_core.protocol.types import CheckpointId
+from laminar_core.resources.names import STREAM_TAG
+from laminar_core.sensors.background import BackgroundReads
+from laminar_core.sensors.facts.attempts import PENDING_MAX
+from laminar_core.sensors.observer.findings import SCAN_MAX, SILENCE_MS, ObserverCursor
+from laminar_core.sensors.observer.sensor import build_checkpoint_reporter
+from laminar_core.sensors.observer.telling import LEFT_TO_RUN_MS
+from laminar_core.sensors.policy import AlertPolicy
 from laminar_core.store.generations import Claimant
 from laminar_core.store.owner import this_process
 from laminar_core.testing.faulty_store import FaultyStore
-from resources.names import STREAM_TAG
-from sensors.background import BackgroundReads
-from sensors.facts.attempts import PENDING_MAX
-from sensors.observer.findings import SCAN_MAX, SILENCE_MS, ObserverCursor
-from sensors.observer.sensor import build_checkpoint_reporter
-from sensors.observer.telling import LEFT_TO_RUN_MS
-from sensors.policy import AlertPolicy
 from tests.sensors.observed import KEY, NOTHING_NEW, Daemon, DiedError, write_down
 from tests.sensors.streams import OBJECTS, STREAM, Job, stand_ins, stored_job
 from tests.store.stores import commit, complete, damage, never
@@ -176,7 +176,7 @@ def test_an_older_cursor_is_of_another_store() -> None:
 
 
 def test_many_are_told_in_parts(job: Job, daemon: Daemon, monkeypatch) -> None:
-    monkeypatch.setattr("sensors.observer.findings.REPORTS_MAX", 4)
+    monkeypatch.setattr("laminar_core.sensors.observer.findings.REPORTS_MAX", 4)
     for _ in range(7):
         job.complete()
     said = daemon.ticks()

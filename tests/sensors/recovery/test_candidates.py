@@ -9,11 +9,15 @@ import pytest
 from laminar_core.codec.arrow import sha256_hex
 from laminar_core.protocol.recovery import Refuse
 from laminar_core.protocol.types import CheckpointId
+from laminar_core.resources.names import partition_of
+from laminar_core.sensors.facts.integrity_records import (
+    FoundDamage,
+    damage_on_record,
+    found_whole_in,
+)
+from laminar_core.sensors.recovery.candidates import choose_by_sizes
 from laminar_core.store.checkpoint_store import CheckpointStore, Choice
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
-from resources.names import partition_of
-from sensors.facts.integrity_records import FoundDamage, damage_on_record, found_whole_in
-from sensors.recovery.candidates import choose_by_sizes
 from tests.sensors.recoveries import read_whole
 from tests.sensors.streams import STREAM, stored_job
 from tests.store.stores import claim, complete, damage, open_job

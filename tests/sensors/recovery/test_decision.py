@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from sensors.policy import AlertPolicy
-from sensors.recovery.decision import (
+from laminar_core.sensors.policy import AlertPolicy
+from laminar_core.sensors.recovery.decision import (
     Alarm,
     Leave,
     Recover,
@@ -14,7 +14,7 @@ from sensors.recovery.decision import (
     concerns_of,
     decide_recovery,
 )
-from sensors.run_records import KnownRun, RunStatus
+from laminar_core.sensors.run_records import KnownRun, RunStatus
 
 POLICY = AlertPolicy(heartbeat_max="30 seconds", checkpoint_age_max="10 minutes", recoveries_max=3)
 ALIVE = RecoveryFacts(

@@ -6,15 +6,15 @@ from laminar_core.driver.events import CheckpointCompleted
 from laminar_core.driver.restart import FixedDelay
 from laminar_core.errors import ErrorCode, FencedError, LaminarError, StorageUnavailable
 from laminar_core.protocol.coordinator_config import CoordinatorConfig
+from laminar_core.sensors.policy import AlertPolicy
+from laminar_core.sensors.recovery.decision import Leave, Recover, decide_recovery
+from laminar_core.sensors.recovery.facts import Watched, read_recovery_facts
 from laminar_core.testing.disk import SimulatedDisk
 from laminar_core.testing.jobs import Job
 from laminar_core.testing.places import directory, no_directory
 from laminar_core.testing.scenarios import windows_job
 from laminar_core.testing.simulation import Simulation
 from laminar_core.testing.store_disasters import _of_a_namesake, _of_another_job
-from sensors.policy import AlertPolicy
-from sensors.recovery.decision import Leave, Recover, decide_recovery
-from sensors.recovery.facts import Watched, read_recovery_facts
 
 PLACES = {
     "no directory": no_directory,

@@ -8,9 +8,8 @@ import pytest
 
 from laminar_core.host.clock import ManualClock
 from laminar_core.protocol.types import CheckpointId
-from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore, Verb
-from resources import CheckpointStoreResource
-from resources.names import (
+from laminar_core.resources import CheckpointStoreResource
+from laminar_core.resources.names import (
     ACTS_ON_TAG,
     RECOVERS_TAG,
     STREAM_TAG,
@@ -18,7 +17,8 @@ from resources.names import (
     job_name,
     partition_of,
 )
-from sensors.policy import AlertPolicy
+from laminar_core.sensors.policy import AlertPolicy
+from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore, Verb
 from tests.sensors.recoveries import dead_job, read_whole, watched
 from tests.sensors.streams import OBJECTS, STREAM, Job, Ticks, config_of, stored_job
 from tests.store.stores import damage, elsewhere

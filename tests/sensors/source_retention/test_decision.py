@@ -10,17 +10,17 @@ import pytest
 from laminar_core.host.clock import ManualClock
 from laminar_core.protocol.types import CheckpointId, CheckpointKind
 from laminar_core.records.retention import PinRecord
-from laminar_core.store.pins import Pins
-from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
-from sensors.policy import AlertPolicy
-from sensors.run_records import KnownRun
-from sensors.source_retention.decision import (
+from laminar_core.sensors.policy import AlertPolicy
+from laminar_core.sensors.run_records import KnownRun
+from laminar_core.sensors.source_retention.decision import (
     Restorable,
     SourceFacts,
     decide_source_retention,
     read_source_facts,
 )
-from sensors.source_retention.sensor import build_source_retention_sensor
+from laminar_core.sensors.source_retention.sensor import build_source_retention_sensor
+from laminar_core.store.pins import Pins
+from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
 from tests.sensors.streams import OBJECTS, STREAM, Job, Ticks, config_of, stored_job
 
 HOUR_MS = 3_600_000

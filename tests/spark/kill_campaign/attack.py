@@ -5,7 +5,7 @@ import signal
 from dataclasses import dataclass
 
 from laminar_core.protocol.types import Generation
-from sensors.recovery.decision import Alarm, Leave, Recover
+from laminar_core.sensors.recovery.decision import Alarm, Leave, Recover
 from tests.spark.kill_campaign.cells import Act, Cell, Kind, Phase
 from tests.spark.kill_campaign.figures import Figures
 from tests.spark.kill_campaign.pauses import Point

@@ -3,7 +3,7 @@
 import faulthandler
 import signal
 
-from jobs.payments import pipeline as payments
+from laminar_core.jobs.payments import pipeline as payments
 from laminar_core.pipeline import Pipeline
 from tests.spark.kill_campaign import pauses
 

@@ -3,7 +3,7 @@
 import signal
 from dataclasses import dataclass
 
-from sensors.alignment.decision import AUTOMATION
+from laminar_core.sensors.alignment.decision import AUTOMATION
 from tests.spark.kill_campaign.adopted import AdoptedProcess, newest_log
 from tests.spark.kill_campaign.attack import Attacker, Before
 from tests.spark.kill_campaign.cells import DAGSTER_KINDS, Act, Cell, Phase

@@ -11,7 +11,7 @@ import yaml
 from dagster._core.scheduler.instigation import InstigatorType
 
 from examples.operations.server import free_port, write_home
-from resources.names import RECOVERS_TAG
+from laminar_core.resources.names import RECOVERS_TAG
 from tests.spark.jobs_under_test import ROOT
 from tests.spark.kill_campaign.cells import Kind
 from tests.spark.kill_campaign.pauses import VARIABLE

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import dagster as dg
 
+from laminar_core.orchestration.factory import laminar_definitions
+from laminar_core.orchestration.spec import CheckpointPolicy, SchedulePolicy, StreamSpec
+from laminar_core.resources import CheckpointStoreResource, DetachedDriver, SparkDriverClient
 from laminar_core.retention.config import RetentionConfig
-from orchestration.factory import laminar_definitions
-from orchestration.spec import CheckpointPolicy, SchedulePolicy, StreamSpec
-from resources import CheckpointStoreResource, DetachedDriver, SparkDriverClient
 from tests.spark.jobs_under_test import SmallJob
 from tests.spark.kill_campaign.pauses import VARIABLE
 from tests.spark.kill_campaign.stream import INTERVAL, PACED, PROGRAM, SPARK_CONF

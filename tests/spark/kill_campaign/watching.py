@@ -8,9 +8,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from laminar_core.host.clock import Clock
-from laminar_core.store.checkpoint_store import CheckpointStore
-from sensors.policy import AlertPolicy
-from sensors.recovery.decision import (
+from laminar_core.sensors.policy import AlertPolicy
+from laminar_core.sensors.recovery.decision import (
     LOOKS_MIN,
     Alarm,
     Leave,
@@ -18,7 +17,8 @@ from sensors.recovery.decision import (
     RecoveryFacts,
     decide_recovery,
 )
-from sensors.recovery.facts import Watched, read_recovery_facts
+from laminar_core.sensors.recovery.facts import Watched, read_recovery_facts
+from laminar_core.store.checkpoint_store import CheckpointStore
 
 PATIENCE_MS = 1_200_000
 """Longer than any limit of silence in the policy; a start may take ten minutes."""

@@ -1,0 +1,96 @@
+"""The wheel, as users get it: one import name, beside a project that has folders of its own."""
+
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SOURCES = ("laminar_core", "jobs", "resources", "sensors", "orchestration")
+SPARE = ("README.md", "LICENSE", "pyproject.toml")
+
+
+def call(*words: str | Path, cwd: Path) -> str:
+    done = subprocess.run(words, cwd=cwd, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    copy = tmp_path_factory.mktemp("checkout")
+    for name in SOURCES:
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / name, copy / name, symlinks=True, ignore=ignored)
+    for name in SPARE:
+        shutil.copy(ROOT / name, copy)
+    build = ("build", "--quiet", "--wheel", "--no-build-isolation", "--out-dir", "dist")
+    call(sys.executable, "-m", "uv", *build, "--python", sys.executable, cwd=copy)
+    (built,) = (copy / "dist").glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of an environment that has the wheel and its dependencies, and not this checkout."""
+    place = tmp_path_factory.mktemp("clean") / "venv"
+    venv.create(place, symlinks=True)
+    python = place / "bin" / "python"
+    install = ("pip", "install", "--quiet", "--offline", "--no-deps", "--python", python)
+    call(sys.executable, "-m", "uv", *install, wheel, cwd=place)
+    (packages,) = place.glob("lib/python*/site-packages")
+    # A path that such a file names is searched, but the files in it that name others are not read:
+    # the editable installation of the checkout stays out.
+    (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
+    return python
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A team's folder, with names that are also folders of Laminar's checkout."""
+    for name in ("resources", "sensors", "jobs", "orchestration"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("")
+        (tmp_path / name / "own.py").write_text(f"NAME = 'own {name}'\n")
+    return tmp_path
+
+
+def test_a_wheel_holds_one_package_and_nothing_that_only_proves_it(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {name.partition("/")[0].partition("-")[0] for name in names} == {"laminar_core"}
+    for name in ("py.typed", "spark/log4j2.properties", "sensors/policy.py", "jobs/payments.py"):
+        assert f"laminar_core/{name}" in names
+    assert not [name for name in names if "explorer" in name or "forger" in name]
+
+
+def test_a_project_keeps_its_own_folders(python: Path, project: Path) -> None:
+    program = (
+        "import laminar_core.orchestration.definitions, laminar_core.resources, laminar_core\n"
+        "from resources.own import NAME\n"
+        "import sensors.own, jobs.own, orchestration.own\n"
+        "from pathlib import Path\n"
+        f"assert not Path(laminar_core.__file__).is_relative_to({str(ROOT / 'laminar_core')!r})\n"
+        "print(NAME)"
+    )
+    assert call(python, "-c", program, cwd=project) == "own resources\n"
+
+
+def test_the_command_is_there(python: Path, project: Path) -> None:
+    answer = call(python.with_name("laminar"), "checkpoints", "--help", cwd=project)
+    assert answer.startswith("Usage: laminar checkpoints")
+
+
+@pytest.mark.parametrize("name", ["jobs", "resources", "sensors", "orchestration"])
+def test_no_module_of_a_checkout_has_two_names(name: str) -> None:
+    program = f"import laminar_core.{name}\nimport {name}"
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.stderr.splitlines()[-1] == (
+        f"ImportError: import laminar_core.{name}: this is no package of its own"
+    )

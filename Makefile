@@ -5,7 +5,7 @@ READY := .venv/.ready
 SOURCES := laminar_core jobs resources sensors orchestration verification examples tests benchmarks scripts
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-ops test test-jvm check audit bench kill-campaign lock ui s3-server clean
+.PHONY: help setup demo demo-ops test test-jvm check docs audit bench kill-campaign lock ui s3-server clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,14 +37,20 @@ VERSITYGW := github.com/versity/versitygw/cmd/versitygw@v1.8.0
 build/tools/versitygw:
 	@GOBIN="$(CURDIR)/build/tools" go install $(VERSITYGW)
 
-check: $(READY)  ## formatting, lint, types, import contracts, house rules, licences, advisories
+check: $(READY)  ## formatting, lint, types, import contracts, house rules, documentation, licences, advisories
 	@$(BIN)/ruff check $(SOURCES)
 	@$(BIN)/ruff format --check $(SOURCES)
 	@$(BIN)/pyright
 	@$(BIN)/lint-imports
 	@$(BIN)/python -m pytest -q tests/test_tidy.py
+	@$(BUILD_DOCS)
 	@$(BIN)/pip-licenses >/dev/null
 	@$(BIN)/python scripts/audit.py
+
+docs: $(READY)  ## the documentation site: build/docs/index.html
+	@$(BUILD_DOCS)
+
+BUILD_DOCS = NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 audit: $(READY)  ## known vulnerabilities of what is locked, looked up now
 	@$(BIN)/python scripts/audit.py --now

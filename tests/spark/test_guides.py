@@ -1,0 +1,34 @@
+"""The pages for newcomers do what they say, word for word."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.spark.guides import Reader, blocks
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.mark.parametrize("page", ["tutorial.md", "custom-connector.md", "install.md"])
+def test_a_page_works_word_for_word(page: str, tmp_path: Path) -> None:
+    with Reader(tmp_path) as reader:
+        reader.follow(page)
+
+
+def test_a_stream_joins_a_dagster_project_word_for_word(tmp_path: Path) -> None:
+    with Reader(tmp_path) as reader:
+        try:
+            reader.follow("add-to-dagster.md")
+        finally:  # The driver is a process of its own; without its store it ends.
+            shutil.rmtree(tmp_path / "store", ignore_errors=True)
+
+
+@pytest.mark.usefixtures("spark")
+def test_the_first_program_prints_what_the_page_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    (program,) = [block.text for block in blocks("index.md") if block.language == "python"]
+    monkeypatch.chdir(tmp_path)
+    exec(compile(program, "docs/index.md", "exec"), {})
+    assert capsys.readouterr().out == "finished 100000 80\n"

@@ -26,7 +26,7 @@ class SourceReader(Protocol):
         ...
 
     def position(self) -> pa.Table:
-        """The splits with the offset of the next row: what ``open`` takes to resume here."""
+        """Return the splits with ``next_row`` behind what ``poll`` returned, for ``open``."""
         ...
 
     def close(self) -> None:
@@ -50,9 +50,13 @@ class Source(Protocol):
         ...
 
     def discover(self) -> pa.Table:
-        """All splits of a fresh start, one row each, in reading order, offsets at the beginning.
+        """Return all splits of a fresh start, one row each, in reading order, at their beginning.
 
-        Called in the driver, once: the result is pinned in every checkpoint.
+        Called in the driver, once: the result is pinned in every checkpoint. Three columns are
+        required, all int64; others are the source's own: ``split_id`` (reading order), ``next_row``
+        (rows of the split that were returned; 0 here) and ``row_count`` (null: unbounded).
+        ``next_row`` counts rows, because a worker takes large batches in slices and saves a
+        position in the middle of one: offsets with gaps between them do not fit here.
         """
         ...
 

@@ -9,7 +9,9 @@ from laminar_core.orchestration.factory import laminar_definitions
 from laminar_core.orchestration.spec import CheckpointPolicy, SchedulePolicy, StreamSpec
 from laminar_core.resources import CheckpointStoreResource, DetachedDriver, SparkDriverClient
 from laminar_core.retention.config import RetentionConfig
+from laminar_core.sensors.policy import AlertPolicy
 from tests.spark.jobs_under_test import SmallJob
+from tests.spark.kill_campaign.cells import CELLS_PER_ROUND
 from tests.spark.kill_campaign.pauses import VARIABLE
 from tests.spark.kill_campaign.stream import INTERVAL, PACED, PROGRAM, SPARK_CONF
 
@@ -24,6 +26,8 @@ STREAM = StreamSpec(
     retention=RetentionConfig(keep_last=3),
     spark_conf=SPARK_CONF,
     start_timeout="5 minutes",
+    # Every attack of a round may cost the driver; five an hour is what the policy has by default.
+    alerts=AlertPolicy(recoveries_max=CELLS_PER_ROUND),
     schedules=SchedulePolicy(
         retention=None, drill=None, audit=None, orphans=None, costs=None, checks=None
     ),

@@ -84,6 +84,8 @@ class History:
         """Problems with what was deleted, found as it happened."""
         self.lost_keys: set[str] = set()
         """What was being written when the store went away, and is somewhere else for that."""
+        self.stretches_elsewhere: set[int] = set()
+        """Stretches in which somebody made a call elsewhere, be it only to read."""
         self.strays: list[str] = []
         """What was written or deleted in another place than the store, and should not have been."""
         self.cut: Cut | None = None
@@ -112,6 +114,7 @@ class History:
         them then. Whoever had looked at its claim just before the store went away may finish what
         it was about to write.
         """
+        self.stretches_elsewhere.add(self._world.stretch)
         deletes = call.verb == "delete" and call.moment == "before"
         writes = call.moment == "after" and (call.verb == "put" or call.answer is True)
         if not deletes and not writes:

@@ -14,7 +14,7 @@ from laminar_core.objectstore.opening import ObjectStore
 from laminar_core.protocol.coordinator import NEVER_UNALIGNED
 from laminar_core.protocol.recovery import Base, on_timeline
 from laminar_core.protocol.types import CheckpointId, CheckpointKind, Generation
-from laminar_core.records.audit import parse_audit_record
+from laminar_core.records.audit import parse_audit_record, parse_head
 from laminar_core.records.manifest import CheckpointManifest, GenerationBase
 from laminar_core.records.paths import JobPaths, number_in
 from laminar_core.store.audit_log import AuditLog
@@ -321,11 +321,14 @@ def audited(evidence: Evidence) -> Iterator[str]:
     """The audit log is whole, and said what was going to happen before it did.
 
     Manifests name its records. Those that a disaster had damaged are read as they were written. A
-    record that was being written when the store went away is missing, and the log says so.
+    record that was being written when the store went away is missing, and the log says so. Whoever
+    slept in the midst of an append, and saw another store meanwhile, may follow a record of that.
     """
     log = AuditLog(_undamaged(evidence), JobPaths(JOB), lambda: 0)
+    misled = _misled(evidence, log)
     for finding in log.verify().findings:
-        if finding.kind != "missing" or not _written_elsewhere(evidence, log, finding.number):
+        lost = finding.kind == "missing" and _written_elsewhere(evidence, log, finding.number)
+        if not lost and finding.number not in misled:
             yield finding.problem
     announced: set[tuple[str, int]] = set()
     claims = {order: claim.generation for order, claim in evidence.facts.claims}
@@ -352,6 +355,16 @@ def _written_elsewhere(evidence: Evidence, log: AuditLog, first: int | None) -> 
     following = next((n for n in log.numbers() if n > number), number + 1)
     lost = evidence.history.lost_keys
     return any(log.paths.audit_record(n) in lost for n in range(number, following))
+
+
+def _misled(evidence: Evidence, log: AuditLog) -> set[int]:
+    """Numbers of records that follow one of another store: its writer slept, and put it there."""
+    elsewhere = evidence.history.stretches_elsewhere
+    return {
+        parse_head(write.data).number + 1
+        for write in evidence.history.writes
+        if write.key == log.paths.audit_head and write.stretch in elsewhere
+    }
 
 
 def _undamaged(evidence: Evidence) -> ObjectStore:

@@ -117,6 +117,7 @@ LOST = {
     931: "left-overs were deleted in another store",
     8_200_000_478: "an id was reserved in another store, and used",
     8_200_000_758: "the audit log of another store was named",
+    8_200_001_449: "who slept in the midst of an append saw another store, which is excused",
 }
 """Seeds that failed once because the store went away."""
 

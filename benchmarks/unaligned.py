@@ -28,6 +28,7 @@ from laminar_core.protocol.types import (
     ChannelId,
     CheckpointBarrier,
     CheckpointId,
+    DeclineCause,
 )
 from laminar_core.protocol.watermarks import WatermarkGate
 from laminar_core.records.manifest import AlignmentEntry, EdgeRef, InflightEntry
@@ -226,9 +227,9 @@ class _Listener:
         """Nothing is given up here."""
         raise AssertionError(checkpoint_id)
 
-    def on_decline(self, checkpoint_id: CheckpointId, reason: str, *, counts: bool) -> None:
+    def on_decline(self, checkpoint_id: CheckpointId, cause: DeclineCause, reason: str) -> None:
         """Nothing is declined here."""
-        raise AssertionError(checkpoint_id, reason, counts)
+        raise AssertionError(checkpoint_id, cause, reason)
 
 
 def _switch() -> tuple[float, float]:

@@ -350,9 +350,9 @@ class Coordinator(CheckpointHost):
                 self._on_ack(message)
             case WaitingCheckpoint():
                 self._checkpoints.note_waiting(message)
-            case SnapshotDecline(checkpoint_id=n, reason=reason, counts=counts):
+            case SnapshotDecline(checkpoint_id=n, cause=cause, reason=reason):
                 reason = f"worker {message.worker}: {reason}"
-                self._checkpoints.dispatch(Declined(CheckpointId(n), reason, counts))
+                self._checkpoints.dispatch(Declined(CheckpointId(n), cause, reason))
             case LoopReport():
                 self._on_loop_report(message)
             case FileUnreadable(operator_id=operator_id, file=file):

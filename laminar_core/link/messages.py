@@ -10,7 +10,12 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from laminar_core.errors import ErrorCode, ProtocolError
 from laminar_core.objectstore.counts import RequestCounts
 from laminar_core.protocol.termination import LoopCounts
-from laminar_core.protocol.types import CheckpointBarrier, CheckpointId, CheckpointKind
+from laminar_core.protocol.types import (
+    CheckpointBarrier,
+    CheckpointId,
+    CheckpointKind,
+    DeclineCause,
+)
 from laminar_core.protocol.unaligned import UnalignedCheckpointMetrics
 from laminar_core.protocol.waiting import WaitsFor
 from laminar_core.records.manifest import AlignmentEntry, InflightEntry, SubtaskEntry
@@ -123,12 +128,12 @@ class SnapshotAck(_Message):
 
 
 class SnapshotDecline(_Message):
-    """This worker has no part for the checkpoint."""
+    """This worker has no part for the checkpoint. ``reason`` is for people."""
 
     type: Literal["snapshot-decline"] = "snapshot-decline"
     checkpoint_id: int
+    cause: DeclineCause
     reason: str
-    counts: bool
 
 
 class LoopReport(_Message):

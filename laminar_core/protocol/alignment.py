@@ -73,6 +73,7 @@ from laminar_core.protocol.types import (
     ChannelId,
     CheckpointBarrier,
     CheckpointId,
+    DeclineCause,
 )
 
 ABORT_NOTICES_MAX = 64
@@ -161,7 +162,7 @@ def _admit(state: State, barrier: CheckpointBarrier) -> Step:
     checkpoint_id = barrier.checkpoint_id
     if checkpoint_id <= state.gate.newest_id:
         return state, ()
-    idle, effects = _give_up(state, "subsumed by a newer checkpoint")
+    idle, effects = _give_way(state)
     gate = _seen(idle.gate, checkpoint_id)
     if checkpoint_id in idle.gate.abort_notices:
         return Idle(gate), (*effects, ForwardCancel(checkpoint_id))
@@ -282,7 +283,7 @@ def _on_cancel(state: State, checkpoint_id: CheckpointId) -> Step:
         return idle, (*effects, ForwardCancel(checkpoint_id))
     if checkpoint_id <= state.gate.newest_id:
         return state, ()
-    idle, effects = _give_up(state, "subsumed by a newer checkpoint")
+    idle, effects = _give_way(state)
     return Idle(_seen(idle.gate, checkpoint_id)), (*effects, ForwardCancel(checkpoint_id))
 
 
@@ -298,7 +299,7 @@ def _on_abort_notice(state: State, checkpoint_id: CheckpointId) -> Step:
 
 def _on_failure(state: State, checkpoint_id: CheckpointId, reason: str) -> Step:
     effects: tuple[Effect, ...] = (
-        DeclineCheckpoint(checkpoint_id, reason),
+        DeclineCheckpoint(checkpoint_id, DeclineCause.FAILED, reason),
         ForwardCancel(checkpoint_id),
     )
     if not isinstance(state, Idle) and state.barrier.checkpoint_id == checkpoint_id:
@@ -307,15 +308,15 @@ def _on_failure(state: State, checkpoint_id: CheckpointId, reason: str) -> Step:
     return state, (DiscardCheckpoint(checkpoint_id), *effects)
 
 
-def _give_up(state: State, reason: str) -> tuple[Idle, tuple[Effect, ...]]:
-    """Drop what is pending, if anything, and tell both sides."""
+def _give_way(state: State) -> tuple[Idle, tuple[Effect, ...]]:
+    """Drop the pending checkpoint, if any, because a newer one is here; tell both sides."""
     if isinstance(state, Idle):
         return state, ()
     checkpoint_id = state.barrier.checkpoint_id
     idle, effects = _drop(state)
     return idle, (
         *effects,
-        DeclineCheckpoint(checkpoint_id, reason),
+        DeclineCheckpoint(checkpoint_id, DeclineCause.SUBSUMED, "subsumed by a newer checkpoint"),
         ForwardCancel(checkpoint_id),
     )
 

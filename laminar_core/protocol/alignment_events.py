@@ -7,6 +7,7 @@ from laminar_core.protocol.types import (
     ChannelId,
     CheckpointBarrier,
     CheckpointId,
+    DeclineCause,
 )
 
 # --- events -------------------------------------------------------------------------------------
@@ -147,9 +148,10 @@ class ForwardCancel:
 
 @dataclass(frozen=True, slots=True)
 class DeclineCheckpoint:
-    """Tell the coordinator that this subtask has no part for it."""
+    """Tell the coordinator that this subtask has no part for it. ``reason`` is for people."""
 
     checkpoint_id: CheckpointId
+    cause: DeclineCause
     reason: str
 
 

@@ -57,7 +57,12 @@ from laminar_core.protocol.coordinator_events import (
     TimeOutAlignment,
 )
 from laminar_core.protocol.coordinator_state import CoordinatorState, Pending, Request
-from laminar_core.protocol.types import CheckpointBarrier, CheckpointId, CheckpointKind
+from laminar_core.protocol.types import (
+    CheckpointBarrier,
+    CheckpointId,
+    CheckpointKind,
+    DeclineCause,
+)
 
 _PRIORITY = {
     CheckpointKind.STOP: 0,
@@ -68,6 +73,10 @@ _PRIORITY = {
 }
 NEVER_UNALIGNED = {CheckpointKind.SAVEPOINT, CheckpointKind.STOP, CheckpointKind.FINAL}
 _ENDS_THE_JOB = {CheckpointKind.STOP, CheckpointKind.FINAL}
+_OUTCOME_OF_DECLINE = {
+    DeclineCause.FAILED: Outcome.DECLINED,
+    DeclineCause.SUBSUMED: Outcome.SUBSUMED,  # Not counted as a failure, see ``_end``.
+}
 
 RETRY_PAUSE_MS = 200
 """Before a failed stop or final checkpoint is tried again."""
@@ -112,8 +121,8 @@ def step(state: CoordinatorState, event: Event, now_ms: int) -> Step:
             state, effects = _on_id_taken(state, checkpoint_id), ()
         case Acknowledged(checkpoint_id, subtasks):
             state, effects = _on_acknowledged(state, checkpoint_id, subtasks)
-        case Declined(checkpoint_id, reason, counts):
-            outcome = Outcome.DECLINED if counts else Outcome.SUBSUMED
+        case Declined(checkpoint_id, cause, reason):
+            outcome = _OUTCOME_OF_DECLINE[cause]
             state, effects = _on_declined(state, checkpoint_id, outcome, reason, now_ms)
         case Published(checkpoint_id):
             state, effects = _on_published(state, checkpoint_id, now_ms)

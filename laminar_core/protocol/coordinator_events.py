@@ -4,7 +4,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from laminar_core.protocol.types import CheckpointBarrier, CheckpointId, CheckpointKind
+from laminar_core.protocol.types import (
+    CheckpointBarrier,
+    CheckpointId,
+    CheckpointKind,
+    DeclineCause,
+)
 
 
 class SubtaskId(NamedTuple):
@@ -80,11 +85,11 @@ class Acknowledged:
 
 @dataclass(frozen=True, slots=True)
 class Declined:
-    """A subtask has no part for this checkpoint. Subsumed ones do not count as failures."""
+    """A subtask has no part for this checkpoint. ``reason`` is for people."""
 
     checkpoint_id: CheckpointId
+    cause: DeclineCause
     reason: str
-    counts: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,16 @@ class CheckpointKind(StrEnum):
     FINAL = "final"
 
 
+class DeclineCause(StrEnum):
+    """Why a subtask has no part for a checkpoint."""
+
+    FAILED = "failed"
+    """It could not take or write its part: a failure, towards those that are tolerated."""
+
+    SUBSUMED = "subsumed"
+    """A newer checkpoint overtook this one at the subtask: no failure."""
+
+
 AlignmentMode = Literal["aligned", "unaligned"]
 
 ResolvedMode = Literal["aligned", "unaligned", "switched"]

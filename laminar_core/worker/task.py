@@ -323,9 +323,8 @@ class Task:
                 self._listener.on_discard(checkpoint_id)
             case ForwardCancel(checkpoint_id):
                 self._broadcast(CancelMarker(checkpoint_id))
-            case DeclineCheckpoint(checkpoint_id, reason):
-                counts = not reason.startswith("subsumed")
-                self._listener.on_decline(checkpoint_id, reason, counts=counts)
+            case DeclineCheckpoint(checkpoint_id, cause, reason):
+                self._listener.on_decline(checkpoint_id, cause, reason)
 
     def _decline_if_too_large(self) -> None:
         problem = self._inflight.problem()

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from laminar_core.operators.base import OperatorSubtask, PendingSnapshot
-from laminar_core.protocol.types import ChannelId, CheckpointId
+from laminar_core.protocol.types import ChannelId, CheckpointId, DeclineCause
 from laminar_core.protocol.watermarks import WatermarkGate
 from laminar_core.records.manifest import AlignmentEntry
 from laminar_core.worker.channels import InputChannel
@@ -61,8 +61,8 @@ class TaskListener(Protocol):
         """This checkpoint will not complete here."""
         ...
 
-    def on_decline(self, checkpoint_id: CheckpointId, reason: str, *, counts: bool) -> None:
-        """Tell the coordinator."""
+    def on_decline(self, checkpoint_id: CheckpointId, cause: DeclineCause, reason: str) -> None:
+        """Tell the coordinator that this task has no part for the checkpoint."""
         ...
 
 

@@ -51,7 +51,7 @@ from laminar_core.link.messages import (
 from laminar_core.link.reliable_delivery import ControlEnd
 from laminar_core.link.transport import WorkerTransport
 from laminar_core.objectstore.contract import counts_of
-from laminar_core.protocol.types import CheckpointId
+from laminar_core.protocol.types import CheckpointId, DeclineCause
 from laminar_core.records.manifest import AlignmentEntry
 from laminar_core.records.record import FileRef
 from laminar_core.store.checkpoint_store import CheckpointStore
@@ -403,15 +403,15 @@ class Worker:
         self._snapshots.discard(checkpoint_id)
         self._parts.pop(checkpoint_id, None)
 
-    def on_decline(self, checkpoint_id: CheckpointId, reason: str, *, counts: bool) -> None:
+    def on_decline(self, checkpoint_id: CheckpointId, cause: DeclineCause, reason: str) -> None:
         """Pass it on."""
         self._send(
             SnapshotDecline(
                 generation=self._deployment.generation,
                 worker=self._me,
                 checkpoint_id=checkpoint_id,
+                cause=cause,
                 reason=reason,
-                counts=counts,
             )
         )
 

@@ -5,7 +5,7 @@ import pytest
 from laminar_core.driver.events import CheckpointCompleted, CheckpointFailed, ThresholdTooLow
 from laminar_core.link.messages import Abort, AlignmentTimeout, Completed
 from laminar_core.protocol.coordinator_events import Declined
-from laminar_core.protocol.types import CheckpointId, CheckpointKind
+from laminar_core.protocol.types import CheckpointId, CheckpointKind, DeclineCause
 from laminar_core.protocol.unaligned import SWITCHES_IN_A_ROW
 from laminar_core.records.manifest import Heartbeat
 from laminar_core.testing.faulty_store import Effect, Fault
@@ -148,7 +148,9 @@ class TestLostCheckpoints:
         answer = driver.request()
         driver.settle()
         driver.acknowledge(1, 0)
-        driver.driver.dispatch(Declined(CheckpointId(1), "worker 1: no space left"))
+        driver.driver.dispatch(
+            Declined(CheckpointId(1), DeclineCause.FAILED, "worker 1: no space left")
+        )
         driver.settle()
         assert driver.sent(Abort) == [1]
         assert answer.result(0).reason == "worker 1: no space left"
@@ -185,7 +187,9 @@ class TestLostCheckpoints:
         for checkpoint_id in (1, 2):
             driver.request()
             driver.settle()
-            driver.driver.dispatch(Declined(CheckpointId(checkpoint_id), "no space left"))
+            driver.driver.dispatch(
+                Declined(CheckpointId(checkpoint_id), DeclineCause.FAILED, "no space left")
+            )
         assert driver.host.failures == [
             ("snapshot-failed", "2 checkpoints failed in a row, the last one: no space left")
         ]

@@ -25,7 +25,7 @@ from laminar_core.link.messages import (
     WorkerFailed,
 )
 from laminar_core.protocol.coordinator import CoordinatorConfig
-from laminar_core.protocol.types import CheckpointId, CheckpointKind
+from laminar_core.protocol.types import CheckpointId, CheckpointKind, DeclineCause
 from laminar_core.protocol.unaligned import UnalignedCheckpointMetrics
 from tests.driver.hosts import Background, Link
 from tests.plan.plans import small_plan
@@ -321,7 +321,11 @@ class TestProgress:
         cluster.register(0, 1)
         cluster.hear(cluster.progress(0, drained=True), cluster.progress(1, drained=True))
         decline = SnapshotDecline(
-            generation=cluster.generation, worker=1, checkpoint_id=1, reason="no space", counts=True
+            generation=cluster.generation,
+            worker=1,
+            checkpoint_id=1,
+            cause=DeclineCause.FAILED,
+            reason="no space",
         )
         cluster.hear(decline)
         cluster.turn(300)
@@ -389,7 +393,11 @@ class TestCheckpoints:
         cluster.turn()
         cluster.hear(
             SnapshotDecline(
-                generation=cluster.generation, worker=1, checkpoint_id=1, reason="full", counts=True
+                generation=cluster.generation,
+                worker=1,
+                checkpoint_id=1,
+                cause=DeclineCause.FAILED,
+                reason="full",
             )
         )
         assert answer.result(0).reason == "worker 1: full"

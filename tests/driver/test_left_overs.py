@@ -6,7 +6,7 @@ from laminar_core.driver.events import CheckpointFailed
 from laminar_core.objectstore.memory import MemoryObjectStore
 from laminar_core.protocol.coordinator_config import CoordinatorConfig
 from laminar_core.protocol.coordinator_events import Declined
-from laminar_core.protocol.types import CheckpointId
+from laminar_core.protocol.types import CheckpointId, DeclineCause
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
 from laminar_core.testing.scenarios import windows_job
 from laminar_core.testing.simulation import Simulation
@@ -33,7 +33,7 @@ class TestLeftOvers:
         discarded = self.discarded(driver, monkeypatch)
         driver.request()
         driver.settle()
-        driver.driver.dispatch(Declined(CheckpointId(1), "disk"))
+        driver.driver.dispatch(Declined(CheckpointId(1), DeclineCause.FAILED, "disk"))
         driver.deletions.run()
         assert discarded == []
         self.clean(driver)
@@ -87,7 +87,7 @@ class TestLeftOvers:
         for n in (1, 2):
             driver.request()
             driver.settle()
-            driver.driver.dispatch(Declined(CheckpointId(n), "disk"))
+            driver.driver.dispatch(Declined(CheckpointId(n), DeclineCause.FAILED, "disk"))
         driver.host.confirm()
         driver.settle()
         driver.request()

@@ -83,7 +83,7 @@ TO_COORDINATOR = [
         entries=(subtask("window", 1, file_ref(), properties={"a": [1, None, "ü"]}),),
         alignment=manifest().alignment,
     ),
-    SnapshotDecline(**G, worker=1, checkpoint_id=9, reason="disk full", counts=True),
+    SnapshotDecline(**G, worker=1, checkpoint_id=9, cause="failed", reason="disk full"),
     LoopReport(
         **G,
         worker=1,

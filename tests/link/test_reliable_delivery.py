@@ -18,7 +18,7 @@ from laminar_core.link.messages import (
     decode_to_worker,
 )
 from laminar_core.link.reliable_delivery import NOT_NUMBERED, ControlEnd, ControlLines
-from laminar_core.protocol.types import Generation
+from laminar_core.protocol.types import DeclineCause, Generation
 from tests.link.test_messages import TO_COORDINATOR, TO_WORKER
 
 G = Generation(3)
@@ -56,7 +56,11 @@ class Pair:
     def answer(self, worker: int) -> list:
         """Let the worker say something, and the coordinator take all that has come."""
         decline = SnapshotDecline(
-            generation=G, worker=worker, checkpoint_id=1, reason="disk", counts=True
+            generation=G,
+            worker=worker,
+            checkpoint_id=1,
+            cause=DeclineCause.FAILED,
+            reason="disk",
         )
         self.workers[worker].send(decline)
         taken = []

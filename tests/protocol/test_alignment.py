@@ -97,8 +97,8 @@ def show(effect: Effect) -> str:
             return f"discard{n}"
         case ForwardCancel(n):
             return f"cancel{n}"
-        case DeclineCheckpoint(n, _):
-            return f"decline{n}"
+        case DeclineCheckpoint(n, cause, _):
+            return f"{cause}{n}"
 
 
 def start(channels: str) -> State:
@@ -160,16 +160,16 @@ UNALIGNED = [
 STALE = [
     ("a:2 b:2 a:1 b:1 a?", "CUT2 sealed2 process"),
     ("a:1 b:1 b:1", "CUT1 sealed1"),
-    ("a:1 b:2 a?", "discard1 decline1 cancel1 process"),
-    ("a:1 b:2 a:2", "discard1 decline1 cancel1 CUT2 sealed2"),
-    ("a>U1 b>U2", "UCUT1 capture1a record1b discard1 decline1 cancel1 UCUT2 record2a capture2b"),
+    ("a:1 b:2 a?", "discard1 subsumed1 cancel1 process"),
+    ("a:1 b:2 a:2", "discard1 subsumed1 cancel1 CUT2 sealed2"),
+    ("a>U1 b>U2", "UCUT1 capture1a record1b discard1 subsumed1 cancel1 UCUT2 record2a capture2b"),
     # The older barrier, still in flight on b, must not close b for the newer checkpoint.
     ("a>U2 b>U1 b? b>U2", "UCUT2 capture2a record2b process+record seal2b sealed2"),
 ]
 CANCELLED = [
     ("a:1 b:x1 a? a:1", "discard1 cancel1 process"),
     ("b:x1 a:1 a?", "cancel1 process"),
-    ("a:1 b:x2 a?", "discard1 decline1 cancel1 cancel2 process"),
+    ("a:1 b:x2 a?", "discard1 subsumed1 cancel1 cancel2 process"),
     ("a:2 b:2 a:x1", "CUT2 sealed2"),
     ("a:1 b:1 a:x1", "CUT1 sealed1"),
     ("a>U1 b:x1 b?", "UCUT1 capture1a record1b discard1 cancel1 process"),
@@ -182,8 +182,8 @@ ABORTED = [
     # A notice for a later one is kept while an earlier one is cut.
     ("n2 a:1 b:1 a:2 a?", "CUT1 sealed1 cancel2 process"),
     ("a:1 b:1 n1", "CUT1 sealed1 discard1"),
-    ("a:1 f1 a?", "discard1 decline1 cancel1 process"),
-    ("a:1 b:1 f1", "CUT1 sealed1 discard1 decline1 cancel1"),
+    ("a:1 f1 a?", "discard1 failed1 cancel1 process"),
+    ("a:1 b:1 f1", "CUT1 sealed1 discard1 failed1 cancel1"),
 ]
 ENDED = [
     ("a:1 b:$", "CUT1 sealed1"),
@@ -208,7 +208,7 @@ ENDED = [
 ]
 
 
-SUBSUMED = "discard1 decline1 cancel1"
+SUBSUMED = "discard1 subsumed1 cancel1"
 LOOPS = [
     # Nobody waits for the loop; what is on its way in it is recorded until the barrier is back.
     ("a:1 l? l>1 l? l:1", "CUT1 record1l process+record seal1l sealed1 process"),

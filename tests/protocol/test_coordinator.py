@@ -40,7 +40,7 @@ from laminar_core.protocol.coordinator_events import (
     Tick,
     TimeOutAlignment,
 )
-from laminar_core.protocol.types import CheckpointId, CheckpointKind
+from laminar_core.protocol.types import CheckpointId, CheckpointKind, DeclineCause
 
 A, B = SubtaskId("a", 0), SubtaskId("b", 0)
 STRANGER = SubtaskId("a", 1)
@@ -71,8 +71,8 @@ def parse(word: str) -> Event:
         "a": Acknowledged(n, frozenset({A})),
         "b": Acknowledged(n, frozenset({B})),
         "c": Acknowledged(n, frozenset({STRANGER})),
-        "d": Declined(n, "disk"),
-        "u": Declined(n, "subsumed", counts=False),
+        "d": Declined(n, DeclineCause.FAILED, "disk"),
+        "u": Declined(n, DeclineCause.SUBSUMED, "newer"),
         "p": Published(n),
         "f": StoreFailed(n, "disk"),
         "x": DeletionsPending(int(word[1:])),

@@ -27,7 +27,7 @@ from laminar_core.protocol.coordinator_events import (
     SubtaskId,
     Tick,
 )
-from laminar_core.protocol.types import CheckpointId, CheckpointKind
+from laminar_core.protocol.types import CheckpointId, CheckpointKind, DeclineCause
 
 SUBTASKS = [SubtaskId("v", i) for i in range(3)]
 STRANGER = SubtaskId("v", 3)
@@ -75,7 +75,9 @@ class World:
                     n = barrier.checkpoint_id
                     self.injected.add(n)
                     for s in SUBTASKS:
-                        self.possible.append([Acknowledged(n, frozenset({s})), Declined(n, "x")])
+                        self.possible.append(
+                            [Acknowledged(n, frozenset({s})), Declined(n, DeclineCause.FAILED, "x")]
+                        )
                     self.possible.append([Acknowledged(n, frozenset({STRANGER}))])
                 case PublishManifest(n):
                     assert self.acknowledged[n] == len(SUBTASKS), "I2"

@@ -25,7 +25,7 @@ from laminar_core.protocol.coordinator_events import (
     SubtaskId,
 )
 from laminar_core.protocol.coordinator_state import CoordinatorState
-from laminar_core.protocol.types import CheckpointId, CheckpointKind
+from laminar_core.protocol.types import CheckpointId, CheckpointKind, DeclineCause
 
 ONE = CheckpointId(1)
 
@@ -79,7 +79,7 @@ def test_giving_up_five_thousand_subtasks_is_one_abort_and_one_discard_per_late_
     scale = Scale(subtasks)
     for subtask in subtasks[:2_500]:
         scale.on(Acknowledged(ONE, frozenset({subtask})))
-    scale.on(Declined(ONE, "disk"))
+    scale.on(Declined(ONE, DeclineCause.FAILED, "disk"))
     for subtask in subtasks[2_500:]:
         scale.on(Acknowledged(ONE, frozenset({subtask})))
     assert counts(AbortCheckpoint, scale.effects) == 1

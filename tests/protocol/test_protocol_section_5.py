@@ -33,12 +33,12 @@ def test_a_barrier_of_the_current_id_that_is_not_pending_is_ignored() -> None:
 
 
 def test_a_newer_barrier_while_one_is_pending_subsumes_it_and_starts_its_own() -> None:
-    assert subtask("a:1 b:2 a? b? a:2") == "discard1 decline1 cancel1 process hold CUT2 sealed2"
+    assert subtask("a:1 b:2 a? b? a:2") == "discard1 subsumed1 cancel1 process hold CUT2 sealed2"
 
 
 def test_a_cancel_marker_of_a_newer_id_aborts_and_its_barriers_start_nothing() -> None:
     assert subtask("b:x1 a:1 a?") == "cancel1 process"
-    assert subtask("a:1 b:x2 a:2 a?") == "discard1 decline1 cancel1 cancel2 process"
+    assert subtask("a:1 b:x2 a:2 a?") == "discard1 subsumed1 cancel1 cancel2 process"
 
 
 def test_a_cancel_marker_of_the_current_id_with_something_aligned_aborts_it() -> None:
@@ -60,8 +60,8 @@ def test_abort_notices_are_a_bounded_set() -> None:
 
 
 def test_a_local_failure_declines_cancels_on_every_output_discards_and_unblocks() -> None:
-    assert subtask("a:T1 f1 a? t1 b:T1 b?") == "discard1 decline1 cancel1 process process"
-    assert subtask("a>U1 f1 b?") == "UCUT1 capture1a record1b discard1 decline1 cancel1 process"
+    assert subtask("a:T1 f1 a? t1 b:T1 b?") == "discard1 failed1 cancel1 process process"
+    assert subtask("a>U1 f1 b?") == "UCUT1 capture1a record1b discard1 failed1 cancel1 process"
 
 
 def test_a_newer_barrier_on_one_channel_is_not_closed_by_an_older_one_on_another() -> None:

@@ -110,7 +110,7 @@ class Operator:
                 self.account.seal_inputs()
             case DiscardCheckpoint():
                 self.account.end()
-            case DeclineCheckpoint(_, reason):
+            case DeclineCheckpoint(reason=reason):
                 self.declined.append(reason)
             case _:
                 pass

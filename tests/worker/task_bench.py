@@ -16,6 +16,7 @@ from laminar_core.protocol.types import (
     CheckpointBarrier,
     CheckpointId,
     CheckpointKind,
+    DeclineCause,
     EndOfInput,
     Idle,
     Watermark,
@@ -80,7 +81,7 @@ class Bench:
         self.captured: list[Captured] = []
         self.completed: list[tuple[int, AlignmentEntry]] = []
         self.discarded: list[int] = []
-        self.declined: list[tuple[int, str, bool]] = []
+        self.declined: list[tuple[int, DeclineCause, str]] = []
         self.granted = [0] * inputs
         self.channels = [
             InputChannel(ChannelId(n), lambda batches, n=n: self._grant(n, batches))
@@ -125,8 +126,8 @@ class Bench:
     def on_discard(self, checkpoint_id: CheckpointId) -> None:
         self.discarded.append(checkpoint_id)
 
-    def on_decline(self, checkpoint_id: CheckpointId, reason: str, *, counts: bool) -> None:
-        self.declined.append((checkpoint_id, reason, counts))
+    def on_decline(self, checkpoint_id: CheckpointId, cause: DeclineCause, reason: str) -> None:
+        self.declined.append((checkpoint_id, cause, reason))
 
     def arrive(self, channel: int, *elements) -> None:
         for element in elements:

@@ -119,4 +119,4 @@ def test_the_pause_at_a_cut_includes_it() -> None:
     bench.output.credits = 0
     assert bench.task.work()
     bench.arrive(0, unaligned(1))
-    assert "the synchronous phase took" in bench.declined[0][1]
+    assert "the synchronous phase took" in bench.declined[0][2]

@@ -10,6 +10,7 @@ from laminar_core.protocol.types import (
     CheckpointBarrier,
     CheckpointId,
     CheckpointKind,
+    DeclineCause,
     EndOfInput,
     Idle,
     Watermark,
@@ -239,8 +240,8 @@ class TestLimits:
         bench.arrive(1, rows(2))
         (declined,) = bench.declined
         assert declined[0] == 1
-        assert declined[2] is True
-        assert "max_inflight_buffer_bytes" in declined[1]
+        assert declined[1] is DeclineCause.FAILED
+        assert "max_inflight_buffer_bytes" in declined[2]
         bench.arrive(1, unaligned(1))
         bench.work()
         assert (bench.completed, bench.sum.total) == ([], 3)
@@ -278,8 +279,8 @@ class TestLimits:
         bench.sum.snapshot = slow
         bench.arrive(0, barrier(1), rows(1), barrier(2))
         bench.work()
-        assert [(n, counts) for n, _, counts in bench.declined] == [(1, True)]
-        assert "60 ms" in bench.declined[0][1]
+        assert [(n, cause) for n, cause, _ in bench.declined] == [(1, DeclineCause.FAILED)]
+        assert "60 ms" in bench.declined[0][2]
         assert (modes(bench), bench.trace()) == ([(2, "aligned")], "B1 X1 1 B2")
 
     def test_an_unaligned_cut_that_takes_too_long_captures_nothing_more(self):

@@ -20,7 +20,7 @@ from laminar_core.pipeline import Pipeline
 from laminar_core.pipeline.builder import Stream
 from laminar_core.protocol.alignment_state import Recording
 from laminar_core.protocol.coordinator_config import CoordinatorConfig
-from laminar_core.protocol.types import WATERMARK_END_US, CheckpointId
+from laminar_core.protocol.types import WATERMARK_END_US, CheckpointId, DeclineCause
 from laminar_core.testing.observed_store import StoreCall
 from laminar_core.testing.simulation import Simulation
 from laminar_core.testing.worker_process import WorkerProcess
@@ -124,7 +124,7 @@ def decline_what_is_logged(simulation: Simulation, dice: Random) -> None:
             state = task._aligner.state
             if isinstance(task, HeadTask) and isinstance(state, Recording) and dice.random() < 0.5:
                 checkpoint_id = state.barrier.checkpoint_id
-                process.worker.on_decline(checkpoint_id, "told to", counts=False)
+                process.worker.on_decline(checkpoint_id, DeclineCause.SUBSUMED, "told to")
 
 
 @pytest.mark.parametrize("seed", range(SEEDS // 3))

@@ -9,6 +9,7 @@ from laminar_core.protocol.types import (
     CancelMarker,
     CheckpointId,
     CheckpointKind,
+    DeclineCause,
     EndOfInput,
     Idle,
     Watermark,
@@ -100,7 +101,7 @@ class TestGivingUp:
         bench.work()
         bench.arrive(1, barrier(2))
         bench.work()
-        assert bench.declined == [(1, "subsumed by a newer checkpoint", False)]
+        assert bench.declined == [(1, DeclineCause.SUBSUMED, "subsumed by a newer checkpoint")]
         bench.arrive(0, barrier(2))
         bench.work()
         assert [cut.checkpoint_id for cut in bench.cuts] == [2]
@@ -111,8 +112,15 @@ class TestGivingUp:
         bench.work()
         bench.task.snapshot_failed(CheckpointId(1), "sum: no space left")
         bench.work()
-        assert bench.declined == [(1, "sum: no space left", True)]
+        assert bench.declined == [(1, DeclineCause.FAILED, "sum: no space left")]
         assert bench.trace() == "B1 X1"
+
+    def test_a_failure_counts_whatever_its_words_are(self):
+        bench = Bench(inputs=1)
+        bench.arrive(0, barrier(1))
+        bench.work()
+        bench.task.snapshot_failed(CheckpointId(1), "subsumed-orders: no space left")
+        assert bench.declined == [(1, DeclineCause.FAILED, "subsumed-orders: no space left")]
 
     def test_a_stale_barrier_is_ignored(self):
         bench = Bench(inputs=2)

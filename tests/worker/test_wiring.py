@@ -15,6 +15,7 @@ from laminar_core.protocol.types import (
     Batch,
     CheckpointBarrier,
     CheckpointId,
+    DeclineCause,
     EndOfInput,
     Generation,
     Watermark,
@@ -48,7 +49,7 @@ class Listener:
     def on_discard(self, checkpoint_id: CheckpointId) -> None:
         raise NotImplementedError
 
-    def on_decline(self, checkpoint_id: CheckpointId, reason: str, *, counts: bool) -> None:
+    def on_decline(self, checkpoint_id: CheckpointId, cause: DeclineCause, reason: str) -> None:
         raise NotImplementedError
 
 

@@ -32,7 +32,7 @@ from laminar_core.link.messages import (
 )
 from laminar_core.link.transport import CoordinatorAddress
 from laminar_core.objectstore.memory import MemoryObjectStore
-from laminar_core.protocol.types import Generation
+from laminar_core.protocol.types import DeclineCause, Generation
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
 from laminar_core.worker.deployment import Deployment
 from laminar_core.worker.snapshots import BackgroundThreads
@@ -174,7 +174,7 @@ class TestCheckpoints:
         bench.trigger(1)
         bench.settle()
         (decline,) = bench.said(SnapshotDecline)
-        assert (decline.checkpoint_id, decline.counts) == (1, True)
+        assert (decline.checkpoint_id, decline.cause) == (1, DeclineCause.FAILED)
         assert "cannot put_if_absent" in decline.reason
         bench.turn(30)
         bench.trigger(2)

@@ -141,8 +141,8 @@ def hears_at_once(coordinator: Coordinator, message: Message) -> bool:
 def hear(coordinator: Coordinator, message: Message) -> Moved:
     """A subtask acknowledges or declines."""
     if message.kind == "decline":
-        checkpoint_id, reason, counts = message.content
-        moved, orders = _take(coordinator, Declined(checkpoint_id, reason, counts))
+        checkpoint_id, cause, reason = message.content
+        moved, orders = _take(coordinator, Declined(checkpoint_id, cause, reason))
         return (moved if moved.machine.pending else moved._replace(parts=())), orders
     part: Part = message.content
     if any(p.checkpoint_id == part.checkpoint_id for p in coordinator.machine.pending):

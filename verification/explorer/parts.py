@@ -8,7 +8,7 @@ moment it is known; that it takes a while shows in how long the acknowledgement 
 from typing import Any, NamedTuple
 
 from laminar_core.link.wire import ArrowElement
-from laminar_core.protocol.types import Batch, CheckpointId, Idle, Watermark
+from laminar_core.protocol.types import Batch, CheckpointId, DeclineCause, Idle, Watermark
 from laminar_core.records.manifest import AlignmentEntry
 from laminar_core.worker.inflight import Captured
 from laminar_core.worker.task_parts import Cut
@@ -117,9 +117,9 @@ class Listener:
         if self.parts.pop(checkpoint_id, None) is not None:
             self.notes.append(f"drops its part of {checkpoint_id}")
 
-    def on_decline(self, checkpoint_id: CheckpointId, reason: str, *, counts: bool) -> None:
+    def on_decline(self, checkpoint_id: CheckpointId, cause: DeclineCause, reason: str) -> None:
         """Pass it on."""
-        self.sent.append(Message("decline", -1, (checkpoint_id, reason, counts)))
+        self.sent.append(Message("decline", -1, (checkpoint_id, cause, reason)))
         self.notes.append(f"declines {checkpoint_id}")
 
 

@@ -1,6 +1,6 @@
 """The real coordinator, moved by hand: what it orders, and what it may do by itself."""
 
-from laminar_core.protocol.types import CheckpointId
+from laminar_core.protocol.types import CheckpointId, DeclineCause
 from verification.explorer import coordination
 from verification.explorer.coordination import Checkpoint, Possible
 from verification.explorer.parts import Message, Part
@@ -56,7 +56,7 @@ def test_what_expires_is_aborted_and_its_parts_are_forgotten() -> None:
 
 
 def test_a_decline_ends_it_too() -> None:
-    message = Message("decline", -1, (ONE, "full", True))
+    message = Message("decline", -1, (ONE, DeclineCause.FAILED, "full"))
     coordinator, orders = coordination.hear(collecting(), message)
     assert [tuple(order) for order in orders] == [("abort", ONE)]
     assert coordination.possible(coordinator).trigger
@@ -65,7 +65,8 @@ def test_a_decline_ends_it_too() -> None:
 def test_only_an_acknowledgement_that_nobody_notices_is_heard_at_once() -> None:
     coordinator = collecting()
     assert coordination.hears_at_once(coordinator, ack("a"))
-    assert not coordination.hears_at_once(coordinator, Message("decline", -1, (ONE, "", True)))
+    decline = Message("decline", -1, (ONE, DeclineCause.FAILED, ""))
+    assert not coordination.hears_at_once(coordinator, decline)
     for node in "ab":
         coordinator, _ = coordination.hear(coordinator, ack(node))
     assert not coordination.hears_at_once(coordinator, ack("j"))

@@ -3,7 +3,7 @@
 import pytest
 
 from laminar_core.operators.base import Snapshot
-from laminar_core.protocol.types import Batch, CheckpointId, Watermark
+from laminar_core.protocol.types import Batch, CheckpointId, DeclineCause, Watermark
 from laminar_core.protocol.unaligned import InFlightChannelData, QueueId
 from laminar_core.records.manifest import AlignmentEntry
 from laminar_core.worker.task_parts import Cut, PendingPart
@@ -62,5 +62,5 @@ def test_a_checkpoint_that_is_cut_twice_is_a_violation() -> None:
 
 def test_a_decline_is_passed_on() -> None:
     listener = Listener("m", 0, 0)
-    listener.on_decline(ONE, "full", counts=True)
-    assert listener.take()[0][0].content == (ONE, "full", True)
+    listener.on_decline(ONE, DeclineCause.FAILED, "full")
+    assert listener.take()[0][0].content == (ONE, DeclineCause.FAILED, "full")

@@ -21,6 +21,7 @@ from laminar_core.records.manifest import (
     fingerprint_of,
     resolved_mode,
 )
+from laminar_core.worker.outputs import edge_entry
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,7 @@ def build_manifest(
         parallelism=dict.fromkeys(descriptions, identity.parallelism),
         fingerprint={o: fingerprint_of(d) for o, d in descriptions.items()},
         operators_description=dict(descriptions),
+        edges=tuple(edge_entry(identity.plan, edge) for edge in identity.plan.edges),
         code_version=f"laminar {__version__}",
         subtasks=tuple(sorted(entries, key=lambda e: (order[e.operator_id], e.subtask_index))),
         alignment=tuple(sorted(alignment, key=lambda e: (vertices[e.vertex_id], e.subtask_index))),

@@ -6,6 +6,7 @@ an edge is a set of channels, one FIFO per pair of sender and receiver subtask.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 import pyarrow as pa
 
@@ -13,6 +14,7 @@ from laminar_core.connectors.base import Sink, Source
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.operators.base import JsonObject, JsonValue, OperatorSpec
 from laminar_core.operators.loops import EVENT_TIME_OPERATORS, LoopHead
+from laminar_core.protocol.edges import PartitioningKind, may_overtake
 
 INPUTS_KEY = "inputs"
 """In an operator's description: what flows into it, for the first one of a vertex."""
@@ -22,6 +24,7 @@ INPUTS_KEY = "inputs"
 class Keyed:
     """Rows with equal keys meet in one subtask: the owner of their key group."""
 
+    kind: ClassVar = PartitioningKind.KEYED
     columns: tuple[str, ...]
 
     def __str__(self) -> str:
@@ -32,6 +35,8 @@ class Keyed:
 class Forward:
     """Subtask i sends to subtask i only."""
 
+    kind: ClassVar = PartitioningKind.FORWARD
+
     def __str__(self) -> str:
         return "forward"
 
@@ -40,6 +45,8 @@ class Forward:
 class Rebalance:
     """Whole batches, round robin over all subtasks."""
 
+    kind: ClassVar = PartitioningKind.REBALANCE
+
     def __str__(self) -> str:
         return "rebalanced"
 
@@ -47,6 +54,8 @@ class Rebalance:
 @dataclass(frozen=True, slots=True)
 class Broadcast:
     """Every batch to every subtask."""
+
+    kind: ClassVar = PartitioningKind.BROADCAST
 
     def __str__(self) -> str:
         return "broadcast"
@@ -119,13 +128,8 @@ class Edge:
 
     @property
     def may_overtake(self) -> bool:
-        """May an unaligned barrier overtake the data on it?
-
-        What waits on a broadcast or pointwise edge could not be divided among other subtasks
-        (PROTOCOL sections 7 and 10). Inside a loop, a barrier that comes back has to prove that
-        everything sent before it has come back, too (PROTOCOL section 8).
-        """
-        return self.loop is None and isinstance(self.partitioning, Keyed | Rebalance)
+        """Whether an unaligned barrier may overtake the data on it."""
+        return may_overtake(self.partitioning.kind, self.loop)
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +235,10 @@ class Plan:
 
 
 def _describe_input(edge: Edge) -> str:
+    """Describe an edge for the fingerprint of its receiver, in words that must never change.
+
+    No program reads them: the manifest names each edge in its own fields (``EdgeEntry``).
+    """
     said = f"{edge.upstream}, {edge.partitioning}"
     return f"{said}, feedback" if edge.feedback else said
 

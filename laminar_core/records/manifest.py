@@ -14,6 +14,7 @@ from typing import Literal, Self, TypeVar
 from pydantic import Field, JsonValue, ValidationError, model_validator
 
 from laminar_core.errors import CorruptCheckpointError, ErrorCode
+from laminar_core.protocol.edges import PartitioningKind, may_overtake
 from laminar_core.protocol.types import CheckpointKind, ResolvedMode
 from laminar_core.records.audit_ref import Audited, AuditRef
 from laminar_core.records.paths import Direction
@@ -130,6 +131,20 @@ class EdgeRef(Record):
     feedback: bool = False
 
 
+class EdgeEntry(EdgeRef):
+    """An edge of the pipeline, and how it divides rows among the subtasks of the receiver."""
+
+    partitioning: PartitioningKind
+    loop: str | None = Field(
+        default=None, description="The loop that both ends are in, named after its first head."
+    )
+
+    @property
+    def may_overtake(self) -> bool:
+        """Whether an unaligned barrier may overtake the data on it."""
+        return may_overtake(self.partitioning, self.loop)
+
+
 class InflightEntry(FileRef):
     """Elements that were on their way on one channel at the cut, and the file they are in.
 
@@ -162,12 +177,12 @@ class InflightEntry(FileRef):
 
 
 class CheckpointManifest(Sealed):
-    """A completed checkpoint, in format 2, the newest. Creating this object completes it.
+    """A completed checkpoint, in format 3, the newest. Creating this object completes it.
 
     ``manifest_versions`` reads all formats.
     """
 
-    format_version: Literal[2] = 2
+    format_version: Literal[3] = 3
     job: str
     generation: Positive = Field(description="Fencing token of the writer.")
     checkpoint_id: Positive
@@ -184,6 +199,9 @@ class CheckpointManifest(Sealed):
         description="operator_id -> digest of its description."
     )
     operators_description: PerOperator[JsonObject] = Field(description="Explains a mismatch.")
+    edges: Many[EdgeEntry] = Field(
+        default=(), description="Between vertices, in the order of the plan; inside one are none."
+    )
     code_version: str
     subtasks: Many[SubtaskEntry]
     alignment: Many[AlignmentEntry] = ()

@@ -1,12 +1,15 @@
 """Reading manifests of every format that was ever written."""
 
+from collections.abc import Iterator, Mapping
 from typing import Literal, Self
 
 from pydantic import Field, JsonValue, model_validator
 from pydantic_core import from_json
 
+from laminar_core.protocol.edges import PartitioningKind
 from laminar_core.records.manifest import (
     CheckpointManifest,
+    EdgeEntry,
     SubtaskEntry,
     parse_record,
     unreadable,
@@ -17,6 +20,7 @@ from laminar_core.records.record import (
     FileRef,
     JsonObject,
     Many,
+    PerOperator,
     Record,
     why_beyond_limits,
 )
@@ -58,6 +62,19 @@ class _ManifestV1(Record, extra="allow"):
         return self
 
 
+class _ManifestV2(Record, extra="allow"):
+    """What differs in format 2: it has no edges but those that its descriptions spell out."""
+
+    format_version: Literal[2]
+    operators_description: PerOperator[JsonObject]
+
+    @model_validator(mode="after")
+    def _has_nothing_newer(self) -> Self:
+        if "edges" in (self.model_extra or {}):
+            raise ValueError("edges came with format 3")
+        return self
+
+
 def parse_manifest(data: bytes) -> CheckpointManifest:
     """Read a manifest of any released version, as if it were of the newest.
 
@@ -70,20 +87,73 @@ def parse_manifest(data: bytes) -> CheckpointManifest:
     # JSON's true and 1.0 equal 1 in Python, but no Laminar ever wrote them.
     match version if type(version) is int else None:
         case 1:
-            return parse_record(CheckpointManifest, _upgraded(parse_record(_ManifestV1, data)))
+            return parse_record(CheckpointManifest, _from_2(_from_1(data)))
         case 2:
+            return parse_record(CheckpointManifest, _from_2(data))
+        case 3:
             return parse_record(CheckpointManifest, data)
         case _:
             raise unreadable(
-                f"manifest format {version!r} is not known, this Laminar reads 1 and 2: use the "
+                f"manifest format {version!r} is not known, this Laminar reads 1 to 3: use the "
                 "version that wrote it"
             )
 
 
-def _upgraded(manifest: _ManifestV1) -> bytes:
+def _from_1(data: bytes) -> bytes:
+    manifest = parse_record(_ManifestV1, data)
     subtasks = tuple(entry.upgraded() for entry in manifest.subtasks)
-    newest = manifest.model_copy(update={"format_version": 2, "subtasks": subtasks})
-    return newest.model_dump_json(warnings=False, serialize_as_any=True).encode()
+    return _as_json(manifest, {"format_version": 2, "subtasks": subtasks})
+
+
+def _from_2(data: bytes) -> bytes:
+    manifest = parse_record(_ManifestV2, data)
+    edges = tuple(_described_edges(manifest.operators_description))
+    return _as_json(manifest, {"format_version": 3, "edges": edges})
+
+
+def _as_json(manifest: Record, changes: Mapping[str, object]) -> bytes:
+    changed = manifest.model_copy(update=changes)
+    return changed.model_dump_json(warnings=False, serialize_as_any=True).encode()
+
+
+# --- edges, as formats 1 and 2 describe them -----------------------------------------------------
+
+_WORDS = {
+    "forward": PartitioningKind.FORWARD,
+    "rebalanced": PartitioningKind.REBALANCE,
+    "broadcast": PartitioningKind.BROADCAST,
+}
+_KEYED = "keyed by "
+_FEEDBACK = ", feedback"
+
+
+def _described_edges(descriptions: Mapping[str, JsonObject]) -> Iterator[EdgeEntry]:
+    """Read the edges from ``inputs`` in the description of the first operator of each vertex.
+
+    An input is described as ``in, keyed by merchant, region`` or ``again, forward, feedback``. Of
+    an edge inside a loop this says nothing unless it is the one back to the head. What is not in
+    these words is left out.
+    """
+    for operator_id, description in descriptions.items():
+        inputs = description.get("inputs")
+        for index, text in enumerate(inputs if isinstance(inputs, list) else ()):
+            upstream, _, how = str(text).partition(", ")
+            # Of keys, the last may be called feedback; only a loop has an edge back.
+            feedback = description.get("kind") == "loop" and how.endswith(_FEEDBACK)
+            partitioning = _described_partitioning(how.removesuffix(_FEEDBACK) if feedback else how)
+            if partitioning is not None:
+                yield EdgeEntry(
+                    upstream=upstream,
+                    downstream=operator_id,
+                    input_index=index,
+                    feedback=feedback,
+                    partitioning=partitioning,
+                    loop=operator_id if feedback else None,
+                )
+
+
+def _described_partitioning(words: str) -> PartitioningKind | None:
+    return PartitioningKind.KEYED if words.startswith(_KEYED) else _WORDS.get(words)
 
 
 def _version_of(data: bytes) -> JsonValue:

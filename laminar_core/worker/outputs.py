@@ -8,7 +8,7 @@ from laminar_core.codec.key_groups import partition
 from laminar_core.link.wire import ArrowElement
 from laminar_core.plan.plan import Broadcast, Edge, Forward, Keyed, Plan, Rebalance
 from laminar_core.protocol.types import Batch, ChannelId
-from laminar_core.records.manifest import EdgeRef
+from laminar_core.records.manifest import EdgeEntry, EdgeRef
 from laminar_core.worker.channels import OutputChannel
 
 Split = Callable[[pa.RecordBatch], Iterable[tuple[int, pa.RecordBatch]]]
@@ -46,6 +46,12 @@ def edge_ref(plan: Plan, edge: Edge) -> EdgeRef:
         input_index=plan.input_index(edge),
         feedback=edge.feedback,
     )
+
+
+def edge_entry(plan: Plan, edge: Edge) -> EdgeEntry:
+    """The edge as a manifest lists it."""
+    ref = edge_ref(plan, edge)
+    return EdgeEntry(**dict(ref), partitioning=edge.partitioning.kind, loop=edge.loop)
 
 
 def splitter(edge: Edge, sender: int, parallelism: int, max_parallelism: int) -> Split:

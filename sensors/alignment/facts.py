@@ -32,8 +32,6 @@ _PERIODIC = {CheckpointKind.PERIODIC, CheckpointKind.MANUAL}
 """Others are aligned whatever the mode is."""
 _OTHERS = 20
 """Savepoints among the first attempts that are looked at."""
-_OVERTAKEN_EDGES = ("keyed by", "rebalanced")
-"""How the manifest describes edges on which barriers may overtake."""
 
 _RATE_MS_MIN = 2_000
 """A rate over less time says little."""
@@ -286,13 +284,4 @@ def _may_overtake(store: CheckpointStore, samples: tuple[SeenSample, ...]) -> bo
     newest = next((m for m in manifests if m is not None), None)
     if newest is None:
         return None
-    inputs = [i for d in newest.operators_description.values() for i in _texts(d.get("inputs"))]
-    return not inputs or any(
-        word in text and not text.endswith("feedback")
-        for text in inputs
-        for word in _OVERTAKEN_EDGES
-    )
-
-
-def _texts(value: object) -> list[str]:
-    return [str(each) for each in value] if isinstance(value, list) else []
+    return not newest.edges or any(edge.may_overtake for edge in newest.edges)

@@ -24,7 +24,7 @@ from laminar_core.records.manifest import (
 )
 from laminar_core.records.manifest_versions import parse_manifest
 from tests.plan.plans import small_plan
-from tests.records.manifests import edge, file_ref, inflight, subtask
+from tests.records.manifests import edge, edge_entry, file_ref, inflight, subtask
 
 PLAN = small_plan()
 WORKERS = 2
@@ -99,6 +99,12 @@ def test_a_manifest_says_whose_it_is_and_how_long_it_took() -> None:
     assert made.parallelism == dict.fromkeys(PLAN.operator_ids(), WORKERS)
     assert made.operators_description == PLAN.descriptions()
     assert made.fingerprint["in"] == fingerprint_of(PLAN.descriptions()["in"])
+
+
+def test_a_manifest_lists_the_edges_with_their_partitioning() -> None:
+    (edge_in_manifest,) = built().edges
+    assert edge_in_manifest == edge_entry(upstream="in", downstream="time")
+    assert (edge_in_manifest.partitioning, edge_in_manifest.loop) == ("keyed", None)
 
 
 def test_equal_cuts_give_equal_manifests_in_the_order_of_the_plan() -> None:

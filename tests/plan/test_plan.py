@@ -54,6 +54,7 @@ def test_schemas_are_followed_through_a_chain() -> None:
 def test_the_first_operator_of_a_vertex_is_described_with_its_inputs(
     by: Partitioning, said: str
 ) -> None:
+    """The fingerprint is of these words: other ones, and no older checkpoint would fit."""
     described = small_plan(by).descriptions()
     assert list(described) == ["in", "keep", "time", "out"]
     assert described["time"] == {**TIME.describe(), "inputs": [said]}

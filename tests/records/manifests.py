@@ -4,11 +4,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from laminar_core.protocol.edges import PartitioningKind
 from laminar_core.protocol.types import CheckpointKind
 from laminar_core.records.manifest import (
     AlignmentEntry,
     ChannelEntry,
     CheckpointManifest,
+    EdgeEntry,
     EdgeRef,
     InflightEntry,
     SubtaskEntry,
@@ -93,6 +95,11 @@ def alignment(**changes: Any) -> AlignmentEntry:
 def edge(**changes: Any) -> EdgeRef:
     fields: dict[str, Any] = {"upstream": "source", "downstream": "keyed", "input_index": 0}
     return EdgeRef(**fields | changes)
+
+
+def edge_entry(**changes: Any) -> EdgeEntry:
+    fields: dict[str, Any] = {**dict(edge()), "partitioning": PartitioningKind.KEYED}
+    return EdgeEntry(**fields | changes)
 
 
 def inflight(**changes: Any) -> InflightEntry:

@@ -4,7 +4,8 @@ from pathlib import Path
 import pytest
 
 from laminar_core.errors import CorruptCheckpointError, ErrorCode
-from laminar_core.records.manifest import CheckpointManifest
+from laminar_core.protocol.edges import PartitioningKind
+from laminar_core.records.manifest import CheckpointManifest, EdgeEntry, fingerprint_of
 from laminar_core.records.manifest_versions import parse_manifest
 from tests.records.manifests import DIGEST, file_ref, manifest, subtask, unaligned
 
@@ -28,6 +29,37 @@ def incremental() -> CheckpointManifest:
     return manifest(subtasks=(first, *rest), imported_from="file:///savepoints/a")
 
 
+FORMAT_2 = [("", manifest()), ("_unaligned", unaligned()), ("_incremental", incremental())]
+"""Their descriptions name no inputs, so they have no edges."""
+
+EDGES = (
+    EdgeEntry(
+        upstream="source", downstream="keyed", input_index=0, partitioning=PartitioningKind.KEYED
+    ),
+    EdgeEntry(
+        upstream="rates", downstream="keyed", input_index=1, partitioning=PartitioningKind.BROADCAST
+    ),
+    EdgeEntry(
+        upstream="source",
+        downstream="retry",
+        input_index=0,
+        partitioning=PartitioningKind.REBALANCE,
+    ),
+    EdgeEntry(
+        upstream="again",
+        downstream="retry",
+        input_index=1,
+        partitioning=PartitioningKind.FORWARD,
+        feedback=True,
+        loop="retry",
+    ),
+)
+
+
+def with_edges(made: CheckpointManifest) -> CheckpointManifest:
+    return made.model_copy(update={"edges": EDGES})
+
+
 class TestGolden:
     """If one of them fails, checkpoints out there cannot be restored: add a version instead."""
 
@@ -39,14 +71,15 @@ class TestGolden:
         data = (GOLDEN / f"manifest_v1_{mode}.json").read_bytes()
         assert parse_manifest(data) == unaligned(mode)
 
-    @pytest.mark.parametrize(
-        ("name", "made"),
-        [("", manifest()), ("_unaligned", unaligned()), ("_incremental", incremental())],
-    )
-    def test_format_2_is_read_for_ever_and_written_as_it_always_was(self, name, made):
-        data = (GOLDEN / f"manifest_v2{name}.json").read_bytes()
-        assert parse_manifest(data) == made
-        assert made.to_bytes() == data
+    @pytest.mark.parametrize(("name", "made"), FORMAT_2)
+    def test_format_2_is_read_for_ever(self, name, made):
+        assert parse_manifest((GOLDEN / f"manifest_v2{name}.json").read_bytes()) == made
+
+    @pytest.mark.parametrize(("name", "made"), FORMAT_2)
+    def test_format_3_is_read_for_ever_and_written_as_it_always_was(self, name, made):
+        data = (GOLDEN / f"manifest_v3{name}.json").read_bytes()
+        assert parse_manifest(data) == with_edges(made)
+        assert with_edges(made).to_bytes() == data
 
     def test_one_file_of_format_1_is_one_segment_all_of_it_written_then(self):
         entry = parse_manifest(FIRST_EVER).subtasks[0]
@@ -54,9 +87,69 @@ class TestGolden:
         assert entry.written_bytes == entry.size_bytes == 1234
 
     def test_format_1_knows_nothing_of_what_came_later(self):
-        for newer in ({"imported_from": None}, {"subtasks": [{"segments": []}]}):
+        for newer in ({"imported_from": None}, {"edges": []}, {"subtasks": [{"segments": []}]}):
             with pytest.raises(CorruptCheckpointError):
                 parse_manifest(json.dumps(json.loads(FIRST_EVER) | newer).encode())
+
+    def test_format_2_knows_no_edges(self):
+        with pytest.raises(CorruptCheckpointError, match="edges came with format 3"):
+            parse_manifest(json.dumps(as_format_2({}) | {"edges": []}).encode())
+
+
+def as_format_2(descriptions):
+    """A manifest of format 2 whose operators are described so, beside those that kept state."""
+    newest = json.loads(manifest().to_bytes())
+    del newest["edges"], newest["sha256"]
+    digests = {operator_id: fingerprint_of(text) for operator_id, text in descriptions.items()}
+    return newest | {
+        "format_version": 2,
+        "operators_description": newest["operators_description"] | descriptions,
+        "fingerprint": newest["fingerprint"] | digests,
+    }
+
+
+def edges_of_format_2(description):
+    return parse_manifest(json.dumps(as_format_2({"time": description})).encode()).edges
+
+
+class TestEdgesOfFormat2:
+    """Format 2 has them only in the words that the fingerprint is of."""
+
+    @pytest.mark.parametrize(
+        ("said", "partitioning", "overtakes"),
+        [
+            ("in, keyed by merchant", "keyed", True),
+            ("in, keyed by a, b", "keyed", True),
+            ("in, rebalanced", "rebalance", True),
+            ("in, forward", "forward", False),
+            ("in, broadcast", "broadcast", False),
+        ],
+    )
+    def test_the_words_of_each_partitioning_are_known(self, said, partitioning, overtakes):
+        (edge,) = edges_of_format_2({"kind": "watermarks", "inputs": [said]})
+        assert (edge.upstream, edge.downstream, edge.input_index) == ("in", "time", 0)
+        assert (edge.partitioning, edge.may_overtake) == (partitioning, overtakes)
+
+    def test_the_edge_back_to_a_loop_is_never_overtaken(self):
+        said = ["in, rebalanced", "again, keyed by k, feedback"]
+        there, back = edges_of_format_2({"kind": "loop", "inputs": said})
+        assert (there.feedback, there.may_overtake) == (False, True)
+        assert (back.feedback, back.loop, back.may_overtake) == (True, "time", False)
+        assert (back.input_index, back.partitioning) == (1, "keyed")
+
+    @pytest.mark.parametrize("said", ["rebalanced, forward", "keyed, broadcast"])
+    def test_an_operator_may_be_called_like_a_partitioning(self, said):
+        assert [e.may_overtake for e in edges_of_format_2({"inputs": [said]})] == [False]
+
+    def test_a_key_may_be_called_feedback(self):
+        (edge,) = edges_of_format_2({"kind": "watermarks", "inputs": ["in, keyed by feedback"]})
+        assert (edge.feedback, edge.may_overtake) == (False, True)
+        (edge,) = edges_of_format_2({"kind": "watermarks", "inputs": ["in, keyed by k, feedback"]})
+        assert (edge.feedback, edge.may_overtake) == (False, True)
+
+    @pytest.mark.parametrize("inputs", [None, "in, forward", {}, [], [7], ["in"], ["in, by hand"]])
+    def test_what_is_not_in_these_words_is_left_out(self, inputs):
+        assert edges_of_format_2({"inputs": inputs}) == ()
 
 
 def test_a_checkpoint_of_changes_names_what_earlier_ones_wrote():
@@ -87,7 +180,7 @@ def test_what_is_no_manifest_is_unreadable(data):
     assert caught.value.code is ErrorCode.MANIFEST_UNREADABLE
 
 
-@pytest.mark.parametrize("version", [0, 3, "1", True, 1.0, None])
+@pytest.mark.parametrize("version", [0, 4, "1", True, 1.0, None])
 def test_another_format_version_is_refused(version):
     changed = json.loads(FIRST_EVER) | {"format_version": version}
     with pytest.raises(CorruptCheckpointError) as caught:
@@ -96,6 +189,6 @@ def test_another_format_version_is_refused(version):
 
 
 def test_a_newer_version_says_what_to_do():
-    changed = json.loads(FIRST_EVER) | {"format_version": 3}
+    changed = json.loads(FIRST_EVER) | {"format_version": 4}
     with pytest.raises(CorruptCheckpointError, match="use the version that wrote it"):
         parse_manifest(json.dumps(changed).encode())

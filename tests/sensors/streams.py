@@ -13,7 +13,13 @@ from laminar_core.protocol.types import CheckpointId, CheckpointKind, Generation
 from laminar_core.records.audit_ref import AuditRef
 from laminar_core.records.commands import ControlBegun, ControlCommand, ControlResult, SetMode
 from laminar_core.records.damage import DamagedFile
-from laminar_core.records.manifest import Heartbeat, HistoryRecord, Owner, fingerprint_of
+from laminar_core.records.manifest import (
+    EdgeEntry,
+    Heartbeat,
+    HistoryRecord,
+    Owner,
+    fingerprint_of,
+)
 from laminar_core.records.record import JsonObject
 from laminar_core.resources import CheckpointStoreResource
 from laminar_core.resources.names import (
@@ -48,6 +54,7 @@ class Job:
     rows_in: int = 0
     descriptions: dict[str, Any] = field(default_factory=lambda: dict(DESCRIPTIONS))
     """Of the operators, for the manifests."""
+    edges: tuple[EdgeEntry, ...] = ()
 
     def claim(
         self,
@@ -104,6 +111,7 @@ class Job:
             "alignment": (alignment(alignment_ms=float(alignment_ms)),),
             "operators_description": self.descriptions,
             "fingerprint": {op: fingerprint_of(d) for op, d in self.descriptions.items()},
+            "edges": self.edges,
         }
         if inflight_rows:
             ref = self.store.write_inflight(

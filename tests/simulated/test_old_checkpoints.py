@@ -1,6 +1,6 @@
 """Whole jobs as every released format left them: they go on, exactly, with any number of workers.
 
-Both were killed after their second checkpoint, which has window state, rows in flight on the keyed
+All were killed after their second checkpoint, which has window state, rows in flight on the keyed
 edge, collected rows and two sources in the middle of their splits. ``store_v1`` was written by the
 code before manifest version 2 (state as plain Arrow files, bases without a digest or a copy).
 """
@@ -18,11 +18,16 @@ from laminar_core.operators import agg, windows
 from laminar_core.pipeline import Pipeline
 from laminar_core.plan.plan import Plan
 from laminar_core.protocol.coordinator_config import CoordinatorConfig
+from laminar_core.records.manifest import CheckpointManifest, fingerprint_of
+from laminar_core.records.manifest_versions import parse_manifest
 from laminar_core.testing.memory_source import MemorySource
 from laminar_core.testing.simulation import Simulation
 from laminar_core.testing.world import ProcessKilledError
+from laminar_core.worker.outputs import edge_entry
 
 GOLDEN = Path(__file__).parent.parent / "golden"
+VERSIONS = [1, 2, 3]
+"""Of the manifest."""
 SECOND, SIZE = 1_000_000, 20
 ROWS = [
     [{"k": f"k{(7 * i + split) % 5}", "v": 10 * split + i, "ts": i * SECOND} for i in range(60)]
@@ -52,16 +57,26 @@ def expected() -> list[tuple]:
 
 
 def write(folder: Path) -> None:
-    """Make a golden store with the code of today."""
-    overtaking = CoordinatorConfig(interval_ms=40, alignment_timeout_ms=0)
+    """Make a golden store with the code of today.
+
+    Both splits have to be in their last window: a single worker reads one after the other, and
+    earlier rows of the second one would be late.
+    """
+    overtaking = CoordinatorConfig(interval_ms=80, alignment_timeout_ms=0)
     simulation = Simulation(plan(), checkpoint=overtaking, objects=LocalObjectStore(folder))
     simulation.when(CheckpointCompleted, simulation.kill_driver, 2)
     with pytest.raises(ProcessKilledError):
         simulation.run()
 
 
+def manifests(version: int) -> list[CheckpointManifest]:
+    """Those of a golden store, the oldest first."""
+    folder = GOLDEN / f"store_v{version}" / "simulated" / "checkpoints"
+    return [parse_manifest(path.read_bytes()) for path in sorted(folder.glob("*/manifest.json"))]
+
+
 @pytest.mark.parametrize("workers", [1, 2, 3])
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("version", VERSIONS)
 def test_a_job_of_an_old_store_goes_on(version: int, workers: int, tmp_path: Path) -> None:
     shutil.copytree(GOLDEN / f"store_v{version}", tmp_path / "store")
     simulation = Simulation(
@@ -83,7 +98,20 @@ def test_a_job_of_an_old_store_goes_on(version: int, workers: int, tmp_path: Pat
     assert sorted(found) == expected()
 
 
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("version", VERSIONS)
+def test_an_unchanged_pipeline_has_the_fingerprints_that_it_always_had(version: int) -> None:
+    (manifest, _), now = manifests(version), plan().descriptions()
+    assert manifest.fingerprint == {name: fingerprint_of(text) for name, text in now.items()}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_an_old_manifest_has_the_edges_of_its_pipeline(version: int) -> None:
+    edges = tuple(edge_entry(plan(), edge) for edge in plan().edges)
+    assert [manifest.edges for manifest in manifests(version)] == [edges, edges]
+    assert {str(edge.partitioning) for edge in edges} == {"rebalance", "keyed"}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
 def test_every_checkpoint_of_an_old_store_is_whole(version: int, tmp_path: Path) -> None:
     shutil.copytree(GOLDEN / f"store_v{version}", tmp_path / "store")
     store = Simulation(plan(), objects=LocalObjectStore(tmp_path / "store")).store

@@ -6,11 +6,13 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from laminar_core.protocol.edges import PartitioningKind
 from laminar_core.protocol.types import CheckpointKind
 from laminar_core.sensors.alerting.alerts import Alert
 from laminar_core.sensors.alignment.sensor import build_alignment_sensor
 from laminar_core.sensors.policy import AlertPolicy
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
+from tests.records.manifests import edge_entry
 from tests.sensors.streams import OBJECTS, STREAM, Job, Ticks, config_of, stored_job
 
 SENSOR = f"sensor {STREAM}_alignment"
@@ -265,10 +267,31 @@ def test_a_job_that_never_ran_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_a_pipeline_whose_edges_all_align_is_not_flipped(job: Job, ticks: Ticks) -> None:
-    job.descriptions["window"] = {"inputs": ["source, forward", "other, broadcast"]}
+    job.edges = (
+        edge_entry(partitioning=PartitioningKind.FORWARD),
+        edge_entry(partitioning=PartitioningKind.BROADCAST),
+    )
     slow(job)
     assert "every edge of this pipeline must stay aligned" in ticks.tick()
     assert ticks.runs == []
+
+
+def test_what_a_description_says_and_how_operators_are_called_decides_nothing(
+    job: Job, ticks: Ticks
+) -> None:
+    job.descriptions["window"] = {"inputs": ["rebalanced, forward"], "note": "keyed by hand"}
+    job.edges = (edge_entry(upstream="rebalanced", partitioning=PartitioningKind.FORWARD),)
+    slow(job)
+    assert "every edge of this pipeline must stay aligned" in ticks.tick()
+
+
+def test_edges_inside_a_loop_always_align(job: Job, ticks: Ticks) -> None:
+    job.edges = (
+        edge_entry(partitioning=PartitioningKind.FORWARD),
+        edge_entry(partitioning=PartitioningKind.KEYED, loop="retry"),
+    )
+    slow(job)
+    assert "every edge of this pipeline must stay aligned" in ticks.tick()
 
 
 def test_a_store_that_is_down_skips_the_tick(

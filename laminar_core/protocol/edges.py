@@ -1,0 +1,30 @@
+"""How an edge divides rows among subtasks, and what follows for barriers that overtake."""
+
+from enum import StrEnum
+
+
+class PartitioningKind(StrEnum):
+    """Which subtasks of the receiving vertex get a row."""
+
+    FORWARD = "forward"
+    """Subtask i sends to subtask i only."""
+    KEYED = "keyed"
+    """The subtask that owns the key group of the row."""
+    REBALANCE = "rebalance"
+    """Whole batches, round robin over all subtasks."""
+    BROADCAST = "broadcast"
+    """Every subtask."""
+
+
+_DIVISIBLE = {PartitioningKind.KEYED, PartitioningKind.REBALANCE}
+
+
+def may_overtake(partitioning: PartitioningKind, loop: str | None) -> bool:
+    """Return whether an unaligned barrier may overtake the data on such an edge.
+
+    Rows that wait on a broadcast or pointwise edge could not be divided among other subtasks
+    (PROTOCOL sections 7 and 10). Inside a loop, a barrier that comes back has to prove that
+    everything sent before it has come back, too (PROTOCOL section 8). ``loop`` names the loop that
+    both ends are in.
+    """
+    return loop is None and partitioning in _DIVISIBLE

@@ -162,6 +162,99 @@ def test_every_way_to_import_such_a_reader_is_seen(line: str) -> None:
     assert foreign_readers(ast.parse(line))
 
 
+PROSE = {"reason", "description", "message", "problem", "why", "detail", "complaint"}
+"""Names of texts that are for people; a fact that decides something has a field of its own."""
+SEARCHES = {"startswith", "endswith", "find", "rfind", "index", "count"}
+PATTERNS = {"search", "match", "fullmatch", "findall", "finditer"}
+
+READS_PROSE = {
+    "laminar_core/objectstore/s3_errors.py": "boto's error has no field for the cause",
+    "laminar_core/operators/stateless.py": "pyarrow's error has no field for the column",
+}
+"""Where a foreign library says something in words only."""
+
+
+def is_prose(node: ast.expr) -> bool:
+    """Whether an expression is such a text, or what an error says."""
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name in PROSE
+        case ast.Call(func=ast.Name(id="str" | "repr"), args=[ast.Name(id="error")]):
+            return True
+        case ast.Call(func=ast.Attribute(value=inner, attr="lower" | "casefold" | "strip")):
+            return is_prose(inner)
+    return False
+
+
+def is_words(node: ast.expr) -> bool:
+    """Whether an expression is a text that is not empty."""
+    is_text = isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value
+    return bool(is_text) or isinstance(node, ast.JoinedStr)
+
+
+def prose_searches(tree: ast.AST) -> list[str]:
+    """Calls and comparisons that look for words in a text for people."""
+    found: list[ast.expr] = []
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Attribute(value=value, attr=method), args=arguments):
+                searched = [value] if method in SEARCHES else []
+                searched += arguments if method in PATTERNS else []
+                found += [node for each in searched if is_prose(each)]
+            case ast.Compare(left=left, ops=[ast.In() | ast.NotIn()], comparators=[right]):
+                found += [node] if is_prose(right) and not is_prose(left) else []
+            case ast.Compare(left=left, ops=[ast.Eq() | ast.NotEq()], comparators=[right]):
+                sides = {is_prose(left) and is_words(right), is_prose(right) and is_words(left)}
+                found += [node] if any(sides) else []
+    return [ast.unparse(node) for node in found]
+
+
+@pytest.mark.parametrize(
+    "module", [m for m in MODULES if not m.startswith(("tests/", "laminar_core/cli/"))]
+)
+def test_nothing_is_decided_by_a_text_that_is_for_people(module: str) -> None:
+    found = prose_searches(ast.parse((ROOT / module).read_text()))
+    assert bool(found) is (module in READS_PROSE), found
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "counts = not reason.startswith('subsumed')",
+        "'no space' in answer.reason",
+        "error.message.lower().endswith('again')",
+        "'keyed by' not in description",
+        "re.search('gone', problem)",
+        "GONE.match(result.reason)",
+        "record.reason == 'restarted'",
+        "f'by {name}' != why",
+        "'throttled' in str(error)",
+    ],
+)
+def test_every_way_to_search_a_text_is_seen(line: str) -> None:
+    assert prose_searches(ast.parse(line))
+
+
+@pytest.mark.parametrize(
+    "line", ["reason == before.reason", "reason in (None, '')", "not reason", "reason != ''"]
+)
+def test_comparing_texts_and_asking_whether_there_is_one_is_no_search(line: str) -> None:
+    assert prose_searches(ast.parse(line)) == []
+
+
+DESCRIBES_INPUTS = {
+    "laminar_core/plan/plan.py": "writes the words that the fingerprint is of",
+    "laminar_core/driver/recovery/compatibility.py": "compares fingerprints",
+    "laminar_core/records/manifest_versions.py": "translates manifests that have no edges",
+}
+
+
+@pytest.mark.parametrize("module", [m for m in MODULES if not m.startswith("tests/")])
+def test_how_inputs_are_described_is_known_where_it_must_be(module: str) -> None:
+    names = re.search(r"""["']inputs["']|\bINPUTS_KEY\b""", (ROOT / module).read_text())
+    assert bool(names) is (module in DESCRIBES_INPUTS)
+
+
 @pytest.mark.parametrize("module", MODULES)
 def test_a_module_is_short_and_has_no_loose_ends(module: str) -> None:
     source = (ROOT / module).read_text()

@@ -12,6 +12,7 @@ from laminar_core.protocol.types import CheckpointId, Generation
 from laminar_core.records.manifest import HistoryRecord, TriggerRecord
 from laminar_core.sensors.facts.stored_checkpoints import StoredCheckpoint, read_stored
 from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.store.records import bytes_in
 
 PENDING_MAX = 16
 """An attempt that so many newer ones have overtaken is not waited for any more."""
@@ -113,7 +114,7 @@ class Attempts:
             ended = self._store.read_outcome(checkpoint_id)
             trigger = self._store.read_trigger(checkpoint_id)
         except CorruptCheckpointError as error:
-            return Failed(checkpoint_id, "damaged", str(error), sha256_hex(str(error).encode()))
+            return Failed(checkpoint_id, "damaged", str(error), self._digest(checkpoint_id))
         if ended is not None:
             if ended.outcome == "completed":
                 return Silent(checkpoint_id)
@@ -124,6 +125,12 @@ class Attempts:
         if not overtaken and not self._is_over(Generation(trigger.generation)):
             return Pending(checkpoint_id)
         return _abandoned(trigger)
+
+    def _digest(self, checkpoint_id: CheckpointId) -> str:
+        """Of the records of an attempt as they are stored, whether or not they can be read."""
+        keys = self._store.paths.outcome(checkpoint_id), self._store.paths.trigger(checkpoint_id)
+        stored = (bytes_in(self._store.objects, key) or b"" for key in keys)
+        return sha256_hex(b"".join(stored))
 
     def _is_over(self, generation: Generation) -> bool:
         if self._newest_generation is None:

@@ -35,6 +35,7 @@ from laminar_core.protocol.coordinator_events import (
     SubtaskId,
 )
 from laminar_core.protocol.types import CheckpointId, CheckpointKind, Generation
+from laminar_core.records.actor import Actor
 from laminar_core.records.manifest import SubtaskEntry
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.generations import Claimant
@@ -129,7 +130,7 @@ class _Cluster:
             stream = stream.rebalance().select("n")
         plan = stream.sink("out", CollectSink()).plan()
         store = CheckpointStore(MemoryObjectStore(), "scale")
-        owner = Claimant(this_process(), "bench", "bench", "0", 1)
+        owner = Claimant(this_process(), Actor("bench"), "0", 1)
         self._generation = store.claim_generation(owner, wait_ms=lambda _: None)
         store.record_base(self._generation, None)
         self._link = _Link()

@@ -12,6 +12,7 @@ from laminar_core.errors import StorageUnavailable
 from laminar_core.host.clock import Clock
 from laminar_core.objectstore.opening import absolute_uri
 from laminar_core.protocol.types import CheckpointId, Generation
+from laminar_core.records.actor import Actor
 from laminar_core.records.commands import (
     Action,
     CancelJob,
@@ -22,12 +23,10 @@ from laminar_core.records.commands import (
     TakeSavepoint,
 )
 from laminar_core.records.retention import PinRecord
-from laminar_core.resources.mandate import RunMandate
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.pinning import pin_checkpoint, unpin_checkpoint
 from laminar_core.store.pins import StoredPin
 from laminar_core.store.savepoint_export import export_as
-from laminar_core.store.savepoints import Author
 
 TIMEOUT_MS = 600_000
 
@@ -50,7 +49,7 @@ def _nobody(what: str) -> None:
 
 
 class JobControl:
-    """One job, one mandate.
+    """One job, and the actor on whose behalf it is acted on.
 
     Whatever asks the driver waits until it is done, and raises:
         ConfigurationError: nobody runs the job, its driver refuses, or came too late.
@@ -61,7 +60,7 @@ class JobControl:
     def __init__(
         self,
         store: CheckpointStore,
-        mandate: RunMandate,
+        actor: Actor,
         clock: Clock,
         *,
         timeout_ms: int = TIMEOUT_MS,
@@ -69,7 +68,7 @@ class JobControl:
     ) -> None:
         """``timeout_ms``: what is not begun by then is not done; ``tell`` hears what goes on."""
         self.store = store
-        self._mandate = mandate
+        self._actor = actor
         self._clock = clock
         self._timeout_ms = timeout_ms
         self._tell = tell
@@ -109,10 +108,8 @@ class JobControl:
         client = ControlClient(self.store, self._clock)
         asked = client.ask(
             action,
-            actor=self._mandate.actor,
-            reason=reason,
+            actor=self._actor.because(reason),
             timeout_ms=self._timeout_ms,
-            run_id=self._mandate.run_id,
             generation=generation,
         )
         self._tell(
@@ -163,8 +160,8 @@ class JobControl:
             ConfigurationError: no such checkpoint, a bad name, or one that is taken.
             StorageUnavailable: the store did not answer.
         """
-        author = self._author(reason)
-        return pin_checkpoint(self.store, CheckpointId(checkpoint_id), name, author, hold_ms)
+        actor, now_ms = self._actor.because(reason), self._clock.now_ms()
+        return pin_checkpoint(self.store, CheckpointId(checkpoint_id), name, actor, now_ms, hold_ms)
 
     def unpin(self, checkpoint_id: int, name: str, reason: str) -> StoredPin:
         """Let retention treat a checkpoint like others again; returns the pin that is gone.
@@ -173,8 +170,8 @@ class JobControl:
             ConfigurationError: there is no such pin.
             StorageUnavailable: the store did not answer.
         """
-        author = self._author(reason)
-        return unpin_checkpoint(self.store, CheckpointId(checkpoint_id), name, author)
+        actor, now_ms = self._actor.because(reason), self._clock.now_ms()
+        return unpin_checkpoint(self.store, CheckpointId(checkpoint_id), name, actor, now_ms)
 
     def export(self, checkpoint_id: int, target: str, reason: str) -> str:
         """Copy a completed checkpoint to ``target`` as a savepoint; returns its URI.
@@ -182,10 +179,6 @@ class JobControl:
         Raises:
             As ``export_as`` does.
         """
-        uri, author, now_ms = absolute_uri(target), self._author(reason), self._clock.now_ms
+        uri, actor, now_ms = absolute_uri(target), self._actor.because(reason), self._clock.now_ms
         self._tell(f"checkpoint {checkpoint_id} of job {self.store.job} is copied to {uri}")
-        return export_as(self.store, CheckpointId(checkpoint_id), uri, author, now_ms)
-
-    def _author(self, reason: str) -> Author:
-        now_ms = self._clock.now_ms()
-        return Author(self._mandate.actor, reason, now_ms, self._mandate.run_id)
+        return export_as(self.store, CheckpointId(checkpoint_id), uri, actor, now_ms)

@@ -14,7 +14,7 @@ ACTS_ON_TAG = "laminar/acts-on"
 """On a run of any other job: the stream that it acts on."""
 
 ACTOR_TAG = "laminar/actor"
-"""On a run, given by whoever starts it: who wants it. See ``laminar_core.resources.mandate``."""
+"""On a run, given by whoever starts it: who wants it. See ``laminar_core.resources.run_actor``."""
 
 RECOVERS_TAG = "laminar/recovers-generation"
 """On a recovery run: the generation whose death it answers."""

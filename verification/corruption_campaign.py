@@ -24,11 +24,12 @@ from laminar_core.operators import agg, windows
 from laminar_core.pipeline import Pipeline
 from laminar_core.protocol.coordinator_config import CoordinatorConfig
 from laminar_core.protocol.types import CheckpointId
+from laminar_core.records.actor import Actor
 from laminar_core.records.manifest import CheckpointManifest
 from laminar_core.records.paths import JobPaths
 from laminar_core.records.retention import PinRecord
 from laminar_core.retention.facts import RetentionPolicy
-from laminar_core.retention.run import Mandate, Retention
+from laminar_core.retention.run import Retention
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.pins import Pins
 from laminar_core.testing.disk import SimulatedDisk
@@ -201,7 +202,7 @@ def _retain(store: CheckpointStore, clock: Clock) -> None:
         PinRecord(checkpoint_id=oldest, name="kept", actor="test", reason="", created_at_ms=now_ms)
     )
     retention = Retention(store, RetentionPolicy(keep_last=KEPT), clock.now_ms, readers=1)
-    result = retention.apply(retention.plan(), Mandate("test", "", {}))
+    result = retention.apply(retention.plan(), Actor("test"), {})
     assert result is not None
     assert result.deleted_checkpoints > 0
 

@@ -14,6 +14,7 @@ from random import Random
 from laminar_core.host.clock import ManualClock
 from laminar_core.objectstore.local import LocalObjectStore
 from laminar_core.protocol.types import CheckpointId
+from laminar_core.records.actor import Actor
 from laminar_core.records.commands import (
     ControlBegun,
     ControlCommand,
@@ -26,7 +27,6 @@ from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.command_log import ControlLog
 from laminar_core.store.records import create_or_confirm
 from laminar_core.store.savepoint_export import export_savepoint
-from laminar_core.store.savepoints import Author
 from laminar_core.testing.simulation import JOB
 from verification.corruption import class_of
 from verification.corruption_campaign import make_lab
@@ -64,6 +64,9 @@ _STRAYS = (
 )
 
 
+ANN = Actor("ann", reason="a test")
+
+
 @dataclass(frozen=True, slots=True)
 class HonestStore:
     """A directory with ``store`` and ``savepoints``, and the checkpoints to ask for."""
@@ -91,7 +94,7 @@ def make_honest_store(place: Path) -> HonestStore:
     store, clock = CheckpointStore(objects, JOB), ManualClock()
     audit = AuditLog(objects, store.paths, clock.now_ms)
     for action in ("stop", "pin"):
-        intended = audit.append(action=action, actor="ann", reason="a test", after={"a": [1]})
+        intended = audit.append(action=action, actor=ANN, after={"a": [1]})
         audit.conclude(intended, "done", reason="it went well")
     _leave_commands(store)
     drill = DrillRecord(
@@ -108,8 +111,8 @@ def make_honest_store(place: Path) -> HonestStore:
     )
     create_or_confirm(objects, store.paths.drill(1), drill.to_bytes())
     ids = store.completed_ids()
-    author = Author("ann", "a test", clock.now_ms())
-    export_savepoint(store, ids[-1], str(place / "savepoints" / "one"), author)
+    target = str(place / "savepoints" / "one")
+    export_savepoint(store, ids[-1], target, ANN, clock.now_ms())
     return HonestStore(place, ids[-2], ids[-1])
 
 
@@ -121,8 +124,9 @@ def _leave_commands(store: CheckpointStore) -> None:
             job=JOB,
             generation=1,
             action=TakeCheckpoint(),
-            actor="ann",
-            reason="a test",
+            actor=ANN.name,
+            actor_kind=ANN.kind,
+            reason=ANN.reason,
             requested_at_ms=1,
             expires_at_ms=2,
         )

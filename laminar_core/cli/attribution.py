@@ -1,45 +1,56 @@
-"""On whose behalf a command acts: what every record and the audit log say of it."""
+"""On whose behalf a command acts, for the records that it writes."""
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from laminar_core.errors import ConfigurationError, ErrorCode
+from laminar_core.records.actor import Actor, ActorKind
 from laminar_core.store.owner import this_process
-from laminar_core.store.savepoints import Author
 
 ACTOR_VARIABLE = "LAMINAR_ACTOR"
-"""Environment variable: who wants it, if that is not the user of the operating system."""
+"""Environment variable: who acts, if that is not the user of the operating system."""
+
+KIND_VARIABLE = "LAMINAR_ACTOR_KIND"
+"""Environment variable: what acts; a person if it is not set. See ``ActorKind``."""
 
 RUN_ID_VARIABLE = "LAMINAR_RUN_ID"
-"""Environment variable: the orchestrator's run that does it."""
+"""Environment variable: the orchestrator's run that acts."""
 
 LENGTH_MAX = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Attribution:
-    """Who wants something, and the run that does it for them, if any."""
+def actor_of_environment(reason: str, environment: Mapping[str, str] = os.environ) -> Actor:
+    """Return the actor that the three variables describe, or the user of the operating system.
 
-    actor: str
-    run_id: str | None = None
+    >>> actor_of_environment("a test", {"LAMINAR_ACTOR": "ann", "LAMINAR_RUN_ID": ""})
+    Actor(name='ann', kind=<ActorKind.PERSON: 'person'>, reason='a test', run_id=None)
 
-    def author(self, reason: str, now_ms: int) -> Author:
-        """The same for acts on checkpoints, with why and when."""
-        return Author(self.actor, reason, now_ms, self.run_id)
+    Raises:
+        ConfigurationError: one of them is no line of printable text, or too long; or the kind is
+            not known.
+    """
+    name = _line(environment, ACTOR_VARIABLE) or this_process().user
+    return Actor(name, _kind(environment), reason, _line(environment, RUN_ID_VARIABLE))
 
-    @classmethod
-    def of_environment(cls, environment: Mapping[str, str] = os.environ) -> "Attribution":
-        """What the two variables say; the user of the operating system if nothing.
 
-        >>> Attribution.of_environment({"LAMINAR_ACTOR": "ann", "LAMINAR_RUN_ID": ""})
-        Attribution(actor='ann', run_id=None)
+def environment_of(actor: Actor) -> dict[str, str]:
+    """Return the variables by which a ``laminar`` process acts for ``actor``."""
+    return {
+        ACTOR_VARIABLE: actor.name,
+        KIND_VARIABLE: actor.kind.value,
+        RUN_ID_VARIABLE: actor.run_id or "",
+    }
 
-        Raises:
-            ConfigurationError: one of them is no line of printable text, or too long.
-        """
-        actor = _line(environment, ACTOR_VARIABLE)
-        return cls(actor or this_process().user, _line(environment, RUN_ID_VARIABLE))
+
+def _kind(environment: Mapping[str, str]) -> ActorKind:
+    kind = _line(environment, KIND_VARIABLE) or ActorKind.PERSON
+    try:
+        return ActorKind(kind)
+    except ValueError:
+        raise ConfigurationError(
+            ErrorCode.INVALID_OPTION,
+            f"{KIND_VARIABLE} is {kind!r}: set it to {', '.join(ActorKind)}, or leave it unset",
+        ) from None
 
 
 def _line(environment: Mapping[str, str], variable: str) -> str | None:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import click
 from rich.console import Console
 
-from laminar_core.cli.attribution import Attribution
+from laminar_core.cli.attribution import actor_of_environment
 from laminar_core.cli.jobs import job_option, open_job
 from laminar_core.cli.options import DURATION, json_option, store_option
 from laminar_core.cli.views import print_table, wall_time
@@ -126,13 +126,11 @@ def ask(  # noqa: PLR0913 - one parameter per option
         ConfigurationError: nobody runs the job, or its driver refuses.
         LaminarError: it was not done.
     """
-    by = Attribution.of_environment()
+    actor = actor_of_environment(str(reason))
     opened, clock = open_job(store, job), SystemClock()
     client = ControlClient(opened, clock)
     timeout_ms = duration_ms(str(timeout))
-    asked = client.ask(
-        action, actor=by.actor, reason=str(reason), timeout_ms=timeout_ms, run_id=by.run_id
-    )
+    asked = client.ask(action, actor=actor, timeout_ms=timeout_ms)
     if not wait:
         _print(asked, None, as_json=bool(as_json))
         return

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import click
 
-from laminar_core.cli.attribution import Attribution
+from laminar_core.cli.attribution import actor_of_environment
 from laminar_core.cli.options import INSTANT, GlobalSettings, json_option, store_option
 from laminar_core.cli.start_options import SparkSettings, program_options, spark_options
 from laminar_core.cli.target import load_pipeline
@@ -86,14 +86,11 @@ def drill(  # noqa: PLR0913 - one parameter per option
     """
     if sum(choice is not None for choice in (checkpoint_id, before, random_seed)) > 1:
         raise click.UsageError("--checkpoint, --before and --random each say which: give one")
-    by = Attribution.of_environment()
     config = RunConfig(
         job=job,
         restore_id=checkpoint_id,
         restore_before=before,
-        actor=by.actor,
-        run_id=by.run_id,
-        reason=reason,
+        actor=actor_of_environment(reason),
     )
     pipeline = load_pipeline(target, settings)
     wanted = job_options(pipeline.name, spark.workers, CheckpointConfig(store), config)

@@ -5,18 +5,18 @@ from collections.abc import Mapping, Sequence
 
 import click
 
-from laminar_core.cli.attribution import Attribution
+from laminar_core.cli.attribution import actor_of_environment
 from laminar_core.cli.jobs import job_option, open_job
 from laminar_core.cli.options import DURATION, json_option, store_option
 from laminar_core.cli.retention_view import pin_as_json, pin_as_remark
 from laminar_core.host.clock import SystemClock
 from laminar_core.pipeline.config import duration_ms
 from laminar_core.protocol.types import CheckpointId
+from laminar_core.records.actor import Actor
 from laminar_core.records.record import JsonObject
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.pinning import pin_checkpoint, unpin_checkpoint
 from laminar_core.store.pins import Pins, StoredPin
-from laminar_core.store.savepoints import Author
 
 _id_argument = click.argument("checkpoint_id", type=click.IntRange(min=1))
 _name_option = click.option(
@@ -46,7 +46,7 @@ def pin(  # noqa: PLR0913 - one parameter per option
     """Keep a checkpoint: retention leaves it alone until it is unpinned, or the time is over."""
     opened = open_job(store, job)
     hold_ms = None if duration is None else duration_ms(duration)
-    record = pin_checkpoint(opened, CheckpointId(checkpoint_id), name, _author(reason), hold_ms)
+    record = pin_checkpoint(opened, CheckpointId(checkpoint_id), name, *_by(reason), hold_ms)
     if as_json:
         click.echo(record.model_dump_json(indent=1, exclude={"format_version"}))
     else:
@@ -66,7 +66,7 @@ def unpin(
 ) -> None:
     """Take a pin away: retention treats the checkpoint like others again."""
     opened = open_job(store, job)
-    unpin_checkpoint(opened, CheckpointId(checkpoint_id), name, _author(reason))
+    unpin_checkpoint(opened, CheckpointId(checkpoint_id), name, *_by(reason))
     if as_json:
         click.echo(json.dumps({"checkpoint_id": checkpoint_id, "name": name}, indent=1))
     else:
@@ -92,5 +92,6 @@ def pins_as_remarks(pins: Mapping[int, Sequence[StoredPin]]) -> dict[int, list[s
     return {c: [pin_as_remark(each, now_ms) for each in found] for c, found in pins.items()}
 
 
-def _author(reason: str) -> Author:
-    return Attribution.of_environment().author(reason, SystemClock().now_ms())
+def _by(reason: str) -> tuple[Actor, int]:
+    """Who acts, and when."""
+    return actor_of_environment(reason), SystemClock().now_ms()

@@ -11,7 +11,7 @@ from typing import Any
 import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from laminar_core.cli.attribution import Attribution
+from laminar_core.cli.attribution import actor_of_environment
 from laminar_core.cli.jobs import job_option, open_job
 from laminar_core.cli.options import DURATION, json_option, store_option
 from laminar_core.cli.retention_view import (
@@ -24,7 +24,7 @@ from laminar_core.cli.retention_view import (
 from laminar_core.host.clock import SystemClock
 from laminar_core.records.record import JsonObject
 from laminar_core.retention.config import RetentionConfig
-from laminar_core.retention.run import Mandate, Planned, Retention
+from laminar_core.retention.run import Retention
 from laminar_core.retention.status import read_status
 from laminar_core.store.audit_log import AuditLog
 from laminar_core.store.checkpoint_store import CheckpointStore
@@ -153,9 +153,9 @@ def apply(  # noqa: PLR0913 - one parameter per option
         return
     if not yes and (as_json or not sys.stdin.isatty()):
         raise click.UsageError("nobody can be asked here: give --yes, or --dry-run")
-    by = Attribution.of_environment()
+    actor = actor_of_environment(reason)
     with _bar() as tell:
-        finished = runner.finish_earlier(tell, run_id=by.run_id)
+        finished = runner.finish_earlier(tell, run_id=actor.run_id)
     for result in finished:
         if not as_json:
             print_result(result, "an earlier plan was finished")
@@ -164,8 +164,13 @@ def apply(  # noqa: PLR0913 - one parameter per option
         print_plan(planned.plan, config, [], with_files=False)
     if not planned.plan.is_empty and not yes:
         click.confirm("delete this?", abort=True)
-    mandate = Mandate(by.actor, reason, config.model_dump(), by.run_id)
-    _carry_out(runner, planned, mandate, as_json)
+    with _bar() as tell:
+        result = runner.apply(planned, actor, config.model_dump(), tell)
+    if as_json:
+        done = None if result is None else result.model_dump(mode="json")
+        click.echo(json.dumps({"result": done}, indent=1))
+    elif result is not None:
+        print_result(result, "done")
 
 
 @retention.command()
@@ -188,21 +193,6 @@ def _show(runner: Retention, config: RetentionConfig, *, with_files: bool, as_js
         click.echo(json.dumps(plan_as_json(planned.plan, config, unfinished), indent=1))
     else:
         print_plan(planned.plan, config, unfinished, with_files=with_files)
-
-
-def _carry_out(
-    runner: Retention,
-    planned: Planned,
-    mandate: Mandate,
-    as_json: bool,  # noqa: FBT001 - an option, passed on
-) -> None:
-    with _bar() as tell:
-        result = runner.apply(planned, mandate, tell)
-    if as_json:
-        done = None if result is None else result.model_dump(mode="json")
-        click.echo(json.dumps({"result": done}, indent=1))
-    elif result is not None:
-        print_result(result, "done")
 
 
 def _runner(store: CheckpointStore, config: RetentionConfig, *, whole: bool) -> Retention:

@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import click
 
-from laminar_core.cli.attribution import Attribution
+from laminar_core.cli.attribution import actor_of_environment
 from laminar_core.cli.control import ask, command_options
 from laminar_core.cli.jobs import job_option, open_job
 from laminar_core.cli.options import json_option, store_option
@@ -67,8 +67,8 @@ def export(
     """
     opened = open_job(store, job)
     now_ms = SystemClock().now_ms
-    author = Attribution.of_environment().author(reason, now_ms())
-    uri = export_as(opened, CheckpointId(checkpoint_id), absolute_uri(target), author, now_ms)
+    actor = actor_of_environment(reason)
+    uri = export_as(opened, CheckpointId(checkpoint_id), absolute_uri(target), actor, now_ms)
     if as_json:
         click.echo(json.dumps({"checkpoint_id": checkpoint_id, "savepoint": uri}))
     else:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 from pyspark.sql import SparkSession
 
-from laminar_core.cli.attribution import Attribution
+from laminar_core.cli.attribution import actor_of_environment
 from laminar_core.cli.options import DURATION, INSTANT, KEY_VALUE, GlobalSettings
 from laminar_core.driver.liveness import Deadlines
 from laminar_core.driver.restart import ExponentialDelay
@@ -223,7 +223,6 @@ def start_config(values: dict[str, Any]) -> RunConfig:
         ConfigurationError: wishes that do not go together.
     """
     take = values.pop
-    by = Attribution.of_environment()
     savepoint = take("from_savepoint")
     return RunConfig(
         job=take("job"),
@@ -240,9 +239,7 @@ def start_config(values: dict[str, Any]) -> RunConfig:
         from_savepoint=savepoint and absolute_uri(savepoint),
         claim=take("claim"),
         savepoints_under=tuple(map(absolute_uri, take("savepoints_under"))),
-        actor=by.actor,
-        run_id=by.run_id,
-        reason=take("reason"),
+        actor=actor_of_environment(take("reason")),
         deadlines=Deadlines(
             register_ms=duration_ms(take("start_timeout")),
             silence_ms=duration_ms(take("silence_timeout")),

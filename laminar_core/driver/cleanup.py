@@ -26,6 +26,7 @@ from typing import Protocol
 from laminar_core.driver.events import CleanUpFailed, JobEvent
 from laminar_core.errors import LaminarError, ProtocolError
 from laminar_core.protocol.types import CheckpointId, Generation
+from laminar_core.records.actor import LAMINAR
 from laminar_core.store.audit_log import AuditLog
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.savepoint_import import claimed_savepoints
@@ -142,8 +143,9 @@ class Cleanup:
         for claimed in claimed_savepoints(self._store):
             intent = audit.append(
                 action="delete-savepoint",
-                actor="laminar",
-                reason=f"it was claimed, and checkpoint {checkpoint_id} builds on it",
+                actor=LAMINAR.because(
+                    f"it was claimed, and checkpoint {checkpoint_id} builds on it"
+                ),
                 after={"savepoint": claimed.use.uri, "claimed_by": claimed.generation},
             )
             claimed.delete()

@@ -13,6 +13,7 @@ from laminar_core.plan.state_options import StateOptions
 from laminar_core.protocol.coordinator_config import CoordinatorConfig
 from laminar_core.protocol.recovery_facts import Wish
 from laminar_core.protocol.types import CheckpointId, Generation
+from laminar_core.records.actor import LAMINAR, Actor
 from laminar_core.records.record import JsonObject
 from laminar_core.worker.inflight import SnapshotLimits
 
@@ -51,10 +52,8 @@ class JobOptions:
     """Of what this run completes, as its claims announce it; None: nothing is announced."""
     savepoints_under: tuple[str, ...] = ()
     """Where commands may send savepoints; see ``SavepointTargets``."""
-    actor: str = "laminar"
-    reason: str = "started"
-    run_id: str | None = None
-    """The orchestrator's run that started it, for the audit log."""
+    actor: Actor = LAMINAR
+    """Who starts the job and why, for the claim and the audit log."""
     deadlines: Deadlines = field(default_factory=Deadlines)
 
     @property

@@ -31,6 +31,7 @@ from laminar_core.host.clock import Clock
 from laminar_core.objectstore.opening import probe
 from laminar_core.plan.plan import Plan
 from laminar_core.protocol.types import CheckpointKind, Generation
+from laminar_core.records.actor import Actor
 from laminar_core.records.audit import AuditRecord
 from laminar_core.records.audit_ref import AuditRef
 from laminar_core.records.commands import SetMode
@@ -131,8 +132,6 @@ class Supervisor:
             record = self._audit.append(
                 action="take-over" if options.take_over else "claim",
                 actor=options.actor,
-                reason=options.reason,
-                run_id=options.run_id,
                 before={"generation": generation - 1 or None},
                 after=self._claimed(generation),
             )
@@ -141,7 +140,7 @@ class Supervisor:
 
         try:
             return self._store.claim_generation(
-                self._claimant(options.reason),
+                self._claimant(options.actor),
                 wait_ms=self._clock.wait_ms,
                 take_over=options.take_over,
                 announce=announce,
@@ -158,9 +157,7 @@ class Supervisor:
         self._store.check_claim(generation)  # Not into what is in the place of a lost store.
         ended = self._audit.append(
             action="end",
-            actor=self._options.actor,
-            reason=reason,
-            run_id=self._options.run_id,
+            actor=self._options.actor.because(reason),
             after={"generation": generation, "outcome": outcome},
         )
         self._store.end_generation(generation, outcome, reason, audited=ended.reference())
@@ -171,11 +168,10 @@ class Supervisor:
             return {"generation": generation}
         return {"generation": generation, "user_code_sha256": self._user_code}
 
-    def _claimant(self, reason: str) -> Claimant:
+    def _claimant(self, actor: Actor) -> Claimant:
         return Claimant(
             owner=self._cluster.identify(),
-            actor=self._options.actor,
-            reason=reason,
+            actor=actor,
             code_version=f"laminar {__version__}",
             claimed_at_ms=self._clock.now_ms(),
             default_retention=self._options.default_retention,
@@ -273,12 +269,11 @@ class Supervisor:
         """
         with suppress(StorageUnavailable):  # It only helps others to see that nobody runs it.
             self._end(generation, self._ending(outcome), outcome.reason)
-        claimant = self._claimant(RESTARTED)
+        actor = self._options.actor.because(RESTARTED)
+        claimant = self._claimant(actor)
         entry = self._audit.entry(
             action="claim",
-            actor=self._options.actor,
-            reason=RESTARTED,
-            run_id=self._options.run_id,
+            actor=actor,
             before={"generation": generation},
             after=self._claimed(Generation(generation + 1)),
         )

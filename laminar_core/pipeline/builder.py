@@ -154,9 +154,7 @@ class Pipeline:
         reported = isolated(listener)
         listener = ReserveKeeper(store, reported)
         if checkpoint.retention is not None:
-            listener = checkpoint.retention.applied_to(
-                store, clock, listener, actor=run.actor, run_id=run.run_id
-            )
+            listener = checkpoint.retention.applied_to(store, clock, listener, run.actor)
         supervisor = Supervisor(cluster, self.plan(), options, store, clock, listener)
         return StreamingJob(supervisor, reported)
 

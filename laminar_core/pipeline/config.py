@@ -16,6 +16,7 @@ from laminar_core.pipeline.state_config import StateConfig
 from laminar_core.protocol.coordinator_config import CoordinatorConfig
 from laminar_core.protocol.types import CheckpointId, Generation
 from laminar_core.protocol.unaligned import UnalignedCheckpointConfig
+from laminar_core.records.actor import LAMINAR, Actor
 from laminar_core.retention.config import RetentionConfig
 from laminar_core.worker.inflight import SnapshotLimits
 
@@ -145,10 +146,8 @@ class RunConfig:
     savepoints_under: tuple[str, ...] = ()
     """Directories and buckets below which commands may have savepoints written. By default: the
     directory that the store is in, or its bucket, and the directory that the driver runs in."""
-    actor: str = "laminar"
-    reason: str = "started"
-    run_id: str | None = None
-    """Of an orchestrator's run that starts it, if any; kept in the audit log."""
+    actor: Actor = LAMINAR
+    """Who starts the job and why, for the claim and the audit log."""
     deadlines: Deadlines = field(default_factory=Deadlines)
 
     def __post_init__(self) -> None:
@@ -219,8 +218,6 @@ def job_options(
         default_retention=checkpoint.retention and checkpoint.retention.announcement(),
         claim_savepoint=run.claim,
         actor=run.actor,
-        reason=run.reason,
-        run_id=run.run_id,
         deadlines=run.deadlines,
     )
 

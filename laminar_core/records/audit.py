@@ -24,6 +24,7 @@ from typing import Annotated, Literal, Self, TypeVar
 from pydantic import Field
 
 from laminar_core.errors import CorruptCheckpointError, ErrorCode
+from laminar_core.records.actor import Actor, ActorKind, Attributed, kind_by_name
 from laminar_core.records.audit_ref import AuditRef
 from laminar_core.records.manifest import Owner, parse_record
 from laminar_core.records.record import (
@@ -70,17 +71,18 @@ START = Link(0, None)
 """The place before the first record."""
 
 
-class AuditEntry(Record):
+class AuditEntry(Attributed):
     """One act, before it has its place in the log.
 
     ``intended`` stands in the log before the act takes effect. An act that can also fail gets a
     second record with the outcome, which names the first one.
     """
 
-    format_version: Literal[1] = 1
+    format_version: Literal[1, 2] = 2
     job: str
     action: Action
     actor: str = Field(description="Who wants it: a person, or what acts for one.")
+    actor_kind: ActorKind = Field(default_factory=kind_by_name)
     reason: Prose
     outcome: Outcome = "intended"
     intent: Positive | None = Field(default=None, description="Whose outcome this is.")
@@ -90,6 +92,11 @@ class AuditEntry(Record):
     code_version: str
     at_ms: TimeMs
     writer: Owner = Field(description="The process; with its number no two acts are the same.")
+
+    @property
+    def by(self) -> Actor:
+        """Who acted, and why."""
+        return Actor(self.actor, self.actor_kind, self.reason, self.run_id)
 
 
 class _Signed(Record):
@@ -120,6 +127,7 @@ class _Signed(Record):
 class AuditRecord(_Signed, AuditEntry):
     """One act in its place. Create-only: the store decides who writes a number."""
 
+    format_version: Literal[1, 2] = 2  # pyright: ignore[reportIncompatibleVariableOverride] - the head stays at 1
     number: Positive
     previous_sha256: Sha256 | None = Field(description="Of the record before; None: the first.")
     head_lost: bool = Field(

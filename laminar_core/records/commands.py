@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from laminar_core.records.actor import Actor, ActorKind, Attributed, kind_by_name
 from laminar_core.records.record import (
     Count,
     JsonObject,
@@ -60,15 +61,16 @@ Action = Annotated[
 ]
 
 
-class ControlCommand(Record):
+class ControlCommand(Attributed):
     """What somebody wants from the driver of ``generation``."""
 
-    format_version: Literal[1] = 1
+    format_version: Literal[1, 2] = 2
     command_id: str = Field(description="Unlike any other: tells equal wishes apart.", min_length=8)
     job: str
     generation: Positive = Field(description="Which is to do it; no other one does.")
     action: Action
     actor: str
+    actor_kind: ActorKind = Field(default_factory=kind_by_name)
     reason: Prose
     run_id: str | None = Field(default=None, description="Of the orchestrator's run, if any.")
     requested_at_ms: TimeMs
@@ -76,6 +78,11 @@ class ControlCommand(Record):
         description="By the clock of requested_at_ms. The driver counts the difference from when it"
         " finds the command; not begun by then: not done at all."
     )
+
+    @property
+    def by(self) -> Actor:
+        """Who asks for it, and why."""
+        return Actor(self.actor, self.actor_kind, self.reason, self.run_id)
 
 
 class ControlBegun(Record):

@@ -16,6 +16,7 @@ from pydantic import Field, JsonValue, ValidationError, model_validator
 from laminar_core.errors import CorruptCheckpointError, ErrorCode
 from laminar_core.protocol.edges import PartitioningKind, may_overtake
 from laminar_core.protocol.types import CheckpointKind, ResolvedMode
+from laminar_core.records.actor import ActorKind, Attributed, kind_by_name
 from laminar_core.records.audit_ref import Audited, AuditRef
 from laminar_core.records.paths import Direction
 from laminar_core.records.record import (
@@ -299,14 +300,15 @@ class Owner(Record):
     user: str
 
 
-class GenerationClaim(Record):
+class GenerationClaim(Attributed):
     """Who owns the job from here on. Create-only; the newest generation wins."""
 
-    format_version: Literal[1] = 1
+    format_version: Literal[1, 2] = 2
     job: str
     generation: Positive
     owner: Owner
     actor: str
+    actor_kind: ActorKind = Field(default_factory=kind_by_name)
     reason: Prose
     code_version: str
     claimed_at_ms: TimeMs

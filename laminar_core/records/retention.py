@@ -9,6 +9,7 @@ from typing import Literal, TypeVar
 from pydantic import Field
 
 from laminar_core.errors import CorruptCheckpointError, ErrorCode
+from laminar_core.records.actor import ActorKind, Attributed, kind_by_name
 from laminar_core.records.manifest import parse_record
 from laminar_core.records.record import (
     Count,
@@ -48,14 +49,15 @@ class PlannedOrphan(Record):
     checkpoint_id: Positive | None = None
 
 
-class RetentionPlanRecord(SealedRecord):
+class RetentionPlanRecord(Attributed, SealedRecord):
     """What one run of retention deletes, decided before anything is deleted. Create-only."""
 
-    format_version: Literal[1] = 1
+    format_version: Literal[1, 2] = 2
     number: Positive
     job: str
     generation: Positive = Field(description="The newest when this was planned.")
     actor: str
+    actor_kind: ActorKind = Field(default_factory=kind_by_name)
     reason: Prose
     planned_at_ms: TimeMs
     policy: JsonObject

@@ -23,7 +23,9 @@ from laminar_core.driver.events import (
 )
 from laminar_core.driver.listening import isolated
 from laminar_core.errors import ErrorCode, LaminarError
-from laminar_core.retention.run import Mandate, Retention
+from laminar_core.records.actor import Actor
+from laminar_core.records.record import JsonObject
+from laminar_core.retention.run import Retention
 
 BATCH_CHECKPOINTS = 16
 """Completed checkpoints after which the old ones are deleted together."""
@@ -35,11 +37,12 @@ BATCH_MS = 600_000
 class BackgroundRetention:
     """A listener around another one. Called from any thread."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it joins
         self,
         listener: JobListener,
         retention: Retention,
-        mandate: Mandate,
+        actor: Actor,
+        policy: JsonObject,
         now_ms: Callable[[], int],
         executor: Executor | None = None,
         *,
@@ -47,7 +50,8 @@ class BackgroundRetention:
     ) -> None:
         self._tell = isolated(listener)
         self._retention = retention
-        self._mandate = mandate
+        self._actor = actor
+        self._policy = policy
         self._now_ms = now_ms
         self._executor = executor or ThreadPoolExecutor(1, "laminar-retention")
         self._lock = threading.Lock()
@@ -97,8 +101,8 @@ class BackgroundRetention:
         with self._lock:
             self._is_asked_for = False  # What completes from here on is not seen any more.
         try:
-            self._retention.finish_earlier(run_id=self._mandate.run_id)
-            self._retention.apply(self._retention.plan(), self._mandate)
+            self._retention.finish_earlier(run_id=self._actor.run_id)
+            self._retention.apply(self._retention.plan(), self._actor, self._policy)
         except LaminarError as error:
             if error.code is ErrorCode.RETENTION_PLAN_STALE:
                 return  # A claim, a pin, another run: the next plan takes it into account.

@@ -10,10 +10,11 @@ from laminar_core.driver.events import JobListener
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.host.clock import Clock
 from laminar_core.operators.windows import duration_us
+from laminar_core.records.actor import Actor
 from laminar_core.records.record import Count, JsonObject, Positive
 from laminar_core.retention.background import BackgroundRetention
 from laminar_core.retention.facts import RetentionPolicy
-from laminar_core.retention.run import Mandate, Retention
+from laminar_core.retention.run import Retention
 from laminar_core.store.audit_log import AuditLog
 from laminar_core.store.checkpoint_store import CheckpointStore
 
@@ -136,15 +137,13 @@ class RetentionConfig(BaseModel):
         store: CheckpointStore,
         clock: Clock,
         listener: JobListener,
-        *,
-        actor: str,
-        run_id: str | None = None,
+        actor: Actor,
     ) -> JobListener:
         """A listener that applies this while the job runs, in the background."""
         audit = AuditLog(store.objects, store.paths, clock.now_ms)
         retention = Retention(store, self.policy(), clock.now_ms, audit=audit)
-        mandate = Mandate(actor, "the running job's policy", self.model_dump(), run_id)
-        return BackgroundRetention(listener, retention, mandate, clock.now_ms)
+        by = actor.because("the running job's policy")
+        return BackgroundRetention(listener, retention, by, self.model_dump(), clock.now_ms)
 
 
 def _ms(duration: str) -> int:

@@ -29,6 +29,7 @@ from laminar_core.errors import (
 from laminar_core.objectstore.opening import address
 from laminar_core.objectstore.reserve import BackedStore, keep_reserve
 from laminar_core.protocol.types import CheckpointId
+from laminar_core.records.actor import Actor
 from laminar_core.records.record import JsonObject
 from laminar_core.records.retention import (
     PlannedCheckpoint,
@@ -54,17 +55,6 @@ from laminar_core.store.records import create_or_confirm
 from laminar_core.store.retention_log import RetentionLog
 
 _DIFFERENCES_SHOWN = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Mandate:
-    """Who wants it, and why; ``policy`` is what to keep, as it was said (for the record)."""
-
-    actor: str
-    reason: str
-    policy: JsonObject
-    run_id: str | None = None
-    """Of an orchestrator's run, if one does it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +107,15 @@ class Retention:
         return Planned(facts, plan_retention(facts, self._policy))
 
     def apply(
-        self, planned: Planned, mandate: Mandate, progress: Progress | None = None
+        self,
+        planned: Planned,
+        actor: Actor,
+        policy: JsonObject,
+        progress: Progress | None = None,
     ) -> RetentionResult | None:
         """Carry the plan out; None: there was nothing to do.
+
+        ``policy`` is the policy as ``actor`` wrote it, for the plan's record.
 
         Raises:
             ConfigurationError: the plan does not hold any more, and was given up; plan again.
@@ -128,14 +124,14 @@ class Retention:
         """
         if planned.plan.is_empty:
             return None
-        record = self._write_down(planned, mandate)
+        record = self._write_down(planned, actor, policy)
         for checkpoint_id in record.abandoned:
             self._entomb(CheckpointId(checkpoint_id), record.number)
         self._check_that_it_holds(planned, record)
         said = self.log.decide(record.number, "apply", record.actor, record.reason, _ids_of(record))
         if said.verdict != "apply" or self.log.read_plan(record.number) is None:
             raise _stale(record.number, [f"{said.by} gave it up: {said.reason}"])
-        self._write_into_audit_log(record, record.reason, mandate.run_id)
+        self._write_into_audit_log(record, record.reason, actor.run_id)
         result = Application(self._store, record, self._readers, self._now_ms, progress).run()
         self.log.forget_old()
         self._keep_reserve()
@@ -173,9 +169,11 @@ class Retention:
                 error.code, f"{error}; put it back, or delete {plan} to give the plan up"
             ) from error
 
-    def _write_down(self, planned: Planned, mandate: Mandate) -> RetentionPlanRecord:
+    def _write_down(
+        self, planned: Planned, actor: Actor, policy: JsonObject
+    ) -> RetentionPlanRecord:
         for number in count(max(self.log.steps(), default=0) + 1):
-            record = _as_record(self._store.job, number, planned, mandate)
+            record = _as_record(self._store.job, number, planned, actor, policy)
             if self.log.create_plan(record):
                 return record
         raise AssertionError("numbers do not end")
@@ -212,8 +210,7 @@ class Retention:
             return
         entry = self._audit.entry(
             action="retention-apply",
-            actor=record.actor,
-            reason=reason,
+            actor=Actor(record.actor, record.actor_kind, reason, run_id),
             before={"plan": record.number, "policy": record.policy},
             after={
                 "checkpoints": list(_ids_of(record)),
@@ -222,7 +219,6 @@ class Retention:
                 "list": self._store.paths.relative(self.log.paths.plan(record.number)),
                 "list_sha256": self.log.digest_of_plan(record.number),
             },
-            run_id=run_id,
         )
         self._audit.write_once(entry.model_copy(update={"outcome": "done"}))
 
@@ -269,7 +265,9 @@ def _ids_of(record: RetentionPlanRecord) -> tuple[int, ...]:
     return tuple(c.checkpoint_id for c in record.checkpoints)
 
 
-def _as_record(job: str, number: int, planned: Planned, mandate: Mandate) -> RetentionPlanRecord:
+def _as_record(
+    job: str, number: int, planned: Planned, actor: Actor, policy: JsonObject
+) -> RetentionPlanRecord:
     plan = planned.plan
     assert plan.generation is not None, "without a generation everything is blocked"
     verdicts = {v.checkpoint_id: v for v in plan.checkpoints}
@@ -282,10 +280,11 @@ def _as_record(job: str, number: int, planned: Planned, mandate: Mandate) -> Ret
         number=number,
         job=job,
         generation=plan.generation,
-        actor=mandate.actor,
-        reason=mandate.reason,
+        actor=actor.name,
+        actor_kind=actor.kind,
+        reason=actor.reason,
         planned_at_ms=planned.facts.now_ms,
-        policy=mandate.policy,
+        policy=policy,
         checkpoints=tuple(
             PlannedCheckpoint(
                 checkpoint_id=checkpoint_id,

@@ -20,6 +20,7 @@ from functools import partial
 from laminar_core._version import __version__
 from laminar_core.errors import CorruptCheckpointError
 from laminar_core.objectstore.opening import ObjectStore, address
+from laminar_core.records.actor import Actor
 from laminar_core.records.audit import (
     START,
     AuditEntry,
@@ -80,11 +81,9 @@ class AuditLog:
         self,
         *,
         action: str,
-        actor: str,
-        reason: str,
+        actor: Actor,
         before: JsonObject | None = None,
         after: JsonObject | None = None,
-        run_id: str | None = None,
     ) -> AuditRecord:
         """Write down what is about to be done; do it only after this has returned.
 
@@ -92,16 +91,7 @@ class AuditLog:
             StorageUnavailable: the store did not answer, and the record may be there: the act must
                 not happen. To try the same act again, ``write`` the same ``entry`` again.
         """
-        return self.write_once(
-            self.entry(
-                action=action,
-                actor=actor,
-                reason=reason,
-                before=before,
-                after=after,
-                run_id=run_id,
-            )
-        )
+        return self.write_once(self.entry(action=action, actor=actor, before=before, after=after))
 
     def conclude(
         self,
@@ -116,13 +106,8 @@ class AuditLog:
         Raises:
             StorageUnavailable: as in ``append``; the outcome then is what the store shows.
         """
-        entry = self.entry(
-            action=intended.action,
-            actor=intended.actor,
-            reason=reason,
-            after=after,
-            run_id=intended.run_id,
-        )
+        by = intended.by.because(reason)
+        entry = self.entry(action=intended.action, actor=by, after=after)
         return self.write_once(
             entry.model_copy(update={"outcome": outcome, "intent": intended.number})
         )
@@ -131,21 +116,20 @@ class AuditLog:
         self,
         *,
         action: str,
-        actor: str,
-        reason: str,
+        actor: Actor,
         before: JsonObject | None = None,
         after: JsonObject | None = None,
-        run_id: str | None = None,
     ) -> AuditEntry:
         """Describe an act of this process and this moment; nothing is written yet."""
         return AuditEntry(
             job=self.paths.job,
             action=action,
-            actor=actor,
-            reason=reason,
+            actor=actor.name,
+            actor_kind=actor.kind,
+            reason=actor.reason,
             before=before,
             after=after,
-            run_id=run_id,
+            run_id=actor.run_id,
             code_version=CODE_VERSION,
             at_ms=self._now_ms(),
             writer=self._identify(),

@@ -1,6 +1,7 @@
 """One checkpoint of a job, copied byte by byte into a store of its own, to be restored there."""
 
 from laminar_core.protocol.types import CheckpointId, Generation
+from laminar_core.records.actor import ActorKind
 from laminar_core.records.manifest import CheckpointManifest, GenerationClaim, GenerationEnd, Owner
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.records import create_and_read_back
@@ -33,6 +34,7 @@ def copy_checkpoint(
         generation=generation,
         owner=owner,
         actor=owner.user,
+        actor_kind=ActorKind.PROGRAM,
         reason=f"stands for the generation that wrote checkpoint {manifest.checkpoint_id}",
         code_version=manifest.code_version,
         claimed_at_ms=manifest.completed_at_ms,

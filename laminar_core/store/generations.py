@@ -23,6 +23,7 @@ from laminar_core.protocol.recovery import (
     why_unexpected,
 )
 from laminar_core.protocol.types import CheckpointId, Generation
+from laminar_core.records.actor import Actor
 from laminar_core.records.audit_ref import AuditRef
 from laminar_core.records.manifest import (
     GenerationBase,
@@ -55,8 +56,7 @@ class Claimant:
     """Who asks for the job, and why. ``owner`` comes from ``this_process`` and is used once."""
 
     owner: Owner
-    actor: str
-    reason: str
+    actor: Actor
     code_version: str
     claimed_at_ms: int
     announced: AuditRef | None = None
@@ -414,8 +414,9 @@ class GenerationLog:
             job=self.job,
             generation=generation,
             owner=claimant.owner,
-            actor=claimant.actor,
-            reason=claimant.reason,
+            actor=claimant.actor.name,
+            actor_kind=claimant.actor.kind,
+            reason=claimant.actor.reason,
             code_version=claimant.code_version,
             claimed_at_ms=claimant.claimed_at_ms,
             announced=claimant.announced,

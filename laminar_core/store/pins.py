@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from laminar_core.errors import ConfigurationError, CorruptCheckpointError, ErrorCode
 from laminar_core.protocol.types import CheckpointId
+from laminar_core.records.actor import Actor
 from laminar_core.records.pin import Pin
 from laminar_core.records.retention import PinRecord
 from laminar_core.records.retention_paths import RetentionPaths
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.records import create_or_confirm
 from laminar_core.store.retention_log import RetentionLog
-from laminar_core.store.savepoints import Author
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Pins:
 
     @contextmanager
     def held(
-        self, checkpoint_id: CheckpointId, name: str, author: Author, hold_ms: int
+        self, checkpoint_id: CheckpointId, name: str, actor: Actor, now_ms: int, hold_ms: int
     ) -> Generator[None]:
         """Keep a checkpoint while it is read; who is killed meanwhile holds it for ``hold_ms``.
 
@@ -78,10 +78,10 @@ class Pins:
         record = PinRecord(
             checkpoint_id=checkpoint_id,
             name=name,
-            actor=author.actor,
-            reason=author.reason,
-            created_at_ms=author.created_at_ms,
-            expires_at_ms=author.created_at_ms + hold_ms,
+            actor=actor.name,
+            reason=actor.reason,
+            created_at_ms=now_ms,
+            expires_at_ms=now_ms + hold_ms,
         )
         try:
             self.pin(record)

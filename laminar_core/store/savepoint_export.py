@@ -1,17 +1,17 @@
 """A checkpoint becomes a savepoint; while it is copied it is held, so that retention waits."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from laminar_core.codec.arrow import sha256_hex
 from laminar_core.errors import ErrorCode, IncompatibleStateError
 from laminar_core.objectstore.opening import open_object_store
 from laminar_core.protocol.recovery import on_timeline
 from laminar_core.protocol.types import CheckpointId, Generation
+from laminar_core.records.actor import Actor
 from laminar_core.store.audit_log import AuditLog
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.pins import Pins
-from laminar_core.store.savepoints import Author, never, require_empty, write_savepoint
+from laminar_core.store.savepoints import never, require_empty, write_savepoint
 
 HOLD_MS = 24 * 3_600_000
 """A copy that is broken off holds its checkpoint for so long."""
@@ -21,7 +21,8 @@ def export_savepoint(
     store: CheckpointStore,
     checkpoint_id: CheckpointId,
     target: str,
-    author: Author,
+    actor: Actor,
+    now_ms: int,
     is_cancelled: Callable[[], bool] = never,
 ) -> str:
     """Copy a completed checkpoint to the store at ``target``; returns its URI.
@@ -33,10 +34,10 @@ def export_savepoint(
     objects = open_object_store(target)
     require_empty(objects)
     name = f"copy-{sha256_hex(objects.uri.encode())[:12]}"
-    copying = replace(author, reason=f"it is copied to {objects.uri}")
-    with Pins(store).held(checkpoint_id, name, copying, HOLD_MS):
+    copying = actor.because(f"it is copied to {objects.uri}")
+    with Pins(store).held(checkpoint_id, name, copying, now_ms, HOLD_MS):
         manifest = store.read_manifest(checkpoint_id)
-        write_savepoint(store, manifest, objects, author, is_cancelled)
+        write_savepoint(store, manifest, objects, actor, now_ms, is_cancelled)
     return objects.uri
 
 
@@ -44,7 +45,7 @@ def export_as(
     store: CheckpointStore,
     checkpoint_id: CheckpointId,
     target: str,
-    author: Author,
+    actor: Actor,
     now_ms: Callable[[], int],
 ) -> str:
     """Do the same on somebody's behalf, written down in the audit log; returns the URI.
@@ -55,20 +56,19 @@ def export_as(
     """
     _require_on_timeline(store, checkpoint_id)
     require_empty(open_object_store(target))
+    created_at_ms = now_ms()
     audit = AuditLog(store.objects, store.paths, now_ms)
     intended = audit.append(
         action="export",
-        actor=author.actor,
-        reason=author.reason,
+        actor=actor,
         after={"checkpoint_id": checkpoint_id, "savepoint": target},
-        run_id=author.run_id,
     )
     try:
-        uri = export_savepoint(store, checkpoint_id, target, author)
+        uri = export_savepoint(store, checkpoint_id, target, actor, created_at_ms)
     except BaseException as error:
         audit.conclude(intended, "failed", reason=str(error))
         raise
-    audit.conclude(intended, "done", reason=author.reason)
+    audit.conclude(intended, "done", reason=actor.reason)
     return uri
 
 

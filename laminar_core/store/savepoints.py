@@ -26,6 +26,7 @@ from laminar_core.errors import (
 )
 from laminar_core.objectstore.opening import ObjectStore, address, open_object_store, place_below
 from laminar_core.protocol.types import CheckpointId, Generation
+from laminar_core.records.actor import Actor
 from laminar_core.records.manifest import CheckpointManifest, SubtaskEntry
 from laminar_core.records.record import FileRef
 from laminar_core.records.savepoint import (
@@ -57,17 +58,6 @@ CANONICAL_BYTES_MAX = 256 << 20
 """State of one subtask that is sorted as a whole; of more, each file is sorted by itself."""
 
 
-@dataclass(frozen=True, slots=True)
-class Author:
-    """Who makes a savepoint, why, and when."""
-
-    actor: str
-    reason: str
-    created_at_ms: int
-    run_id: str | None = None
-    """Of the orchestrator's run, if any; for the audit log."""
-
-
 def never() -> bool:
     """Nobody changes their mind."""
     return False
@@ -77,7 +67,8 @@ def write_savepoint(
     store: CheckpointStore,
     manifest: CheckpointManifest,
     target: ObjectStore,
-    author: Author,
+    actor: Actor,
+    now_ms: int,
     is_cancelled: Callable[[], bool] = never,
 ) -> SavepointRecord:
     """Copy a completed checkpoint, whole and by itself, to an empty place.
@@ -106,9 +97,9 @@ def write_savepoint(
             claim_sha256=None if claim is None else sha256_hex(claim),
         ),
         canonical=copier.canonical,
-        actor=author.actor,
-        reason=author.reason,
-        created_at_ms=author.created_at_ms,
+        actor=actor.name,
+        reason=actor.reason,
+        created_at_ms=now_ms,
         code_version=f"laminar {__version__}",
         manifest=manifest_as_json(moved),
     )

@@ -55,7 +55,7 @@ def recover_and_look(plan: Plan, options: JobOptions, objects: ObjectStore) -> R
             told.update(rejected.checkpoint_id for rejected in event.rejected)
 
     manager = RecoveryManager(plan, options, store, clock, isolated(listen), audit)
-    claimant = Claimant(_nobody(), options.actor, options.reason, "test", clock.now_ms())
+    claimant = Claimant(_nobody(), options.actor, "test", clock.now_ms())
     generation = store.claim_generation(claimant, wait_ms=clock.wait_ms, take_over=True)
     start = manager.recover(generation, first=True)
     restored_id = None if start.restored is None else CheckpointId(start.restored.checkpoint_id)

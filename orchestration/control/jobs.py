@@ -27,10 +27,10 @@ from laminar_core.orchestration.control.forms import (
     UnpinForm,
 )
 from laminar_core.orchestration.spec import StreamSpec
+from laminar_core.records.actor import Actor
 from laminar_core.records.commands import ControlResult
 from laminar_core.resources.checkpoints import CheckpointStoreResource
 from laminar_core.resources.job_control import TIMEOUT_MS, Done, JobControl
-from laminar_core.resources.mandate import RunMandate
 from laminar_core.resources.names import (
     StreamJob,
     asset_key,
@@ -38,6 +38,7 @@ from laminar_core.resources.names import (
     job_name,
     partition_of,
 )
+from laminar_core.resources.run_actor import actor_of_run
 from laminar_core.resources.values import milliseconds
 from laminar_core.sensors.observer.savepoint_reports import savepoint_materialization
 
@@ -51,7 +52,7 @@ class Acting:
     context: dg.OpExecutionContext
     stream: str
     control: JobControl
-    mandate: RunMandate
+    actor: Actor
 
     def observe_deployment(self, what: str, **facts: object) -> None:
         """Show on the stream's deployment what was done to it."""
@@ -81,7 +82,7 @@ class Acting:
         self, key: dg.AssetKey, partition: str | None, what: str, facts: dict[str, object]
     ) -> None:
         known: dict[str, Any] = {name: fact for name, fact in facts.items() if fact is not None}
-        by: dict[str, Any] = {"what": what, "actor": self.mandate.actor}
+        by: dict[str, Any] = {"what": what, "actor": self.actor.name}
         event = dg.AssetObservation(key, partition=partition, metadata={**by, **known})
         self.context.log_event(event)
 
@@ -113,16 +114,16 @@ class Act(Generic[F]):
     ) -> None:
         refuse_temporary_instance(context.instance)
         form = valid_form(self.form, context.op_config)
-        mandate = RunMandate.of(context.run)
+        actor = actor_of_run(context.run)
         with in_one_line():
             control = JobControl(
                 checkpoints.open(stream),
-                mandate,
+                actor,
                 SystemClock(),
                 timeout_ms=_timeout_ms(form),
                 tell=context.log.info,
             )
-            self.carry_out(Acting(context, stream, control, mandate), form)
+            self.carry_out(Acting(context, stream, control, actor), form)
 
 
 def _timeout_ms(form: ActForm) -> int:

@@ -93,9 +93,7 @@ def _rows(report: AuditReport) -> Sequence[Row]:
 def _accept(chore: Chore, log: AuditLog, form: AuditForm, memory: AuditMemory) -> None:
     log.append(
         action="audit-accept",
-        actor=chore.mandate.actor,
-        reason=form.reason,
+        actor=chore.actor.because(form.reason),
         before={"accepted_up_to": memory.accepted},
         after={"accepted_up_to": form.accept_up_to},
-        run_id=chore.mandate.run_id,
     )

@@ -16,9 +16,10 @@ from laminar_core.orchestration.acts import (
     valid_form,
 )
 from laminar_core.orchestration.spec import StreamSpec
+from laminar_core.records.actor import Actor
 from laminar_core.resources.checkpoints import CheckpointStoreResource
-from laminar_core.resources.mandate import RunMandate
 from laminar_core.resources.names import StreamAsset, StreamCheck, StreamJob, asset_key, job_name
+from laminar_core.resources.run_actor import actor_of_run
 from laminar_core.sensors.judgements import Verdict
 from laminar_core.sensors.observer.check_events import evaluation
 from laminar_core.store.audit_log import AuditLog
@@ -39,7 +40,7 @@ class Chore:
     store: CheckpointStore
     store_uri: str
     clock: Clock
-    mandate: RunMandate
+    actor: Actor
 
     @property
     def audit(self) -> AuditLog:
@@ -105,4 +106,4 @@ def _chore(context: dg.OpExecutionContext, spec: StreamSpec, clock: Clock) -> Ch
             f"the store {checkpoints.uri} has no job {spec.name}: start it first",
             allow_retries=False,
         )
-    return Chore(context, spec, store, checkpoints.uri, clock, RunMandate.of(context.run))
+    return Chore(context, spec, store, checkpoints.uri, clock, actor_of_run(context.run))

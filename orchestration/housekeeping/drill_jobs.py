@@ -20,6 +20,7 @@ from laminar_core.orchestration.spec import StreamSpec
 from laminar_core.records.drill import DrillRecord
 from laminar_core.resources.drivers.laminar_command import CommandResult, run_command
 from laminar_core.resources.names import DRILL_POOL, DRILL_TAG
+from laminar_core.resources.run_actor import child_environment
 from laminar_core.sensors.judgements import judge_restorable
 
 _SEED_BITS = 31
@@ -81,7 +82,7 @@ def drill(chore: Chore, form: DrillForm) -> None:
     """
     seed = None
     if form.which == "random":
-        seed = seed_of(chore.mandate.run_id) if form.seed is None else form.seed
+        seed = seed_of(chore.context.run.run_id) if form.seed is None else form.seed
         chore.context.log.info("the seed is %s", seed)
     result = _run(chore, form, seed)
     record = parse_record(result)
@@ -175,7 +176,7 @@ def _run(chore: Chore, form: DrillForm, seed: int | None) -> CommandResult:
         # The copy goes with it, also if the drill is killed.
         return run_command(
             drill_command(chore.spec, chore.store_uri, form, seed),
-            env={**chore.mandate.environment(), "TMPDIR": str(folder)},
+            env={**child_environment(chore.actor), "TMPDIR": str(folder)},
             log=chore.context.log,
             clock=chore.clock,
         )

@@ -17,7 +17,7 @@ from laminar_core.records.retention import RetentionResult
 from laminar_core.resources.names import RETENTION_PLAN_TAG, checkpoint_partitions, partition_of
 from laminar_core.retention.config import RetentionConfig
 from laminar_core.retention.facts import RetentionPlan
-from laminar_core.retention.run import Mandate, Planned, Retention
+from laminar_core.retention.run import Planned, Retention
 
 ROWS_SHOWN = 200
 """In a table of a report; the newest."""
@@ -95,7 +95,7 @@ class RetentionRun:
         Raises:
             LaminarError: as ``Retention.finish_earlier``.
         """
-        for result in self.runner.finish_earlier(run_id=self.chore.mandate.run_id):
+        for result in self.runner.finish_earlier(run_id=self.chore.actor.run_id):
             self._report(result, "an earlier plan was finished", {})
 
     def carry_out(self, planned: Planned) -> None:
@@ -104,10 +104,9 @@ class RetentionRun:
         Raises:
             LaminarError: as ``Retention.apply``.
         """
-        by, policy = self.chore.mandate, self.policy.model_dump(mode="json")
-        mandate = Mandate(by.actor, self.reason, policy, by.run_id)
+        policy = self.policy.model_dump(mode="json")
         try:
-            result = self.runner.apply(planned, mandate)
+            result = self.runner.apply(planned, self.chore.actor.because(self.reason), policy)
         except ConfigurationError as error:
             if error.code is not ErrorCode.RETENTION_PLAN_STALE:
                 raise

@@ -74,13 +74,13 @@ def _deployment_asset(spec: StreamSpec) -> dg.AssetsDefinition:
             context, spec, checkpoints, Drivers(driver, launcher), config.expected_generation
         )
         started, settled = restarter.start(
-            config.wanted(), lambda store: start_words(store, config.start_from)
+            config.request(restarter.actor), lambda store: start_words(store, config.start_from)
         )
         return dg.MaterializeResult(
             metadata={
                 **started.metadata(),
                 "why": config.reason,
-                "who": restarter.mandate.actor,
+                "who": restarter.actor.name,
                 "driver_before": settled.what,
             },
             data_version=dg.DataVersion(str(started.generation)),

@@ -28,8 +28,8 @@ from laminar_core.orchestration.spec import StreamSpec
 from laminar_core.protocol.types import Generation
 from laminar_core.resources.checkpoints import CheckpointStoreResource
 from laminar_core.resources.job_control import JobControl
-from laminar_core.resources.mandate import RunMandate
 from laminar_core.resources.names import asset_key
+from laminar_core.resources.run_actor import actor_of_run, child_environment
 from laminar_core.resources.values import Place
 from laminar_core.sensors.observer.savepoint_reports import savepoint_metadata
 from laminar_core.store.checkpoint_store import CheckpointStore
@@ -148,7 +148,7 @@ class Importing:
         Raises:
             dagster.Failure: it does not, or is damaged.
         """
-        environment = RunMandate.of(self.context.run).environment()
+        environment = child_environment(actor_of_run(self.context.run))
         words = ["--from-savepoint", self.form.savepoint]
         dry_run(self.spec, self.checkpoints.uri, environment, words).require_start()
         self.context.log.info("every byte was read, and it fits the pipeline")
@@ -208,5 +208,5 @@ class Importing:
         )
 
     def _control(self, store: CheckpointStore) -> JobControl:
-        mandate, tell = RunMandate.of(self.context.run), self.context.log.info
-        return JobControl(store, mandate, SystemClock(), tell=tell)
+        actor, tell = actor_of_run(self.context.run), self.context.log.info
+        return JobControl(store, actor, SystemClock(), tell=tell)

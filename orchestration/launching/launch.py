@@ -25,7 +25,7 @@ from laminar_core.resources.checkpoints import CheckpointStoreResource
 from laminar_core.resources.drivers.detached import DetachedDriver
 from laminar_core.resources.drivers.events import DriverEvent
 from laminar_core.resources.drivers.supervised import SparkDriverClient
-from laminar_core.resources.mandate import RunMandate
+from laminar_core.resources.run_actor import actor_of_run, child_environment
 from laminar_core.resources.values import milliseconds
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.generation_summary import read_generation
@@ -124,7 +124,7 @@ def start_driver(  # noqa: PLR0913 - what, where, how, and on whose word
         command = spec.command(checkpoints.uri, [*words, *first])
         return _started(store, command, run.events, outcome=run.metadata())
     command = spec.command(checkpoints.uri, [*words, *first])
-    environment = RunMandate.of(context.run).environment()
+    environment = child_environment(actor_of_run(context.run))
     start = drivers.detached.start(
         spec.name,
         command,

@@ -33,6 +33,7 @@ from laminar_core.resources.names import (
     checkpoint_partitions,
     job_name,
 )
+from laminar_core.resources.run_actor import child_environment
 from laminar_core.sensors.facts.integrity_records import found_whole_in
 from laminar_core.sensors.observer.checkpoint_reports import (
     INTEGRITY_CHECK,
@@ -114,7 +115,7 @@ def _recovery_asset(spec: StreamSpec) -> dg.AssetsDefinition:
                 )
             )
             chosen = _chosen(restarter, CheckpointId(int(context.partition_key)))
-        restored = restarter.restore(config.wanted(), chosen)
+        restored = restarter.restore(config.request(restarter.actor), chosen)
         return dg.MaterializeResult(
             metadata=restored.metadata(),
             data_version=dg.DataVersion(restored.data_version),
@@ -150,7 +151,7 @@ def _recover(restarter: Restarter, form: RecoverForm) -> Restored | DryRun:
     _log_integrity(restarter, chosen)
     # A driver that is ended first may complete one more, which is the newest then.
     stays = not form.newest or form.running_driver == "refuse"
-    return restarter.restore(form.wanted(), chosen if stays else None)
+    return restarter.restore(form.request(restarter.actor), chosen if stays else None)
 
 
 def _roll_back(restarter: Restarter, form: RollbackForm) -> Restored:
@@ -159,17 +160,17 @@ def _roll_back(restarter: Restarter, form: RollbackForm) -> Restored:
         restarter.context.log.info("back by %s is checkpoint %s", form.by, back_to)
         chosen = _chosen(restarter, back_to)
     _log_integrity(restarter, chosen)
-    return restarter.restore(form.wanted(), chosen)
+    return restarter.restore(form.request(restarter.actor), chosen)
 
 
 def _rescale(restarter: Restarter, form: RescaleForm) -> Restored:
     # What can be refused is refused while the job still runs.
     _say(restarter, ["--workers", str(form.workers)])
-    return restarter.restore(form.wanted(), None)
+    return restarter.restore(form.request(restarter.actor), None)
 
 
 def _say(restarter: Restarter, words: list[str]) -> DryRun:
-    environment = restarter.mandate.environment()
+    environment = child_environment(restarter.actor)
     said = dry_run(restarter.spec, restarter.checkpoints.uri, environment, words)
     restarter.context.log.info(str(said))
     said.require_start()

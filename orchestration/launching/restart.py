@@ -32,8 +32,8 @@ from laminar_core.orchestration.launching.restore_choice import (
 from laminar_core.orchestration.launching.running_driver import (
     Ask,
     LastDriver,
+    RestartRequest,
     Settled,
-    Wanted,
     decide_settlement,
     last_driver,
     nobody_left,
@@ -45,7 +45,7 @@ from laminar_core.protocol.recovery_facts import Wish
 from laminar_core.protocol.types import CheckpointId, Generation
 from laminar_core.resources.checkpoints import CheckpointStoreResource
 from laminar_core.resources.job_control import JobControl
-from laminar_core.resources.mandate import RunMandate
+from laminar_core.resources.run_actor import actor_of_run
 from laminar_core.sensors.facts.stored_checkpoints import source_positions
 from laminar_core.store.audit_log import AuditLog
 from laminar_core.store.checkpoint_store import CheckpointStore
@@ -64,8 +64,7 @@ class Restored:
     started: StartedDriver
     settled: Settled
     before: LastDriver
-    wanted: Wanted
-    actor: str
+    request: RestartRequest
     last_beat_ms: int | None
     rows_to_replay: int | None
     left: tuple[LeftBehind, ...] = field(default=())
@@ -81,8 +80,8 @@ class Restored:
         down_ms = None if self.last_beat_ms is None else max(back_at_ms - self.last_beat_ms, 0)
         metadata: dict[str, Any] = {
             "from_checkpoint": manifest.checkpoint_id,
-            "why": self.wanted.reason,
-            "who": self.actor,
+            "why": self.request.actor.reason,
+            "who": self.request.actor.name,
             "lost_time_s": max(back_at_ms - manifest.completed_at_ms, 0) / 1000,
             "down_s": None if down_ms is None else down_ms / 1000,
             "rows_to_replay": self.rows_to_replay,
@@ -120,7 +119,7 @@ class Restarter:
         self.context, self.spec = context, spec
         self.checkpoints, self.drivers = checkpoints, drivers
         self.clock = clock or SystemClock()
-        self.mandate = RunMandate.of(context.run)
+        self.actor = actor_of_run(context.run)
         self.store = open_store(checkpoints, spec.name)
         self.reads = WholeReads(self.store)
         with in_one_line():
@@ -129,7 +128,7 @@ class Restarter:
             self.expected = Generation(expected_generation)
             self.store.check_expected(self.expected)
 
-    def restore(self, wanted: Wanted, chosen: Chosen | None) -> Restored:
+    def restore(self, request: RestartRequest, chosen: Chosen | None) -> Restored:
         """Deal with a driver that lives, then start one from ``chosen``; None: where it ended.
 
         Raises:
@@ -137,17 +136,17 @@ class Restarter:
         """
         with in_one_line():
             before = self._look()
-            settlement = decide_settlement(before, wanted.running_driver)
+            settlement = decide_settlement(before, request.running_driver)
         with self._held(chosen if isinstance(settlement, Ask) else None):
             with in_one_line():
-                settled = settle(self.store, settlement, self._control(), wanted.reason)
+                settled = settle(self.store, settlement, self._control(), request.actor.reason)
             self.context.log.info(settled.what)
             with nobody_left(self.spec.name, settlement), in_one_line():
                 known = chosen or _where_it_ended(self.store, settled, self.reads)
-                return self._start(known, wanted, before, settled)
+                return self._start(known, request, before, settled)
 
     def start(
-        self, wanted: Wanted, words: Callable[[CheckpointStore], Sequence[str]]
+        self, request: RestartRequest, words: Callable[[CheckpointStore], Sequence[str]]
     ) -> tuple[StartedDriver, Settled]:
         """Deal with a driver that lives, then start one as ``words`` of ``laminar run`` say.
 
@@ -157,9 +156,9 @@ class Restarter:
             dagster.Failure: as ``restore``.
         """
         with in_one_line():
-            settlement = decide_settlement(self._look(), wanted.running_driver)
+            settlement = decide_settlement(self._look(), request.running_driver)
             words(self.store)
-            settled = settle(self.store, settlement, self._control(), wanted.reason)
+            settled = settle(self.store, settlement, self._control(), request.actor.reason)
         self.context.log.info(settled.what)
         with nobody_left(self.spec.name, settlement), in_one_line():
             started = start_driver(
@@ -169,7 +168,7 @@ class Restarter:
                 self.drivers,
                 first=[*words(self.store), *settled.words],
                 expected_generation=self.expected,
-                reason=wanted.reason,
+                reason=request.actor.reason,
             )
         return started, settled
 
@@ -180,7 +179,7 @@ class Restarter:
         return before
 
     def _control(self) -> JobControl:
-        return JobControl(self.store, self.mandate, self.clock, tell=self.context.log.info)
+        return JobControl(self.store, self.actor, self.clock, tell=self.context.log.info)
 
     @contextmanager
     def _held(self, chosen: Chosen | None) -> Iterator[None]:
@@ -188,7 +187,7 @@ class Restarter:
         if chosen is None:
             yield
             return
-        name, control = f"run-{self.mandate.run_id[:8]}", self._control()
+        name, control = f"run-{self.context.run.run_id[:8]}", self._control()
         with in_one_line():
             control.pin(chosen.checkpoint_id, name, "it is to be restored", _HOLD_MS)
         try:
@@ -198,11 +197,11 @@ class Restarter:
                 control.unpin(chosen.checkpoint_id, name, "the restore is over")
 
     def _start(
-        self, chosen: Chosen, wanted: Wanted, before: LastDriver, settled: Settled
+        self, chosen: Chosen, request: RestartRequest, before: LastDriver, settled: Settled
     ) -> Restored:
         heartbeat = self.store.read_heartbeat(Generation(before.generation))
         newer = left_behind(self.store, chosen)
-        workers = wanted.workers or last_workers(self.store)
+        workers = request.workers or last_workers(self.store)
         words = () if workers is None else ("--workers", str(workers))
         started = start_driver(
             self.context,
@@ -212,7 +211,7 @@ class Restarter:
             words,
             first=["--restore", str(chosen.checkpoint_id), *settled.words],
             expected_generation=self.expected,
-            reason=wanted.reason,
+            reason=request.actor.reason,
         )
         rows_in = None if heartbeat is None else heartbeat.progress.get("rows_in")
         return Restored(
@@ -220,8 +219,7 @@ class Restarter:
             started=started,
             settled=settled,
             before=before,
-            wanted=wanted,
-            actor=self.mandate.actor,
+            request=request,
             last_beat_ms=None if heartbeat is None else heartbeat.at_ms,
             rows_to_replay=_rows_to_replay(self.store, chosen, rows_in),
             left=explained(self.store, newer),

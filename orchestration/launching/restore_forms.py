@@ -6,9 +6,10 @@ from typing import Annotated, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from laminar_core.orchestration.acts import ActForm
-from laminar_core.orchestration.launching.running_driver import RunningDriver, Wanted
+from laminar_core.orchestration.launching.running_driver import RestartRequest, RunningDriver
 from laminar_core.protocol.recovery_facts import Wish
 from laminar_core.protocol.types import CheckpointId
+from laminar_core.records.actor import Actor
 
 
 def _instant(text: str) -> str:
@@ -44,9 +45,9 @@ class RestartForm(ExpectingForm):
         "checkpoint, then the end), cancel (the end), take_over (go on without it).",
     )
 
-    def wanted(self) -> Wanted:
-        """The same for whoever carries it out."""
-        return Wanted(self.reason, self.running_driver)
+    def request(self, actor: Actor) -> RestartRequest:
+        """Return what ``actor`` asks for with this form."""
+        return RestartRequest(actor.because(self.reason), self.running_driver)
 
 
 class RecoveryForm(RestartForm):
@@ -116,6 +117,6 @@ class RescaleForm(ExpectingForm):
         "number that the stream's definition has.",
     )
 
-    def wanted(self) -> Wanted:
-        """The same for whoever carries it out."""
-        return Wanted(self.reason, "stop", self.workers)
+    def request(self, actor: Actor) -> RestartRequest:
+        """Return what ``actor`` asks for with this form."""
+        return RestartRequest(actor.because(self.reason), "stop", self.workers)

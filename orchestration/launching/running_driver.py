@@ -12,6 +12,7 @@ from laminar_core.host.clock import Clock
 from laminar_core.orchestration.launching.restore_choice import refused, timeline
 from laminar_core.protocol.recovery import OwnerSigns
 from laminar_core.protocol.types import CheckpointId, CheckpointKind, Generation
+from laminar_core.records.actor import Actor
 from laminar_core.resources.drivers.session import kill_session_of
 from laminar_core.resources.job_control import JobControl
 from laminar_core.resources.names import job_name
@@ -24,10 +25,10 @@ end; ask it for the end; go on without it, as if it were dead."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """How somebody wants a job to be started again."""
+class RestartRequest:
+    """Who wants a job to be started again, why, and how."""
 
-    reason: str
+    actor: Actor
     running_driver: RunningDriver = "refuse"
     workers: int | None = None
     """None: as many as it had last."""

@@ -16,8 +16,8 @@ from laminar_core.orchestration.spec import StreamSpec
 from laminar_core.resources.checkpoints import CheckpointStoreResource
 from laminar_core.resources.drivers.events import DriverEvent, sentence
 from laminar_core.resources.drivers.supervised import DriverResult, SparkDriverClient
-from laminar_core.resources.mandate import RunMandate
 from laminar_core.resources.names import STREAM_TAG
+from laminar_core.resources.run_actor import actor_of_run, child_environment
 from laminar_core.sensors.observer.checkpoint_reports import (
     REPORTS_MAX,
     StoredCheckpoint,
@@ -61,7 +61,7 @@ class SupervisedRun:
         Raises:
             dagster.Failure: the driver gave up.
         """
-        context, clock, mandate = self.context, SystemClock(), RunMandate.of(self.context.run)
+        context, clock, actor = self.context, SystemClock(), actor_of_run(self.context.run)
         context.instance.add_run_tags(context.run.run_id, {STREAM_TAG: self.spec.name})
         try:
             self.result = driver.run(
@@ -71,9 +71,9 @@ class SupervisedRun:
                 restarts_max=self.spec.restarts_max,
                 restart=lambda pid: self.spec.command(store_uri, [*words, *self.again(pid)]),
                 stop_request=StopThroughStore(
-                    self.store, mandate, clock, context.log, self.spec.stop_savepoints
+                    self.store, actor, clock, context.log, self.spec.stop_savepoints
                 ),
-                env=mandate.environment(),
+                env=child_environment(actor),
             )
         finally:
             self.report()  # A driver that is killed cannot tell of its last checkpoint.

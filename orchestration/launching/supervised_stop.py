@@ -8,8 +8,8 @@ from laminar_core.errors import LaminarError
 from laminar_core.host.clock import Clock
 from laminar_core.objectstore.opening import absolute_uri, place_below
 from laminar_core.protocol.types import Generation
+from laminar_core.records.actor import Actor
 from laminar_core.records.commands import StopJob
-from laminar_core.resources.mandate import RunMandate
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.command_log import ControlLog
 from laminar_core.store.generation_summary import read_generation
@@ -31,14 +31,14 @@ class StopThroughStore:
     def __init__(
         self,
         store: CheckpointStore,
-        mandate: RunMandate,
+        actor: Actor,
         clock: Clock,
         log: logging.Logger,
         savepoints: str | None,
     ) -> None:
         """``savepoints`` is the folder or URI for them; None: the last checkpoint is enough."""
         self._store = store
-        self._mandate = mandate
+        self._actor = actor
         self._clock = clock
         self._log = log
         self._savepoints = savepoints
@@ -54,10 +54,8 @@ class StopThroughStore:
             target = self._target()
             self._asked = ControlClient(self._store, self._clock).ask(
                 StopJob(target=target),
-                actor=self._mandate.actor,
-                reason=REASON,
+                actor=self._actor.because(REASON),
                 timeout_ms=TIMEOUT_MS,
-                run_id=self._mandate.run_id,
                 generation=generation,
             )
         except LaminarError as error:
@@ -89,7 +87,7 @@ class StopThroughStore:
         if self._savepoints is None:
             return None
         time = datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC)
-        folder = f"{self._store.job}-{time:%Y%m%dT%H%M%SZ}-{self._mandate.run_id[:8]}"
+        folder = f"{self._store.job}-{time:%Y%m%dT%H%M%SZ}-{(self._actor.run_id or '')[:8]}"
         return place_below(absolute_uri(self._savepoints), folder)
 
 

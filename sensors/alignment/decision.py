@@ -12,13 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from laminar_core.records.actor import ActorKind
 from laminar_core.resources.values import milliseconds
 from laminar_core.sensors.alerting.alerts import Concern
 from laminar_core.sensors.judgements import alignment_p99
 from laminar_core.sensors.policy import AlertPolicy
-
-AUTOMATION = "sensor "
-"""How the actor of a command begins that a sensor asked for (``resources.mandate``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +53,12 @@ class ModeInForce:
     actor: str = ""
     age_ms: float | None = None
     refused: str | None = None
+    actor_kind: ActorKind = ActorKind.PERSON
 
     @property
     def is_a_persons(self) -> bool:
         """Somebody wants it so, and no sensor."""
-        return self.mode != "default" and not self.actor.startswith(AUTOMATION)
+        return self.mode != "default" and self.actor_kind is not ActorKind.SENSOR
 
 
 @dataclass(frozen=True, slots=True)

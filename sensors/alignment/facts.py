@@ -12,6 +12,7 @@ from pydantic import Field
 
 from laminar_core.errors import CorruptCheckpointError
 from laminar_core.protocol.types import CheckpointId, CheckpointKind, Generation
+from laminar_core.records.actor import ActorKind, kind_by_name
 from laminar_core.records.commands import SetMode
 from laminar_core.records.manifest import (
     CheckpointManifest,
@@ -58,6 +59,7 @@ class SeenMode(Values):
     mode: str = "default"
     number: Number = 0
     actor: str = ""
+    actor_kind: ActorKind = Field(default_factory=kind_by_name)
     refused: str | None = None
     set_at_ms: int | None = None
     settled: Number | None = None
@@ -131,7 +133,7 @@ def _facts(driver: _Driver, before: Remembered, after: Remembered) -> AlignmentF
         generation=driver.generation,
         claimed_at_ms=after.claimed_at_ms,
         not_running=_silence(driver.heartbeat, before),
-        mode=ModeInForce(mode.mode, mode.number, mode.actor, age_ms, mode.refused),
+        mode=ModeInForce(mode.mode, mode.number, mode.actor, age_ms, mode.refused, mode.actor_kind),
         samples=tuple(map(_as_sample, after.samples)),
         under_way=_under_way(after, now_ms),
         rows_per_s=after.rows_per_s,
@@ -207,6 +209,7 @@ def _read_mode(store: CheckpointStore, driver: _Driver, before: SeenMode) -> See
                 mode=str(command.action.mode),
                 number=entry.number,
                 actor=command.actor,
+                actor_kind=command.actor_kind,
                 refused=refused,
                 set_at_ms=result.answered_at_ms,
                 settled=settled,

@@ -145,6 +145,7 @@ def _event(store: CheckpointStore, asset: StreamAsset, audited: Audited) -> dg.A
         "what": record.action,
         "outcome": record.outcome,
         "actor": intent.actor,
+        "actor_kind": intent.actor_kind.value,
         "why": intent.reason,
         "audit_record": str(record.number),
         "at": dg.MetadataValue.timestamp(record.at_ms / 1000),
@@ -191,7 +192,7 @@ def _sentence(record: AuditRecord, metadata: Mapping[str, Any]) -> str:
 
 def _plain(said: Mapping[str, object]) -> dict[str, Any]:
     """What can be shown as it is, without what is shown already."""
-    left_out = {"kind", "command", "format_version", "actor", "reason"}
+    left_out = {"kind", "command", "format_version", "actor", "actor_kind", "reason"}
     return {
         name: value
         for name, value in said.items()

@@ -25,9 +25,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from laminar_core.records.actor import ActorKind
 from laminar_core.resources.values import milliseconds
 from laminar_core.sensors.alerting.alerts import Anchor, Concern
-from laminar_core.sensors.alignment.decision import AUTOMATION
 from laminar_core.sensors.policy import AlertPolicy
 from laminar_core.sensors.run_records import KnownRun
 
@@ -75,6 +75,7 @@ class RecoveryFacts:
     on_purpose: bool = False
     outcome_reason: str = ""
     started_by: str = ""
+    started_by_kind: ActorKind = ActorKind.PERSON
     owner: Literal["running", "gone", "unseen"] = "unseen"
     silence: Silence = Silence()
     progress_age_ms: float | None = None
@@ -213,7 +214,7 @@ def _after_the_end(facts: RecoveryFacts, policy: AlertPolicy) -> _Trouble | Leav
     if facts.on_purpose:
         return Leave(f"generation {generation} {facts.outcome}: it is not meant to run")
     what = f"generation {generation} {facts.outcome}: {facts.outcome_reason}"
-    if facts.outcome == "refused" and not facts.started_by.startswith(AUTOMATION):
+    if facts.outcome == "refused" and facts.started_by_kind is not ActorKind.SENSOR:
         said = f"{what}. {facts.started_by or 'Somebody'} started it and was told why"
         return _alarm(facts, "start-refused", "its start was refused", f"{said}: start it again.")
     if facts.owner == "gone" or facts.silence.exceeds(_restart_ms(policy)):

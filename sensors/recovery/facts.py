@@ -11,6 +11,7 @@ from pydantic import Field
 
 from laminar_core.errors import CorruptCheckpointError
 from laminar_core.protocol.types import Generation
+from laminar_core.records.actor import ActorKind
 from laminar_core.records.audit import parse_audit_record
 from laminar_core.records.manifest import GenerationClaim, Heartbeat
 from laminar_core.resources.values import Values
@@ -116,6 +117,7 @@ def read_recovery_facts(
         on_purpose=ended_on_purpose(end),
         outcome_reason="" if end is None else end.reason,
         started_by="" if claim is None else claim.actor,
+        started_by_kind=ActorKind.PERSON if claim is None else claim.actor_kind,
         owner=_owner(claim),
         silence=Silence(now_ms - after.since_ms, after.looks),
         progress_age_ms=_progress_age_ms(heartbeat, claim, after),

@@ -9,6 +9,7 @@ import pytest
 
 from laminar_core.objectstore.local import LocalObjectStore
 from laminar_core.protocol.types import CheckpointId, Generation
+from laminar_core.records.actor import Actor, ActorKind
 from laminar_core.records.paths import JobPaths
 from laminar_core.store.audit_log import AuditLog
 from laminar_core.store.checkpoint_store import CheckpointStore
@@ -25,15 +26,17 @@ def open_log(root: Path, key: bytes | None = None) -> AuditLog:
 
 def fill(log: AuditLog) -> None:
     """A claim at noon, a restore an hour later, a retention that failed."""
-    log.append(action="claim", actor="ann", reason="deployed [blue]", after={"generation": 1})
+    log.append(
+        action="claim", actor=Actor("ann", reason="deployed [blue]"), after={"generation": 1}
+    )
     log.append(
         action="restore",
-        actor="ann",
-        reason="deployed",
+        actor=Actor("ann", reason="deployed"),
         before={"rejected": []},
         after={"generation": 1, "checkpoint_id": 12},
     )
-    intended = log.append(action="retention", actor="nightly", reason="keep 3", run_id="run-7")
+    nightly = Actor("nightly", ActorKind.SCHEDULE, "keep 3", "run-7")
+    intended = log.append(action="retention", actor=nightly)
     log.conclude(intended, "failed", reason="the disk is full")
 
 

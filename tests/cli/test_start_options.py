@@ -15,6 +15,7 @@ from laminar_core.cli.start_options import (
 from laminar_core.driver.liveness import Deadlines
 from laminar_core.driver.restart import ExponentialDelay
 from laminar_core.pipeline import RunConfig
+from laminar_core.records.actor import Actor
 
 SAID: list[tuple[str, tuple[str, ...], RunConfig, SparkSettings]] = []
 
@@ -47,7 +48,9 @@ def said(monkeypatch: pytest.MonkeyPatch):
 def test_by_default_nothing_dangerous_is_asked_for(said) -> None:
     target, settings, config, spark = said("job.py")
     assert (target, settings, spark) == ("job.py", (), SparkSettings(workers=2))
-    assert config == RunConfig(workers=2, restart=ExponentialDelay(attempts=10), actor="ann")
+    assert config == RunConfig(
+        workers=2, restart=ExponentialDelay(attempts=10), actor=Actor("ann", reason="started")
+    )
 
 
 def test_everything_can_be_set(said, monkeypatch, tmp_path) -> None:
@@ -72,9 +75,7 @@ def test_everything_can_be_set(said, monkeypatch, tmp_path) -> None:
         expected_generation=4,
         allow_fresh=True,
         reset_state=("x", "y"),
-        actor="ann",
-        reason="to test",
-        run_id="run-7",
+        actor=Actor("ann", reason="to test", run_id="run-7"),
         deadlines=Deadlines(1_200_000, silence_ms=60_000, progress_ms=7_200_000),
     )
     monkeypatch.chdir(tmp_path)

@@ -12,7 +12,7 @@ from laminar_core.retention.facts import RetentionPolicy
 from laminar_core.retention.run import Retention
 from laminar_core.store.audit_log import AuditLog
 from tests.objectstore.full_disks import BLOCK_BYTES, SmallDisk, fill, mounted
-from tests.retention.retention_jobs import MANDATE, StoredJob
+from tests.retention.retention_jobs import ME, StoredJob
 
 PATHS = RetentionPaths(StoredJob().store.paths)
 RESERVE_BYTES = SLICES * SLICE_BYTES
@@ -39,7 +39,7 @@ def retention_of(job: StoredJob) -> Retention:
 def apply(job: StoredJob):
     retention = retention_of(job)
     retention.finish_earlier()
-    return retention.apply(retention.plan(), MANDATE)
+    return retention.apply(retention.plan(), ME, {})
 
 
 def test_on_a_full_disk_retention_gives_the_reserve_back_and_deletes():

@@ -39,7 +39,6 @@ from laminar_core.resources.names import checkpoint_partitions, partition_of
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.command_log import ControlLog
 from laminar_core.store.savepoint_export import export_savepoint
-from laminar_core.store.savepoints import Author
 from tests.store.stores import JOB, claim, commit, complete
 
 STAND_IN = Path(__file__).with_name("stream_stand_in.py")
@@ -167,7 +166,8 @@ class Driver(threading.Thread):
                 self.store,
                 CheckpointId(facts["checkpoint_id"]),
                 command.action.target,
-                Author(actor=command.actor, reason=command.reason, created_at_ms=1),
+                command.by,
+                1,
             )
         return ControlResult(
             outcome="completed",

@@ -7,6 +7,7 @@ from laminar_core.host.clock import Clock
 from laminar_core.protocol.recovery import RestoreFrom
 from laminar_core.protocol.recovery_facts import Wish
 from laminar_core.protocol.types import CheckpointId, CheckpointKind, Generation
+from laminar_core.records.actor import Actor
 from laminar_core.records.commands import CancelJob, ControlBegun, ControlResult, StopJob
 from laminar_core.records.manifest import CheckpointManifest, Heartbeat
 from laminar_core.store.audit_log import AuditLog
@@ -25,6 +26,10 @@ class Options:
     reason: str = "started"
     actor: str = "test"
     take_over: bool = False
+
+    @property
+    def by(self) -> Actor:
+        return Actor(self.actor, reason=self.reason)
 
 
 class PlayedDriver:
@@ -55,7 +60,7 @@ class PlayedDriver:
         self._seen = max(self.log.numbers(), default=0)
         self.store.objects.create()
         self.generation = self.store.claim_generation(
-            replace(claimant(actor=options.actor), reason=options.reason),
+            replace(claimant(), actor=options.by),
             wait_ms=self.clock.wait_ms,
             take_over=options.take_over,
             expected=None if expected is None else Generation(expected),
@@ -63,8 +68,7 @@ class PlayedDriver:
         base = wanted(self.store, options)
         AuditLog(self.store.objects, self.store.paths, self.clock.now_ms).append(
             action="restore" if base else "start-fresh",
-            actor=options.actor,
-            reason=options.reason,
+            actor=options.by,
             after={"generation": self.generation, "parallelism": options.workers},
         )
         self.store.record_base(self.generation, base)

@@ -18,6 +18,7 @@ from laminar_core.pipeline.config import (
 from laminar_core.protocol.coordinator_config import CoordinatorConfig
 from laminar_core.protocol.types import Generation
 from laminar_core.protocol.unaligned import UnalignedCheckpointConfig
+from laminar_core.records.actor import LAMINAR, Actor
 from laminar_core.worker.inflight import SnapshotLimits
 
 NEVER = UnalignedCheckpointConfig(enabled=False)
@@ -125,7 +126,7 @@ def test_nonsense_is_refused_before_anything_starts(setting) -> None:
 def test_a_run_asks_for_nothing_dangerous_by_default() -> None:
     run = RunConfig()
     assert (run.take_over, run.allow_fresh, run.restore_id) == (False, False, None)
-    assert (run.expected_generation, run.run_id) == (None, None)
+    assert (run.expected_generation, run.actor) == (None, LAMINAR)
     assert run.transport == "auto"
     assert run.restart == ExponentialDelay()
 
@@ -193,9 +194,7 @@ def test_everything_about_a_run_reaches_the_runtime() -> None:
         expected_generation=4,
         restore_before="1970-01-01T00:00:01Z",
         allow_fresh=True,
-        actor="ann",
-        reason="to test",
-        run_id="run-7",
+        actor=Actor("ann", reason="to test", run_id="run-7"),
         deadlines=Deadlines(register_ms=5),
     )
     assert job_options("pipeline", 3, checkpoint, run) == JobOptions(
@@ -211,9 +210,7 @@ def test_everything_about_a_run_reaches_the_runtime() -> None:
         expected_generation=Generation(4),
         allow_fresh=True,
         restore_before_ms=1_000,
-        actor="ann",
-        reason="to test",
-        run_id="run-7",
+        actor=Actor("ann", reason="to test", run_id="run-7"),
         deadlines=Deadlines(register_ms=5),
     )
     others = RunConfig(restore_id=7), RunConfig(from_savepoint="s", claim=True)

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from laminar_core.errors import CorruptCheckpointError, ErrorCode
+from laminar_core.records.actor import ActorKind
 from laminar_core.records.audit import (
     START,
     Anchor,
@@ -35,6 +36,7 @@ def entry(number: int, job: str = JOB) -> AuditEntry:
         job=job,
         action="start",
         actor="ann",
+        actor_kind=ActorKind.PERSON,
         reason=f"reason {number}",
         after={"generation": number},
         code_version="laminar 0.1.0",

@@ -3,6 +3,7 @@
 import pytest
 
 from laminar_core.errors import CorruptCheckpointError
+from laminar_core.records.actor import ActorKind
 from laminar_core.records.commands import (
     CancelJob,
     ControlCommand,
@@ -32,6 +33,7 @@ def command(action) -> ControlCommand:
         generation=3,
         action=action,
         actor="ann",
+        actor_kind=ActorKind.PERSON,
         reason="a test",
         requested_at_ms=1,
         expires_at_ms=2,

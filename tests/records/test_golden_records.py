@@ -1,4 +1,4 @@
-"""Records of version 1 as they were first written: they are read, and written, the same for ever.
+"""Records as they were first written: they are read, and written, the same for ever.
 
 Those of whole jobs (claims, bases, triggers, commits, history) are in ``golden/store_v1`` and
 ``store_v2``, those of retention and of the audit log have tests of their own.
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from laminar_core.records.actor import ActorKind
 from laminar_core.records.commands import (
     ControlBegun,
     ControlCommand,
@@ -16,13 +17,20 @@ from laminar_core.records.commands import (
     StopJob,
 )
 from laminar_core.records.drill import DrilledOperator, DrillRecord
-from laminar_core.records.manifest import GenerationBase, GenerationEnd, parse_record
+from laminar_core.records.manifest import (
+    GenerationBase,
+    GenerationClaim,
+    GenerationEnd,
+    Owner,
+    parse_record,
+)
 from laminar_core.records.savepoint import SavepointDeletion
 from laminar_core.records.savepoint_use import SavepointUse
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 DIGEST = "0123456789abcdef" * 4
 ASKED = {
+    "format_version": 1,
     "command_id": "host/boot/12/34/5",
     "job": "payments",
     "generation": 3,
@@ -82,6 +90,58 @@ RECORDS = {
     "generation_end": GenerationEnd(generation=3, outcome="stopped", reason=""),
     "savepoint_deletion": SavepointDeletion(job="payments", generation=4, savepoint_sha256=DIGEST),
 }
+
+BY_SENSOR = {
+    "format_version": 2,
+    "actor": "sensor payments_alignment",
+    "actor_kind": ActorKind.SENSOR,
+}
+NEWER = {
+    "control_mode": ControlCommand(action=SetMode(mode="unaligned"), **ASKED | BY_SENSOR),
+    "claim": GenerationClaim(
+        job="payments",
+        generation=3,
+        owner=Owner(
+            host_id="driver-1/4026531836",
+            boot_id="24344702-ad4f-477f-90dc-d6b968af79e0",
+            pid=4711,
+            pid_start_time=2_385_300,
+            claim_number=1,
+            user="streams",
+        ),
+        actor="nightly",
+        actor_kind=ActorKind.SCHEDULE,
+        reason="a new version",
+        code_version="laminar 0.1.0",
+        claimed_at_ms=1_700_000_000_000,
+    ),
+}
+"""What is written since format 2, which says what kind of actor acted."""
+
+
+@pytest.mark.parametrize("name", NEWER)
+def test_a_golden_record_of_format_2_is_read_and_written_as_it_was(name: str) -> None:
+    stored = (GOLDEN / f"{name}_v2.json").read_bytes()
+    assert parse_record(type(NEWER[name]), stored) == NEWER[name]
+    assert NEWER[name].to_bytes() == stored
+
+
+@pytest.mark.parametrize(
+    ("actor", "kind"),
+    [
+        ("ada", "person"),
+        ("sensor payments_alignment", "sensor"),
+        ("schedule nightly", "schedule"),
+        ("laminar", "program"),
+        ("sensors", "person"),
+    ],
+)
+def test_the_kind_of_an_older_record_follows_from_the_name(actor: str, kind: str) -> None:
+    older = ControlCommand(action=StopJob(), **ASKED | {"actor": actor})
+    data = older.to_bytes()
+    assert b"actor_kind" not in data
+    assert parse_record(ControlCommand, data).by.kind == kind
+    assert parse_record(ControlCommand, data).to_bytes() == data
 
 
 @pytest.mark.parametrize("name", RECORDS)

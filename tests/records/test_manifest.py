@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from laminar_core.errors import CorruptCheckpointError, ErrorCode
 from laminar_core.protocol.types import CheckpointKind, ResolvedMode
+from laminar_core.records.actor import ActorKind
 from laminar_core.records.manifest import (
     CommitRecord,
     FileRef,
@@ -47,6 +48,7 @@ RECORDS = [
         generation=3,
         owner=OWNER,
         actor="dagster",
+        actor_kind=ActorKind.RUN,
         reason="restart",
         code_version="0.1.0",
         claimed_at_ms=1,

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from laminar_core.errors import CorruptCheckpointError
+from laminar_core.records.actor import ActorKind
 from laminar_core.records.retention import (
     TOMBSTONE_LENGTH_MAX,
     DeletionMarker,
@@ -32,6 +33,7 @@ ORPHAN = PlannedOrphan(
 )
 RECORDS: dict[str, SealedRecord] = {
     "plan": RetentionPlanRecord(
+        format_version=1,
         number=4,
         job="payments",
         generation=2,
@@ -88,7 +90,15 @@ RECORDS: dict[str, SealedRecord] = {
 def test_a_record_of_version_1_is_read_for_ever(name: str) -> None:
     stored = (GOLDEN / f"retention_{name}_v1.json").read_bytes()
     assert parse_sealed(type(RECORDS[name]), stored) == RECORDS[name]
-    assert RECORDS[name].to_bytes() == stored  # The writer still writes this version.
+    assert RECORDS[name].to_bytes() == stored
+
+
+def test_a_plan_of_version_2_says_what_kind_of_actor_wanted_it() -> None:
+    stored = (GOLDEN / "retention_plan_v2.json").read_bytes()
+    fields = dict(RECORDS["plan"]) | {"format_version": 2, "actor_kind": ActorKind.SCHEDULE}
+    written = RetentionPlanRecord(**fields)
+    assert parse_sealed(RetentionPlanRecord, stored) == written
+    assert written.to_bytes() == stored
 
 
 @pytest.mark.parametrize("name", RECORDS)

@@ -8,6 +8,7 @@ import pytest
 from laminar_core.errors import ConfigurationError, ErrorCode, LaminarError, StorageUnavailable
 from laminar_core.host.clock import ManualClock
 from laminar_core.objectstore.memory import MemoryObjectStore
+from laminar_core.records.actor import Actor
 from laminar_core.records.commands import (
     CancelJob,
     ControlCommand,
@@ -19,7 +20,6 @@ from laminar_core.records.commands import (
     TakeSavepoint,
 )
 from laminar_core.resources.job_control import JobControl
-from laminar_core.resources.mandate import RunMandate
 from laminar_core.store.audit_log import AuditLog
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.command_log import ControlLog
@@ -27,7 +27,7 @@ from laminar_core.store.pins import Pins
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
 from tests.store.stores import claim, complete, open_job
 
-ANN = RunMandate("ann", "run-7")
+ANN = Actor("ann", run_id="run-7")
 
 
 class Clock(ManualClock):

@@ -6,6 +6,7 @@ from random import Random
 from laminar_core.objectstore.memory import MemoryObjectStore
 from laminar_core.objectstore.opening import ObjectStore
 from laminar_core.protocol.types import CheckpointId, CheckpointKind, Generation
+from laminar_core.records.actor import Actor, ActorKind
 from laminar_core.records.manifest import CheckpointManifest, HistoryRecord, Outcome
 from laminar_core.records.record import FileRef
 from laminar_core.records.retention import (
@@ -15,7 +16,7 @@ from laminar_core.records.retention import (
 )
 from laminar_core.records.segment import SegmentRef
 from laminar_core.retention.facts import DAY_MS, HOUR_MS, RetentionPolicy
-from laminar_core.retention.run import Mandate, Retention
+from laminar_core.retention.run import Retention
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.pins import Pins
 from tests.records.manifests import manifest, subtask
@@ -23,7 +24,7 @@ from tests.store.stores import claim, commit, damage, trigger
 
 JOB = "payments"
 START_MS = 1_700_000_000_000
-MANDATE = Mandate("me", "to test", {})
+ME = Actor("me", reason="to test")
 
 
 class StoredJob:
@@ -146,6 +147,7 @@ def planned(number: int, *checkpoint_ids: int) -> RetentionPlanRecord:
         job="payments",
         generation=1,
         actor="me",
+        actor_kind=ActorKind.PERSON,
         reason="why",
         planned_at_ms=1,
         policy={},
@@ -168,7 +170,7 @@ def run(job: StoredJob, policy: RetentionPolicy, objects: ObjectStore | None = N
     """One run of retention: finish what is begun, plan, apply."""
     retention = job.retention(policy, objects)
     retention.finish_earlier()
-    return retention.apply(retention.plan(), MANDATE)
+    return retention.apply(retention.plan(), ME, {})
 
 
 def random_job(seed: int, steps: int = 14) -> StoredJob:

@@ -11,7 +11,7 @@ from laminar_core.protocol.types import CheckpointKind
 from laminar_core.retention.background import BATCH_MS, BackgroundRetention
 from laminar_core.retention.facts import RetentionPolicy
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
-from tests.retention.retention_jobs import MANDATE, StoredJob, run
+from tests.retention.retention_jobs import ME, StoredJob, run
 
 LAST = RetentionPolicy(keep_last=1)
 
@@ -57,7 +57,7 @@ class Watched:
         retention = job.retention(LAST, FaultyStore(job.store.objects, *faults))
         self.now_ms = 7
         self.listen = BackgroundRetention(
-            self.told.append, retention, MANDATE, lambda: self.now_ms, self.later, batch=4
+            self.told.append, retention, ME, {}, lambda: self.now_ms, self.later, batch=4
         )
 
 

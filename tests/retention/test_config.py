@@ -5,6 +5,7 @@ import pytest
 from laminar_core.driver.events import CheckpointCompleted
 from laminar_core.errors import ConfigurationError
 from laminar_core.host.clock import ManualClock
+from laminar_core.records.actor import Actor
 from laminar_core.retention.background import BackgroundRetention
 from laminar_core.retention.config import RetentionConfig
 from laminar_core.retention.facts import DAY_MS, HOUR_MS, RetentionPolicy
@@ -88,7 +89,7 @@ def test_a_running_job_applies_it_and_that_is_audited() -> None:
     for _ in range(5):
         job.complete()
     listener = RetentionConfig(keep_last=2).applied_to(
-        job.store, ManualClock(job.clock_ms), told.append, actor="me", run_id="run-7"
+        job.store, ManualClock(job.clock_ms), told.append, Actor("me", run_id="run-7")
     )
     assert isinstance(listener, BackgroundRetention)
     listener(CheckpointCompleted.model_construct(time_ms=1, checkpoint_id=5))

@@ -17,7 +17,7 @@ from laminar_core.records.retention_paths import RetentionPaths
 from laminar_core.retention.facts import DAY_MS, HOUR_MS, RetentionPolicy
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.testing.faulty_store import FaultyStore
-from tests.retention.retention_jobs import JOB, MANDATE, StoredJob, run
+from tests.retention.retention_jobs import JOB, ME, StoredJob, run
 from tests.store.stores import claimant
 
 LAST = RetentionPolicy(keep_last=1)
@@ -116,7 +116,7 @@ class TestLeftOvers:
                 return super().put_if_absent(name, data)
 
         with pytest.raises(ConfigurationError, match="checkpoint 2 was completed after all"):
-            job.retention(policy, Late(job.store.objects)).apply(planned, MANDATE)
+            job.retention(policy, Late(job.store.objects)).apply(planned, ME, {})
         left = [part.problem for part in job.store.verify(CheckpointId(2)).parts if part.problem]
         assert len(left) == (0 if own_files else 1)
 

@@ -20,7 +20,7 @@ from laminar_core.store.audit_log import AuditLog
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.file_scrub import DamageLog
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
-from tests.retention.retention_jobs import JOB, MANDATE, StoredJob, run
+from tests.retention.retention_jobs import JOB, ME, StoredJob, run
 from tests.store.stores import claim, claimant, damage
 
 LAST = RetentionPolicy(keep_last=1)
@@ -96,7 +96,7 @@ class TestApplying:
     def test_many_requests_at_a_time_do_the_same(self, job):
         retention = Retention(job.store, LAST, lambda: job.clock_ms, readers=4)
         told = []
-        result = retention.apply(retention.plan(), MANDATE, lambda *step: told.append(step))
+        result = retention.apply(retention.plan(), ME, {}, lambda *step: told.append(step))
         assert result.deleted_files == 3
         assert job.store.completed_ids() == [3]
         assert told[-1] == (5, 5)
@@ -107,7 +107,7 @@ class TestApplying:
         for _ in range(3):
             job.complete(forget=1)
         retention = Retention(job.store, LAST, lambda: job.clock_ms, readers=4)
-        assert retention.apply(retention.plan(), MANDATE).deleted_checkpoints == 2
+        assert retention.apply(retention.plan(), ME, {}).deleted_checkpoints == 2
         assert job.store.completed_ids() == [3]
         assert job.store.verify(CheckpointId(3)).problem is None
         assert retention.plan().plan.is_empty
@@ -121,12 +121,12 @@ class TestApplying:
         by_bytes = Retention(job.store, LAST, lambda: job.clock_ms, verify="bytes", readers=1)
         planned = by_bytes.plan()
         assert planned.plan.deleted_ids == (1,)
-        assert by_bytes.apply(planned, MANDATE).deleted_checkpoints == 1
+        assert by_bytes.apply(planned, ME, {}).deleted_checkpoints == 1
 
     def test_every_act_is_in_the_audit_log(self, job):
         audit = AuditLog(job.store.objects, job.store.paths, lambda: job.clock_ms)
         retention = Retention(job.store, LAST, lambda: job.clock_ms, audit=audit, readers=1)
-        retention.apply(retention.plan(), MANDATE)
+        retention.apply(retention.plan(), ME, {})
         (record,) = audit.records()
         assert (record.action, record.outcome, record.actor) == ("retention-apply", "done", "me")
         plan = job.store.objects.get(f"{job.store.paths.job}/{record.after['list']}")
@@ -144,7 +144,7 @@ class TestApplying:
         store = CheckpointStore(deletes, job.store.job)
         retention = Retention(store, LAST, lambda: job.clock_ms, audit=audit, readers=1)
         with pytest.raises(StorageUnavailable):
-            retention.apply(retention.plan(), MANDATE)
+            retention.apply(retention.plan(), ME, {})
         assert [record.after["checkpoints"] for record in audit.records()] == [[1, 2]]
         for number in (1, 2):
             key = job.store.paths.state(CheckpointId(number), "window", 0)
@@ -162,16 +162,16 @@ class TestApplying:
         audit = AuditLog(store.objects, store.paths, lambda: job.clock_ms)
         retention = Retention(store, LAST, lambda: job.clock_ms, audit=audit, readers=1)
         with pytest.raises(StorageUnavailable):
-            retention.apply(retention.plan(), MANDATE)
+            retention.apply(retention.plan(), ME, {})
         kept = {c for c in before if job.store.objects.size(job.store.paths.manifest(c))}
         assert kept == before
 
     def test_two_applies_leave_two_records_and_none_that_is_open(self, job):
         audit = AuditLog(job.store.objects, job.store.paths, lambda: job.clock_ms)
         retention = Retention(job.store, LAST, lambda: job.clock_ms, audit=audit, readers=1)
-        retention.apply(retention.plan(), MANDATE)
+        retention.apply(retention.plan(), ME, {})
         job.complete()
-        retention.apply(retention.plan(), MANDATE)
+        retention.apply(retention.plan(), ME, {})
         assert [record.outcome for record in audit.records()] == ["done", "done"]
 
 
@@ -184,7 +184,7 @@ class TestStalePlans:
         change()
         stored = {k for k in job.store.objects._objects if "/retention/" not in k}
         with pytest.raises(ConfigurationError) as refused:
-            retention.apply(planned, MANDATE)
+            retention.apply(planned, ME, {})
         assert refused.value.code is ErrorCode.RETENTION_PLAN_STALE
         assert {k for k in job.store.objects._objects if "/retention/" not in k} == stored
         assert list(retention.log.unfinished()) == []
@@ -223,7 +223,7 @@ class TestStalePlans:
 
         retention.log.decide = late
         with pytest.raises(ConfigurationError, match="generation 7 gave it up: it was claimed"):
-            retention.apply(planned, MANDATE)
+            retention.apply(planned, ME, {})
         assert job.store.completed_ids() == [1, 2, 3]
 
     def test_a_plan_that_was_forgotten_while_it_slept_is_not_carried_out(self, job):
@@ -237,7 +237,7 @@ class TestStalePlans:
 
         retention.log.decide = asleep
         with pytest.raises(ConfigurationError, match="does not hold any more"):
-            retention.apply(planned, MANDATE)
+            retention.apply(planned, ME, {})
         assert job.store.completed_ids() == [1, 2, 3]
         assert job.store.choose_checkpoint().manifest.checkpoint_id == 3
 
@@ -245,7 +245,7 @@ class TestStalePlans:
         retention = job.retention(LAST)
         planned = retention.plan()
         job.complete()
-        assert retention.apply(planned, MANDATE).deleted_checkpoints == 2
+        assert retention.apply(planned, ME, {}).deleted_checkpoints == 2
         assert job.store.completed_ids() == [3, 4]
 
 

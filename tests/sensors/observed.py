@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import dagster as dg
 
+from laminar_core.records.actor import Actor
 from laminar_core.resources.names import (
     StreamAsset,
     asset_key,
@@ -106,8 +107,10 @@ class Daemon(Ticks):
 def write_down(job: Job, action: str, **facts: object) -> int:
     """An audit record of the job; returns its number."""
     log = AuditLog(job.store.objects, job.store.paths, job.clock.now_ms)
-    words = {"actor": "ada", "reason": "why"} | facts
-    return log.append(action=action, **words).number
+    words = {"name": "ada", "reason": "why"}
+    words |= {name: facts.pop(name) for name in ("reason", "run_id") if name in facts}
+    words |= {"name": facts.pop("actor")} if "actor" in facts else {}
+    return log.append(action=action, actor=Actor(**words), **facts).number
 
 
 def conclude(job: Job, number: int, **facts: object) -> None:

@@ -10,6 +10,7 @@ import dagster as dg
 from laminar_core.host.clock import ManualClock, SystemClock
 from laminar_core.objectstore.opening import ObjectStore
 from laminar_core.protocol.types import CheckpointId, CheckpointKind, Generation
+from laminar_core.records.actor import Actor, kind_by_name
 from laminar_core.records.audit_ref import AuditRef
 from laminar_core.records.commands import ControlBegun, ControlCommand, ControlResult, SetMode
 from laminar_core.records.damage import DamagedFile
@@ -64,14 +65,13 @@ class Job:
         run_id: str | None = None,
     ) -> Generation:
         """A new generation that starts from ``base``, on behalf of a run of Dagster."""
-        claimant = Claimant(owner or this_process(), actor, "why", "0.1.0", self.clock.now_ms())
+        by = Actor(actor, kind_by_name({"actor": actor}), "why", run_id)
+        claimant = Claimant(owner or this_process(), by, "0.1.0", self.clock.now_ms())
         audit = AuditLog(self.store.objects, self.store.paths, self.clock.now_ms)
 
         def announce(generation: Generation) -> AuditRef:
             after: JsonObject = {"generation": generation}
-            return audit.append(
-                action="claim", actor=actor, reason="why", after=after, run_id=run_id
-            ).reference()
+            return audit.append(action="claim", actor=by, after=after).reference()
 
         generation = self.store.claim_generation(
             claimant, wait_ms=never, take_over=True, announce=announce
@@ -175,6 +175,7 @@ class Job:
             generation=self.generation,
             action=SetMode(mode=mode),
             actor=actor,
+            actor_kind=kind_by_name({"actor": actor}),
             reason="why",
             requested_at_ms=now_ms,
             expires_at_ms=now_ms + 60_000,

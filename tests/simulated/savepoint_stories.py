@@ -6,6 +6,7 @@ from pathlib import Path
 from laminar_core.driver.events import DataFlowing
 from laminar_core.pipeline import Pipeline
 from laminar_core.protocol.coordinator_config import CoordinatorConfig
+from laminar_core.records.actor import ActorKind
 from laminar_core.records.commands import Action, ControlCommand, ControlResult, StopJob
 from laminar_core.records.manifest import CheckpointManifest
 from laminar_core.store.command_log import ControlLog
@@ -60,6 +61,7 @@ class Story:
             "generation": self.simulation.store.newest_generation() or 1,
             "action": action,
             "actor": "ann",
+            "actor_kind": ActorKind.PERSON,
             "reason": "a test",
             "requested_at_ms": 0,
             "expires_at_ms": LONG_MS,

@@ -6,6 +6,7 @@ from laminar_core.driver.events import CheckpointCompleted, WorkersRunning
 from laminar_core.driver.restart import FixedDelay
 from laminar_core.errors import ConfigurationError, ErrorCode, StorageUnavailable
 from laminar_core.objectstore.memory import MemoryObjectStore
+from laminar_core.records.actor import Actor
 from laminar_core.records.audit import AuditRecord
 from laminar_core.store.audit_anchors import read_anchors
 from laminar_core.store.audit_log import CODE_VERSION, AuditLog
@@ -14,6 +15,8 @@ from laminar_core.testing.jobs import Job
 from laminar_core.testing.observed_store import StoreCall
 from laminar_core.testing.scenarios import windows_job
 from laminar_core.testing.simulation import Simulation
+
+EVE = Actor("eve")
 
 
 def simulate(**options) -> tuple[Job, Simulation]:
@@ -41,7 +44,7 @@ def by_action(simulation: Simulation, action: str) -> list[AuditRecord]:
 
 def test_a_job_that_runs_once_is_claimed_started_and_ended():
     _, simulation = simulate()
-    simulation.run(actor="ann", reason="first try")
+    simulation.run(actor=Actor("ann", reason="first try"))
     assert acts(simulation) == [
         ("claim", 1, "intended"),
         ("start-fresh", 1, "intended"),
@@ -60,7 +63,7 @@ def test_a_job_that_runs_once_is_claimed_started_and_ended():
 def test_a_restart_says_after_what_and_from_which_checkpoint():
     _, simulation = simulate()
     simulation.when(CheckpointCompleted, lambda: simulation.kill_worker(0))
-    simulation.run(actor="ann", run_id="run-7")
+    simulation.run(actor=Actor("ann", run_id="run-7"))
     assert [act[:2] for act in acts(simulation)] == [
         ("claim", 1),
         ("start-fresh", 1),
@@ -116,7 +119,9 @@ def test_what_a_user_asks_for_is_written_down():
     simulation.when(CheckpointCompleted, simulation.stop, number=3)
     simulation.run()
     simulation.when(CheckpointCompleted, lambda: None)
-    simulation.run(take_over=True, restore_id=2, actor="bob", reason="the new rule was wrong")
+    simulation.run(
+        take_over=True, restore_id=2, actor=Actor("bob", reason="the new rule was wrong")
+    )
     (taken,) = by_action(simulation, "take-over")
     (restored,) = by_action(simulation, "restore")
     assert (taken.before, taken.after) == ({"generation": 1}, {"generation": 2})
@@ -140,7 +145,7 @@ def test_a_job_that_is_owned_is_left_alone_and_so_is_its_log():
 
     def second() -> None:
         with pytest.raises(ConfigurationError, match="which is alive"):
-            simulation.run(actor="eve")
+            simulation.run(actor=EVE)
         simulation.supervisors.pop()
         refused.append(True)
 
@@ -176,7 +181,7 @@ def test_of_two_that_claim_at_once_the_loser_says_so(expected, said):
 
     simulation.observers.append(observe)
     with pytest.raises(ConfigurationError, match=said):
-        simulation.run(actor="eve", expected_generation=expected)
+        simulation.run(actor=EVE, expected_generation=expected)
     assert acts(simulation) == [
         ("claim", 1, "intended"),
         ("claim", 1, "intended"),

@@ -2,8 +2,9 @@
 
 from laminar_core.driver.events import CheckpointCompleted
 from laminar_core.protocol.coordinator_config import CoordinatorConfig
+from laminar_core.records.actor import Actor
 from laminar_core.retention.config import RetentionConfig
-from laminar_core.retention.run import Mandate, Retention
+from laminar_core.retention.run import Retention
 from laminar_core.testing.simulation import Simulation
 from tests.simulated.simulated_jobs import never_ending_job
 
@@ -26,5 +27,5 @@ def test_what_an_earlier_run_has_kept_stays_and_what_announced_it_goes():
     assert [c is not None and c.default_retention is not None for c in claims] == [False, True]
 
     runner = Retention(store, DEFAULT.policy(), lambda: 0, readers=1)
-    runner.apply(runner.plan(), Mandate("me", "to test", {}))
+    runner.apply(runner.plan(), Actor("me"), {})
     assert store.completed_ids() == [*kept, *own[-2:]]

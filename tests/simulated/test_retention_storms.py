@@ -8,8 +8,9 @@ import pytest
 
 from laminar_core.driver.events import CheckpointCompleted, GenerationStarted
 from laminar_core.errors import LaminarError
+from laminar_core.records.actor import Actor
 from laminar_core.retention.facts import RetentionPolicy
-from laminar_core.retention.run import Mandate, Retention
+from laminar_core.retention.run import Retention
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.testing.campaign import draw, simulate_setting
 from laminar_core.testing.disaster_kinds import KINDS
@@ -51,7 +52,7 @@ def retention(planned: Disasters) -> None:
         runner = Retention(store, policy, lambda: int(simulation.world.now_ms), readers=1)
         try:
             runner.finish_earlier()
-            result = runner.apply(runner.plan(), Mandate("somebody", "tidiness", {}))
+            result = runner.apply(runner.plan(), Actor("somebody"), {})
         except (Killed, LaminarError) as error:
             DELETED[type(error).__name__] += 1
             return
@@ -101,7 +102,7 @@ def test_what_a_deleted_checkpoint_left_to_its_successors_survives_every_restart
     runner = Retention(
         simulation.store, RetentionPolicy(keep_last=1), lambda: int(simulation.world.now_ms)
     )
-    runner.apply(runner.plan(), Mandate("somebody", "tidiness", {}))
+    runner.apply(runner.plan(), Actor("somebody"), {})
     *_, newest = kept = simulation.store.completed_ids()
     assert stopped not in kept
     folder = f"checkpoints/{stopped:010}/"

@@ -13,9 +13,10 @@ import laminar_core
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.objectstore.local import LocalObjectStore
 from laminar_core.protocol.types import CheckpointId
+from laminar_core.records.actor import Actor
 from laminar_core.spark.data_source import LaminarDataSource, LaminarReader, Request
 from laminar_core.store.checkpoint_store import CheckpointStore
-from laminar_core.store.savepoints import Author, write_savepoint
+from laminar_core.store.savepoints import write_savepoint
 from laminar_core.store.state_reading import read_operator
 from tests.store.checkpoints_to_read import ROWS, write_job
 from tests.store.stores import JOB, claim, damage
@@ -122,7 +123,7 @@ class TestTables:
 
     def test_a_savepoint_wherever_it_is(self, store, tmp_path):
         manifest = store.read_manifest(CheckpointId(2))
-        write_savepoint(store, manifest, LocalObjectStore(tmp_path), Author("ann", "a test", 1))
+        write_savepoint(store, manifest, LocalObjectStore(tmp_path), Actor("ann"), 1)
 
         def read(**options: str) -> pa.Table:
             source = LaminarDataSource({"savepoint": str(tmp_path), **options})

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from laminar_core.objectstore.local import LocalObjectStore
 from laminar_core.protocol.types import CheckpointId
+from laminar_core.records.actor import Actor
 from laminar_core.records.manifest import HistoryRecord, Outcome
 from laminar_core.store.audit_log import AuditLog
 from laminar_core.store.checkpoint_store import CheckpointStore
@@ -41,6 +42,6 @@ def write_job(root: Path) -> CheckpointStore:
             )
         )
     log = AuditLog(store.objects, store.paths, lambda: AT_MS)
-    log.append(action="claim", actor="ann", reason="x", after={"generation": 1})
-    log.append(action="restore", actor="bob", reason="y", run_id="run-7")
+    log.append(action="claim", actor=Actor("ann", reason="x"), after={"generation": 1})
+    log.append(action="restore", actor=Actor("bob", reason="y", run_id="run-7"))
     return store

@@ -8,6 +8,7 @@ from laminar_core.codec.inflight import InflightElement, InflightEncoder
 from laminar_core.objectstore.memory import MemoryObjectStore
 from laminar_core.objectstore.opening import ObjectStore
 from laminar_core.protocol.types import CheckpointId, CheckpointKind, Generation
+from laminar_core.records.actor import Actor
 from laminar_core.records.manifest import (
     CheckpointManifest,
     CommitRecord,
@@ -30,7 +31,9 @@ def open_job(objects: ObjectStore | None = None) -> CheckpointStore:
 
 
 def claimant(owner: Owner | None = None, actor: str = "test") -> Claimant:
-    return Claimant(owner or this_process(), actor, "to test", "0.1.0", 1_700_000_000_000)
+    return Claimant(
+        owner or this_process(), Actor(actor, reason="to test"), "0.1.0", 1_700_000_000_000
+    )
 
 
 def elsewhere(claim_number: int = 1) -> Owner:

@@ -12,6 +12,7 @@ import pytest
 
 from laminar_core.objectstore.memory import MemoryObjectStore
 from laminar_core.protocol.types import CheckpointId, Generation
+from laminar_core.records.actor import Actor
 from laminar_core.records.audit import AuditRecord, Finding
 from laminar_core.records.manifest import Heartbeat
 from laminar_core.records.paths import JobPaths
@@ -33,14 +34,14 @@ def open_log(objects: MemoryObjectStore, key: bytes | None = None) -> AuditLog:
 
 
 def act(log: AuditLog, action: str) -> AuditRecord:
-    return log.append(action=action, actor="ann", reason="")
+    return log.append(action=action, actor=Actor("ann"))
 
 
 def a_short_life(*, key: bytes | None = None) -> MemoryObjectStore:
     """A job that started, completed a checkpoint, was pinned by somebody, and ended."""
     objects = MemoryObjectStore()
     store, log = CheckpointStore(objects, JOB), open_log(objects, key)
-    claimant = Claimant(this_process(), "ann", "", "laminar 0", 1)
+    claimant = Claimant(this_process(), Actor("ann"), "laminar 0", 1)
     store.claim_generation(
         claimant, wait_ms=lambda _: None, announce=lambda _: act(log, "claim").reference()
     )

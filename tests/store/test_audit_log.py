@@ -18,6 +18,7 @@ from laminar_core.errors import CorruptCheckpointError, ErrorCode, StorageUnavai
 from laminar_core.objectstore.local import LocalObjectStore
 from laminar_core.objectstore.memory import MemoryObjectStore
 from laminar_core.objectstore.opening import ObjectStore
+from laminar_core.records.actor import Actor
 from laminar_core.records.audit import START, AuditReport, Finding, Link, head_at, parse_head
 from laminar_core.records.paths import JobPaths
 from laminar_core.store.audit_log import CODE_VERSION, AuditLog
@@ -42,7 +43,7 @@ def open_log(objects: ObjectStore, key: bytes | None = None) -> AuditLog:
 
 
 def append(log: AuditLog, reason: str = "") -> int:
-    return log.append(action="start", actor="ann", reason=reason).number
+    return log.append(action="start", actor=Actor("ann", reason=reason)).number
 
 
 def with_records(count: int) -> MemoryObjectStore:
@@ -85,9 +86,9 @@ class TestAppend:
         objects = MemoryObjectStore()
         log = open_log(objects)
         first = log.append(
-            action="start", actor="ann", reason="moved", before={"a": 1}, after={"b": [2]}
+            action="start", actor=Actor("ann", reason="moved"), before={"a": 1}, after={"b": [2]}
         )
-        second = log.append(action="end", actor="bob", reason="", run_id="run-7")
+        second = log.append(action="end", actor=Actor("bob", run_id="run-7"))
         assert (first.number, second.number) == (1, 2)
         assert first.previous_sha256 is None
         assert (first.before, first.after, first.run_id) == ({"a": 1}, {"b": [2]}, None)
@@ -103,7 +104,7 @@ class TestAppend:
 
     def test_the_outcome_of_an_act_names_the_act(self):
         log = open_log(MemoryObjectStore())
-        intended = log.append(action="retention", actor="ann", reason="weekly", run_id="r")
+        intended = log.append(action="retention", actor=Actor("ann", reason="weekly", run_id="r"))
         outcome = log.conclude(intended, "failed", reason="the disk is full", after={"deleted": 3})
         assert (outcome.outcome, outcome.intent, outcome.number) == ("failed", 1, 2)
         assert (outcome.action, outcome.actor, outcome.run_id) == ("retention", "ann", "r")
@@ -292,7 +293,7 @@ class TestLostAnswers:
         objects = MemoryObjectStore()
         store = FaultyStore(objects, Fault(verb, effect, "audit", first, first + 1))
         log = open_log(store)
-        entry = log.entry(action="start", actor="ann", reason="once")
+        entry = log.entry(action="start", actor=Actor("ann", reason="once"))
         for _ in range(4):
             try:
                 log.write(entry)
@@ -308,7 +309,7 @@ class TestLostAnswers:
     def test_an_entry_that_was_written_is_not_written_again(self):
         objects = MemoryObjectStore()
         log = open_log(objects)
-        entry = log.entry(action="start", actor="ann", reason="once")
+        entry = log.entry(action="start", actor=Actor("ann", reason="once"))
         first = log.write(entry)
         append(log, "other")
         assert log.write(entry) == first

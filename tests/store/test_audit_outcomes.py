@@ -3,6 +3,7 @@
 import pytest
 
 from laminar_core.protocol.types import Generation
+from laminar_core.records.actor import ActorKind
 from laminar_core.records.audit import AuditRecord
 from laminar_core.records.audit_ref import AuditRef
 from laminar_core.records.manifest import GenerationBase, GenerationClaim, GenerationEnd
@@ -19,6 +20,7 @@ def record(number: int, action: str, **changes: object) -> AuditRecord:
         "job": JOB,
         "action": action,
         "actor": "ann",
+        "actor_kind": ActorKind.PERSON,
         "reason": "a test",
         "after": {"generation": 3, "checkpoint_id": 7},
         "code_version": "laminar 0",
@@ -36,6 +38,7 @@ def claim(announced: int | None) -> GenerationClaim:
         generation=3,
         owner=this_process(),
         actor="ann",
+        actor_kind=ActorKind.PERSON,
         reason="a test",
         code_version="laminar 0",
         claimed_at_ms=1,

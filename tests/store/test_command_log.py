@@ -7,6 +7,7 @@ import pytest
 from laminar_core.errors import StorageUnavailable
 from laminar_core.objectstore.local import LocalObjectStore
 from laminar_core.objectstore.memory import MemoryObjectStore
+from laminar_core.records.actor import ActorKind
 from laminar_core.records.commands import (
     ControlBegun,
     ControlCommand,
@@ -28,6 +29,7 @@ def command(number: int, job: str = "payments") -> ControlCommand:
         generation=1,
         action=TakeCheckpoint(),
         actor="ann",
+        actor_kind=ActorKind.PERSON,
         reason="a test",
         requested_at_ms=1,
         expires_at_ms=2,

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from laminar_core.protocol.types import CheckpointId, CheckpointKind, Generation
+from laminar_core.records.actor import ActorKind
 from laminar_core.records.commands import (
     Action,
     CancelJob,
@@ -53,6 +54,7 @@ def ask(
             generation=generation,
             action=action,
             actor="ann",
+            actor_kind=ActorKind.PERSON,
             reason="slow",
             requested_at_ms=1,
             expires_at_ms=2,

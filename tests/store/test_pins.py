@@ -3,10 +3,10 @@ import pytest
 from laminar_core.errors import ConfigurationError, StorageUnavailable
 from laminar_core.objectstore.memory import MemoryObjectStore
 from laminar_core.protocol.types import CheckpointId
+from laminar_core.records.actor import Actor
 from laminar_core.retention.facts import RetentionPolicy
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.pins import Pins
-from laminar_core.store.savepoints import Author
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
 from tests.retention.retention_jobs import JOB, START_MS, StoredJob, pin_of, run
 from tests.store.stores import damage
@@ -98,10 +98,10 @@ def test_other_objects_in_the_folder_are_no_pins(job) -> None:
 
 
 def test_a_hold_lasts_as_long_as_what_is_done_under_it(pins) -> None:
-    author = Author("ann", "to read it", START_MS)
+    ann = Actor("ann", reason="to read it")
 
     def read_it() -> None:
-        with pins.held(ONE, "reading", author, 5):
+        with pins.held(ONE, "reading", ann, START_MS, 5):
             (held,) = pins.list()
             assert held.record is not None
             assert (held.record.actor, held.record.expires_at_ms) == ("ann", START_MS + 5)
@@ -113,8 +113,11 @@ def test_a_hold_lasts_as_long_as_what_is_done_under_it(pins) -> None:
 
 
 def test_nothing_is_done_under_a_hold_that_was_refused(pins) -> None:
-    author = Author("ann", "to read it", START_MS)
-    with pytest.raises(ConfigurationError, match="99"), pins.held(CheckpointId(99), "r", author, 5):
+    ann = Actor("ann", reason="to read it")
+    with (
+        pytest.raises(ConfigurationError, match="99"),
+        pins.held(CheckpointId(99), "r", ann, START_MS, 5),
+    ):
         raise AssertionError("it never completed")
 
 
@@ -127,7 +130,7 @@ def test_an_interrupt_while_it_is_written_leaves_no_hold(job) -> None:
     left = Interrupted()
     left._objects = dict(job.store.objects._objects)
     pins = Pins(CheckpointStore(left, JOB))
-    author = Author("ann", "to read it", START_MS)
-    with pytest.raises(KeyboardInterrupt), pins.held(ONE, "reading", author, 5):
+    ann = Actor("ann", reason="to read it")
+    with pytest.raises(KeyboardInterrupt), pins.held(ONE, "reading", ann, START_MS, 5):
         raise AssertionError("it was interrupted before")
     assert pins.list() == []

@@ -1,20 +1,23 @@
 """A checkpoint that is being copied is held, and no longer than that."""
 
+from dataclasses import replace
+
 import pytest
 
 from laminar_core.errors import ConfigurationError, IncompatibleStateError, StorageUnavailable
 from laminar_core.objectstore.local import LocalObjectStore
 from laminar_core.objectstore.memory import MemoryObjectStore
 from laminar_core.protocol.types import CheckpointId
+from laminar_core.records.actor import Actor
 from laminar_core.store.audit_log import AuditLog
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.pins import Pins
 from laminar_core.store.savepoint_export import HOLD_MS, export_as, export_savepoint
-from laminar_core.store.savepoints import Author, read_savepoint
+from laminar_core.store.savepoints import read_savepoint
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
 from tests.store.stores import claim, complete, open_job
 
-ANN = Author("ann", "a test", 1_000)
+ANN = Actor("ann", reason="a test")
 ONE = CheckpointId(1)
 
 
@@ -31,7 +34,7 @@ def test_it_is_held_while_it_is_copied_and_not_afterwards(tmp_path):
         holds.extend(Pins(store).list())
         return False
 
-    uri = export_savepoint(store, ONE, str(tmp_path / "s"), ANN, look)
+    uri = export_savepoint(store, ONE, str(tmp_path / "s"), ANN, 1_000, look)
     assert read_savepoint(LocalObjectStore(uri)).verify().problem is None
     (record,) = {hold.record for hold in holds if hold.record is not None}
     assert (record.checkpoint_id, record.actor, record.expires_at_ms) == (1, "ann", 1_000 + HOLD_MS)
@@ -41,19 +44,19 @@ def test_it_is_held_while_it_is_copied_and_not_afterwards(tmp_path):
 def test_a_copy_that_fails_holds_nothing(tmp_path):
     store = completed(Fault("get", Effect.FAIL, "state_", 1, 100))
     with pytest.raises(StorageUnavailable):
-        export_savepoint(store, ONE, str(tmp_path / "s"), ANN)
+        export_savepoint(store, ONE, str(tmp_path / "s"), ANN, 1_000)
     assert Pins(store).list() == []
 
 
 def test_what_never_completed_is_not_copied(tmp_path):
     with pytest.raises(ConfigurationError, match="no completed checkpoint 7"):
-        export_savepoint(completed(), CheckpointId(7), str(tmp_path / "s"), ANN)
+        export_savepoint(completed(), CheckpointId(7), str(tmp_path / "s"), ANN, 1_000)
     assert not (tmp_path / "s").exists()
 
 
 def export_by_ann(store: CheckpointStore, target: str) -> str:
     times = iter(range(2_000, 9_000))
-    return export_as(store, ONE, target, Author("ann", "a test", 1_000, "run-7"), times.__next__)
+    return export_as(store, ONE, target, replace(ANN, run_id="run-7"), times.__next__)
 
 
 def audited(store: CheckpointStore) -> list[tuple[str, str, str | None, int]]:

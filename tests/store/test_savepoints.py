@@ -17,12 +17,12 @@ from laminar_core.objectstore.local import LocalObjectStore
 from laminar_core.objectstore.memory import MemoryObjectStore
 from laminar_core.objectstore.opening import ObjectStore, open_object_store
 from laminar_core.protocol.types import CheckpointId
+from laminar_core.records.actor import Actor
 from laminar_core.records.manifest import CheckpointManifest
 from laminar_core.records.savepoint import SavepointDeletion
 from laminar_core.store import savepoints
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.savepoints import (
-    Author,
     FoundSavepoint,
     canonical,
     delete_savepoint,
@@ -36,7 +36,8 @@ from tests.records.manifests import subtask
 from tests.store.stores import capture, claim, complete, open_job, with_inflight, write
 from verification.crash_points import crash_at, crash_points
 
-ANN = Author("ann", "a test", 1_700_000_000_000)
+ANN = Actor("ann", reason="a test")
+NOW_MS = 1_700_000_000_000
 GOLDEN = Path(__file__).parent.parent / "golden/savepoint_v1"
 
 
@@ -83,7 +84,7 @@ KEYED = pa.table(
 def test_a_savepoint_is_whole_and_says_where_it_comes_from():
     store, manifest = completed()
     target = MemoryObjectStore()
-    record = write_savepoint(store, manifest, target, ANN)
+    record = write_savepoint(store, manifest, target, ANN, NOW_MS)
     found = read_savepoint(target)
     assert found.record == record
     assert found.verify().problem is None
@@ -99,7 +100,7 @@ def test_what_was_in_flight_is_part_of_it():
     manifest = with_inflight(written, capture(store, 1))
     store.publish(manifest)
     target = MemoryObjectStore()
-    cut = write_savepoint(store, manifest, target, ANN).cut()
+    cut = write_savepoint(store, manifest, target, ANN, NOW_MS).cut()
     assert [e.path for e in cut.inflight_data] == ["operators/window/0/inflight_3.buf"]
     assert read_savepoint(target).verify().problem is None
 
@@ -108,8 +109,8 @@ def test_what_was_in_flight_is_part_of_it():
 def test_equal_state_gives_equal_bytes_however_it_was_kept(split):
     whole, parts = open_job(), open_job()
     first, second = MemoryObjectStore(), MemoryObjectStore()
-    write_savepoint(whole, write(whole, 1, claim(whole), KEYED), first, ANN)
-    write_savepoint(parts, incremental(parts, split), second, ANN)
+    write_savepoint(whole, write(whole, 1, claim(whole), KEYED), first, ANN, NOW_MS)
+    write_savepoint(parts, incremental(parts, split), second, ANN, NOW_MS)
     for key in first.list("operators/"):
         assert first.get(key) == second.get(key)
     assert first.list("operators/") == second.list("operators/")
@@ -136,7 +137,7 @@ def test_state_that_others_name_too_is_copied_and_is_not_canonical():
     entry = written.subtasks[0].model_copy(update={"segments": (shared,)})
     manifest = written.model_copy(update={"subtasks": (entry, *written.subtasks[1:])})
     target = MemoryObjectStore()
-    record = write_savepoint(store, manifest, target, ANN)
+    record = write_savepoint(store, manifest, target, ANN, NOW_MS)
     assert not record.canonical
     copy = record.cut().subtasks[0].segments[0]
     assert (copy.path, copy.sha256) == ("operators/window/state_0.seg", shared.sha256)
@@ -145,7 +146,7 @@ def test_state_that_others_name_too_is_copied_and_is_not_canonical():
 def test_large_state_is_sorted_file_by_file(monkeypatch):
     monkeypatch.setattr(savepoints, "CANONICAL_BYTES_MAX", 10)
     store = open_job()
-    record = write_savepoint(store, incremental(store, 3), MemoryObjectStore(), ANN)
+    record = write_savepoint(store, incremental(store, 3), MemoryObjectStore(), ANN, NOW_MS)
     assert not record.canonical
     names = [segment.path for segment in record.cut().subtasks[0].segments]
     assert names == ["operators/window/state_0.seg", "operators/window/state_0_1.seg"]
@@ -156,7 +157,7 @@ def test_a_place_where_something_is_gets_no_savepoint():
     target = MemoryObjectStore()
     target.put("notes.txt", b"mine")
     with pytest.raises(ConfigurationError, match=r"is not empty \(notes.txt\)") as caught:
-        write_savepoint(store, manifest, target, ANN)
+        write_savepoint(store, manifest, target, ANN, NOW_MS)
     assert caught.value.code is ErrorCode.TARGET_NOT_EMPTY
 
 
@@ -165,19 +166,19 @@ def test_a_copy_that_is_broken_off_is_no_savepoint_and_gets_none():
     target = MemoryObjectStore()
     answers = iter([False, True])
     with pytest.raises(CheckpointDeclined):
-        write_savepoint(store, manifest, target, ANN, lambda: next(answers))
+        write_savepoint(store, manifest, target, ANN, NOW_MS, lambda: next(answers))
     assert len(target.list("")) == 1
     with pytest.raises(ConfigurationError, match="the copy was broken off"):
         read_savepoint(target)
     with pytest.raises(ConfigurationError, match="is not empty"):
-        write_savepoint(store, manifest, target, ANN)
+        write_savepoint(store, manifest, target, ANN, NOW_MS)
 
 
 def test_wherever_a_copy_dies_there_is_a_whole_savepoint_or_none():
     store, manifest = completed()
 
     def copy(disk: ObjectStore) -> None:
-        write_savepoint(store, manifest, disk, ANN)
+        write_savepoint(store, manifest, disk, ANN, NOW_MS)
 
     points = crash_points(copy, SimulatedDisk())
     assert len(points) > 8
@@ -196,7 +197,7 @@ def test_a_damaged_checkpoint_makes_no_savepoint():
     store.objects.put(store.paths.absolute(manifest.files()[0].path), b"rot")
     target = MemoryObjectStore()
     with pytest.raises(CorruptCheckpointError, match="has 3 bytes"):
-        write_savepoint(store, manifest, target, ANN)
+        write_savepoint(store, manifest, target, ANN, NOW_MS)
     assert target.get("savepoint.json") is None
 
 
@@ -213,7 +214,7 @@ def test_nothing_is_no_savepoint(tmp_path):
 def test_damage_is_found_in_every_part():
     store, manifest = completed()
     target = MemoryObjectStore()
-    write_savepoint(store, manifest, target, ANN)
+    write_savepoint(store, manifest, target, ANN, NOW_MS)
     for key in target.list("operators/"):
         data = target.get(key) or b""
         target.put(key, data[:-1] + bytes([data[-1] ^ 1]))
@@ -227,7 +228,7 @@ def test_damage_is_found_in_every_part():
 def test_savepoints_in_a_folder_are_listed_with_what_is_wrong_with_them(tmp_path):
     store, manifest = completed()
     for name in ("a", "b"):
-        write_savepoint(store, manifest, LocalObjectStore(tmp_path / name), ANN)
+        write_savepoint(store, manifest, LocalObjectStore(tmp_path / name), ANN, NOW_MS)
     (tmp_path / "b/savepoint.json").write_text("rot")
     (tmp_path / "other").mkdir()
     (tmp_path / "other/file").write_text("mine")
@@ -242,7 +243,7 @@ def test_a_bucket_holds_savepoints_as_a_directory_does(s3_server):
     folder, _, settings = s3_server.uri().partition("?")
     places = [f"{folder}/{name}?{settings}" for name in ("a", "b")]
     for place in places:
-        write_savepoint(store, manifest, open_object_store(place), ANN)
+        write_savepoint(store, manifest, open_object_store(place), ANN, NOW_MS)
     listed = dict(list_savepoints(f"{folder}?{settings}"))
     assert list(listed) == places
     found = listed[places[0]]
@@ -267,7 +268,7 @@ def test_a_place_that_is_replaced_while_it_is_written_to_is_told():
 
         target = ObservedStore(disk, "me", observe)
         try:
-            write_savepoint(store, manifest, target, ANN)
+            write_savepoint(store, manifest, target, ANN, NOW_MS)
         except (StorageUnavailable, CorruptCheckpointError):
             told += 1
             continue
@@ -281,7 +282,7 @@ def test_a_place_that_is_replaced_while_it_is_written_to_is_told():
 
 def test_a_directory_that_was_copied_elsewhere_is_the_same_savepoint(tmp_path):
     store, manifest = completed()
-    record = write_savepoint(store, manifest, LocalObjectStore(tmp_path / "a"), ANN)
+    record = write_savepoint(store, manifest, LocalObjectStore(tmp_path / "a"), ANN, NOW_MS)
     shutil.copytree(tmp_path / "a", tmp_path / "far/b")
     found = read_savepoint(LocalObjectStore(tmp_path / "far/b"))
     assert found.record == record
@@ -299,7 +300,7 @@ def deletion_of(target: ObjectStore) -> SavepointDeletion:
 def test_wherever_a_deletion_dies_nobody_takes_the_rest_for_a_savepoint_and_it_can_be_ended():
     store, manifest = completed()
     disk = SimulatedDisk()
-    write_savepoint(store, manifest, disk, ANN)
+    write_savepoint(store, manifest, disk, ANN, NOW_MS)
     deletion = deletion_of(disk)
 
     def delete(objects: ObjectStore) -> None:
@@ -320,7 +321,7 @@ def test_wherever_a_deletion_dies_nobody_takes_the_rest_for_a_savepoint_and_it_c
 def test_another_savepoint_in_the_same_place_is_left_alone():
     store, manifest = completed()
     target = MemoryObjectStore()
-    write_savepoint(store, manifest, target, ANN)
+    write_savepoint(store, manifest, target, ANN, NOW_MS)
     other = deletion_of(target).model_copy(update={"savepoint_sha256": "0" * 64})
     before = contents(target)
     delete_savepoint(target, other)

@@ -6,9 +6,10 @@ import pytest
 
 from laminar_core.errors import CorruptCheckpointError
 from laminar_core.objectstore.memory import MemoryObjectStore
+from laminar_core.records.actor import Actor
 from laminar_core.records.manifest import CheckpointManifest
 from laminar_core.store.checkpoint_store import CheckpointStore
-from laminar_core.store.savepoints import Author, read_savepoint, write_savepoint
+from laminar_core.store.savepoints import read_savepoint, write_savepoint
 from laminar_core.store.state_reading import SavepointFiles, read_operator, read_rows
 from laminar_core.testing.faulty_store import FaultyStore
 from tests.store.stores import JOB, claim, damage
@@ -110,7 +111,7 @@ def test_positions_of_sources_are_rows_like_any_other():
 def test_a_savepoint_is_read_like_its_checkpoint():
     written = write(FIRST, SECOND_CUT)
     target = MemoryObjectStore()
-    write_savepoint(written.store, written.manifest, target, Author("ann", "a test", 1))
+    write_savepoint(written.store, written.manifest, target, Actor("ann"), 1)
     found = read_savepoint(target)
     table = read_operator(SavepointFiles(found), found.record.cut(), "totals")
     assert table is not None

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from laminar_core.errors import ConfigurationError, ErrorCode, LaminarError
 from laminar_core.host.clock import Clock
 from laminar_core.protocol.types import Generation
+from laminar_core.records.actor import Actor
 from laminar_core.records.commands import Action, CancelJob, ControlCommand, ControlResult, StopJob
 from laminar_core.records.manifest import GenerationEnd, Owner
 from laminar_core.store.checkpoint_store import CheckpointStore
@@ -46,10 +47,8 @@ class ControlClient:
         self,
         action: Action,
         *,
-        actor: str,
-        reason: str,
+        actor: Actor,
         timeout_ms: int,
-        run_id: str | None = None,
         generation: Generation | None = None,
     ) -> Asked:
         """Leave a command for the driver that runs now; it is not begun after the timeout.
@@ -67,9 +66,10 @@ class ControlClient:
             job=self._store.job,
             generation=generation,
             action=action,
-            actor=actor,
-            reason=reason,
-            run_id=run_id,
+            actor=actor.name,
+            actor_kind=actor.kind,
+            reason=actor.reason,
+            run_id=actor.run_id,
             requested_at_ms=now_ms,
             expires_at_ms=now_ms + timeout_ms,
         )

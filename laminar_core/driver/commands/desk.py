@@ -30,7 +30,6 @@ from laminar_core.records.record import JsonObject
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.command_log import ControlEntry
 from laminar_core.store.savepoint_export import export_savepoint
-from laminar_core.store.savepoints import Author
 
 
 class DeskHost(Protocol):
@@ -291,9 +290,9 @@ class ControlDesk:
     ) -> str:
         target = target_of(command)
         assert target is not None, "nothing is copied without a target"
-        author = Author(command.actor, command.reason, self._host.now_ms())
         place = self._targets.resolve(target)  # As at the command's begin, links may differ.
-        return export_savepoint(self._store, checkpoint_id, place, author, is_cancelled)
+        now_ms = self._host.now_ms()
+        return export_savepoint(self._store, checkpoint_id, place, command.by, now_ms, is_cancelled)
 
     # --- in the background ----------------------------------------------------------------------
 

@@ -135,10 +135,8 @@ class ControlTaker:
         if known.intent is None:
             known.intent = self._audit.entry(
                 action=command.action.kind,
-                actor=command.actor,
-                reason=command.reason,
+                actor=command.by,
                 after={"command": known.entry.number, **command.action.model_dump(mode="json")},
-                run_id=command.run_id,
             )
         known.audited = self._audit.write(known.intent)
         known.started = True

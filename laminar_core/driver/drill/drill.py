@@ -33,7 +33,6 @@ from laminar_core.store.checkpoint_copy import copy_checkpoint
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.drills import newest_number, write_drill
 from laminar_core.store.pins import Pins
-from laminar_core.store.savepoints import Author
 from laminar_core.store.state_reading import read_rows
 
 BATCHES_MAX = 10
@@ -94,8 +93,8 @@ class Drill:
             workers=self._options.job.parallelism,
             started_at_ms=self._clock.now_ms(),
             duration_ms=0.0,
-            actor=self._options.job.actor,
-            reason=self._options.job.reason,
+            actor=self._options.job.actor.name,
+            reason=self._options.job.actor.reason,
         )
         try:
             record = self._drill(record)
@@ -120,13 +119,11 @@ class Drill:
         self._audit.append(
             action="drill",
             actor=job.actor,
-            reason=job.reason,
-            run_id=job.run_id,
             after={"checkpoint_id": manifest.checkpoint_id, "number": record.number},
         )
-        held_by = Author(job.actor, "a restore drill reads it", self._clock.now_ms())
-        checkpoint_id = CheckpointId(manifest.checkpoint_id)
-        with Pins(self._store).held(checkpoint_id, f"drill-{record.number}", held_by, HOLD_MS):
+        reader, now_ms = job.actor.because("a restore drill reads it"), self._clock.now_ms()
+        checkpoint_id, name = CheckpointId(manifest.checkpoint_id), f"drill-{record.number}"
+        with Pins(self._store).held(checkpoint_id, name, reader, now_ms, HOLD_MS):
             return self._restore(manifest, job, record)
 
     def _chosen(self) -> JobOptions:

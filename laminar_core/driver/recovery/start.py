@@ -284,9 +284,7 @@ class RecoveryManager:
         options, report = self._options, examined.report
         audited = self._audit.append(
             action="start-fresh" if examined.base_id is None else "restore",
-            actor=options.actor,
-            reason=options.reason if first else RESTARTED,
-            run_id=options.run_id,
+            actor=options.actor if first else options.actor.because(RESTARTED),
             before={"rejected": [r.model_dump() for r in _damaged(report)]},
             after={
                 "generation": generation,

@@ -5,6 +5,7 @@ import pytest
 from laminar_core.driver.commands.client import POLL_MS, Asked, ControlClient
 from laminar_core.errors import ConfigurationError, ErrorCode, LaminarError
 from laminar_core.host.clock import ManualClock
+from laminar_core.records.actor import Actor
 from laminar_core.records.commands import ControlBegun, ControlResult, TakeCheckpoint
 from laminar_core.records.manifest import Heartbeat
 from laminar_core.store.command_log import ControlLog
@@ -38,7 +39,7 @@ class Case:
 
     def ask(self, timeout_ms: int = 60 * SECOND_MS) -> Asked:
         return self.client.ask(
-            TakeCheckpoint(), actor="ann", reason="a test", timeout_ms=timeout_ms
+            TakeCheckpoint(), actor=Actor("ann", reason="a test"), timeout_ms=timeout_ms
         )
 
     def answer(self) -> None:
@@ -162,7 +163,7 @@ def test_a_command_can_be_for_one_generation_and_no_other():
     mine = claim(case.store)
     claim(case.store)
     asked = case.client.ask(
-        TakeCheckpoint(), actor="ann", reason="a test", timeout_ms=SECOND_MS, generation=mine
+        TakeCheckpoint(), actor=Actor("ann", reason="a test"), timeout_ms=SECOND_MS, generation=mine
     )
     assert asked.generation == mine
     assert case.log.entry(asked.number).command.generation == mine

@@ -11,6 +11,7 @@ from laminar_core.errors import ErrorCode, StorageUnavailable
 from laminar_core.objectstore.memory import MemoryObjectStore
 from laminar_core.protocol.commands import ModeRefused
 from laminar_core.protocol.types import CheckpointId, CheckpointKind, Generation
+from laminar_core.records.actor import ActorKind
 from laminar_core.records.commands import (
     CancelJob,
     ControlBegun,
@@ -95,6 +96,7 @@ class Case:
             "generation": self.generation,
             "action": action,
             "actor": "ann",
+            "actor_kind": ActorKind.PERSON,
             "reason": "a test",
             "requested_at_ms": 0,
             "expires_at_ms": 2_000,

@@ -13,6 +13,7 @@ from laminar_core.operators.aggregation import WindowAggregate
 from laminar_core.pipeline import Pipeline
 from laminar_core.plan.state_options import StateOptions
 from laminar_core.protocol.coordinator_config import CoordinatorConfig
+from laminar_core.records.actor import Actor, ActorKind
 from laminar_core.records.drill import DrillRecord
 from laminar_core.store.audit_log import AuditLog
 from laminar_core.store.checkpoint_copy import copy_checkpoint
@@ -29,6 +30,7 @@ from laminar_core.testing.world import ProcessKilledError
 from laminar_core.worker.deployment import RestoredState
 from tests.store.stores import damage
 
+WEEKLY = Actor("weekly", ActorKind.SCHEDULE, "the weekly drill", "run-7")
 UNALIGNED = CoordinatorConfig(interval_ms=10, alignment_timeout_ms=0)
 
 
@@ -147,7 +149,7 @@ def test_what_is_drawn_is_older_than_the_newest_unless_there_is_no_other() -> No
 
 def test_each_drill_is_written_down_and_audited() -> None:
     _, simulation = interrupted()
-    first, _ = drill(simulation, reason="the weekly drill", actor="weekly", run_id="run-7")
+    first, _ = drill(simulation, actor=WEEKLY)
     second, _ = drill(simulation)
     assert read_drills(simulation.store) == [first, second]
     audited = AuditLog(simulation.objects, simulation.store.paths, lambda: 0).records()

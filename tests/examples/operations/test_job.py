@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from examples.operations.job import JobWatch, alignment_s, duration_s, in_words
+from laminar_core.records.actor import ActorKind
 from laminar_core.records.commands import ControlBegun, ControlCommand, ControlResult, SetMode
 from laminar_core.store.command_log import ControlLog
 from laminar_core.store.owner import this_process
@@ -52,7 +53,8 @@ def test_mode_changes_are_those_that_were_carried_out(job: JobWatch) -> None:
     log = ControlLog(job.store.objects, job.store.paths)
     command = ControlCommand(
         command_id="12345678", job=JOB, generation=generation, action=SetMode(mode="unaligned"),
-        actor="sensor", reason="slow", requested_at_ms=1, expires_at_ms=2,
+        actor="sensor", actor_kind=ActorKind.SENSOR, reason="slow",
+        requested_at_ms=1, expires_at_ms=2,
     )  # fmt: skip
     number = log.append(command)
     assert job.mode_changes() == []

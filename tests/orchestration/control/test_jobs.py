@@ -9,13 +9,13 @@ import pytest
 from laminar_core.orchestration.control import jobs as control_jobs
 from laminar_core.orchestration.control.jobs import ACTS
 from laminar_core.protocol.types import CheckpointId
+from laminar_core.records.actor import Actor
 from laminar_core.records.commands import CancelJob, SetMode, StopJob, TakeCheckpoint, TakeSavepoint
 from laminar_core.resources import CheckpointStoreResource
 from laminar_core.resources.names import ACTOR_TAG, ACTS_ON_TAG
 from laminar_core.store.owner import this_process
 from laminar_core.store.pins import Pins
 from laminar_core.store.savepoint_export import export_savepoint
-from laminar_core.store.savepoints import Author
 from tests.orchestration.acted_on import JOBS, STREAM, ActedOn, line_of, shown
 from tests.store.stores import complete
 
@@ -35,8 +35,8 @@ def completed(stream: ActedOn) -> CheckpointId:
 
 def copied(stream: ActedOn, target: Path) -> str:
     """What the driver would copy."""
-    author = Author("ann", "to move", 1_700_000_000_000)
-    return export_savepoint(stream.store, completed(stream), str(target), author)
+    ann = Actor("ann", reason="to move")
+    return export_savepoint(stream.store, completed(stream), str(target), ann, 1_700_000_000_000)
 
 
 class TestCheckpoint:

@@ -7,6 +7,7 @@ import dagster as dg
 import pytest
 
 from laminar_core.orchestration.housekeeping.audit_jobs import build_audit_job
+from laminar_core.records.actor import Actor
 from laminar_core.resources.names import check_key
 from laminar_core.store.audit_key import KEY_VARIABLE
 from laminar_core.store.audit_log import AuditLog
@@ -30,7 +31,7 @@ def log_of(bench: Bench) -> AuditLog:
 
 def act(bench: Bench, times: int, reason: str = "to test") -> None:
     for _ in range(times):
-        log_of(bench).append(action="pin", actor="me", reason=reason)
+        log_of(bench).append(action="pin", actor=Actor("me", reason=reason))
 
 
 def write_anew(bench: Bench, times: int, reason: str) -> None:

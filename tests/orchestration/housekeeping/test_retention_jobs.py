@@ -22,7 +22,7 @@ from laminar_core.retention.facts import DAY_MS
 from laminar_core.retention.run import Retention
 from laminar_core.store.audit_log import AuditLog
 from tests.orchestration.housekeeping_bench import SPEC, Bench, bench_at
-from tests.retention.retention_jobs import JOB, MANDATE
+from tests.retention.retention_jobs import JOB, ME
 from tests.store.stores import damage
 
 PARTITIONS = checkpoint_partitions(JOB).name or ""
@@ -75,7 +75,7 @@ def test_what_is_gone_is_no_partition_any_more_and_its_history_stays(bench) -> N
 def test_what_others_deleted_is_no_partition_either(bench) -> None:
     """But what this store has never seen stays: it is of another one."""
     other = Retention(bench.store, RetentionConfig(keep_last=2).policy(), bench.clock.now_ms)
-    other.apply(other.plan(), MANDATE)
+    other.apply(other.plan(), ME, {})
     bench.instance.add_dynamic_partitions(PARTITIONS, [partition_of(99)])
     assert retention(bench).success
     assert bench.instance.get_dynamic_partitions(PARTITIONS) == [
@@ -141,8 +141,8 @@ def test_a_plan_that_does_not_hold_any_more_is_the_next_run_s(bench, monkeypatch
     """Somebody pins between the plan and the second look: nothing goes, and nothing failed."""
     write_down = Retention._write_down
 
-    def pin_meanwhile(self, planned, mandate):
-        record = write_down(self, planned, mandate)
+    def pin_meanwhile(self, *planned):
+        record = write_down(self, *planned)
         bench.job.pin(2)
         return record
 
@@ -168,7 +168,7 @@ def test_what_an_earlier_run_began_is_finished_first(bench, monkeypatch) -> None
     with monkeypatch.context() as patched:
         patched.setattr(retention_module, "Application", killed)
         with pytest.raises(KeyboardInterrupt):
-            runner.apply(planned, MANDATE)
+            runner.apply(planned, ME, {})
     assert retention(bench, dry_run=True).success
     assert len(list(runner.log.unfinished())) == 1
     assert retention(bench).success

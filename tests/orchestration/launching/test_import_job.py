@@ -14,17 +14,19 @@ from laminar_core.orchestration.launching.dry_run import DryRun
 from laminar_core.orchestration.launching.import_job import build_import_job
 from laminar_core.orchestration.launching.launch import StartedDriver
 from laminar_core.protocol.types import CheckpointId
+from laminar_core.records.actor import Actor
 from laminar_core.records.commands import StopJob
 from laminar_core.resources import CheckpointStoreResource, DetachedDriver, SparkDriverClient
 from laminar_core.resources.names import ACTOR_TAG
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.savepoint_export import export_savepoint
 from laminar_core.store.savepoint_import import import_savepoint
-from laminar_core.store.savepoints import Author, read_savepoint
+from laminar_core.store.savepoints import read_savepoint
 from tests.orchestration.acted_on import SPEC, STREAM, ActedOn, line_of, shown
 from tests.store.stores import claim, claimant, complete, never
 
-ANN = Author("ann", "to move", 1_700_000_000_000)
+ANN = Actor("ann", reason="to move")
+MOVED_MS = 1_700_000_000_000
 NAME = f"{STREAM}_import_savepoint"
 RESTORE = {"verdict": "restore", "job": STREAM, "checkpoint": {"checkpoint_id": 2}, "problems": []}
 
@@ -81,13 +83,13 @@ def foreign(tmp_path: Path) -> str:
     """A savepoint of the same job in another environment."""
     store = CheckpointStore(LocalObjectStore(tmp_path / "other"), STREAM)
     complete(store, 1, claim(store))
-    return export_savepoint(store, CheckpointId(1), str(tmp_path / "foreign"), ANN)
+    return export_savepoint(store, CheckpointId(1), str(tmp_path / "foreign"), ANN, MOVED_MS)
 
 
 def own(stream: Import) -> str:
     complete(stream.store, 1, stream.generation)
     place = str(stream.place / "own")
-    return export_savepoint(stream.store, CheckpointId(1), place, ANN)
+    return export_savepoint(stream.store, CheckpointId(1), place, ANN, MOVED_MS)
 
 
 def end(stream: Import) -> None:

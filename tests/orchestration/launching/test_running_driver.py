@@ -14,15 +14,15 @@ from laminar_core.orchestration.launching.running_driver import (
     last_driver,
     settle,
 )
+from laminar_core.records.actor import Actor
 from laminar_core.records.commands import ControlResult
 from laminar_core.records.manifest import Heartbeat
 from laminar_core.resources.job_control import JobControl
-from laminar_core.resources.mandate import RunMandate
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.command_log import ControlLog
 from tests.store.stores import claim, claimant, elsewhere, never, open_job
 
-MANDATE = RunMandate("ann", "0123456789")
+ANN = Actor("ann", run_id="0123456789")
 WHO = "generation 3, process 7 on far"
 
 
@@ -87,7 +87,7 @@ class TestSettle:
         asked_for = claim(store)
         settlement = Ask(how, asked_for, WHO)
         claim(store)
-        control = JobControl(store, MANDATE, _Answering(store))
+        control = JobControl(store, ANN, _Answering(store))
         with pytest.raises(ConfigurationError, match="it is for generation 1"):
             settle(store, settlement, control, "test")
         (entry,) = ControlLog(store.objects, store.paths).entries()
@@ -102,7 +102,7 @@ class TestSettle:
             "laminar_core.orchestration.launching.running_driver.kill_session_of", killed.append
         )
         with pytest.raises(ConfigurationError, match="its newest generation is 2, not 1"):
-            settle(store, settlement, JobControl(store, MANDATE, ManualClock()), "test")
+            settle(store, settlement, JobControl(store, ANN, ManualClock()), "test")
         assert killed == []
 
 

@@ -10,16 +10,16 @@ from laminar_core.driver.commands.client import ControlClient
 from laminar_core.errors import ErrorCode, StorageUnavailable
 from laminar_core.host.clock import ManualClock, SystemClock
 from laminar_core.orchestration.launching.supervised_stop import REASON, StopThroughStore
+from laminar_core.records.actor import Actor
 from laminar_core.records.commands import ControlResult, StopJob
 from laminar_core.resources import SparkDriverClient
 from laminar_core.resources.drivers.events import DriverEvent
-from laminar_core.resources.mandate import RunMandate
 from laminar_core.store.command_log import ControlLog
 from laminar_core.store.owner import this_process
 from tests.orchestration.started import StartedStream
 from tests.store.stores import claim
 
-MANDATE = RunMandate("ann", "0123456789")
+ANN = Actor("ann", run_id="0123456789")
 LOG = logging.getLogger("test")
 ME = this_process().pid
 
@@ -36,7 +36,7 @@ class StopRequest(StopThroughStore):
 
     def __init__(self, stream: StartedStream, savepoints: str | None = None) -> None:
         self.clock = ManualClock()
-        super().__init__(stream.store, MANDATE, self.clock, LOG, savepoints)
+        super().__init__(stream.store, ANN, self.clock, LOG, savepoints)
         self.log = ControlLog(stream.store.objects, stream.store.paths)
 
     @property
@@ -143,7 +143,7 @@ def run_until_it_flows(
 
 
 def test_an_interrupted_run_ends_its_driver_through_the_store(stream) -> None:
-    request = StopThroughStore(stream.store, MANDATE, SystemClock(), LOG, None)
+    request = StopThroughStore(stream.store, ANN, SystemClock(), LOG, None)
     events = run_until_it_flows(stream, request)
     assert [event["event"] for event in events[-2:]] == ["checkpoint-completed", "finished"]
     (entry,) = ControlLog(stream.store.objects, stream.store.paths).entries()
@@ -154,7 +154,7 @@ def test_an_interrupted_run_ends_its_driver_through_the_store(stream) -> None:
 
 def test_a_driver_that_says_no_gets_the_signal_at_once(stream) -> None:
     stream.how = "goes-on"
-    request = StopThroughStore(stream.store, MANDATE, SystemClock(), LOG, None)
+    request = StopThroughStore(stream.store, ANN, SystemClock(), LOG, None)
     events = run_until_it_flows(stream, request)
     (entry,) = ControlLog(stream.store.objects, stream.store.paths).entries()
     assert entry.result.outcome == "refused"

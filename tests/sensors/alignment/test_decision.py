@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from laminar_core.records.actor import ActorKind
 from laminar_core.sensors.alignment.decision import (
     AlignmentFacts,
     Change,
@@ -24,7 +25,7 @@ POLICY = AlertPolicy(
     alignment_window=10, alignment_samples_min=3, calm_checkpoints=4, cooldown="1 minute"
 )
 BY_SENSOR = "sensor payments_alignment"
-FORCED = ModeInForce("unaligned", 7, BY_SENSOR, age_ms=3_600_000)
+FORCED = ModeInForce("unaligned", 7, BY_SENSOR, age_ms=3_600_000, actor_kind=ActorKind.SENSOR)
 
 
 def aligned(*times_ms: float) -> tuple[Sample, ...]:
@@ -95,7 +96,10 @@ SLOW = aligned(9_000, 9_000, 9_000)
     [
         ({"not_running": "generation 3 stopped"}, "nobody runs the job: generation 3 stopped"),
         ({"mode": ModeInForce("aligned", 7, "ada", 1e9)}, "ada set the mode to aligned"),
-        ({"mode": ModeInForce("5000", 7, "schedule x", 1e9)}, "schedule x set the mode to 5000"),
+        (
+            {"mode": ModeInForce("5000", 7, "sensor person", 1e9)},
+            "sensor person set the mode to 5000",
+        ),
         ({"mode": ModeInForce("default", 7, "ada", 59_000)}, "the last change was 59 s ago"),
         ({"mode": ModeInForce(refused="it overlaps")}, "the driver refused: it overlaps"),
         ({"may_overtake": False}, "every edge of this pipeline must stay aligned"),
@@ -161,7 +165,9 @@ class Running:
         decision = decide_alignment(known, POLICY)
         if isinstance(decision, Change):
             self.changes.append((self.now_ms, decision.mode))
-            self.mode = ModeInForce(decision.mode, len(self.changes), BY_SENSOR)
+            self.mode = ModeInForce(
+                decision.mode, len(self.changes), BY_SENSOR, actor_kind=ActorKind.SENSOR
+            )
             self.samples, self.set_at_ms = [], self.now_ms
 
 

@@ -9,6 +9,7 @@ from dagster._serdes import serialize_value
 
 from laminar_core.codec.arrow import sha256_hex
 from laminar_core.protocol.types import WATERMARK_END_US, CheckpointId, CheckpointKind
+from laminar_core.records.actor import ActorKind
 from laminar_core.records.commands import (
     ControlBegun,
     ControlCommand,
@@ -154,6 +155,7 @@ def ask(
         generation=generation,
         action=TakeSavepoint(target="/safe/place") if is_savepoint else TakeCheckpoint(),
         actor=actor,
+        actor_kind=ActorKind.PERSON,
         reason="before the change",
         run_id="abc-def",
         requested_at_ms=1,

@@ -4,12 +4,12 @@ import dagster as dg
 import pytest
 
 from laminar_core.protocol.types import CheckpointId
+from laminar_core.records.actor import Actor
 from laminar_core.sensors.facts.audit_follower import AuditFollower
 from laminar_core.sensors.observer.findings import ACTS_MAX, ObserverCursor
 from laminar_core.sensors.run_records import HANGS_MS
 from laminar_core.store.owner import this_process
 from laminar_core.store.savepoint_export import export_as
-from laminar_core.store.savepoints import Author
 from tests.sensors.observed import NOTHING_NEW, Daemon, conclude, write_down
 from tests.sensors.streams import STREAM, Job, stand_ins
 from tests.store.stores import damage, gone
@@ -149,8 +149,8 @@ def test_a_pin_is_told_of_its_checkpoint(job: Job, daemon: Daemon) -> None:
 
 def test_a_savepoint_that_somebody_exports_is_a_materialisation(job, daemon, tmp_path) -> None:
     checkpoint_id = CheckpointId(job.complete())
-    author = Author("ada", "to keep it", job.clock.now_ms())
-    uri = export_as(job.store, checkpoint_id, f"{tmp_path}/safe", author, job.clock.now_ms)
+    ada = Actor("ada", reason="to keep it")
+    uri = export_as(job.store, checkpoint_id, f"{tmp_path}/safe", ada, job.clock.now_ms)
     daemon.ticks()
     daemon.cursor = None
     daemon.ticks()

@@ -2,10 +2,11 @@
 
 import dagster as dg
 
+from laminar_core.records.actor import Actor
 from laminar_core.records.drill import DrillRecord
 from laminar_core.resources.names import DRILL_TAG, asset_key
 from laminar_core.retention.facts import RetentionPolicy
-from laminar_core.retention.run import Mandate, Retention
+from laminar_core.retention.run import Retention
 from laminar_core.sensors.observer.findings import BESIDE_MS
 from laminar_core.store.audit_log import AuditLog
 from laminar_core.store.drills import write_drill
@@ -66,7 +67,7 @@ def retain(job: Job, run_id: str | None = None) -> None:
     audit = AuditLog(job.store.objects, job.store.paths, job.clock.now_ms)
     policy = RetentionPolicy(keep_last=1)
     retention = Retention(job.store, policy, job.clock.now_ms, audit=audit, readers=1)
-    retention.apply(retention.plan(), Mandate("ada", "too many", {}, run_id))
+    retention.apply(retention.plan(), Actor("ada", reason="too many", run_id=run_id), {})
 
 
 def test_the_partitions_of_deleted_checkpoints_go_and_their_history_stays(

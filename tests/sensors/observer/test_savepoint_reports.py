@@ -3,17 +3,17 @@
 from pathlib import Path
 
 from laminar_core.protocol.types import CheckpointId
+from laminar_core.records.actor import Actor
 from laminar_core.sensors.observer.savepoint_reports import savepoint_materialization
 from laminar_core.store.savepoint_export import export_savepoint
-from laminar_core.store.savepoints import Author
 from tests.store.stores import claim, complete, open_job
 
 
 def test_what_is_in_it_and_where_it_comes_from(tmp_path: Path) -> None:
     store = open_job()
     complete(store, 1, claim(store))
-    author = Author("ann", "to move", 1_700_000_000_000)
-    uri = export_savepoint(store, CheckpointId(1), str(tmp_path / "s"), author)
+    ann = Actor("ann", reason="to move")
+    uri = export_savepoint(store, CheckpointId(1), str(tmp_path / "s"), ann, 1_700_000_000_000)
     made = savepoint_materialization("payments", uri)
     facts = {name: value.value for name, value in made.metadata.items() if name != "operators"}
     assert made.asset_key.path == ["payments", "savepoint"]

@@ -6,6 +6,7 @@ import dagster as dg
 import pytest
 
 from laminar_core.protocol.types import CheckpointId
+from laminar_core.records.actor import Actor
 from laminar_core.resources.names import STREAM_TAG
 from laminar_core.sensors.background import BackgroundReads
 from laminar_core.sensors.facts.attempts import PENDING_MAX
@@ -221,7 +222,9 @@ def test_numbers_may_jump_where_a_generation_starts_from_an_import(job: Job, dae
     """Goal: what is not listed is not missed. Ids go on above those of the savepoint."""
     job.complete()
     daemon.ticks()
-    claimant = Claimant(this_process(), "ada", "to import", "0.1.0", job.clock.now_ms())
+    claimant = Claimant(
+        this_process(), Actor("ada", reason="to import"), "0.1.0", job.clock.now_ms()
+    )
     job.generation = job.store.claim_generation(claimant, wait_ms=never, take_over=True)
     daemon.ticks()  # It is claimed, and the copy is not there yet.
     complete(job.store, 40, job.generation)

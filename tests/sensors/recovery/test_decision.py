@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from laminar_core.records.actor import ActorKind
 from laminar_core.sensors.policy import AlertPolicy
 from laminar_core.sensors.recovery.decision import (
     Alarm,
@@ -82,7 +83,8 @@ def test_what_ended_on_purpose_is_not_dead(outcome: str) -> None:
         ({"owner": "unseen", "silence": Silence(60_001, 9)}, "refuse 1"),
         ({"owner": "gone"}, "refuse 1"),
         ({"owner": "gone", "outcome": "refused", "started_by": "ada"}, "#start-refused"),
-        ({"owner": "gone", "outcome": "refused", "started_by": "sensor x"}, "refuse 1"),
+        ({"owner": "gone", "outcome": "refused", "started_by": "sensor ada"}, "#start-refused"),
+        ({"owner": "gone", "outcome": "refused", "started_by_kind": ActorKind.SENSOR}, "refuse 1"),
     ],
 )
 def test_a_failure_is_its_own_drivers_first(changes: dict[str, object], decision: str) -> None:

@@ -5,6 +5,7 @@ import signal
 from dataclasses import dataclass
 
 from laminar_core.protocol.types import Generation
+from laminar_core.records.actor import Actor, ActorKind
 from laminar_core.sensors.recovery.decision import Alarm, Leave, Recover
 from tests.spark.kill_campaign.cells import Act, Cell, Kind, Phase
 from tests.spark.kill_campaign.figures import Figures
@@ -202,7 +203,9 @@ class Attacker:
     def _recover(self, generation: Generation, decided: Recover) -> Driver:
         expected = ("--expect-generation", str(generation), "--reason", decided.reason[:150])
         take_over = ("--take-over",) if decided.running_driver == "take_over" else ()
-        return self.stream.start(*expected, *take_over, actor="sensor campaign")
+        return self.stream.start(
+            *expected, *take_over, actor=Actor("sensor campaign", ActorKind.SENSOR)
+        )
 
     def _take_over(self, cell: Cell) -> None:
         """The sensor takes a driver that stands still for dead; another one becomes the owner."""

@@ -3,7 +3,7 @@
 import signal
 from dataclasses import dataclass
 
-from laminar_core.sensors.alignment.decision import AUTOMATION
+from laminar_core.records.actor import ActorKind
 from tests.spark.kill_campaign.adopted import AdoptedProcess, newest_log
 from tests.spark.kill_campaign.attack import Attacker, Before
 from tests.spark.kill_campaign.cells import DAGSTER_KINDS, Act, Cell, Phase
@@ -81,7 +81,7 @@ class DagsterAttacker(Attacker):
 
     def _adopt(self, cell: Cell, generation: int) -> None:
         claim = self.stream.store.generations()[-1].claim
-        if claim is None or not claim.actor.startswith(AUTOMATION):
+        if claim is None or claim.actor_kind is not ActorKind.SENSOR:
             raise CampaignError(f"{cell}: generation {generation} was claimed by {claim}")
         log = newest_log(self.stream.folder / "drivers")
         driver = Driver(AdoptedProcess(claim.owner), log)

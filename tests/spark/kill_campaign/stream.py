@@ -8,8 +8,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from laminar_core.cli.attribution import environment_of
 from laminar_core.host.clock import SystemClock
 from laminar_core.jobs.payments_data import write_payments
+from laminar_core.records.actor import Actor, ActorKind
 from laminar_core.resources.drivers.log import LogTail
 from laminar_core.store.checkpoint_store import CheckpointStore
 from tests.spark.jobs_under_test import ROOT, SmallJob
@@ -20,6 +22,7 @@ from tests.spark.processes import children, daemons_of, jvm_of, kill, marked
 
 PROGRAM = Path(__file__).with_name("attacked_job.py")
 SPARK_CONF = {"spark.python.daemon.module": "tests.spark.kill_campaign.paused_daemon"}
+CAMPAIGN = Actor("campaign", ActorKind.PROGRAM)
 INTERVAL = "400 milliseconds"
 PACED, FAST = 2_000, 400_000
 """Rows per second: while it is attacked, and for the last driver, which has to finish."""
@@ -122,10 +125,10 @@ class AttackedStream:
         newest = self.drivers[-1] if self.drivers else None
         return None if newest is None or newest.has_ended else newest
 
-    def start(self, *more: str, rows_per_second: int = PACED, actor: str = "campaign") -> Driver:
+    def start(self, *more: str, rows_per_second: int = PACED, actor: Actor = CAMPAIGN) -> Driver:
         """Start a driver that continues the job."""
         log = self.folder / f"driver-{len(self.drivers) + 1:03}.log"
-        environment = {"LAMINAR_ACTOR": actor, VARIABLE: str(self.pauses.folder)}
+        environment = {**environment_of(actor), VARIABLE: str(self.pauses.folder)}
         with log.open("wb") as output:
             process = subprocess.Popen(
                 self._command(rows_per_second, *more),

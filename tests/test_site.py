@@ -9,8 +9,10 @@ import tomllib
 from collections import Counter
 from pathlib import Path
 
+import click
 import pytest
 
+from laminar_core.cli.main import laminar
 from laminar_core.errors import ErrorCode, LaminarError
 from tests.spark.guides import blocks, missing_lines
 from tests.test_errors import classes_of
@@ -129,6 +131,26 @@ def test_every_message_on_the_page_of_troubles_is_one_that_laminar_prints() -> N
     known = messages()
     assert len(quoted) > 20
     assert [text for text in sorted(quoted - of_the_system) if text not in known] == []
+
+
+def commands(group: click.Group, name: str = "laminar") -> dict[str, click.Command]:
+    found: dict[str, click.Command] = {name: group}
+    for word, command in group.commands.items():
+        inner = command if isinstance(command, click.Group) else None
+        found |= commands(inner, f"{name} {word}") if inner else {f"{name} {word}": command}
+    return found
+
+
+def test_every_command_and_option_on_the_page_of_the_command_line_exists() -> None:
+    page = (DOCS / "cli.md").read_text()
+    known = commands(laminar)
+    options = {option for command in known.values() for p in command.params for option in p.opts}
+    options |= {
+        option for command in known.values() for p in command.params for option in p.secondary_opts
+    }
+    assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", page)) - options <= {"--help"}
+    top = {name.split()[1] for name in known if " " in name}
+    assert [word for word in sorted(top) if f"laminar {word}" not in page] == []
 
 
 def test_the_glossary_has_each_term_once_and_in_order() -> None:

@@ -36,8 +36,7 @@ from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.worker.channels import InputChannel, OutputChannel
 from laminar_core.worker.inflight import Captured, InflightRecorder
 from laminar_core.worker.outputs import EdgeOutput
-from laminar_core.worker.task import Task
-from laminar_core.worker.task_parts import Cut, TaskParts
+from laminar_core.worker.task import Cut, Task, TaskParts
 
 CHANNELS = 4
 ONE = CheckpointId(1)

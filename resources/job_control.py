@@ -24,8 +24,7 @@ from laminar_core.records.commands import (
 )
 from laminar_core.records.retention import PinRecord
 from laminar_core.store.checkpoint_store import CheckpointStore
-from laminar_core.store.pinning import pin_checkpoint, unpin_checkpoint
-from laminar_core.store.pins import StoredPin
+from laminar_core.store.pins import StoredPin, pin_checkpoint, unpin_checkpoint
 from laminar_core.store.savepoint_export import export_as
 
 TIMEOUT_MS = 600_000

@@ -40,7 +40,7 @@ COVERED_ELSEWHERE = {
     "laminar_core/protocol/types.py": "tests/protocol/test_alignment.py",
     "laminar_core/cli/__main__.py": "tests/spark/test_kills.py",
     "laminar_core/cli/recovery_view.py": "tests/cli/test_recover.py",
-    "laminar_core/driver/drill/parts.py": "tests/driver/drill/test_drill.py",
+    "laminar_core/driver/drill/stand_ins.py": "tests/driver/drill/test_drill.py",
     "laminar_core/store/checkpoint_copy.py": "tests/driver/drill/test_drill.py",
     "laminar_core/store/generation_summary.py": "tests/store/test_generations.py",
     "laminar_core/store/drills.py": "tests/driver/drill/test_drill.py",
@@ -55,9 +55,7 @@ COVERED_ELSEWHERE = {
     # Worker and coordinator are tested as what they are: parts of one simulated job.
     "laminar_core/driver/checkpointing.py": "tests/simulated/test_exactly_once.py",
     "laminar_core/driver/commits.py": "tests/simulated/test_exactly_once.py",
-    "laminar_core/worker/task_parts.py": "tests/worker/test_task.py",
     "laminar_core/driver/coordination.py": "tests/simulated/test_exactly_once.py",
-    "laminar_core/driver/commands/taker.py": "tests/driver/commands/test_desk.py",
     "laminar_core/driver/coordinator_thread.py": "tests/simulated/test_exactly_once.py",
     "laminar_core/driver/options.py": "tests/pipeline/test_job.py",
     "laminar_core/worker/snapshots.py": "tests/simulated/test_exactly_once.py",

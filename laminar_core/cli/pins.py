@@ -15,8 +15,7 @@ from laminar_core.protocol.types import CheckpointId
 from laminar_core.records.actor import Actor
 from laminar_core.records.record import JsonObject
 from laminar_core.store.checkpoint_store import CheckpointStore
-from laminar_core.store.pinning import pin_checkpoint, unpin_checkpoint
-from laminar_core.store.pins import Pins, StoredPin
+from laminar_core.store.pins import Pins, StoredPin, pin_checkpoint, unpin_checkpoint
 
 _id_argument = click.argument("checkpoint_id", type=click.IntRange(min=1))
 _name_option = click.option(

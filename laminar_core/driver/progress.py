@@ -8,7 +8,7 @@ from operator import add
 from laminar_core.driver.events import ProgressMade
 from laminar_core.link.messages import Progress
 from laminar_core.objectstore.contract import ObjectStore, counts_of
-from laminar_core.objectstore.counts import RequestCounts
+from laminar_core.objectstore.request_counts import RequestCounts
 from laminar_core.protocol.unaligned import UnalignedCheckpointMetrics
 from laminar_core.records.record import JsonObject
 

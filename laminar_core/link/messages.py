@@ -8,7 +8,7 @@ from typing import Annotated, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from laminar_core.errors import ErrorCode, ProtocolError
-from laminar_core.objectstore.counts import RequestCounts
+from laminar_core.objectstore.request_counts import RequestCounts
 from laminar_core.protocol.termination import LoopCounts
 from laminar_core.protocol.types import (
     CheckpointBarrier,

@@ -13,7 +13,7 @@ The contract, checked for every implementation by one test class:
 from typing import Protocol, runtime_checkable
 
 from laminar_core.errors import CorruptCheckpointError, ErrorCode
-from laminar_core.objectstore.counts import RequestCounts
+from laminar_core.objectstore.request_counts import RequestCounts
 from laminar_core.records.limits import RECORD_BYTES_MAX
 
 

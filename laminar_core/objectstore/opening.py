@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 
 from laminar_core.errors import ConfigurationError, ErrorCode, StorageUnavailable
 from laminar_core.objectstore.contract import CountedStore, ObjectStore, SelfProbing
-from laminar_core.objectstore.counted import CountedObjectStore
+from laminar_core.objectstore.counting_store import CountedObjectStore
 from laminar_core.objectstore.local import LocalObjectStore
 from laminar_core.objectstore.memory import MemoryObjectStore
 from laminar_core.records.paths import PROBE_FOLDER

@@ -16,7 +16,7 @@ from secrets import token_hex
 from typing import Any
 
 from laminar_core.errors import ConfigurationError, ErrorCode
-from laminar_core.objectstore.counts import RequestCounts
+from laminar_core.objectstore.request_counts import RequestCounts
 from laminar_core.objectstore.retries import RetryClock
 from laminar_core.objectstore.s3_errors import Kind
 from laminar_core.objectstore.s3_options import S3Options

@@ -21,7 +21,7 @@ from botocore.session import Session
 
 from laminar_core._version import __version__
 from laminar_core.errors import ConfigurationError, ErrorCode, StorageUnavailable
-from laminar_core.objectstore.counts import RequestCounter, RequestKind
+from laminar_core.objectstore.request_counts import RequestCounter, RequestKind
 from laminar_core.objectstore.retries import Budget, MachineClock, RetryClock, RetryPolicy
 from laminar_core.objectstore.s3_errors import ERRORS, Failure, Kind, classify
 from laminar_core.objectstore.s3_options import S3Options

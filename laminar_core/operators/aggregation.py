@@ -21,7 +21,6 @@ from laminar_core.aggregates.accumulators import (
     accumulators_of,
     finish,
     require_known_versions,
-    result_type,
     with_versions,
 )
 from laminar_core.aggregates.grouping import plain_column, plain_type
@@ -43,6 +42,7 @@ from laminar_core.operators.keyed import (
     restored_key_groups,
 )
 from laminar_core.operators.mapping import change_back_or_reset
+from laminar_core.operators.partial_results import partial_schema, result_schema
 from laminar_core.operators.stateless import BatchFunction, StatelessSubtask
 from laminar_core.operators.windows import (
     TimesUs,
@@ -198,24 +198,16 @@ class WindowAggregate:
             ConfigurationError: the input is not that of the matching ``PartialAggregate``
                 (WRONG_SCHEMA), or two output columns have one name (INVALID_PIPELINE).
         """
-        layout = self.layout(input_schema)
-        fields = [(key, layout.schema.field(key).type) for key in self.keys]
-        fields += [(WINDOW_START, TIME_TYPE), (WINDOW_END, TIME_TYPE)]
-        fields += [(a.name, result_type(a, layout.schema)) for a in self.aggregates]
-        require_distinct(
-            [name for name, _ in fields], 'name one of them, as in agg.sum("amount", name="total")'
-        )
-        return pa.schema(fields)
+        window = (pa.field(WINDOW_START, TIME_TYPE), pa.field(WINDOW_END, TIME_TYPE))
+        partial = self.layout(input_schema).schema
+        return result_schema(partial, self.keys, self.aggregates, window)
 
     def layout(self, input_schema: pa.Schema) -> StateLayout:
         """Columns and windows of the state."""
-        accumulators = accumulators_of(self.aggregates)
-        names = [*self.keys, WINDOW_START, *(needs.name for needs in accumulators)]
-        require_columns(input_schema, names)
         return StateLayout(
             keys=self.keys,
-            accumulators=accumulators,
-            schema=pa.schema([input_schema.field(name) for name in names]),
+            accumulators=accumulators_of(self.aggregates),
+            schema=partial_schema(input_schema, (*self.keys, WINDOW_START), self.aggregates),
             size_us=self.window.size_us,
             slide_us=self.window.slide_us,
             lateness_us=self.allowed_lateness_us,

@@ -20,7 +20,6 @@ from laminar_core.aggregates.accumulators import (
     accumulators_of,
     finish,
     require_known_versions,
-    result_type,
     with_versions,
 )
 from laminar_core.aggregates.grouping import plain_column, plain_type
@@ -34,6 +33,7 @@ from laminar_core.operators.keyed import (
     restored_key_groups,
 )
 from laminar_core.operators.mapping import change_back_or_reset
+from laminar_core.operators.partial_results import partial_schema, result_schema
 from laminar_core.operators.stateless import StatelessSubtask
 from laminar_core.protocol.types import CheckpointId
 from laminar_core.state.keyed_rows import KeyedRows, PinnedRows, RowLayout, newest_rows
@@ -132,21 +132,13 @@ class RunningAggregate:
             ConfigurationError: the input is not that of the matching ``CombineRows``
                 (WRONG_SCHEMA), or two output columns have one name (INVALID_PIPELINE).
         """
-        layout = self.layout(input_schema)
-        fields = [(key, layout.schema.field(key).type) for key in self.keys]
-        fields += [(a.name, result_type(a, layout.schema)) for a in self.aggregates]
-        require_distinct(
-            [name for name, _ in fields], 'name one of them, as in agg.sum("amount", name="total")'
-        )
-        return pa.schema(fields)
+        partial = self.layout(input_schema).schema
+        return result_schema(partial, self.keys, self.aggregates)
 
     def layout(self, input_schema: pa.Schema) -> RowLayout:
         """Columns of the state."""
-        accumulators = accumulators_of(self.aggregates)
-        names = [*self.keys, *(needs.name for needs in accumulators)]
-        require_columns(input_schema, names)
-        schema = pa.schema([input_schema.field(name) for name in names])
-        return RowLayout(self.keys, accumulators, schema)
+        schema = partial_schema(input_schema, self.keys, self.aggregates)
+        return RowLayout(self.keys, accumulators_of(self.aggregates), schema)
 
     def state_schema(self, input_schema: pa.Schema) -> pa.Schema:
         """Key group, keys, accumulators."""

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
 
 from laminar_core.errors import CorruptCheckpointError
-from laminar_core.objectstore.counts import RequestCounts
+from laminar_core.objectstore.request_counts import RequestCounts
 from laminar_core.protocol.types import Generation
 from laminar_core.records.manifest import GenerationClaim
 from laminar_core.records.record import JsonValue

@@ -12,8 +12,7 @@ from laminar_core.plan.state_options import StateOptions
 from laminar_core.protocol.types import CheckpointId
 from laminar_core.worker.deployment import RestoredState
 from laminar_core.worker.snapshots import SnapshotWriter
-from laminar_core.worker.task import Task
-from laminar_core.worker.task_parts import PendingPart
+from laminar_core.worker.task import PendingPart, Task
 
 _BETWEEN_CHECKPOINTS = CheckpointId(0)
 

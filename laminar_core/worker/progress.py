@@ -1,7 +1,7 @@
 """How far one worker is, as it reports it to the coordinator."""
 
 from laminar_core.link.messages import Progress
-from laminar_core.objectstore.counts import RequestCounts
+from laminar_core.objectstore.request_counts import RequestCounts
 from laminar_core.worker.wiring import Wiring
 
 

@@ -23,7 +23,7 @@ from laminar_core.records.manifest import AlignmentEntry, InflightEntry, Subtask
 from laminar_core.records.segment import SegmentRef, total_bytes
 from laminar_core.worker.inflight import Captured, Queue
 from laminar_core.worker.segments import NotMadeError, SegmentWriter
-from laminar_core.worker.task_parts import Cut, PendingPart
+from laminar_core.worker.task import Cut, PendingPart
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,8 +43,7 @@ from laminar_core.worker.pacing import PacedSource
 from laminar_core.worker.restored_edges import restored_gate, wide_enough
 from laminar_core.worker.sinks import CommittingSink
 from laminar_core.worker.spill import SpillQueue
-from laminar_core.worker.task import Task
-from laminar_core.worker.task_parts import TaskListener, TaskParts
+from laminar_core.worker.task import Task, TaskListener, TaskParts
 
 ChannelKey = tuple[int, int]
 """(edge id, index of the subtask at the other end)."""

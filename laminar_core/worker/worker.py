@@ -76,7 +76,7 @@ from laminar_core.worker.snapshots import (
     channels_of,
     state_of,
 )
-from laminar_core.worker.task_parts import Cut
+from laminar_core.worker.task import Cut
 from laminar_core.worker.waits import WaitClock, waits_of
 from laminar_core.worker.wiring import Wiring, wire
 

@@ -6,7 +6,7 @@ up a length what reading does, and deleting nothing, as in the price lists of ob
 
 from dataclasses import dataclass
 
-from laminar_core.objectstore.counts import RequestCounts
+from laminar_core.objectstore.request_counts import RequestCounts
 from laminar_core.orchestration.spec import PriceTable
 from laminar_core.store.usage import GenerationTraffic
 

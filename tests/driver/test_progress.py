@@ -4,9 +4,9 @@ from dataclasses import asdict
 
 from laminar_core.driver.progress import RowTotals, WorkersProgress
 from laminar_core.link.messages import Progress
-from laminar_core.objectstore.counted import CountedObjectStore
-from laminar_core.objectstore.counts import RequestCounts
+from laminar_core.objectstore.counting_store import CountedObjectStore
 from laminar_core.objectstore.memory import MemoryObjectStore
+from laminar_core.objectstore.request_counts import RequestCounts
 from laminar_core.protocol.unaligned import UnalignedCheckpointMetrics
 
 

@@ -5,7 +5,7 @@ import pytest
 from laminar_core.driver.events import FilesDamaged
 from laminar_core.driver.scrub import Scrub
 from laminar_core.link.messages import Renew
-from laminar_core.objectstore.counted import CountedObjectStore
+from laminar_core.objectstore.counting_store import CountedObjectStore
 from laminar_core.objectstore.memory import MemoryObjectStore
 from laminar_core.protocol.types import CheckpointId, Generation
 from laminar_core.records.manifest import CheckpointManifest

@@ -3,9 +3,9 @@
 import pytest
 
 from laminar_core.objectstore.contract import SelfProbing
-from laminar_core.objectstore.counts import RequestCounts
 from laminar_core.objectstore.memory import MemoryObjectStore
 from laminar_core.objectstore.opening import open_object_store
+from laminar_core.objectstore.request_counts import RequestCounts
 
 
 @pytest.mark.parametrize("uri", ["/tmp/x", "file:///tmp/x", "s3://bucket", "memory://counts"])

@@ -6,10 +6,10 @@ import pytest
 
 from laminar_core.driver.events import CheckpointCompleted, GenerationStarted
 from laminar_core.errors import ConfigurationError, StorageUnavailable
-from laminar_core.objectstore.counted import CountedObjectStore
-from laminar_core.objectstore.counts import RequestCounts
+from laminar_core.objectstore.counting_store import CountedObjectStore
 from laminar_core.objectstore.memory import MemoryObjectStore
 from laminar_core.objectstore.opening import ObjectStore
+from laminar_core.objectstore.request_counts import RequestCounts
 from laminar_core.objectstore.s3 import S3ObjectStore
 from laminar_core.protocol.coordinator_config import CoordinatorConfig
 from laminar_core.testing.jobs import Job

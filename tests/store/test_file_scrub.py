@@ -1,7 +1,7 @@
 import pytest
 
 from laminar_core.errors import CorruptCheckpointError, StorageUnavailable
-from laminar_core.objectstore.counted import CountedObjectStore
+from laminar_core.objectstore.counting_store import CountedObjectStore
 from laminar_core.objectstore.memory import MemoryObjectStore
 from laminar_core.protocol.types import CheckpointId, CheckpointKind, Generation
 from laminar_core.records.damage import FILES_NAMED_MAX, DamagedFile

@@ -32,8 +32,7 @@ from laminar_core.worker.channels import (
 from laminar_core.worker.inflight import Captured
 from laminar_core.worker.outputs import EdgeOutput
 from laminar_core.worker.pacing import PacedSource
-from laminar_core.worker.task import Task
-from laminar_core.worker.task_parts import Cut, TaskParts
+from laminar_core.worker.task import Cut, Task, TaskParts
 
 
 def batch(*values: int) -> pa.RecordBatch:

@@ -23,7 +23,7 @@ from laminar_core.worker.snapshots import (
     SnapshotWriter,
     Written,
 )
-from laminar_core.worker.task_parts import Cut, PendingPart
+from laminar_core.worker.task import Cut, PendingPart
 from tests.driver.hosts import Background
 from tests.store.stores import open_job
 

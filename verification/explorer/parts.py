@@ -11,7 +11,7 @@ from laminar_core.link.wire import ArrowElement
 from laminar_core.protocol.types import Batch, CheckpointId, DeclineCause, Idle, Watermark
 from laminar_core.records.manifest import AlignmentEntry
 from laminar_core.worker.inflight import Captured
-from laminar_core.worker.task_parts import Cut
+from laminar_core.worker.task import Cut
 from verification.explorer.records import (
     Record,
     ViolationError,

@@ -29,8 +29,7 @@ from laminar_core.worker.loops import FeedbackChannel, HeadTask
 from laminar_core.worker.outputs import EdgeOutput
 from laminar_core.worker.pacing import PacedSource
 from laminar_core.worker.sinks import CommittingSink
-from laminar_core.worker.task import Task
-from laminar_core.worker.task_parts import TaskParts
+from laminar_core.worker.task import Task, TaskParts
 from verification.explorer.parts import (
     Committable,
     Listener,

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from random import Random
 
-from laminar_core.driver.drill.parts import PROOF, drill_plan, proven_operators
+from laminar_core.driver.drill.stand_ins import PROOF, drill_plan, proven_operators
 from laminar_core.driver.events import CheckpointCompleted, DataFlowing, JobEvent
 from laminar_core.driver.execution import Cluster
 from laminar_core.driver.listening import NOBODY

@@ -2,7 +2,7 @@
 
 import pytest
 
-from laminar_core.objectstore.counts import RequestCounts
+from laminar_core.objectstore.request_counts import RequestCounts
 from laminar_core.orchestration.housekeeping.costs import GB, MONTH_MS, CostFacts, Stored, reckon
 from laminar_core.orchestration.spec import PriceTable
 from laminar_core.protocol.types import Generation

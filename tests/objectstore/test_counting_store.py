@@ -1,9 +1,9 @@
 import pytest
 
 from laminar_core.errors import StorageUnavailable
-from laminar_core.objectstore.counted import CountedObjectStore
-from laminar_core.objectstore.counts import RequestCounts
+from laminar_core.objectstore.counting_store import CountedObjectStore
 from laminar_core.objectstore.memory import MemoryObjectStore
+from laminar_core.objectstore.request_counts import RequestCounts
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
 from tests.objectstore.object_store_contract import ObjectStoreContract
 

@@ -1,6 +1,6 @@
 from concurrent.futures import ThreadPoolExecutor
 
-from laminar_core.objectstore.counts import RequestCounter, RequestCounts
+from laminar_core.objectstore.request_counts import RequestCounter, RequestCounts
 
 
 def test_what_happened_between_two_moments_is_their_difference():

@@ -1,7 +1,7 @@
 """How many requests a store was sent, and how many bytes: the same figures for every kind of store.
 
 They are counted as Amazon's price list does. A store that speaks S3 counts what it really sends:
-every part, page and repetition. Others count one request for each call (``objectstore.counted``).
+every part, page and repetition. Others count one request for each call (``counting_store``).
 """
 
 import threading

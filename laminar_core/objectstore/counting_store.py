@@ -1,7 +1,7 @@
 """Any store, counted by its calls."""
 
 from laminar_core.objectstore.contract import ObjectStore
-from laminar_core.objectstore.counts import RequestCounter, RequestCounts
+from laminar_core.objectstore.request_counts import RequestCounter, RequestCounts
 from laminar_core.records.limits import RECORD_BYTES_MAX
 
 

@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -26,48 +27,78 @@ FUNCTION_LINES_MAX = 50
 LOOSE_ENDS = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b")
 SKIP = re.compile(r"pytest\.(mark\.)?(skip|skipif|xfail)")
 
+TESTED = FOLDERS[:7]
+"""Folders whose modules have a test each; ``laminar bench`` and make run the rest."""
+
 COVERED_ELSEWHERE = {
+    "laminar_core/_version.py": "tests/test_version.py",
     "laminar_core/protocol/alignment_events.py": "tests/protocol/test_alignment.py",
     "laminar_core/protocol/alignment_state.py": "tests/protocol/test_alignment.py",
     "laminar_core/protocol/coordinator_config.py": "tests/protocol/test_coordinator.py",
     "laminar_core/protocol/coordinator_events.py": "tests/protocol/test_coordinator.py",
-    "laminar_core/_version.py": "tests/driver/recovery/test_start.py",
-    "laminar_core/records/pin.py": "tests/retention/test_decision.py",
     "laminar_core/protocol/recovery_facts.py": "tests/protocol/test_recovery.py",
+    "laminar_core/protocol/types.py": "tests/protocol/test_alignment.py",
+    "laminar_core/records/drill.py": "tests/records/test_golden_records.py",
+    "laminar_core/records/pin.py": "tests/retention/test_decision.py",
+    "laminar_core/records/record.py": "tests/records/test_limits.py",
+    "laminar_core/records/segment.py": "tests/state/test_segment_chain.py",
+    "laminar_core/store/checkpoint_copy.py": "tests/driver/drill/test_drill.py",
+    "laminar_core/store/drills.py": "tests/driver/drill/test_drill.py",
+    "laminar_core/store/generation_summary.py": "tests/store/test_generations.py",
+    "laminar_core/store/savepoint_import.py": "tests/driver/recovery/test_importing.py",
+    "laminar_core/connectors/base.py": "tests/worker/test_sinks.py",
+    "laminar_core/operators/base.py": "tests/operators/test_running.py",
+    "laminar_core/plan/state_options.py": "tests/pipeline/test_state_config.py",
+    "laminar_core/worker/progress.py": "tests/simulated/test_exactly_once.py",
+    "laminar_core/driver/options.py": "tests/pipeline/test_job.py",
+    "laminar_core/driver/drill/stand_ins.py": "tests/driver/drill/test_drill.py",
+    "laminar_core/retention/apply.py": "tests/retention/test_crashes.py",
     "laminar_core/retention/facts.py": "tests/retention/test_decision.py",
     "laminar_core/retention/files.py": "tests/retention/test_decision.py",
     "laminar_core/retention/view.py": "tests/retention/test_decision.py",
-    "laminar_core/protocol/types.py": "tests/protocol/test_alignment.py",
-    "laminar_core/cli/__main__.py": "tests/spark/test_kills.py",
-    "laminar_core/cli/recovery_view.py": "tests/cli/test_recover.py",
-    "laminar_core/driver/drill/stand_ins.py": "tests/driver/drill/test_drill.py",
-    "laminar_core/store/checkpoint_copy.py": "tests/driver/drill/test_drill.py",
-    "laminar_core/store/generation_summary.py": "tests/store/test_generations.py",
-    "laminar_core/store/drills.py": "tests/driver/drill/test_drill.py",
-    "laminar_core/records/drill.py": "tests/driver/drill/test_drill.py",
-    "laminar_core/connectors/base.py": "tests/connectors",
-    "laminar_core/operators/base.py": "tests/operators",
-    "laminar_core/store/savepoint_import.py": "tests/driver/recovery/test_importing.py",
-    "laminar_core/retention/apply.py": "tests/retention/test_crashes.py",
-    "laminar_core/cli/retention_view.py": "tests/cli/test_retention.py",
-    "laminar_core/records/record.py": "tests/records/test_manifest.py",
-    "laminar_core/records/segment.py": "tests/records/test_manifest_versions.py",
-    # Worker and coordinator are tested as what they are: parts of one simulated job.
-    "laminar_core/driver/checkpointing.py": "tests/simulated/test_exactly_once.py",
-    "laminar_core/driver/commits.py": "tests/simulated/test_exactly_once.py",
-    "laminar_core/driver/coordination.py": "tests/simulated/test_exactly_once.py",
-    "laminar_core/driver/coordinator_thread.py": "tests/simulated/test_exactly_once.py",
-    "laminar_core/driver/options.py": "tests/pipeline/test_job.py",
-    "laminar_core/worker/snapshots.py": "tests/simulated/test_exactly_once.py",
-    "laminar_core/spark/stage.py": "tests/spark/test_kills.py",
-    "laminar_core/plan/state_options.py": "tests/pipeline/test_state_config.py",
-    "laminar_core/worker/task.py": "tests/simulated/test_exactly_once.py",
-    "laminar_core/worker/wiring.py": "tests/simulated/test_exactly_once.py",
-    "laminar_core/worker/worker.py": "tests/driver/test_execution.py",
-    "laminar_core/worker/progress.py": "tests/simulated/test_exactly_once.py",
-    "laminar_core/testing": "tests/simulated/test_exactly_once.py",
+    "laminar_core/testing/aggregate_jobs.py": "tests/testing/test_scenarios.py",
+    "laminar_core/testing/disaster_kinds.py": "tests/testing/test_disasters.py",
+    "laminar_core/testing/restored_view.py": "tests/verification/test_corruption_campaign.py",
+    "jobs/loop_data.py": "tests/jobs/test_loop.py",
+    "jobs/payments.py": "tests/spark/test_recovery.py",
+    "resources/checkpoints.py": "tests/orchestration/launching/test_move_job.py",
+    "resources/drivers/process.py": "tests/resources/drivers/test_supervised.py",
+    "sensors/alignment/facts.py": "tests/sensors/alignment/test_sensor.py",
+    "sensors/facts/attempts.py": "tests/sensors/observer/test_telling.py",
+    "sensors/facts/audit_follower.py": "tests/sensors/observer/test_job_observations.py",
+    "sensors/facts/integrity_records.py": "tests/sensors/recovery/test_candidates.py",
+    "sensors/facts/job_facts.py": "tests/orchestration/test_checks.py",
+    "sensors/facts/stored_checkpoints.py": "tests/sensors/observer/test_checkpoint_metadata.py",
+    "sensors/observer/findings.py": "tests/sensors/observer/test_observer_of_jobs.py",
+    "sensors/observer/output_reports.py": "tests/sensors/observer/test_telling.py",
+    "sensors/recovery/facts.py": "tests/sensors/recovery/test_sensor.py",
+    "sensors/source_retention/sensor.py": "tests/sensors/source_retention/test_decision.py",
+    "orchestration/factory.py": "tests/orchestration/test_assets.py",
+    "orchestration/streams.py": "tests/orchestration/test_definitions.py",
+    "orchestration/housekeeping/chores.py": "tests/orchestration/housekeeping/test_audit_jobs.py",
+    "orchestration/housekeeping/definitions.py": "tests/orchestration/test_watching.py",
+    "orchestration/launching/launch.py": "tests/orchestration/launching/test_deployment.py",
+    "orchestration/launching/restart.py": "tests/orchestration/launching/test_recovery.py",
+    "orchestration/launching/restore_forms.py": "tests/orchestration/launching/test_recovery.py",
+    "orchestration/launching/supervised_run.py": "tests/orchestration/launching/test_deployment.py",
+    "verification/corruption.py": "tests/verification/test_corruption_campaign.py",
+    "verification/forged_stores.py": "tests/verification/commands/test_forgeries.py",
+    "examples/operations/stream.py": "tests/examples/operations/test_steps.py",
 }
-"""Modules, or whole packages, without a mirror, and the test that would fail if they were wrong."""
+"""Modules without a mirror, and the test that imports them and would fail if they were wrong."""
+
+RUN_BY_NAME = {
+    "laminar_core/cli/recovery_view.py": "tests/cli/test_recover.py",
+    "laminar_core/cli/retention_view.py": "tests/cli/test_retention.py",
+    "laminar_core/cli/__main__.py": "tests/spark/test_kills.py",
+    "resources/drivers/guard.py": "tests/resources/drivers/test_supervised.py",
+    "verification/__main__.py": "tests/verification/conftest.py",
+    "examples/exactly_once/__main__.py": "tests/examples/exactly_once/test_main.py",
+    "examples/operations/__main__.py": "tests/orchestration/test_operations.py",
+    "examples/operations/definitions.py": "tests/examples/operations/test_server.py",
+    "examples/operations/screenshots.py": "tests/examples/operations/test_browser.py",
+}
+"""Programs and commands without a mirror, and the test that runs them."""
 
 
 def functions(tree: ast.AST) -> Iterator[tuple[str, int]]:
@@ -263,15 +294,60 @@ def test_a_module_is_short_and_has_no_loose_ends(module: str) -> None:
     assert list(unexplained_skips(tree)) == []
 
 
-@pytest.mark.parametrize("module", [m for m in MODULES if m.startswith("laminar_core/")])
-def test_a_module_has_its_own_test(module: str) -> None:
+ELSEWHERE = COVERED_ELSEWHERE | RUN_BY_NAME
+
+
+def mirror_of(module: str) -> str:
+    """Return where the test of a module is."""
     path = Path(module)
-    mirror = Path("tests", *path.parts[1:-1], f"test_{path.name}")
-    elsewhere = [COVERED_ELSEWHERE.get(str(place)) for place in (path, path.parent)]
-    tests = [mirror, *filter(None, elsewhere)]
-    assert path.name == "__init__.py" or any((ROOT / test).exists() for test in tests)
+    folders = path.parts[1:-1] if path.parts[0] == "laminar_core" else path.parts[:-1]
+    return str(Path("tests", *folders, f"test_{path.name}"))
+
+
+@cache
+def imported_by(module: str) -> frozenset[str]:
+    """Return the modules of this repository that a module imports, wherever it does."""
+    return frozenset(_imported_by(module))
+
+
+def _imported_by(module: str) -> Iterator[str]:
+    for node in ast.walk(ast.parse((ROOT / module).read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        else:
+            continue
+        for name in names:
+            path = name.replace(".", "/")
+            inner = path.removeprefix("laminar_core/")
+            for found in (f"{path}.py", f"{path}/__init__.py", f"{inner}.py"):
+                if (ROOT / found).exists():
+                    yield found
+
+
+def reached_from(test: str) -> set[str]:
+    """Return every module that is imported when ``test`` is."""
+    reached, left = set[str](), [test]
+    while left:
+        module = left.pop()
+        if module not in reached:
+            reached.add(module)
+            left.extend(imported_by(module))
+    return reached
+
+
+@pytest.mark.parametrize("module", [m for m in MODULES if m.startswith(TESTED)])
+def test_a_module_has_its_own_test(module: str) -> None:
+    mirrored = (ROOT / mirror_of(module)).exists()
+    assert Path(module).name == "__init__.py" or mirrored is (module not in ELSEWHERE)
 
 
 def test_every_test_that_stands_in_for_another_is_there() -> None:
-    assert [test for test in COVERED_ELSEWHERE.values() if not (ROOT / test).exists()] == []
-    assert [module for module in COVERED_ELSEWHERE if not (ROOT / module).exists()] == []
+    assert [test for test in ELSEWHERE.values() if not (ROOT / test).exists()] == []
+    assert [module for module in ELSEWHERE if not (ROOT / module).exists()] == []
+
+
+@pytest.mark.parametrize(("module", "test"), COVERED_ELSEWHERE.items())
+def test_a_test_that_stands_in_for_another_reaches_the_module(module: str, test: str) -> None:
+    assert module in reached_from(test)

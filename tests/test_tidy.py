@@ -64,7 +64,6 @@ COVERED_ELSEWHERE = {
     "resources/checkpoints.py": "tests/orchestration/launching/test_move_job.py",
     "resources/drivers/process.py": "tests/resources/drivers/test_supervised.py",
     "sensors/alignment/facts.py": "tests/sensors/alignment/test_sensor.py",
-    "sensors/facts/attempts.py": "tests/sensors/observer/test_telling.py",
     "sensors/facts/audit_follower.py": "tests/sensors/observer/test_job_observations.py",
     "sensors/facts/integrity_records.py": "tests/sensors/recovery/test_candidates.py",
     "sensors/facts/job_facts.py": "tests/orchestration/test_checks.py",
@@ -191,7 +190,7 @@ def test_every_way_to_import_such_a_reader_is_seen(line: str) -> None:
     assert foreign_readers(ast.parse(line))
 
 
-PROSE = {"reason", "description", "message", "problem", "why", "detail", "complaint"}
+PROSE = {"actor", "reason", "description", "message", "problem", "why", "detail", "complaint"}
 """Names of texts that are for people; a fact that decides something has a field of its own."""
 SEARCHES = {"startswith", "endswith", "find", "rfind", "index", "count"}
 PATTERNS = {"search", "match", "fullmatch", "findall", "finditer"}

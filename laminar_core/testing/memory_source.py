@@ -46,13 +46,14 @@ class MemorySource:
         """Verify that the splits still have the rows.
 
         Raises:
-            IncompatibleStateError: one has fewer rows than were read from it.
+            IncompatibleStateError: one is not there, or has fewer rows than were read from it.
         """
         for split in splits.to_pylist():
-            if split["next_row"] > self.splits[split["split_id"]].num_rows:
+            split_id, next_row = split["split_id"], split["next_row"]
+            if split_id >= len(self.splits) or next_row > self.splits[split_id].num_rows:
                 raise IncompatibleStateError(
                     ErrorCode.SOURCE_CHANGED,
-                    f"split {split['split_id']} of a source in memory has lost rows: restore them",
+                    f"split {split_id} of a source in memory has lost rows: restore them",
                 )
 
     def open(self, splits: pa.Table) -> "MemoryReader":

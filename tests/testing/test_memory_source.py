@@ -74,6 +74,8 @@ def test_rows_that_are_gone_are_noticed_before_a_restore():
     shorter = MemorySource([TABLES[0], TABLES[1].slice(1)])
     with pytest.raises(IncompatibleStateError, match=r"split 1 .* has lost rows"):
         shorter.check(reader.position())
+    with pytest.raises(IncompatibleStateError, match=r"split 1 .* has lost rows"):
+        MemorySource(TABLES[:1]).check(reader.position())
 
 
 def test_it_describes_how_many_rows_there_are():

@@ -56,7 +56,7 @@ def _theirs(thing: object) -> Iterator[object]:
             yield from _theirs(item)
     elif not _is_ours(thing):
         yield thing if callable(thing) else type(thing)
-    elif is_dataclass(thing) and not isinstance(thing, type):
+    elif is_dataclass(thing) and not isinstance(thing, type) and _is_frozen(thing):
         for field in fields(thing):
             yield from _theirs(getattr(thing, field.name))
 
@@ -67,3 +67,8 @@ def _is_ours(thing: object) -> bool:
     module = str(getattr(home, "__module__", None) or "builtins")
     # The sample jobs are programs of users: they are there to be copied.
     return module.partition(".")[0] in _NOT_THEIRS and not module.startswith("laminar_core.jobs.")
+
+
+def _is_frozen(thing: object) -> bool:
+    """Whether a dataclass is a specification; one that changes is what a job reads or writes."""
+    return bool(type(thing).__dataclass_params__.frozen)  # type: ignore[attr-defined]

@@ -12,6 +12,7 @@ from laminar_core.pipeline import Pipeline
 from laminar_core.plan.plan import Plan
 from laminar_core.protocol.coordinator_config import CoordinatorConfig
 from laminar_core.store.audit_log import AuditLog
+from laminar_core.testing.ledger import Ledger, LedgerSink
 from laminar_core.testing.simulation import Simulation
 from tests.simulated.savepoint_stories import slow_job
 
@@ -53,6 +54,15 @@ def test_settings_are_no_code() -> None:
 
 def test_a_pipeline_of_laminars_own_parts_has_no_version() -> None:
     assert user_code_sha256(plan()) is None
+
+
+def test_who_watches_what_a_sink_writes_to_is_no_code_of_the_pipeline() -> None:
+    ledger = Ledger()
+    p = Pipeline("numbers")
+    p.source("in", DatagenSource({"n": Sequence()}, rows=10)).sink("out", LedgerSink(ledger))
+    calls: list[tuple[str, str]] = []
+    ledger.observe = lambda *call: calls.append(call)
+    assert user_code_sha256(p.plan()) is None
 
 
 def test_what_cannot_be_digested_refuses_nothing() -> None:

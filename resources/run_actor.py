@@ -5,9 +5,9 @@ from collections.abc import Mapping
 
 import dagster as dg
 
-from laminar_core.cli.attribution import environment_of
 from laminar_core.records.actor import Actor, ActorKind
 from laminar_core.resources.names import ACTOR_TAG
+from laminar_core.store.attribution import environment_of
 from laminar_core.store.owner import this_process
 
 _PARENT_TAG = "dagster/parent_run_id"

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict
 from laminar_core.errors import ConfigurationError
 from laminar_core.objectstore.opening import absolute_uri, open_object_store
 from laminar_core.operators.windows import duration_us
-from laminar_core.pipeline.sizes import size_bytes
+from laminar_core.records.sizes import size_bytes
 
 
 class Values(BaseModel):

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 import click
 from rich.console import Console
 
-from laminar_core.cli.attribution import actor_of_environment
 from laminar_core.cli.jobs import job_option, open_job
 from laminar_core.cli.options import DURATION, json_option, store_option
 from laminar_core.cli.views import print_table, wall_time
@@ -26,6 +25,7 @@ from laminar_core.records.commands import (
     StopJob,
     TakeCheckpoint,
 )
+from laminar_core.store.attribution import actor_of_environment
 from laminar_core.store.command_log import ControlEntry, ControlLog
 
 

@@ -6,7 +6,6 @@ from contextlib import contextmanager
 
 import click
 
-from laminar_core.cli.attribution import actor_of_environment
 from laminar_core.cli.options import INSTANT, GlobalSettings, json_option, store_option
 from laminar_core.cli.start_options import SparkSettings, program_options, spark_options
 from laminar_core.cli.target import load_pipeline
@@ -20,6 +19,7 @@ from laminar_core.records.drill import DrillRecord
 from laminar_core.records.paths import check_job_name
 from laminar_core.spark.sessions import OwnSession
 from laminar_core.spark.stage import SparkCluster
+from laminar_core.store.attribution import actor_of_environment
 from laminar_core.store.checkpoint_store import CheckpointStore
 
 

@@ -7,7 +7,7 @@ import click
 from laminar_core.errors import ConfigurationError
 from laminar_core.operators.windows import duration_us
 from laminar_core.pipeline.config import instant_ms
-from laminar_core.pipeline.sizes import size_bytes
+from laminar_core.records.sizes import size_bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ from typing import Any
 import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from laminar_core.cli.attribution import actor_of_environment
 from laminar_core.cli.jobs import job_option, open_job
 from laminar_core.cli.options import DURATION, json_option, store_option
 from laminar_core.cli.retention_view import (
@@ -26,6 +25,7 @@ from laminar_core.records.record import JsonObject
 from laminar_core.retention.config import RetentionConfig
 from laminar_core.retention.run import Retention
 from laminar_core.retention.status import read_status
+from laminar_core.store.attribution import actor_of_environment
 from laminar_core.store.audit_log import AuditLog
 from laminar_core.store.checkpoint_store import CheckpointStore
 

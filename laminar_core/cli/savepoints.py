@@ -6,7 +6,6 @@ from dataclasses import asdict
 
 import click
 
-from laminar_core.cli.attribution import actor_of_environment
 from laminar_core.cli.control import ask, command_options
 from laminar_core.cli.jobs import job_option, open_job
 from laminar_core.cli.options import json_option, store_option
@@ -16,6 +15,7 @@ from laminar_core.host.clock import SystemClock
 from laminar_core.objectstore.opening import absolute_uri, open_object_store
 from laminar_core.protocol.types import CheckpointId
 from laminar_core.records.commands import TakeSavepoint
+from laminar_core.store.attribution import actor_of_environment
 from laminar_core.store.savepoint_export import export_as
 from laminar_core.store.savepoints import (
     FoundSavepoint,

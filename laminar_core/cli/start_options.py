@@ -8,7 +8,6 @@ from typing import Any
 import click
 from pyspark.sql import SparkSession
 
-from laminar_core.cli.attribution import actor_of_environment
 from laminar_core.cli.options import DURATION, INSTANT, KEY_VALUE, GlobalSettings
 from laminar_core.driver.liveness import Deadlines
 from laminar_core.driver.restart import ExponentialDelay
@@ -17,6 +16,7 @@ from laminar_core.pipeline import RunConfig
 from laminar_core.pipeline.config import duration_ms
 from laminar_core.spark.conditions import SparkFacts, master_of, refuse_unsuitable
 from laminar_core.spark.session import open_session
+from laminar_core.store.attribution import actor_of_environment
 
 FAST_START = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto",

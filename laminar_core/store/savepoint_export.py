@@ -56,7 +56,6 @@ def export_as(
     """
     _require_on_timeline(store, checkpoint_id)
     require_empty(open_object_store(target))
-    created_at_ms = now_ms()
     audit = AuditLog(store.objects, store.paths, now_ms)
     intended = audit.append(
         action="export",
@@ -64,7 +63,7 @@ def export_as(
         after={"checkpoint_id": checkpoint_id, "savepoint": target},
     )
     try:
-        uri = export_savepoint(store, checkpoint_id, target, actor, created_at_ms)
+        uri = export_savepoint(store, checkpoint_id, target, actor, intended.at_ms)
     except BaseException as error:
         audit.conclude(intended, "failed", reason=str(error))
         raise

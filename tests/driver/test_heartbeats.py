@@ -3,6 +3,7 @@ import pytest
 from laminar_core.driver.events import StoreBack, StoreLost
 from laminar_core.driver.heartbeats import Heartbeats
 from laminar_core.errors import ErrorCode
+from laminar_core.records.actor import Actor
 from laminar_core.records.manifest import Heartbeat
 from laminar_core.store.audit_log import AuditLog
 from laminar_core.testing.disk import SimulatedDisk
@@ -70,7 +71,7 @@ def test_the_audit_log_of_another_store_is_not_named_when_the_right_one_is_back(
     claim(elsewhere)
     audit = AuditLog(other, elsewhere.paths, bench.host.now_ms)
     for _ in range(3):
-        audit.append(action="pin", actor="somebody", reason="there")
+        audit.append(action="pin", actor=Actor("somebody", reason="there"))
     bench.disk.unmount(instead=other)
     bench.beat()
     bench.disk.mount()

@@ -7,6 +7,7 @@ from laminar_core.objectstore.memory import MemoryObjectStore
 from laminar_core.protocol.coordinator_config import CoordinatorConfig
 from laminar_core.protocol.coordinator_events import Declined
 from laminar_core.protocol.types import CheckpointId, DeclineCause
+from laminar_core.records.actor import LAMINAR
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
 from laminar_core.testing.scenarios import windows_job
 from laminar_core.testing.simulation import Simulation
@@ -131,7 +132,7 @@ def test_a_job_that_had_failures_leaves_nothing_that_it_could_have_deleted(seed:
     assert failed - left_over(simulation), "some are gone at once"
     simulation.network.control_loss = 0
     for _ in range(3):
-        simulation.run(reason="again")
+        simulation.run(actor=LAMINAR.because("again"))
     assert left_over(simulation) == set()
     for complete in simulation.store.completed_ids():
         assert simulation.store.verify(complete).problem is None

@@ -8,6 +8,7 @@ import pytest
 
 from laminar_core.driver.events import CleanUpFailed, DataFlowing, Finished, GenerationFailed
 from laminar_core.driver.listening import IsolatedListener, isolated
+from laminar_core.records.actor import LAMINAR
 from laminar_core.retention.background import BackgroundRetention
 from laminar_core.testing.scenarios import windows_job
 from laminar_core.testing.simulation import Simulation
@@ -106,7 +107,7 @@ def test_an_isolated_listener_is_not_isolated_again() -> None:
 
 def test_retention_passes_events_on_to_a_listener_that_raises() -> None:
     listener = Raises(OSError(errno.ENOSPC, "No space left on device"))
-    retention = BackgroundRetention(listener, None, None, lambda: 0)
+    retention = BackgroundRetention(listener, None, LAMINAR, {}, lambda: 0)
     retention(FLOWING)
     retention._tell(CleanUpFailed(time_ms=1, checkpoint_id=1, reason="in a test"))
     finished = Finished(

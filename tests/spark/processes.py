@@ -34,7 +34,7 @@ def jvm_of(driver: int) -> int | None:
 
 def daemons_of(jvm: int) -> list[int]:
     """Its Python daemons, from which workers are forked."""
-    return [pid for pid in children(jvm) if "_daemon" in command_of(pid)]
+    return [pid for pid in children(jvm) if "daemon pyspark" in command_of(pid)]
 
 
 def signal_process(pid: int, number: int) -> bool:

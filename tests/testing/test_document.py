@@ -5,6 +5,7 @@ from pathlib import Path
 
 from laminar_core.testing.disaster_kinds import KINDS
 from laminar_core.testing.invariants import CHECKS
+from laminar_core.testing.store_disasters import STORE_KINDS
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "testing.md").read_text()
 
@@ -23,4 +24,4 @@ def test_every_invariant_and_every_kind_of_disaster_is_explained() -> None:
     tables = sections["A campaign"] + sections["Disasters"]
     rows = re.findall(r"^\| (`.*?) \|", tables, re.MULTILINE)
     named = {name for row in rows for name in re.findall(r"`([a-z-]+)`", row)}
-    assert named == KINDS.keys() | CHECKS.keys()
+    assert named == KINDS.keys() | STORE_KINDS.keys() | CHECKS.keys()

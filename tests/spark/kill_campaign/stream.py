@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from laminar_core.cli.attribution import environment_of
 from laminar_core.host.clock import SystemClock
 from laminar_core.jobs.payments_data import write_payments
 from laminar_core.records.actor import Actor, ActorKind
 from laminar_core.resources.drivers.log import LogTail
+from laminar_core.store.attribution import environment_of
 from laminar_core.store.checkpoint_store import CheckpointStore
 from tests.spark.jobs_under_test import ROOT, SmallJob
 from tests.spark.kill_campaign.adopted import AdoptedProcess

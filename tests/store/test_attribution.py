@@ -2,9 +2,9 @@
 
 import pytest
 
-from laminar_core.cli.attribution import LENGTH_MAX, actor_of_environment, environment_of
 from laminar_core.errors import ConfigurationError
 from laminar_core.records.actor import Actor, ActorKind
+from laminar_core.store.attribution import LENGTH_MAX, actor_of_environment, environment_of
 from laminar_core.store.owner import this_process
 
 USER = this_process().user

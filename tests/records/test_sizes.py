@@ -3,7 +3,7 @@
 import pytest
 
 from laminar_core.errors import ConfigurationError
-from laminar_core.pipeline.sizes import size_bytes
+from laminar_core.records.sizes import size_bytes
 
 
 @pytest.mark.parametrize(

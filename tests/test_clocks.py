@@ -28,7 +28,7 @@ COMPARED = {
     "laminar_core/cli/retention_view.py:_pin_row": SHOWN,
     "laminar_core/cli/retention_view.py:pin_as_remark": SHOWN,
     "laminar_core/cli/status.py:_lines": SHOWN,
-    "laminar_core/driver/commands/taker.py:_patience_ms": ONE_CLOCK,
+    "laminar_core/driver/commands/desk.py:_patience_ms": ONE_CLOCK,
     "laminar_core/driver/recovery/report.py:CheckpointReport.of": SHOWN,
     "laminar_core/store/job_status.py:_driver": SHOWN,
     "laminar_core/store/job_status.py:_newest_checkpoint": SHOWN,

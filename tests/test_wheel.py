@@ -1,5 +1,6 @@
 """The wheel, as users get it: one import name, beside a project that has folders of its own."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -16,7 +17,11 @@ SPARE = ("README.md", "LICENSE", "pyproject.toml")
 
 
 def call(*words: str | Path, cwd: Path) -> str:
-    done = subprocess.run(words, cwd=cwd, capture_output=True, text=True, check=False)
+    # Programs that other tests load in this process put the checkout on PYTHONPATH.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        words, cwd=cwd, env=environment, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 

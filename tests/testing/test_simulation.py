@@ -7,6 +7,7 @@ from laminar_core.driver.events import CheckpointCompleted, Finished, Generation
 from laminar_core.driver.restart import NoRestart
 from laminar_core.errors import JobFailedError
 from laminar_core.pipeline import Pipeline
+from laminar_core.records.actor import LAMINAR
 from laminar_core.testing.ledger import Ledger, LedgerSink
 from laminar_core.testing.memory_source import MemorySource
 from laminar_core.testing.simulation import Simulation
@@ -54,7 +55,7 @@ def test_options_of_a_single_run():
     simulation.when(GenerationStarted, lambda: simulation.kill_worker(1))
     with pytest.raises(JobFailedError):
         simulation.run(restart=NoRestart())
-    assert simulation.run(reason="again").outcome == "finished"
+    assert simulation.run(actor=LAMINAR.because("again")).outcome == "finished"
     assert [g.claim.reason for g in simulation.store.generations()] == ["started", "again"]
 
 

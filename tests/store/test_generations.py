@@ -96,16 +96,23 @@ class TestClaim:
                 start.wait()
                 try:
                     return f"{claim_as(store, elsewhere(number), ManualClock().wait_ms)}"
-                except ConfigurationError as error:
+                except (ConfigurationError, FencedError) as error:
                     return str(error)
 
             with ThreadPoolExecutor(4) as pool:
                 results = list(pool.map(race, range(1, 5)))
             winners = [result for result in results if result.isdecimal()]
-            # One that came after the first had seen its silent heartbeat may succeed it.
+            # One that came after the first had seen its silent heartbeat may succeed it, also
+            # before the first has looked whether anybody did.
+            overtaken = [
+                r for r in results if r.startswith("generation 1 of job payments gave way")
+            ]
             assert winners
-            assert sorted(winners) == [str(n + 1) for n in range(len(winners))]
-            assert all("process 7 of u on far" in r for r in results if not r.isdecimal())
+            assert sorted([*winners, *("1" for _ in overtaken)]) == [
+                str(n + 1) for n in range(len(winners) + len(overtaken))
+            ]
+            others = {*results} - {*winners} - {*overtaken}
+            assert all("process 7 of u on far" in other for other in others)
 
     def test_of_two_that_take_over_at_the_same_moment_one_wins(self, tmp_path):
         store = open_job(LocalObjectStore(tmp_path))

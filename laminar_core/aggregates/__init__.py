@@ -1,1 +1,1 @@
-"""What aggregates keep while rows still come: accumulators, sketches, and grouping."""
+"""Aggregate functions over Arrow columns: accumulators, sketches, and grouping."""

@@ -1,1 +1,1 @@
-"""Values as bytes and back: Arrow files, in-flight data, hashes, key groups."""
+"""Encode values as bytes and decode them: Arrow files, in-flight data, hashes, key groups."""

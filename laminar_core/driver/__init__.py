@@ -1,1 +1,1 @@
-"""The control plane: starts generations of a job, coordinates their checkpoints, ends them."""
+"""The control plane: start generations of a job, coordinate their checkpoints, end them."""

@@ -12,7 +12,7 @@ generation builds on what was imported.
 
 Nothing that has a manifest is touched, nor what was offered for publication without an answer:
 its manifest may still appear, and nothing in another store that is in the place of this one.
-Deleting may fail; that is told, and changes nothing.
+A deletion that fails is reported as an event and has no other effect.
 
 Source: PROTOCOL sections 5 (late answers, pending deletions) and 12; ERRATA 3.9.
 """

@@ -70,5 +70,8 @@ def _is_ours(thing: object) -> bool:
 
 
 def _is_frozen(thing: object) -> bool:
-    """Whether a dataclass is a specification; one that changes is what a job reads or writes."""
+    """Return whether a dataclass is frozen, as every specification in a plan is.
+
+    A mutable one, like the ledger behind a sink of the tests, is data that the job reads or writes.
+    """
     return bool(type(thing).__dataclass_params__.frozen)  # type: ignore[attr-defined]

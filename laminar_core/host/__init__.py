@@ -1,1 +1,1 @@
-"""What a process has on its machine: a clock, and folders of its own."""
+"""Resources of the local machine: a clock, and private folders."""

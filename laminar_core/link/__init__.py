@@ -1,1 +1,1 @@
-"""What crosses between processes: sockets, frames, messages."""
+"""Communication between processes: sockets, frames, and messages."""

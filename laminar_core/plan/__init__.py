@@ -1,1 +1,1 @@
-"""What runs: vertices joined by edges."""
+"""The physical plan: vertices joined by edges."""

@@ -1,1 +1,1 @@
-"""The protocol, pure: events in, effects or decisions out. Standard library only."""
+"""The protocols as pure step functions: events in, effects out. Standard library only."""

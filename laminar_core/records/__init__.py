@@ -1,1 +1,1 @@
-"""What is written beside state, as types: manifests, audit records, commands, object names."""
+"""Stored records as types: manifests, audit records, commands, and the names of objects."""

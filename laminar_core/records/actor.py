@@ -14,7 +14,7 @@ from laminar_core.records.record import Record
 
 
 class ActorKind(StrEnum):
-    """What acted. Values are stored, so they are only ever added to."""
+    """The kind of an actor. The values are stored: add new ones, and never change or remove one."""
 
     PERSON = "person"
     """Somebody at a command line, or somebody whom a proxy or a tag of a run names."""

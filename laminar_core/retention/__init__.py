@@ -1,1 +1,1 @@
-"""Which checkpoints may go, and their deletion: decided, read, applied, run, configured."""
+"""Retention: decide which checkpoints may be deleted, and delete them."""

@@ -1,1 +1,1 @@
-"""Where Laminar meets Spark: its JVM, its session, its tasks, and its data sources."""
+"""Integration with Spark: its JVM, its session, its tasks, and its data source API."""

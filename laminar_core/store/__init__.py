@@ -1,1 +1,1 @@
-"""What a job keeps in its object store: checkpoints, generations, savepoints, and its logs."""
+"""The durable data of one job: checkpoints, generations, savepoints, and logs."""

@@ -1,1 +1,1 @@
-"""Commands for a running job: asked for from anywhere, answered by its driver."""
+"""Commands for a running job: a client sends them through the store, the driver answers."""

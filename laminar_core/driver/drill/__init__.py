@@ -1,1 +1,1 @@
-"""Restore drills: a checkpoint is restored without touching its job."""
+"""Restore drills: prove that a checkpoint can be restored, without touching its job."""

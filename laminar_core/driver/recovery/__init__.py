@@ -1,1 +1,1 @@
-"""What a generation continues from, and whether it may."""
+"""Recovery: choose the checkpoint that a generation continues from, and check that it fits."""

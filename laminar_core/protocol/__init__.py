@@ -1,1 +1,1 @@
-"""The protocols as pure step functions: events in, effects out. Standard library only."""
+"""Pure step functions of the protocols: events in, effects out. Standard library only."""

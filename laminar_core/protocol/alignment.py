@@ -1,23 +1,24 @@
-"""One subtask at the cut: align its input channels, or switch to unaligned.
+"""Align the input channels of one subtask at the cut, or switch to unaligned.
 
-The machine is told what happens on the subtask's input channels and answers with effects, to be
-carried out in order and without letting a record, watermark or timer in between (PROTOCOL
-section 2). It never sees the data: the runtime asks ``disposition`` before it takes a batch from
-a channel and ``records_arrivals`` before it enqueues one.
+The machine receives what happens on the subtask's input channels and answers with effects. The
+caller carries these out in order, without letting a record, watermark or timer in between (PROTOCOL
+section 2). The machine never sees the data: the runtime asks ``disposition`` before it takes a
+batch from a channel and ``records_arrivals`` before it enqueues one.
 
-There is one path. A checkpoint starts aligned, a timeout switches it to unaligned, and an
-unaligned barrier is a timeout of zero (Flink, AbstractAlternatingAlignedBarrierHandlerState). The
-timeout is the coordinator's decision; a barrier that arrives after it switches on arrival.
+There is one path. A checkpoint starts aligned, a timeout switches it to unaligned, and an unaligned
+barrier is a timeout of zero (Flink, AbstractAlternatingAlignedBarrierHandlerState). The coordinator
+decides about the timeout; a barrier that arrives after it switches on arrival.
 
-Two kinds of channels are special. What is queued on an *aligned-only* channel is never captured,
-so also an unaligned cut waits until its barrier is reached (PROTOCOL section 7). A *feedback*
-channel closes a loop: nothing waits for its barrier, which mostly comes back after the cut, and
-what is on its way when the cut is made is recorded until it does (PROTOCOL section 8, FLIP-16).
-It comes back before only if it is another head's that has cut already: what follows it is held.
+Two kinds of channels are special. The queue of an *aligned-only* channel is never captured, so even
+an unaligned cut waits until the channel's barrier is reached (PROTOCOL section 7). A *feedback*
+channel closes a loop. No cut waits for its barrier, which mostly comes back after the cut; batches
+that are on their way at the cut are recorded until it does (PROTOCOL section 8, FLIP-16). The
+barrier comes back earlier only if it is of another head, which has already cut; data behind it is
+then held.
 
 A barrier is seen twice: it *arrives* when it enters the input queue, maybe behind data, and it is
-*reached* when everything before it has been processed. Alignment counts barriers that were
-reached; the recording of a channel ends when its barrier arrives. Closing it only when the
+*reached* when everything before it has been processed. Alignment counts barriers that were reached;
+the recording of a channel ends when its barrier arrives. Closing the recording only when the
 barrier is reached would save post-cut rows twice (ERRATA, table of document 000).
 
 Invariants, checked by ``tests/protocol/test_alignment_model.py``:
@@ -252,7 +253,7 @@ def _on_trigger(state: State, barrier: CheckpointBarrier) -> Step:
 
 
 def _cut_if_triggered(state: State) -> Step:
-    """Without running inputs no barrier will come: the trigger itself is the barrier.
+    """Use the trigger as the barrier if no running input is left that could deliver one.
 
     An input whose end is queued behind data does not run either, but only a cut that may overtake
     need not wait until that data is processed.
@@ -309,7 +310,7 @@ def _on_failure(state: State, checkpoint_id: CheckpointId, reason: str) -> Step:
 
 
 def _give_way(state: State) -> tuple[Idle, tuple[Effect, ...]]:
-    """Drop the pending checkpoint, if any, because a newer one is here; tell both sides."""
+    """Drop the pending checkpoint, if any, for a newer one; decline it and cancel it downstream."""
     if isinstance(state, Idle):
         return state, ()
     checkpoint_id = state.barrier.checkpoint_id
@@ -346,9 +347,9 @@ class BarrierAligner:
         return effects
 
     def holds(self, channel: ChannelId) -> bool:
-        """Say whether the channel must not be read now."""
+        """Return whether the channel must not be read now."""
         return disposition(self.state, channel) is Disposition.HOLD
 
     def records(self, channel: ChannelId) -> bool:
-        """Say whether what arrives on the channel now belongs to the pending checkpoint."""
+        """Return whether data arriving on the channel now belongs to the pending checkpoint."""
         return records_arrivals(self.state, channel)

@@ -1,4 +1,4 @@
-"""What the alignment machine is told, and what it orders: events in, effects out."""
+"""Events and effects of the alignment machine."""
 
 from dataclasses import dataclass
 
@@ -98,7 +98,7 @@ Event = (
 
 @dataclass(frozen=True, slots=True)
 class TakeSnapshot:
-    """The cut: send the barrier on, then snapshot; nothing may come in between.
+    """Cut: send the barrier on, then snapshot; nothing may come in between.
 
     An aligned barrier goes to the tail of every output queue, an unaligned one to the head of
     those whose edge lets it overtake.
@@ -141,14 +141,17 @@ class DiscardCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class ForwardCancel:
-    """Send a cancel marker on every output, so that nobody waits for our barrier."""
+    """Send a cancel marker on every output, so that receivers do not wait for our barrier."""
 
     checkpoint_id: CheckpointId
 
 
 @dataclass(frozen=True, slots=True)
 class DeclineCheckpoint:
-    """Tell the coordinator that this subtask has no part for it. ``reason`` is for people."""
+    """Decline the checkpoint at the coordinator.
+
+    ``cause`` decides whether it counts; ``reason`` is for people.
+    """
 
     checkpoint_id: CheckpointId
     cause: DeclineCause

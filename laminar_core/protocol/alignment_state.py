@@ -1,4 +1,4 @@
-"""What one subtask knows of the checkpoints that pass through it; see ``alignment``."""
+"""State of the alignment machine: one subtask's view of the checkpoints that pass through it."""
 
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -10,12 +10,12 @@ NOTHING_SEEN = CheckpointId(0)
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """What outlives a single checkpoint."""
+    """The part of the state that outlives a single checkpoint."""
 
     open: frozenset[ChannelId]
-    """Channels whose end has not been reached."""
+    """Channels that are still running: the end of their input has not been reached."""
     ending: frozenset[ChannelId] = frozenset()
-    """Open channels whose end is queued."""
+    """Open channels whose end has arrived and waits behind data in their queue."""
     newest_id: CheckpointId = NOTHING_SEEN
     """Highest checkpoint started, cut or cancelled here; lower ones are stale."""
     abort_notices: frozenset[CheckpointId] = frozenset()
@@ -23,15 +23,15 @@ class Gate:
     triggered: CheckpointBarrier | None = None
     """Newest trigger; binding once no input runs any more."""
     timed_out_id: CheckpointId = NOTHING_SEEN
-    """Newest checkpoint whose alignment budget is spent; its barrier may be still to come."""
+    """Newest checkpoint whose alignment budget is spent; its barrier may not have arrived yet."""
     feedback: frozenset[ChannelId] = frozenset()
-    """Channels that close a loop."""
+    """Channels that close a loop (PROTOCOL section 8)."""
     aligned_only: frozenset[ChannelId] = frozenset()
     """Channels that no barrier may overtake."""
 
     @property
     def awaited(self) -> frozenset[ChannelId]:
-        """Channels that a barrier is still to come from, from outside of every loop."""
+        """Return the open channels from outside every loop: only their barriers are waited for."""
         return self.open - self.feedback
 
 
@@ -50,7 +50,7 @@ class Aligning:
     barrier: CheckpointBarrier
     target: frozenset[ChannelId]
     unaligned_barrier: CheckpointBarrier | None = None
-    """What it becomes if it overtakes; None if it never may."""
+    """The barrier to send if this checkpoint overtakes; None if it never may."""
     aligned: frozenset[ChannelId] = frozenset()
     arrived: frozenset[ChannelId] = frozenset()
     """Barrier queued, not reached: if the checkpoint turns unaligned, nothing more to record."""
@@ -77,7 +77,10 @@ def initial(
     feedback: frozenset[ChannelId] = frozenset(),
     aligned_only: frozenset[ChannelId] = frozenset(),
 ) -> State:
-    """State of a subtask that starts with these channels; ids up to ``newest_id`` are stale."""
+    """Return the first state of a subtask with these channels.
+
+    Checkpoint ids up to ``newest_id`` are stale.
+    """
     assert feedback | aligned_only <= channels, "special channels are channels"
     gate = Gate(channels, newest_id=newest_id, feedback=feedback, aligned_only=aligned_only)
     return Idle(gate)
@@ -91,12 +94,15 @@ class Disposition(Enum):
 
 
 def disposition(state: State, channel: ChannelId) -> Disposition:
-    """Say whether a channel is blocked. Held data stays in its queue: nothing can get lost."""
+    """Return whether a channel may be read.
+
+    Held data stays in its queue, so none is lost.
+    """
     if isinstance(state, Aligning) and channel in state.aligned:
         return Disposition.HOLD
     return Disposition.PROCESS
 
 
 def records_arrivals(state: State, channel: ChannelId) -> bool:
-    """Say whether what arrives on the channel now belongs to the pending checkpoint."""
+    """Return whether data arriving on the channel now belongs to the pending checkpoint."""
     return isinstance(state, Recording) and channel in state.pending

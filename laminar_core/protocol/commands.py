@@ -1,8 +1,8 @@
-"""What a driver does with the commands that others left for it in the store.
+"""Decide what a driver does with the commands that were left for it in the store.
 
 A command is *taken up* by creating a record that names the generation, then carried out or refused,
-then answered by creating the result. Both are create-only, so with any number of drivers, alive or
-asleep:
+then answered by creating the result. Both records are create-only, so the following holds with any
+number of drivers, running or suspended:
 
 C1  A command is carried out by at most one generation, and once: the one whose record it is.
 C2  A command that was taken up by a generation that is over is answered ``interrupted``: what
@@ -23,7 +23,9 @@ from typing import Literal
 from laminar_core.protocol.types import Generation
 
 Verdict = Literal["refused", "expired", "interrupted"]
-"""How a command ends that is not carried out."""
+"""How a command ends that is not carried out: its addressee refused it, it expired, or its
+generation died.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +54,10 @@ class Begin:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Nothing is carried out. Take it up, and if the record is ours, create the result.
+    """Answer a command without carrying it out.
 
-    What is ``interrupted`` has been taken up by somebody else, and is answered as it is.
+    Take it up; if the record is ours, create the result. An ``interrupted`` command was taken up by
+    another generation and needs only the result.
     """
 
     number: int
@@ -65,10 +68,10 @@ class Answer:
 def decide_commands(
     commands: Iterable[CommandFacts], generation: Generation, now_ms: float
 ) -> tuple[Begin | Answer, ...]:
-    """Decide for the driver of ``generation``, in the order of numbers.
+    """Return the decisions for the driver of ``generation``, in the order of command numbers.
 
-    ``now_ms``: monotonic. Of what is being carried out, and what belongs to a later generation,
-    nothing is said.
+    Commands under way, and commands for a later generation, need no decision. ``now_ms`` is
+    monotonic.
     """
     ordered = sorted(commands, key=lambda command: command.number)
     decided = (_decide(command, generation, now_ms) for command in ordered)
@@ -95,14 +98,14 @@ def _decide(command: CommandFacts, generation: Generation, now_ms: float) -> Beg
 
 @dataclass(frozen=True, slots=True)
 class ModeChange:
-    """What ``alignment_timeout_ms`` is from the next checkpoint on; None: always aligned."""
+    """The new ``alignment_timeout_ms``, from the next checkpoint on. None: always aligned."""
 
     alignment_timeout_ms: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class ModeRefused:
-    """The job cannot do that."""
+    """The job cannot switch to the requested mode."""
 
     reason: str
 
@@ -113,10 +116,10 @@ RequestedMode = Literal["aligned", "unaligned", "default"]
 def decide_mode(
     requested: RequestedMode | int, configured_ms: int | None, max_concurrent: int
 ) -> ModeChange | ModeRefused:
-    """Translate what somebody asks for; a number is a timeout in milliseconds.
+    """Translate a requested mode; a number is an alignment timeout in milliseconds.
 
-    Edges that always align keep doing so (PROTOCOL 7.1): they are few, and they are part of any
-    unaligned checkpoint. Overlapping checkpoints cannot be unaligned (PROTOCOL 6).
+    Edges that always align keep doing so (PROTOCOL 7.1): they are few, and every unaligned
+    checkpoint includes them. Overlapping checkpoints cannot be unaligned (PROTOCOL 6).
     """
     match requested:
         case "aligned":

@@ -135,7 +135,10 @@ def step(state: CoordinatorState, event: Event, now_ms: int) -> Step:
 
 
 def next_wakeup_ms(state: CoordinatorState) -> int | None:
-    """When the next ``Tick`` is due, or None while only an event can change anything."""
+    """Return when the next ``Tick`` is due.
+
+    None while only another event can change anything.
+    """
     times = [p.triggered_ms + state.config.timeout_ms for p in state.pending]
     times += [p.alignment_due_ms for p in state.pending if p.alignment_due_ms is not None]
     if state.may_start:
@@ -291,7 +294,10 @@ def _expire(state: CoordinatorState, now_ms: int) -> Step:
 
 
 def _missing(state: CoordinatorState, pending: Pending) -> tuple[SubtaskId, ...]:
-    """Who has not acknowledged it; nobody was asked while its id was being reserved."""
+    """Return the subtasks that have not acknowledged it, in order.
+
+    Empty while its id is being reserved: the subtasks have not been triggered yet.
+    """
     if pending.phase != "collecting":
         return ()
     return tuple(sorted(s for s in state.expected if s not in pending.acknowledged))
@@ -302,7 +308,7 @@ def _naming(missing: tuple[SubtaskId, ...], effect: Effect) -> Effect:
 
 
 def abort_all(state: CoordinatorState, reason: str, now_ms: int) -> Step:
-    """End everything that is pending or queued: the generation is over."""
+    """Abort every pending and queued checkpoint, because the generation is over."""
     effects: tuple[Effect, ...] = ()
     for pending in state.pending:
         state, ended = _end(state, pending, Outcome.ABORTED, reason, now_ms)

@@ -1,4 +1,4 @@
-"""When checkpoints are taken, and when they are given up."""
+"""Settings of the coordinator machine."""
 
 from dataclasses import dataclass
 
@@ -7,14 +7,14 @@ from laminar_core.errors import ConfigurationError, ErrorCode
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorConfig:
-    """When checkpoints are taken, and when they are given up. All times in milliseconds."""
+    """When checkpoints are triggered and when they expire. All times in milliseconds."""
 
     interval_ms: int | None
     """None: only on request and at the end."""
     min_pause_ms: int = 0
     """Between the end of one checkpoint and the trigger of the next periodic one."""
     timeout_ms: int = 600_000
-    """From trigger to durable manifest; then the checkpoint expires."""
+    """Longest time from trigger to durable manifest; after it the checkpoint expires."""
     max_concurrent: int = 1
     tolerable_failures: int | None = 3
     """Consecutive failures the job survives; one more fails it. None: any number."""

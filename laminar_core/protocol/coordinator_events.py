@@ -1,4 +1,4 @@
-"""What the coordinator machine is told, and what it orders: events in, effects out."""
+"""Events and effects of the coordinator machine."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -34,14 +34,14 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Time passed. Due whenever ``next_wakeup_ms`` says so; more often is harmless."""
+    """Time has passed. Due at ``next_wakeup_ms``; more often is harmless."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointRequested:
-    """Somebody asks for a checkpoint; ``request_id`` names who gets the answer.
+    """A checkpoint was requested; ``request_id`` identifies the requester for the answer.
 
-    ``once``: a stop checkpoint that fails is not tried again, and the job goes on.
+    ``once``: a stop checkpoint that fails is not tried again, and the job continues.
     """
 
     kind: CheckpointKind
@@ -51,12 +51,12 @@ class CheckpointRequested:
 
 @dataclass(frozen=True, slots=True)
 class StopRevoked:
-    """The stop checkpoint completed, and the job does not end with it: it goes on."""
+    """The stop checkpoint completed, but the job continues instead of ending with it."""
 
 
 @dataclass(frozen=True, slots=True)
 class AlignmentTimeoutChanged:
-    """For checkpoints from now on. None: always aligned. 0: unaligned from the start."""
+    """A new alignment timeout for later checkpoints. None: always aligned. 0: unaligned at once."""
 
     alignment_timeout_ms: int | None
 
@@ -109,7 +109,7 @@ class StoreFailed:
 
 @dataclass(frozen=True, slots=True)
 class DeletionsPending:
-    """So many given-up checkpoints are not over; ``given_up`` counts them."""
+    """The current number of given-up checkpoints with cleanup left; see ``given_up``."""
 
     count: int
 
@@ -150,7 +150,7 @@ class InjectBarrier:
 
 @dataclass(frozen=True, slots=True)
 class TimeOutAlignment:
-    """Tell every worker that the alignment budget is spent: barriers overtake from now on."""
+    """Notify every worker that the alignment budget is spent: barriers overtake from now on."""
 
     checkpoint_id: CheckpointId
 
@@ -164,7 +164,7 @@ class PublishManifest:
 
 @dataclass(frozen=True, slots=True)
 class CommitCheckpoint:
-    """The checkpoint is decided: commit its output, retrying for ever, then tell the workers."""
+    """Commit the checkpoint's output, retrying until it succeeds, then notify the workers."""
 
     checkpoint_id: CheckpointId
     kind: CheckpointKind
@@ -172,14 +172,14 @@ class CommitCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class AbortCheckpoint:
-    """Tell every worker to give this checkpoint up."""
+    """Notify every worker that this checkpoint is aborted."""
 
     checkpoint_id: CheckpointId
 
 
 @dataclass(frozen=True, slots=True)
 class RecordOutcome:
-    """Write the history entry."""
+    """Write the checkpoint's history entry."""
 
     checkpoint_id: CheckpointId
     kind: CheckpointKind
@@ -193,7 +193,7 @@ class RecordOutcome:
 
 @dataclass(frozen=True, slots=True)
 class DiscardParts:
-    """A late acknowledgement named these parts; nobody will ever use them."""
+    """Delete parts that a late acknowledgement named; no manifest will ever list them."""
 
     checkpoint_id: CheckpointId
     subtasks: frozenset[SubtaskId]
@@ -201,7 +201,7 @@ class DiscardParts:
 
 @dataclass(frozen=True, slots=True)
 class AnswerRequest:
-    """Tell whoever asked how it ended."""
+    """Report to the requester how the checkpoint ended."""
 
     request_id: str
     checkpoint_id: CheckpointId | None
@@ -211,7 +211,7 @@ class AnswerRequest:
 
 @dataclass(frozen=True, slots=True)
 class ResumeSources:
-    """Tell every worker that the job does not end with the stop checkpoint: read on."""
+    """Notify every worker that the job continues after the stop checkpoint: sources read on."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What the coordinator machine knows; frozen, so a step returns another one."""
+"""State of the coordinator machine. It is frozen: a step returns a new one."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ class SubtaskSet:
     size: int = 0
 
     def add(self, subtasks: Iterable[SubtaskId]) -> "SubtaskSet":
-        """With these as well; those that are in already change nothing."""
+        """Return a set that also contains ``subtasks``; known ones change nothing."""
         new = frozenset(s for s in subtasks if s not in self)
         if not new:
             return self
@@ -33,19 +33,19 @@ class SubtaskSet:
         return SubtaskSet((*parts, new), size)
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Return the number of subtasks."""
         return self.size
 
     def __contains__(self, subtask: SubtaskId) -> bool:
-        """Whether it was added."""
+        """Return whether the subtask is in the set."""
         return any(subtask in part for part in self.parts)
 
     def __eq__(self, other: object) -> bool:
-        """Whether both hold the same subtasks, in whatever order they came."""
+        """Compare by content; the order of additions does not matter."""
         return isinstance(other, SubtaskSet) and self._all() == other._all()
 
     def __hash__(self) -> int:
-        """Equal sets have equal ones."""
+        """Return a hash of the content: equal sets have equal hashes."""
         return hash(self._all())
 
     def _all(self) -> frozenset[SubtaskId]:
@@ -65,7 +65,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A checkpoint under way."""
+    """A checkpoint that was triggered and has not ended."""
 
     checkpoint_id: CheckpointId
     kind: CheckpointKind
@@ -74,7 +74,7 @@ class Pending:
     phase: Literal["reserving", "collecting", "publishing"] = "reserving"
     acknowledged: SubtaskSet = SubtaskSet()
     alignment_due_ms: int | None = None
-    """When its alignment budget is spent; None: never, or it is spent."""
+    """When the alignment budget is spent. None: there is no budget, or it is spent already."""
     once: bool = False
 
 
@@ -92,28 +92,31 @@ class CoordinatorState:
     last_ended_ms: int | None = None
     consecutive_failures: int = 0
     ending: bool = False
-    """A stop or final checkpoint was asked for: nothing periodic any more."""
+    """A stop or final checkpoint was requested, so no periodic one is triggered any more."""
     deletions: int = 0
     """Checkpoints that were given up and are not over, in the store or at a worker."""
 
     @property
     def may_start(self) -> bool:
-        """Neither too many checkpoints under way, nor too many that wait for their deletion."""
+        """Whether another checkpoint may start.
+
+        Neither the pending checkpoints nor the pending deletions may exceed the limit.
+        """
         limit = self.config.max_concurrent
         return len(self.pending) < limit and self.deletions <= limit
 
     def find(self, checkpoint_id: CheckpointId) -> Pending | None:
-        """The checkpoint, if it is under way."""
+        """Return the pending checkpoint with this id, or None."""
         return next((p for p in self.pending if p.checkpoint_id == checkpoint_id), None)
 
     def having(self, changed: Pending) -> "CoordinatorState":
-        """With this in the place of the pending checkpoint that has its id."""
+        """Return the state with ``changed`` in place of the pending checkpoint of the same id."""
         pending = tuple(
             changed if p.checkpoint_id == changed.checkpoint_id else p for p in self.pending
         )
         return replace(self, pending=pending)
 
     def without(self, gone: Pending) -> "CoordinatorState":
-        """With one checkpoint less under way."""
+        """Return the state without one of its pending checkpoints."""
         pending = tuple(p for p in self.pending if p.checkpoint_id != gone.checkpoint_id)
         return replace(self, pending=pending)

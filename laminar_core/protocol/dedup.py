@@ -1,12 +1,13 @@
-"""Which rows came before: exactly once from a source that delivers at least once.
+"""Deduplicate rows: exactly once from a source that delivers at least once.
 
-A row is known by its producer, the generation of that producer, and its number in the sequence
-that the generation counts. Never by a checkpoint or an epoch: rows that were in flight at a cut
-are replayed in a later one, and dropping what an older epoch sent would lose them (ERRATA 3.19).
+A row is identified by its producer, the generation of that producer, and its number in the sequence
+that the generation counts; never by a checkpoint or an epoch. Rows that were in flight at a cut are
+replayed in a later one, and dropping what an older epoch sent would lose them (ERRATA 3.19).
 
-What came is remembered as runs of consecutive numbers. The first run is the low-water mark: all
-below it has come. Further runs are separated by gaps, rows still missing. So memory does not grow
-with the rows but with disorder, and both kinds of it are bounded:
+Received numbers are kept as runs of consecutive numbers. The first run is the low-water mark: every
+number below its end has been received. Further runs are separated by gaps, which are rows still
+missing. So memory does not grow with the rows but with disorder, and both kinds of disorder are
+bounded:
 
 - A generation has at most ``gaps_max`` gaps. One more is ``TooManyGaps``, an error: the numbers are
   not consecutive, or rows are being lost, and forgetting a gap would lose its rows silently.
@@ -42,11 +43,11 @@ _stop_of = itemgetter(1)
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How much is remembered of each producer, and what becomes of rows beyond that."""
+    """Bounds of the state per producer, and what happens to rows beyond them."""
 
     generations_max: int = 4
     gaps_max: int = 1024
-    """Per generation."""
+    """Gaps allowed in one generation; one more is an error."""
     expired: Literal["fail", "drop"] = "fail"
     """``drop`` counts rows of a forgotten generation as late; they may be the only copy."""
 
@@ -77,22 +78,24 @@ class SeenGeneration:
 
     @property
     def gaps(self) -> int:
-        """How many holes there are between the lowest number and the highest."""
+        """The number of gaps between the lowest received number and the highest."""
         return len(self.runs) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class SeenProducer:
-    """What has come of one producer; generations ascending."""
+    """The received numbers of one producer; generations ascending."""
 
     generations: tuple[SeenGeneration, ...] = ()
     newest_forgotten: int | None = None
-    """Rows of this generation and of older ones cannot be told from copies any more."""
+    """Newest generation whose runs were dropped. Its rows, and older ones, can no longer be told
+    from copies.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """The state afterwards, and those of the given numbers that had not come before."""
+    """The next state, and the runs of numbers that had not been received before."""
 
     seen: SeenProducer
     fresh: tuple[Run, ...]
@@ -119,10 +122,10 @@ Outcome = Admitted | Expired | TooManyGaps
 def admit(
     seen: SeenProducer, generation: int, numbers: Sequence[Run], retention: Retention
 ) -> Outcome:
-    """Take rows of one generation; tell the fresh ones from the copies. Pure.
+    """Separate the fresh rows of one generation from copies. Pure.
 
-    ``numbers`` are runs like those of ``SeenGeneration``: rows that are equal among themselves
-    are the caller's to tell apart.
+    ``numbers`` are ascending, disjoint runs like those of ``SeenGeneration``: duplicates within one
+    call are for the caller to remove.
     """
     known = {s.generation: s for s in seen.generations}
     floor = _forgotten(seen, retention)
@@ -160,7 +163,7 @@ def _retained(
 
 
 def subtract(numbers: Iterable[Run], known: Sequence[Run]) -> tuple[Run, ...]:
-    """Those of ``numbers`` that are in no run of ``known``; both ascending and disjoint.
+    """Return the numbers that are in no run of ``known``; both arguments ascend and are disjoint.
 
     >>> subtract([(0, 10)], [(2, 4), (8, 12)])
     ((0, 2), (4, 8))
@@ -180,7 +183,7 @@ def subtract(numbers: Iterable[Run], known: Sequence[Run]) -> tuple[Run, ...]:
 
 
 def unite(first: Sequence[Run], second: Sequence[Run]) -> tuple[Run, ...]:
-    """All numbers of both, which have none in common, in as few runs as there can be.
+    """Return the union of two disjoint sets of runs, with as few runs as possible.
 
     >>> unite([(0, 2), (6, 8)], [(2, 4), (9, 10)])
     ((0, 4), (6, 8), (9, 10))

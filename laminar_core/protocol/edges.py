@@ -1,10 +1,10 @@
-"""How an edge divides rows among subtasks, and what follows for barriers that overtake."""
+"""How an edge divides rows among subtasks, and whether barriers may overtake on it."""
 
 from enum import StrEnum
 
 
 class PartitioningKind(StrEnum):
-    """Which subtasks of the receiving vertex get a row."""
+    """The rule by which an edge chooses the receiving subtasks of a row."""
 
     FORWARD = "forward"
     """Subtask i sends to subtask i only."""
@@ -13,7 +13,7 @@ class PartitioningKind(StrEnum):
     REBALANCE = "rebalance"
     """Whole batches, round robin over all subtasks."""
     BROADCAST = "broadcast"
-    """Every subtask."""
+    """Every subtask receives every row."""
 
 
 _DIVISIBLE = {PartitioningKind.KEYED, PartitioningKind.REBALANCE}

@@ -1,4 +1,4 @@
-"""FIFO order on a channel whose transport may repeat frames, or let them overtake each other.
+"""Restore FIFO order on a channel whose transport may repeat or reorder frames.
 
 Every frame of a channel, barriers and cancel markers included, has the next number of one
 sequence. Only so does a barrier separate what was sent before it from what was sent after it: one
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Delivered(Generic[T]):
-    """The frames whose turn it is now, in order; none as long as an earlier one is missing."""
+    """Frames that are due now, in order. Empty as long as an earlier one is missing."""
 
     frames: tuple[T, ...]
 
@@ -38,9 +38,9 @@ class Dropped(Enum):
     """The frame was not needed; nothing has changed."""
 
     DUPLICATE = auto()
-    """It came before."""
+    """The frame was received before."""
     OTHER_GENERATION = auto()
-    """It belongs to another execution of the job."""
+    """The frame belongs to another generation of the job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Broken:
     got: int
 
     def error(self, channel: object) -> ProtocolError:
-        """What the shell raises (OUT_OF_ORDER)."""
+        """Return the exception to raise (``OUT_OF_ORDER``) for this channel."""
         return ProtocolError(
             ErrorCode.OUT_OF_ORDER,
             f"channel {channel} expected frame {self.expected} and got {self.got}",
@@ -92,11 +92,11 @@ class FifoChannel(Generic[T]):
 
     @property
     def waiting(self) -> int:
-        """Frames that wait for an earlier one."""
+        """The number of early frames that wait for a missing one."""
         return len(self._early)
 
     def receive(self, generation: Generation, sequence: int, frame: T) -> Receipt[T]:
-        """Take a frame from the transport; say which frames, if any, have their turn now."""
+        """Take a frame from the transport and return the frames that are due, if any."""
         if generation != self._generation:
             self.counters.other_generation += 1
             return Dropped.OTHER_GENERATION

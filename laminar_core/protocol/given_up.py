@@ -1,13 +1,13 @@
-"""What is left to do for checkpoints that were given up, and how long that holds up the next one.
+"""Count the cleanup of checkpoints that were given up; too much of it delays the next one.
 
-A checkpoint that is declined leaves work behind: workers finish and skip what is queued, one part
-after the other, and the driver deletes files. If checkpoints are given up faster than that is done,
-it grows without a bound, and the one that could succeed waits behind all of it. So nothing starts
-while more of them are left than checkpoints may be under way (``coordinator``, I5).
+A declined checkpoint leaves work behind: workers finish or skip queued uploads, one part after the
+other, and the driver deletes files. If checkpoints were given up faster than that is done, the work
+would grow without bound, and the checkpoint that could succeed would wait behind all of it. So no
+checkpoint starts while more given-up ones are left than may be under way (``coordinator``, I5).
 
-Work that stands still must not end all attempts: an attempt that fails is counted, and at some
-point ends the generation; one that never starts is not. So work without progress is waited for as
-long as a checkpoint may take, and is then left out until some of it is done.
+Cleanup that is stuck must not prevent all attempts. A failed attempt is counted, and enough of them
+end the generation; an attempt that never starts is not counted. So stuck cleanup delays checkpoints
+only as long as one checkpoint may take, and is then ignored until it makes progress.
 """
 
 from collections.abc import Hashable
@@ -16,11 +16,11 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class _Left:
-    """At one place."""
+    """Given-up checkpoints at one place: a worker, or the driver."""
 
     count: int = 0
     moved_ms: int = 0
-    """When some of it was done, or when it came to be."""
+    """When the count last fell, or when it first became positive."""
 
 
 class GivenUpWork:
@@ -31,14 +31,14 @@ class GivenUpWork:
         self._places: dict[Hashable, _Left] = {}
 
     def report(self, place: Hashable, count: int, now_ms: int) -> None:
-        """At ``place`` so many given-up checkpoints are not over."""
+        """Record how many given-up checkpoints still have cleanup left at ``place``."""
         left = self._places.setdefault(place, _Left())
         if count < left.count or not left.count:
             left.moved_ms = now_ms
         left.count = count
 
     def holding_up(self, now_ms: int) -> int:
-        """At the place that has most, without those where nothing moves."""
+        """Return the highest count of any place that still makes progress."""
         moving = (
             left.count
             for left in self._places.values()

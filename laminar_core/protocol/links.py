@@ -1,15 +1,15 @@
-"""Connections between one worker and its peers: which broke, and what follows from it.
+"""Watch the connections between a worker and its peers, and decide what a lost one means.
 
-Frames that were under way on a connection that breaks are lost, and a transport that connects
-again delivers only the later ones. So a gap on a channel has two possible causes: a broken
-connection, which a restart heals, or a fault of ours, which it does not. The transport counts
-connections, and the count tells the two apart.
+Frames that were under way on a connection that breaks are lost, and a transport that connects again
+delivers only later ones. So a gap on a channel has two possible causes: a broken connection, which
+a restart heals, or a bug, which it does not. The transport counts connections, and the count tells
+the two apart.
 
-A gap shows only when a later frame comes. Behind the last frame of a channel, and behind the last
-credit, none comes. So whoever notices that a peer has connected again calls the roll: every worker
-then sends one more numbered frame on each channel to the caller, and repeats the credit.
+A gap shows only when a later frame arrives. Behind the last frame of a channel, and behind the last
+credit, no frame follows. So a worker that notices a new connection of a peer calls the roll: every
+worker then sends one more numbered frame on each channel to the caller, and repeats the credit.
 
-A connection that stays away is a fault, too: after ``DOWN_MAX_MS`` the generation ends.
+A connection that stays away is a failure, too: after ``DOWN_MAX_MS`` the generation ends.
 
 Invariants, checked by ``tests/protocol/test_links_model.py``:
 
@@ -22,7 +22,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 DOWN_MAX_MS = 30_000
-"""How long fewer connections than peers are waited for."""
+"""How long fewer connections than peers are tolerated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +31,12 @@ class Connections:
 
     accepted: int = 0
     established: int = 0
-    """Those that finished their handshake."""
+    """Connections that finished their handshake."""
     closed: int = 0
 
     @property
     def open(self) -> int:
-        """Those that are open now, in the midst of their handshake or after it."""
+        """The number of connections that are open now, during or after their handshake."""
         return self.accepted - self.closed
 
 
@@ -59,21 +59,21 @@ class LinkWatch:
     def __init__(self, peers: Iterable[int]) -> None:
         self._peers = frozenset(peers)
         self._established = len(self._peers)
-        """As many connections as no roll call is due for."""
+        """Established connections that need no roll call any more."""
         self._down_since_ms: float | None = None
         self._heard: set[int] = set()
 
     def broken(self, seen: Connections) -> bool:
-        """Whether any connection has broken, so that frames may be missing."""
+        """Return whether any connection has broken, so that frames may be missing."""
         return seen.closed > 0 or seen.established > len(self._peers)
 
     def hear(self, peer: int) -> None:
-        """A frame of this peer has come, so its connection is not the one that is missed."""
+        """Note that a frame of this peer arrived, so the missing connection is not its one."""
         if self._down_since_ms is not None:
             self._heard.add(peer)
 
     def turn(self, seen: Connections, now_ms: float) -> RollCall | Overdue | None:
-        """Say what to do now; ``seen`` counts all connections up to now."""
+        """Decide what to do now. ``seen`` counts all connections since the start."""
         newly_down = self._watch(seen, now_ms)
         if self._down_since_ms is not None and now_ms - self._down_since_ms > DOWN_MAX_MS:
             silent = self._peers - self._heard or self._peers
@@ -83,7 +83,7 @@ class LinkWatch:
         return RollCall() if renewed or newly_down else None
 
     def _watch(self, seen: Connections, now_ms: float) -> bool:
-        """Keep the time since which a connection is missing; say whether one was lost just now."""
+        """Update the time since which a connection is missing; return whether one just broke."""
         if seen.open >= len(self._peers):
             self._down_since_ms = None
             return False

@@ -1,8 +1,8 @@
-"""Who may own a job, and which checkpoint it continues from.
+"""Decide which driver may own a job, and which checkpoint it continues from.
 
 Several drivers may believe that they own a job: one hangs, another takes over, the first wakes up
 (a *zombie*). The store is the only thing they share, and creating an object that is absent is the
-only atomic step. These rules keep the story of the job one story, whatever the interleaving.
+only atomic step. These rules keep one history of the job, whatever the interleaving.
 
 **Order of steps.** A new generation *g*
 
@@ -76,7 +76,7 @@ its heartbeat, watched from another machine."""
 
 @dataclass(frozen=True, slots=True)
 class Predecessor:
-    """The newest generation, as a driver finds it that wants the job."""
+    """The newest generation, as the driver that wants to take over observes it."""
 
     generation: Generation
     described: str
@@ -85,14 +85,14 @@ class Predecessor:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Try to create the claim of this generation; somebody else may be faster."""
+    """Try to create the claim of this generation. The attempt may lose against another driver."""
 
     generation: Generation
 
 
 @dataclass(frozen=True, slots=True)
 class RefuseClaim:
-    """The job has a live owner."""
+    """Do not claim: the job has a live owner."""
 
     reason: str
 
@@ -111,10 +111,11 @@ def decide_claim(predecessor: Predecessor | None, *, take_over: bool) -> Claim |
 
 
 def why_unexpected(newest: Generation | None, expected: Generation | None) -> str | None:
-    """Why nobody may claim a job who expects ``expected`` to be its newest generation; None: go on.
+    """Return why a claim must fail that expects ``expected`` as newest generation, or None.
 
-    0 expects a job that never ran, None expects nothing. Who goes on claims the number after
-    ``expected``, which exists once: of all who expect the same, one starts.
+    ``expected`` 0 stands for a job that never ran, None for no expectation. A claim takes the
+    number after ``expected``, which exists once: of several drivers that expect the same, one
+    starts.
 
     >>> why_unexpected(Generation(4), Generation(3))
     'its newest generation is 4, not 3 as expected'
@@ -128,7 +129,7 @@ def why_unexpected(newest: Generation | None, expected: Generation | None) -> st
 
 
 def on_timeline(checkpoint_id: CheckpointId, generation: Generation, bases: Iterable[Base]) -> bool:
-    """The timeline rule, for the manifest ``checkpoint_id`` that ``generation`` wrote.
+    """Apply the timeline rule to manifest ``checkpoint_id``, written by ``generation``.
 
     >>> on_timeline(CheckpointId(7), Generation(1), [Base(Generation(2), CheckpointId(6))])
     False
@@ -142,20 +143,24 @@ def on_timeline(checkpoint_id: CheckpointId, generation: Generation, bases: Iter
 
 @dataclass(frozen=True, slots=True)
 class ReadManifest:
-    """A question: what does ``manifests`` say about this one?"""
+    """A question: the caller must add the manifest of this checkpoint to the facts."""
 
     checkpoint_id: CheckpointId
 
 
 @dataclass(frozen=True, slots=True)
 class VerifyFiles:
-    """A question: what does ``damage`` say about this one? Expensive, so asked late."""
+    """A question: the caller must verify all files of this checkpoint.
+
+    Expensive, so it comes last.
+    """
 
     checkpoint_id: CheckpointId
 
 
 Cause = Literal["never-completed", "damaged", "orphan", "being-deleted"]
-"""Why there is nothing to restore. ``orphan``: off the timeline. Only ``damaged`` is a loss."""
+"""Why a checkpoint cannot be restored. ``orphan``: off the timeline. Only ``damaged`` means a loss.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +173,7 @@ class Rejected:
 
     @property
     def orphan(self) -> bool:
-        """It is off the timeline, so it was never a candidate."""
+        """Whether the checkpoint is off the timeline, so that it was never a candidate."""
         return self.cause == "orphan"
 
 
@@ -176,9 +181,9 @@ class Rejected:
 class RestoreFrom:
     """Continue from this checkpoint.
 
-    ``committed_beyond`` lists checkpoints after it whose output is visible already; it will be
-    produced again, so the sink takes it back first. Empty unless something was damaged, or an
-    older checkpoint was asked for.
+    ``committed_beyond`` lists later checkpoints whose output is already visible. It will be
+    produced again, so the sink withdraws it first. Empty unless a checkpoint was damaged or an
+    older one was requested.
     """
 
     checkpoint_id: CheckpointId
@@ -188,7 +193,7 @@ class RestoreFrom:
 
 @dataclass(frozen=True, slots=True)
 class StartFresh:
-    """Start empty: nothing was ever completed, or it was asked for."""
+    """Start empty: no checkpoint ever completed, or a fresh start was requested."""
 
     rejected: tuple[Rejected, ...] = ()
     committed_beyond: tuple[CheckpointId, ...] = ()
@@ -208,10 +213,10 @@ Decision = RestoreFrom | StartFresh | Refuse
 
 
 def decide_restore(facts: RestoreFacts, wish: Wish) -> Decision | Question:
-    """Choose the newest checkpoint that is on the timeline and whole; or ask for a missing fact.
+    """Choose the newest checkpoint that is on the timeline and whole, or ask for a missing fact.
 
     The caller answers a question by adding the fact, and calls again. If a particular checkpoint
-    was asked for, no other will do.
+    was requested, no other is chosen.
     """
     wanted = facts.candidates if wish.checkpoint_id is None else {wish.checkpoint_id}
     rejected: list[Rejected] = []
@@ -234,12 +239,12 @@ def decide_restore(facts: RestoreFacts, wish: Wish) -> Decision | Question:
 
 
 def commits_to_redrive(facts: RestoreFacts, restored_id: CheckpointId) -> tuple[CheckpointId, ...]:
-    """Checkpoints whose output must be made visible (again) before the job runs, in this order.
+    """Return the checkpoints whose output must be committed (again) before the job runs, in order.
 
-    They are the restored one and its ancestors back to the newest with a commit record. The commit
-    of such a one may have happened all the same, so committing is idempotent. A checkpoint between
-    them that is no ancestor was given up after its manifest was written. ``facts`` are those with
-    which ``decide_restore`` chose ``restored_id``.
+    These are the restored one and its ancestors back to the newest with a commit record. An
+    ancestor without a record may have been committed all the same, so committing is idempotent. A
+    checkpoint between them that is not an ancestor was given up after its manifest was written.
+    ``facts`` are those with which ``decide_restore`` chose ``restored_id``.
     """
     lineage = _uncommitted_lineage(facts, restored_id)
     assert isinstance(lineage, tuple), f"{restored_id} was not chosen: {lineage}"
@@ -312,7 +317,7 @@ def _committed_beyond(facts: RestoreFacts, checkpoint_id: CheckpointId) -> tuple
 def _with_lost(
     facts: RestoreFacts, rejected: list[Rejected], beyond: tuple[CheckpointId, ...]
 ) -> tuple[Rejected, ...]:
-    """Add those whose output was committed, so that they were complete, and of which nothing is."""
+    """Add the checkpoints whose output was committed but whose manifest is gone."""
     lost = [
         Rejected(checkpoint_id, "its output was committed, and its manifest is gone")
         for checkpoint_id in beyond
@@ -356,7 +361,7 @@ def _without_checkpoint(
 
 
 def _evidence_of_state(facts: RestoreFacts, rejected: tuple[Rejected, ...]) -> str | None:
-    """Say what shows that the current timeline had a checkpoint; None: it never had one."""
+    """Return the evidence that the current timeline had a checkpoint; None: it never had one."""
     damaged = [verdict for verdict in rejected if verdict.cause == "damaged"]
     if damaged:
         newest = damaged[0]

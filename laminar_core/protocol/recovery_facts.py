@@ -1,4 +1,4 @@
-"""What a choice among checkpoints depends on: what was asked for, and what the store shows."""
+"""Facts for choosing a checkpoint to restore: the request, and the contents of the store."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,10 +8,11 @@ from laminar_core.protocol.types import CheckpointId, Generation
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """What a generation started from; None is a fresh start. Closed ones are not listed.
+    """The checkpoint that a generation started from; None for a fresh start.
 
-    ``floor`` is set if the base is the copy of a savepoint: then not the copy's id says what of the
-    past still counts, but that of the checkpoint it was made from; 0 if that is of another job.
+    Closed bases are not listed. ``floor`` is set if the base is the copy of a savepoint. The floor
+    then decides how much of the past still counts, instead of the copy's id: it is the checkpoint
+    that the savepoint was made from, or 0 if that belongs to another job.
     """
 
     generation: Generation
@@ -20,7 +21,7 @@ class Base:
 
     @property
     def newest_kept(self) -> CheckpointId | None:
-        """Of earlier generations, the newest checkpoint that may be on the timeline."""
+        """The newest checkpoint of earlier generations that may be on the timeline."""
         return self.checkpoint_id if self.floor is None else self.floor
 
 
@@ -39,7 +40,7 @@ class Unreadable:
 
 @dataclass(frozen=True, slots=True)
 class BeingDeleted:
-    """Its deletion is decided: what is left of the checkpoint does not count any more."""
+    """The deletion of this checkpoint is decided, so files that are left of it do not count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ class Readable:
     generation: Generation
     parent_id: CheckpointId | None = None
     completed_at_ms: int = 0
-    """By the writer's wall clock."""
+    """Time of completion, by the writer's wall clock."""
 
 
 ManifestFact = Absent | Unreadable | BeingDeleted | Readable
@@ -57,11 +58,11 @@ ManifestFact = Absent | Unreadable | BeingDeleted | Readable
 
 @dataclass(frozen=True, slots=True)
 class RestoreFacts:
-    """What is known of the store. Starts as listings; grows by the answers to questions.
+    """Known facts about the store. They start as listings and grow by the answers to questions.
 
-    ``candidates`` are all ids that have anything stored. ``newest_commit_by`` is the
-    generation of the newest commit record, None if there is none. ``damage`` has an entry for each
-    checkpoint whose files were all read: what is wrong, or None.
+    ``candidates`` are all ids with any stored object. ``newest_commit_by`` is the generation of the
+    newest commit record, None if there is none. ``damage`` has an entry for each checkpoint whose
+    files were all read: a description of the damage, or None.
     """
 
     candidates: frozenset[CheckpointId]
@@ -78,9 +79,10 @@ class RestoreFacts:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What was asked for: one particular checkpoint, or one completed before a wall-clock time.
+    """The requested checkpoint, or a time before which it completed; by default the newest.
 
-    ``allow_fresh`` permits to start empty although checkpoints existed, if nothing else was asked.
+    ``before_ms`` is wall-clock time. ``allow_fresh`` permits an empty start although checkpoints
+    existed, if neither is given.
     """
 
     checkpoint_id: CheckpointId | None = None

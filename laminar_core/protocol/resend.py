@@ -1,13 +1,13 @@
-"""What one receiver has not confirmed yet, and when it is sent again.
+"""Resend messages until one receiver has confirmed them.
 
 Messages are numbered from 0 in the order in which they are sent; the receiver confirms how many
-have come without a gap. As long as some are missing, all of them are sent again, in order, after a
-delay that doubles each time. Sending is repeated, never the act: the receiver drops numbers that
-it has seen (``fifo.FifoChannel``), so a checkpoint id is triggered once, however often it is sent.
+have arrived without a gap. As long as some are missing, all of them are sent again, in order, after
+a delay that doubles each time. Only the sending is repeated: the receiver drops numbers that it has
+seen (``fifo.FifoChannel``), so a checkpoint id is triggered once, however often it is sent.
 
-A line never gives up: as long as something is unconfirmed, a next round is due. Loss alone can then
-delay a message and cannot swallow it, however long it lasts. A peer that is gone is not this
-module's business: its silence ends the generation, and the line with it (``driver.coordination``).
+A window never gives up: as long as a message is unconfirmed, a next round is due. So loss can delay
+a message but not swallow it. A peer that is gone is not this module's concern: its silence ends the
+generation, and the window with it (``driver.coordination``).
 
 Source: PROTOCOL section 5 (ids are never reused); ERRATA 3.14 (retry of the send, not of the id).
 """
@@ -24,7 +24,7 @@ _DOUBLINGS_MAX = 30
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """When to send again."""
+    """Delays between rounds of resending."""
 
     first_ms: float = 1_000.0
     """After the first send; more than an answer usually takes."""
@@ -32,7 +32,7 @@ class Backoff:
     """Several rounds fit into the silence that ends a generation, which is 15 s at least."""
 
     def delay_ms(self, attempts: int) -> float:
-        """Before the next round, after so many."""
+        """Return the delay before the next round, after ``attempts`` rounds."""
         return min(self.first_ms * 2 ** min(attempts, _DOUBLINGS_MAX), self.longest_ms)
 
 
@@ -49,17 +49,17 @@ class SendWindow(Generic[T]):
 
     @property
     def next_sequence(self) -> int:
-        """Number of the message that is added next."""
+        """The number that the next added message gets."""
         return self._confirmed + len(self._unconfirmed)
 
     @property
     def confirmed(self) -> int:
-        """So many messages have certainly arrived."""
+        """The number of messages that have certainly arrived."""
         return self._confirmed
 
     @property
     def due_ms(self) -> float | None:
-        """When something has to be sent again, if nothing is confirmed before; None: all is."""
+        """When the next round is due unless a confirmation arrives; None: all is confirmed."""
         return self._due_ms
 
     def add(self, message: T, now_ms: float) -> None:
@@ -70,7 +70,7 @@ class SendWindow(Generic[T]):
             self._due_ms = now_ms + self._backoff.delay_ms(0)
 
     def confirm(self, count: int, now_ms: float) -> None:
-        """So many have arrived; an answer that is older than another changes nothing."""
+        """Take a confirmation that ``count`` messages arrived; an outdated one changes nothing."""
         assert count <= self.next_sequence, "confirmed before it was sent"
         if count <= self._confirmed:
             return
@@ -81,7 +81,7 @@ class SendWindow(Generic[T]):
         self._due_ms = now_ms + self._backoff.delay_ms(0) if self._unconfirmed else None
 
     def take_due(self, now_ms: float) -> tuple[T, ...]:
-        """Everything unconfirmed, in order, if it is time to send it again; else nothing."""
+        """Return all unconfirmed messages in order if a round is due, else an empty tuple."""
         if self._due_ms is None or now_ms < self._due_ms:
             return ()
         self._attempts += 1

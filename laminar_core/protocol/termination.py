@@ -1,4 +1,4 @@
-"""When is a loop over? Two waves of four counters (Mattern 1987, section 6).
+"""Detect the end of a loop with two waves of four counters (Mattern 1987, section 6).
 
 A loop ends when its inputs from outside have ended and no batch is left in it, neither in a queue
 nor on its way. Nobody sees that at once: the workers are asked in waves, one after the other, and
@@ -39,7 +39,7 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class LoopCounts:
-    """What one worker, or all of them, know of one loop."""
+    """Counters of one loop, of one worker or summed over all."""
 
     outside_ended: bool
     produced: int
@@ -52,19 +52,19 @@ class TerminationState:
 
     workers: frozenset[int]
     loops: frozenset[str]
-    """Not over yet."""
+    """Loops that are not over yet."""
     round_number: int = 0
     """Number of the newest wave; 0 before the first one."""
     missing: frozenset[int] = frozenset()
     """Workers that still have to answer it."""
     totals: tuple[tuple[str, LoopCounts], ...] = ()
-    """Of the answers so far."""
+    """Sums over the answers received so far, per loop."""
     consumed_before: tuple[tuple[str, int], ...] = ()
     """By loop, what the last wave counted, if it found all outside inputs ended."""
 
 
 def initial(workers: Iterable[int], loops: Iterable[str]) -> TerminationState:
-    """Nothing is known yet."""
+    """Return the state before the first wave."""
     return TerminationState(frozenset(workers), frozenset(loops))
 
 

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class CheckpointKind(StrEnum):
-    """Why a checkpoint is taken. Savepoints and the final one are always aligned."""
+    """The purpose of a checkpoint. Savepoints and the final one are always aligned."""
 
     PERIODIC = "periodic"
     MANUAL = "manual"
@@ -30,10 +30,10 @@ class CheckpointKind(StrEnum):
 
 
 class DeclineCause(StrEnum):
-    """Why a subtask has no part for a checkpoint."""
+    """Why a subtask declines a checkpoint."""
 
     FAILED = "failed"
-    """It could not take or write its part: a failure, towards those that are tolerated."""
+    """It could not take or write its snapshot. This counts towards the tolerated failures."""
 
     SUBSUMED = "subsumed"
     """A newer checkpoint overtook this one at the subtask: no failure."""
@@ -42,7 +42,8 @@ class DeclineCause(StrEnum):
 AlignmentMode = Literal["aligned", "unaligned"]
 
 ResolvedMode = Literal["aligned", "unaligned", "switched"]
-"""What became of it in the end; ``switched``: it started aligned and its timeout turned it."""
+"""How the checkpoint ended up; ``switched``: it started aligned, and its timeout made it unaligned.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,12 @@
-"""What is in flight at the cut of one subtask: which elements, of which queue, and how much.
+"""Account for the in-flight data of one subtask at its cut: which elements, of which queue.
 
-The alignment machine says when a channel is captured, recorded and sealed; the queues say what
-they hold. This module keeps the account of one checkpoint in between: every element belongs to
-one queue's channel state, no queue exceeds its limit, and the subtask's part is complete when all
-input channels are sealed and the barrier has left every output queue or has overtaken it.
+The alignment machine decides when a channel is captured, recorded and sealed; the queues report
+their contents. In between, this module keeps the account of one checkpoint: every element belongs
+to one queue's channel state, no queue exceeds its limit, and the subtask's part is complete when
+all input channels are sealed and the barrier has left every output queue or has overtaken it.
 
-Elements are opaque; ``size_of`` gives their serialised size. What is captured is handed on at
-once, so that it can be written while more arrives.
+Elements are opaque; ``size_of`` gives their serialised size. Captured elements are passed on at
+once, so that they can be written while more arrive.
 
 Source: PROTOCOL sections 1 to 3; FLIP-76; ERRATA 0.1, 0.2, 0.7, 0.11, 0.18 and 0.20.
 """
@@ -26,7 +26,7 @@ from laminar_core.protocol.types import (
 T = TypeVar("T")
 
 Direction = Literal["input", "output"]
-"""Whose queue elements were in: the receiver's input, or the sender's output."""
+"""The side of the captured queue: the receiver's input, or the sender's output."""
 
 ALIGNMENT_TIMEOUT_THRESHOLD_MS = 30_000
 MAX_INFLIGHT_BUFFER_BYTES = 512 * 1024 * 1024
@@ -34,12 +34,12 @@ MAX_INFLIGHT_BUFFER_BYTES = 512 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class UnalignedCheckpointConfig:
-    """When a checkpoint may overtake the data, and how much of it may be captured."""
+    """When a checkpoint may overtake queued data, and how much data it may capture."""
 
     enabled: bool = True
     """False: barriers are aligned, however long it takes."""
     alignment_timeout_threshold_ms: int = ALIGNMENT_TIMEOUT_THRESHOLD_MS
-    """From the checkpoint's creation; then it turns unaligned."""
+    """Time from the checkpoint's trigger until it turns unaligned."""
     max_inflight_buffer_bytes: int = MAX_INFLIGHT_BUFFER_BYTES
     """Per queue, serialised; a checkpoint that would capture more is declined."""
     force_unaligned: bool = False
@@ -64,14 +64,14 @@ class UnalignedCheckpointConfig:
 
     @property
     def alignment_timeout_ms(self) -> int | None:
-        """The one mode that follows: None is always aligned, 0 unaligned from the start."""
+        """The equivalent single setting: None is always aligned, 0 unaligned from the start."""
         if not self.enabled:
             return None
         return 0 if self.force_unaligned else self.alignment_timeout_threshold_ms
 
 
 SWITCHES_IN_A_ROW = 10
-"""So many checkpoints that waited for nothing, and somebody is told."""
+"""Number of switched checkpoints in a row after which a warning is due: their wait was useless."""
 
 
 class SwitchStreak:
@@ -81,7 +81,10 @@ class SwitchStreak:
         self._length = 0
 
     def ended(self, mode: ResolvedMode) -> bool:
-        """A checkpoint completed that might have overtaken; True with the last of a streak."""
+        """Count a completed checkpoint that might have overtaken.
+
+        Return True when a streak ends.
+        """
         self._length = self._length + 1 if mode == "switched" else 0
         if self._length < SWITCHES_IN_A_ROW:
             return False
@@ -112,7 +115,7 @@ class InFlightChannelData(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class UnalignedSnapshot:
-    """How much of one cut is known; its data has been handed on already."""
+    """Progress of one checkpoint at this subtask; its data has been passed on already."""
 
     barrier: CheckpointBarrier
     mode: ResolvedMode
@@ -123,7 +126,7 @@ class UnalignedSnapshot:
 
     @property
     def complete(self) -> bool:
-        """Nothing more belongs to it."""
+        """Whether every queue's part of the checkpoint is complete."""
         return self.inputs_sealed and not self.open_queues
 
 
@@ -134,14 +137,14 @@ class UnalignedCheckpointMetrics:
     unaligned_count: int = 0
     """Cuts that overtook data, however it came to that."""
     threshold_switches: int = 0
-    """Those that started aligned."""
+    """Checkpoints that started aligned and turned unaligned."""
     total_inflight_bytes: int = 0
     is_in_unaligned_mode: bool = False
     """A cut was made and in-flight data is still being recorded."""
 
     @classmethod
     def total(cls, parts: Iterable["UnalignedCheckpointMetrics"]) -> "UnalignedCheckpointMetrics":
-        """Add up; unaligned is whoever contains somebody who is."""
+        """Return the sums; the total is in unaligned mode if any part is."""
         known = list(parts)
         return cls(
             sum(part.unaligned_count for part in known),
@@ -166,18 +169,21 @@ class UnalignedCheckpointer(Generic[T]):
 
     @property
     def checkpoint_id(self) -> CheckpointId | None:
-        """The checkpoint whose in-flight data is being collected."""
+        """The checkpoint whose in-flight data is being collected, or None."""
         return None if self._barrier is None else self._barrier.checkpoint_id
 
     @property
     def open_outputs(self) -> list[int]:
-        """Output queues that still hold the barrier."""
+        """Return the numbers of the output queues that still hold the barrier, ascending."""
         return sorted(queue.number for queue in self._open if queue.direction == "output")
 
     def begin(
         self, barrier: CheckpointBarrier, mode: AlignmentMode, outputs: Collection[int]
     ) -> None:
-        """The cut is made; the barrier waits in these output queues. Whatever was open is over."""
+        """Start the account of a checkpoint at its cut.
+
+        ``outputs`` are the queues that hold its barrier. An account that was open is dropped.
+        """
         self._barrier, self._mode, self._sealed = barrier, "aligned", False
         self._open = {QueueId("output", number) for number in outputs}
         self._sizes = {}
@@ -198,20 +204,20 @@ class UnalignedCheckpointer(Generic[T]):
         return self._piece(queue, (event,), last=False)
 
     def seal(self, queue: QueueId) -> InFlightChannelData[T]:
-        """The channel's barrier arrived: close its recording."""
+        """Close the recording of a channel because its barrier arrived; return the last piece."""
         self._open.discard(queue)
         return self._piece(queue, (), last=True)
 
     def left(self, number: int) -> None:
-        """The barrier left this output queue in its place: nothing was overtaken."""
+        """Note that the barrier left this output queue without overtaking any element."""
         self._open.discard(QueueId("output", number))
 
     def seal_inputs(self) -> None:
-        """All input channels are complete."""
+        """Note that all input channels are complete."""
         self._sealed = True
 
     def exceeded(self) -> str | None:
-        """Say which queue holds more than the limit; the checkpoint must be declined."""
+        """Describe the queue above the limit, if any; the checkpoint must then be declined."""
         for queue, size_bytes in self._sizes.items():
             if size_bytes > self._limit_bytes:
                 return (
@@ -222,7 +228,7 @@ class UnalignedCheckpointer(Generic[T]):
         return None
 
     def snapshot(self) -> UnalignedSnapshot | None:
-        """Where the checkpoint stands; None if none is open."""
+        """Return the progress of the checkpoint; None if none is open."""
         if self._barrier is None:
             return None
         return UnalignedSnapshot(
@@ -234,12 +240,12 @@ class UnalignedCheckpointer(Generic[T]):
         )
 
     def end(self) -> None:
-        """The checkpoint is complete here, or given up."""
+        """Close the account: the checkpoint is complete here, or given up."""
         self._barrier = None
         self._open, self._sizes = set(), {}
 
     def metrics(self) -> UnalignedCheckpointMetrics:
-        """Counters since the start."""
+        """Return the counters since the start."""
         recording = any(queue.direction == "input" for queue in self._open)
         return UnalignedCheckpointMetrics(
             self._unaligned,

@@ -1,11 +1,11 @@
-"""Event time of several old channels that go on as one: the least of them counts.
+"""Merge the event time of several old channels that continue as one: the minimum counts.
 
-After a restore with another parallelism, the queue of one new channel holds what was in flight on
-several old ones, its *virtual channels*, one after the other. Each of them is in order, together
-they are not: a watermark of one says nothing of the rows that wait in another. So every virtual
-channel keeps its own watermark here, and what comes out are ordinary elements of the new channel,
-with a watermark only where the least of all rises. Nothing is left to be done when they are
-processed, and a checkpoint that is taken meanwhile contains what any checkpoint does.
+After a restore with another parallelism, the queue of one new channel holds the in-flight data of
+several old ones, its *virtual channels*, one after the other. Each of them is in order, but
+together they are not: a watermark of one does not cover the rows that wait in another. So every
+virtual channel keeps its own watermark here. The output consists of ordinary elements of the new
+channel, with a watermark only where the minimum over all rises. Once these elements are processed
+no work is left, and a checkpoint that is taken meanwhile needs no special content.
 
 Source: PROTOCOL sections 9 and 10; Flink's ``DemultiplexingRecordDeserializer`` does it at runtime.
 """
@@ -29,11 +29,11 @@ class VirtualChannels:
         self._watermarks = [watermark_us for watermark_us, _ in at_cut]
         self._idle = [idle for _, idle in at_cut]
         self._said: ChannelTime = self.time
-        """What the new channel knows."""
+        """The event time that was last sent to the new channel."""
 
     @property
     def time(self) -> ChannelTime:
-        """Of all together: unknown until each has a watermark, active if any of them is."""
+        """Combined event time: unknown until each channel has a watermark, idle if all are."""
         known = [w for w in self._watermarks if w is not None]
         if len(known) < len(self._watermarks):
             # An idle channel would not be waited for, and this one may have rows of any age.
@@ -43,10 +43,11 @@ class VirtualChannels:
     def take(
         self, number: int, element: Batch[B] | Watermark | Idle
     ) -> list[Batch[B] | Watermark | Idle]:
-        """Take the next element of a virtual channel; return what the new channel carries for it.
+        """Take the next element of a virtual channel; return the elements for the new channel.
 
-        A batch is returned as it is, whoever owns its rows. If it ends the idleness of all, a
-        watermark that says so goes ahead, in case no row of it is the new receiver's.
+        A batch is returned unchanged, whichever subtask owns its rows. If it ends the idleness of
+        all virtual channels, a watermark precedes it, in case none of its rows belongs to the new
+        receiver.
         """
         match element:
             case Batch():
@@ -61,7 +62,10 @@ class VirtualChannels:
         return [*self._news()]
 
     def _news(self) -> Iterator[Watermark | Idle]:
-        """What the new channel does not know yet. One that was idle is active with a watermark."""
+        """Yield the change of event time since the last call.
+
+        A channel that was idle becomes active by a watermark.
+        """
         if self.time == self._said:
             return
         self._said = watermark_us, idle = self.time

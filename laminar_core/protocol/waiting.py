@@ -1,4 +1,4 @@
-"""What a subtask still waits for before a checkpoint is complete there. Nothing depends on it."""
+"""The reasons why a checkpoint is not complete at a subtask yet. For display only."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -11,7 +11,7 @@ class WaitsFor(StrEnum):
     """Why a subtask has not acknowledged a checkpoint yet."""
 
     BARRIERS = "barriers"
-    """Its barrier has not been reached on some channels."""
+    """It has not reached the barrier on some input channels."""
     IN_FLIGHT = "in-flight"
     """The cut is made; the barrier has not arrived on some channels, which are recorded."""
     UPLOAD = "upload"

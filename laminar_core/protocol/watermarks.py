@@ -1,4 +1,4 @@
-"""Combined event time of several input channels.
+"""Combine the event time of several input channels.
 
 The combined watermark is the minimum over the channels that are neither idle nor finished, known
 only once each of them has one, and it never goes back. Source: PROTOCOL section 9.
@@ -20,11 +20,11 @@ class WatermarkGate:
 
     @property
     def combined_us(self) -> int | None:
-        """Event time of this input in microseconds; None until every channel has spoken."""
+        """Event time of this input in microseconds; None until every channel has a watermark."""
         return self._combined
 
     def channels(self) -> list[tuple[ChannelId, int | None, bool]]:
-        """(channel, watermark_us, idle) for the snapshot."""
+        """Return (channel, watermark_us, idle) per channel, for the snapshot."""
         return [(c, w, c in self._idle) for c, w in self._watermarks.items()]
 
     def restore(
@@ -45,7 +45,7 @@ class WatermarkGate:
         return self._risen()
 
     def mark_active(self, channel: ChannelId) -> None:
-        """A batch came: the channel counts again, from its last watermark on."""
+        """Count the channel again, from its last watermark on, because a batch arrived."""
         self._idle.discard(channel)
 
     def mark_idle(self, channel: ChannelId) -> int | None:
@@ -54,13 +54,16 @@ class WatermarkGate:
         return self._risen()
 
     def end(self, channel: ChannelId) -> int | None:
-        """The channel is finished: it holds nothing back any more."""
+        """Finish the channel, so that it holds nothing back.
+
+        Return the new combined watermark, or None if it did not rise.
+        """
         self._ended.add(channel)
         return self.advance(channel, WATERMARK_END_US)
 
     @property
     def ended(self) -> bool:
-        """Every channel is finished."""
+        """Return whether every channel is finished."""
         return len(self._ended) == len(self._watermarks)
 
     def _risen(self) -> int | None:

@@ -130,17 +130,19 @@ class World:
         """
         deadline_ms = math.inf if timeout_ms is None else self.now_ms + max(timeout_ms, 0)
         while not done() and self.now_ms < deadline_ms:
-            self._take_turn(deadline_ms)
+            self._take_turn(done, deadline_ms)
         self._begin_stretch()
 
-    def _take_turn(self, deadline_ms: float) -> None:
+    def _take_turn(self, done: Callable[[], bool], deadline_ms: float) -> None:
         self.turns += 1
         for action in self._planned.pop(self.turns, ()):
             action()
         awake = (p for p in self._processes if not (p.held or p.in_turn))
         process = min(awake, key=Process.next_turn_ms, default=None)
         due_ms = math.inf if process is None else process.next_turn_ms()
-        if process is None or due_ms > deadline_ms:
+        if process is None or due_ms == math.inf or due_ms > deadline_ms:
+            if done():
+                return  # An action of this turn took turns itself, and all that was left.
             if deadline_ms == math.inf:
                 raise NotLiveError(f"nothing is due any more; {self._situation()}")
             self._advance_to(deadline_ms)

@@ -144,6 +144,22 @@ def test_waiting_for_what_never_happens_is_an_error_that_says_who_is_there():
         world.run_until(lambda: False)
 
 
+def test_an_action_may_itself_take_all_the_turns_that_are_left():
+    world = World(1)
+    ticker = Ticker(world, "a", every_ms=1, times=3)
+    world.at_turn(2, lambda: world.run_until(lambda: ticker.left == 0))
+    world.run_until(lambda: ticker.left == 0)
+    assert ticker.left == 0
+
+
+def test_a_process_that_waits_for_ever_is_not_due():
+    world = World(1)
+    ticker = Ticker(world, "a", every_ms=1, times=1)
+    with pytest.raises(NotLiveError, match="nothing is due any more"):
+        world.run_until(lambda: False)
+    assert len(ticker.ran_ms) == 1
+
+
 def test_a_run_without_an_end_is_an_error():
     world = World(1, turns_max=200)
     Ticker(world, "a", every_ms=0, times=10_000)

@@ -1,6 +1,6 @@
-"""What Laminar needs from a store.
+"""The interface of object stores, and the guarantees that Laminar needs from them.
 
-The contract, checked for every implementation by one test class:
+One test class checks this contract for every implementation:
 
 * ``put_if_absent`` is atomic: of any number of concurrent calls for one key exactly one is answered
   True, and a reader sees the whole object or none.
@@ -34,14 +34,14 @@ class ObjectStore(Protocol):
 
     @property
     def uri(self) -> str:
-        """Where this is, for messages, and for ``open_object_store`` in another process."""
+        """The place of the store, for messages and for ``open_object_store`` in another process."""
         ...
 
     def create(self) -> None:
-        """Make the place itself, if it is not there; nothing else ever makes it.
+        """Create the place itself if it does not exist; no other method does.
 
-        For whoever may begin a store: the first start of a job, a copy. What has gone away under a
-        running job must come back, and not begin anew.
+        Call it where a store may begin: at the first start of a job, or for a copy. A store that
+        vanished under a running job must come back instead of beginning anew.
         """
         ...
 
@@ -66,15 +66,15 @@ class ObjectStore(Protocol):
         ...
 
     def put_if_absent(self, key: str, data: bytes | memoryview) -> bool:
-        """Write the object unless there is one; False: somebody's object is there, unchanged."""
+        """Write the object unless one exists; return False if one does, which stays unchanged."""
         ...
 
     def children(self, folder: str) -> list[str]:
-        """Names directly in ``folder``, sorted; those of folders end with ``/``."""
+        """Return the names directly in ``folder``, sorted; names of folders end with ``/``."""
         ...
 
     def list(self, folder: str) -> list[str]:
-        """Keys of all objects below ``folder`` ("" or ending with ``/``), sorted."""
+        """Return the keys of all objects below ``folder`` ("" or ending with ``/``), sorted."""
         ...
 
     def sizes(self, folder: str) -> dict[str, int]:
@@ -86,7 +86,7 @@ class ObjectStore(Protocol):
         ...
 
     def size(self, key: str) -> int | None:
-        """Length in bytes, or None if there is no such object."""
+        """Return the length in bytes, or None if there is no such object."""
         ...
 
 
@@ -96,12 +96,15 @@ class CountedStore(ObjectStore, Protocol):
 
     @property
     def counts(self) -> RequestCounts:
-        """Requests since this object was made; other handles and processes count for themselves."""
+        """Requests sent through this object.
+
+        Other handles and processes have counts of their own.
+        """
         ...
 
 
 def counts_of(objects: ObjectStore) -> RequestCounts | None:
-    """What was sent through this handle so far; None if it does not count."""
+    """Return the requests sent through this handle; None if it does not count."""
     return objects.counts if isinstance(objects, CountedStore) else None
 
 
@@ -110,8 +113,8 @@ class SelfProbing(Protocol):
     """A store with more than one way of creating an object: each of them is tried by ``probe``."""
 
     def check_conditions(self, key: str) -> str | None:
-        """What is wrong with the ways that ``put_if_absent`` takes for other sizes, or None.
+        """Check how ``put_if_absent`` treats other sizes of objects; return the problem, or None.
 
-        There is an object at ``key``; it stays as it is.
+        There is an object at ``key``, which must stay unchanged.
         """
         ...

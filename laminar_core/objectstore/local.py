@@ -2,8 +2,8 @@
 
 Create-if-absent is ``link``: a complete and synced temporary file gets its final name, or does not
 because the name is taken. Overwriting is ``rename``. A crash leaves at most a temporary file, which
-no listing shows. NFS may perform a link, lose the answer, and report that the name exists; the
-link count of the temporary file tells the truth (open(2), "O_EXCL").
+no listing shows. NFS may perform a link, lose the answer, and report that the name exists; the link
+count of the temporary file shows what happened (open(2), "O_EXCL").
 """
 
 import errno
@@ -42,14 +42,14 @@ _NO_HARD_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, err
 
 
 class LocalObjectStore:
-    """Objects as files below ``root``, which nothing but ``create`` makes.
+    """Objects as files below ``root``, a directory that only ``create`` makes.
 
-    A root that goes away was unmounted, renamed or deleted; whoever made it anew would go on in an
-    empty directory and hide that. So writes without a root fail, and so do reads once this object
-    has seen the root. Before that a store that nobody has begun is an empty one.
+    A root that vanished was unmounted, renamed or deleted. A process that recreated it would
+    continue in an empty directory and hide that. So writes without a root fail, and so do reads
+    once this object has seen the root. Before that, a store without a root is empty.
 
-    Safe to use from several threads and processes. Every write is synced before it is answered:
-    the file, the directory that names it, and once per process the directories above.
+    Safe to use from several threads and processes. Every write is synced before it returns: the
+    file, the directory with its name, and once per process the directories above.
     """
 
     def __init__(self, root: str | Path) -> None:
@@ -122,7 +122,7 @@ class LocalObjectStore:
             return self._found(found)
 
     def delete(self, key: str) -> None:
-        """See ``ObjectStore.delete``. Folders that become empty go, too."""
+        """See ``ObjectStore.delete``. Also removes folders that become empty."""
         path = self._path(key)
         with _translated("delete", path):
             try:
@@ -139,7 +139,7 @@ class LocalObjectStore:
             return self._found(size_of(path))
 
     def _found(self, answer: T) -> T:
-        """Return ``answer``; if it is nothing, tell a store that has nothing from one that is gone.
+        """Return ``answer``; if it is empty, check that the store still exists.
 
         Raises:
             StorageUnavailable: the store was there, and is gone.
@@ -253,7 +253,7 @@ def _make_root(directory: Path) -> None:
 
 
 def _mkdir(directory: Path) -> None:
-    """Make ``directory`` if it is not there; that somebody removes it meanwhile is no error here.
+    """Create ``directory`` if it does not exist; its concurrent removal is no error here.
 
     ``Path.mkdir(exist_ok=True)`` is not enough: it looks a second time, and reports "File exists"
     if the directory that was in its way has vanished before that look.
@@ -275,7 +275,7 @@ def _sync_directory(directory: Path) -> None:
 
 
 def _sync_if_there(directory: Path) -> None:
-    """Sync, unless somebody deleted what this was about and the empty directory with it."""
+    """Sync the directory, unless it was removed as empty after a deletion."""
     with suppress(FileNotFoundError):
         _sync_directory(directory)
 
@@ -292,7 +292,7 @@ def _removed_on_error(temporary: Path) -> Generator[None]:
 
 @contextmanager
 def _translated(verb: str, path: Path) -> Generator[None]:
-    """Turn what the system says into an error that says what to do."""
+    """Turn an error of the system into one with advice."""
     try:
         yield
     except LaminarError:

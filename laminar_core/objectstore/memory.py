@@ -27,11 +27,11 @@ class MemoryObjectStore:
 
     @classmethod
     def find(cls, name: str) -> "MemoryObjectStore | None":
-        """The store that ``named`` made, or None; another process finds nothing."""
+        """Return the store that ``named`` created in this process, or None."""
         return cls._named.get(name)
 
     def create(self) -> None:
-        """See ``ObjectStore.create``: it is there as long as the process."""
+        """See ``ObjectStore.create``. Does nothing: the store exists as long as the process."""
 
     def get(self, key: str, size_max: int = RECORD_BYTES_MAX) -> bytes | None:
         """See ``ObjectStore.get``."""

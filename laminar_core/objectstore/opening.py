@@ -1,4 +1,4 @@
-"""How a store is found by its URI, and how one is tried out before it is used."""
+"""Open a store by its URI, and probe it before it is used."""
 
 import os
 import threading
@@ -21,7 +21,7 @@ _REFUSALS = {
     ErrorCode.STORE_READ_ONLY: ErrorCode.STORE_NOT_WRITABLE,
     ErrorCode.STORE_ACCESS_DENIED: ErrorCode.STORE_ACCESS_DENIED,
 }
-"""What is a trouble of the store while a job runs is a wrong configuration before it starts."""
+"""Storage errors of a running job that are configuration errors before it starts."""
 _PROBE_NUMBERS = count(1)
 
 
@@ -65,13 +65,13 @@ def _directory(path: str) -> LocalObjectStore:
 
 
 def absolute_uri(target: str) -> str:
-    """The same place for every process of this machine; a URI stays as it is."""
+    """Return the target as an absolute path; a URI is returned unchanged."""
     is_uri = "://" in target or target.startswith("file:")
     return target if is_uri else os.path.abspath(target)  # noqa: PTH100 - links stay
 
 
 def place_below(uri: str, folder: str) -> str:
-    """The URI of a folder of the store at ``uri``, to be opened as a store of its own.
+    """Return the URI of a folder of the store at ``uri``, to be opened as a store of its own.
 
     >>> place_below("s3://bucket/savepoints?region=eu-central-1", "before-upgrade")
     's3://bucket/savepoints/before-upgrade?region=eu-central-1'
@@ -81,13 +81,13 @@ def place_below(uri: str, folder: str) -> str:
 
 
 def address(objects: ObjectStore, key: str) -> str:
-    """Where an object is, for messages: the parameters of an ``s3://`` URI are left out."""
+    """Return the place of an object for messages, without the parameters of an ``s3://`` URI."""
     uri = objects.uri.partition("?")[0] if objects.uri.startswith("s3://") else objects.uri
     return f"{uri}/{key}"
 
 
 def probe(objects: ObjectStore) -> None:
-    """Try ``objects`` out before a job relies on it; leaves nothing behind.
+    """Try the store out before a job relies on it; leave nothing behind.
 
     Raises:
         ConfigurationError: it cannot be written, or it overwrites objects that it was told to leave

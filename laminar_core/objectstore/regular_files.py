@@ -1,8 +1,8 @@
-"""Reading a directory that others can write to, too: regular files only, and nothing behind a link.
+"""Read a directory that others can write to: regular files only, and no links.
 
 A pipe would keep its reader waiting, a device may never end, and a link can name any file of the
-machine. None of them was written by Laminar. Such a name counts as taken, so it is listed and has a
-length, and who reads it gets an error.
+machine. Laminar writes none of them. Such a name counts as taken: it is listed and has a length,
+but reading it is an error.
 """
 
 import hashlib
@@ -58,7 +58,7 @@ def digest_of_regular(path: Path, size_max: int) -> str | None:
 
 @contextmanager
 def _opened(path: Path, size_max: int) -> Generator[tuple[BufferedReader, int] | None]:
-    """Open a regular file and tell its length, which is at most ``size_max``."""
+    """Open a regular file of at most ``size_max`` bytes; yield it with its length."""
     with ExitStack() as stack:
         try:
             status = path.lstat()
@@ -78,7 +78,7 @@ def _opened(path: Path, size_max: int) -> Generator[tuple[BufferedReader, int] |
 
 
 def size_of(path: Path) -> int | None:
-    """Return the length of what is at ``path``, of whatever kind; None: nothing, or a folder."""
+    """Return the length of whatever is at ``path``; None for a folder or nothing."""
     try:
         status = path.lstat()
     except NO_OBJECT:
@@ -104,14 +104,14 @@ def refuse_links(root: Path, folder: Path) -> None:
 
 
 def is_folder(entry: "os.DirEntry[str]") -> bool:
-    """Whether a listing goes on below it; a link to a folder is none."""
+    """Return whether a listing descends into the entry; a link to a folder does not count."""
     return entry.is_dir(follow_symlinks=False)
 
 
 def visible(directory: Path) -> Iterator["os.DirEntry[str]"]:
-    """Yield the entries that can be objects or folders; none if the directory is not there.
+    """Yield the entries that can be objects or folders; none if the directory does not exist.
 
-    Unfinished writes, and names that no key can have, are left out: nobody could ask for them.
+    Unfinished writes are left out, and names that cannot be keys.
     """
     with suppress(FileNotFoundError, NotADirectoryError), os.scandir(directory) as entries:
         yield from (entry for entry in entries if is_key_part(entry.name))

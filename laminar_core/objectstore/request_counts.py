@@ -1,7 +1,7 @@
-"""How many requests a store was sent, and how many bytes: the same figures for every kind of store.
+"""Counts of requests and bytes, the same for every kind of store.
 
-They are counted as Amazon's price list does. A store that speaks S3 counts what it really sends:
-every part, page and repetition. Others count one request for each call (``counting_store``).
+They follow Amazon's price list. A store that speaks S3 counts what it really sends: every part,
+page and retry. Others count one request per call (``counting_store``).
 """
 
 import threading
@@ -21,7 +21,7 @@ class RequestCounts:
     lists: int = 0
     """Pages of listings, if the store has pages."""
     deletes: int = 0
-    """Also multipart uploads that were given up. Amazon does not charge for these."""
+    """Includes aborted multipart uploads. Amazon does not charge for these."""
     heads: int = 0
     retries: int = 0
     """Requests that were sent again; they are contained in the figures above."""
@@ -29,12 +29,12 @@ class RequestCounts:
     bytes_down: int = 0
 
     def __sub__(self, earlier: Self) -> Self:
-        """What happened since ``earlier``."""
+        """Return the requests since ``earlier``."""
         names = [field.name for field in fields(self)]
         return replace(self, **{n: getattr(self, n) - getattr(earlier, n) for n in names})
 
     def __add__(self, other: Self) -> Self:
-        """What two processes sent together."""
+        """Return the sum, for example of two processes."""
         names = [field.name for field in fields(self)]
         return replace(self, **{n: getattr(self, n) + getattr(other, n) for n in names})
 
@@ -48,11 +48,11 @@ class RequestCounter:
 
     @property
     def counts(self) -> RequestCounts:
-        """The figures of this moment."""
+        """The current counts."""
         return self._counts
 
     def request(self, kind: RequestKind, bytes_up: int = 0) -> None:
-        """One request is sent."""
+        """Count a request that is sent."""
         with self._lock:
             now = self._counts
             self._counts = replace(
@@ -60,11 +60,11 @@ class RequestCounter:
             )
 
     def received(self, bytes_down: int) -> None:
-        """Contents of an object arrived."""
+        """Count bytes of an object that were received."""
         with self._lock:
             self._counts = replace(self._counts, bytes_down=self._counts.bytes_down + bytes_down)
 
     def retried(self) -> None:
-        """The next request is one that failed before."""
+        """Count that the next request repeats a failed one."""
         with self._lock:
             self._counts = replace(self._counts, retries=self._counts.retries + 1)

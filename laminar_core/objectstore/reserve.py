@@ -1,11 +1,12 @@
-"""Space that a store holds back, so that a deletion can be written down when the disk is full.
+"""Reserved space in a store, so that retention can write its plan when the disk is full.
 
-Nothing is deleted before the audit log and the plan say so, and these need space themselves. So a
-job keeps some files that mean nothing. A write of retention that finds the store full deletes one
-of them and tries again; when the run is over and there is space again, they are written anew.
+Retention deletes only after the audit log and the plan are written, and these need space
+themselves. So a job keeps some files without content. If the store is full, a write of retention
+deletes one of them and tries again; when the run is over and there is space again, they are
+recreated.
 
-They are slices, because a driver that still runs may take what was given back: then the next slice
-goes. Their bytes cannot be compressed, or a file system that compresses would hold back nothing.
+The reserve consists of slices, because a running driver may take the space that one of them gave
+back. Their bytes are incompressible, or a file system that compresses would reserve nothing.
 """
 
 import hashlib
@@ -27,7 +28,7 @@ T = TypeVar("T")
 
 
 class BackedStore:
-    """An ``ObjectStore`` around another one, whose writes draw on the job's reserve."""
+    """An ``ObjectStore`` whose writes use the job's reserve when the inner store is full."""
 
     def __init__(self, inner: ObjectStore, paths: RetentionPaths) -> None:
         self.uri = inner.uri

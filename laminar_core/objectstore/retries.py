@@ -1,4 +1,4 @@
-"""Trying again: until when, and how long to wait in between.
+"""Retries: how long to try, and how long to wait between attempts.
 
 Exponential backoff with full jitter: the wait before attempt n+1 is drawn evenly from zero to a
 bound that doubles with n, so that clients which failed together do not come back together.
@@ -17,39 +17,39 @@ class RetryClock(Protocol):
     """The part of a clock that retries need; ``host.clock.ManualClock`` fits."""
 
     def monotonic_ms(self) -> float:
-        """Milliseconds since some start; never goes back."""
+        """Return milliseconds since an arbitrary start; never decreases."""
         ...
 
     def wait_ms(self, duration_ms: float) -> None:
-        """Do nothing for this long."""
+        """Wait for this long."""
         ...
 
 
 class MachineClock:
-    """Real time."""
+    """The clock of the machine."""
 
     def monotonic_ms(self) -> float:
-        """Milliseconds of the monotonic clock."""
+        """Return the milliseconds of the monotonic clock."""
         return time.monotonic_ns() / 1e6
 
     def wait_ms(self, duration_ms: float) -> None:
-        """Sleep."""
+        """Sleep for this long."""
         time.sleep(duration_ms / 1000)  # noqa: TID251 - the wait of a client in its own thread
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How patient a client is."""
+    """How long a client retries, and how long it waits in between."""
 
     budget_ms: float = 30_000
-    """From the first attempt; none begins after it, one that is under way may end later."""
+    """Time after the first attempt in which further ones may begin; the last may end later."""
     first_wait_ms: float = 100
-    """Bound of the first wait."""
+    """Upper bound of the first wait."""
     wait_max_ms: float = 5_000
-    """Bound of every wait."""
+    """Upper bound of every wait."""
 
     def wait_bound_ms(self, failures: int) -> float:
-        """The longest wait after this many failures.
+        """Return the upper bound of the wait after this many failures.
 
         >>> [RetryPolicy().wait_bound_ms(n) for n in (1, 2, 3, 9)]
         [100.0, 200.0, 400.0, 5000.0]
@@ -70,7 +70,7 @@ class Budget:
 
     @property
     def spent_ms(self) -> float:
-        """Since the first attempt."""
+        """The time since the first attempt."""
         return self._clock.monotonic_ms() - self._started_ms
 
     def wait_for_another(self) -> bool:

@@ -1,9 +1,9 @@
-"""A store in a bucket of Amazon S3, or of a server that speaks its protocol and honours conditions.
+"""A store in a bucket of Amazon S3, or of a server with its protocol and conditional writes.
 
-Create-if-absent is ``If-None-Match: *``, with PUT or when an upload in parts is completed. A
-writer can be told 412 because of its own object, if the answer to an earlier attempt was lost. So
-each call marks what it writes, and a 412 to a repetition makes it look whose mark is there.
-Decided in ADR 0015.
+Create-if-absent is ``If-None-Match: *``, with PUT or when an upload in parts is completed. A writer
+can receive 412 because of its own object, if the answer to an earlier attempt was lost. So each
+call marks its object, and reads the mark of the stored object after a 412 to a retry. Decided in
+ADR 0015.
 """
 
 # botocore ships no types, which the strict mode of this package would not accept.
@@ -32,8 +32,8 @@ _ABSENT = {"IfNoneMatch": "*"}
 class S3ObjectStore:
     """Objects in a bucket, below a prefix. Safe to use from several threads.
 
-    ``uri`` opens the same store in another process; it contains no secret. Credentials, and all
-    that the URI does not say, are found by boto3: environment, ``~/.aws``, roles.
+    ``uri`` opens the same store in another process; it contains no secret. boto3 finds the
+    credentials, and all settings that are not in the URI: environment, ``~/.aws``, roles.
     """
 
     def __init__(
@@ -58,11 +58,14 @@ class S3ObjectStore:
 
     @property
     def counts(self) -> RequestCounts:
-        """See ``CountedStore.counts``: all that was sent, also repetitions and parts."""
+        """See ``CountedStore.counts``. Includes retries and parts."""
         return self._requests.counter.counts
 
     def create(self) -> None:
-        """See ``ObjectStore.create``: a bucket is made by its owner, and a prefix needs nothing."""
+        """See ``ObjectStore.create``.
+
+        Does nothing: the owner creates the bucket, a prefix needs nothing.
+        """
 
     def get(self, key: str, size_max: int = RECORD_BYTES_MAX) -> bytes | None:
         """See ``ObjectStore.get``."""
@@ -84,7 +87,7 @@ class S3ObjectStore:
                 raise self._requests.gave_up("write", name, "the upload keeps vanishing", budget)
 
     def put_if_absent(self, key: str, data: bytes | memoryview) -> bool:
-        """See ``ObjectStore.put_if_absent``. False is never said of this call's own object."""
+        """See ``ObjectStore.put_if_absent``. The call's own object never causes False."""
         name = self._name(key)
         mark = {_MARK: self._new_mark()}
         if self._in_parts(data):
@@ -126,7 +129,7 @@ class S3ObjectStore:
         }
 
     def delete(self, key: str) -> None:
-        """See ``ObjectStore.delete``. A bucket with versions keeps what was there as an old one."""
+        """See ``ObjectStore.delete``. A bucket with versions keeps the object as an old version."""
         target = self._target(self._name(key))
         self._requests.send(
             "delete", target["Key"], lambda client: client.delete_object(**target), {Kind.NOT_FOUND}
@@ -138,7 +141,7 @@ class S3ObjectStore:
         return None if head is None else head["ContentLength"]
 
     def check_conditions(self, key: str) -> str | None:
-        """See ``SelfProbing.check_conditions``: an upload in parts must not replace an object."""
+        """See ``SelfProbing.check_conditions``. An upload in parts must not replace an object."""
         if not self._options.uploads_in_parts:
             return None
         upload = Upload(self._requests, self._pool, self._name(key), b"late")

@@ -1,8 +1,8 @@
-"""What an error of boto3 means: ask again, an answer to be acted on, or a mistake of the user.
+"""Classify errors of boto3: retry, a meaningful answer, or a mistake of the user.
 
-Sources: "Error responses" and "Conditional requests" of the S3 documentation, and what servers
-other than Amazon's answer instead. Two things are easy to get wrong: 409 does not say that an
-object exists (412 does), and any failure but a clear refusal leaves open whether a write happened.
+Sources: "Error responses" and "Conditional requests" of the S3 documentation, and the answers of
+other servers than Amazon's. Two things are easy to get wrong: 409 does not mean that an object
+exists (412 does), and any failure but a clear refusal leaves open whether a write happened.
 """
 
 # botocore ships no types, which the strict mode of this package would not accept.
@@ -23,25 +23,28 @@ ERRORS = (boto.BotoCoreError, boto.ClientError, HTTPError, OSError)
 
 
 class Kind(Enum):
-    """What to do about a failure."""
+    """The reaction to a failure."""
 
     NOT_FOUND = auto()
     """There is no such object or upload."""
     PRECONDITION_FAILED = auto()
     """There is an object, or it is another one than before."""
     CONFLICT = auto()
-    """Somebody else writes the same key at this moment; nothing happened."""
+    """Another client is writing the same key; the request had no effect."""
     TRANSIENT = auto()
     """Ask again. A write may have happened."""
     FULL = auto()
-    """Nothing can be written until somebody makes room."""
+    """The store is full: writes fail until there is space."""
     REFUSED = auto()
-    """It will be refused again until somebody changes something."""
+    """The store will refuse every retry until its setup or its permissions change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One failed request. ``said`` is what went wrong, ``advice`` what to do, without a dot."""
+    """One failed request.
+
+    ``said`` describes the failure, ``advice`` the remedy, without a full stop.
+    """
 
     kind: Kind
     code: ErrorCode
@@ -115,7 +118,7 @@ _ASK_AGAIN = "check the network and the server, then start again"
 
 
 def classify(error: Exception) -> Failure:
-    """Say what ``error`` means; ``error`` is one of ``ERRORS``."""
+    """Classify ``error``, which is one of ``ERRORS``."""
     if isinstance(error, boto.ClientError):
         return _answered(error)
     said = f"{type(error).__name__}: {error}".splitlines()[0]
@@ -188,7 +191,7 @@ def _refused(code: ErrorCode, said: str, advice: str) -> Failure:
 
 
 def _facts(error: boto.ClientError) -> tuple[str, int, str]:
-    """Code, status, and both in words."""
+    """Return the code, the status, and a description of both."""
     response: dict[str, Any] = dict(error.response)
     details: dict[str, Any] = response.get("Error", {})
     code = str(details.get("Code", ""))

@@ -1,7 +1,7 @@
-"""``s3://bucket/prefix?name=value``: where a store is and how it is used, and nothing secret.
+"""``s3://bucket/prefix?name=value``: the place of a store and its options, without secrets.
 
-Every process of a job opens the store anew from this text, so it must say all that differs from
-what boto3 finds by itself, and it must be fit to be shown: it appears in messages and in logs.
+Every process of a job opens the store anew from this text. So it must contain every option that
+differs from what boto3 finds by itself. It also appears in messages and logs.
 """
 
 import re
@@ -59,7 +59,7 @@ Size = Annotated[int, BeforeValidator(_size)]
 
 
 class S3Options(BaseModel):
-    """All that can be said in the URI. None: as boto3 finds it, or as the bucket is set up."""
+    """All options of the URI. None: boto3's default, or the bucket's."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -67,12 +67,12 @@ class S3Options(BaseModel):
     prefix: Annotated[str, BeforeValidator(_prefix)] = ""
 
     endpoint_url: Annotated[str, BeforeValidator(_endpoint)] | None = None
-    """Of a server that is not Amazon's."""
+    """For a server other than Amazon's."""
     region: str | None = None
     profile: str | None = None
     """Section of ``~/.aws/config``; it must exist wherever the job runs."""
     addressing_style: Literal["path", "virtual", "auto"] | None = None
-    """Where the bucket's name goes in requests; "path" if ``endpoint_url`` is given."""
+    """Where requests contain the bucket's name; "path" if ``endpoint_url`` is given."""
     expected_bucket_owner: str | None = None
     """Account that must own the bucket, else every request is refused."""
     request_payer: Literal["requester"] | None = None
@@ -86,21 +86,21 @@ class S3Options(BaseModel):
     acl: str | None = None
 
     part_size: Size = Field(default=8 * MIB, ge=PART_BYTES_MIN, le=ONE_PUT_BYTES_MAX)
-    """Bytes of a part, up and down."""
+    """Bytes of a part in uploads and downloads."""
     multipart_threshold: Size = Field(default=16 * MIB, ge=PART_BYTES_MIN, le=ONE_PUT_BYTES_MAX)
     """Larger objects are moved in parts; at its largest (5GiB) none is uploaded in parts."""
     parallel: int = Field(default=8, ge=1, le=64)
     """Parts moved at the same time, by all threads of a process together."""
 
     retry_budget_ms: int = Field(default=30_000, ge=0)
-    """For how long one request that fails is sent again."""
+    """How long one failing request is retried."""
     connect_timeout_ms: int = Field(default=5_000, ge=1)
     read_timeout_ms: int = Field(default=20_000, ge=1)
     """Longest silence of the server."""
 
     @property
     def uploads_in_parts(self) -> bool:
-        """Whether there are objects that would be uploaded in parts."""
+        """Whether objects above some size are uploaded in parts."""
         return self.multipart_threshold < ONE_PUT_BYTES_MAX
 
     @classmethod
@@ -129,7 +129,7 @@ class S3Options(BaseModel):
 
     @property
     def place(self) -> str:
-        """Bucket and prefix alone: what a reader of a message needs."""
+        """Bucket and prefix alone, for messages."""
         return f"s3://{self.bucket}/{quote(self.prefix)}".rstrip("/")
 
     @property

@@ -1,8 +1,9 @@
-"""Single requests to S3: built, counted, sent again while that can help, and their errors told.
+"""Single requests to S3: build, count and retry them, and translate their errors.
 
-Who repeats what: botocore follows a redirection to the bucket's region and repeats nothing else
-(``total_max_attempts=1``). It knows of no deadline, and a write with a condition that it repeats
-behind our back finds its own object and reports that it lost (ADR 0015). All else is here.
+Retries are divided as follows: botocore follows a redirection to the bucket's region and repeats
+nothing else (``total_max_attempts=1``). It knows no deadline, and a conditional write that it
+repeats unseen finds its own object and reports a conflict (ADR 0015). This module does all other
+retries.
 """
 
 # botocore ships no types, which the strict mode of this package would not accept.
@@ -58,7 +59,7 @@ _WRITTEN_WITH = {
 
 @dataclass(frozen=True, slots=True)
 class Reply(Generic[T]):
-    """``value`` if ``kind`` is None, else what the server said instead; at which attempt."""
+    """``value`` if ``kind`` is None, else the kind of failure; and the number of attempts."""
 
     value: T | None
     kind: Kind | None
@@ -88,14 +89,14 @@ class S3Requests:
             RequestPayer=options.request_payer,
             ExpectedBucketOwner=options.expected_bucket_owner,
         )
-        """Parameters of every request."""
+        """Parameters common to all requests."""
         self.creation = _given(
             **{name: getattr(options, field) for name, field in _WRITTEN_WITH.items()}
         )
         """Parameters of every request that makes an object."""
 
     def budget(self) -> Budget:
-        """Attempts at something that begin now."""
+        """Return a new retry budget, which starts now."""
         return Budget(self._policy, self._clock, self._random)
 
     def send(
@@ -108,14 +109,14 @@ class S3Requests:
         """Call ``attempt`` until it succeeds, fails with one of ``answers``, or time is up.
 
         Args:
-            verb: What is done to ``key``, for messages.
+            verb: The operation on ``key``, for messages.
             key: Name in the bucket.
             attempt: Sends one request with the client, and reads its answer to the end.
-            answers: Failures that tell the caller something.
+            answers: Failures that are an answer for the caller.
 
         Raises:
-            ConfigurationError: the store refuses, and never did anything else.
-            StorageUnavailable: it does not answer, is full, or refuses what it did before.
+            ConfigurationError: the store refuses, and has never accepted a request.
+            StorageUnavailable: it does not answer, is full, or refuses what it accepted before.
         """
         budget = self.budget()
         while True:
@@ -140,7 +141,7 @@ class S3Requests:
             attempt(self._open())
 
     def gave_up(self, verb: Verb, key: str, said: str, budget: Budget) -> StorageUnavailable:
-        """The error for something that never succeeded within its time."""
+        """Return the error for an operation that did not succeed within its time."""
         failure = Failure(Kind.TRANSIENT, ErrorCode.STORE_IO, said, "try again")
         error = self._error(verb, key, failure, budget)
         assert isinstance(error, StorageUnavailable)

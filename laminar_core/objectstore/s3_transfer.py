@@ -1,8 +1,8 @@
-"""Large objects in parts, several at a time, up and down.
+"""Transfer large objects in parts, several at a time, up and down.
 
-An upload in parts is visible when it is completed, and not before. A condition is checked then,
-so it is completed once more if the answer is lost, and uploaded anew after 409: Amazon asks for
-that, because the upload is gone. A download keeps to the version of its first part, by ETag.
+An upload in parts becomes visible when it is completed, and its condition is checked then. So a
+lost answer leads to one more completion; after 409 the object is uploaded anew as Amazon requires,
+because the upload is gone. A download keeps to the version of its first part, by ETag.
 """
 
 # botocore ships no types, which the strict mode of this package would not accept.
@@ -31,7 +31,7 @@ _PIECE_BYTES = 1 << 20
 
 
 def plan_parts(size_bytes: int, part_bytes: int) -> list[tuple[int, int]]:
-    """Where parts start and end, at most ``PARTS_MAX``; larger ones if need be.
+    """Return start and end of each part; parts grow so that there are at most ``PARTS_MAX``.
 
     >>> plan_parts(20, 8)
     [(0, 8), (8, 16), (16, 20)]
@@ -50,7 +50,10 @@ class PartPool:
         self._executor: ThreadPoolExecutor | None = None
 
     def run(self, actions: Iterable[Callable[[], T]]) -> list[T]:
-        """Results in order. After an error no further part is begun, and none is under way."""
+        """Run the actions and return their results in order.
+
+        After an error no further action begins, and none is left running.
+        """
         with self._lock:
             if self._executor is None:
                 self._executor = ThreadPoolExecutor(self.threads, "laminar-s3")
@@ -85,7 +88,7 @@ def _unless(given_up: threading.Event, action: Callable[[], T]) -> Callable[[], 
 
 
 class Upload:
-    """One object written in parts."""
+    """The upload of one object in parts."""
 
     def __init__(
         self, requests: S3Requests, pool: PartPool, key: str, data: bytes | memoryview
@@ -97,11 +100,11 @@ class Upload:
         self._target = {**requests.common, "Key": key}
 
     def write(self, metadata: Mapping[str, str], **conditions: str) -> Reply[None]:
-        """Upload and complete it; ``attempts`` are those at the completion.
+        """Upload and complete the object; ``attempts`` in the reply counts completions.
 
-        The answer can be PRECONDITION_FAILED, CONFLICT, or NOT_FOUND: the upload is not there
-        (any more). If nothing is completed, or nobody knows, its parts are removed as far as
-        possible; the bucket's lifecycle rule is for the rest.
+        The answer can be PRECONDITION_FAILED, CONFLICT, or NOT_FOUND if the upload no longer
+        exists. If the upload is not completed, or its outcome is unknown, its parts are removed as
+        far as possible; the bucket's lifecycle rule removes the rest.
 
         Raises:
             StorageUnavailable, ConfigurationError: as ``S3Requests.send``.
@@ -175,10 +178,10 @@ class Download:
         self._target = {**requests.common, "Key": key}
 
     def read(self) -> bytes | None:
-        """The object, of one version from beginning to end; None if there is none.
+        """Return the object, all of one version; None if there is none.
 
         Raises:
-            CorruptCheckpointError: it is longer than the caller expects; nothing of it was read.
+            CorruptCheckpointError: it is longer than ``size_max``; none of it was read.
             StorageUnavailable, ConfigurationError: as ``S3Requests.send``.
         """
         budget = self._requests.budget()
@@ -219,9 +222,9 @@ class Download:
         return answer
 
     def _begin(self, client: Client) -> "bytes | _Begun":
-        """A small object, compared with its checksum; or the beginning of the answer.
+        """Read a small object, verified by its checksum, or begin a download in parts.
 
-        A request for the whole object tells its size, so one is enough for most objects.
+        A request for the whole object reveals its size, so one is enough for most objects.
         """
         options = self._requests.options
         answer = self._open(client)
@@ -278,6 +281,6 @@ class _Begun:
 
 
 def value_of(reply: Reply[T]) -> T:
-    """What a request gave that has no other answers."""
+    """Return the value of a reply that cannot be a failure."""
     assert reply.value is not None, reply
     return reply.value

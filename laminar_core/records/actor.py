@@ -1,4 +1,4 @@
-"""Who acts on a job, and why: the one description that every record and every command carries.
+"""Actors: who acts on a job, and why. Every record and every command carries one.
 
 A decision that depends on who acted reads ``kind``, never the name: people choose their names.
 """
@@ -17,18 +17,18 @@ class ActorKind(StrEnum):
     """The kind of an actor. The values are stored: add new ones, and never change or remove one."""
 
     PERSON = "person"
-    """Somebody at a command line, or somebody whom a proxy or a tag of a run names."""
+    """A user at a command line, or one that a proxy or a tag of a run names."""
     SENSOR = "sensor"
     SCHEDULE = "schedule"
     RUN = "run"
     """A run of the orchestrator that names neither a person nor a sensor or schedule."""
     PROGRAM = "program"
-    """A driver by itself, or a user's program that names nobody."""
+    """A driver on its own account, or a user's program that names no user."""
 
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who acts, why, and in which run of an orchestrator, if in any."""
+    """Who acts, why, and in which run of an orchestrator, if any."""
 
     name: str
     kind: ActorKind = ActorKind.PERSON
@@ -41,11 +41,11 @@ class Actor:
 
 
 LAMINAR = Actor("laminar", ActorKind.PROGRAM, "started")
-"""A driver that nobody else is named for."""
+"""The actor of a driver for which no other actor is named."""
 
 
 def kind_by_name(fields: Mapping[str, Any]) -> ActorKind:
-    """Return the kind of ``fields["actor"]`` for a record of format 1, which did not say it.
+    """Return the kind of ``fields["actor"]`` for a record of format 1, which has no such field.
 
     Laminar itself wrote these names, and nothing newer may depend on them.
 

@@ -1,9 +1,9 @@
-"""Who did what to a job, and why: records that each name the digest of the one before.
+"""The audit log of a job: records that each name the digest of their predecessor.
 
-The chain makes the log append-only in a way that can be checked: a record that is changed, removed,
-moved or put in between breaks it where it happened. The *head* is written after each record and
-names the newest one; it tells a tail that was cut off from one that was never there. A key, if
-there is one, signs both, so that nobody without it can write another chain.
+The chain makes the log verifiably append-only: a record that is changed, removed, moved or inserted
+breaks it at that place. The *head* is written after each record and names the newest one, so a
+truncated tail differs from one that never existed. A key, if there is one, signs both, so that a
+forger without the key cannot write another chain.
 
 Everything here is a pure function of bytes; ``store.audit_log`` reads and writes them.
 
@@ -63,7 +63,7 @@ class Link:
 
     @classmethod
     def to(cls, number: int, data: bytes) -> Self:
-        """The place after the record ``data``."""
+        """Return the link to the record with this number and these bytes."""
         return cls(number, _sha256(data))
 
 
@@ -95,12 +95,12 @@ class AuditEntry(Attributed):
 
     @property
     def by(self) -> Actor:
-        """Who acted, and why."""
+        """Return who acted, and why."""
         return Actor(self.actor, self.actor_kind, self.reason, self.run_id)
 
 
 class _Signed(Record):
-    """What ends in the digest of itself, and is signed if there is a key."""
+    """A record that ends in its own digest, and is signed if there is a key."""
 
     format_version: Literal[1] = 1
     signature: Sha256 | None = Field(default=None, description="HMAC-SHA256 of the rest.")
@@ -110,7 +110,7 @@ class _Signed(Record):
         return seal(super().to_bytes())
 
     def signed(self, key: bytes | None) -> Self:
-        """The same with the signature that ``key`` makes; without a key, without one."""
+        """Return a copy signed with ``key``; unsigned if there is none."""
         unsigned = self.model_copy(update={"signature": None})
         if key is None:
             return unsigned
@@ -136,7 +136,10 @@ class AuditRecord(_Signed, AuditEntry):
     )
 
     def reference(self) -> AuditRef:
-        """How other objects name it, so that it cannot be changed or go without them."""
+        """Return the reference by which other objects of the job name this record.
+
+        A record that is named elsewhere cannot be changed or removed unnoticed.
+        """
         return AuditRef(number=self.number, sha256=_sha256(self.to_bytes()))
 
 
@@ -163,13 +166,13 @@ class Finding:
 
     kind: FindingKind
     number: int | None
-    """Of the record that it is about; None: of none in particular."""
+    """The number of the record concerned; None if the finding is about no single record."""
     problem: str
 
 
 @dataclass(frozen=True, slots=True)
 class AuditReport:
-    """Whether the log is what was written. ``newest`` can be noted elsewhere and compared later."""
+    """Result of verifying the log. ``newest`` can be noted elsewhere and compared later."""
 
     record_count: int
     newest: Link
@@ -179,7 +182,7 @@ class AuditReport:
 def follow(
     link: Link, entry: AuditEntry, *, key: bytes | None = None, head_lost: bool = False
 ) -> AuditRecord:
-    """Give ``entry`` the place right after ``link``."""
+    """Return ``entry`` as the record right after ``link``."""
     record = AuditRecord(
         **dict(entry),
         number=link.number + 1,
@@ -190,7 +193,7 @@ def follow(
 
 
 def head_at(link: Link, job: str, *, key: bytes | None = None) -> AuditHead:
-    """Say that ``link`` is the newest record."""
+    """Return the head that names ``link`` as the newest record."""
     assert link.sha256 is not None, "an empty log has no head"
     return AuditHead(job=job, number=link.number, record_sha256=link.sha256).signed(key)
 
@@ -244,14 +247,14 @@ def verify_chain(
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What there is to know of one stored record."""
+    """One stored record as read: parsed, or with the problem that prevented it."""
 
     number: int
     sha256: str
     record: AuditRecord | None
     problem: str
     is_signed: bool
-    """Only looked at with a key."""
+    """Determined only if there is a key."""
 
 
 def _look_at(number: int, data: bytes, key: bytes | None) -> _Seen:
@@ -288,9 +291,9 @@ def _records(job: str, seen: Sequence[_Seen]) -> Iterator[Finding]:
 
 
 def _links(seen: Sequence[_Seen]) -> Iterator[Finding]:
-    """Compare what each record says of the one before with the one that is before it.
+    """Compare the digest in each record with the record before it.
 
-    Where that one is missing or unreadable, there is a finding already.
+    A missing or unreadable predecessor has a finding of its own already.
     """
     places = {one.sha256: one.number for one in seen}
     stored = {one.number: one for one in seen}
@@ -325,7 +328,10 @@ def _repetitions(seen: Sequence[_Seen]) -> Iterator[Finding]:
 
 
 def _signatures(seen: Sequence[_Seen]) -> Iterator[Finding]:
-    """What is before the first signed record is bound by that one's digest of it."""
+    """Yield records without a valid signature.
+
+    Records before the first signed one are bound by the digest that it contains.
+    """
     first = next((one.number for one in seen if one.is_signed), None)
     if first is None:
         if seen:
@@ -386,7 +392,7 @@ def _anchors(
 
 
 def _number_in(head: bytes) -> int:
-    """What is missing up to there is found already."""
+    """Return the number in the head, or 0 if it is unreadable, which has a finding already."""
     try:
         return parse_head(head).number
     except CorruptCheckpointError:

@@ -1,4 +1,4 @@
-"""How other objects name a record of the audit log, so that it cannot go without them."""
+"""References to records of the audit log, by which other objects of a job anchor it."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""Commands for a running job, and what became of them, as records in the store.
+"""Records of commands for a running job, and of their results.
 
 control/{n}.json          the command, by whoever reaches the store     create-only
 control/{n}.begun.json    a generation carries it out                   create-only
@@ -21,7 +21,7 @@ from laminar_core.records.record import (
 
 
 class TakeCheckpoint(Record):
-    """Take a checkpoint now."""
+    """Trigger a checkpoint now."""
 
     kind: Literal["checkpoint"] = "checkpoint"
 
@@ -36,7 +36,8 @@ class TakeSavepoint(Record):
 class StopJob(Record):
     """Take a last checkpoint, commit the output and end.
 
-    With a ``target`` the last checkpoint becomes a savepoint there; if that fails the job goes on.
+    With a ``target`` the last checkpoint becomes a savepoint there; if that fails the job
+    continues.
     """
 
     kind: Literal["stop"] = "stop"
@@ -50,7 +51,7 @@ class CancelJob(Record):
 
 
 class SetMode(Record):
-    """How checkpoints meet backpressure from now on; a number is the timeout in milliseconds."""
+    """Change how checkpoints behave under backpressure; a number is the timeout in milliseconds."""
 
     kind: Literal["mode"] = "mode"
     mode: Literal["aligned", "unaligned", "default"] | Count
@@ -62,7 +63,7 @@ Action = Annotated[
 
 
 class ControlCommand(Attributed):
-    """What somebody wants from the driver of ``generation``."""
+    """A command for the driver of ``generation``."""
 
     format_version: Literal[1, 2] = 2
     command_id: str = Field(description="Unlike any other: tells equal wishes apart.", min_length=8)
@@ -81,12 +82,12 @@ class ControlCommand(Attributed):
 
     @property
     def by(self) -> Actor:
-        """Who asks for it, and why."""
+        """Return who sent the command, and why."""
         return Actor(self.actor, self.actor_kind, self.reason, self.run_id)
 
 
 class ControlBegun(Record):
-    """``generation`` carries the command out or refuses it; nobody else will."""
+    """``generation`` has taken the command up; no other generation will."""
 
     format_version: Literal[1] = 1
     generation: Positive
@@ -97,7 +98,7 @@ ControlOutcome = Literal["completed", "failed", "refused", "expired", "interrupt
 
 
 class ControlResult(Record):
-    """How a command ended. Only ``completed`` has done what was asked for."""
+    """How a command ended. Only ``completed`` means that it was carried out."""
 
     format_version: Literal[1] = 1
     outcome: ControlOutcome

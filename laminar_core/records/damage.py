@@ -1,4 +1,4 @@
-"""What a running job found to be lost of a checkpoint that was complete: a record for each."""
+"""Records of files that a running job found missing or damaged in a completed checkpoint."""
 
 from typing import Annotated, Literal
 
@@ -24,7 +24,7 @@ class DamagedFile(Record):
 
 
 class DamageRecord(Sealed):
-    """A checkpoint that was complete, and of which a file is lost or damaged. Create-only."""
+    """A completed checkpoint with missing or damaged files. Create-only."""
 
     format_version: Literal[1] = 1
     job: str

@@ -1,4 +1,4 @@
-"""What a restore drill found: a record that is written down, and what monitoring looks at."""
+"""The record of a restore drill, as stored and as monitoring reads it."""
 
 from typing import Literal
 
@@ -28,13 +28,13 @@ class DrilledOperator(Record):
 
     @property
     def is_equal(self) -> bool:
-        """The same rows came back."""
+        """Return whether the restored rows equal the expected ones."""
         digests = {self.digest_restored, self.digest_expected or self.digest_restored}
         return self.rows_expected == self.rows_restored and len(digests) == 1
 
 
 class DrillRecord(Record):
-    """One drill. Create-only."""
+    """The result of one drill. Create-only."""
 
     format_version: Literal[1] = 1
     job: str

@@ -1,8 +1,8 @@
-"""How large anything that comes out of a store may be: a budget for every input.
+"""Limits for everything that is read from a store: a budget for every input.
 
-Whoever can write to a store can put anything there, with a digest that is right. So a reader has a
-bound for each length, number and count before it takes memory or time for it. Each bound is far
-above what Laminar writes, and old records stay readable; ``docs/formats.md`` has the table.
+A writer of the store can put any bytes there, with a digest that is right. So a reader has a bound
+for each length, number and count before it takes memory or time for it. Each bound is far above
+what Laminar writes, and old records stay readable; ``docs/formats.md`` has the table.
 """
 
 RECORD_BYTES_MAX = 256 << 20
@@ -10,7 +10,7 @@ RECORD_BYTES_MAX = 256 << 20
 either side there are 160,000 of them."""
 
 RECORD_VALUES_MAX = 10_000_000
-"""Values in one record, told by its commas before it is parsed: each takes memory of its own."""
+"""Values in one record, counted by its commas before parsing: each takes memory of its own."""
 
 FILE_BYTES_MAX = 1 << 40
 """A state or in-flight file. A worker holds one in memory, so this is no limit in practice."""
@@ -45,7 +45,7 @@ ITEMS_MAX = 1_000_000
 """Members of one list or object of a record, and of everything inside a free-form value."""
 
 DEPTH_MAX = 64
-"""Levels of a free-form value."""
+"""Nesting levels of a free-form value."""
 
 TIME_MS_MIN = -62_135_596_800_000
 TIME_MS_MAX = 253_402_300_799_999
@@ -53,7 +53,7 @@ TIME_MS_MAX = 253_402_300_799_999
 
 TIME_US_MIN = -(2**63)
 TIME_US_MAX = 2**63 - 1
-"""Event time in microseconds, as Arrow keeps it; the last value says that all time has passed."""
+"""Event time in microseconds, as Arrow stores it; the last value stands for the end of all time."""
 
 DURATION_MS_MAX = 1e15
 """30,000 years. A duration may be negative: wall clocks step back."""

@@ -1,8 +1,9 @@
-"""What is written down as JSON: the manifest of a checkpoint and the records around it.
+"""JSON records of checkpoints: the manifest, and the records around it.
 
-Every record is immutable, refuses unknown fields and wrong types, and says its ``format_version``.
-Readers accept every version ever released (``tests/golden``); writers write only the newest.
-``*_at_ms`` is the writer's wall clock in milliseconds since 1970 and orders nothing: clocks step.
+Every record is immutable, refuses unknown fields and wrong types, and contains its
+``format_version``. Readers accept every version ever released (``tests/golden``); writers write
+only the newest. ``*_at_ms`` is the writer's wall clock in milliseconds since 1970 and orders
+nothing: clocks step.
 """
 
 import hashlib
@@ -43,7 +44,7 @@ from laminar_core.records.segment import SegmentRef, total_bytes, total_rows
 _MISSING_MAX = 1_000
 _NAMED_MAX = 20
 _PROBLEM_LENGTH_MAX = 500
-"""How many subtasks that are missing are counted, how many a message names, and how long it is."""
+"""Bounds of a message about missing subtasks: how many are counted, how many named, its length."""
 
 
 class SubtaskEntry(Record):
@@ -64,12 +65,12 @@ class SubtaskEntry(Record):
 
     @property
     def row_count(self) -> int:
-        """Rows of all segments; where these overlap, more than there are keys."""
+        """The rows of all segments. Overlapping segments make it larger than the number of keys."""
         return total_rows(self.segments)
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all segments, also of those that an earlier checkpoint has written."""
+        """The bytes of all segments, including those that an earlier checkpoint wrote."""
         return total_bytes(self.segments)
 
 
@@ -86,7 +87,7 @@ SLOWEST_CHANNELS_MAX = 4
 
 
 class ChannelAlignment(Record):
-    """How long one input channel took to bring the barrier to the subtask that it leads to."""
+    """How long the barrier took to reach a subtask on one of its input channels."""
 
     input_id: Count
     upstream: str = Field(description="vertex_id of the sender.")
@@ -97,11 +98,11 @@ class ChannelAlignment(Record):
 
 
 class AlignmentEntry(Record):
-    """How one subtask of a vertex met the barrier.
+    """How one subtask of a vertex aligned.
 
-    ``switched`` is also one whose barrier the timeout moved to the head of an output queue.
-    ``finished``: its input had ended and all was flushed; a restore does not read a finished
-    source again. What still waits in its output queues may be overtaken like any other's.
+    ``switched`` includes a subtask whose barrier the timeout moved to the head of an output queue.
+    ``finished``: its input had ended and was flushed; a restore does not read a finished source
+    again. Elements left in its output queues may be overtaken like any others.
     """
 
     vertex_id: str
@@ -147,11 +148,11 @@ class EdgeEntry(EdgeRef):
 
 
 class InflightEntry(FileRef):
-    """Elements that were on their way on one channel at the cut, and the file they are in.
+    """Elements that were in flight on one channel at the cut, and the file that holds them.
 
-    ``operator_id`` is the first operator of the receiving vertex for ``input``, the last one of
-    the sending vertex for ``output``; ``subtask_index`` is whose queue it was, ``input_id`` the
-    channel's number there.
+    ``operator_id`` is the first operator of the receiving vertex for ``input``, the last one of the
+    sending vertex for ``output``. ``subtask_index`` is the owner of the queue, ``input_id`` the
+    number of the channel there.
     """
 
     operator_id: str
@@ -172,7 +173,7 @@ class InflightEntry(FileRef):
 
     @property
     def queue(self) -> tuple[str, int, int, int, Direction]:
-        """Which queue it was: no two files of a checkpoint have the same."""
+        """Return the identity of the queue: no two files of a checkpoint have the same."""
         edge = self.edge
         return edge.downstream, edge.input_index, self.receiver, self.sender, self.direction
 
@@ -259,33 +260,33 @@ class CheckpointManifest(Sealed):
         return self
 
     def files(self) -> tuple[FileRef, ...]:
-        """Every object that has to be whole for this checkpoint to be restorable."""
+        """Return every file that must be whole for this checkpoint to be restorable."""
         states = tuple(segment for entry in self.subtasks for segment in entry.segments)
         return states + self.inflight_data
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all files together, without the manifest."""
+        """Return the bytes of all files together, without the manifest."""
         return sum(file.size_bytes for file in self.files())
 
     @property
     def written_bytes(self) -> int:
-        """Bytes that were uploaded for it, in the end: what changed, and what was in flight."""
+        """Bytes uploaded for this checkpoint: changed state, and data in flight."""
         return sum(entry.written_bytes for entry in self.subtasks) + self.inflight_bytes
 
     @property
     def workers(self) -> int:
-        """Subtasks of every operator: worker i hosts subtask i of each of them."""
+        """The number of workers: worker i hosts subtask i of every operator."""
         return max(self.parallelism.values(), default=1)
 
     @property
     def inflight_bytes(self) -> int:
-        """How much of ``size_bytes`` was in flight."""
+        """The part of ``size_bytes`` that was in flight."""
         return sum(entry.size_bytes for entry in self.inflight_data)
 
     @property
     def inflight_rows(self) -> int:
-        """Rows that a restore replays before anything new."""
+        """Rows that a restore replays before any new ones."""
         return sum(entry.row_count for entry in self.inflight_data)
 
 
@@ -301,7 +302,7 @@ class Owner(Record):
 
 
 class GenerationClaim(Attributed):
-    """Who owns the job from here on. Create-only; the newest generation wins."""
+    """The claim by which a generation takes ownership of a job. Create-only; the newest wins."""
 
     format_version: Literal[1, 2] = 2
     job: str
@@ -321,7 +322,7 @@ class GenerationClaim(Attributed):
 
 
 class GenerationBase(Sealed):
-    """What a generation starts from; None is a fresh start. Create-only.
+    """The checkpoint that a generation starts from; None is a fresh start. Create-only.
 
     ``closed_by`` is set when a later generation found the record missing and wrote it: the
     generation never started and constrains nothing.
@@ -390,7 +391,7 @@ class CommitRecord(Record):
 
 
 class SubtaskNumbers(Record):
-    """What one operator subtask contributed, for the history."""
+    """Numbers of one operator subtask for the history."""
 
     operator_id: str
     subtask_index: Count
@@ -404,7 +405,7 @@ Outcome = Literal["completed", "declined", "expired", "subsumed", "aborted"]
 
 
 class HistoryRecord(Record):
-    """How one attempt at a checkpoint ended."""
+    """The outcome of one attempt at a checkpoint."""
 
     format_version: Literal[1] = 1
     checkpoint_id: Positive
@@ -429,7 +430,7 @@ R = TypeVar("R", bound=Record)
 
 
 def fingerprint_of(description: Mapping[str, JsonValue]) -> str:
-    """Digest of an operator's description: equal descriptions, in any order of keys, are equal.
+    """Return the digest of an operator's description; the order of keys does not matter.
 
     >>> fingerprint_of({"a": 1, "b": 2}) == fingerprint_of({"b": 2, "a": 1})
     True
@@ -441,10 +442,11 @@ def fingerprint_of(description: Mapping[str, JsonValue]) -> str:
 def resolved_mode(
     alignment: Iterable[AlignmentEntry], inflight: Iterable[InflightEntry]
 ) -> ResolvedMode:
-    """The mode of a whole checkpoint, from those of its subtasks.
+    """Return the mode of a whole checkpoint, given those of its subtasks.
 
-    One that switched says that the timeout did it; else an unaligned one says that it was triggered
-    so, also if others (in a loop) aligned. Elements overtaken where nobody says so: a switch too.
+    One switched subtask means that the timeout took effect. Otherwise an unaligned one means that
+    the checkpoint was triggered so, even if others (in a loop) aligned. Overtaken elements without
+    any such subtask also mean a switch.
     """
     modes = {entry.mode for entry in alignment}
     if "unaligned" in modes and "switched" not in modes:
@@ -476,5 +478,5 @@ def _in_one_line(problem: str) -> str:
 
 
 def unreadable(message: str) -> CorruptCheckpointError:
-    """A record that is not what was written."""
+    """Return the exception for a record that differs from what was written."""
     return CorruptCheckpointError(ErrorCode.MANIFEST_UNREADABLE, message)

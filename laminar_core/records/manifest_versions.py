@@ -41,7 +41,7 @@ class SubtaskEntryV1(Record):
     async_ms: DurationMs
 
     def upgraded(self) -> SubtaskEntry:
-        """The same in the newest format: one segment, all of it written for this checkpoint."""
+        """Return the entry in the newest format: one segment, written for this checkpoint."""
         fields = self.model_dump(exclude={"state", "row_count"})
         if self.state is None:
             return SubtaskEntry(**fields)
@@ -50,7 +50,7 @@ class SubtaskEntryV1(Record):
 
 
 class _ManifestV1(Record, extra="allow"):
-    """What differs in format 1; the rest is as it is now and is checked as such."""
+    """The fields that differ in format 1; all others are checked as in the newest format."""
 
     format_version: Literal[1]
     subtasks: Many[SubtaskEntryV1]
@@ -63,7 +63,7 @@ class _ManifestV1(Record, extra="allow"):
 
 
 class _ManifestV2(Record, extra="allow"):
-    """What differs in format 2: it has no edges but those that its descriptions spell out."""
+    """The fields that differ in format 2, which has edges only in the descriptions."""
 
     format_version: Literal[2]
     operators_description: PerOperator[JsonObject]
@@ -130,9 +130,9 @@ _FEEDBACK = ", feedback"
 def _described_edges(descriptions: Mapping[str, JsonObject]) -> Iterator[EdgeEntry]:
     """Read the edges from ``inputs`` in the description of the first operator of each vertex.
 
-    An input is described as ``in, keyed by merchant, region`` or ``again, forward, feedback``. Of
-    an edge inside a loop this says nothing unless it is the one back to the head. What is not in
-    these words is left out.
+    An input is described as ``in, keyed by merchant, region`` or ``again, forward, feedback``. For
+    an edge inside a loop the description is complete only if it is the back edge to the head.
+    Unknown descriptions are left out.
     """
     for operator_id, description in descriptions.items():
         inputs = description.get("inputs")

@@ -18,10 +18,10 @@ PART_LENGTH_MAX = 255
 KEY_LENGTH_MAX = 900
 """S3 takes 1,024 bytes with the prefix of the store, file systems 255 for each part."""
 PROBE_FOLDER = "_probe/"
-"""Where a store is tried out; no job can have this name, because a job starts with no ``_``."""
+"""Folder for trial writes. No job can have this name, because job names do not start with ``_``."""
 
 Direction = Literal["input", "output"]
-"""Whose queue in-flight elements were in: the receiver's input, or the sender's output."""
+"""The side of a captured queue: the receiver's input, or the sender's output."""
 
 _INFLIGHT_NAMES: dict[Direction, str] = {"input": "inflight", "output": "outflight"}
 _JOB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
@@ -46,7 +46,7 @@ def check_job_name(name: str) -> str:
 
 
 def is_job_name(name: str) -> bool:
-    """Whether a folder of a store can be that of a job; others are strays."""
+    """Return whether a folder with this name can belong to a job."""
     return len(name) <= NAME_LENGTH_MAX and _JOB_NAME.fullmatch(name) is not None
 
 
@@ -77,7 +77,7 @@ def check_key(key: str) -> str:
 
 
 def is_key_part(name: str) -> bool:
-    """Whether ``name`` can be the name of an object or of a folder."""
+    """Return whether ``name`` can be the name of an object or of a folder."""
     return len(name) <= PART_LENGTH_MAX and _SEGMENT.fullmatch(name) is not None
 
 
@@ -144,7 +144,7 @@ class JobPaths:
 
     @property
     def generations(self) -> str:
-        """Folder of the claims and what belongs to them."""
+        """Folder of the claims and the other records of generations."""
         return f"{self.job}/generations/"
 
     @property
@@ -159,7 +159,7 @@ class JobPaths:
 
     @property
     def history(self) -> str:
-        """Folder with one record per checkpoint that ended, in whatever way."""
+        """Folder with one record per checkpoint that ended, whatever its outcome."""
         return f"{self.job}/history/"
 
     @property
@@ -169,7 +169,7 @@ class JobPaths:
 
     @property
     def audit_head(self) -> str:
-        """Key of what names the newest audit record; overwritten."""
+        """Key of the head, which names the newest audit record; overwritten."""
         return f"{self.audit}head.json"
 
     @property
@@ -182,7 +182,7 @@ class JobPaths:
         return f"{self.control}{padded(number)}.json"
 
     def control_begun(self, number: int) -> str:
-        """Key of the record of who carries a command out; create-only."""
+        """Key of the record that a generation took the command up; create-only."""
         return f"{self.control}{padded(number)}.begun.json"
 
     def control_result(self, number: int) -> str:
@@ -194,11 +194,11 @@ class JobPaths:
         return f"{self.audit}{padded(number)}.json"
 
     def claim(self, generation: Generation) -> str:
-        """Key of the claim; create-only, and the newest one owns the job."""
+        """Key of the claim; create-only. The newest claim owns the job."""
         return f"{self.generations}{padded(generation)}.json"
 
     def base(self, generation: Generation) -> str:
-        """Key of the record of what the generation starts from; create-only."""
+        """Key of the record of the checkpoint that the generation starts from; create-only."""
         return f"{self.generations}{padded(generation)}.base.json"
 
     def base_copy(self, generation: Generation) -> str:
@@ -210,11 +210,14 @@ class JobPaths:
         return f"{self.generations}{padded(generation)}.heartbeat.json"
 
     def end(self, generation: Generation) -> str:
-        """Key of the record that the generation stopped by itself; create-only."""
+        """Key of the record that the generation ended without being killed; create-only."""
         return f"{self.generations}{padded(generation)}.end.json"
 
     def released(self, generation: Generation) -> str:
-        """Key of the record that the savepoint this generation claimed is deleted; create-only."""
+        """Key of the record that the claimed savepoint of this generation was deleted.
+
+        Create-only.
+        """
         return f"{self.generations}{padded(generation)}.released.json"
 
     @property
@@ -251,7 +254,9 @@ class JobPaths:
     def state(
         self, checkpoint_id: CheckpointId, operator_id: str, subtask_index: int, part: int = 0
     ) -> str:
-        """Key of a segment of one operator subtask that only this checkpoint writes; create-only.
+        """Key of a state segment of one operator subtask, written by this checkpoint only.
+
+        Create-only.
 
         ``part`` counts its segments from 0.
         """
@@ -263,7 +268,7 @@ class JobPaths:
     ) -> str:
         """Key of a segment that several checkpoints may name; create-only.
 
-        ``sequence`` counts what the subtask has written in this generation, from 0.
+        ``sequence`` counts the segments written by the subtask in this generation, from 0.
         """
         folder = f"{self.shared}{check_operator_id(operator_id)}"
         return f"{folder}/{padded(generation)}-{subtask_index}-{sequence:08}.seg"
@@ -280,7 +285,7 @@ class JobPaths:
         direction: Direction,
         input_id: int,
     ) -> str:
-        """Key of what was captured on one channel of one subtask; create-only.
+        """Key of the captured elements of one channel of one subtask; create-only.
 
         ``input_id`` is the channel's number in that subtask: over its inputs for the direction
         ``input``, over its output channels for ``output``.
@@ -289,7 +294,7 @@ class JobPaths:
         return f"{folder}/{_INFLIGHT_NAMES[direction]}_{input_id}.buf"
 
     def is_part(self, checkpoint_id: CheckpointId, key: str) -> bool:
-        """Whether ``key`` is a state or in-flight file of this checkpoint: that and nothing else.
+        """Return whether ``key`` is exactly a state or in-flight file of this checkpoint.
 
         >>> JobPaths("payments").is_part(CheckpointId(12), "payments/checkpoints/0000000012/x")
         False
@@ -298,11 +303,11 @@ class JobPaths:
         return key.startswith(folder) and _PART.fullmatch(key.removeprefix(folder)) is not None
 
     def parts(self, checkpoint_id: CheckpointId) -> str:
-        """Folder of what the operators wrote."""
+        """Folder of the files written by the operators."""
         return f"{self._checkpoint(checkpoint_id)}/operators/"
 
     def commit(self, checkpoint_id: CheckpointId) -> str:
-        """Key of the record that the output of this checkpoint is visible; create-only."""
+        """Key of the record that the output of this checkpoint was committed; create-only."""
         return f"{self.commits}{padded(checkpoint_id)}.json"
 
     def outcome(self, checkpoint_id: CheckpointId) -> str:

@@ -1,11 +1,11 @@
-"""What keeps a checkpoint from retention, as retention and the store of pins both know it."""
+"""Pins: marks that keep retention from deleting a checkpoint."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """Somebody wants to keep a checkpoint; ``expires_at_ms`` is None for ever."""
+    """A request to keep a checkpoint. ``expires_at_ms`` None: for ever."""
 
     name: str
     actor: str

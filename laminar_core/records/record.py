@@ -1,4 +1,4 @@
-"""What all JSON records have in common, and how a record names a stored object."""
+"""The base of all JSON records, and references to stored objects."""
 
 from typing import Annotated, Self, TypeVar
 
@@ -61,7 +61,7 @@ def _within_budget(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
 
 
 def _shortened(text: object, info: ValidationInfo) -> object:
-    """Shorten what this process writes: a reader refuses more, and the beginning says enough."""
+    """Shorten a text that this process writes: readers refuse longer ones."""
     if info.mode == "python" and isinstance(text, str) and len(text) > TEXT_LENGTH_MAX:
         return f"{text[: TEXT_LENGTH_MAX - 1]}…"
     return text
@@ -79,10 +79,10 @@ Parallelism = Annotated[int, Field(ge=1, le=PARALLELISM_MAX)]
 TimeMs = Annotated[int, Field(ge=TIME_MS_MIN, le=TIME_MS_MAX)]
 """A wall clock, in milliseconds since 1970."""
 TimeUs = Annotated[int, Field(ge=TIME_US_MIN, le=TIME_US_MAX)]
-"""Event time, in microseconds."""
+"""Event time in microseconds."""
 DurationMs = Annotated[float, Field(ge=-DURATION_MS_MAX, le=DURATION_MS_MAX)]
 Prose = Annotated[str, BeforeValidator(_shortened)]
-"""What people read: it may contain the message of any error, so writers shorten it."""
+"""Text for people. It may contain the message of any error, so writers shorten it."""
 Many = Annotated[tuple[T, ...], Field(max_length=ITEMS_MAX)]
 PerOperator = Annotated[dict[str, T], Field(max_length=ITEMS_MAX)]
 """Something for each operator, by its id."""
@@ -101,7 +101,7 @@ class Record(BaseModel):
     )
 
     def to_bytes(self) -> bytes:
-        """JSON in UTF-8; the same record always gives the same bytes.
+        """Return the record as JSON in UTF-8; equal records give equal bytes.
 
         Raises:
             ConfigurationError: no reader would accept it.
@@ -120,12 +120,12 @@ class Sealed(Record):
     """A record that ends in the digest of itself; see ``seal``."""
 
     def to_bytes(self) -> bytes:
-        """JSON in UTF-8, sealed; the same record always gives the same bytes."""
+        """Return the record as sealed JSON in UTF-8; equal records give equal bytes."""
         return seal(super().to_bytes())
 
 
 def why_beyond_limits(data: bytes) -> str | None:
-    """What keeps a record from being parsed in bounded memory; None: nothing does."""
+    """Return why parsing the record could exceed the memory bounds; None: it cannot."""
     if len(data) > RECORD_BYTES_MAX:
         return f"it has {len(data)} bytes, and {RECORD_BYTES_MAX} is the most that is read"
     if (values := data.count(b",")) > RECORD_VALUES_MAX:
@@ -134,7 +134,7 @@ def why_beyond_limits(data: bytes) -> str | None:
 
 
 class FileRef(Record):
-    """A stored object, named so that a reader can tell whether it got exactly that object."""
+    """A reference to a stored object, with its length and digest so that a reader can verify it."""
 
     path: str = Field(description="Relative to the job's folder.", max_length=PATH_LENGTH_MAX)
     size_bytes: Annotated[int, Field(ge=0, le=FILE_BYTES_MAX)]

@@ -1,4 +1,4 @@
-"""What retention writes down: plans, decisions, results, markers, quarantine, pins.
+"""Records of retention: plans, decisions, results, markers, quarantine, pins.
 
 Every record ends in the digest of itself (``seal``), and a reader insists on it: a plan that is not
 what was written is never carried out.
@@ -27,12 +27,15 @@ class SealedRecord(Record):
     """A record that ends in the digest of itself."""
 
     def to_bytes(self) -> bytes:
-        """JSON in UTF-8; see ``seal``."""
+        """Return the record as sealed JSON in UTF-8; see ``seal``."""
         return seal(super().to_bytes())
 
 
 class PlannedCheckpoint(Record):
-    """A checkpoint that goes: its files, then its manifest. Paths are below the job's folder."""
+    """A checkpoint to delete: its files first, then its manifest.
+
+    Paths are below the job's folder.
+    """
 
     checkpoint_id: Positive
     reasons: Many[str]
@@ -50,7 +53,7 @@ class PlannedOrphan(Record):
 
 
 class RetentionPlanRecord(Attributed, SealedRecord):
-    """What one run of retention deletes, decided before anything is deleted. Create-only."""
+    """The plan of one retention run, made before anything is deleted. Create-only."""
 
     format_version: Literal[1, 2] = 2
     number: Positive
@@ -74,15 +77,15 @@ class RetentionPlanRecord(Attributed, SealedRecord):
 
     @property
     def deleted_bytes(self) -> int:
-        """How much space this gives back, without manifests and records."""
+        """Return the bytes that the plan frees, without manifests and records."""
         return sum(part.size_bytes for part in (*self.checkpoints, *self.orphans))
 
 
 class RetentionDecision(SealedRecord):
-    """Whether a plan is carried out. Create-only: whoever writes it first decides.
+    """Whether a plan is carried out. Create-only: the first writer decides.
 
-    A driver that claims the job, and who pins a checkpoint, gives up every plan that is not decided
-    yet. So what is decided later cannot be what they count on.
+    A driver that claims the job, and a process that pins a checkpoint, abandon every undecided
+    plan. So a later decision cannot concern a checkpoint that they rely on.
     """
 
     format_version: Literal[1] = 1
@@ -129,7 +132,7 @@ TOMBSTONE_LENGTH_MAX = 512
 
 
 class QuarantineRecord(SealedRecord):
-    """A file was seen that nothing names. Create-only; goes with the file."""
+    """A file that no manifest names was seen. Create-only; deleted with the file."""
 
     format_version: Literal[1] = 1
     path: str
@@ -140,7 +143,7 @@ class QuarantineRecord(SealedRecord):
 
 
 class PinRecord(SealedRecord):
-    """Somebody wants to keep a checkpoint: for ever (a pin), or for a time (a hold)."""
+    """A request to keep a checkpoint: for ever (a pin), or for a time (a hold)."""
 
     format_version: Literal[1] = 1
     checkpoint_id: Positive
@@ -170,7 +173,7 @@ def parse_sealed(record_type: type[S], data: bytes) -> S:
 
 
 def is_tombstone(data: bytes) -> bool:
-    """Whether this stands in the place of a manifest and is none."""
+    """Return whether these bytes are a tombstone in place of a manifest."""
     if len(data) > TOMBSTONE_LENGTH_MAX:
         return False
     try:

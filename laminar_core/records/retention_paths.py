@@ -1,6 +1,6 @@
-"""Names of what retention writes, and what kind of object a name says that it is.
+"""Names of retention's objects, and the classification of stored names.
 
-Continues ``paths``: names of checkpoints are built there, and told apart here.
+Continues ``paths``, which builds the names of checkpoints.
 """
 
 import re
@@ -23,7 +23,7 @@ _RECORDS_OF_A_CHECKPOINT = {"trigger.json", "manifest.json", "deletion.json"}
 
 @dataclass(frozen=True, slots=True)
 class StoredName:
-    """What a key below ``checkpoints/`` or ``shared/`` is, told by its name alone."""
+    """The kind of an object below ``checkpoints/`` or ``shared/``, derived from its key alone."""
 
     kind: Literal["part", "shared", "record", "unknown"]
     checkpoint_id: CheckpointId | None = None
@@ -56,7 +56,7 @@ class RetentionPaths:
 
     @property
     def retention(self) -> str:
-        """Folder of plans, of what became of them, and of the quarantine."""
+        """Folder of plans, their decisions and results, and the quarantine."""
         return f"{self.paths.job}/retention/"
 
     @property
@@ -65,7 +65,7 @@ class RetentionPaths:
         return f"{self.retention}quarantine/"
 
     def reserve(self, number: int) -> str:
-        """Key of a slice of the space that is given back when the store is full."""
+        """Key of one slice of reserved space, deleted when the store is full."""
         return f"{self.retention}reserve/{number}"
 
     @property
@@ -74,15 +74,15 @@ class RetentionPaths:
         return f"{self.paths.job}/pins/"
 
     def plan(self, number: int) -> str:
-        """Key of what is to be deleted; create-only."""
+        """Key of a plan; create-only."""
         return self._step(number, "plan")
 
     def decision(self, number: int) -> str:
-        """Key of whether the plan is carried out; create-only, and the first word stands."""
+        """Key of the decision on a plan; create-only, so the first decision stands."""
         return self._step(number, "decision")
 
     def result(self, number: int) -> str:
-        """Key of what was done; create-only."""
+        """Key of the result of a plan; create-only."""
         return self._step(number, "result")
 
     def quarantined(self, path: str) -> str:
@@ -94,7 +94,7 @@ class RetentionPaths:
         return f"{self.pins}{padded(checkpoint_id)}-{check_pin_name(name)}.json"
 
     def step_of(self, name: str) -> tuple[int, Step] | None:
-        """Tell number and step by a name in the folder ``retention``; None for any other."""
+        """Return number and step for a name in the folder ``retention``; None for any other."""
         match = _STEP.fullmatch(name)
         number = used_number(match[1]) if match else None
         if match is None or number is None:
@@ -103,7 +103,7 @@ class RetentionPaths:
         return number, step
 
     def pin_of(self, name: str) -> tuple[CheckpointId, str] | None:
-        """Tell checkpoint and pin by a name in the folder ``pins``; None for any other."""
+        """Return checkpoint and pin for a name in the folder ``pins``; None for any other."""
         match = _PIN.fullmatch(name)
         number = used_number(match[1]) if match else None
         return None if match is None or number is None else (CheckpointId(number), match[2])
@@ -113,7 +113,7 @@ class RetentionPaths:
         return key.removeprefix(self.quarantine).removesuffix(".json")
 
     def tell(self, key: str) -> StoredName:
-        """Tell what is stored at a key below ``checkpoints/`` or ``shared/``."""
+        """Classify the object at a key below ``checkpoints/`` or ``shared/``."""
         if key.startswith(self.paths.shared):
             match = _SHARED.fullmatch(key.removeprefix(self.paths.shared))
             generation = used_number(match[1]) if match else None

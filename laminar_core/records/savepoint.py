@@ -38,7 +38,10 @@ _FOLDER = re.compile(r"checkpoints/[0-9]{10}/")
 
 
 class SavepointOrigin(Record):
-    """Whose state it is. The digest of the claim tells a job from a namesake elsewhere."""
+    """The job that made the savepoint.
+
+    The digest of its claim distinguishes jobs of the same name.
+    """
 
     job: str
     store: str = Field(description="URI at the time.")
@@ -48,7 +51,7 @@ class SavepointOrigin(Record):
 
 
 class SavepointRecord(Record):
-    """What makes a directory a savepoint."""
+    """The record that makes a directory a savepoint."""
 
     format_version: Literal[1] = 1
     origin: SavepointOrigin
@@ -60,11 +63,11 @@ class SavepointRecord(Record):
     manifest: JsonObject = Field(description="Of any released format; paths: of the savepoint.")
 
     def to_bytes(self) -> bytes:
-        """JSON in UTF-8 that ends in the digest of itself."""
+        """Return the record as JSON in UTF-8 that ends in its own digest."""
         return seal(super().to_bytes())
 
     def cut(self) -> CheckpointManifest:
-        """The manifest.
+        """Return the manifest of the savepoint's checkpoint.
 
         Raises:
             CorruptCheckpointError: it is none, or reaches out of the directory.
@@ -102,12 +105,12 @@ def parse_savepoint(data: bytes) -> SavepointRecord:
 
 
 def manifest_as_json(manifest: CheckpointManifest) -> JsonObject:
-    """As it stands in a record: without a seal of its own."""
+    """Return the manifest as a JSON value for use in another record, without its own seal."""
     return json.loads(manifest.model_dump_json())
 
 
 def outside_checkpoint(path: str) -> str:
-    """The name in a savepoint of a file that only one checkpoint names.
+    """Return the name, in a savepoint, of a file that only one checkpoint names.
 
     >>> outside_checkpoint("checkpoints/0000000012/operators/window/state_0.seg")
     'operators/window/state_0.seg'
@@ -116,12 +119,15 @@ def outside_checkpoint(path: str) -> str:
 
 
 def is_own(path: str) -> bool:
-    """Whether the file is in a checkpoint's own folder, and not shared with others."""
+    """Return whether the file is in a checkpoint's own folder, not shared with others."""
     return _FOLDER.match(path) is not None
 
 
 def relocated(manifest: CheckpointManifest, folder: str) -> CheckpointManifest:
-    """The same with every path put below ``folder``, which ends with ``/`` or is empty."""
+    """Return the manifest with every path moved below ``folder``.
+
+    ``folder`` is empty or ends with ``/``.
+    """
 
     def moved(files: Iterator[FileRef]) -> Iterator[FileRef]:
         for file in files:

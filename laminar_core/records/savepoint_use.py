@@ -1,4 +1,4 @@
-"""What a job remembers of the savepoint that it started from."""
+"""The savepoint that a job was started from, as the job records it."""
 
 from pydantic import Field
 
@@ -6,7 +6,7 @@ from laminar_core.records.record import Count, Record, Sha256
 
 
 class SavepointUse(Record):
-    """Which savepoint a generation started from, copied into the store as its base.
+    """The savepoint that a generation started from, copied into the store as its base.
 
     ``timeline_floor``: checkpoints of earlier generations above it are off the timeline; 0: all.
     """

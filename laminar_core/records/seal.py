@@ -1,7 +1,7 @@
-"""JSON that ends in the digest of itself: what a flipped bit in a manifest cannot get past.
+"""Sealed JSON: records that end in their own digest, so that bit flips are detected.
 
 The files of a checkpoint have their digests in its manifest; the manifest has its own in its last
-line. That finds rot, not tampering: whoever can write the object can write the digest, too.
+line. This detects decay, not tampering: a writer of the object can also write the digest.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ def seal(data: bytes) -> bytes:
 
 
 def unseal(data: bytes) -> bytes:
-    """Take the digest off; data without one is returned as it is.
+    """Remove and verify the digest; data without one is returned unchanged.
 
     A damaged seal is not recognised and stays in the data, as a field that no record has.
 

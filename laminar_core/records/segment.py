@@ -1,8 +1,8 @@
-"""A segment: some rows of one subtask's state in a file that never changes.
+"""Segments: immutable files with some rows of one subtask's state.
 
-The state of a subtask is all its segments together, put together the way its operator merges rows
-of one key. A checkpoint of few changes names the segments of the one before it and adds a small
-one; a full one consists of new segments only.
+The state of a subtask is the union of its segments, with rows of one key merged as its operator
+does it. A checkpoint with few changes names the segments of its predecessor and adds a small one; a
+full one consists of new segments only.
 """
 
 from collections.abc import Iterable
@@ -13,10 +13,10 @@ from laminar_core.records.record import Count, FileRef, TimeUs
 
 
 class SegmentRef(FileRef):
-    """A segment, and what is known of it without reading it.
+    """A reference to a segment, with facts for readers that avoid reading it.
 
-    ``newest_window_us``: no row belongs to a window that starts later; a segment of which every
-    window has fired need not be read. None: rows of no window.
+    ``newest_window_us``: no row belongs to a window that starts later; a segment whose windows have
+    all fired need not be read. None: rows belong to no window.
     """
 
     row_count: Count
@@ -27,10 +27,10 @@ class SegmentRef(FileRef):
 
 
 def total_bytes(segments: Iterable[SegmentRef]) -> int:
-    """Bytes of all segments together."""
+    """Return the bytes of all segments together."""
     return sum(segment.size_bytes for segment in segments)
 
 
 def total_rows(segments: Iterable[SegmentRef]) -> int:
-    """Rows of all segments together; of one key there may be several."""
+    """Return the rows of all segments together; one key may have several."""
     return sum(segment.row_count for segment in segments)

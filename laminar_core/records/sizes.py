@@ -1,4 +1,4 @@
-"""Sizes as people write them."""
+"""Sizes in human notation, such as ``64MiB``."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Carries out one plan of retention that is decided; every step can be repeated by anybody."""
+"""Carry out one plan of retention that is decided; any process can repeat every step."""
 
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -20,10 +20,10 @@ from laminar_core.store.records import create_or_confirm
 from laminar_core.store.retention_log import RetentionLog
 
 Map = Callable[..., Iterable[Any]]
-"""Like the built-in one, or that of a pool."""
+"""The built-in ``map``, or that of a pool."""
 
 Progress = Callable[[int, int], None]
-"""Told how many steps are done, and how many there are."""
+"""Receives the number of steps done, and the number of all steps."""
 
 
 class Application:
@@ -49,10 +49,10 @@ class Application:
         self._total = sum(1 + len(c.files) for c in record.checkpoints) + len(record.orphans)
 
     def run(self) -> RetentionResult:
-        """Delete, and write down what was done; the first result stands.
+        """Delete what the plan lists, and record the result; the first result stands.
 
         Raises:
-            StorageUnavailable: the store did not answer; whoever comes next goes on.
+            StorageUnavailable: the store did not answer; the next run continues.
         """
         if self._readers == 1:
             return self._run()
@@ -84,7 +84,10 @@ class Application:
         return result
 
     def _mark(self, checkpoint: PlannedCheckpoint) -> None:
-        """A marker of an earlier plan stands: it says the same."""
+        """Create the deletion marker.
+
+        One from an earlier plan stands, because it means the same.
+        """
         marker = DeletionMarker(
             checkpoint_id=checkpoint.checkpoint_id,
             plan=self._record.number,
@@ -95,7 +98,7 @@ class Application:
         create_or_confirm(self._objects, key, marker.to_bytes())
 
     def _delete_checkpoint(self, checkpoint: PlannedCheckpoint) -> None:
-        """The bytes, then what names them: whoever sees the manifest sees the marker, too."""
+        """Delete the files, then the manifest: a reader of the manifest sees the marker, too."""
         self._delete_all(map(self._key, checkpoint.files))
         self._delete_all([self._store.paths.manifest(CheckpointId(checkpoint.checkpoint_id))])
 
@@ -110,11 +113,14 @@ class Application:
         create_or_confirm(self._objects, self._paths.quarantined(seen.path), record.to_bytes())
 
     def _forget(self, checkpoint_id: CheckpointId) -> None:
-        """The history entry goes last: as long as it is there, the rest will be found.
+        """Delete the last traces of a checkpoint, the history entry last.
 
-        The id is below the newest that can be restored, so whoever owns the job has passed it. A
-        driver that slept may reserve it once more, but is fenced before it publishes. A tombstone
-        stays, with the reservation: of that attempt somebody may sleep in the middle of publishing.
+        So that a retry finds the rest.
+
+        The id is below the newest one that can be restored, so the owner of the job has passed it.
+        A driver that was suspended may reserve it once more, but is fenced before it publishes. A
+        tombstone stays, with the reservation: a process may be suspended in the middle of
+        publishing that attempt.
         """
         paths = self._store.paths
         self._objects.delete(paths.commit(checkpoint_id))

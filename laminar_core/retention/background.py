@@ -1,13 +1,13 @@
-"""Retention by the running job: in batches, in the background.
+"""Run retention in the background of the running job, in batches.
 
-It is a run of retention like any other (``retention.run``), so it is safe beside others, and in
-a driver that is fenced without knowing it yet. The first checkpoint of a driver starts one, then
+It is a run of retention like any other (``retention.run``), so it is safe beside others, and in a
+driver that is fenced without knowing it yet. A run follows the first checkpoint of a driver, then
 every so many checkpoints, or every so many minutes if there are fewer, and the end. Each run reads
 all manifests and leaves a record in the audit log, which is kept for ever: one run for each
 checkpoint of a fast job would write thousands a day.
 
-Checkpoints never wait for it: while one run is under way, the next one is only asked for once. What
-goes wrong is told, and tried again after the next checkpoint.
+Checkpoints never wait for retention: requests during a run are combined into one. A failure is
+reported, and the run is repeated after the next checkpoint.
 """
 
 import threading
@@ -59,7 +59,7 @@ class BackgroundRetention:
         self._batch = batch
         self._new_count = self._newest_id = 0
         self._asked_ms: int | None = None
-        """When the last run was asked for; None: the next checkpoint asks for one."""
+        """When the last run was requested; None: the next checkpoint requests one."""
 
     def __call__(self, event: JobEvent) -> None:
         """Pass the event on, and see to old checkpoints if there are enough new ones."""

@@ -1,4 +1,4 @@
-"""Which checkpoints to keep, as users write it: options, a JSON or TOML file, or Python."""
+"""Retention policies as users write them: options, a JSON or TOML file, or Python."""
 
 import tomllib
 from pathlib import Path
@@ -22,7 +22,7 @@ Duration = Annotated[str, Field(description='As in "1 day" or "12 hours".')]
 
 
 class RetentionConfig(BaseModel):
-    """A policy. What one rule keeps is kept, whatever the others say; see ``docs/retention.md``."""
+    """A retention policy. A checkpoint stays if any rule keeps it; see ``docs/retention.md``."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -54,7 +54,7 @@ class RetentionConfig(BaseModel):
 
     @classmethod
     def default(cls) -> Self:
-        """What ``laminar run`` applies if it is not told what to keep."""
+        """Return the policy that ``laminar run`` applies if none is given."""
         return cls(
             keep_last=10,
             hourly=24,
@@ -65,7 +65,7 @@ class RetentionConfig(BaseModel):
         )
 
     def announcement(self) -> JsonObject | None:
-        """What a claim says of it: this policy, if it is for runs that announce it."""
+        """Return the policy for the claim to announce; None unless it is for announced runs."""
         return self.model_dump() if self.runs == "announced" else None
 
     @model_validator(mode="after")
@@ -111,10 +111,10 @@ class RetentionConfig(BaseModel):
             raise _invalid(f"not a retention policy: {_first_problem(error)}") from error
 
     def policy(self) -> RetentionPolicy:
-        """The same in the words of the protocol.
+        """Return the policy for the protocol, with durations in milliseconds.
 
         Raises:
-            ConfigurationError: a duration is none.
+            ConfigurationError: a duration is invalid.
         """
         return RetentionPolicy(
             keep_last=self.keep_last,
@@ -139,7 +139,7 @@ class RetentionConfig(BaseModel):
         listener: JobListener,
         actor: Actor,
     ) -> JobListener:
-        """A listener that applies this while the job runs, in the background."""
+        """Return a listener that applies this policy in the background while the job runs."""
         audit = AuditLog(store.objects, store.paths, clock.now_ms)
         retention = Retention(store, self.policy(), clock.now_ms, audit=audit)
         by = actor.because("the running job's policy")

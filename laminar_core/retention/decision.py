@@ -1,24 +1,25 @@
-"""Which checkpoints, files and records may go. Everything is classified before anything is deleted.
+"""Decide which checkpoints, files and records are deleted. All are classified before any deletion.
 
-**What is never deleted**, whatever the policy says:
+**Never deleted**, whatever the policy:
 
 R1  the newest restorable checkpoint, and anything newer, restorable or not;
-R2  the one that the newest generation started from; and nothing at all while a generation is
-    claimed that has not written down what it starts from;
+R2  the checkpoint that the newest generation started from; and nothing at all while a claimed
+    generation has not recorded its base;
 R3  the newest checkpoint on the timeline that is known to be committed, and anything newer. A
-    driver that could not learn whether it had published a checkpoint goes on from the one before,
+    driver that could not learn whether it had published a checkpoint continues from the one before,
     so the newest manifest need not be the one whose files its next manifest names; but it commits
-    only what it goes on from;
-R4  what somebody has pinned or holds;
-R5  a file that a checkpoint names which stays; and no shared file at all while there is a manifest
-    that stays and cannot be read, because what it names is unknown;
+    only checkpoints that it continues from;
+R4  a checkpoint with a pin or hold;
+R5  a file that a remaining checkpoint names; and no shared file at all while a remaining manifest
+    cannot be read, because the files that it names are unknown;
 R6  a file that no manifest names, unless its generation is over, and an earlier run of retention
     has seen it as an orphan long enough ago;
-R7  anything whose name is none that Laminar gives;
+R7  any object with a name that Laminar does not give;
 R8  under a policy for announced generations: a checkpoint whose writer has not announced it.
 
-Restorable is what is on the timeline, has no damage, and is not being deleted: these are counted,
-not ids. A damaged checkpoint goes when it is older than those that the policy counts.
+A checkpoint is restorable if it is on the timeline, has no damage, and is not being deleted.
+Policies count restorable checkpoints, not ids. A damaged checkpoint is deleted when it is older
+than those that the policy counts.
 
 Source: PROTOCOL section 12; ERRATA 3.11; FLINK-39439, FLINK-40384.
 ``tests/retention/test_decision_model.py`` checks R1 to R8 over random stores and policies.
@@ -54,12 +55,12 @@ _ALL = 2**62
 
 
 def restorable_ids(facts: RetentionFacts) -> list[CheckpointId]:
-    """Checkpoints that a new generation could start from, newest first."""
+    """Return the checkpoints that a new generation could start from, newest first."""
     return [c.checkpoint_id for c in restorable(facts)]
 
 
 def plan_retention(facts: RetentionFacts, policy: RetentionPolicy) -> RetentionPlan:
-    """Classify everything in ``facts``; deciding the same again gives the same plan."""
+    """Classify everything in ``facts``. Deterministic: equal facts give an equal plan."""
     view = View.of(facts, policy)
     checkpoints = tuple(_checkpoint_verdicts(view))
     deleted = {v.checkpoint_id for v in checkpoints if v.action == "delete"}
@@ -76,17 +77,18 @@ def plan_retention(facts: RetentionFacts, policy: RetentionPolicy) -> RetentionP
 
 
 def left_overs_policy(policy: RetentionPolicy) -> RetentionPolicy:
-    """The same for files that nothing names; every checkpoint counts, and none is forgotten.
+    """Return a policy for unreferenced files only, under which all checkpoints count and stay.
 
-    One whose manifest cannot be read stays, too, so that what it may name stays (R5).
+    A checkpoint with an unreadable manifest stays, too, so that the files it may name stay (R5).
     """
     return RetentionPolicy(keep_last=_ALL, quarantine_min_ms=policy.quarantine_min_ms)
 
 
 def without_checkpoints(plan: RetentionPlan) -> RetentionPlan:
-    """The part of a plan under ``left_overs_policy`` in which no checkpoint goes.
+    """Return the part of a plan under ``left_overs_policy`` that deletes no checkpoint.
 
-    What a later generation went on without, or what was decided before, is left to others.
+    Checkpoints that a later generation abandoned, or whose deletion was decided before, are left to
+    other runs.
     """
     gone = set(plan.deleted_ids)
     files = tuple(f for f in plan.files if f.checkpoint_id is None or f.checkpoint_id not in gone)
@@ -147,7 +149,10 @@ def _reasons_to_keep(view: View, checkpoint_id: CheckpointId) -> Iterator[str]:
 
 
 def active_pins(pins: Iterable[Pin], facts: RetentionFacts) -> Iterator[Pin]:
-    """Those that have not ended; a clock that goes back makes a hold last longer, not shorter."""
+    """Yield the pins that have not expired.
+
+    A clock that goes back makes a hold last longer, not shorter.
+    """
     for pin in pins:
         if pin.expires_at_ms is None or pin.expires_at_ms > facts.now_ms:
             yield pin
@@ -234,7 +239,10 @@ def _forgotten(view: View) -> Iterator[CheckpointId]:
 
 
 def _abandoned(view: View, files: Iterable[FileVerdict]) -> Iterator[CheckpointId]:
-    """Whoever slept while it published one of these must not publish what has lost its files."""
+    """Yield unfinished checkpoints of old generations, which tombstones must keep from completing.
+
+    A suspended process might otherwise publish one after it has lost its files.
+    """
     if any(file.action == "delete" for file in files):
         yield from sorted(
             c.checkpoint_id

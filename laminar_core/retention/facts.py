@@ -1,4 +1,4 @@
-"""What retention knows, what it is told to keep, and what it answers; nothing is decided here."""
+"""Facts, policy and plan of retention, as types without decisions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,20 +14,20 @@ DAY_MS = 24 * HOUR_MS
 
 @dataclass(frozen=True, slots=True)
 class RetentionPolicy:
-    """Which checkpoints to keep; whatever one rule keeps is kept. Only restorable ones count.
+    """Which checkpoints to keep; one that any rule keeps stays. Only restorable ones count.
 
-    Ids say what is newer. ``completed_at_ms``, the writer's clock, says which hour, day or week a
-    checkpoint is of (UTC; weeks start on Monday), and how old it is. A clock that was wrong can
-    move a checkpoint into another hour; one that is from the future is not too old.
+    Ids decide which is newer. ``completed_at_ms``, by the writer's clock, decides to which hour,
+    day or week a checkpoint belongs (UTC; weeks start on Monday), and how old it is. A wrong clock
+    can move a checkpoint into another hour; a time in the future does not count as too old.
     """
 
     keep_last: int = 3
     hourly: int = 0
-    """Of each of the newest so many hours that have a restorable checkpoint: the newest one."""
+    """Number of newest hours with a restorable checkpoint; the newest one of each is kept."""
     daily: int = 0
     weekly: int = 0
     max_age_ms: int | None = None
-    """What is older is not kept by the rules above; None: nothing is too old."""
+    """The rules above do not keep older checkpoints; None: no age limit."""
     min_kept: int = 1
     """The newest so many restorable ones are kept at any age."""
     keep_savepoints: bool = True
@@ -51,19 +51,19 @@ class RetentionPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """A checkpoint whose manifest is sound. ``damage`` says what is wrong with its files."""
+    """A checkpoint whose manifest is sound. ``damage`` describes problems of its files."""
 
     checkpoint_id: CheckpointId
     generation: Generation
     completed_at_ms: int
     files: Mapping[str, int]
-    """What the manifest names, with its length in bytes; paths below the job's folder."""
+    """The files that the manifest names, with lengths in bytes; paths below the job's folder."""
     is_savepoint: bool = False
     damage: str | None = None
 
     @property
     def size_bytes(self) -> int:
-        """Of all files, also of those that other checkpoints name."""
+        """The bytes of all files, including those that other checkpoints also name."""
         return sum(self.files.values())
 
 
@@ -89,10 +89,10 @@ class Incomplete:
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """An object of the job, told by its name.
+    """An object of the job, classified by its name.
 
     ``part``: a state or in-flight file in the folder of ``checkpoint_id``. ``shared``: written by
-    ``generation`` for several checkpoints. ``unknown``: no name that Laminar gives.
+    ``generation`` for several checkpoints. ``unknown``: not a name that Laminar gives.
     """
 
     path: str
@@ -111,7 +111,7 @@ class Trace:
 
     checkpoint_id: CheckpointId
     ended_at_ms: int | None = None
-    """When that was, if it matters to the policy."""
+    """When the attempt ended, if the policy depends on it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,13 +125,13 @@ class RetentionFacts:
     now_ms: int
     newest_generation: Generation | None
     bases: tuple[Base, ...]
-    """Of all generations that started; the newest one may be missing."""
+    """The bases of all generations that started; the newest generation may have none yet."""
     checkpoints: tuple[Completed | Unreadable | Incomplete, ...] = ()
     announced: frozenset[Generation] = frozenset()
-    """Those whose claim says that a default policy applies to what they complete."""
+    """Generations whose claim announces a default policy for the checkpoints they complete."""
     committed: frozenset[CheckpointId] = frozenset()
     marked: frozenset[CheckpointId] = frozenset()
-    """Those with a deletion marker: their deletion was decided earlier."""
+    """Checkpoints with a deletion marker: their deletion was decided earlier."""
     pins: Mapping[CheckpointId, tuple[Pin, ...]] = field(
         default_factory=dict[CheckpointId, tuple[Pin, ...]]
     )
@@ -142,26 +142,26 @@ class RetentionFacts:
 
 
 CheckpointAction = Literal["keep", "delete", "blocked", "report"]
-"""``blocked``: it would go, but not now. ``report``: it needs somebody to look at it."""
+"""``blocked``: to be deleted, but not now. ``report``: a person should look at it."""
 
 FileAction = Literal["keep", "delete", "quarantine", "report"]
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointVerdict:
-    """What becomes of a checkpoint, and every reason for it."""
+    """The action for a checkpoint, and every reason for it."""
 
     checkpoint_id: CheckpointId
     action: CheckpointAction
     reasons: tuple[str, ...]
     size_bytes: int = 0
-    """Of everything that it names."""
+    """Bytes of all files that it names."""
     completed_at_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class FileVerdict:
-    """What becomes of a file. ``checkpoint_id``: it goes together with that one."""
+    """The action for a file. ``checkpoint_id``: the checkpoint that is deleted together with it."""
 
     path: str
     action: FileAction
@@ -174,8 +174,9 @@ class FileVerdict:
 class RetentionPlan:
     """Everything classified, before anything is deleted.
 
-    ``forgotten`` are checkpoints whose last traces go. ``abandoned`` never completed, and their
-    generation is over: their place is taken before any file is deleted that they might name.
+    ``forgotten`` are checkpoints whose last traces are deleted. ``abandoned`` never completed, and
+    their generation is over: tombstones take the place of their manifests before any file is
+    deleted that they might name.
     """
 
     generation: Generation | None
@@ -189,27 +190,27 @@ class RetentionPlan:
 
     @property
     def deleted_ids(self) -> tuple[CheckpointId, ...]:
-        """Checkpoints that go, oldest first."""
+        """Checkpoints to delete, oldest first."""
         return tuple(v.checkpoint_id for v in self.checkpoints if v.action == "delete")
 
     @property
     def deleted_files(self) -> tuple[FileVerdict, ...]:
-        """Files that go."""
+        """Files to delete."""
         return tuple(file for file in self.files if file.action == "delete")
 
     @property
     def quarantined_files(self) -> tuple[FileVerdict, ...]:
-        """Files that are seen as orphans for the first time."""
+        """Files seen as orphans for the first time."""
         return tuple(file for file in self.files if file.action == "quarantine")
 
     @property
     def deleted_bytes(self) -> int:
-        """How much space this gives back, without manifests and records."""
+        """The bytes that the plan frees, without manifests and records."""
         return sum(file.size_bytes for file in self.deleted_files)
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to do."""
+        """Whether the plan contains no action."""
         return not (
             self.deleted_ids
             or self.deleted_files

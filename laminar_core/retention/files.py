@@ -1,4 +1,4 @@
-"""Which files may go, once it is decided which checkpoints do; rules R5 to R7 of ``retention``."""
+"""Decide which files are deleted, given the deleted checkpoints: rules R5 to R7 of ``decision``."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -17,7 +17,7 @@ from laminar_core.retention.view import View, has_waited, is_over
 
 
 def file_verdicts(view: View, deleted: AbstractSet[CheckpointId]) -> Iterator[FileVerdict]:
-    """Classify every stored file, given which checkpoints go."""
+    """Classify every stored file, given the checkpoints to delete."""
     names = _Names.of(view.facts, deleted)
     for file in sorted(view.facts.files, key=lambda f: f.path):
         yield _judge_file(view, file, names, deleted)
@@ -40,11 +40,11 @@ def _is_quarantined_now(
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """Who names which file."""
+    """The checkpoints that name each file."""
 
     staying: Mapping[str, list[CheckpointId]]
     going: Mapping[str, CheckpointId]
-    """The newest of those that go: the file goes with it."""
+    """The newest checkpoint to be deleted that names the file: they are deleted together."""
     unreadable_ids: tuple[CheckpointId, ...]
     """They stay, and what they name is unknown."""
 

@@ -1,4 +1,4 @@
-"""Reads what retention has to know, in the order that keeps it true; changes nothing."""
+"""Read the facts for retention, in an order that keeps them valid; changes nothing."""
 
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
@@ -31,7 +31,7 @@ READERS = 16
 """Requests at a time; what is read is small, and the store may be far away."""
 
 Verify = Literal["sizes", "bytes"]
-"""How to tell whether a checkpoint can be restored: by the length of its files, or all of them."""
+"""How to check that a checkpoint is restorable: by the lengths of its files, or by all bytes."""
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -43,13 +43,13 @@ class Depth:
 
     verify: Verify = "sizes"
     remembers: bool = False
-    """Whether the policy forgets anything, so that it matters what is remembered."""
+    """Whether the policy deletes history, so that recorded attempts must be read."""
     dates: bool = False
-    """Whether it matters when attempts ended."""
+    """Whether the times at which attempts ended must be read."""
     announced: bool = False
-    """Whether it matters which generations announced a default policy."""
+    """Whether announcements of a default policy must be read."""
     damage: Mapping[CheckpointId, str] = field(default_factory=dict[CheckpointId, str])
-    """What is known to be damaged already."""
+    """Damage that is known already."""
     readers: int = READERS
     """1 reads everything in one order, in the caller's thread."""
 
@@ -119,7 +119,7 @@ class _Reader:
         return [*objects.list(paths.checkpoints), *objects.list(paths.shared)]
 
     def _quarantined(self) -> dict[str, int]:
-        """What was seen as an orphan, and when; a record that is damaged says: just now."""
+        """Return the orphans seen earlier, with the time; a damaged record counts as just now."""
         keys = self._store.objects.list(self._paths.quarantine)
         found = self._map(self._first_seen_at_ms, keys)
         seen = zip(keys, found, strict=True)
@@ -192,7 +192,10 @@ class _Reader:
     def _announced(
         self, manifests: Iterable[CheckpointManifest | Unreadable | None]
     ) -> Iterable[Generation]:
-        """Writers of checkpoints whose claim says so; one that cannot be read says nothing."""
+        """Return writers of checkpoints whose claim announces a policy.
+
+        An unreadable claim does not count.
+        """
         if not self._depth.announced:
             return ()
         found = {Generation(m.generation) for m in manifests if isinstance(m, CheckpointManifest)}
@@ -211,9 +214,9 @@ class _Reader:
     def _incomplete(
         self, ids: Iterable[CheckpointId], stored: Mapping[str, StoredName]
     ) -> list[Incomplete]:
-        """Those that left files, and those that somebody may still publish.
+        """Return attempts that left files, and attempts that could still be published.
 
-        Nobody publishes an attempt whose end is recorded, or whose place is taken.
+        An attempt with a recorded end, or with a tombstone, cannot be published.
         """
         left = {name.checkpoint_id for name in stored.values() if name.kind == "part"}
         paths = self._store.paths

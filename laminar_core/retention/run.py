@@ -1,19 +1,20 @@
-"""Carries out what ``retention.decision`` decides, so that it can be interrupted at any point.
+"""Run retention: carry out the decisions of ``retention.decision`` so that any step may crash.
 
-A run of retention goes through these steps; a later run goes on where it ended:
+A run of retention goes through these steps; a later run continues where it stopped:
 
 1. plans that are decided and have no result are carried out to their end first;
 2. everything is read and classified: the plan;
-3. the plan is written down, tombstones take the place of manifests that could still come (they
-   would not count), and everything is read again: if the plan does not hold any more, it is given
-   up, and the difference is told;
+3. the plan is written down, tombstones take the place of manifests that could still be created
+   (they would not count), and everything is read again: if the plan is no longer valid, it is
+   abandoned, and the difference is reported;
 4. the plan is decided (``retention_log``). Before that nothing has been deleted, and after it the
    plan is carried out, by this run or by any later one. One audit record names it by its digest;
-5. a marker beside every checkpoint that goes; then of one after the other, oldest first, the files
-   and at last the manifest; then files that nothing names, traces of what went earlier, the result.
+5. a marker is created beside every checkpoint to delete; then, for one after the other, oldest
+   first, the files and at last the manifest are deleted; then files that no manifest names, and
+   the traces of earlier deletions; at last the result is written.
 
-Every step can be repeated, and two runs at once do not disturb each other: what they delete are
-names that are never used again.
+Every step can be repeated, and two runs at once do not disturb each other: the names that they
+delete are never used again.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -78,7 +79,10 @@ class Retention:
         audit: AuditLog | None = None,
         readers: int = READERS,
     ) -> None:
-        """``now_ms`` is a wall clock; ``readers`` is the number of requests at a time."""
+        """Prepare runs.
+
+        ``now_ms`` is a wall clock, ``readers`` the number of concurrent requests.
+        """
         paths = RetentionPaths(store.paths)
         backed = BackedStore(store.objects, paths)
         self._keep_reserve = partial(keep_reserve, store.objects, paths)
@@ -97,10 +101,10 @@ class Retention:
         self.log = RetentionLog(store.objects, store.paths)
 
     def plan(self) -> Planned:
-        """Classify everything; changes nothing.
+        """Classify everything; change nothing.
 
         Raises:
-            CorruptCheckpointError: what a generation started from cannot be read.
+            CorruptCheckpointError: the base of a generation cannot be read.
             StorageUnavailable: the store did not answer.
         """
         facts = read_facts(self._store, self._now_ms(), self._depth)
@@ -113,14 +117,14 @@ class Retention:
         policy: JsonObject,
         progress: Progress | None = None,
     ) -> RetentionResult | None:
-        """Carry the plan out; None: there was nothing to do.
+        """Carry the plan out; return None if it was empty.
 
         ``policy`` is the policy as ``actor`` wrote it, for the plan's record.
 
         Raises:
-            ConfigurationError: the plan does not hold any more, and was given up; plan again.
+            ConfigurationError: the plan is no longer valid, and was abandoned; plan again.
             CorruptCheckpointError: a record of retention is not what was written.
-            StorageUnavailable: the store did not answer; the next run goes on.
+            StorageUnavailable: the store did not answer; the next run continues.
         """
         if planned.plan.is_empty:
             return None
@@ -140,13 +144,13 @@ class Retention:
     def finish_earlier(
         self, progress: Progress | None = None, *, run_id: str | None = None
     ) -> list[RetentionResult]:
-        """Carry out what an earlier run has decided and not finished; give up what it has not.
+        """Carry out the decided plans of earlier runs, and abandon the undecided ones.
 
-        ``run_id``: of the orchestrator's run that does it now, if any.
+        ``run_id``: the orchestrator's run that does it now, if any.
 
         Raises:
             CorruptCheckpointError: a record of retention is not what was written.
-            StorageUnavailable: the store did not answer; the next run goes on.
+            StorageUnavailable: the store did not answer; the next run continues.
         """
         self.log.abandon_undecided("retention", "another run of retention has begun")
         results: list[RetentionResult] = []
@@ -201,10 +205,10 @@ class Retention:
     def _write_into_audit_log(
         self, record: RetentionPlanRecord, reason: str, run_id: str | None
     ) -> None:
-        """One record for all that goes, durable before the first deletion.
+        """Append one audit record for all deletions, durable before the first of them.
 
-        It is written after the decision, which nobody can take back: what is not deleted now is
-        deleted by the next run. So it needs no second record that says how it ended.
+        It follows the decision, which is final: files not deleted now are deleted by the next run.
+        So no second record about the outcome is needed.
         """
         if self._audit is None:
             return
@@ -224,7 +228,10 @@ class Retention:
 
 
 def differences(old: RetentionPlan, new: RetentionPlan) -> Iterator[str]:
-    """Why ``old`` must not be carried out any more; that ``new`` deletes more is no reason."""
+    """Yield why ``old`` must not be carried out any more.
+
+    It is no reason that ``new`` deletes more.
+    """
     if new.blocked is not None:
         yield new.blocked
         return

@@ -1,4 +1,4 @@
-"""What retention has done so far, and what it has in mind; for people to look at."""
+"""The status of retention for display: past runs, and the current plan."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -20,7 +20,7 @@ PlanState = Literal["undecided", "given-up", "unfinished", "done", "unreadable"]
 
 @dataclass(frozen=True, slots=True)
 class PlanStatus:
-    """One plan. What cannot be read is None, and ``problem`` says why."""
+    """One plan. Unreadable records are None, and ``problem`` has the reason."""
 
     number: int
     state: PlanState

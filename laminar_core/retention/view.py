@@ -1,4 +1,4 @@
-"""What follows from the facts for every single decision: what is restorable, what is wanted."""
+"""Conclusions from the facts that all decisions share: restorable and kept checkpoints."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,13 +29,13 @@ class View:
     floor_id: CheckpointId
     """The newest one that is known to be committed; 0: none is."""
     wanted: Mapping[CheckpointId, list[str]]
-    """What the policy keeps, and why."""
+    """The checkpoints that the policy keeps, with the reasons."""
     counted_from_id: CheckpointId
     """The oldest of the last ``keep_last``; 0 while there are not that many."""
 
     @classmethod
     def of(cls, facts: RetentionFacts, policy: RetentionPolicy) -> "View":
-        """Draw the conclusions."""
+        """Draw the conclusions from the facts."""
         whole = restorable(facts)
         count = max(policy.keep_last, policy.min_kept)
         return cls(
@@ -52,7 +52,7 @@ class View:
 
 
 def restorable(facts: RetentionFacts) -> list[Completed]:
-    """Checkpoints that a new generation could start from, newest first."""
+    """Return the checkpoints that a new generation could start from, newest first."""
     found = [
         c
         for c in facts.checkpoints
@@ -93,7 +93,10 @@ def _committed_floor(facts: RetentionFacts) -> CheckpointId:
 def _wanted(
     policy: RetentionPolicy, restorable: Sequence[Completed], now_ms: int
 ) -> dict[CheckpointId, list[str]]:
-    """What the policy keeps, with the reasons; ``restorable`` is newest first."""
+    """Return the checkpoints that the policy keeps, with reasons.
+
+    ``restorable`` is newest first.
+    """
     wanted: dict[CheckpointId, list[str]] = {}
     for checkpoint, reason in _counted(policy, restorable):
         if not is_too_old(checkpoint.completed_at_ms, policy.max_age_ms, now_ms):
@@ -126,12 +129,12 @@ def _counted(
 
 
 def is_too_old(at_ms: int, max_age_ms: int | None, now_ms: int) -> bool:
-    """Whether what was recorded at ``at_ms`` is older than allowed; the future is not."""
+    """Return whether a time is further back than allowed; times in the future are not."""
     return max_age_ms is not None and now_ms - at_ms > max_age_ms
 
 
 def has_waited(view: View, path: str) -> bool:
-    """Whether an earlier apply saw it as an orphan, long enough ago."""
+    """Return whether an earlier run saw the file as an orphan, long enough ago."""
     seen_at_ms = view.facts.quarantined.get(path)
     return (
         seen_at_ms is not None and view.facts.now_ms - seen_at_ms >= view.policy.quarantine_min_ms
@@ -139,6 +142,6 @@ def has_waited(view: View, path: str) -> bool:
 
 
 def is_over(facts: RetentionFacts, generation: Generation | None) -> bool:
-    """Whether a newer generation runs, so that whatever this one still writes does not count."""
+    """Return whether a newer generation exists, so that writes of this one no longer count."""
     newest = facts.newest_generation
     return generation is not None and newest is not None and generation < newest

@@ -1,9 +1,9 @@
-"""Where tables of state are put: a shelf takes a table and gives a chunk, which reads it back.
+"""Shelves and chunks: where tables of state are stored and read back.
 
-A *state backend* is a kind of shelf and nothing more. Which tables there are, when they are merged
-and what belongs to a snapshot is decided in one place for all backends (``panes``), so they cannot
-differ in their results. A chunk never changes; it goes when nothing refers to it any more, so that
-whoever pins it, a snapshot in the background for example, keeps it by holding on to it.
+A *state backend* is a kind of shelf and nothing more. ``panes`` decides for all backends which
+tables exist, when they are merged, and which belong to a snapshot, so backends cannot differ in
+their results. A chunk never changes and is deleted when it is no longer referenced. So a snapshot
+in the background pins a chunk by holding a reference.
 """
 
 from dataclasses import dataclass
@@ -17,12 +17,12 @@ class Chunk(Protocol):
 
     @property
     def row_count(self) -> int:
-        """Rows."""
+        """Number of rows."""
         ...
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of memory that it takes when it is read."""
+        """Bytes of memory needed to read it."""
         ...
 
     def read(self) -> pa.Table:
@@ -35,16 +35,16 @@ class Chunk(Protocol):
 
 
 class Shelf(Protocol):
-    """Where one operator subtask puts tables. Tables may be put from several threads."""
+    """The storage of one operator subtask. Several threads may put tables."""
 
     @property
     def in_memory(self) -> bool:
-        """Chunks are the tables themselves: nothing is gained by gathering rows first."""
+        """Whether chunks are the tables themselves, so that gathering rows first gains nothing."""
         ...
 
     @property
     def gathered_bytes_max(self) -> int:
-        """New rows that may wait in memory before they are put here, in bytes."""
+        """Bytes of new rows that may wait in memory before they are put."""
         ...
 
     def put(self, start_us: int, first_key_group: int, table: pa.Table) -> Chunk:
@@ -57,7 +57,7 @@ class Shelf(Protocol):
 
 
 class StateBackend(Protocol):
-    """The shelves of one worker."""
+    """Creates the shelves of one worker."""
 
     def shelf(self, schema: pa.Schema) -> Shelf:
         """Make room for tables of ``schema``.
@@ -80,27 +80,27 @@ class HeldTable:
 
     @property
     def row_count(self) -> int:
-        """Rows."""
+        """Number of rows."""
         return self.table.num_rows
 
     @property
     def size_bytes(self) -> int:
-        """Bytes, of slices only their part."""
+        """Bytes in memory; a slice counts only its own part."""
         return self.table.nbytes
 
     def read(self) -> pa.Table:
-        """Return it."""
+        """Return the table."""
         return self.table
 
 
 class MemoryShelf:
-    """Holds on to the tables."""
+    """A shelf that keeps tables in memory."""
 
     in_memory = True
     gathered_bytes_max = 0
 
     def put(self, start_us: int, first_key_group: int, table: pa.Table) -> Chunk:
-        """Nothing to do."""
+        """Wrap the table, without copying it."""
         del start_us, first_key_group
         return HeldTable(table)
 
@@ -109,9 +109,9 @@ class MemoryBackend:
     """State in the memory of the worker, as columns: fast, and lost with it."""
 
     def shelf(self, schema: pa.Schema) -> Shelf:
-        """One for everybody."""
+        """Return a new shelf; all operators use the same kind."""
         del schema
         return MemoryShelf()
 
     def close(self) -> None:
-        """Nothing to do."""
+        """Do nothing: memory needs no clean-up."""

@@ -1,8 +1,8 @@
-"""What rows there are, whatever their order and however they are spread over tables.
+"""Digests of sets of rows, independent of their order and of their division into tables.
 
-Two sets of tables with the same rows, equally often, have the same content; so have a state and its
-copy that was restored with another number of workers, once the contents of the subtasks are added.
-A digest finds differences, not attackers: it is a sum of 64-bit hashes.
+Two sets of tables with the same rows, equally often, have the same content. So a state and its
+copy, restored with another number of workers, have equal contents summed over the subtasks. A
+digest detects differences, not attackers: it is a sum of 64-bit hashes.
 """
 
 from collections.abc import Iterable
@@ -22,18 +22,18 @@ _BITS = {pa.float64(): pa.int64(), pa.float32(): pa.int32()}
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """How many rows, and the sum of their hashes. Adding is putting together."""
+    """A number of rows and the sum of their hashes. Addition combines disjoint sets."""
 
     row_count: int = 0
     digest: int = 0
 
     def __add__(self, other: "Content") -> "Content":
-        """Of both together."""
+        """Return the content of both together."""
         digest = (self.digest + other.digest) % _MODULUS
         return Content(self.row_count + other.row_count, digest)
 
     def __str__(self) -> str:
-        """Rows and digest, for people."""
+        """Return rows and digest as text."""
         return f"{self.row_count:,} rows, digest {self.digest:016x}"
 
 

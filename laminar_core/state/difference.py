@@ -1,7 +1,7 @@
-"""What changed between two states: keys that came, keys that went, keys whose values differ.
+"""The difference of two states: keys added, keys removed, keys with other values.
 
 Whole columns are compared, of any Arrow type; no row becomes a Python object. Null equals null and
-NaN equals NaN: nothing has changed there.
+NaN equals NaN.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ _BEFORE, _AFTER = "row before", "row after"
 class Difference:
     """Two states, compared by key.
 
-    Shapes: ``before`` and ``after`` have the rows of the keys that changed, in the same order;
+    Shapes: ``before`` and ``after`` have the rows of the changed keys, in the same order;
     ``removed`` has the columns of the older state, ``added`` those of the newer one.
     """
 
@@ -36,12 +36,12 @@ class Difference:
 
     @property
     def changed_count(self) -> int:
-        """Keys whose values differ."""
+        """Number of keys with different values."""
         return self.after.num_rows
 
     @property
     def is_empty(self) -> bool:
-        """Nothing has changed."""
+        """Whether the states are equal."""
         return not (self.added.num_rows or self.removed.num_rows or self.changed_count)
 
 
@@ -92,7 +92,10 @@ def _matched(
 
 
 def values_differ(before: pa.ChunkedArray | pa.Array, after: pa.ChunkedArray | pa.Array) -> _Mask:
-    """Where two columns of one length have different values; of different types: everywhere."""
+    """Return a mask of the rows where two columns of equal length differ.
+
+    Columns of different types differ everywhere.
+    """
     old, new = as_array(before), as_array(after)
     if old.type != new.type:
         return np.ones(len(new), np.bool_)

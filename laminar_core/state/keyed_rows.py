@@ -1,13 +1,13 @@
-"""One row of accumulators per key, for results that are wanted after every batch.
+"""One row of accumulators per key, for operators that emit results after every batch.
 
 Merging on read, as windows do it, would read everything for each batch. Here a hash table numbers
-the keys, and their rows are a log: a key that changes gets a new row at the end, and the row it had
-before is dead. Tables of the log are immutable. Two neighbours become one, without their dead rows,
-when the older has at most twice the rows of the newer, so that there are few tables, each row is
-copied a logarithmic number of times, and dead rows are never many more than living ones.
+the keys, and their rows are a log: a changed key gets a new row at the end, and its previous row is
+dead. Tables of the log are immutable. Two neighbours are merged without their dead rows when the
+older has at most twice the rows of the newer. So there are few tables, each row is copied a
+logarithmic number of times, and dead rows never greatly outnumber living ones.
 
-Snapshots pin the tables and copy the place of each key's row. What changed since the last cut is
-the end of the log, so tables from before and after a cut do not become one until the next cut.
+Snapshots pin the tables and copy the place of each key's row. The changes since the last cut are
+the end of the log, so tables from before and after a cut are not merged until the next cut.
 
 Source: the log of Bitcask and the merging of LSM trees, without the disk.
 """
@@ -40,13 +40,19 @@ class RowLayout:
 
     @property
     def stored_schema(self) -> pa.Schema:
-        """Schema in a checkpoint. The key group is int32, because Spark reads no unsigned."""
+        """The schema in a checkpoint.
+
+        The key group is int32, because Spark has no unsigned integers.
+        """
         return self.schema.insert(0, pa.field(KEY_GROUP, pa.int32()))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Part:
-    """A piece of the log: rows ``first`` to ``first + len(keys)``, and whose they are."""
+    """A piece of the log.
+
+    Rows ``first`` to ``first + len(keys)``, and the number of each row's key.
+    """
 
     first: int
     table: pa.Table
@@ -79,7 +85,7 @@ class PinnedRows:
 
 
 class KeyedRows:
-    """The keys of one subtask."""
+    """The rows of one subtask's keys."""
 
     def __init__(self, layout: RowLayout) -> None:
         self._layout = layout
@@ -87,16 +93,16 @@ class KeyedRows:
         self._row_of_key = np.empty(0, np.int64)
         self._parts: list[_Part] = []
         self._settled = 0
-        """How many parts are from before the last cut."""
+        """Number of parts from before the last cut."""
         self._is_tidy = True
-        """Whether those have become as few as they can."""
+        """Whether those parts need no more merging."""
 
     def __len__(self) -> int:
         return len(self._index)
 
     @property
     def row_count(self) -> int:
-        """Rows held, dead ones among them."""
+        """Number of rows, including dead ones."""
         return sum(len(part.keys) for part in self._parts)
 
     def update(self, partial: pa.Table) -> pa.Table:
@@ -136,7 +142,7 @@ class KeyedRows:
         return changes
 
     def rows(self) -> pa.Table:
-        """All rows, in the order in which they changed last."""
+        """Return the living rows, in the order of their last change."""
         living = [part.table.take(pa.array(part.living(self._row_of_key))) for part in self._parts]
         return pa.concat_tables([self._layout.schema.empty_table(), *living])
 
@@ -233,9 +239,9 @@ def same_keys(left: pa.Table, right: pa.Table) -> np.ndarray:
 
 
 def newest_rows(tables: Iterable[pa.Table], keys: Sequence[str], schema: pa.Schema) -> pa.Table:
-    """Of tables of consecutive cuts, the last row of each key; sorted by key group.
+    """Return the newest row of each key in tables of consecutive cuts, sorted by key group.
 
-    Shapes: all have ``schema``, that of a checkpoint, and so has the result.
+    Shapes: all tables, and the result, have ``schema``, the schema in a checkpoint.
     """
     rows = pa.concat_tables([schema.empty_table(), *tables])
     last = Reduction("row", lambda groups: pa.array(groups.order[groups.starts[1:] - 1]), None)

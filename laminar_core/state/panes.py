@@ -1,16 +1,16 @@
 """Panes: the rows of one slide of event time, in buckets of key groups, as chunks on a shelf.
 
-A pane begins as one *bucket* for all key groups of its subtask. A bucket that has become large is
-halved, so that whatever is done to rows (merging what came, firing, writing a checkpoint) is done
-to some tens of megabytes at a time, however large the pane: the loop is not held up for long, and
-of a state on disk one bucket at a time is in memory.
+A pane begins as one *bucket* for all key groups of its subtask. A large bucket is halved, so that
+every operation on rows (merging, firing, writing a checkpoint) handles some tens of megabytes at a
+time, however large the pane. So the event loop is not blocked for long, and only one bucket of a
+state on disk is in memory at a time.
 
-In a bucket, rows that were reduced to one per key are followed by rows that came since. It is
-reduced again when what came outnumbers twice what it had (ADR-0008). There are two such *runs*: of
-what came before the last cut, and of what came since then, which is what has changed. New rows of a
-pane with many buckets are gathered first, or every batch would be cut into crumbs.
+In a bucket, rows reduced to one per key are followed by newer rows. The bucket is reduced again
+when the newer rows outnumber twice the reduced ones (ADR-0008). There are two such *runs*: rows
+from before the last cut, and rows since then, which are the changes. New rows of a pane with many
+buckets are gathered first, or every batch would be split into tiny tables.
 
-All ranges come from halving the subtask's own, so any two are disjoint or one contains the other.
+All ranges come from halving the subtask's own, so any two are disjoint or nested.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -37,7 +37,7 @@ TABLE_BYTES_MAX = 16 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """What all panes of a subtask have in common. ``owned``: the subtask's key groups."""
+    """The common settings of all panes of a subtask. ``owned``: the subtask's key groups."""
 
     layout: StateLayout
     shelf: Shelf
@@ -45,7 +45,7 @@ class Ground:
     owned: range
 
     def groups_of(self, table: pa.Table) -> npt.NDArray[np.int32]:
-        """Key group of every row."""
+        """Return the key group of every row."""
         batches = table.combine_chunks().to_batches()
         groups = [key_groups_of(b, self.layout.keys, self.max_parallelism) for b in batches]
         return np.concatenate([np.empty(0, np.int32), *groups]).astype(np.int32)
@@ -64,7 +64,7 @@ class Ground:
                 yield position, table.take(pa.array(rows))
 
     def ranges_for(self, parts: int) -> list[range]:
-        """At least so many ranges, as far as there are key groups."""
+        """Return at least ``parts`` ranges, as far as there are enough key groups."""
         ranges = [self.owned]
         while len(ranges) < parts and any(len(groups) > 1 for groups in ranges):
             ranges = [half for groups in ranges for half in halves(groups)]
@@ -86,27 +86,27 @@ class PinnedPane:
     start_us: int
     buckets: tuple[tuple[range, tuple[Chunk, ...]], ...]
     gathered: tuple[pa.Table, ...]
-    """Of any key groups."""
+    """Gathered rows, not yet divided by key group."""
 
     @property
     def row_count(self) -> int:
-        """Rows, of one key possibly several."""
+        """Number of rows; a key may have several."""
         held = sum(chunk.row_count for _, chunks in self.buckets for chunk in chunks)
         return held + sum(table.num_rows for table in self.gathered)
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of memory that all of it would take."""
+        """Bytes of memory that all rows would take."""
         held = sum(chunk.size_bytes for _, chunks in self.buckets for chunk in chunks)
         return held + sum(table.nbytes for table in self.gathered)
 
     def tables(self) -> list[pa.Table]:
-        """All rows."""
+        """Return all rows."""
         chunks = [chunk for _, chunks in self.buckets for chunk in chunks]
         return [*(chunk.read() for chunk in chunks), *self.gathered]
 
     def is_empty(self) -> bool:
-        """No rows."""
+        """Whether there are no rows."""
         return not self.gathered and not any(chunks for _, chunks in self.buckets)
 
 
@@ -138,7 +138,7 @@ class _Run:
 
 @dataclass(slots=True)
 class _Half:
-    """What came before the last cut, or since then."""
+    """The rows from before the last cut, or those since then."""
 
     gathered: list[pa.Table] = field(default_factory=list)
     runs: list[_Run] = field(default_factory=lambda: [_Run()])
@@ -181,7 +181,7 @@ class Pane:
         self._gathered_rows = self.gathered_bytes = 0
 
     def pin(self) -> PinnedPane:
-        """Hold on to all rows."""
+        """Return references to all rows, which later changes do not affect."""
         buckets = zip(self._ranges, self._settled.runs, self._fresh.runs, strict=True)
         return PinnedPane(
             self.start_us,
@@ -284,7 +284,7 @@ def by_key_groups(
 
 
 def _cut(pane: PinnedPane, ranges: Sequence[range], ground: Ground) -> dict[int, list[Chunk]]:
-    """List the chunks of each range; those of wider buckets are cut."""
+    """Return the chunks of each range; chunks of wider buckets are split."""
     parts: dict[int, list[Chunk]] = {}
     for groups, chunks in pane.buckets:
         inside = [n for n, some in enumerate(ranges) if _meet(some, groups)]
@@ -307,10 +307,10 @@ def _meet(one: range, other: range) -> bool:
 
 
 def stored_tables(panes: Sequence[PinnedPane], ground: Ground) -> Iterator[pa.Table]:
-    """Make the tables of a checkpoint: one row per key and ``window_start``, in disjoint ranges.
+    """Yield the tables of a checkpoint: one row per key and ``window_start``, in disjoint ranges.
 
     Shapes: all have ``layout.stored_schema``, sorted by key group, then ``window_start``; the key
-    groups of one are below those of the next. One without rows is left out.
+    groups of each table are below those of the next. Tables without rows are left out.
     """
     size_bytes = sum(pane.size_bytes for pane in panes)
     ranges = ground.ranges_for(-(-size_bytes // TABLE_BYTES_MAX))

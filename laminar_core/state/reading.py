@@ -1,12 +1,13 @@
-"""The rows of an operator's state as its files have them, put together without the operator.
+"""Read the state of an operator from its files, without the operator's code.
 
-What an operator wrote says enough: its description (kind, keys, window) and the names of the
-accumulators, see ``aggregates.accumulators``. So a checkpoint can be read, compared and queried
-where the pipeline is not installed; only the state of users' own aggregates cannot be merged
-without their code.
+The checkpoint contains enough: the operator's description (kind, keys, window) and the names of the
+accumulators, see ``aggregates.accumulators``. So it can be read, compared and queried where the
+pipeline is not installed; only the state of users' own aggregates cannot be merged without their
+code.
 
-How the tables of a subtask add up depends on the operator: partial results of a window aggregation
-are merged, of running aggregates the newest row of a key counts, and others write all they have.
+The operator decides how the tables of a subtask combine: partial results of a window aggregation
+are merged, of running aggregates the newest row of a key counts, and other operators write all
+their rows.
 """
 
 import re
@@ -46,16 +47,16 @@ class Unmergeable:
     version: int = 1
 
     def state_type(self, columns: list[pa.DataType]) -> pa.DataType:
-        """What it is stored as."""
+        """Return the type of the stored column."""
         del columns
         return self.kept_type
 
     def accumulate(self, columns: list[pa.Array], groups: RowGroups) -> pa.Array:
-        """Nobody reads rows of input here."""
+        """Raise: only an operator accumulates input rows."""
         raise NotImplementedError
 
     def merge(self, states: pa.Array, groups: RowGroups) -> pa.Array:
-        """The state of a group that has one; else null."""
+        """Return the state of each group with a single one; null for groups with several."""
         counts = groups.starts[1:] - groups.starts[:-1]
         first = pa.array(groups.order[groups.starts[:-1]], mask=counts > 1)
         return states.take(first)
@@ -89,7 +90,7 @@ def merged_rows(
 
 
 def key_columns(description: JsonObject, schema: pa.Schema) -> tuple[str, ...]:
-    """Columns that tell the rows of a state apart; none if nothing is known to.
+    """Return the columns that identify a row of the state; empty if unknown.
 
     >>> key_columns({"keys": ["merchant"]}, pa.schema([("merchant", pa.string())]))
     ('merchant',)
@@ -106,7 +107,7 @@ def key_columns(description: JsonObject, schema: pa.Schema) -> tuple[str, ...]:
 
 
 def accumulator_of(column: pa.Field) -> Accumulator:
-    """Which accumulator a column of state is, by its name.
+    """Return the accumulator of a state column, derived from its name.
 
     >>> accumulator_of(pa.field("sum(amount)", pa.int64())).function
     'sum'
@@ -118,7 +119,7 @@ def accumulator_of(column: pa.Field) -> Accumulator:
 
 
 def unmergeable_columns(schema: pa.Schema) -> list[str]:
-    """Columns whose state is null here where it was kept in several pieces."""
+    """Return the columns whose state becomes null where several pieces would have to be merged."""
     return [
         column.name
         for column in schema
@@ -128,7 +129,7 @@ def unmergeable_columns(schema: pa.Schema) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Named(Accumulator):
-    """An accumulator that is called as in the table, whatever its columns were."""
+    """An accumulator named by its column in the table, whatever its input columns were."""
 
     name_in_table: str = ""
 

@@ -1,8 +1,8 @@
-"""Who continues what when a checkpoint is restored with another number of workers: arithmetic.
+"""The assignment of state and in-flight data when a checkpoint is restored with other parallelism.
 
-What an old subtask kept goes to new ones in one of three ways, see ``Redistribution``. What was in
+State of an old subtask goes to new ones in one of three ways, see ``Redistribution``. Data in
 flight from an old sender to an old receiver, a *virtual channel*, goes to the new receivers that
-``origins_of_receiver`` names it for; each of them keeps the rows that are its own.
+``origins_of_receiver`` returns it for; each of them keeps the rows that it owns.
 
 Invariants, tried for all pairs of 1 to 8 workers by ``tests/state/test_rescaling.py``:
     I1  every key group of an old subtask is read by the new subtask that owns it
@@ -21,15 +21,15 @@ import pyarrow as pa
 from laminar_core.codec.key_groups import key_group_range, partition
 
 Redistribution = Literal["keyed", "split", "union"]
-"""Who restores what an old subtask kept.
+"""The new subtasks that restore the state of an old one.
 
-``keyed``: every new subtask whose key groups meet the old one's, which filters by key group.
-``split``: one new subtask; it adds up what it is given.
-``union``: all of them; each makes of all that was kept what it starts from, a minimum say.
+``keyed``: every new subtask whose key groups overlap the old one's; it filters by key group.
+``split``: one new subtask, which adds up the states it receives. ``union``: all new subtasks; each
+combines all states, to a minimum for example.
 """
 
 Exchange = Literal["keyed", "rebalance", "broadcast", "forward"]
-"""How an edge divides its rows."""
+"""The rule by which an edge divides its rows."""
 
 Own = Callable[[pa.RecordBatch], pa.RecordBatch | None]
 """The rows of a batch that are the new receiver's; None if there are none."""
@@ -37,14 +37,14 @@ Own = Callable[[pa.RecordBatch], pa.RecordBatch | None]
 
 @dataclass(frozen=True, slots=True)
 class Rescaling:
-    """From ``before`` subtasks of every operator to ``after``."""
+    """The change from ``before`` to ``after`` subtasks of every operator."""
 
     before: int
     after: int
     max_parallelism: int
 
     def origins(self, redistribution: Redistribution, subtask: int) -> list[int]:
-        """Old subtasks whose snapshots a new one continues from, ascending."""
+        """Return the old subtasks whose snapshots a new one continues from, ascending."""
         match redistribution:
             case "keyed":
                 return [old for old in range(self.before) if self._meet(old, subtask)]
@@ -54,10 +54,10 @@ class Rescaling:
                 return list(range(self.before))
 
     def origins_of_receiver(self, exchange: Exchange, receiver: int) -> list[int]:
-        """Old receivers whose virtual channels a new one takes over, whole or in part.
+        """Return the old receivers whose virtual channels a new one takes over, whole or in part.
 
-        Nothing is in flight on a broadcast or forward edge, because no barrier overtakes there.
-        Event time of all of them counts, because rows of any may come to any.
+        On a broadcast or forward edge no data is in flight, because no barrier overtakes there. The
+        event time of all old receivers counts, because rows of any may reach any new one.
         """
         match exchange:
             case "keyed":
@@ -70,7 +70,10 @@ class Rescaling:
                 return self.origins("union", receiver)
 
     def owned_by(self, columns: Sequence[str], receiver: int) -> Own:
-        """The rows of a keyed edge that are ``receiver``'s: the partitioner of the edge decides."""
+        """Return a filter for those rows of a keyed edge that ``receiver`` owns.
+
+        The edge's partitioner decides.
+        """
 
         def own(batch: pa.RecordBatch) -> pa.RecordBatch | None:
             parts = partition(batch, columns, self.max_parallelism, self.after)
@@ -79,10 +82,10 @@ class Rescaling:
         return own
 
     def dealt_to(self, receiver: int) -> Own:
-        """The batches of one virtual channel of a rebalanced edge that are ``receiver``'s.
+        """Return a filter for batches of one virtual channel of a rebalanced edge.
 
-        The new receivers that take over from one old one get its batches in turn. One function per
-        virtual channel, which has to be asked for every batch.
+        The new receivers that replace an old one get its batches in turn. Use one filter per
+        virtual channel and call it for every batch.
         """
         turns = (
             1
@@ -106,10 +109,10 @@ class Rescaling:
 
 
 def deal(unread: Sequence[bool], parallelism: int, subtask: int) -> list[int]:
-    """Positions of the splits that ``subtask`` reads: those with rows left are dealt out evenly.
+    """Return the positions of the splits that ``subtask`` reads; unread ones are divided evenly.
 
-    Splits keep their order. Those that are read to their end are dealt out, too: somebody has to
-    say in the next checkpoint that they are.
+    Splits keep their order. Finished splits are assigned, too, because some subtask has to record
+    them as finished in the next checkpoint.
     """
     left = [n for n, has_rows in enumerate(unread) if has_rows]
     done = [n for n, has_rows in enumerate(unread) if not has_rows]

@@ -1,10 +1,11 @@
-"""State in RocksDB, for state that is larger than memory: a shelf of Arrow tables on local disk.
+"""State in RocksDB, for state larger than memory: a shelf of Arrow tables on local disk.
 
-A value is the rows of one chunk as Arrow record batches, a key is its pane, first key group and a
-number. RocksDB finds room, caches nothing, keeps a checksum on every value, and gives the disk back
-when chunks go. It has no log: what is here is rebuilt from a checkpoint, never from these files.
+A value is the rows of one chunk as Arrow record batches; a key is its pane, first key group and a
+number. RocksDB allocates space, caches nothing, keeps a checksum on every value, and frees the
+space of deleted chunks. There is no write-ahead log: state is rebuilt from a checkpoint, never from
+these files.
 
-Chunks that nobody refers to are deleted with the next write, in the same batch.
+Chunks without references are deleted with the next write, in the same batch.
 
 Source: Lu et al. 2016, "WiscKey" (FAST), for values apart from keys; RocksDB's BlobDB.
 """
@@ -22,7 +23,7 @@ from laminar_core.codec.arrow import Compression
 from laminar_core.errors import ErrorCode, StorageUnavailable
 
 MEMORY_BYTES_MIN = 16 * 1024 * 1024
-"""With less, RocksDB is busy with files of no size."""
+"""With less, RocksDB would write many tiny files."""
 
 _SIGN = 1 << 63
 _VALUE_BYTES_MIN = 4096
@@ -31,7 +32,7 @@ _FILE_BYTES = 64 * 1024 * 1024
 _WRITE_BUFFERS = 4
 _BUFFER_BYTES_MIN = 64 * 1024
 _GARBAGE_SHARE = 0.5
-"""Of the oldest files; then what is still needed of them is moved."""
+"""Share of garbage in the oldest files at which their live values are moved."""
 
 
 class RocksBackend:
@@ -76,11 +77,11 @@ class RocksBackend:
 
     @property
     def gathered_bytes_max(self) -> int:
-        """For each shelf."""
+        """Bytes of new rows that each shelf may gather."""
         return self._memory_bytes // 4 // max(self._shelves, 1)
 
     def close(self) -> None:
-        """Let go of the files; what is not on disk yet need not get there."""
+        """Close the files without flushing: no file is read again."""
         files, self._files = self._files, None
         if files is not None:
             with suppress(Exception):  # It says that it was not let finish; that is what we want.
@@ -103,14 +104,14 @@ class RocksBackend:
         return key
 
     def get(self, key: bytes) -> bytes:
-        """Read a value."""
+        """Return a value."""
         with self.readable_errors():
             value = self._opened()[key]
         assert value is not None, "a chunk is deleted after its last reader"
         return value
 
     def drop(self, key: bytes) -> None:
-        """Nobody needs it any more. Called from any thread, at any time."""
+        """Mark a value for deletion. Called from any thread, at any time."""
         self._garbage.append(key)
 
     def _opened(self) -> Rdict:
@@ -120,7 +121,7 @@ class RocksBackend:
 
     @contextmanager
     def readable_errors(self) -> Iterator[None]:
-        """RocksDB raises plain exceptions.
+        """Translate RocksDB's exceptions, which have no class of their own.
 
         Raises:
             StorageUnavailable: instead of whatever it raised (WORKING_STATE).
@@ -147,7 +148,7 @@ class RocksShelf:
 
     @property
     def gathered_bytes_max(self) -> int:
-        """A share of the worker's budget."""
+        """Bytes of new rows to gather: a share of the worker's budget."""
         return self._backend.gathered_bytes_max
 
     def put(self, start_us: int, first_key_group: int, table: pa.Table) -> "RocksChunk":

@@ -1,11 +1,11 @@
-"""Which segments make up a state that is written as what changed, and when they are put together.
+"""Chains of segments for incremental checkpoints, and when their segments are merged.
 
-A *chain* is the segments of one operator subtask, oldest first. Every checkpoint of changes adds a
-*run*: one segment, or several that have no key group in common where it is large. Without an end to
-that a restore would read all that was ever written. So a segment of which every window has fired is
-dropped, and neighbouring runs are merged into one, newest and smallest first, as in a
-log-structured merge tree. The longer chains may be, the less is rewritten: 14 times what came, at
-most, for the default over 4,096 checkpoints that have no key in common.
+A *chain* is the segments of one operator subtask, oldest first. Every incremental checkpoint adds a
+*run*: one segment, or several with disjoint key groups if the run is large. Without a limit, a
+restore would read all that was ever written. So a segment whose windows have all fired is dropped,
+and neighbouring runs are merged into one, newest and smallest first, as in a log-structured merge
+tree. The longer chains may be, the less is rewritten: at most 14 times the new data for the default
+over 4,096 checkpoints without a common key.
 """
 
 from collections.abc import Sequence
@@ -17,17 +17,20 @@ SEGMENTS_MAX = 8
 """Chains of more runs are compacted."""
 
 RUN_SEGMENT_BYTES_MIN = 1024 * 1024
-"""A run goes on behind a segment of this size only: many small ones are better merged."""
+"""A run continues in a new segment only after this size: small segments are better merged."""
 
 MERGED_BYTES_MAX = 16 * 1024 * 1024
-"""Of all segments that are merged together; where they are more, one range of key groups after the
-other is."""
+"""Limit for all segments that are merged together; larger sets are merged by ranges of key groups.
+"""
 
 
 def open_segments(
     chain: Sequence[SegmentRef], finished_window_us: int | None
 ) -> tuple[SegmentRef, ...]:
-    """Leave out the segments of which every window starts at ``finished_window_us`` or before."""
+    """Return the chain without finished segments.
+
+    All their windows start at or before ``finished_window_us``.
+    """
     if finished_window_us is None:
         return tuple(chain)
     return tuple(

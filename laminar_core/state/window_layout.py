@@ -1,4 +1,4 @@
-"""What the state of a window aggregation looks like: columns, windows, and whose keys they are."""
+"""The layout of a window aggregation's state: columns, windows, and keys."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ WindowTables = tuple[int, Sequence[pa.Table]]
 
 @dataclass(frozen=True, slots=True)
 class StateLayout:
-    """What the state of one window aggregation consists of.
+    """The columns of one window aggregation's state.
 
     ``schema``: the keys, ``window_start``, the accumulators. ``window_start`` (timestamp[us, UTC])
     is the start of the last window that contains a row, which is also the start of its pane.
@@ -34,12 +34,15 @@ class StateLayout:
 
     @property
     def pane_schema(self) -> pa.Schema:
-        """Schema of the tables in a pane, where the window is understood."""
+        """The schema of tables in a pane, where the window is implied."""
         return self.schema.remove(len(self.keys))
 
     @property
     def stored_schema(self) -> pa.Schema:
-        """Schema in a checkpoint. The key group is int32, because Spark reads no unsigned."""
+        """The schema in a checkpoint.
+
+        The key group is int32, because Spark has no unsigned integers.
+        """
         return self.schema.insert(0, pa.field(KEY_GROUP, pa.int32()))
 
     def finished_us(self, watermark_us: int | None) -> int | None:
@@ -69,5 +72,5 @@ class StateLayout:
 
 
 def window_starts_of(rows: pa.Table) -> npt.NDArray[np.int64]:
-    """``window_start`` of every row, in microseconds."""
+    """Return ``window_start`` of every row, in microseconds."""
     return rows.column(WINDOW_START).cast(pa.int64()).to_numpy()

@@ -2,7 +2,7 @@
 
 A *pane* holds the rows of one slide of event time, see ``panes``. Adding rows appends a table and
 touches no key. A tumbling window is one pane. A sliding window is ``size / slide`` neighbouring
-panes, put together when it fires: a row is stored and sent once, however many windows it is in.
+panes, combined when it fires: a row is stored and sent once, however many windows contain it.
 
 Invariants, checked by ``tests/operators/test_aggregation_model.py`` for every backend:
     I1  a window fires once, when the watermark reaches its end plus the allowed lateness
@@ -86,7 +86,7 @@ class WindowState:
     def advance(self, watermark_us: int) -> Iterator[pa.Table]:
         """Fire every window that ends, lateness included, at or before ``watermark_us``.
 
-        The state changes at once; the tables are computed as they are asked for. They have the
+        The state changes at once; the tables are computed as they are consumed. They have the
         layout's schema, with the start of the fired window, one row per key and window, in the
         order of windows. A watermark that does not advance changes nothing.
         """
@@ -155,7 +155,7 @@ class WindowState:
             self._put_away()
 
     def _put_away(self) -> None:
-        """Too much waits in memory: put the panes away of which the most does."""
+        """Put the panes with the most gathered rows on the shelf if too many wait in memory."""
         if self._ground.shelf.in_memory:
             return
         for pane in sorted(self._panes.values(), key=lambda pane: -pane.gathered_bytes):
@@ -238,7 +238,7 @@ def split_by_window(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
     """Yield (``window_start`` in microseconds, its rows in order without that column).
 
     Rows of different windows share no memory afterwards: a window that stays open long must not
-    keep alive the large batches of which it got a few rows.
+    keep large batches alive of which it got a few rows.
     """
     if not rows.num_rows:
         return

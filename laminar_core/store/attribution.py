@@ -1,4 +1,4 @@
-"""On whose behalf a command acts, for the records that it writes."""
+"""The actor on whose behalf a command acts, for the records that it writes."""
 
 import os
 from collections.abc import Mapping

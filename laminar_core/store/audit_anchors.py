@@ -1,11 +1,12 @@
-"""Which records of the audit log other objects of the job name: what a deletion has to get past.
+"""Anchors of the audit log: other objects of the job that name one of its records.
 
 Claims, bases, heartbeats and ends of generations, and the manifests of checkpoints, each name the
-newest record of the log when they were written. So whoever removes the end of the log has to remove
-all of them as well, without which the job cannot be restored, or goes on writing new ones.
+newest record of the log when they were written. So an attacker who removes the end of the log has
+to remove all of them as well; without them the job cannot be restored, or writes new ones.
 
-An object that should name a record and cannot be read is reported: what it names is unknown. A
-manifest is not, if a newer one names a record: that one stands for everything before it.
+An object that should name a record and cannot be read is reported, because the record it names is
+unknown. A manifest is not reported if a newer one names a record: that one stands for everything
+before it.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -42,14 +43,14 @@ class Anchors:
 
     @property
     def newest(self) -> AuditRef | None:
-        """The newest record that is named; None if none is."""
+        """The newest record that any anchor names; None if there is none."""
         refs = (anchor.ref for anchor in self.found)
         return max(refs, key=lambda ref: ref.number, default=None)
 
 
 @dataclass(frozen=True, slots=True)
 class _Holder:
-    """An object that may name a record, and what it says."""
+    """An object that may name a record, with the record or the problem of reading it."""
 
     name: str
     ref: AuditRef | None = None
@@ -119,7 +120,7 @@ class _Reader:
         return Generation(manifest.generation), _Holder(name, manifest.audited)
 
     def generation(self, number: int) -> list[_Holder]:
-        """What the records of a generation name, oldest first."""
+        """Return the anchors among the records of a generation, oldest first."""
         generation, paths = Generation(number), self._paths
         of = f"of generation {number}"
 

@@ -1,9 +1,9 @@
-"""Where the key comes from that signs the audit log, and who does not get to see it.
+"""The key that signs the audit log: where it comes from, and which processes must not see it.
 
-The environment of a process is inherited by everything that it starts: the JVM, Spark's Python
-workers, and the code that users run in them. So ``laminar`` takes the key out of its environment
-before it imports a pipeline, and a session's JVM is started without it. A file that only its owner
-can read keeps the key out of every environment.
+A child process inherits the environment: the JVM, Spark's Python workers, and the user code that
+runs in them. So ``laminar`` takes the key out of its environment before it imports a pipeline, and
+starts the JVM without it. A file that only its owner can read keeps the key out of every
+environment.
 """
 
 import os
@@ -22,7 +22,7 @@ KEY_FILE_VARIABLE = "LAMINAR_AUDIT_KEY_FILE"
 
 _KEY_BYTES_MAX = 4096
 _taken: list[bytes] = []
-"""What was taken out of the environment of this process; one at most."""
+"""The key taken out of the environment of this process; at most one."""
 
 
 def find_key(variable: str = KEY_VARIABLE) -> bytes | None:
@@ -45,7 +45,7 @@ def find_key(variable: str = KEY_VARIABLE) -> bytes | None:
 
 @contextmanager
 def key_kept_private() -> Generator[None]:
-    """Meanwhile this process has the key, and no process that it starts inherits it."""
+    """Keep the key in this process, and out of the environment of processes started meanwhile."""
     value = os.environ.pop(KEY_VARIABLE, "")
     if not value:
         yield

@@ -1,16 +1,16 @@
-"""The audit log of a job in its store: appended by anybody, lost by nobody, checked by ``verify``.
+"""The audit log of a job in its store: append-only, shared by many writers, checked by ``verify``.
 
-An append costs four calls: read the head, create the record, overwrite the head, and look whether
-somebody went on meanwhile. No listing, however long the log is. Only if there is no head, it lists
-records, and reads what other objects of the job name (``audit_anchors``).
+An append costs four calls: read the head, create the record, overwrite the head, and look for a
+newer record. It needs no listing, however long the log is. Only if there is no head does it list
+records and read the anchors in other objects of the job (``audit_anchors``).
 
-An append never fills a gap: it goes on after the newest record that anything still names, so that
-what was removed stays missing for ever. It does not refuse, because a file that was deleted must
+An append never fills a gap: it continues after the newest record that any object still names, so
+that removed records stay missing visibly. It does not refuse, because a file that was deleted must
 not keep a job from recovering.
 
-Concurrent writers race for a number; who loses reads the winner's record and follows it. The head
-may be overwritten by a slower writer with an older one, which therefore looks for a newer record
-afterwards and puts that one in the head: the last writer of the head always sees the newest record.
+Concurrent writers race for a number; the loser reads the winner's record and follows it. A slower
+writer may overwrite the head with an older one, so each writer looks for a newer record afterwards
+and puts that one into the head: the last writer of the head always sees the newest record.
 """
 
 from collections.abc import Callable, Iterator
@@ -49,7 +49,7 @@ CODE_VERSION = f"laminar {__version__}"
 
 
 class AuditLog:
-    """Who did what to a job. Safe to use from several threads and processes."""
+    """The audit log of one job. Safe to use from several threads and processes."""
 
     def __init__(
         self,
@@ -60,7 +60,10 @@ class AuditLog:
         identify: Callable[[], Owner] = this_process,
         key: bytes | None = None,
     ) -> None:
-        """``now_ms`` is a wall clock; ``key``, or that of ``audit_key``, signs what is added."""
+        """Open the log; ``now_ms`` is a wall clock.
+
+        Records are signed with ``key``, or with the key of ``audit_key``.
+        """
         self.objects = objects
         self.paths = paths
         self._now_ms = now_ms
@@ -136,7 +139,7 @@ class AuditLog:
         )
 
     def write(self, entry: AuditEntry) -> AuditRecord:
-        """Append ``entry``; the same one again, whatever happened, gives no second record.
+        """Append ``entry``; repeating the call with the same entry adds no second record.
 
         Raises:
             StorageUnavailable: as in ``append``.
@@ -155,7 +158,7 @@ class AuditLog:
         return record
 
     def write_once(self, entry: AuditEntry) -> AuditRecord:
-        """Append an entry that nobody else has, so nobody can ask for it again.
+        """Append an entry that is used once, so no retry has to recognise it.
 
         Raises:
             StorageUnavailable: as in ``append``.
@@ -168,14 +171,14 @@ class AuditLog:
     # --- reading --------------------------------------------------------------------------------
 
     def numbers(self) -> list[int]:
-        """Numbers of all records, ascending."""
+        """Return the numbers of all records, ascending."""
         return _numbers(self.objects.children(self.paths.audit))
 
     def newest(self) -> AuditRef | None:
-        """The newest record, for another object of the job to name; None if there is none.
+        """Return the newest record, for another object of the job to name; None if there is none.
 
-        Look at the claim afterwards, and then ``keep`` it: another store may be in the place of the
-        job's.
+        Check the claim afterwards, and then call ``keep``: another store may have taken the place
+        of the job's.
 
         Raises:
             StorageUnavailable: the store did not answer.
@@ -190,7 +193,7 @@ class AuditLog:
             self._see(Link(newest.number, newest.sha256))
 
     def read(self, number: int) -> AuditRecord | None:
-        """One record; None if there is none.
+        """Return one record; None if there is none.
 
         Raises:
             CorruptCheckpointError: it is not what was written.
@@ -206,7 +209,7 @@ class AuditLog:
             raise CorruptCheckpointError(error.code, f"{where}: {error}") from error
 
     def records(self) -> Iterator[AuditRecord]:
-        """All records that can be read, oldest first; ``verify`` names the others."""
+        """Yield all readable records, oldest first; ``verify`` reports the others."""
         for _, data in self._stored(self.numbers()):
             try:
                 yield parse_audit_record(data)
@@ -264,7 +267,7 @@ class AuditLog:
         return self._seen
 
     def _read_head(self) -> tuple[Link | None, bool]:
-        """The newest record as the head has it, and whether there is a head that says nothing."""
+        """Return the record that the head names, and whether there is a head that is unusable."""
         data = bytes_in(self.objects, self.paths.audit_head)
         if data is None:
             return None, False

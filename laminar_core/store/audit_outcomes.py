@@ -1,8 +1,8 @@
-"""What became of acts that the audit log announces: from later records, and from what they wrote.
+"""Outcomes of acts that the audit log announces, derived from later records and created objects.
 
-A claim, a restore and the end of a generation are announced before they take effect, and the object
-that each of them creates proves that it did. So their outcome needs no record of its own, and the
-log of every earlier version has it as well.
+A claim, a restore and the end of a generation are announced before they take effect, and each of
+them creates an object that proves it. So their outcome needs no record of its own, and the logs of
+earlier versions have it as well.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,9 +20,10 @@ _STARTS = ("restore", "start-fresh")
 def read_outcomes(
     objects: ObjectStore, paths: JobPaths, records: Iterable[AuditRecord], shown: Iterable[int]
 ) -> dict[int, Outcome]:
-    """Return what became of the acts with the numbers ``shown``.
+    """Return the outcomes of the acts with the numbers ``shown``.
 
-    ``records`` are all of the log. Four requests for each generation that one of the acts concerns.
+    ``records`` is the whole log. Costs four requests for each generation that one of the acts
+    concerns.
     """
     numbers, every = set(shown), list(records)
     concerned = {generation_of(record) for record in every if record.number in numbers} - {None}
@@ -32,7 +33,7 @@ def read_outcomes(
 
 
 def generation_of(record: AuditRecord) -> int | None:
-    """Return the generation whose objects show what became of the record; None if none does."""
+    """Return the generation whose objects prove the record's outcome; None if there is none."""
     generation = (record.after or {}).get("generation")
     is_shown = record.action in (*_CLAIMS, *_STARTS, "end") and record.outcome == "intended"
     return generation if is_shown and isinstance(generation, int) and generation > 0 else None

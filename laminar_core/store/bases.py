@@ -1,10 +1,11 @@
-"""What each generation started from: the records that decide what counts, so each is kept twice.
+"""The bases of generations, which decide the timeline, so each is stored twice.
 
-Everything rests on the bases: without one, nobody knows which checkpoints a later generation left
-behind. Other records can be lost and the job goes on; a base could not. So whoever has created one
-writes a copy beside it, and who finds it damaged, or gone, reads the copy. The first of the two
-decides: the copy is created after it, with the same bytes, by whoever created it. Only if something
-is in its place that is no base of this generation, whatever brought it there, the copy decides.
+The timeline rests on the bases: without one, the checkpoints that a later generation left behind
+cannot be known. A job survives the loss of other records, but not of a base. So the creator of a
+base writes a copy beside it, and a reader that finds it damaged or missing reads the copy. The
+first of the two decides: the copy is created after it, with the same bytes, by the same creator.
+The copy decides only if the object in place of the base is no base of this generation, however it
+got there.
 """
 
 from laminar_core.errors import CorruptCheckpointError, ErrorCode
@@ -16,7 +17,7 @@ from laminar_core.store.records import create_or_confirm, read_record
 
 
 def create_base(objects: ObjectStore, paths: JobPaths, record: GenerationBase) -> bool:
-    """Create the base; True if it is now what ``record`` says, whoever wrote it.
+    """Create the base; return True if the stored base now equals ``record``, whoever wrote it.
 
     Raises:
         StorageUnavailable: the store did not answer; call again with the same record.
@@ -35,7 +36,9 @@ def create_base(objects: ObjectStore, paths: JobPaths, record: GenerationBase) -
 def read_base(
     objects: ObjectStore, paths: JobPaths, generation: Generation
 ) -> GenerationBase | None:
-    """The base, from its copy if it is damaged or gone; None if the generation has not started.
+    """Read the base, or its copy if it is damaged or missing.
+
+    None if the generation has not started.
 
     Raises:
         CorruptCheckpointError: both are damaged, or one is and the other is gone.
@@ -56,7 +59,7 @@ def read_base(
 
 
 def complete_copy(objects: ObjectStore, paths: JobPaths, generation: Generation) -> None:
-    """Write the copy of a sound base whose writer died before it did."""
+    """Write the copy of a sound base if its writer died before doing so."""
     try:
         data = objects.get(paths.base(generation))
         record = _read(objects, paths.base(generation), generation)

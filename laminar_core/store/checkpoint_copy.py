@@ -1,4 +1,4 @@
-"""One checkpoint of a job, copied byte by byte into a store of its own, to be restored there."""
+"""Copy one checkpoint of a job, byte by byte, into a store of its own, to be restored there."""
 
 from laminar_core.protocol.types import CheckpointId, Generation
 from laminar_core.records.actor import ActorKind
@@ -11,11 +11,10 @@ from laminar_core.store.verification import read_verified
 def copy_checkpoint(
     source: CheckpointStore, target: CheckpointStore, manifest: CheckpointManifest, owner: Owner
 ) -> int:
-    """Copy all files and then the manifest, each verified; returns how many bytes there were.
+    """Copy all files and then the manifest, each verified; return the number of bytes.
 
-    Nothing of ``source`` changes. In ``target`` the generation that wrote the checkpoint counts as
-    over, so that whoever claims the job there writes under a number, and so under names, of its
-    own.
+    ``source`` is not changed. In ``target`` the generation that wrote the checkpoint counts as
+    over, so the next claim of the job there gets a number, and object names, of its own.
 
     Raises:
         CorruptCheckpointError: a file is damaged, or the target holds something else,

@@ -1,4 +1,4 @@
-"""The files of one checkpoint: written before its manifest, read when it is restored, discarded."""
+"""The files of one checkpoint: written before its manifest, read at a restore, or discarded."""
 
 # pyarrow ships no types, which the strict mode of this package would not accept.
 # pyright: standard
@@ -28,7 +28,7 @@ from laminar_core.store.verification import read_verified
 
 
 class CheckpointParts(GenerationLog):
-    """What a checkpoint consists of. Safe to use from several threads."""
+    """Reads, writes and discards the files of checkpoints. Safe to use from several threads."""
 
     def write_state(
         self,
@@ -99,7 +99,9 @@ class CheckpointParts(GenerationLog):
     def read_inflight(
         self, entry: InflightEntry, schema: pa.Schema | None = None
     ) -> list[InflightElement]:
-        """Read what was captured in one queue, in its order, and nothing before all is verified.
+        """Read the captured elements of one queue in order.
+
+        Nothing is decoded before all is verified.
 
         Raises:
             CorruptCheckpointError: missing, not the bytes that were written, or not what the
@@ -115,15 +117,16 @@ class CheckpointParts(GenerationLog):
             raise type(error)(error.code, f"{where}: {error}") from error
 
     def discard_parts(self, checkpoint_id: CheckpointId) -> int:
-        """Delete the files of a checkpoint that never completed; returns how many there were.
+        """Delete the files of a checkpoint that never completed; return how many there were.
 
-        The trigger record stays, so the id is never used again, and so does whatever is no state
-        or in-flight file. Nothing names these files, so their order does not matter, and after an
-        error or a crash the same call goes on. A worker may still write: call again when it has
-        answered. Not for a checkpoint whose publication was not answered.
+        The trigger record stays, so the id is never used again; so does any object that is neither
+        a state nor an in-flight file. No manifest names these files, so their order does not
+        matter, and the same call continues after an error or a crash. A worker may still write:
+        call again when it has answered. Do not call it while a publication of the checkpoint is
+        unanswered.
 
-        A checkpoint that did complete may have lost its manifest to retention, and files that
-        later checkpoints name are still in its folder: only retention knows which.
+        A completed checkpoint may have lost its manifest to retention while later checkpoints name
+        files in its folder. Only retention knows which.
 
         Raises:
             ProtocolError: the checkpoint has a manifest, whole or not, or once had one: nothing

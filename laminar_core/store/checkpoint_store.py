@@ -1,4 +1,4 @@
-"""Checkpoints of one job in an object store: written in parts, completed by one create, verified.
+"""Checkpoints of one job: written in parts, completed by one create, verified.
 
 Facts are read here, decisions are taken in ``protocol.recovery``, and carried out here. Every
 method can be repeated after StorageUnavailable, which is never swallowed.
@@ -59,10 +59,10 @@ from laminar_core.store.verification import (
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What a new generation does, and the manifests that it needs for it.
+    """The decision for a new generation, with the manifests that it needs.
 
-    ``manifest`` is that of the restored checkpoint, None in any other case. ``redrive`` are those
-    whose output is committed (again) before the job runs, in this order.
+    ``manifest`` is the restored checkpoint's, or None. ``redrive`` are the manifests whose output
+    is committed (again) before the job runs, in this order.
     """
 
     decision: Decision
@@ -71,10 +71,10 @@ class Choice:
 
 
 ANY = Wish()
-"""The newest that verifies."""
+"""Restore the newest checkpoint that verifies."""
 
 Examine = Callable[[CheckpointManifest], str | None]
-"""What is wrong with the files of a checkpoint, or None."""
+"""Returns a description of the damage to a checkpoint's files, or None."""
 
 
 class CheckpointStore(CheckpointParts):
@@ -92,7 +92,9 @@ class CheckpointStore(CheckpointParts):
     # Writing a checkpoint, in this order.
 
     def record_trigger(self, record: TriggerRecord) -> bool:
-        """Reserve the id for its generation; False: another one has it, take the next id.
+        """Reserve the id for its generation.
+
+        Return False if another generation has the id: take the next one.
 
         Raises:
             FencedError: a newer generation is claimed. Retention may have forgotten ids that this
@@ -106,7 +108,7 @@ class CheckpointStore(CheckpointParts):
         return created
 
     def publish(self, manifest: CheckpointManifest) -> None:
-        """Complete the checkpoint. On return, and only then, its output may be committed.
+        """Complete the checkpoint. Its output may be committed only after this returned.
 
         Raises:
             FencedError: a newer generation is claimed. The manifest may be there all the same;
@@ -117,11 +119,11 @@ class CheckpointStore(CheckpointParts):
         self._create_manifest(manifest)
 
     def publish_if_whole(self, manifest: CheckpointManifest) -> tuple[DamagedFile, ...]:
-        """Complete the checkpoint if all its files are there; return those that are not.
+        """Complete the checkpoint if all its files exist; return the missing ones.
 
-        They are compared with a listing, so before the manifest is created: a checkpoint that
-        cannot be restored never counts. What retention deletes meanwhile, this manifest does not
-        name: it names files of the newest checkpoint, and new ones.
+        Files are compared with a listing before the manifest is created, so a checkpoint that
+        cannot be restored never counts. Retention cannot delete them meanwhile: the manifest names
+        files of the newest checkpoint, and new ones.
 
         Raises:
             As ``publish`` does.
@@ -150,7 +152,7 @@ class CheckpointStore(CheckpointParts):
         create_or_confirm(self.objects, key, record.to_bytes())
 
     def record_outcome(self, record: HistoryRecord) -> None:
-        """Write down how the attempt ended; the first word stands.
+        """Record how the attempt ended; the first record stands.
 
         Raises:
             StorageUnavailable: the store did not answer, or is not that of the generation.
@@ -162,13 +164,13 @@ class CheckpointStore(CheckpointParts):
     # Reading.
 
     def attempted_ids(self) -> list[CheckpointId]:
-        """Ids with anything stored under ``checkpoints/``, ascending."""
+        """Return the ids with any object under ``checkpoints/``, ascending."""
         return _numbers(self.objects.children(self.paths.checkpoints))
 
     def completed_ids(self) -> list[CheckpointId]:
-        """Ids with a manifest, ascending, without what is being deleted.
+        """Return the ids with a manifest, ascending, without checkpoints that are being deleted.
 
-        Whether one is whole, or an orphan, is not looked at.
+        Damaged checkpoints and orphans are included.
         """
         keys = set(self.objects.list(self.paths.checkpoints))
         numbers = {number_in(key.removeprefix(self.paths.checkpoints)[:11]) for key in keys}
@@ -182,32 +184,32 @@ class CheckpointStore(CheckpointParts):
         ]
 
     def committed_ids(self) -> list[CheckpointId]:
-        """Ids with a commit record, ascending."""
+        """Return the ids with a commit record, ascending."""
         return _numbers(self.objects.children(self.paths.commits))
 
     def ended_ids(self) -> list[CheckpointId]:
-        """Ids of which it is recorded how the attempt ended, ascending."""
+        """Return the ids with a recorded outcome, ascending."""
         return _numbers(self.objects.children(self.paths.history))
 
     def highest_checkpoint_id(self) -> CheckpointId | None:
-        """The highest id ever seen, also of checkpoints that are deleted; None if there is none."""
+        """Return the highest id ever used, including deleted checkpoints; None if there is none."""
         found = [*self.attempted_ids(), *self.ended_ids(), *self.committed_ids()]
         return max(found, default=None)
 
     def read_trigger(self, checkpoint_id: CheckpointId) -> TriggerRecord | None:
-        """The reservation of the id, None if there is none."""
+        """Return the reservation of the id, or None."""
         return read_record(self.objects, self.paths.trigger(checkpoint_id), TriggerRecord)
 
     def read_commit(self, checkpoint_id: CheckpointId) -> CommitRecord | None:
-        """The commit record, None if there is none."""
+        """Return the commit record, or None."""
         return read_record(self.objects, self.paths.commit(checkpoint_id), CommitRecord)
 
     def read_outcome(self, checkpoint_id: CheckpointId) -> HistoryRecord | None:
-        """How the attempt ended, None if that is not recorded."""
+        """Return the recorded outcome of the attempt, or None."""
         return read_record(self.objects, self.paths.outcome(checkpoint_id), HistoryRecord)
 
     def history(self) -> list[HistoryRecord]:
-        """Every recorded outcome, by ascending id.
+        """Return all recorded outcomes, by ascending id.
 
         Raises:
             CorruptCheckpointError: one of them cannot be read.
@@ -216,7 +218,7 @@ class CheckpointStore(CheckpointParts):
         return [record for record in records if record is not None]
 
     def read_manifest(self, checkpoint_id: CheckpointId) -> CheckpointManifest:
-        """Read the manifest, whole or not at all.
+        """Read a manifest and check that it belongs to this checkpoint.
 
         Raises:
             ConfigurationError: there is no such completed checkpoint.
@@ -234,7 +236,7 @@ class CheckpointStore(CheckpointParts):
         return manifest
 
     def find_manifest(self, checkpoint_id: CheckpointId) -> CheckpointManifest | None:
-        """Like ``read_manifest``; None if the checkpoint never completed."""
+        """Read a manifest like ``read_manifest``; return None if the checkpoint never completed."""
         key = self.paths.manifest(checkpoint_id)
         try:
             data = self.objects.get(key)
@@ -267,7 +269,7 @@ class CheckpointStore(CheckpointParts):
         return verify_files(self.objects, self.paths, manifest)
 
     def list_summaries(self) -> list[CheckpointSummary]:
-        """One line for each checkpoint that left a trace, by ascending id; reads no state.
+        """Summarise each checkpoint that left any object, by ascending id; reads no state.
 
         Raises:
             CorruptCheckpointError: a base cannot be read, so orphans cannot be told.
@@ -287,11 +289,11 @@ class CheckpointStore(CheckpointParts):
     # Restoring.
 
     def choose_checkpoint(self, wish: Wish = ANY, examine: Examine | None = None) -> Choice:
-        """Find what the generation that was claimed last continues from; changes nothing.
+        """Choose what the generation that was claimed last continues from; changes nothing.
 
-        Call it after ``claim_generation`` and before ``record_base``: the order is what makes the
-        choice safe. Files are verified from the newest checkpoint on, and no further than needed.
-        ``examine`` is for whoever does not restore: by default every byte is read.
+        Call it after ``claim_generation`` and before ``record_base``: this order makes the choice
+        safe. Files are verified from the newest checkpoint on, and no further than needed. By
+        default every byte is read; a caller that does not restore may pass a cheaper ``examine``.
 
         Raises:
             CorruptCheckpointError: a base cannot be read, so the timeline is unknown.
@@ -323,7 +325,7 @@ class CheckpointStore(CheckpointParts):
         return verify_files(self.objects, self.paths, manifest).problem
 
     def is_being_deleted(self, checkpoint_id: CheckpointId) -> bool:
-        """Whether retention has marked it: it is being deleted, or was."""
+        """Return whether retention has marked the checkpoint: it is being deleted, or was."""
         return self.objects.size(self.paths.deletion(checkpoint_id)) is not None
 
     def _is_committed(self, checkpoint_id: CheckpointId) -> bool:
@@ -396,7 +398,7 @@ class CheckpointStore(CheckpointParts):
         return replace(summary, orphan=orphan, withdrawn=orphan and committed)
 
     def is_complete(self, checkpoint_id: CheckpointId) -> bool:
-        """Whether there is a manifest, readable or not, of what is not being deleted."""
+        """Return whether there is a manifest, readable or not, that is not being deleted."""
         key = self.paths.manifest(checkpoint_id)
         if self.objects.size(key) is None or self.is_being_deleted(checkpoint_id):
             return False

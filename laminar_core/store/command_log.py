@@ -1,8 +1,8 @@
-"""Commands for a running job, left in its store by anybody who reaches it.
+"""Commands for a running job, left in its store by any process with access.
 
-Whoever wants something calls ``append`` and waits for ``result``; ``entries`` lists everything.
-The driver of the job calls ``read_after``, ``begin`` and ``answer``. Records are create-only and
-never deleted, so any number of processes may do any of this at once.
+A client calls ``append`` and waits for ``result``; ``entries`` lists everything. The driver of the
+job calls ``read_after``, ``begin`` and ``answer``. Records are create-only and never deleted, so
+any number of processes may do this at once.
 
     log = ControlLog(objects, paths)
     number = log.append(command)          # not carried out before a driver has begun it
@@ -22,7 +22,10 @@ from laminar_core.store.records import create_or_confirm, read_record
 
 @dataclass(frozen=True, slots=True)
 class ControlEntry:
-    """One number of the log. ``command`` is None if it cannot be read; ``problem`` says why."""
+    """One command and its records.
+
+    ``command`` is None if unreadable; ``problem`` then has the reason.
+    """
 
     number: int
     command: ControlCommand | None
@@ -38,7 +41,7 @@ class ControlLog:
         self.objects = objects
         self.paths = paths
         self._tried: dict[str, int] = {}
-        """Where an append that was not answered may have put its command."""
+        """The number where an unanswered append may have put each command."""
 
     # --- for whoever wants something ------------------------------------------------------------
 
@@ -59,7 +62,7 @@ class ControlLog:
             number += 1
 
     def result(self, number: int) -> ControlResult | None:
-        """How command ``number`` ended; None if it has not.
+        """Return how command ``number`` ended; None if it has not.
 
         Raises:
             CorruptCheckpointError: what is there cannot be read.
@@ -67,7 +70,7 @@ class ControlLog:
         return read_record(self.objects, self.paths.control_result(number), ControlResult)
 
     def begun(self, number: int) -> ControlBegun | None:
-        """Who carries command ``number`` out; None if nobody has begun.
+        """Return the record that command ``number`` was taken up; None if it was not.
 
         Raises:
             CorruptCheckpointError: what is there cannot be read.
@@ -75,18 +78,18 @@ class ControlLog:
         return read_record(self.objects, self.paths.control_begun(number), ControlBegun)
 
     def entries(self) -> list[ControlEntry]:
-        """Everything, oldest first, for people to look at."""
+        """Return all commands, oldest first, for display."""
         return [self.entry(number) for number in self.numbers()]
 
     # --- for the driver -------------------------------------------------------------------------
 
     def numbers(self) -> list[int]:
-        """Numbers of all commands, ascending."""
+        """Return the numbers of all commands, ascending."""
         names = self.objects.children(self.paths.control)
         return sorted(number for name in names if (number := number_in(name)) is not None)
 
     def unanswered(self) -> list[ControlEntry]:
-        """Every command that has no result; with one listing, for a driver that starts."""
+        """Return all commands without a result; with one listing, for a driver that starts."""
         names = set(self.objects.children(self.paths.control))
         numbers = (n for name in sorted(names) if (n := number_in(name)) is not None)
         folder = self.paths.control
@@ -97,23 +100,26 @@ class ControlLog:
         ]
 
     def read_after(self, number: int) -> Iterator[ControlEntry]:
-        """The commands behind ``number``, without a listing: numbers have no gaps."""
+        """Yield the commands after ``number``. Needs no listing, because numbers have no gaps."""
         while self.objects.size(self.paths.control_command(number + 1)) is not None:
             number += 1
             yield self.entry(number)
 
     def begin(self, number: int, record: ControlBegun) -> bool:
-        """Take the command up, to carry it out or refuse it; False: somebody else has."""
+        """Take the command up, to carry it out or refuse it.
+
+        False if another process already has.
+        """
         key = self.paths.control_begun(number)
         return create_or_confirm(self.objects, key, record.to_bytes())
 
     def answer(self, number: int, result: ControlResult) -> bool:
-        """Say how it ended; False: somebody has said something else before, which stands."""
+        """Record how the command ended; False if a different result exists, which stands."""
         key = self.paths.control_result(number)
         return create_or_confirm(self.objects, key, result.to_bytes())
 
     def entry(self, number: int) -> ControlEntry:
-        """Everything that is known of one command."""
+        """Return everything that is known about one command."""
         problems: list[str] = []
         command = begun = result = None
         try:

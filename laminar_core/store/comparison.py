@@ -1,4 +1,4 @@
-"""What changed in the state of an operator between two checkpoints of a job."""
+"""Compare the state of an operator between two checkpoints of a job."""
 
 # pyarrow ships no types, which the strict mode of this package would not accept.
 # pyright: standard
@@ -27,10 +27,10 @@ class Comparison:
     operator_id: str
     parts: tuple[Difference, ...]
     notes: tuple[str, ...] = ()
-    """What to know about the counts, such as what could not be compared."""
+    """Remarks on the counts, such as parts that could not be compared."""
 
     def count(self, kind: ChangeKind) -> int:
-        """How many keys were added, removed, changed."""
+        """Return how many keys were added, removed or changed."""
         match kind:
             case "added":
                 return sum(part.added.num_rows for part in self.parts)
@@ -41,7 +41,7 @@ class Comparison:
 
     @property
     def unchanged_count(self) -> int:
-        """How many keys have the same values."""
+        """The number of keys with equal values in both."""
         return sum(part.unchanged_count for part in self.parts)
 
 

@@ -8,7 +8,7 @@ from laminar_core.store.records import create_or_confirm, read_record
 
 
 def newest_number(store: CheckpointStore) -> int:
-    """Of the last drill; 0 if there was none."""
+    """Return the number of the last drill; 0 if there was none."""
     names = store.objects.children(store.paths.drills)
     return max((n for n in map(number_in, names) if n is not None), default=0)
 
@@ -25,13 +25,13 @@ def write_drill(store: CheckpointStore, record: DrillRecord) -> DrillRecord:
 
 
 def read_drills(store: CheckpointStore) -> list[DrillRecord]:
-    """All that can be read, oldest first."""
+    """Return all readable drill records, oldest first."""
     numbers = range(1, newest_number(store) + 1)
     return [record for number in numbers if (record := _read(store, number)) is not None]
 
 
 def newest_drill(store: CheckpointStore) -> DrillRecord | None:
-    """The last one that can be read; None if there is none."""
+    """Return the last readable drill record; None if there is none."""
     numbers = range(newest_number(store), 0, -1)
     return next(filter(None, (_read(store, number) for number in numbers)), None)
 

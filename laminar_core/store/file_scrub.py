@@ -1,4 +1,4 @@
-"""Looks after files that are written, and writes down which checkpoints have lost some.
+"""Check files that were written, and record which checkpoints have lost some.
 
 Presence and length of everything that a manifest names are compared with one listing of its own
 folder, and one of the shared files if it names any. After a stop or a savepoint it also names files
@@ -67,17 +67,17 @@ def damage_by_reading(objects: ObjectStore, paths: JobPaths, file: FileRef) -> D
 
 
 def is_inherited(paths: JobPaths, manifest: CheckpointManifest, path: str) -> bool:
-    """Whether an earlier checkpoint may name the file, too.
+    """Return whether earlier checkpoints may name the file, too.
 
-    That is a shared one, or one of the checkpoint that a chain began with: after a restore a chain
-    goes on from whatever was restored, also from the folder of a full checkpoint.
+    These are shared files, and files of the checkpoint that a chain began with: after a restore a
+    chain continues from the restored checkpoint, even from the folder of a full one.
     """
     own = paths.parts(CheckpointId(manifest.checkpoint_id))
     return not paths.absolute(path).startswith(own)
 
 
 class DamageLog:
-    """Which checkpoints of a job are known to be damaged: one create-only record for each."""
+    """Records of the checkpoints that are known to be damaged: one create-only record each."""
 
     def __init__(self, objects: ObjectStore, paths: JobPaths) -> None:
         self._objects = objects

@@ -1,4 +1,4 @@
-"""All that is recorded of one generation, for people to look at; damage is told, not raised."""
+"""All records of one generation, for display; damage is reported, not raised."""
 
 from dataclasses import dataclass
 from typing import TypeVar
@@ -34,7 +34,7 @@ class GenerationSummary:
 def read_generation(
     objects: ObjectStore, paths: JobPaths, generation: Generation
 ) -> GenerationSummary:
-    """Read what there is; four requests."""
+    """Read all records of a generation, with four requests."""
     problems: list[str] = []
 
     def read(key: str, record_type: type[R]) -> R | None:

@@ -1,4 +1,4 @@
-"""Claims, bases, heartbeats, ends: which execution owns a job. Rules: ``protocol.recovery``."""
+"""Claims, bases, heartbeats and ends of generations: who owns a job. See ``protocol.recovery``."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -42,7 +42,7 @@ from laminar_core.store.records import bytes_in, create_or_confirm, read_record
 from laminar_core.store.retention_log import RetentionLog
 
 OBSERVATION_MS = 5_000
-"""How long a heartbeat may stand still before its owner counts as gone."""
+"""How long a heartbeat may stay unchanged before its owner counts as gone."""
 _OBSERVATION_STEP_MS = 250
 
 WaitMs = Callable[[float], None]
@@ -53,7 +53,7 @@ Announce = Callable[[Generation], AuditRef]
 
 @dataclass(frozen=True, slots=True)
 class Claimant:
-    """Who asks for the job, and why. ``owner`` comes from ``this_process`` and is used once."""
+    """The applicant for a job. ``owner`` comes from ``this_process`` and is used for one claim."""
 
     owner: Owner
     actor: Actor
@@ -61,7 +61,7 @@ class Claimant:
     claimed_at_ms: int
     announced: AuditRef | None = None
     default_retention: JsonObject | None = None
-    """The policy for what it completes, if whoever started it named none."""
+    """The retention policy for completed checkpoints if the start named none."""
 
 
 class GenerationLog:
@@ -72,10 +72,10 @@ class GenerationLog:
         self.paths = JobPaths(job)
         self.job = job
         self._own_claims: dict[Generation, bytes] = {}
-        """Of generations that were claimed through this object: the claim as it was written."""
+        """The bytes of each claim that was made through this object."""
 
     def newest_generation(self) -> Generation | None:
-        """The generation that owns the job; None if it never ran."""
+        """Return the generation that owns the job; None if it never ran."""
         return max(self._claimed(), default=None)
 
     def claim_generation(
@@ -90,12 +90,12 @@ class GenerationLog:
     ) -> Generation:
         """Become the owner of the job and fence every earlier generation.
 
-        If the owner so far seems to run on another machine, its heartbeat is watched for up to
-        ``OBSERVATION_MS``. ``take_over`` claims the job whether or not the owner is alive. A
-        supervisor that starts the job again ends its own generation first. ``announce`` writes the
-        claim into the audit log before it takes effect. ``above`` is the generation of another job
-        that this one goes on for: no name that it gave is used again. ``expected`` refuses if it is
-        not the newest generation; of all who expect the same, whatever else they ask for, one gets
+        If the previous owner seems to run on another machine, its heartbeat is watched for up to
+        ``OBSERVATION_MS``. ``take_over`` claims the job even if the owner is alive. A supervisor
+        that starts the job again ends its own generation first. ``announce`` writes the claim into
+        the audit log before it takes effect. ``above`` is the generation of another job that this
+        one continues: object names of that generation are not used again. ``expected`` refuses the
+        claim if it is not the newest generation; of all claimants that expect the same, one gets
         the job.
 
         Raises:
@@ -132,7 +132,7 @@ class GenerationLog:
         return generation
 
     def last_generation(self) -> Generation | None:
-        """The highest number that was ever used, also if its claim is lost; None: there is none."""
+        """Return the highest number ever used, even if its claim is lost; None if there is none."""
         return max(self._seen(), default=None)
 
     def check_expected(self, expected: Generation | None) -> None:
@@ -176,11 +176,11 @@ class GenerationLog:
         return successor
 
     def owner_signs(self, generation: Generation, wait_ms: WaitMs) -> OwnerSigns:
-        """What shows whether the driver of ``generation`` lives; as a claim would find it."""
+        """Return the signs of life of the driver of ``generation``, as a claim would find them."""
         return self._signs(generation, self._readable_claim(generation), wait_ms)
 
     def has_ended(self, generation: Generation) -> GenerationEnd | None:
-        """How ``generation`` stopped by itself; None if it runs, or its driver was killed."""
+        """Return how ``generation`` ended; None if it runs, or its driver was killed."""
         return read_record(self.objects, self.paths.end(generation), GenerationEnd)
 
     def check_owner(self, generation: Generation) -> None:
@@ -231,7 +231,7 @@ class GenerationLog:
         return None if generation is None else bytes_in(self.objects, self.paths.claim(generation))
 
     def _lost_store(self, generation: Generation) -> StorageUnavailable:
-        """Say whether there is nothing of the job, or something else than was there before."""
+        """Return the error for a store that lost the job, or contains a different one."""
         if self.newest_generation() is None:
             return StorageUnavailable(
                 ErrorCode.STORE_GONE,
@@ -246,15 +246,15 @@ class GenerationLog:
         )
 
     def claim_sha256(self, generation: Generation) -> str | None:
-        """Digest of the claim as this process finds it in the store; None if it is not there.
+        """Return the digest of the claim as this process reads it; None if it is missing.
 
-        Whoever finds the same digest sees the same store.
+        Processes that read equal digests see the same store.
         """
         data = self.objects.get(self.paths.claim(generation))
         return None if data is None else sha256_hex(data)
 
     def own_claim_sha256(self, generation: Generation) -> str:
-        """Digest of the claim that was made through this object, wherever the store is now."""
+        """Return the digest of the claim made through this object, without reading the store."""
         return sha256_hex(self._own_claims[generation])
 
     def check_shared(self, generation: Generation, claim_sha256: str | None, host: str) -> None:
@@ -316,7 +316,7 @@ class GenerationLog:
         create_or_confirm(self.objects, self.paths.end(generation), record.to_bytes())
 
     def bases(self) -> tuple[Base, ...]:
-        """What each generation started from, oldest first; closed ones are left out.
+        """Return the bases of all generations, oldest first, without closed ones.
 
         Raises:
             CorruptCheckpointError: neither a base nor its copy can be read, so no timeline can be
@@ -326,7 +326,7 @@ class GenerationLog:
         return tuple(base_of(r) for r in records if r is not None and r.closed_by is None)
 
     def read_base(self, generation: Generation) -> GenerationBase | None:
-        """The base of ``generation``, None if it has not started.
+        """Return the base of ``generation``; None if it has not started.
 
         Raises:
             CorruptCheckpointError: neither it nor its copy can be read.
@@ -334,7 +334,7 @@ class GenerationLog:
         return read_base(self.objects, self.paths, generation)
 
     def _base_of_a_claim(self, generation: Generation) -> GenerationBase | None:
-        """The base; None also for what is no base, of a generation that nobody claimed."""
+        """Return the base; None also for an unreadable one of a generation without a claim."""
         try:
             return self.read_base(generation)
         except CorruptCheckpointError:
@@ -343,21 +343,21 @@ class GenerationLog:
             raise
 
     def read_heartbeat(self, generation: Generation) -> Heartbeat | None:
-        """The newest sign of life of ``generation``, None if there is none or it is damaged."""
+        """Return the newest heartbeat of ``generation``; None if it is missing or damaged."""
         try:
             return read_record(self.objects, self.paths.heartbeat(generation), Heartbeat)
         except CorruptCheckpointError:
             return None
 
     def generations(self) -> list[GenerationSummary]:
-        """Every generation, oldest first, for people to look at."""
+        """Return a summary of every generation, oldest first."""
         return [read_generation(self.objects, self.paths, g) for g in self._claimed()]
 
     def _claimed(self) -> list[Generation]:
         return _numbers(self.objects.children(self.paths.generations))
 
     def _seen(self) -> list[Generation]:
-        """Generations of which there is anything: also those whose claim is lost."""
+        """Return the generations with any object, even if the claim is lost."""
         names = self.objects.children(self.paths.generations)
         return sorted({Generation(n) for n in map(generation_in, names) if n is not None})
 
@@ -382,7 +382,7 @@ class GenerationLog:
     def _claim_number(
         self, generation: Generation, claimant: Claimant, expected: Generation | None
     ) -> None:
-        """Create the claim, unless this claimant has done so before; somebody else is an error."""
+        """Create the claim unless this claimant already has; raise if another claimant has it."""
         if self._create_claim(generation, claimant):
             return
         winner = self._readable_claim(generation)
@@ -486,7 +486,7 @@ class GenerationLog:
 
 
 def not_shared(uri: str, generation: Generation, host: str) -> ConfigurationError:
-    """Say which host sees another store than the driver."""
+    """Return the error that names the host that sees another store than the driver."""
     return ConfigurationError(
         ErrorCode.STORE_NOT_SHARED,
         f"{uri} on host {host} is not the driver's store (the claim of generation {generation} is "
@@ -511,7 +511,7 @@ def _numbers(names: Iterable[str]) -> list[Generation]:
 
 
 def base_of(record: GenerationBase) -> Base:
-    """What decisions need of a base that is not closed."""
+    """Return the base as the fact that decisions need; the record must not be closed."""
     base_id, used = record.base_checkpoint_id, record.savepoint
     return Base(
         Generation(record.generation),

@@ -1,4 +1,4 @@
-"""One glance at a job: who runs it and how it is, without Spark and without asking its driver."""
+"""The status of a job, read from its store: neither Spark nor the driver is needed."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -37,10 +37,10 @@ class DriverStatus:
     code_version: str | None
     claimed_at_ms: int | None
     has_started: bool
-    """It is settled what it starts from."""
+    """Whether the base is recorded."""
     restored_checkpoint_id: CheckpointId | None
     outcome: str | None
-    """How it ended by itself: finished, stopped, failed, refused."""
+    """The end that the driver recorded: finished, stopped, failed or refused."""
     outcome_reason: str | None
     heartbeat_age_ms: int | None
     """By the clocks of both machines: not exact, and never below 0."""
@@ -66,7 +66,7 @@ class CheckpointStatus:
 
 @dataclass(frozen=True, slots=True)
 class ModeStatus:
-    """How checkpoints align because a command said so; ``mode`` is a word or milliseconds."""
+    """The alignment mode that a command set; ``mode`` is a name or a timeout in milliseconds."""
 
     command: int
     mode: str | int
@@ -77,18 +77,18 @@ class ModeStatus:
 
 @dataclass(frozen=True, slots=True)
 class JobStatus:
-    """What a store says of a job. ``problems`` name what could not be read."""
+    """The status of a job by its store. ``problems`` lists unreadable records."""
 
     job: str
     read_at_ms: int
     driver: DriverStatus | None = None
-    """None: the job never ran."""
+    """The newest driver; None: the job never ran."""
     checkpoint: CheckpointStatus | None = None
     mode: ModeStatus | None = None
     """None: as the driver was started."""
     pins: tuple[StoredPin, ...] = ()
     drill: DrillRecord | None = None
-    """The last one."""
+    """The newest restore drill."""
     problems: tuple[str, ...] = field(default=())
 
 
@@ -176,7 +176,7 @@ def _newest_checkpoint(
 
 
 def _completed(store: CheckpointStore, problems: list[str]) -> Iterator[CheckpointManifest]:
-    """Manifests, newest first, without what retention deletes; damaged ones are told."""
+    """Yield manifests, newest first, without those being deleted; damage goes to ``problems``."""
     for checkpoint_id in reversed(store.attempted_ids()):
         try:
             manifest = store.find_manifest(checkpoint_id)

@@ -1,4 +1,4 @@
-"""Which job of a store is meant: the one that is named, or the only one."""
+"""Choose the job of a store: the named one, or the only one."""
 
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.objectstore.opening import open_object_store
@@ -31,13 +31,15 @@ def open_job(store: str, job: str | None, *, how: str = "--job") -> CheckpointSt
 
 
 def job_names(store: str) -> list[str]:
-    """The jobs in the store at this URI, by name."""
+    """Return the names of the jobs in the store at this URI."""
     folders = [name[:-1] for name in open_object_store(store).children("") if name.endswith("/")]
     return [name for name in folders if is_job_name(name)]
 
 
 def newest_manifest(store: CheckpointStore) -> CheckpointManifest:
-    """The newest completed checkpoint that the job could go on from, if its files are whole.
+    """Return the manifest of the newest completed checkpoint on the timeline.
+
+    Its files are not verified.
 
     Raises:
         ConfigurationError: there is none.

@@ -1,4 +1,7 @@
-"""Which process is this, and is that other one still running. Linux; elsewhere: unknown."""
+"""Identify this process, and check whether another one still runs.
+
+Elsewhere than on Linux: unknown.
+"""
 
 import os
 import pwd
@@ -24,18 +27,21 @@ def this_process() -> Owner:
 
 
 def is_visible(owner: Owner) -> bool:
-    """Whether ``owner`` is, or was, a process of this machine, this boot and this pid namespace."""
+    """Return whether ``owner`` belongs to this machine, this boot and this pid namespace."""
     boot_id = _boot_id()
     return bool(boot_id) and (owner.host_id, owner.boot_id) == (_host_id(), boot_id)
 
 
 def is_running(owner: Owner) -> bool:
-    """Whether a visible ``owner`` still runs: the same process, not a later one with its pid."""
+    """Return whether a visible ``owner`` still runs.
+
+    A later process with its pid does not count.
+    """
     return _start_time(owner.pid) == owner.pid_start_time
 
 
 def is_same_process(one: Owner, other: Owner) -> bool:
-    """Whether two claims are by one process, which makes one for each of its generations."""
+    """Return whether two claims are by one process; it makes one for each of its generations."""
     return one == other.model_copy(update={"claim_number": one.claim_number})
 
 

@@ -1,7 +1,7 @@
-"""Pins and holds: checkpoints that retention must leave alone. A hold is a pin that ends.
+"""Pins and holds: checkpoints that retention must not delete. A hold is a pin that expires.
 
-``Pins`` reads and writes them. ``pin_checkpoint`` and ``unpin_checkpoint`` do that on behalf of
-somebody, with a record in the audit log.
+``Pins`` reads and writes them. ``pin_checkpoint`` and ``unpin_checkpoint`` do so on behalf of an
+actor, with a record in the audit log.
 """
 
 from collections.abc import Generator
@@ -23,7 +23,10 @@ from laminar_core.store.retention_log import RetentionLog
 
 @dataclass(frozen=True, slots=True)
 class StoredPin:
-    """One pin; ``record`` is None and ``problem`` says why if it cannot be read: it still holds."""
+    """One pin.
+
+    If it is unreadable, ``record`` is None and ``problem`` has the reason; it still holds.
+    """
 
     checkpoint_id: CheckpointId
     name: str
@@ -31,7 +34,7 @@ class StoredPin:
     problem: str | None = None
 
     def as_fact(self) -> Pin:
-        """What retention needs to know."""
+        """Return the pin as a fact for retention."""
         if self.record is None:
             return Pin(self.name, "somebody", f"its record cannot be read ({self.problem})")
         record = self.record
@@ -39,7 +42,7 @@ class StoredPin:
 
 
 class Pins:
-    """The pins of one job."""
+    """Reads and writes the pins of one job."""
 
     def __init__(self, store: CheckpointStore) -> None:
         self._store = store
@@ -100,7 +103,7 @@ class Pins:
             self.unpin(checkpoint_id, name)
 
     def find(self, checkpoint_id: CheckpointId, name: str) -> PinRecord | None:
-        """What a pin says, None if that cannot be read.
+        """Return the record of a pin; None if it cannot be read.
 
         Raises:
             ConfigurationError: there is no such pin.
@@ -118,13 +121,13 @@ class Pins:
         self._objects.delete(self._paths.pin(checkpoint_id, name))
 
     def list(self) -> list[StoredPin]:
-        """All pins and holds, also those that have ended, by checkpoint and name."""
+        """Return all pins and holds, including expired ones, by checkpoint and name."""
         names = self._objects.children(self._paths.pins)
         told = [pin for name in names if (pin := self._paths.pin_of(name)) is not None]
         return [self._read(checkpoint_id, name) for checkpoint_id, name in told]
 
     def by_checkpoint(self) -> dict[CheckpointId, tuple[Pin, ...]]:
-        """The same as facts for retention."""
+        """Return all pins per checkpoint, as facts for retention."""
         found: dict[CheckpointId, tuple[Pin, ...]] = {}
         for pin in self.list():
             found[pin.checkpoint_id] = (*found.get(pin.checkpoint_id, ()), pin.as_fact())
@@ -192,7 +195,7 @@ def pin_checkpoint(
 def unpin_checkpoint(
     store: CheckpointStore, checkpoint_id: CheckpointId, name: str, actor: Actor, now_ms: int
 ) -> StoredPin:
-    """Let retention treat a checkpoint like others again; returns the pin that is gone.
+    """Remove a pin, so that retention may delete the checkpoint; return the removed pin.
 
     Raises:
         ConfigurationError: the checkpoint has no pin of that name.

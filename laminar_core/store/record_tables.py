@@ -1,6 +1,7 @@
 """Records of a job as Arrow tables: completed checkpoints, attempts at them, the audit log.
 
-One row per record, so these are small; what has no columns of its own is JSON text.
+There is one row per record, so tables are small; fields without a column of their own are JSON
+text.
 """
 
 # pyarrow ships no types, which the strict mode of this package would not accept.
@@ -22,7 +23,7 @@ from laminar_core.store.tables import Part
 Row = dict[str, object]
 
 RECORDS_AT_ONCE = 64
-"""Records of one part, each of which is one request to the store."""
+"""Records in one part of a table; each costs one request."""
 
 _TIME = pa.timestamp("ms", tz="UTC")
 _SUBTASK = pa.struct(
@@ -105,17 +106,17 @@ class RecordTable:
     """None: it is not there any more."""
 
     def schema(self) -> pa.Schema:
-        """Always the same; nothing is read."""
+        """Return the columns, without reading any record."""
         return self.columns
 
     def parts(self) -> list[Part]:
-        """The numbers of up to ``RECORDS_AT_ONCE`` records each."""
+        """Return the parts: the numbers of up to ``RECORDS_AT_ONCE`` records each."""
         numbers = self.list_numbers()
         starts = range(0, len(numbers), RECORDS_AT_ONCE)
         return [tuple(numbers[start : start + RECORDS_AT_ONCE]) for start in starts]
 
     def read(self, part: Part) -> Iterator[pa.Table]:
-        """One row per record.
+        """Yield the rows of a part, one per record.
 
         Raises:
             CorruptCheckpointError: one of them is not what was written.
@@ -127,7 +128,7 @@ class RecordTable:
 def manifest_table(
     store: CheckpointStore, checkpoint_id: CheckpointId | None = None
 ) -> RecordTable:
-    """Completed checkpoints, without those that are being deleted; or one of them."""
+    """Return a table of completed checkpoints, or of one; those being deleted are left out."""
 
     def row_of(number: int) -> Row:
         return _manifest_row(store.read_manifest(CheckpointId(number)))
@@ -137,7 +138,7 @@ def manifest_table(
 
 
 def history_table(store: CheckpointStore) -> RecordTable:
-    """How every attempt at a checkpoint ended."""
+    """Return a table of the outcomes of all attempts at checkpoints."""
 
     def row_of(number: int) -> Row | None:
         record = store.read_outcome(CheckpointId(number))
@@ -147,7 +148,7 @@ def history_table(store: CheckpointStore) -> RecordTable:
 
 
 def audit_table(store: CheckpointStore) -> RecordTable:
-    """The audit log, as it is stored; ``AuditLog.verify`` tells whether anybody touched it."""
+    """Return the audit log as it is stored; ``AuditLog.verify`` checks it for changes."""
     log = AuditLog(store.objects, store.paths, lambda: 0)
 
     def row_of(number: int) -> Row | None:

@@ -10,12 +10,12 @@ R = TypeVar("R", bound=Record)
 
 
 def create_or_confirm(objects: ObjectStore, key: str, data: bytes | memoryview) -> bool:
-    """Create the object; True if it now holds exactly ``data``, whoever wrote it.
+    """Create the object; return True if it now holds exactly ``data``, whoever wrote it.
 
-    An answer can be lost after the object was made: the call raises, or a retry inside a client
-    finds the client's own object and reports that it exists. So an error is answered by asking
-    once more, and "exists" by reading back: equal bytes are ours. Writers that must be told apart
-    say so in the bytes.
+    An answer can be lost after the object was created: the call raises, or a retry inside a client
+    finds the client's own object and reports that it exists. So an error is answered by one more
+    attempt, and "exists" by reading back: equal bytes count as ours. Writers that must be
+    distinguished put their identity into the bytes.
 
     Raises:
         StorageUnavailable: the store failed twice; the object may or may not be there.
@@ -60,9 +60,9 @@ def _holds(objects: ObjectStore, key: str, data: bytes | memoryview) -> bool:
 
 
 def bytes_in(objects: ObjectStore, key: str) -> bytes | None:
-    """Return the bytes of a record for whoever reports damage instead of raising; None: no object.
+    """Return the bytes of a record for a caller that reports damage; None if there is no object.
 
-    Empty, which no record is, if they cannot be read: the object is too long, or no file.
+    Returns ``b""``, which is no valid record, if the object is too long or is no file.
 
     Raises:
         StorageUnavailable: the store did not answer.

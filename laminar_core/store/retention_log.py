@@ -1,14 +1,14 @@
-"""Plans to delete, and who decides whether they are carried out: one create-only object for each.
+"""Plans of retention, and the decisions whether they are carried out: one create-only object each.
 
-Deleting and restoring race: a driver chooses a checkpoint while it is being deleted. Neither can
-take its step back, so one word decides. A plan names every checkpoint that goes. It is carried out
-only if its *decision* says so, and whoever creates the decision first, decides:
+Deletion and restore race: a driver chooses a checkpoint while it is being deleted. Neither can undo
+its step, so one record decides. A plan names every checkpoint to delete. It is carried out only if
+its *decision* permits it, and the first creator of the decision decides:
 
-1. Whoever deletes writes the plan, *then* reads owners and pins again, and only if nothing stands
-   against it decides ``apply``.
+1. The deleter writes the plan, *then* reads owners and pins again, and only if none of them objects
+   decides ``apply``.
 2. A driver that has claimed the job decides ``abandon`` for every plan without a decision, *then*
-   chooses what to start from, among what no plan that was decided ``apply`` names. Who pins a
-   checkpoint does the same after the pin is written.
+   chooses its start among the checkpoints that no plan with decision ``apply`` names. A process that
+   pins a checkpoint does the same after the pin is written.
 
 Then no generation starts from a checkpoint that is deleted. Let plan *p* be decided ``apply``, and
 let generation *g* have been claimed at any time. If *g* saw the plan in step 2, the decision was
@@ -39,7 +39,7 @@ from laminar_core.records.retention_paths import RetentionPaths, Step
 from laminar_core.store.records import bytes_in, create_or_confirm
 
 PLANS_REMEMBERED = 100
-"""Of those that are over; the audit log remembers them all."""
+"""Number of finished plans that are kept; the audit log keeps them all."""
 
 
 class RetentionLog:
@@ -52,7 +52,7 @@ class RetentionLog:
     # --- for those who count on a checkpoint ----------------------------------------------------
 
     def abandon_undecided(self, by: str, reason: str) -> list[int]:
-        """Give up every plan that is not decided; returns their numbers.
+        """Abandon every plan without a decision; return their numbers.
 
         Raises:
             StorageUnavailable: the store did not answer; call again.
@@ -61,11 +61,14 @@ class RetentionLog:
         return [n for n in numbers if self.decide(n, "abandon", by, reason).verdict == "abandon"]
 
     def being_deleted(self) -> frozenset[CheckpointId]:
-        """Checkpoints whose deletion is decided and not known to be over; never restore one."""
+        """Return the checkpoints with a decided but unfinished deletion.
+
+        They must never be restored.
+        """
         return frozenset(CheckpointId(c) for n in self.unfinished() for c in self._named_by(n))
 
     def marker(self, checkpoint_id: CheckpointId) -> DeletionMarker | None:
-        """What says that a checkpoint is being deleted, or was; None: neither.
+        """Return the deletion marker of a checkpoint; None if it was never marked.
 
         Raises:
             CorruptCheckpointError: there is a marker, and it is not what was written.
@@ -75,7 +78,7 @@ class RetentionLog:
     # --- for those who delete -------------------------------------------------------------------
 
     def steps(self) -> dict[int, set[Step]]:
-        """What is written down of each plan, by ascending number."""
+        """Return the recorded steps of each plan, by ascending number."""
         found: dict[int, set[Step]] = {}
         for name in self.objects.children(self.paths.retention):
             if (step := self.paths.step_of(name)) is not None:
@@ -83,7 +86,7 @@ class RetentionLog:
         return dict(sorted(found.items()))
 
     def unfinished(self) -> Iterator[int]:
-        """Numbers of plans that are to be carried out and have no result, oldest first."""
+        """Yield the numbers of plans to be carried out that have no result, oldest first."""
         for number, steps in self.steps().items():
             if steps == {"plan", "decision"} and self._is_applied(number):
                 yield number
@@ -96,7 +99,7 @@ class RetentionLog:
         reason: str,
         checkpoint_ids: tuple[int, ...] = (),
     ) -> RetentionDecision:
-        """Say what becomes of a plan; returns what was said first.
+        """Record the decision on a plan; return the first one, which stands.
 
         Raises:
             CorruptCheckpointError: something was said and is not what was written.
@@ -118,7 +121,7 @@ class RetentionLog:
         return stands
 
     def read_plan(self, number: int) -> RetentionPlanRecord | None:
-        """The plan, None if it is forgotten.
+        """Return the plan; None if it was removed.
 
         Raises:
             CorruptCheckpointError: it is not what was written.
@@ -126,12 +129,12 @@ class RetentionLog:
         return self.read(RetentionPlanRecord, self.paths.plan(number))
 
     def digest_of_plan(self, number: int) -> str | None:
-        """SHA-256 of the plan's bytes as they are stored; None if it is forgotten."""
+        """Return the SHA-256 of the plan's stored bytes; None if it was removed."""
         data = bytes_in(self.objects, self.paths.plan(number))
         return None if data is None else hashlib.sha256(data).hexdigest()
 
     def read_result(self, number: int) -> RetentionResult | None:
-        """What was done, None if the plan is not over.
+        """Return the result; None if the plan is not finished.
 
         Raises:
             CorruptCheckpointError: it is not what was written.
@@ -139,11 +142,11 @@ class RetentionLog:
         return self.read(RetentionResult, self.paths.result(number))
 
     def create_plan(self, record: RetentionPlanRecord) -> bool:
-        """Write a plan down; False: somebody else's has this number."""
+        """Create a plan; False if its number is taken."""
         return create_or_confirm(self.objects, self.paths.plan(record.number), record.to_bytes())
 
     def record_result(self, result: RetentionResult) -> None:
-        """Write down that a plan is over; the first word stands."""
+        """Record that a plan is finished; the first record stands."""
         create_or_confirm(self.objects, self.paths.result(result.number), result.to_bytes())
 
     def forget_old(self) -> None:
@@ -184,7 +187,10 @@ class RetentionLog:
         return decision is not None and decision.verdict == "apply"
 
     def _named_by(self, number: int) -> tuple[int, ...]:
-        """What a plan deletes, by its decision or by itself; beyond that there are the markers."""
+        """Return the checkpoints that a plan deletes, by its decision or else by the plan itself.
+
+        If neither is readable, the markers of the checkpoints still protect them.
+        """
         with suppress(CorruptCheckpointError):
             decision = self.read(RetentionDecision, self.paths.decision(number))
             return () if decision is None else decision.checkpoint_ids

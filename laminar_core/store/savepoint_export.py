@@ -1,4 +1,4 @@
-"""A checkpoint becomes a savepoint; while it is copied it is held, so that retention waits."""
+"""Export a checkpoint as a savepoint; while it is copied a hold keeps it from retention."""
 
 from collections.abc import Callable
 
@@ -48,7 +48,7 @@ def export_as(
     actor: Actor,
     now_ms: Callable[[], int],
 ) -> str:
-    """Do the same on somebody's behalf, written down in the audit log; returns the URI.
+    """Export a savepoint on behalf of an actor, recorded in the audit log; return its URI.
 
     Raises:
         As ``export_savepoint`` does, and IncompatibleStateError: the job went back behind the

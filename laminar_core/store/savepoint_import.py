@@ -1,18 +1,18 @@
-"""A savepoint comes into a job's store: copied into a checkpoint, which a generation starts from.
+"""Import a savepoint into a job's store: copy it into a checkpoint that a generation starts from.
 
-The order makes it safe to die anywhere:
+The order makes a crash at any point safe:
 
 1. reserve an id above every id of this job, and above that of the savepoint's checkpoint;
 2. copy the files and read them back;
-3. record the base, which names the copy and the savepoint: from here on the job has gone over;
+3. record the base, which names the copy and the savepoint: from here on the job has switched;
 4. publish the manifest.
 
-Dead before 3, nothing has happened: left-over files, and an id that is not used again. Dead between
-3 and 4, whoever comes next finds the base without its manifest, and imports the savepoint again.
+A crash before 3 leaves files that no manifest names, and an id that is not used again. After a crash
+between 3 and 4 the next generation finds the base without its manifest, and imports again.
 
-A savepoint of this very job is a step back on its timeline: what came after it counts no more, and
-its output is taken back. One of another job has no past here: the output it had not committed stays
-that job's, and the job here must not have checkpoints of its own.
+A savepoint of this very job is a step back on its timeline: later checkpoints do not count any more,
+and their output is withdrawn. A savepoint of another job has no past here: output that it had not
+committed stays with that job, and the job here must not have checkpoints of its own.
 """
 
 from collections.abc import Mapping
@@ -48,14 +48,16 @@ from laminar_core.store.savepoints import FoundSavepoint, delete_savepoint, read
 
 @dataclass(frozen=True, slots=True)
 class SavepointImport:
-    """A savepoint whose files are in the job's store; nothing counts before ``publish``."""
+    """A savepoint whose files are in the job's store. It has no effect before ``publish``."""
 
     store: CheckpointStore
     manifest: CheckpointManifest
     use: SavepointUse
 
     def record_base(self, audited: AuditRef | None = None) -> None:
-        """Write down that the generation starts from it; ``audited`` is the record that says so.
+        """Record that the generation starts from the savepoint.
+
+        ``audited`` is the announcing record.
 
         Raises:
             FencedError: a newer generation was faster.
@@ -65,7 +67,7 @@ class SavepointImport:
         self.store.record_base(generation, base_id, self.use, audited=audited)
 
     def publish(self) -> None:
-        """Complete the copy; after ``record_base``.
+        """Complete the copy; call it after ``record_base``.
 
         Raises:
             FencedError: a newer generation is claimed, and decides.
@@ -90,7 +92,7 @@ class SavepointImport:
 
 
 def is_of_this_job(store: CheckpointStore, origin: SavepointOrigin) -> bool:
-    """Whether the job made the savepoint itself, wherever its store was then."""
+    """Return whether this job made the savepoint, even if its store was elsewhere then."""
     if origin.job != store.job or origin.claim_sha256 is None:
         return False
     claim = bytes_in(store.objects, store.paths.claim(Generation(origin.generation)))
@@ -98,7 +100,7 @@ def is_of_this_job(store: CheckpointStore, origin: SavepointOrigin) -> bool:
 
 
 def floor_of(store: CheckpointStore, found: FoundSavepoint) -> CheckpointId:
-    """What of the job's own checkpoints stays on the timeline; 0: it has, or keeps, none.
+    """Return the newest checkpoint of the job that stays on the timeline; 0: none.
 
     Raises:
         IncompatibleStateError: going over to the savepoint would lose or repeat output.
@@ -132,9 +134,9 @@ def import_savepoint(
     claim: bool,
     forget: AbstractSet[str] = frozenset(),
 ) -> SavepointImport:
-    """Steps 1 and 2, for the generation that was claimed last.
+    """Reserve an id and copy the files (steps 1 and 2), for the generation that was claimed last.
 
-    ``forget``: operators that start anew.
+    ``forget``: operators that start without state.
 
     Raises:
         IncompatibleStateError: see ``floor_of``.
@@ -163,13 +165,13 @@ def import_savepoint(
 
 
 def uses_of_savepoints(store: CheckpointStore) -> list[SavepointUse]:
-    """The savepoints that generations of this job have started from, oldest first."""
+    """Return the savepoints that generations of this job started from, oldest first."""
     records = (store.read_base(b.generation) for b in store.bases() if b.floor is not None)
     return [r.savepoint for r in records if r is not None and r.savepoint is not None]
 
 
 def unfinished_import(store: CheckpointStore) -> GenerationBase | None:
-    """The base of the newest generation that started, if its savepoint was never published."""
+    """Return the base of the newest started generation if its savepoint was never published."""
     started = store.bases()
     if not started or started[-1].floor is None:
         return None
@@ -237,7 +239,7 @@ def _require_room(uri: str, origin: SavepointOrigin) -> None:
 
 
 def claimed_savepoints(store: CheckpointStore) -> list[ClaimedSavepoint]:
-    """Those that are to be deleted once a checkpoint builds on their copies."""
+    """Return the savepoints to delete once a checkpoint builds on their copies."""
     found: list[ClaimedSavepoint] = []
     for base in store.bases():
         record = None if base.floor is None else store.read_base(base.generation)
@@ -284,7 +286,7 @@ def for_another_job(cut: CheckpointManifest, forget: AbstractSet[str]) -> Checkp
 def _manifest(
     cut: CheckpointManifest, about: Mapping[str, object], now_ms: int
 ) -> CheckpointManifest:
-    """What the savepoint says, as a checkpoint that was just completed."""
+    """Return the savepoint's manifest as a checkpoint that was just completed."""
     folder = f"checkpoints/{about['checkpoint_id']:010}/"
     now = {
         "kind": CheckpointKind.SAVEPOINT,

@@ -1,8 +1,8 @@
-"""Savepoints: made from a completed checkpoint, verified, listed, deleted. Any store will do.
+"""Savepoints in any store: made from a completed checkpoint, verified, listed, deleted.
 
-Files come first and are read back; ``savepoint.json`` is created last and names them all with their
-digests. So a copy that was broken off is a directory without a savepoint in it, and a second copy
-into it is refused.
+Files are written first and read back; ``savepoint.json`` is created last and names them all with
+their digests. So an interrupted copy is a directory without a savepoint, and a second copy into it
+is refused.
 """
 
 # pyarrow ships no types, which the strict mode of this package would not accept.
@@ -59,7 +59,7 @@ CANONICAL_BYTES_MAX = 256 << 20
 
 
 def never() -> bool:
-    """Nobody changes their mind."""
+    """Return False: the export is not cancelled."""
     return False
 
 
@@ -71,7 +71,7 @@ def write_savepoint(
     now_ms: int,
     is_cancelled: Callable[[], bool] = never,
 ) -> SavepointRecord:
-    """Copy a completed checkpoint, whole and by itself, to an empty place.
+    """Copy a completed checkpoint, whole and self-contained, to an empty place.
 
     Raises:
         ConfigurationError: the target is not empty.
@@ -203,10 +203,10 @@ def _part(name: str, number: int) -> str:
 
 
 def canonical(table: pa.Table) -> pa.Table:
-    """The same rows in an order that depends on nothing but the rows, in one chunk.
+    """Return the rows as one chunk in an order that depends only on the rows.
 
-    Keyed rows are sorted by key group, then by every column that has an order. Others keep theirs,
-    because it means something: splits are read in it.
+    Keyed rows are sorted by key group, then by every sortable column. Other rows keep their order,
+    because it has a meaning: splits are read in it.
     """
     if KEY_GROUP not in table.schema.names:
         return table.combine_chunks()
@@ -247,7 +247,7 @@ class FoundSavepoint:
         return read_file(self.objects, ref.path, ref)
 
     def verify(self) -> VerifyReport:
-        """Read every byte."""
+        """Read and verify every byte."""
         manifest = self.record.cut()
         return VerifyReport(
             CheckpointId(manifest.checkpoint_id), tuple(self._verified(f) for f in manifest.files())
@@ -285,9 +285,9 @@ def read_savepoint(objects: ObjectStore) -> FoundSavepoint:
 
 
 def list_savepoints(uri: str) -> Iterator[tuple[str, FoundSavepoint | str]]:
-    """The savepoint at ``uri`` and those in the folders directly below, by their URIs.
+    """Yield the savepoints at ``uri`` and in the folders directly below, with their URIs.
 
-    What is damaged or broken off is listed with what is wrong instead.
+    A damaged or incomplete savepoint yields its problem instead.
     """
     folders = [n.rstrip("/") for n in open_object_store(uri).children("") if n.endswith("/")]
     for place in [uri, *(place_below(uri, folder) for folder in folders)]:
@@ -307,9 +307,9 @@ def _found_or_problem(objects: ObjectStore) -> FoundSavepoint | str:
 def delete_savepoint(objects: ObjectStore, deletion: SavepointDeletion) -> None:
     """Delete the savepoint with that digest; repeating it after a crash is harmless.
 
-    The marker comes first, so nobody takes it for whole or for damaged from then on; the record
-    stays until all files are gone, because it names them. Another savepoint that is there by now
-    is left alone.
+    The marker is created first, so no reader takes the savepoint for whole or damaged from then on.
+    The record stays until all files are deleted, because it names them. A different savepoint at
+    the same place is left alone.
 
     Raises:
         StorageUnavailable: some of it may be gone; call again.

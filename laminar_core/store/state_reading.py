@@ -18,21 +18,21 @@ _READERS = 4
 
 
 class StateFiles(Protocol):
-    """Where the files of a manifest are: the store of a job, or a savepoint."""
+    """Access to the files of a manifest: in the store of a job, or in a savepoint."""
 
     def read_state(self, ref: FileRef) -> pa.Table:
-        """One file, verified before it is decoded."""
+        """Read one file, verified before it is decoded."""
         ...
 
 
 class SavepointFiles:
-    """Files of a savepoint."""
+    """Access to the files of a savepoint."""
 
     def __init__(self, savepoint: FoundSavepoint) -> None:
         self._savepoint = savepoint
 
     def read_state(self, ref: FileRef) -> pa.Table:
-        """One file, verified before it is decoded.
+        """Read one file, verified before it is decoded.
 
         Raises:
             CorruptCheckpointError: missing, or not what was written.
@@ -43,9 +43,9 @@ class SavepointFiles:
 def read_rows(
     store: StateFiles, manifest: CheckpointManifest, entry: SubtaskEntry
 ) -> pa.Table | None:
-    """Rows of one operator subtask, one per key; None if it wrote none.
+    """Return the rows of one operator subtask, one per key; None if it wrote none.
 
-    Files of which every window has fired are not read.
+    Files whose windows have all fired are not read.
 
     Raises:
         CorruptCheckpointError: a file is missing, or not what was written.
@@ -69,7 +69,7 @@ def read_rows(
 def read_operator(
     store: StateFiles, manifest: CheckpointManifest, operator_id: str
 ) -> pa.Table | None:
-    """Rows of all subtasks of an operator, one per key; None if it wrote none."""
+    """Return the rows of all subtasks of an operator, one per key; None if it wrote none."""
     entries = [entry for entry in manifest.subtasks if entry.operator_id == operator_id]
     found = [read_rows(store, manifest, entry) for entry in entries]
     tables = [table for table in found if table is not None]

@@ -1,4 +1,4 @@
-"""One line per checkpoint, for people: what became of it, and what is wrong with it."""
+"""One line per checkpoint for display: its outcome and its problems."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -14,7 +14,7 @@ from laminar_core.records.manifest import (
 
 @dataclass(frozen=True, slots=True)
 class CheckpointSummary:
-    """What is known of one checkpoint without reading its files; None where nothing is.
+    """The facts about one checkpoint that need no reading of its files; None where unknown.
 
     ``pending``: triggered, and nothing more is recorded. ``orphan``: completed, but off the
     timeline, so it is never restored. ``withdrawn``: an orphan whose output was committed; the
@@ -44,13 +44,13 @@ class CheckpointSummary:
 
 
 Known = CheckpointManifest | HistoryRecord | TriggerRecord
-"""What a summary can be made of; the first that exists, in this order."""
+"""The records that a summary can be made from; the first that exists is used, in this order."""
 
 
 def summarise(
     checkpoint_id: CheckpointId, known: Known | None, *, committed: bool, problem: str | None = None
 ) -> CheckpointSummary:
-    """Put the most telling object that exists in the words of a summary."""
+    """Summarise a checkpoint by the most informative record that exists."""
     match known:
         case None:
             return CheckpointSummary(checkpoint_id, "pending", committed=committed, problem=problem)

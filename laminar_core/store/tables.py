@@ -1,7 +1,7 @@
-"""What a checkpoint contains, as Arrow tables in parts that can be read side by side.
+"""The contents of a checkpoint as Arrow tables, in parts that can be read in parallel.
 
-One part is what one worker wrote: the state of a subtask, put together and verified, or one queue
-in flight. Whoever reads decides where.
+One part is the output of one worker: the verified state of a subtask, or one queue of in-flight
+data. The caller decides where to read it.
 """
 
 # pyarrow ships no types, which the strict mode of this package would not accept.
@@ -39,22 +39,22 @@ _PLACE = pa.schema(
 _ELEMENT = [("position", pa.int64()), ("element", pa.string()), ("watermark_us", pa.int64())]
 
 Part = tuple[int, ...]
-"""Says what one worker reads; it means the same as long as the files are there."""
+"""Identifies a part of a table; it stays valid as long as the files exist."""
 
 
 class StoredTable(Protocol):
-    """A table whose parts are read one by one; making it reads nothing but a manifest."""
+    """A table that is read part by part; creating it reads nothing but a manifest."""
 
     def schema(self) -> pa.Schema:
-        """Columns of every part. May read the smallest file that knows them."""
+        """Return the columns of every part. May read the smallest file that has them."""
         ...
 
     def parts(self) -> list[Part]:
-        """What to ask ``read`` for."""
+        """Return the arguments for ``read``, one per part."""
         ...
 
     def read(self, part: Part) -> Iterator[pa.Table]:
-        """Rows of one part; files are verified before anything is decoded.
+        """Yield the rows of one part; files are verified before they are decoded.
 
         Raises:
             CorruptCheckpointError: a file is missing, or not what was written.
@@ -64,7 +64,7 @@ class StoredTable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What of a checkpoint is read; None: all."""
+    """The part of a checkpoint to read; None stands for all."""
 
     operator_id: str | None = None
     subtask_index: int | None = None
@@ -78,7 +78,7 @@ class Selection:
             )
 
     def takes(self, entry: SubtaskEntry | InflightEntry) -> bool:
-        """Whether this is part of it."""
+        """Return whether the entry is selected."""
         return self.operator_id in (None, entry.operator_id) and self.subtask_index in (
             None,
             entry.subtask_index,
@@ -86,7 +86,7 @@ class Selection:
 
 
 class StateTable:
-    """State of one operator, one row per key; ``subtask_index`` says who kept it."""
+    """The state of one operator, one row per key; ``subtask_index`` is the owner of the row."""
 
     def __init__(
         self, store: StateFiles, manifest: CheckpointManifest, selection: Selection
@@ -103,7 +103,7 @@ class StateTable:
         self._entries = [e for e in manifest.subtasks if selection.takes(e) and e.segments]
 
     def schema(self) -> pa.Schema:
-        """Columns of the state, after ``subtask_index``."""
+        """Return the columns of the state, after ``subtask_index``."""
         if not self._entries:
             raise _invalid(
                 f"{self._operator_id} kept no rows in {_name(self._manifest)}, so its columns are "
@@ -112,11 +112,11 @@ class StateTable:
         return _with_subtask(_columns_of(self._store, self._entries))
 
     def parts(self) -> list[Part]:
-        """One per subtask that kept any rows."""
+        """Return one part per subtask with rows."""
         return [(number,) for number in range(len(self._entries))]
 
     def read(self, part: Part) -> Iterator[pa.Table]:
-        """Rows of one subtask."""
+        """Yield the rows of one subtask."""
         entry = self._entries[part[0]]
         rows = read_rows(self._store, self._manifest, entry)
         assert rows is not None, "it has segments"
@@ -139,7 +139,7 @@ class OffsetsTable:
         self._columns: pa.Schema | None = None
 
     def schema(self) -> pa.Schema:
-        """``operator_id``, ``subtask_index``, and what the sources say of their splits."""
+        """Return ``operator_id``, ``subtask_index``, and the sources' columns of their splits."""
         found = [
             columns
             for operator_id in dict.fromkeys(entry.operator_id for entry in self._entries)
@@ -151,11 +151,11 @@ class OffsetsTable:
         return _with_subtask(columns).insert(0, pa.field(OPERATOR, pa.string()))
 
     def parts(self) -> list[Part]:
-        """One per subtask of a source."""
+        """Return one part per subtask of a source."""
         return [(number,) for number in range(len(self._entries))]
 
     def read(self, part: Part) -> Iterator[pa.Table]:
-        """Splits of one subtask; columns that only other sources have are left out."""
+        """Yield the splits of one subtask; columns that only other sources have are left out."""
         entry = self._entries[part[0]]
         rows = read_rows(self._store, self._manifest, entry)
         assert rows is not None, "it has segments"
@@ -168,7 +168,7 @@ class OffsetsTable:
 
 
 class InflightTable:
-    """What was in flight: rows, watermarks and idle marks of every queue, in their order."""
+    """Data in flight: rows, watermarks and idle marks of every queue, in order."""
 
     def __init__(
         self, store: CheckpointStore, manifest: CheckpointManifest, selection: Selection
@@ -178,7 +178,10 @@ class InflightTable:
         self._entries = [entry for entry in manifest.inflight_data if selection.takes(entry)]
 
     def schema(self) -> pa.Schema:
-        """The place, then ``position``, ``element``, ``watermark_us`` and, if any, ``row``."""
+        """Return the place, then ``position``, ``element``, ``watermark_us`` and ``row``.
+
+        ``row`` is there if any queue has rows.
+        """
         smallest: dict[tuple[str, int], InflightEntry] = {}
         for entry in sorted(self._entries, key=lambda e: e.size_bytes):
             if entry.row_count:
@@ -194,11 +197,11 @@ class InflightTable:
         return pa.schema(fields)
 
     def parts(self) -> list[Part]:
-        """One per queue that was not empty."""
+        """Return one part per queue that was not empty."""
         return [(number,) for number in range(len(self._entries))]
 
     def read(self, part: Part) -> Iterator[pa.Table]:
-        """Elements of one queue, table by table."""
+        """Yield the elements of one queue, table by table."""
         entry = self._entries[part[0]]
         place = {
             **{name: getattr(entry, name) for name in _PLACE.names if hasattr(entry, name)},

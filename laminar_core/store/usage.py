@@ -1,7 +1,7 @@
-"""What a job keeps in its store and what it sends there, for whoever reckons what it costs.
+"""Objects and traffic of a job in its store, for calculating the cost.
 
-Every object is counted. The lengths of state and in-flight files are known from retention's
-reading; those of small records, of which there are many, are measured by a sample.
+Every object is counted. Retention's reading provides the lengths of state and in-flight files; the
+many small records are measured by a sample.
 """
 
 from collections.abc import Mapping
@@ -25,32 +25,32 @@ _READERS = 16
 
 @dataclass(frozen=True, slots=True)
 class RecordUsage:
-    """Manifests, history, commits, audit, control, and whatever else is no state."""
+    """Manifests, history, commits, audit log, commands, and all other objects that are no state."""
 
     objects: int
     measured: int
-    """So many of them were asked for their length, evenly spread over their names."""
+    """Size of the sample that was measured, evenly spread over the names."""
     measured_bytes: int
 
     @property
     def size_bytes(self) -> int:
-        """Of all of them, as large as those that were measured."""
+        """The estimated bytes of all records, from the mean of the sample."""
         return round(self.measured_bytes / self.measured * self.objects) if self.measured else 0
 
 
 @dataclass(frozen=True, slots=True)
 class GenerationTraffic:
-    """What one generation sent to the store, by its last sign of life."""
+    """The requests of one generation, by its last heartbeat."""
 
     generation: Generation
     claimed_at_ms: int
     last_sign_at_ms: int
     requests: RequestCounts
-    """Of its workers and its driver, until then."""
+    """Requests of its workers and its driver up to then."""
 
     @property
     def duration_ms(self) -> int:
-        """From the claim on; both by the driver's clock."""
+        """The time from the claim to the last heartbeat, by the driver's clock."""
         return self.last_sign_at_ms - self.claimed_at_ms
 
 
@@ -71,7 +71,9 @@ def read_record_usage(
 
 
 def read_traffic(store: CheckpointStore, most: int = GENERATIONS_MAX) -> list[GenerationTraffic]:
-    """What the newest generations sent, oldest first; without those that did not count.
+    """Return the traffic of the newest generations, oldest first.
+
+    Those without counts are left out.
 
     Raises:
         StorageUnavailable: the store did not answer.
@@ -83,9 +85,9 @@ def read_traffic(store: CheckpointStore, most: int = GENERATIONS_MAX) -> list[Ge
 
 
 def checkpoint_interval_ms(store: CheckpointStore, most: int = OUTCOMES_MAX) -> float | None:
-    """Mean time between the ends of the newest completed checkpoints of the newest generation.
+    """Return the mean time between completions of the newest checkpoints of the newest generation.
 
-    None: there are not two. Deleted ones count, as long as their history is kept.
+    None if there are fewer than two. Deleted checkpoints count as long as their history is kept.
 
     Raises:
         StorageUnavailable: the store did not answer.

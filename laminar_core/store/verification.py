@@ -13,7 +13,7 @@ from laminar_core.records.manifest import CheckpointManifest, FileRef
 from laminar_core.records.paths import JobPaths
 
 WHOLE_BYTES_MAX = 256 << 20
-"""What is longer is verified in pieces, so that a length in a manifest cannot take all memory."""
+"""Longer files are verified in pieces, so that a length in a manifest cannot take all memory."""
 
 _REQUESTS = 16
 """At a time; the store may be far away."""
@@ -30,14 +30,14 @@ class PartReport:
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
-    """What reading a whole checkpoint found, part by part."""
+    """The result of verifying a whole checkpoint, part by part."""
 
     checkpoint_id: CheckpointId
     parts: tuple[PartReport, ...]
 
     @property
     def problem(self) -> str | None:
-        """The first problem, or None: the checkpoint can be restored."""
+        """The first problem; None: the checkpoint can be restored."""
         return next((part.problem for part in self.parts if part.problem), None)
 
 
@@ -120,7 +120,7 @@ def verify_files(
 def compare_sizes(
     objects: ObjectStore, paths: JobPaths, manifest: CheckpointManifest
 ) -> VerifyReport:
-    """Ask for the length of every file that ``manifest`` lists, and read none of them."""
+    """Compare the length of every file that ``manifest`` lists, without reading any."""
     files = tuple(manifest.files())
     with ThreadPoolExecutor(_REQUESTS) as pool:
         lengths = list(pool.map(objects.size, [paths.absolute(ref.path) for ref in files]))

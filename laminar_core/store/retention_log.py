@@ -7,8 +7,8 @@ its *decision* permits it, and the first creator of the decision decides:
 1. The deleter writes the plan, *then* reads owners and pins again, and only if none of them objects
    decides ``apply``.
 2. A driver that has claimed the job decides ``abandon`` for every plan without a decision, *then*
-   chooses its start among the checkpoints that no plan with decision ``apply`` names. A process that
-   pins a checkpoint does the same after the pin is written.
+   chooses its start among the checkpoints that no plan with decision ``apply`` names. A process
+   that pins a checkpoint does the same after the pin is written.
 
 Then no generation starts from a checkpoint that is deleted. Let plan *p* be decided ``apply``, and
 let generation *g* have been claimed at any time. If *g* saw the plan in step 2, the decision was

@@ -7,12 +7,12 @@ The order makes a crash at any point safe:
 3. record the base, which names the copy and the savepoint: from here on the job has switched;
 4. publish the manifest.
 
-A crash before 3 leaves files that no manifest names, and an id that is not used again. After a crash
-between 3 and 4 the next generation finds the base without its manifest, and imports again.
+A crash before 3 leaves files that no manifest names, and an id that is not used again. After a
+crash between 3 and 4 the next generation finds the base without its manifest, and imports again.
 
-A savepoint of this very job is a step back on its timeline: later checkpoints do not count any more,
-and their output is withdrawn. A savepoint of another job has no past here: output that it had not
-committed stays with that job, and the job here must not have checkpoints of its own.
+A savepoint of this very job is a step back on its timeline: later checkpoints do not count any
+more, and their output is withdrawn. A savepoint of another job has no past here: output that it had
+not committed stays with that job, and the job here must not have checkpoints of its own.
 """
 
 from collections.abc import Mapping

@@ -1,8 +1,8 @@
-"""What an aggregate keeps while rows still come, and how two such halves become one.
+"""Accumulators: the state columns of aggregates, and how two partial states are merged.
 
-An *aggregate* is a result that a user asked for, such as the average of ``amount``. It is computed
-from *accumulators*: one column of state each, with a value per group, that is merged by two verbs.
-:func:`accumulate` makes state of rows, :func:`merge` makes one state of several; both over all
+An *aggregate* is a result that a user requested, such as the average of ``amount``. It is computed
+from *accumulators*: one column of state each, with a value per group, and two operations.
+:func:`accumulate` makes state from rows, :func:`merge` makes one state from several; both over all
 groups at once. Aggregates share accumulators: count, sum and average of a column need two.
 
     aggregate                   accumulator       type                              merged by
@@ -56,12 +56,12 @@ from laminar_core.aggregates.user_aggregates import UserDefined
 from laminar_core.errors import ConfigurationError, DataError, ErrorCode, IncompatibleStateError
 
 PlainFunction = Literal["count", "sum", "min", "max"]
-"""What pyarrow computes for all groups in one call."""
+"""Functions that pyarrow computes for all groups in one call."""
 
 
 @dataclass(frozen=True, slots=True)
 class Accumulator:
-    """One column of state. Its name, such as ``sum(amount)``, says what it holds."""
+    """One column of state. Its name, such as ``sum(amount)``, identifies the contents."""
 
     function: PlainFunction | StateFunction
     column: str | None
@@ -70,17 +70,17 @@ class Accumulator:
 
     @property
     def label(self) -> str:
-        """Name of the function."""
+        """The name of the function."""
         return self.function if isinstance(self.function, str) else self.function.label
 
     @property
     def version(self) -> int:
-        """Of what the state means (ERRATA 1.10)."""
+        """The version of the state's meaning (ERRATA 1.10)."""
         return 1 if isinstance(self.function, str) else self.function.version
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """What it is computed from."""
+        """The input columns."""
         return self.more if self.column is None else (self.column, *self.more)
 
     @property
@@ -94,7 +94,7 @@ ROW_COUNT = Accumulator("count", None)
 
 
 def accumulator_type(accumulator: Accumulator, *columns: pa.DataType) -> pa.DataType:
-    """Type of the state over columns of these types.
+    """Return the type of the state over columns of these types.
 
     Raises:
         ConfigurationError: the function does not take such columns (UNSUPPORTED_TYPE).
@@ -198,8 +198,8 @@ AggregateFunction = Literal[
 class Aggregate:
     """One result column: ``function`` over ``column`` (None counts rows), called ``name``.
 
-    ``more``: further columns, such as what ``first`` is ordered by. ``fraction``: of a percentile.
-    ``state``: how partial results are kept, where the function does not say it alone.
+    ``more``: further columns, such as the order of ``first``. ``fraction``: the rank of a
+    percentile. ``state``: the state function, where ``function`` alone does not determine it.
     """
 
     function: AggregateFunction
@@ -211,7 +211,7 @@ class Aggregate:
 
     @property
     def accumulators(self) -> tuple[Accumulator, ...]:
-        """What it is computed from."""
+        """Return the accumulators that the result is computed from."""
         column, more = self.column, self.more
         if self.state is not None:
             return (Accumulator(self.state, column, more),)
@@ -233,11 +233,11 @@ class Aggregate:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """What it is computed from."""
+        """The input columns."""
         return self.more if self.column is None else (self.column, *self.more)
 
     def describe(self) -> dict[str, Any]:
-        """Identity in the fingerprint of a pipeline."""
+        """Return the identity for the fingerprint of a pipeline."""
         described: dict[str, Any] = {
             "function": self.function,
             "column": self.column,
@@ -263,7 +263,7 @@ def accumulators_of(aggregates: Iterable[Aggregate]) -> tuple[Accumulator, ...]:
 
 
 def result_type(aggregate: Aggregate, state: pa.Schema) -> pa.DataType:
-    """Type of the finished aggregate, given the schema of its accumulators.
+    """Return the type of the finished aggregate, given the schema of its accumulators.
 
     Raises:
         ConfigurationError: durations have no average (UNSUPPORTED_TYPE).
@@ -353,11 +353,11 @@ def _decimal_average(
 # --- versions ---------------------------------------------------------------------------------
 
 VERSIONS_KEY = b"laminar.accumulators"
-"""In the metadata of a state table: JSON, by name of the accumulator the version of its state."""
+"""Key in the metadata of a state table: JSON, the version of the state by accumulator name."""
 
 
 def with_versions(state: pa.Table, accumulators: Iterable[Accumulator]) -> pa.Table:
-    """Let a table of state say what its columns mean (ERRATA 1.10)."""
+    """Return the table with the versions of its accumulators in the metadata (ERRATA 1.10)."""
     versions = {accumulator.name: accumulator.version for accumulator in accumulators}
     return state.replace_schema_metadata({VERSIONS_KEY: json.dumps(versions).encode()})
 
@@ -365,10 +365,10 @@ def with_versions(state: pa.Table, accumulators: Iterable[Accumulator]) -> pa.Ta
 def require_known_versions(
     metadata: Mapping[bytes, bytes] | None, accumulators: Iterable[Accumulator]
 ) -> None:
-    """Accept state whose columns mean what they mean here.
+    """Check that the state's accumulators have the versions known here.
 
     Raises:
-        IncompatibleStateError: one is of another version of its function (OPERATORS_CHANGED).
+        IncompatibleStateError: one has another version (OPERATORS_CHANGED).
     """
     found: dict[str, int] = json.loads((metadata or {}).get(VERSIONS_KEY, b"{}"))
     for accumulator in accumulators:

@@ -1,9 +1,9 @@
-"""Grouping by small dictionaries without a hash table: one array slot per combination of keys.
+"""Group by small dictionaries without a hash table: one array slot per combination of keys.
 
-The keys of a batch mostly come as indices into a dictionary that is shorter than the batch. Then
-an index is an address, and adding is ``array[address] += value``: about twice as fast as
-``grouping.group``, which computes the same for any columns. What is not plainly simple - nulls,
-NaN, sums that might overflow, other types - is left to it.
+The keys of a batch mostly come as indices into a dictionary that is shorter than the batch. Then an
+index is an address, and adding is ``array[address] += value``: about twice as fast as
+``grouping.group``, which computes the same for any columns. Batches with nulls, NaN, sums that
+might overflow, or other types are left to ``grouping.group``.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,14 +1,15 @@
-"""Approximate percentiles: one t-digest per group, of the Apache DataSketches library.
+"""Approximate percentiles: one t-digest per group, by the Apache DataSketches library.
 
 A t-digest answers ranks near 0 and 1 more precisely than those in the middle, and the same values
 in the same order give the same bytes. (KLL sketches, which have a proven bound, draw random
 numbers: two runs over the same rows would differ.) With ``k`` = 500 the rank of an answer is within
-0.01 of the rank asked for; ``tests/aggregates/test_digests.py`` measures it, after merging, too.
+0.01 of the requested rank; ``tests/aggregates/test_digests.py`` measures it, including merged
+digests.
 
 State of a group: ``{digest, low, high, nan}``, the serialised ``tdigest_double`` over the finite
-values (null if there are none) and the counts of what it does not take: -inf, inf, NaN.
+values (null if there are none) and the counts of values that it does not accept: -inf, inf, NaN.
 
-Updates take all values of a group at once; what is left in Python is a loop over groups.
+Updates take all values of a group at once, so the only Python loop is over groups.
 """
 
 from dataclasses import dataclass
@@ -29,18 +30,24 @@ _STATE = pa.struct(
 
 @dataclass(frozen=True, slots=True)
 class Digests:
-    """A t-digest of each group."""
+    """One t-digest per group."""
 
     compression: int = 500
     version: int = 1
 
     @property
     def label(self) -> str:
-        """Digests of different compression would merge to neither."""
+        """The name in state columns.
+
+        It contains the compression, because others cannot be merged.
+        """
         return f"t_digest_{self.compression}"
 
     def state_type(self, columns: list[pa.DataType]) -> pa.DataType | None:
-        """Numbers, in double precision."""
+        """Return the state's type for numbers, which are taken in double precision.
+
+        None for others.
+        """
         return _STATE if is_number(columns[0]) else None
 
     def accumulate(self, columns: list[pa.Array], groups: RowGroups) -> pa.Array:
@@ -99,7 +106,7 @@ def _state(digests: list[bytes | None], outside: list[Integers]) -> pa.Array:
 
 
 def quantile(states: pa.Array, fraction: float) -> pa.Array:
-    """Approximate value at rank ``fraction`` of each group; null without values."""
+    """Return the approximate value at rank ``fraction`` of each group; null without values."""
     digests, *outside = (field.to_pylist() for field in states.flatten())
     states_by_group = zip(digests, *outside, strict=True)
     answers = [_quantile(digest, counts, fraction) for digest, *counts in states_by_group]

@@ -1,7 +1,7 @@
 """Exact distinct counts and exact percentiles: the distinct values of each group, sorted.
 
-State grows with the distinct values of a group, not with its rows. Where that is too much there
-are ``hyperloglog`` and ``digests``.
+State grows with the distinct values of a group, not with its rows. If it grows too large, use
+``hyperloglog`` and ``digests``.
 """
 
 from dataclasses import dataclass
@@ -25,19 +25,19 @@ class DistinctValues:
     version: int = 1
 
     def state_type(self, columns: list[pa.DataType]) -> pa.DataType | None:
-        """Everything that is ordered; half floats are kept as float32."""
+        """Return the state's type for all ordered types; half floats are stored as float32."""
         if not is_ordered(plain_type(columns[0])):
             return None
         return pa.list_(canonical_type(columns[0]))
 
     def accumulate(self, columns: list[pa.Array], groups: RowGroups) -> pa.Array:
-        """Sort and take each once."""
+        """Return the distinct values of each group, sorted."""
         known = known_rows(columns[0])
         values = canonical(columns[0]).filter(pa.array(known))
         return _distinct(groups.numbers()[known], values, groups.count)
 
     def merge(self, states: pa.Array, groups: RowGroups) -> pa.Array:
-        """The same for all lists of a group together."""
+        """Return the distinct values of all lists of each group, sorted."""
         return _distinct(*unlisted(states, groups.numbers()), groups.count)
 
 
@@ -65,7 +65,7 @@ def _begins(numbers: Integers, places: Integers) -> np.ndarray:
 
 
 def distinct_count(states: pa.Array) -> pa.Array:
-    """How many distinct values each group has."""
+    """Return the number of distinct values of each group."""
     return pa.array(np.diff(states.offsets.to_numpy()).astype(np.int64))
 
 
@@ -77,17 +77,17 @@ class ValueCounts:
     version: int = 1
 
     def state_type(self, columns: list[pa.DataType]) -> pa.DataType | None:
-        """Numbers."""
+        """Return the state's type for numbers; None for others."""
         return pa.list_(_COUNTED) if is_number(columns[0]) else None
 
     def accumulate(self, columns: list[pa.Array], groups: RowGroups) -> pa.Array:
-        """Count equal values."""
+        """Return the distinct values of each group with their counts."""
         known = known_rows(columns[0])
         values = canonical(columns[0]).filter(pa.array(known)).cast(pa.float64(), safe=False)
         return _counted(groups.numbers()[known], values, np.ones(len(values)), groups.count)
 
     def merge(self, states: pa.Array, groups: RowGroups) -> pa.Array:
-        """Add the counts of equal values."""
+        """Return the distinct values of each group with the counts added up."""
         numbers, items = unlisted(states, groups.numbers())
         values, counts = items.flatten()
         return _counted(numbers, values, counts.to_numpy(), groups.count)

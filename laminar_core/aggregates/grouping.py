@@ -1,11 +1,11 @@
-"""One pass of pyarrow's hash aggregation, with Spark's answers where the two differ.
+"""Group rows with pyarrow's hash aggregation, with Spark's answers where the two differ.
 
 They differ in two places. pyarrow lets an integer sum wrap; here it is exact or an error. pyarrow
 skips NaN in a maximum; Spark takes it for the largest number, so one NaN makes the maximum NaN.
-(Minima agree: NaN only if there is nothing else.) Both checks cost one cheap scan of the column;
+(Minima agree: NaN only if there is no other value.) Both checks cost one cheap scan of the column;
 only a column that fails it takes the slow path.
 
-The pass runs in the calling thread: in a job all cores already have a task of their own.
+The aggregation runs in the calling thread, because in a job every core already runs a task.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -48,11 +48,10 @@ def group(
 ) -> pa.Table:
     """Reduce ``rows`` to one row for each distinct combination of values in ``keys``.
 
-    Shapes: ``keys`` are as long as ``rows``, by their name in the result; without any, all rows
-    are one group.
-    Returns the keys, then one column per reduction; rows in order of first appearance.
-    Nulls are skipped, a group without values reduces to null (a count to 0). Null keys are equal.
-    Dictionary-encoded keys are told apart by their index, so they repeat if the dictionary does.
+    Shapes: ``keys`` are as long as ``rows``, by their name in the result; without any, all rows are
+    one group. Returns the keys, then one column per reduction; rows in order of first appearance.
+    Nulls are skipped; a group without values reduces to null (a count to 0). Null keys are equal.
+    Dictionary-encoded keys are compared by their index, so they repeat if the dictionary does.
 
     Raises:
         DataError: an integer sum leaves 64 bits (ARITHMETIC_OVERFLOW).
@@ -65,12 +64,12 @@ def group(
 
 
 def plain_type(data_type: pa.DataType) -> pa.DataType:
-    """Type of the values, whether they are dictionary-encoded or not."""
+    """Return the type of the values, without a dictionary encoding."""
     return data_type.value_type if pa.types.is_dictionary(data_type) else data_type
 
 
 def plain_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The values themselves, without a dictionary."""
+    """Return the column without a dictionary encoding."""
     return column.cast(plain_type(column.type)) if pa.types.is_dictionary(column.type) else column
 
 
@@ -97,7 +96,10 @@ class _OnePass:
         return self._positions.setdefault((label, function), len(self._keys) + len(self._positions))
 
     def list_rows(self) -> int | None:
-        """Ask for the rows of each group; without keys nobody needs to be asked."""
+        """Request the row numbers of each group.
+
+        Return None without keys, where all are one group.
+        """
         if not self._keys:
             return None
         return self.call("list", "row", pa.chunked_array([pa.array(np.arange(self.rows.num_rows))]))
@@ -154,7 +156,7 @@ def _plan_count(one_pass: _OnePass, name: str) -> _Answer:
 
 
 def sum_type(data_type: pa.DataType) -> pa.DataType | None:
-    """Type of a sum of values of ``data_type``; None if they cannot be added up."""
+    """Return the type of a sum of values of ``data_type``; None if they cannot be added."""
     types = pa.types
     if types.is_integer(data_type):
         return pa.int64()
@@ -195,7 +197,7 @@ def _addable(values: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def every_sum_fits(values: pa.ChunkedArray) -> bool:
-    """Tell whether no subset of these integers can have a sum beyond 64 bits."""
+    """Return whether no subset of these integers can have a sum beyond 64 bits."""
     extremes = call_function("min_max", [values])
     low, high = extremes["min"].as_py(), extremes["max"].as_py()
     return low is None or max(-low, high) * len(values) <= _INT64_MAX
@@ -233,7 +235,7 @@ def _overflow(result: str, limit: str) -> DataError:
 
 
 def is_ordered(data_type: pa.DataType) -> bool:
-    """Tell whether values of this type have a smallest and a largest one."""
+    """Return whether values of this type have a smallest and a largest one."""
     types = pa.types
     is_text = types.is_string(data_type) or types.is_large_string(data_type)
     is_bytes = types.is_binary(data_type) or types.is_large_binary(data_type)
@@ -245,7 +247,7 @@ def is_ordered(data_type: pa.DataType) -> bool:
 
 
 def comparable(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The same values, in the same order, in a type that pyarrow compares."""
+    """Return the values, in the same order, in a type that pyarrow can compare."""
     types = pa.types
     if types.is_float16(values.type):
         return values.cast(pa.float32())
@@ -262,7 +264,7 @@ def _plan_min(one_pass: _OnePass, name: str) -> _Answer:
 
 
 def _plan_extremes(one_pass: _OnePass, name: str) -> tuple[int, pa.DataType]:
-    """Minimum and maximum are one call: pyarrow computes both whichever is wanted."""
+    """Request minimum and maximum together, because pyarrow always computes both."""
     values = one_pass.column(name)
     return one_pass.call("min_max", f"extremes {name}", comparable(values)), values.type
 

@@ -41,11 +41,14 @@ class HyperLogLog:
 
     @property
     def label(self) -> str:
-        """Sketches of different precision do not merge."""
+        """The name in state columns. It contains the precision, because others cannot be merged."""
         return f"hyperloglog_{self.precision}"
 
     def state_type(self, columns: list[pa.DataType]) -> pa.DataType | None:
-        """Everything that is ordered can be hashed, too."""
+        """Return the state's type for all ordered types, because these can be hashed.
+
+        None for others.
+        """
         return pa.list_(pa.int32()) if is_ordered(plain_type(columns[0])) else None
 
     def accumulate(self, columns: list[pa.Array], groups: RowGroups) -> pa.Array:
@@ -75,7 +78,7 @@ class HyperLogLog:
         return listed(keys >> bits, items, group_count)
 
     def estimate(self, states: pa.Array) -> pa.Array:
-        """Estimated number of distinct values of each group, as int64."""
+        """Return the estimated number of distinct values of each group, as int64."""
         parts = [
             self._estimates(states.slice(start, _GROUPS_PER_PASS))
             for start in range(0, len(states), _GROUPS_PER_PASS)

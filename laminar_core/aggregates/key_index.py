@@ -1,9 +1,9 @@
 """A hash table from keys to numbers, for whole columns of keys at a time.
 
 Open addressing with linear probing: each step looks at one slot for all keys that are not found
-yet, so a batch takes as many steps as its most unlucky key, and none is a loop over keys. The table
-knows hashes only. Whether two keys with equal hashes are equal is asked of the caller, for all of
-them at once, because stored keys live with the rows.
+yet. So a batch takes as many steps as its unluckiest key, and no step is a loop over keys. The
+table stores hashes only. The caller compares keys with equal hashes, all of them at once, because
+the stored keys are part of the rows.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from laminar_core.codec.stable_hash import UInt64Array
 MISSING = -1
 
 AreEqual = Callable[[Integers, Integers], npt.NDArray[np.bool_]]
-"""Of positions in the batch and numbers of stored keys: which pairs are one key."""
+"""Compares positions in the batch with numbers of stored keys; returns which pairs are equal."""
 
 _SLOTS_MIN = 1_024
 _LOAD_MAX = 2  # At least twice as many slots as keys.
@@ -35,7 +35,7 @@ class KeyIndex:
         return self._count
 
     def find(self, hashes: UInt64Array, are_equal: AreEqual) -> Integers:
-        """Number of each key, or -1."""
+        """Return the number of each key, or -1."""
         found = np.full(len(hashes), MISSING)
         slots = self._first_slots(hashes)
         pending = np.arange(len(hashes))
@@ -62,7 +62,7 @@ class KeyIndex:
         return slots
 
     def add(self, hashes: UInt64Array) -> Integers:
-        """Number keys that are different from each other and from all there are."""
+        """Add keys that are new and distinct; return their numbers."""
         numbers = np.arange(self._count, self._count + len(hashes))
         if len(self._hashes) < self._count + len(hashes):
             grown = np.empty(max(2 * len(self._hashes), self._count + len(hashes)), np.uint64)

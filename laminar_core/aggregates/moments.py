@@ -29,7 +29,7 @@ _Reals = npt.NDArray[np.float64]
 
 
 def is_number(data_type: pa.DataType) -> bool:
-    """Integers, floating point, decimals."""
+    """Return whether the type is an integer, floating point or decimal type."""
     plain, types = plain_type(data_type), pa.types
     return types.is_integer(plain) or types.is_floating(plain) or types.is_decimal(plain)
 
@@ -49,17 +49,20 @@ class Moments:
     version: int = 1
 
     def state_type(self, columns: list[pa.DataType]) -> pa.DataType | None:
-        """Numbers are taken, in double precision as in Spark."""
+        """Return the state's type for numbers, in double precision as in Spark; None for others."""
         return _STATE if is_number(columns[0]) else None
 
     def accumulate(self, columns: list[pa.Array], groups: RowGroups) -> pa.Array:
-        """In two passes: the mean, then the deviations from it."""
+        """Return the moments of each group, in two passes.
+
+        The mean, then the deviations from it.
+        """
         numbers, values = real_values(columns[0], groups)
         count = np.bincount(numbers, minlength=groups.count)
         return _merged(numbers, np.ones(len(values)), values, np.zeros(len(values)), count)
 
     def merge(self, states: pa.Array, groups: RowGroups) -> pa.Array:
-        """See above."""
+        """Return the merged moments of each group; the module has the formulas."""
         n, mean, m2 = (field.to_numpy() for field in states.flatten())
         known = n > 0
         numbers = groups.numbers()[known]
@@ -81,7 +84,7 @@ def _merged(numbers: Integers, n: _Reals, mean: _Reals, m2: _Reals, count: Integ
 
 
 def spread(states: pa.Array, which: Spread) -> pa.Array:
-    """Variance or standard deviation; null without values, and of a sample of one."""
+    """Return variance or standard deviation; null without values, and for a sample of one."""
     count, _, m2 = (field.to_numpy() for field in states.flatten())
     divisor = count - which.endswith("_samp")
     variance = m2 / np.maximum(divisor, 1)

@@ -1,10 +1,10 @@
-"""First and last value by an order that rows carry in themselves.
+"""First and last value by an order that a column defines.
 
-"The first row that arrived" depends on which channel was faster, so a restart may answer
-differently. Here a column says what comes first, most often event time. Of rows at one place in
-the order, ``first`` takes the smallest value and ``last`` the largest, a null only where there is
-nothing else: the answer is that of the rows, however they were cut, sent and merged. Rows without
-a place in the order do not count. So do Spark's ``min_by`` and ``max_by``, but for ties.
+"The first row that arrived" depends on which channel was faster, so a restart may give another
+answer. Here a column defines the order, most often event time. Of rows with equal order, ``first``
+takes the smallest value and ``last`` the largest, a null only if there is no other. So the result
+depends only on the rows, however they were batched, sent and merged. Rows with a null in the order
+column do not count. Spark's ``min_by`` and ``max_by`` behave so except for ties.
 """
 
 from dataclasses import dataclass
@@ -27,18 +27,21 @@ class Endmost:
 
     @property
     def label(self) -> str:
-        """``first`` or ``last``."""
+        """The name: ``first`` or ``last``."""
         return self.end
 
     def state_type(self, columns: list[pa.DataType]) -> pa.DataType | None:
-        """Columns are the value and what it is ordered by."""
+        """Return the state's type for two columns: the value, and its order.
+
+        None if one is not ordered.
+        """
         value, at = map(plain_type, columns)
         if not (is_ordered(value) and is_ordered(at)):
             return None
         return pa.struct([("at", at), ("value", value)])
 
     def accumulate(self, columns: list[pa.Array], groups: RowGroups) -> pa.Array:
-        """Pick one row of each group."""
+        """Return the first or last row of each group."""
         value, at = map(plain, columns)
         places, numbers = ranks(at), groups.numbers()
         rows = np.flatnonzero(places != NULL_RANK)
@@ -54,7 +57,7 @@ class Endmost:
         return _struct_at(at, value, picked)
 
     def _is_endmost(self, ranked: Integers, numbers: Integers, group_count: int) -> np.ndarray:
-        """Which of these are the smallest, or the largest, of their group."""
+        """Return which rows have the smallest, or the largest, rank of their group."""
         limits = np.iinfo(np.int64)
         if self.end == "first":
             ends = np.full(group_count, limits.max)
@@ -65,7 +68,7 @@ class Endmost:
         return ranked == ends[numbers]
 
     def merge(self, states: pa.Array, groups: RowGroups) -> pa.Array:
-        """The same among states: they are rows."""
+        """Return the first or last state of each group."""
         at, value = states.flatten()
         return self.accumulate([value, at], groups)
 
@@ -79,5 +82,5 @@ def _struct_at(at: pa.Array, value: pa.Array, rows: np.ndarray) -> pa.Array:
 
 
 def values_of(states: pa.Array) -> pa.Array:
-    """The values that were picked."""
+    """Return the values of the picked rows."""
     return states.flatten()[1]

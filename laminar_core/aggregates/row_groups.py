@@ -1,7 +1,7 @@
-"""Which rows belong to which group, for functions that need all rows of a group at once.
+"""Groups of row numbers, for functions that need all rows of a group at once.
 
-pyarrow hashes the keys once and lists the row numbers of each group; everything after that is
-arithmetic on arrays of numbers: no function touches a key, and none loops over rows in Python.
+pyarrow hashes the keys once and lists the row numbers of each group; all later steps are arithmetic
+on arrays of numbers. No function reads a key, and none loops over rows in Python.
 """
 
 from dataclasses import dataclass
@@ -28,18 +28,18 @@ class RowGroups:
 
     @property
     def count(self) -> int:
-        """How many groups there are."""
+        """The number of groups."""
         return len(self.starts) - 1
 
     def numbers(self) -> Integers:
-        """Number of the group of each row, in the order of rows."""
+        """Return the group number of each row, in the order of rows."""
         numbers = np.empty(len(self.order), np.int64)
         numbers[self.order] = np.repeat(np.arange(self.count), np.diff(self.starts))
         return numbers
 
 
 def one_group(row_count: int) -> RowGroups:
-    """All rows are of one group, even if there are none."""
+    """Return a single group of all rows, even if there are none."""
     return RowGroups(np.arange(row_count), np.array([0, row_count]))
 
 
@@ -62,34 +62,37 @@ class StateFunction(Protocol):
 
     @property
     def label(self) -> str:
-        """Its name in the names of state columns."""
+        """The name in state columns."""
         ...
 
     @property
     def version(self) -> int:
-        """Of the state's meaning: partial state is a format, and read for ever (ERRATA 1.10)."""
+        """The version of the state's meaning.
+
+        Partial state is a format and must stay readable for ever (ERRATA 1.10).
+        """
         ...
 
     def state_type(self, columns: list[pa.DataType]) -> pa.DataType | None:
-        """Type of the state over columns of these types; None if it does not take them."""
+        """Return the type of the state over columns of these types; None if unsupported."""
         ...
 
     def accumulate(self, columns: list[pa.Array], groups: RowGroups) -> pa.Array:
-        """State of each group from rows of input."""
+        """Return the state of each group, computed from input rows."""
         ...
 
     def merge(self, states: pa.Array, groups: RowGroups) -> pa.Array:
-        """State of each group from rows of state."""
+        """Return the state of each group, merged from rows of state."""
         ...
 
 
 def as_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
-    """One piece of memory."""
+    """Return the column as one contiguous array."""
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
 def known_rows(column: pa.Array) -> npt.NDArray[np.bool_]:
-    """Where the value is not null."""
+    """Return a mask of the values that are not null."""
     return call_function("is_valid", [column]).to_numpy(zero_copy_only=False)
 
 
@@ -99,7 +102,7 @@ def sums(numbers: Integers, values: npt.NDArray, group_count: int) -> npt.NDArra
 
 
 def listed(group_numbers: Integers, values: pa.Array, group_count: int) -> pa.ListArray:
-    """One list per group of ``values``, which come sorted by ``group_numbers``."""
+    """Return one list of ``values`` per group; they come sorted by ``group_numbers``."""
     ends = np.cumsum(np.bincount(group_numbers, minlength=group_count))
     offsets = pa.array(np.append(0, ends).astype(np.int32))
     return pa.ListArray.from_arrays(offsets, values)

@@ -39,7 +39,10 @@ from laminar_core.errors import DataError, ErrorCode
 
 
 class UserAggregate(Protocol):
-    """What a user writes. An attribute ``version`` (1 if there is none) numbers its state."""
+    """The interface of a user's aggregate.
+
+    An attribute ``version`` (default 1) numbers its state.
+    """
 
     name: str
     """Letters, digits and ``_``: part of the name of the state's column."""
@@ -49,20 +52,23 @@ class UserAggregate(Protocol):
     """Type of what ``finish`` returns."""
 
     def init(self) -> Any:  # noqa: ANN401 - of state_type
-        """State of a group without rows."""
+        """Return the state of a group without rows."""
         ...
 
     @property
     def accumulate(self) -> Callable[..., Any]:
-        """``accumulate(state, *values)``: state after some rows of one group, nulls among them."""
+        """``accumulate(state, *values)``.
+
+        The state after more rows of one group, including nulls.
+        """
         ...
 
     def merge(self, left: Any, right: Any) -> Any:  # noqa: ANN401 - of state_type
-        """State of two halves of a group; the rows of ``left`` came first."""
+        """Return the state of two parts of a group; the rows of ``left`` came first."""
         ...
 
     def finish(self, state: Any) -> Any:  # noqa: ANN401 - of state_type
-        """Result of a group; None is null."""
+        """Return the result of a group; None is null."""
         ...
 
 
@@ -78,17 +84,17 @@ class UserDefined:
 
     @classmethod
     def of(cls, udaf: UserAggregate) -> "UserDefined":
-        """Wrap what the user wrote."""
+        """Wrap a user's aggregate."""
         version = getattr(udaf, "version", 1)
         return cls(udaf, f"user_{udaf.name}", version, code_digest(udaf))
 
     def state_type(self, columns: list[pa.DataType]) -> pa.DataType | None:
-        """What the user says; the columns are the user's business."""
+        """Return the type that the user declares; any columns are accepted."""
         del columns
         return self.udaf.state_type
 
     def accumulate(self, columns: list[pa.Array], groups: RowGroups) -> pa.Array:
-        """Call the user once for each group."""
+        """Call the user's ``accumulate`` once for each group."""
         order = pa.array(groups.order)
         ordered = [plain(column).take(order) for column in columns]
         states = []
@@ -109,7 +115,7 @@ class UserDefined:
         return self._typed(merged, self.udaf.state_type, "state")
 
     def finish(self, states: pa.Array) -> pa.Array:
-        """Call the user once for each group."""
+        """Call the user's ``finish`` once for each group."""
         results = [self.udaf.finish(state) for state in states.to_pylist()]
         return self._typed(results, self.udaf.result_type, "result")
 

@@ -1,8 +1,8 @@
 """Columns of any type as numbers: their order, their equality, their hash.
 
-What pyarrow orders, compares or hashes depends on the type. Here every scalar type that is ordered
-becomes an array of integers, with Spark's rules for floating point: NaN equals NaN and is larger
-than any number, and ``0.0`` equals ``-0.0``.
+pyarrow orders, compares and hashes only some types. Here every ordered scalar type becomes an array
+of integers, with Spark's rules for floating point: NaN equals NaN and is larger than any number,
+and ``0.0`` equals ``-0.0``.
 """
 
 import numpy as np
@@ -20,18 +20,18 @@ _SIGN = np.int64(-(2**63))
 
 
 def plain(column: pa.Array) -> pa.Array:
-    """The values themselves, without a dictionary."""
+    """Return the column without a dictionary encoding."""
     return column.cast(plain_type(column.type))
 
 
 def canonical_type(data_type: pa.DataType) -> pa.DataType:
-    """Type of :func:`canonical` values: that of the plain ones, but for half floats float32."""
+    """Return the type of :func:`canonical` values: the plain type, but float32 for half floats."""
     data_type = plain_type(data_type)
     return pa.float32() if pa.types.is_float16(data_type) else data_type
 
 
 def canonical(column: pa.Array) -> pa.Array:
-    """Equal values get equal bytes: one NaN, one zero, no dictionary."""
+    """Return the values such that equal ones have equal bytes: one NaN, one zero, no dictionary."""
     values = plain(column).cast(canonical_type(column.type))
     if not pa.types.is_floating(values.type):
         return values
@@ -41,10 +41,10 @@ def canonical(column: pa.Array) -> pa.Array:
 
 
 def ranks(column: pa.Array) -> Integers:
-    """A number for every value: as large as the value is, and equal where values are.
+    """Return an integer for every value, in the order of the values; equal ones are equal.
 
-    Numbers and times are their own ranks, at the cost of a copy; other types are sorted. The
-    ranks of two columns have nothing to do with each other. That of a null is ``NULL_RANK``.
+    Numbers and times are their own ranks, at the cost of a copy; other types are sorted. Ranks of
+    two columns are not comparable. A null has ``NULL_RANK``.
     """
     if pa.types.is_null(column.type) or column.null_count == len(column):
         return np.full(len(column), NULL_RANK)
@@ -62,7 +62,7 @@ def ranks(column: pa.Array) -> Integers:
 
 
 def _own_ranks(values: pa.Array) -> Integers | None:
-    """64 bits in the order of the values, if they have no more; those of nulls are arbitrary."""
+    """Return 64 bits in the order of the values, or None for longer types; nulls are arbitrary."""
     types = pa.types
     if types.is_floating(values.type):
         bits = _bits(values.cast(pa.float64()))
@@ -88,12 +88,12 @@ def _bits(values: pa.Array) -> Integers:
 
 
 def hashes(column: pa.Array) -> UInt64Array:
-    """Hash every value by the stable hash, whatever its type; the nulls alike."""
+    """Return the stable hash of every value, whatever its type; all nulls have the same."""
     return hash_array(hashable(column))
 
 
 def hashable(column: pa.Array) -> pa.Array:
-    """Equal values of the column, and only those, are equal in a type that the hash takes."""
+    """Return the column in a type that the hash accepts; equality of values is preserved."""
     values, types = canonical(column), pa.types
     if types.is_floating(values.type):
         return values.cast(pa.float64()).view(pa.int64())

@@ -1,8 +1,8 @@
-"""State as bytes: a header, then an Arrow IPC file, which anything that reads Arrow can read.
+"""State as bytes: a header, then an Arrow IPC file that any Arrow reader can read.
 
-Version 1 was the Arrow file alone, which says what it is in its schema metadata; it still does, and
-version 1 is still read. Nothing is compressed unless asked for: state is written every second and
-read almost never.
+Version 1 was the Arrow file alone, with its version in the schema metadata; the metadata remain,
+and version 1 is still read. Compression is off by default: state is written every second and read
+almost never.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ FORMAT_KEY = b"laminar.format"
 VERSION_KEY = b"laminar.version"
 FORMAT_NAME = b"state"
 FORMAT_VERSION = b"1"
-"""Of the Arrow file; the header around it came later and has a version of its own."""
+"""The version of the Arrow file; the header around it came later and has its own version."""
 
 SEGMENT_VERSION = 2
 
@@ -25,7 +25,7 @@ Compression = Literal["lz4", "zstd"]
 
 
 def sha256_hex(data: bytes | memoryview) -> str:
-    """Digest as it stands in manifests: 64 lower-case hex digits.
+    """Return the digest as in manifests: 64 lower-case hex digits.
 
     >>> sha256_hex(b"")[:8]
     'e3b0c442'

@@ -1,14 +1,14 @@
-"""A digest of code that users write, so that state is not continued by other code unnoticed.
+"""A digest of users' code, so that other code does not continue its state unnoticed.
 
-What counts is the source, parsed and printed again without docstrings: comments, layout and where
-the file lies do not matter, and the digest is the same in every process. Python prints the same
-text in all patch versions, and in different minor ones but for new syntax. Where there is no
+The digest covers the source, parsed and printed again without docstrings. So comments, layout and
+the location of the file do not matter, and the digest is the same in every process. Python prints
+the same text in all patch versions, and in minor versions except for new syntax. Where there is no
 source (a lambda in the middle of an expression, a console), the instructions and constants of the
-compiled code stand for it; they are stable in patch versions only.
+compiled code replace it; these are stable in patch versions only.
 
-With it go what the code uses by name: functions, classes and constants of its own module, values
-it closes over, defaults, and the attributes of the instance. Code of other modules is not followed:
-say a change of it by the ``version`` of the aggregate.
+The digest includes everything that the code uses by name: functions, classes and constants of its
+own module, values it closes over, defaults, and the attributes of the instance. Code of other
+modules is not followed: declare a change of it by the ``version`` of the aggregate.
 """
 
 import ast
@@ -25,7 +25,7 @@ _Facts = dict[str, object] | list[object] | str
 
 
 def code_digest(thing: object) -> str:
-    """SHA-256 of a function, a class, or an instance with the values it holds; 64 hex digits."""
+    """Return the SHA-256 of a function, a class, or an instance with its values; 64 hex digits."""
     said = json.dumps(_facts(thing, set()), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(said.encode()).hexdigest()
 
@@ -94,7 +94,7 @@ def _class_facts(of: type, seen: set[int]) -> _Facts:
 
 
 def _used(function: FunctionType, seen: set[int]) -> dict[str, _Facts]:
-    """What the function reaches by a name of its module."""
+    """Return the functions, classes and constants that the function uses from its module."""
     found: dict[str, _Facts] = {}
     for name in sorted(set(_names(function.__code__))):
         value = function.__globals__.get(name)

@@ -1,7 +1,7 @@
-"""The header in front of binary state: what it is, in which version, and whether it is whole.
+"""The header in front of binary state: its type, its version, and checks of completeness.
 
-It stands outside the payload, so a reader knows what it has, and that nothing is missing or
-changed, before anything is decoded (ERRATA 1.11). 64 bytes, little-endian; ``docs/formats.md``:
+It stands outside the payload, so a reader knows the type, and that the bytes are complete and
+unchanged, before decoding (ERRATA 1.11). 64 bytes, little-endian; ``docs/formats.md``:
 
     0   magic          8 bytes: what the payload is
     8   version        u16, of the payload's format
@@ -23,7 +23,7 @@ from typing import Literal, get_args
 from laminar_core.errors import CorruptCheckpointError, ErrorCode
 
 Codec = Literal["none", "lz4", "zstd"]
-"""How a payload is compressed."""
+"""The compression of a payload."""
 
 CODECS: tuple[Codec, ...] = get_args(Codec)
 
@@ -34,7 +34,10 @@ _CHECKED_BYTES = _FIELDS.size
 
 
 class Content(Enum):
-    """What a payload is; the magic bytes. A line end in them finds files mangled as text."""
+    """The type of a payload: its magic bytes.
+
+    The line end in them detects files mangled as text.
+    """
 
     SEGMENT = b"LMRSEG\r\n"
     EXECUTOR_STATE = b"LMREXE\r\n"
@@ -42,7 +45,7 @@ class Content(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Sealed:
-    """A payload whose length and digest were right."""
+    """A payload with verified length and digest."""
 
     version: int
     codec: Codec
@@ -50,7 +53,7 @@ class Sealed:
 
 
 def header(content: Content, version: int, codec: Codec, payload: bytes | memoryview) -> bytes:
-    """The 64 bytes that go in front of ``payload``."""
+    """Return the 64 bytes that precede ``payload``."""
     digest = hashlib.sha256(payload).digest()
     number = CODECS.index(codec)
     checked = _FIELDS.pack(content.value, version, number, len(payload), digest)
@@ -58,20 +61,22 @@ def header(content: Content, version: int, codec: Codec, payload: bytes | memory
 
 
 def wrap(content: Content, version: int, codec: Codec, payload: bytes) -> bytes:
-    """Header and payload in one piece."""
+    """Return header and payload as one bytes object."""
     return header(content, version, codec, payload) + payload
 
 
 def is_wrapped(data: bytes | memoryview) -> bool:
-    """Whether ``data`` starts like something with a header."""
+    """Return whether ``data`` starts with a known magic."""
     return bytes(data[:8]) in {content.value for content in Content}
 
 
 def unwrap(data: bytes | memoryview, content: Content) -> Sealed:
-    """Check everything about ``data``, then hand out its payload, which shares its memory.
+    """Verify the header, length and digest.
+
+    Return the payload, which shares the memory of ``data``.
 
     Raises:
-        CorruptCheckpointError: too short, of something else, of another length, or changed.
+        CorruptCheckpointError: too short, of another type or length, or changed.
     """
     view = memoryview(data).cast("B")
     if len(view) < HEADER_BYTES:

@@ -1,4 +1,4 @@
-"""What was on its way on one channel, as bytes: ``inflight_*.buf`` and ``outflight_*.buf``.
+"""In-flight data of one channel as bytes: ``inflight_*.buf`` and ``outflight_*.buf``.
 
 All numbers are little-endian; ``docs/formats.md`` has the table, ADR-0011 the reasons::
 
@@ -28,7 +28,7 @@ from laminar_core.errors import (
 from laminar_core.protocol.types import Batch, Idle, Watermark
 
 MAGIC = b"LMRFLT\r\n"
-"""The line end tells a file that was copied as text."""
+"""The line end detects files that were copied as text."""
 FORMAT_VERSION = 1
 FRAME_BYTES_MAX = 2**32 - 1
 COPIED_BYTES_MAX = 64 * 1024
@@ -99,7 +99,7 @@ class InflightEncoder:
         self.event_count += 1
 
     def finish(self) -> list[Buffer]:
-        """End the file: its pieces, to be written one after the other."""
+        """Finish the file and return its pieces, to be written one after the other."""
         if not self._frame_count:
             self._add_frame([self._schema.serialize()])
         header = _HEADER.pack(
@@ -150,7 +150,7 @@ class InflightEncoder:
 
 
 def join(buffers: Iterable[Buffer]) -> pa.Buffer:
-    """One buffer of all pieces; other threads run while large ones are copied."""
+    """Join the pieces into one buffer; other threads run while large ones are copied."""
     pieces = list(buffers)
     joined = pa.allocate_buffer(sum(map(len, pieces)))
     writer = pa.FixedSizeBufferWriter(joined)
@@ -161,7 +161,7 @@ def join(buffers: Iterable[Buffer]) -> pa.Buffer:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What a manifest says about a file; None is not compared."""
+    """The manifest's facts about a file; None is not compared."""
 
     input_id: int | None = None
     event_count: int | None = None
@@ -176,12 +176,12 @@ def decode(
     schema: pa.Schema | None = None,
     expected: Expected = ANYTHING,
 ) -> list[InflightElement]:
-    """Read a whole file, in the order of the channel; nothing is returned before all is verified.
+    """Read a whole file in the order of the channel; nothing is returned before all is verified.
 
     Raises:
-        CorruptCheckpointError: not the file that was written, or not what the manifest says, or of
-            a newer version. Fall back to an older checkpoint.
-        IncompatibleStateError: its rows are not those of ``schema``; the edge was changed.
+        CorruptCheckpointError: the file differs from what was written, contradicts the manifest, or
+            has a newer version. Fall back to an older checkpoint.
+        IncompatibleStateError: its rows do not have ``schema``, because the edge was changed.
     """
     file = memoryview(data).cast("B").toreadonly()
     input_id, event_count = _read_header(file)
@@ -197,7 +197,7 @@ def decode(
 
 
 def row_count(elements: Iterable[InflightElement]) -> int:
-    """Rows of all batches together."""
+    """Return the rows of all batches together."""
     return sum(element.data.num_rows for element in elements if isinstance(element, Batch))
 
 

@@ -1,8 +1,8 @@
-"""Which subtask owns a key: key -> hash -> key group -> subtask.
+"""The owner of a key: key -> hash -> key group -> subtask.
 
-A key group is the smallest unit of keyed state that moves between subtasks. Their number, the
-maximum parallelism, is fixed for the life of a job, and each subtask owns one contiguous range of
-them, so changing the parallelism moves whole groups and rehashes nothing.
+A key group is the smallest unit of keyed state that moves between subtasks. The number of key
+groups, the maximum parallelism, is fixed for the life of a job. Each subtask owns one contiguous
+range of them, so changing the parallelism moves whole groups and rehashes nothing.
 
 Invariants, checked by ``tests/codec/test_key_groups.py``:
     I1  the ranges of all subtasks partition ``range(max_parallelism)``

@@ -77,10 +77,10 @@ def hash_array(array: pa.Array) -> UInt64Array:
 
 
 def require_key_type(data_type: pa.DataType) -> None:
-    """Accept ``data_type`` as the type of a key column.
+    """Check that ``data_type`` can be the type of a key column.
 
     Raises:
-        ConfigurationError: it cannot be a key (UNSUPPORTED_TYPE); the message says what can.
+        ConfigurationError: it cannot be a key (UNSUPPORTED_TYPE); the message names a remedy.
     """
     if pa.types.is_dictionary(data_type):
         data_type = data_type.value_type
@@ -116,7 +116,7 @@ def _has_common_form(data_type: pa.DataType) -> bool:
 
 
 def _common(array: pa.Array) -> pa.Array:
-    """The same values in a type that is text or a number; what already is one stays as it is."""
+    """Return the values as text or numbers; such columns are returned unchanged."""
     types = pa.types
     if types.is_decimal(array.type):
         wide = array.cast(pa.decimal256(76, array.type.scale))

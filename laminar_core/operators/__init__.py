@@ -1,1 +1,1 @@
-"""What happens to rows: batch in, batch out."""
+"""Operators: batch in, batch out."""

@@ -1,6 +1,6 @@
-"""The aggregates that users write, as ``agg.sum("amount", name="total")``.
+"""Aggregate functions for users, such as ``agg.sum("amount", name="total")``.
 
-Their semantics, Spark's, are those of ``laminar_core.aggregates.accumulators``.
+Their semantics are Spark's; see ``laminar_core.aggregates.accumulators``.
 """
 
 from laminar_core.aggregates.accumulators import Aggregate
@@ -31,27 +31,30 @@ def max(column: str, *, name: str | None = None) -> Aggregate:  # noqa: A001 - r
 
 
 def avg(column: str, *, name: str | None = None) -> Aggregate:
-    """Average the values that are not null, as float64; decimals as decimal."""
+    """Return the average of the values that are not null, as float64; of decimals as decimal."""
     return Aggregate("avg", column, name or f"avg_{column}")
 
 
 def var_pop(column: str, *, name: str | None = None) -> Aggregate:
-    """Variance of a population, as float64."""
+    """Return the variance of a population, as float64."""
     return Aggregate("var_pop", column, name or f"var_pop_{column}")
 
 
 def var_samp(column: str, *, name: str | None = None) -> Aggregate:
-    """Variance estimated from a sample, as float64; null for a single value."""
+    """Return the variance estimated from a sample, as float64; null for a single value."""
     return Aggregate("var_samp", column, name or f"var_samp_{column}")
 
 
 def stddev_pop(column: str, *, name: str | None = None) -> Aggregate:
-    """Standard deviation of a population, as float64."""
+    """Return the standard deviation of a population, as float64."""
     return Aggregate("stddev_pop", column, name or f"stddev_pop_{column}")
 
 
 def stddev_samp(column: str, *, name: str | None = None) -> Aggregate:
-    """Standard deviation estimated from a sample, as float64; null for a single value."""
+    """Return the standard deviation estimated from a sample, as float64.
+
+    Null for a single value.
+    """
     return Aggregate("stddev_samp", column, name or f"stddev_samp_{column}")
 
 
@@ -89,7 +92,7 @@ def approx_count_distinct(
 
 
 def percentile(column: str, fraction: float, *, name: str | None = None) -> Aggregate:
-    """Interpolate the value at ``fraction`` (0 to 1), exactly; distinct values are kept as state.
+    """Interpolate the value at ``fraction`` (0 to 1), exactly; the state is all distinct values.
 
     Raises:
         ConfigurationError: the fraction is not in [0, 1] (INVALID_OPTION).
@@ -107,7 +110,7 @@ def approx_percentile(
     The rank of the answer is within ``5 / compression`` of the fraction: 0.01 for 500.
 
     Raises:
-        ConfigurationError: fraction or compression are out of range (INVALID_OPTION).
+        ConfigurationError: fraction or compression is out of range (INVALID_OPTION).
     """
     _require(0 <= fraction <= 1, f"the fraction of a percentile is 0 to 1, not {fraction}")
     is_possible = COMPRESSION_MIN <= compression <= COMPRESSION_MAX

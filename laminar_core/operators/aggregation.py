@@ -1,7 +1,7 @@
-"""Windowed aggregation in two operators: combine where rows arise, merge where their key lives.
+"""Windowed aggregation in two operators: combine in every subtask, merge in the key's owner.
 
 ``PartialAggregate`` reduces each batch to one row of accumulators per key and window, before the
-keyed exchange: skewed keys shrink most, so a hot key costs the network no more than a cold one.
+keyed exchange. Skewed keys shrink most, so a hot key costs the network no more than a cold one.
 ``WindowAggregate`` owns the keys, keeps the state and fires windows as event time passes them.
 """
 
@@ -80,10 +80,15 @@ class PartialAggregate:
     window: Window
     aggregates: tuple[Aggregate, ...]
     time_lag_us: int = 0
-    """How far ``time_column`` may be behind the watermark: the merge side gets it so much later."""
+    """How far ``time_column`` may lag behind the watermark; the merging side gets it that much
+    later.
+    """
 
     def describe(self) -> JsonObject:
-        """Keys, time, window and aggregates: what the rows in flight to the merge side mean."""
+        """Return keys, time, window and aggregates.
+
+        The meaning of rows in flight to the merging side.
+        """
         return {
             "kind": "partial-aggregate",
             "keys": list(self.keys),
@@ -98,7 +103,7 @@ class PartialAggregate:
         return accumulators_of(self.aggregates)
 
     def output_schema(self, input_schema: pa.Schema) -> pa.Schema:
-        """Keys, ``window_start``, accumulators.
+        """Return keys, ``window_start``, accumulators.
 
         Raises:
             ConfigurationError: a column is missing (WRONG_SCHEMA) or of a type that cannot be a
@@ -148,7 +153,7 @@ class PartialAggregate:
 
 
 class Combiner(StatelessSubtask):
-    """The running instance: it translates watermarks into those of the window's own time column."""
+    """The running instance: it translates the watermark to the window's time column."""
 
     def __init__(self, combine: BatchFunction, time_lag_us: int) -> None:
         super().__init__(combine)
@@ -182,7 +187,7 @@ class WindowAggregate:
     allowed_lateness_us: int = 0
 
     def describe(self) -> JsonObject:
-        """Keys, window, lateness and aggregates: what the state means."""
+        """Return keys, window, lateness and aggregates: the meaning of the state."""
         return {
             "kind": "window-aggregate",
             "keys": list(self.keys),
@@ -192,10 +197,10 @@ class WindowAggregate:
         }
 
     def output_schema(self, input_schema: pa.Schema) -> pa.Schema:
-        """Keys, ``window_start``, ``window_end`` (timestamp[us, UTC]), results.
+        """Return keys, ``window_start``, ``window_end`` (timestamp[us, UTC]), results.
 
         Raises:
-            ConfigurationError: the input is not that of the matching ``PartialAggregate``
+            ConfigurationError: the input does not come from the matching ``PartialAggregate``
                 (WRONG_SCHEMA), or two output columns have one name (INVALID_PIPELINE).
         """
         window = (pa.field(WINDOW_START, TIME_TYPE), pa.field(WINDOW_END, TIME_TYPE))
@@ -203,7 +208,7 @@ class WindowAggregate:
         return result_schema(partial, self.keys, self.aggregates, window)
 
     def layout(self, input_schema: pa.Schema) -> StateLayout:
-        """Columns and windows of the state."""
+        """Return the columns and windows of the state."""
         return StateLayout(
             keys=self.keys,
             accumulators=accumulators_of(self.aggregates),
@@ -214,7 +219,7 @@ class WindowAggregate:
         )
 
     def state_schema(self, input_schema: pa.Schema) -> pa.Schema:
-        """Key group, keys, ``window_start``, accumulators."""
+        """Return key group, keys, ``window_start``, accumulators."""
         return self.layout(input_schema).stored_schema
 
     def open(self, context: SubtaskContext, input_schema: pa.Schema) -> "WindowAggregator":
@@ -246,7 +251,7 @@ class WindowAggregator:
 
     @property
     def late_row_count(self) -> int:
-        """Input rows dropped so far because their windows had fired."""
+        """The number of input rows dropped so far because their windows had fired."""
         return self._state.late_row_count + self._late_of_ahead
 
     def process(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -265,7 +270,7 @@ class WindowAggregator:
     def on_watermark(self, watermark_us: int) -> Iterator[pa.RecordBatch]:
         """Yield the results of the windows that fire, in the order of windows.
 
-        The state advances at once, the results are computed as they are asked for.
+        The state advances at once; the results are computed as they are consumed.
 
         Raises:
             DataError: an integer sum leaves 64 bits (ARITHMETIC_OVERFLOW).
@@ -317,14 +322,15 @@ class WindowAggregator:
         return finish_snapshot
 
     def restore(self, snapshots: Sequence[Snapshot]) -> None:
-        """Start from the snapshots of all subtasks whose key groups meet this one's.
+        """Restore from the snapshots of all subtasks whose key groups overlap this one's.
 
-        Their number may differ from then to now. The watermark is the least of theirs; what keys
-        of a subtask that was ahead have emitted is not emitted again, see ``operators.fired``.
-        Late rows are counted on by the subtask that owns the first key group of who counted them.
+        The number of subtasks may have changed. The watermark is the minimum over the snapshots;
+        results that a subtask ahead of it had emitted are not emitted again, see
+        ``operators.fired``. A count of late rows goes to the subtask that owns the first key group
+        of the old one.
 
         Raises:
-            IncompatibleStateError: the state is of another aggregation (OPERATORS_CHANGED).
+            IncompatibleStateError: the state belongs to another aggregation (OPERATORS_CHANGED).
         """
         self._require_compatible(snapshots)
         ranges = restored_key_groups(snapshots, self._context)
@@ -354,7 +360,7 @@ class WindowAggregator:
             yield unfinished_rows(self._compatible(table), self._layout.finished_us(watermark_us))
 
     def _properties(self) -> JsonObject:
-        """What a snapshot must agree on with the subtask that restores it."""
+        """Return the properties that must be equal in a snapshot and the subtask restoring it."""
         return {
             "max_parallelism": self._context.max_parallelism,
             "allowed_lateness_us": self._spec.allowed_lateness_us,

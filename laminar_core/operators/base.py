@@ -1,4 +1,4 @@
-"""What an operator is: batch in, batch out, and a snapshot in two phases.
+"""The interfaces of operators: batch in, batch out, and a snapshot in two phases.
 
 An operator exists twice. Its *spec* is part of the plan: a small immutable value that travels from
 the driver to the workers, knows its identity and describes itself for the fingerprint. Its
@@ -27,7 +27,7 @@ JsonObject = dict[str, JsonValue]
 
 @dataclass(frozen=True, slots=True)
 class SubtaskContext:
-    """Where a subtask runs: index in [0, parallelism), and the generation that owns the job."""
+    """The place of a subtask: index in [0, parallelism), and the generation that owns the job."""
 
     operator_id: str
     subtask_index: int
@@ -35,7 +35,7 @@ class SubtaskContext:
     max_parallelism: int
     generation: Generation
     backend: StateBackend = field(default_factory=MemoryBackend)
-    """Where large state is put."""
+    """Storage for large state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Snapshot:
     committables: tuple[JsonObject, ...] = ()
 
     finished_window_us: int | None = None
-    """Of a snapshot of changes: what earlier ones hold of windows up to this start is void."""
+    """In an incremental snapshot: earlier snapshots' rows of windows up to this start are void."""
 
 
 PendingSnapshot = Callable[[], Snapshot]
@@ -69,15 +69,15 @@ class OperatorSubtask(Protocol):
         ...
 
     def on_watermark(self, watermark_us: int) -> Iterable[pa.RecordBatch]:
-        """Event time advanced. Yield what it completes.
+        """Advance event time and yield the results that this completes.
 
-        The caller then passes the watermark on, or what ``HoldsWatermark`` lets pass of it. At the
-        end of the input this is called with ``WATERMARK_END_US``.
+        The caller then passes the watermark on, or the watermark of ``HoldsWatermark``. At the end
+        of the input it calls this with ``WATERMARK_END_US``.
         """
         ...
 
     def snapshot(self, checkpoint_id: CheckpointId) -> PendingSnapshot:
-        """Synchronous phase: pin the state as it is now, return the rest as a function.
+        """Pin the current state (synchronous phase); return a function for the rest.
 
         Rows processed after this call are not in the snapshot.
         """
@@ -90,22 +90,23 @@ class OperatorSubtask(Protocol):
 
 @runtime_checkable
 class HoldsWatermark(Protocol):
-    """An operator subtask whose output may be older than the watermark that it has got."""
+    """An operator subtask that may emit rows older than the watermark it received."""
 
     def output_watermark(self, watermark_us: int) -> int | None:
         """Return the watermark to pass on, after ``on_watermark`` has returned everything.
 
-        Nothing that is emitted later is older, as long as no input is older than ``watermark_us``.
-        None: nothing can be said yet. The end of the input is not asked for: it passes as it is.
+        No later output is older than it, as long as no input is older than ``watermark_us``. None:
+        no watermark is known yet. This is not called for the end of the input, which passes
+        unchanged.
         """
         ...
 
 
 def output_watermark_of(subtask: OperatorSubtask, watermark_us: int) -> int | None:
-    """Return what ``subtask`` lets pass of a watermark; by default all of it.
+    """Return the watermark that ``subtask`` passes on; by default the watermark it received.
 
-    An operator that keeps rows until event time has passed them, or that emits times which lie
-    before those of its input, is ``HoldsWatermark``. Else what it emits is late for the next one.
+    An operator must be ``HoldsWatermark`` if it keeps rows until event time has passed them, or
+    emits times before those of its input. Otherwise its output is late downstream.
     """
     if watermark_us == WATERMARK_END_US or not isinstance(subtask, HoldsWatermark):
         return watermark_us
@@ -115,16 +116,16 @@ def output_watermark_of(subtask: OperatorSubtask, watermark_us: int) -> int | No
 
 @runtime_checkable
 class IncrementalSubtask(Protocol):
-    """An operator subtask that can also tell what changed since it was asked last.
+    """An operator subtask with incremental snapshots.
 
-    What it returns, merged by ``merge_tables`` with what it returned before, is its state. So a
-    checkpoint costs what changed, and not what there is.
+    The result of ``snapshot_changes``, merged by ``merge_tables`` with all earlier results, is the
+    state. So the cost of a checkpoint is in proportion to the changes.
     """
 
     def snapshot_changes(self, checkpoint_id: CheckpointId) -> PendingSnapshot:
-        """Like ``snapshot``, but the tables are those of what changed since the last call.
+        """Snapshot like ``snapshot``, with only the changes since the last call.
 
-        After ``restore`` everything has changed.
+        After ``restore`` the whole state counts as changed.
         """
         ...
 
@@ -141,36 +142,36 @@ class IncrementalSubtask(Protocol):
 
 @runtime_checkable
 class StatefulSpec(Protocol):
-    """An operator that says beforehand which columns its rows have in a checkpoint."""
+    """An operator that declares the columns of its rows in a checkpoint."""
 
     @property
     def operator_id(self) -> str:
-        """That of the operator."""
+        """The id of the operator."""
         ...
 
     def state_schema(self, input_schema: pa.Schema) -> pa.Schema:
-        """Columns of each table of a snapshot, and the only ones that ``restore`` takes."""
+        """Return the columns of each table of a snapshot; ``restore`` accepts no others."""
         ...
 
 
 class OperatorSpec(Protocol):
     """The plan's view of an operator: immutable, and cheap to send to every worker.
 
-    An operator that keeps something and can be restored with another number of workers says so in
-    a class attribute ``redistribution``, see ``redistribution_of``.
+    An operator with state that can be restored with another number of workers has a class attribute
+    ``redistribution``, see ``redistribution_of``.
     """
 
     @property
     def operator_id(self) -> str:
-        """Stable identity of the state: letters, digits, ``-`` and ``_``."""
+        """The stable identity of the state: letters, digits, ``-`` and ``_``."""
         ...
 
     def describe(self) -> JsonObject:
-        """What decides whether old state still fits; equal descriptions are compatible."""
+        """Return the description that decides whether old state fits; equal ones are compatible."""
         ...
 
     def output_schema(self, input_schema: pa.Schema) -> pa.Schema:
-        """Schema after this operator.
+        """Return the schema after this operator.
 
         Raises:
             ConfigurationError: the input lacks a column or has a type that is not supported.
@@ -183,9 +184,9 @@ class OperatorSpec(Protocol):
 
 
 def redistribution_of(spec: OperatorSpec) -> Redistribution | None:
-    """Which old snapshots ``restore`` gets when the number of workers has changed.
+    """Return how old snapshots are redistributed when the number of workers has changed.
 
-    None: the operator does not say. A checkpoint in which it kept something is then restored with
-    as many workers as before only.
+    None: undeclared. A checkpoint with state of such an operator can be restored only with the same
+    number of workers.
     """
     return getattr(spec, "redistribution", None)

@@ -1,8 +1,8 @@
-"""Drop the copies that a source which delivers at least once repeats.
+"""Drop duplicate rows of a source that delivers at least once.
 
-Rows carry who produced them, that producer's generation, and a number that the generation counts
-up. A batch is cut into runs of consecutive numbers by array operations; what is looked up is one
-run, not one row. What is remembered, and for how long, is ``laminar_core.protocol.dedup``.
+Rows carry their producer, its generation, and a number that the generation counts up. A batch is
+divided into runs of consecutive numbers by array operations, so each look-up is for a run, not a
+row. ``laminar_core.protocol.dedup`` defines the state and its bounds.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -59,7 +59,7 @@ class Deduplicate:
     retention: Retention = field(default_factory=Retention)
 
     def describe(self) -> JsonObject:
-        """The columns. The retention may change: it forgets more, or less from now on."""
+        """Return the columns. The retention is not included, so it may change from now on."""
         return {
             "kind": "deduplicate",
             "producer": self.producer,
@@ -68,12 +68,11 @@ class Deduplicate:
         }
 
     def output_schema(self, input_schema: pa.Schema) -> pa.Schema:
-        """The input's.
+        """Return the input's schema.
 
         Raises:
-            ConfigurationError: a column is missing (WRONG_SCHEMA), named for two purposes
-                (INVALID_PIPELINE), or of another type than a producer's or a number's
-                (UNSUPPORTED_TYPE).
+            ConfigurationError: a column is missing (WRONG_SCHEMA), used twice (INVALID_PIPELINE),
+                or has an unsupported type (UNSUPPORTED_TYPE).
         """
         require_columns(input_schema, [self.producer, self.generation, self.sequence])
         require_distinct(
@@ -85,7 +84,7 @@ class Deduplicate:
         return input_schema
 
     def state_schema(self, input_schema: pa.Schema) -> pa.Schema:
-        """One row per run of numbers, ``first`` to ``last``, both included."""
+        """Return the columns of a run of numbers per row, ``first`` to ``last``, both included."""
         return pa.schema(
             [
                 (KEY_GROUP, pa.int32()),
@@ -107,7 +106,7 @@ class Deduplicator:
 
     def __init__(self, spec: Deduplicate, context: SubtaskContext, schema: pa.Schema) -> None:
         self.duplicate_row_count = 0
-        """Copies dropped so far."""
+        """Number of duplicates dropped so far."""
         self.late_row_count = 0
         """Rows of forgotten generations dropped so far."""
         self._spec = spec
@@ -146,7 +145,7 @@ class Deduplicator:
         return (kept,) if kept.num_rows else ()
 
     def on_watermark(self, watermark_us: int) -> Iterable[pa.RecordBatch]:
-        """Nothing waits for event time here."""
+        """Yield nothing: results do not depend on event time."""
         del watermark_us
         return ()
 
@@ -168,11 +167,10 @@ class Deduplicator:
         return finish_snapshot
 
     def restore(self, snapshots: Sequence[Snapshot]) -> None:
-        """Start from the snapshots of all subtasks whose key groups meet this one's.
+        """Restore from the snapshots of all subtasks whose key groups overlap this one's.
 
         Raises:
-            IncompatibleStateError: the column of producers is of another type now
-                (OPERATORS_CHANGED).
+            IncompatibleStateError: the type of the producer column has changed (OPERATORS_CHANGED).
         """
         owned = owned_key_groups(self._context)
         ranges = restored_key_groups(snapshots, self._context)
@@ -221,7 +219,7 @@ class Group:
     producer: Producer
     generation: int
     start: int
-    """Its place among the sorted rows, half-open."""
+    """Start of its half-open range among the sorted rows."""
     stop: int
     runs: tuple[Run, ...]
 
@@ -248,7 +246,7 @@ class SortedRows:
         self._keep = np.ones(len(self._order), dtype=np.bool_)
 
     def groups(self) -> Iterator[Group]:
-        """One after the other, the generations of a producer ascending."""
+        """Yield the groups one after the other, generations of a producer ascending."""
         count = len(self._order)
         begins_run = self._begins_group.copy()
         begins_run[1:] |= self._numbers[1:] != self._numbers[:-1] + 1
@@ -275,14 +273,14 @@ class SortedRows:
             self._keep[at : at + stop - first] = True
 
     def kept(self) -> pa.RecordBatch:
-        """The rows that were not dropped, in the order of the batch."""
+        """Return the rows that were not dropped, in the order of the batch."""
         if self._keep.all() and len(self._order) == self._batch.num_rows:
             return self._batch
         return self._batch.take(pa.array(np.sort(self._order[self._keep])))
 
 
 def _changes(column: _Integers) -> npt.NDArray[np.bool_]:
-    """Tell where a value differs from the one before it; the first one does."""
+    """Return where a value differs from its predecessor; the first one does."""
     return np.append(True, column[1:] != column[:-1])
 
 
@@ -336,7 +334,7 @@ def _stored_table(
 
 
 def _seen_of(stored: pa.Table) -> dict[Producer, SeenProducer]:
-    """What ``_stored_table`` wrote."""
+    """Return the state from a table that ``_stored_table`` made."""
     runs: dict[tuple[Producer, int | None], dict[int, list[Run]]] = {}
     for row in zip(*(column.to_pylist() for column in stored.columns), strict=True):
         producer, newest_forgotten, generation, first, last = row

@@ -1,8 +1,8 @@
 """The bytes of ``StreamExecutor.checkpoint_state``: header, catalogue, and the rows of each query.
 
-The header is that of ``codec.envelope`` (magic ``LMREXE``). The payload is Arrow IPC streams, one
-after the other: first the catalogue, with one row per query, then the rows of each query that has
-any, in the order of the catalogue.
+The header is defined by ``codec.envelope`` (magic ``LMREXE``). The payload is a sequence of Arrow
+IPC streams: first the catalogue, with one row per query, then the rows of each query that has any,
+in the order of the catalogue.
 
     catalogue column    type
     query_id            string
@@ -46,7 +46,7 @@ class QueryPart:
     definition: JsonObject
     facts: JsonObject
     rows: pa.Table | None
-    """None: no rows."""
+    """The rows; None if there are none."""
 
 
 def encode_parts(parts: Sequence[QueryPart], codec: Codec = "none") -> bytes:

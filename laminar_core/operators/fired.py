@@ -1,11 +1,11 @@
-"""How far windows have fired, by key group, where subtasks that had come differently far are one.
+"""Fired windows per key group, when subtasks with different progress are restored into one.
 
-At an unaligned cut, or beside sources that are idle, one subtask may have fired windows that
-another has not. After a restore with other workers a subtask can hold keys of both. It goes on from
-the least of their watermarks, or rows in time would be late; but what has been emitted of the keys
+At an unaligned cut, or beside idle sources, one subtask may have fired windows that another has
+not. After a restore with another parallelism a subtask can own keys of both. It continues from the
+minimum of their watermarks, or timely rows would be late; but results already emitted for the keys
 that were ahead must not be emitted again (PROTOCOL sections 9 and 10: store per key group, combine
-by minimum). So until the watermark has caught up, their windows stay silent, and rows that come
-only for such windows are late, as they would have been.
+by minimum). So until the watermark has caught up, their windows stay silent, and rows only for such
+windows are late, as they would have been.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,13 +21,13 @@ from laminar_core.operators.base import JsonValue, Snapshot
 from laminar_core.state.window_layout import window_starts_of
 
 FIRED_AHEAD = "fired_ahead"
-"""Property of a snapshot."""
+"""Name of the property of a snapshot."""
 
 _NOTHING = np.iinfo(np.int64).min
 
 
 class FiredAhead:
-    """What each key group of a subtask has fired.
+    """The progress of firing of each key group of a subtask.
 
     ``keys``: columns of the state; ``open_us``: from the start of a window until it fires.
     """
@@ -50,11 +50,11 @@ class FiredAhead:
         return self
 
     def is_ahead_of(self, watermark_us: int | None) -> bool:
-        """Say whether something has fired that a subtask at this watermark has not."""
+        """Return whether a key group has fired windows beyond this watermark."""
         return int(self._fired_us.max()) > (_NOTHING if watermark_us is None else watermark_us)
 
     def in_time(self, rows: pa.Table) -> tuple[pa.Table, int]:
-        """The rows of ``rows`` that a window still waits for, and the number of late input rows."""
+        """Return the rows that an open window contains, and the number of late input rows."""
         unfired = self._unfired(rows)
         if unfired.all():
             return rows, 0
@@ -62,11 +62,11 @@ class FiredAhead:
         return rows.filter(pa.array(unfired)), call_function("sum", [late]).as_py()
 
     def not_again(self, fired: Iterable[pa.Table]) -> Iterator[pa.Table]:
-        """Of windows that fire, what has not been emitted."""
+        """Yield the firing windows without the rows that were emitted before."""
         return (merged.filter(pa.array(self._unfired(merged))) for merged in fired)
 
     def properties(self) -> list[JsonValue]:
-        """For a snapshot: [first key group, the one behind the last, watermark], ascending."""
+        """Return runs for a snapshot: [first key group, end (exclusive), watermark], ascending."""
         bounds = (np.flatnonzero(np.diff(self._fired_us)) + 1).tolist()
         runs = zip([0, *bounds], [*bounds, len(self._fired_us)], strict=True)
         return [

@@ -1,4 +1,4 @@
-"""What operators with keyed state have in common when they are restored."""
+"""Functions shared by operators with keyed state, for their restore."""
 
 from collections.abc import Sequence
 
@@ -8,21 +8,21 @@ from laminar_core.operators.base import JsonObject, JsonValue, Snapshot, Subtask
 
 
 def owned_key_groups(context: SubtaskContext) -> range:
-    """Key groups whose keys the subtask gets."""
+    """Return the key groups that the subtask owns."""
     return key_group_range(context.subtask_index, context.max_parallelism, context.parallelism)
 
 
 def key_group_properties(context: SubtaskContext) -> JsonObject:
-    """What a snapshot says of the keys that it is of."""
+    """Return the key groups of a snapshot as its properties."""
     owned = owned_key_groups(context)
     return {"key_groups": [owned.start, owned.stop]}
 
 
 def restored_key_groups(snapshots: Sequence[Snapshot], context: SubtaskContext) -> list[range]:
-    """Key groups of each snapshot; together they cover those of the subtask, each once.
+    """Return the key groups of each snapshot; together they cover the subtask's, each once.
 
     Raises:
-        ProtocolError: a key group would be lost or counted twice, and nobody would notice.
+        ProtocolError: a key group would be lost or counted twice, without any other sign.
     """
     owned = owned_key_groups(context)
     ranges = [range(*integers(s.properties["key_groups"])) for s in snapshots]

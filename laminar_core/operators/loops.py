@@ -1,4 +1,4 @@
-"""Where a loop begins, and which operators cannot be in one."""
+"""The head of a loop, and the check of operators that cannot be in one."""
 
 from dataclasses import dataclass
 
@@ -20,11 +20,11 @@ class LoopHead:
     operator_id: str
 
     def describe(self) -> JsonObject:
-        """That it is one."""
+        """Return the kind."""
         return {"kind": "loop"}
 
     def output_schema(self, input_schema: pa.Schema) -> pa.Schema:
-        """The input's."""
+        """Return the input's schema."""
         return input_schema
 
     def open(self, context: SubtaskContext, input_schema: pa.Schema) -> StatelessSubtask:

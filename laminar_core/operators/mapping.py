@@ -1,9 +1,9 @@
-"""What of a checkpoint's state fits what runs now: a pure comparison by id.
+"""Compare a checkpoint's state with the operators that run now: a pure comparison by id.
 
-State and offsets belong together. State that does not fit cannot be left out while sources go on
-behind the rows that made it: that would lose these rows in silence (ERRATA 1.1). So there are two
-ways: refuse, or, if the user asks for it, drop *all* state and read all sources from their
-beginning. This module says what fits; it drops nothing.
+State and offsets belong together. If state that does not fit were dropped while sources continue
+after the rows that produced it, these rows would be lost silently (ERRATA 1.1). So there are two
+ways: refuse, or, if the user requests it, drop *all* state and read all sources from their
+beginning. This module only compares.
 """
 
 import json
@@ -19,9 +19,9 @@ class MappingReport:
     """By id: what maps to state of the checkpoint, and what does not."""
 
     mapped: tuple[str, ...] = ()
-    """Defined as they were."""
+    """Operators with an unchanged definition."""
     changed: tuple[tuple[str, str], ...] = ()
-    """With the difference, in words."""
+    """Operators with a changed definition, each with a description of the difference."""
     dropped: tuple[str, ...] = ()
     """They have state, and nothing runs now that would take it."""
     new: tuple[str, ...] = ()
@@ -29,16 +29,16 @@ class MappingReport:
 
     @property
     def fits(self) -> bool:
-        """Whether all of the state can be continued, and nothing else needs any."""
+        """Whether all state can be continued, and no operator lacks state."""
         return not (self.changed or self.dropped or self.new)
 
     @property
     def unmapped(self) -> tuple[str, ...]:
-        """Everything that does not map."""
+        """The names that do not fit."""
         return (*(name for name, _ in self.changed), *self.dropped, *self.new)
 
     def lines(self) -> list[str]:
-        """What there is to say, one line each."""
+        """Return a report with one line per operator."""
         return [
             *(f"{name}: fits" for name in self.mapped),
             *(f"{name}: changed, {difference}" for name, difference in self.changed),
@@ -47,7 +47,7 @@ class MappingReport:
         ]
 
     def problems(self) -> str:
-        """What does not fit, in one line."""
+        """Return the problems in one line."""
         return "; ".join(self.lines()[len(self.mapped) :])
 
 
@@ -70,7 +70,7 @@ def mapping_report(
 
 
 def change_back_or_reset(operator_id: str) -> str:
-    """Advise on state that does not fit; under another name it would be refused, too."""
+    """Return advice for state that does not fit; renaming the operator would be refused, too."""
     return (
         f"change it back, or start anew with --reset-state {operator_id}, which drops all state "
         "and reads all sources from their beginning"
@@ -78,7 +78,7 @@ def change_back_or_reset(operator_id: str) -> str:
 
 
 def difference(before: JsonObject, now: JsonObject) -> str:
-    """Say which entries of two definitions differ, and how."""
+    """Describe the entries in which two definitions differ."""
     differing = [
         f"{key} was {json.dumps(before.get(key))}, is {json.dumps(now.get(key))}"
         for key in sorted({*before, *now})

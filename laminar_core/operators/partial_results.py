@@ -1,4 +1,4 @@
-"""The columns that an operator takes and gives when it merges partial results."""
+"""Input and output columns of operators that merge partial results."""
 
 from collections.abc import Sequence
 

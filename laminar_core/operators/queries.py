@@ -3,9 +3,9 @@
 The *definition* is everything that its state depends on, as canonical JSON, and the *fingerprint*
 its SHA-256: keys in their order (which decides the key group), aggregates with the versions of
 their state and, if users wrote them, the digest of their code, the filter, window, lateness and
-emission, the columns that are read with their types, the columns that come out, the number of key
-groups and the version of the engine's state (ERRATA 1.8, 1.9). Not part of it: the id, which finds
-the state again (ERRATA 1.13), and columns of the input that the query does not read.
+emission, the input columns that are read with their types, the output columns, the number of key
+groups and the version of the engine's state (ERRATA 1.8, 1.9). It does not include the id, by which
+the state is found (ERRATA 1.13), nor input columns that the query does not read.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ from laminar_core.operators.windows import Window
 from laminar_core.records.paths import check_operator_id
 
 ENGINE_STATE_VERSION = 1
-"""Of what the engine keeps beside the accumulators: watermark, late rows, closed windows."""
+"""The version of the engine's state besides accumulators: watermark, late rows, closed windows."""
 
 Emit = Literal["changes", "on-window-close"]
 
@@ -50,15 +50,15 @@ class AggregateQuery:
 
     @property
     def emits(self) -> Emit:
-        """When results come."""
+        """When results are emitted."""
         return "changes" if self.window is None else "on-window-close"
 
     def check(self) -> None:
-        """Refuse what makes no sense, whatever the input.
+        """Refuse a query that is wrong for every input.
 
         Raises:
-            ConfigurationError: an id that is no name, no aggregate, a window without a time
-                column or the reverse, or an emission that does not go with it.
+            ConfigurationError: an invalid id, no aggregate, a window without a time column or the
+                reverse, or an emission that contradicts the window.
         """
         check_operator_id(self.query_id)
         if not self.aggregates:
@@ -77,11 +77,11 @@ class AggregateQuery:
     # --- what it runs as ------------------------------------------------------------------------
 
     def filtering(self) -> FilterRows | None:
-        """The operator that drops rows."""
+        """Return the operator that filters rows, or None."""
         return None if self.filter is None else FilterRows(self.query_id, self.filter)
 
     def combining(self) -> CombineRows | PartialAggregate:
-        """The operator that reduces a batch to one row per group."""
+        """Return the operator that reduces a batch to one row per group."""
         if self.window is None or self.time_column is None:
             return CombineRows(self.query_id, self.keys, self.aggregates)
         return PartialAggregate(
@@ -89,7 +89,7 @@ class AggregateQuery:
         )
 
     def keeping(self) -> RunningAggregate | WindowAggregate:
-        """The operator that owns the state."""
+        """Return the operator that owns the state."""
         if self.window is None:
             return RunningAggregate(self.query_id, self.keys, self.aggregates)
         return WindowAggregate(
@@ -99,7 +99,7 @@ class AggregateQuery:
     # --- what it is -----------------------------------------------------------------------------
 
     def output_schema(self, input_schema: pa.Schema) -> pa.Schema:
-        """Keys, the window if there is one, results.
+        """Return keys, the window if there is one, results.
 
         Raises:
             ConfigurationError: the query does not fit its input.
@@ -109,7 +109,7 @@ class AggregateQuery:
         return self.keeping().output_schema(self.combining().output_schema(input_schema))
 
     def definition(self, input_schema: pa.Schema, key_group_count: int) -> JsonObject:
-        """Everything that the state depends on."""
+        """Return everything that the state depends on."""
         accumulators = accumulators_of(self.aggregates)
         aggregates: list[JsonValue] = [dict(a.describe()) for a in self.aggregates]
         return {
@@ -128,7 +128,7 @@ class AggregateQuery:
         }
 
     def _read(self, input_schema: pa.Schema) -> list[pa.Field]:
-        """Columns that are read, by name: of a filter one cannot tell, so then it is all."""
+        """Return the input columns that are read, by name; all of them if there is a filter."""
         names = {*self.keys, *(c for aggregate in self.aggregates for c in aggregate.columns)}
         if self.time_column is not None:
             names.add(self.time_column)

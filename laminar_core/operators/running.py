@@ -1,9 +1,9 @@
-"""Aggregation without windows: running totals per key, told whenever they change.
+"""Aggregation without windows: running totals per key, emitted whenever they change.
 
 ``CombineRows`` reduces each batch to one row of accumulators per key before the keyed exchange.
-``RunningAggregate`` owns the keys. For each batch that comes it emits the new totals of the keys in
-it: an *upsert stream*, in which a row replaces the earlier row of its key. No total is ever final,
-and no key is ever forgotten: state grows with the number of keys.
+``RunningAggregate`` owns the keys. For each batch it emits the new totals of the keys in it: an
+*upsert stream*, in which a row replaces the earlier row of its key. No total is final, and no key
+is removed: state grows with the number of keys.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -55,7 +55,7 @@ class CombineRows:
     aggregates: tuple[Aggregate, ...]
 
     def describe(self) -> JsonObject:
-        """Keys and aggregates: what the rows in flight to the merging side mean."""
+        """Return keys and aggregates: the meaning of rows in flight to the merging side."""
         return {
             "kind": "combine-rows",
             "keys": list(self.keys),
@@ -68,7 +68,7 @@ class CombineRows:
         return accumulators_of(self.aggregates)
 
     def output_schema(self, input_schema: pa.Schema) -> pa.Schema:
-        """Keys, accumulators.
+        """Return keys, accumulators.
 
         Raises:
             ConfigurationError: a column is missing (WRONG_SCHEMA) or of a type that cannot be a
@@ -118,7 +118,7 @@ class RunningAggregate:
     aggregates: tuple[Aggregate, ...]
 
     def describe(self) -> JsonObject:
-        """Keys and aggregates: what the state means."""
+        """Return keys and aggregates: the meaning of the state."""
         return {
             "kind": "running-aggregate",
             "keys": list(self.keys),
@@ -126,22 +126,22 @@ class RunningAggregate:
         }
 
     def output_schema(self, input_schema: pa.Schema) -> pa.Schema:
-        """Keys, results.
+        """Return keys, results.
 
         Raises:
-            ConfigurationError: the input is not that of the matching ``CombineRows``
+            ConfigurationError: the input does not come from the matching ``CombineRows``
                 (WRONG_SCHEMA), or two output columns have one name (INVALID_PIPELINE).
         """
         partial = self.layout(input_schema).schema
         return result_schema(partial, self.keys, self.aggregates)
 
     def layout(self, input_schema: pa.Schema) -> RowLayout:
-        """Columns of the state."""
+        """Return the columns of the state."""
         schema = partial_schema(input_schema, self.keys, self.aggregates)
         return RowLayout(self.keys, accumulators_of(self.aggregates), schema)
 
     def state_schema(self, input_schema: pa.Schema) -> pa.Schema:
-        """Key group, keys, accumulators."""
+        """Return key group, keys, accumulators."""
         return self.layout(input_schema).stored_schema
 
     def open(self, context: SubtaskContext, input_schema: pa.Schema) -> "RunningAggregator":
@@ -163,7 +163,7 @@ class RunningAggregator:
 
     @property
     def key_count(self) -> int:
-        """How many keys there are totals of."""
+        """The number of keys with a total."""
         return len(self._rows)
 
     def process(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -178,7 +178,7 @@ class RunningAggregator:
         return self._results(self._rows.update(partial))
 
     def on_watermark(self, watermark_us: int) -> Iterable[pa.RecordBatch]:
-        """Nothing waits for event time here."""
+        """Yield nothing: results do not depend on event time."""
         del watermark_us
         return ()
 
@@ -201,11 +201,11 @@ class RunningAggregator:
         yield with_versions(newest, self._layout.accumulators)
 
     def restore(self, snapshots: Sequence[Snapshot]) -> None:
-        """Start from the snapshots of all subtasks whose key groups meet this one's.
+        """Restore from the snapshots of all subtasks whose key groups overlap this one's.
 
         Raises:
-            IncompatibleStateError: the state is of another aggregation, or of another version of
-                one of its functions (OPERATORS_CHANGED).
+            IncompatibleStateError: the state belongs to another aggregation, or to another version
+                of one of its functions (OPERATORS_CHANGED).
         """
         restored_key_groups(snapshots, self._context)
         owned = owned_key_groups(self._context)

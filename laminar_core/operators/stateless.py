@@ -1,8 +1,8 @@
 """Operators without state: map, filter, select.
 
-Functions get and return whole batches; an empty batch reaches no function. A function is part of
-the pipeline's description by its name and, where Python can find it, its source text. Values it
-closes over are not: a changed constant outside the function is the author's to notice.
+Functions get and return whole batches, and are never called with an empty one. A function is part
+of the pipeline's description by its name and, where Python can find it, its source text. Values it
+closes over are not included: a changed constant outside the function goes unnoticed.
 """
 
 import hashlib
@@ -46,7 +46,7 @@ class StatelessSubtask:
                 yield result
 
     def on_watermark(self, watermark_us: int) -> Iterable[pa.RecordBatch]:
-        """Nothing waits for event time here."""
+        """Yield nothing: results do not depend on event time."""
         del watermark_us
         return ()
 
@@ -56,7 +56,7 @@ class StatelessSubtask:
         return Snapshot
 
     def restore(self, snapshots: Sequence[Snapshot]) -> None:
-        """Nothing was saved."""
+        """Do nothing: there is no state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +72,11 @@ class MapBatches:
     schema: pa.Schema | None = None
 
     def describe(self) -> JsonObject:
-        """Name and source of the function."""
+        """Return name and source of the function."""
         return {"kind": "map", "function": describe_function(self.function)}
 
     def output_schema(self, input_schema: pa.Schema) -> pa.Schema:
-        """The declared schema, or that of the function's result.
+        """Return the declared schema, or the schema of the function's result.
 
         Raises:
             ConfigurationError: the function cannot take an empty batch (INVALID_PIPELINE).
@@ -123,13 +123,13 @@ class FilterRows:
     predicate: Predicate
 
     def describe(self) -> JsonObject:
-        """The expression as text, or name and source of the function."""
+        """Return the expression as text, or name and source of the function."""
         if isinstance(self.predicate, pc.Expression):
             return {"kind": "filter", "expression": str(self.predicate)}
         return {"kind": "filter", "function": describe_function(self.predicate)}
 
     def output_schema(self, input_schema: pa.Schema) -> pa.Schema:
-        """The input's.
+        """Return the input's schema.
 
         Raises:
             ConfigurationError: the predicate does not fit the input (WRONG_SCHEMA).
@@ -167,11 +167,11 @@ class SelectColumns:
     columns: tuple[str, ...]
 
     def describe(self) -> JsonObject:
-        """The columns."""
+        """Return the names of the columns."""
         return {"kind": "select", "columns": list(self.columns)}
 
     def output_schema(self, input_schema: pa.Schema) -> pa.Schema:
-        """The fields of the columns.
+        """Return the fields of the selected columns.
 
         Raises:
             ConfigurationError: a column is missing (WRONG_SCHEMA) or named twice

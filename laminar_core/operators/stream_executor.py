@@ -1,4 +1,4 @@
-"""Several aggregate queries over one stream, and all their state as bytes.
+"""Several aggregate queries over one stream, with all their state as bytes.
 
     executor = StreamExecutor(
         [
@@ -64,7 +64,7 @@ _ANY_CHECKPOINT = CheckpointId(1)
 
 
 class QueryResult(NamedTuple):
-    """Rows that a query emits."""
+    """Rows emitted by a query."""
 
     query_id: str
     batch: pa.RecordBatch
@@ -72,11 +72,11 @@ class QueryResult(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RestoreReport:
-    """What a restore did. ``mapping`` says which queries fit the checkpoint.
+    """The result of a restore. ``mapping`` reports which queries fit the checkpoint.
 
-    ``sources_must_rewind``: nothing was restored, because something did not fit and a reset was
-    asked for. All sources have to be read from their beginning: rows that lie before the
-    checkpoint are in no state any more.
+    ``sources_must_rewind``: nothing was restored, because some query did not fit and a reset was
+    requested. All sources have to be read from their beginning, because rows before the checkpoint
+    are in no state any more.
     """
 
     restored: tuple[str, ...] = ()
@@ -109,7 +109,7 @@ class _QueryState:
         return [result for combined in batches for result in self._keeper.process(combined)]
 
     def on_watermark(self, watermark_us: int) -> Iterable[pa.RecordBatch]:
-        """Event time advances at once; what it completes is computed as it is asked for."""
+        """Advance event time at once; completed results are computed as they are consumed."""
         return self._keeper.on_watermark(watermark_us)
 
     def pin(self) -> PendingSnapshot:
@@ -123,10 +123,10 @@ class _QueryState:
         return QueryPart(self.query.query_id, self.definition, snapshot.properties, rows)
 
     def check_versions(self, rows: pa.Table | None) -> None:
-        """Accept rows whose accumulators mean what they mean here.
+        """Check that the rows' accumulators have the versions known here.
 
         Raises:
-            IncompatibleStateError: a function's state is of another version.
+            IncompatibleStateError: the state of a function has another version.
         """
         if rows is not None:
             needed = accumulators_of(self.query.aggregates)
@@ -186,7 +186,7 @@ class StreamExecutor:
         self.last_restore = RestoreReport()
 
     def process(self, batch: pa.RecordBatch) -> list[QueryResult]:
-        """Give a batch to every query; return what they emit.
+        """Pass a batch to every query; return the emitted rows.
 
         Raises:
             DataError: rows without event time, or a sum that leaves its type.
@@ -199,9 +199,9 @@ class StreamExecutor:
         ]
 
     def on_watermark(self, watermark_us: int) -> Iterator[QueryResult]:
-        """Tell every query that event time has advanced; yield the windows that close.
+        """Advance event time of every query; yield the results of windows that close.
 
-        The state advances at once, the results are computed as they are asked for.
+        The state advances at once; the results are computed as they are consumed.
         """
         self._has_started = True
         closed = [(name, state.on_watermark(watermark_us)) for name, state in self._states.items()]
@@ -230,20 +230,21 @@ class StreamExecutor:
     def restore_state(
         self, *states: bytes | memoryview | None, on_changed: OnChanged = "refuse"
     ) -> int:
-        """Start from what ``checkpoint_state`` returned; return the number of queries restored.
+        """Restore from the result of ``checkpoint_state``; return the number of restored queries.
 
-        None says that there was no state, which is for the checkpoint to have recorded: where the
-        record itself is missing, the checkpoint is damaged (ERRATA 1.3). Give the states of all
-        executors whose key groups meet those of this one, if their number has changed.
+        None means that there was no state, which the checkpoint must record explicitly: if the
+        record itself is missing, the checkpoint is damaged (ERRATA 1.3). If the number of executors
+        has changed, pass the states of all executors whose key groups overlap this one's.
 
-        Queries are found by id. If one was changed, added or removed, the restore is refused; with
-        ``on_changed="reset"`` *nothing* is restored instead, and ``last_restore`` says what would
-        have fitted and that all sources must be read from their beginning (ERRATA 1.1).
+        Queries are found by id. If one was changed, added or removed, the restore is refused. With
+        ``on_changed="reset"`` *nothing* is restored instead; ``last_restore`` then reports which
+        queries would have fitted, and that all sources must be read from their beginning (ERRATA
+        1.1).
 
         Raises:
             CorruptCheckpointError: the bytes are damaged. Fall back to an older checkpoint.
-            IncompatibleStateError: queries differ, or the state of a function is of a version that
-                is not known (OPERATORS_CHANGED).
+            IncompatibleStateError: queries differ, or the state of a function has an unknown
+                version (OPERATORS_CHANGED).
         """
         if self._has_started:
             raise ProtocolError(ErrorCode.ILLEGAL_EVENT, "a restore comes before any row")

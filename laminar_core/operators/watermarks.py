@@ -1,4 +1,4 @@
-"""Watermarks from the rows themselves: event time with a bounded delay."""
+"""Watermarks derived from rows: event time with a bounded delay."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -29,11 +29,11 @@ class AssignWatermarks:
     max_delay_us: int
 
     def describe(self) -> JsonObject:
-        """Column and delay."""
+        """Return column and delay."""
         return {"kind": "watermark", "column": self.column, "max_delay_us": self.max_delay_us}
 
     def output_schema(self, input_schema: pa.Schema) -> pa.Schema:
-        """The input's.
+        """Return the input's schema.
 
         Raises:
             ConfigurationError: the column is missing (WRONG_SCHEMA) or not a time
@@ -50,7 +50,7 @@ class AssignWatermarks:
 
 
 class WatermarkAssigner:
-    """Remembers the newest event time; a restored one goes on from there, never back."""
+    """Tracks the newest event time; after a restore it continues from there, never back."""
 
     def __init__(self, spec: AssignWatermarks) -> None:
         self._spec = spec
@@ -74,7 +74,7 @@ class WatermarkAssigner:
                 yield Watermark(watermark_us)
 
     def on_watermark(self, watermark_us: int) -> Iterable[pa.RecordBatch]:
-        """Nothing waits for event time here."""
+        """Yield nothing: results do not depend on event time."""
         del watermark_us
         return ()
 
@@ -93,7 +93,7 @@ class WatermarkAssigner:
         return lambda: snapshot
 
     def restore(self, snapshots: Sequence[Snapshot]) -> None:
-        """Go on from the oldest of the snapshots: no row of any of them may become late."""
+        """Continue from the oldest of the snapshots, so that no row of any of them becomes late."""
         newest = [snapshot.properties["newest_us"] for snapshot in snapshots]
         known = [time_us for time_us in newest if isinstance(time_us, int)]
         self._newest_us = min(known) if known and len(known) == len(newest) else None

@@ -1,4 +1,4 @@
-"""Event-time windows: what users write, and which window a row belongs to.
+"""Event-time windows for users, and the assignment of rows to them.
 
 >>> tumbling("5 minutes")
 TumblingWindow(size_us=300000000, offset_us=0)
@@ -51,11 +51,11 @@ class TumblingWindow:
 
     @property
     def slide_us(self) -> int:
-        """Distance between starts."""
+        """The distance between starts of windows."""
         return self.size_us
 
     def describe(self) -> JsonObject:
-        """Identity in the fingerprint of a pipeline."""
+        """Return the identity for the fingerprint of a pipeline."""
         return {"kind": "tumbling", "size_us": self.size_us, "offset_us": self.offset_us}
 
 
@@ -68,7 +68,7 @@ class SlidingWindow:
     offset_us: int = 0
 
     def describe(self) -> JsonObject:
-        """Identity in the fingerprint of a pipeline."""
+        """Return the identity for the fingerprint of a pipeline."""
         return {
             "kind": "sliding",
             "size_us": self.size_us,
@@ -81,19 +81,20 @@ Window = TumblingWindow | SlidingWindow
 
 
 def tumbling(size: Duration, *, offset: Duration | None = None) -> TumblingWindow:
-    """Windows of ``size``, the first of which begins ``offset`` after 1970.
+    """Return windows of ``size``, the first of which begins ``offset`` after 1970.
 
     Raises:
-        ConfigurationError: a duration makes no sense (INVALID_OPTION).
+        ConfigurationError: a duration is invalid (INVALID_OPTION).
     """
     return TumblingWindow(duration_us(size), _offset_us(offset))
 
 
 def sliding(size: Duration, slide: Duration, *, offset: Duration | None = None) -> SlidingWindow:
-    """Windows of ``size`` that begin every ``slide``; ``size`` is a multiple of ``slide``.
+    """Return windows of ``size`` that begin every ``slide``; ``size`` is a multiple of ``slide``.
 
     Raises:
-        ConfigurationError: a duration makes no sense, or they do not divide (INVALID_OPTION).
+        ConfigurationError: a duration is invalid, or ``slide`` does not divide ``size``
+            (INVALID_OPTION).
     """
     window = SlidingWindow(duration_us(size), duration_us(slide), _offset_us(offset))
     if window.size_us % window.slide_us:
@@ -127,7 +128,7 @@ def duration_us(duration: Duration) -> int:
 
 
 def pane_numbers(window: Window, times_us: TimesUs) -> TimesUs:
-    """Number the pane of each time: the slide that it falls into, counted from the offset.
+    """Return the pane number of each time: the slide that it falls into, counted from the offset.
 
     A pane belongs to the windows that start with it and up to ``size / slide - 1`` slides before.
     """

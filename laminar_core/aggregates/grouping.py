@@ -204,7 +204,7 @@ def every_sum_fits(values: pa.ChunkedArray) -> bool:
 
 
 def every_decimal_sum_fits(values: pa.ChunkedArray) -> bool:
-    """Tell whether no subset of these decimals can have a sum of more digits than Arrow adds in."""
+    """Return whether no sum over a subset of these decimals can exceed Arrow's digits."""
     digits = 38 if pa.types.is_decimal128(values.type) else 76
     extremes = call_function("min_max", [values])
     low, high = extremes["min"].as_py(), extremes["max"].as_py()

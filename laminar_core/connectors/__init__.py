@@ -1,1 +1,1 @@
-"""Where rows come from and where they go: replayable sources, two-phase-commit sinks."""
+"""Connectors: replayable sources and two-phase-commit sinks."""

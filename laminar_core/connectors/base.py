@@ -1,4 +1,4 @@
-"""What sources and sinks are: replayable splits in, two-phase committables out."""
+"""The interfaces of sources and sinks: replayable splits in, two-phase committables out."""
 
 from collections.abc import Iterable, Sequence
 from typing import Protocol
@@ -13,7 +13,7 @@ class SourceReader(Protocol):
     """Reads one subtask's splits, in order. Its position is part of the checkpoint."""
 
     def poll(self) -> pa.RecordBatch | None:
-        """Next batch, or None when nothing is available right now.
+        """Return the next batch, or None if none is available right now.
 
         Raises:
             DataError: a split cannot be read.
@@ -22,7 +22,7 @@ class SourceReader(Protocol):
 
     @property
     def finished(self) -> bool:
-        """All splits are read to their end; False for ever in an unbounded source."""
+        """Whether all splits are read to their end; never true for an unbounded source."""
         ...
 
     def position(self) -> pa.Table:
@@ -30,7 +30,7 @@ class SourceReader(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of files and connections."""
+        """Release files and connections."""
         ...
 
 
@@ -38,14 +38,14 @@ class Source(Protocol):
     """A replayable input. A *split* is what one subtask reads alone; a table row describes it."""
 
     def describe(self) -> JsonObject:
-        """What decides whether an old position still fits."""
+        """Return the description that decides whether an old position still fits."""
         ...
 
     def schema(self) -> pa.Schema:
-        """Schema of the batches.
+        """Return the schema of the batches.
 
         Raises:
-            ConfigurationError: there is nothing to read, or it does not have one schema.
+            ConfigurationError: there are no data, or they have no common schema.
         """
         ...
 
@@ -81,7 +81,7 @@ class SinkWriter(Protocol):
         ...
 
     def snapshot(self, checkpoint_id: CheckpointId) -> PendingSnapshot:
-        """Pre-commit: what was written since the last snapshot becomes committables."""
+        """Pre-commit: turn the rows written since the last snapshot into committables."""
         ...
 
     def restore(self, snapshots: Sequence[Snapshot]) -> None:
@@ -89,11 +89,11 @@ class SinkWriter(Protocol):
         ...
 
     def collected(self) -> Iterable[pa.RecordBatch]:
-        """Rows to hand to the driver when the job has ended; empty for most sinks."""
+        """Return rows for the driver after the end of the job; empty for most sinks."""
         ...
 
     def close(self) -> None:
-        """Let go of what is staged and not pre-committed."""
+        """Discard staged rows that are not pre-committed."""
         ...
 
 
@@ -112,17 +112,17 @@ class Committer(Protocol):
         """Verify, before a restore, that ``commit`` of these would succeed; changes nothing.
 
         Raises:
-            CorruptCheckpointError: what was pre-committed is gone (TRANSACTION_LOST): deleted, or a
-                transaction that lasted too long. The message says what to do.
+            CorruptCheckpointError: pre-committed output is gone (TRANSACTION_LOST): deleted, or its
+                transaction timed out. The message contains the remedy.
             StorageUnavailable: the target did not answer.
         """
         ...
 
     def last_committed(self) -> CheckpointId | None:
-        """The newest checkpoint with visible output; None if there is none.
+        """Return the newest checkpoint with visible output; None if there is none.
 
-        Visible is what any reader of the target may see. Output of a commit that was interrupted
-        counts, whether or not the sink has listed it.
+        Output is visible if any reader of the target may see it. This includes output of an
+        interrupted commit, whether or not the sink has listed it.
         """
         ...
 
@@ -138,15 +138,15 @@ class Committer(Protocol):
         ...
 
     def discard_uncommitted(self, generation: Generation) -> None:
-        """Delete what generations before ``generation`` staged and nobody may commit any more."""
+        """Delete output staged before ``generation`` that can no longer be committed."""
         ...
 
 
 class Sink(Protocol):
-    """Where rows go."""
+    """The destination of rows."""
 
     def describe(self) -> JsonObject:
-        """What decides whether pre-committed output still fits."""
+        """Return the description that decides whether pre-committed output still fits."""
         ...
 
     def check(self, schema: pa.Schema) -> None:
@@ -158,9 +158,12 @@ class Sink(Protocol):
         ...
 
     def open(self, context: SubtaskContext, schema: pa.Schema) -> SinkWriter:
-        """Start writing; called in a worker."""
+        """Create the writer of one subtask; called in a worker."""
         ...
 
     def committer(self) -> Committer | None:
-        """The committer, or None if the rows are part of the state (nothing to make visible)."""
+        """Return the committer.
+
+        None if the rows are part of the state, with no output to commit.
+        """
         ...

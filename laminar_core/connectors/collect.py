@@ -27,11 +27,11 @@ class CollectSink:
             )
 
     def describe(self) -> JsonObject:
-        """Nothing that the collected rows depend on."""
+        """Return only the kind: the rows depend on no option."""
         return {"connector": "collect"}
 
     def check(self, schema: pa.Schema) -> None:
-        """Every Arrow type can be state."""
+        """Accept any schema: every Arrow type can be state."""
 
     def open(self, context: SubtaskContext, schema: pa.Schema) -> "CollectSinkWriter":
         """Start collecting rows of ``schema``."""
@@ -39,7 +39,7 @@ class CollectSink:
         return CollectSinkWriter(self.max_rows, plain_schema(schema))
 
     def committer(self) -> None:
-        """None: the rows are part of the state."""
+        """Return None: the rows are part of the state."""
         return
 
 
@@ -69,7 +69,7 @@ class CollectSinkWriter:
             self._batches.append(batch.cast(self._schema))
 
     def snapshot(self, checkpoint_id: CheckpointId) -> PendingSnapshot:
-        """All rows so far."""
+        """Pin all rows so far."""
         del checkpoint_id
         batches = tuple(self._batches)
         schema = self._schema
@@ -83,9 +83,9 @@ class CollectSinkWriter:
                     self.write(batch)
 
     def collected(self) -> Iterable[pa.RecordBatch]:
-        """All rows."""
+        """Return all rows."""
         return tuple(self._batches)
 
     def close(self) -> None:
-        """Let go of the rows."""
+        """Release the rows."""
         self._batches = []

@@ -1,8 +1,8 @@
-"""Generated rows: deterministic, seekable, and the same however they are read.
+"""Generated rows: deterministic, seekable, and independent of how they are read.
 
 Row *g* of the whole sequence is a pure function of the seed, the names of the fields and *g*. With
 S splits, split *s* holds rows *s*, *s + S*, *s + 2S* ..., so all splits advance through event time
-together, and the same rows come out whatever the number of splits, readers or batches.
+together, and the same rows result whatever the number of splits, readers or batches.
 
 Randomness is SplitMix64 used as a counter: the generator's state after *g* steps is its seed plus
 *g* times a constant, so row *g* needs no row before it.
@@ -36,7 +36,7 @@ _TIME_TYPE = pa.timestamp("us", tz="UTC")
 
 
 def random_bits(rows: Rows, key: int) -> Bits:
-    """64 random bits per row: output number ``rows`` of SplitMix64 seeded with ``key``."""
+    """Return 64 random bits per row: output number ``rows`` of SplitMix64 seeded with ``key``."""
     bits = rows.astype(np.uint64)
     bits += np.uint64(1)
     bits *= np.uint64(0x9E3779B97F4A7C15)
@@ -50,15 +50,15 @@ def random_bits(rows: Rows, key: int) -> Bits:
 
 
 class Field(Protocol):
-    """How the values of one column follow from the row number. A frozen dataclass."""
+    """The generator of one column: its values follow from the row number. A frozen dataclass."""
 
     @property
     def type(self) -> pa.DataType:
-        """Type of the column."""
+        """The type of the column."""
         ...
 
     def column(self, rows: Rows, key: int) -> pa.Array:
-        """Values of ``rows``; ``key`` seeds the randomness of this column."""
+        """Return the values of ``rows``; ``key`` seeds the randomness of this column."""
         ...
 
 
@@ -70,11 +70,11 @@ class Sequence:
 
     @property
     def type(self) -> pa.DataType:
-        """int64."""
+        """Always int64."""
         return pa.int64()
 
     def column(self, rows: Rows, key: int) -> pa.Array:
-        """Values of ``rows``."""
+        """Return the values of ``rows``."""
         del key
         return pa.array(rows + self.start)
 
@@ -92,11 +92,11 @@ class UniformInt:
 
     @property
     def type(self) -> pa.DataType:
-        """int64."""
+        """Always int64."""
         return pa.int64()
 
     def column(self, rows: Rows, key: int) -> pa.Array:
-        """Values of ``rows``."""
+        """Return the values of ``rows``."""
         offsets = random_bits(rows, key) % np.uint64(self.high - self.low)
         return pa.array(offsets.view(np.int64) + np.int64(self.low))
 
@@ -121,11 +121,11 @@ class ZipfKey:
 
     @property
     def type(self) -> pa.DataType:
-        """int64, or dictionary<int32, string> with a prefix."""
+        """The type: int64, or dictionary<int32, string> with a prefix."""
         return pa.int64() if self.prefix is None else pa.dictionary(pa.int32(), pa.string())
 
     def column(self, rows: Rows, key: int) -> pa.Array:
-        """Values of ``rows``, by the alias method: one table look-up, whatever the skew."""
+        """Return the values of ``rows``, by the alias method: one table look-up for any skew."""
         threshold, alias = _alias_table(self.count, self.exponent)
         bits = random_bits(rows, key)
         low = np.uint64(0xFFFFFFFF)
@@ -154,11 +154,11 @@ class EventTime:
 
     @property
     def type(self) -> pa.DataType:
-        """timestamp[us, UTC]."""
+        """Always timestamp[us, UTC]."""
         return _TIME_TYPE
 
     def column(self, rows: Rows, key: int) -> pa.Array:
-        """Values of ``rows``."""
+        """Return the values of ``rows``."""
         time_us = rows * self.step_us + self.start_us
         if self.jitter_us:
             time_us -= (random_bits(rows, key) % np.uint64(self.jitter_us + 1)).view(np.int64)
@@ -167,7 +167,7 @@ class EventTime:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """The same value in every row."""
+    """One value for all rows."""
 
     value: bool | float | str
 
@@ -177,7 +177,7 @@ class Constant:
         return pa.scalar(self.value).type
 
     def column(self, rows: Rows, key: int) -> pa.Array:
-        """Values of ``rows``."""
+        """Return the values of ``rows``."""
         del key
         return pa.repeat(pa.scalar(self.value), len(rows))
 
@@ -206,7 +206,7 @@ class DatagenSource:
             raise _invalid("splits and batch_rows must be at least 1")
 
     def describe(self) -> JsonObject:
-        """Everything that the rows depend on."""
+        """Return all options that the rows depend on."""
         fields: dict[str, JsonValue] = {
             name: {"generator": type(field).__name__, **_parameters(field)}
             for name, field in self.fields.items()
@@ -220,11 +220,11 @@ class DatagenSource:
         }
 
     def schema(self) -> pa.Schema:
-        """One column per field."""
+        """Return the schema: one column per field."""
         return pa.schema([(name, field.type) for name, field in self.fields.items()])
 
     def discover(self) -> pa.Table:
-        """All splits, at their beginning. Shapes: ``SPLITS_SCHEMA``."""
+        """Return all splits, at their beginning. Shapes: ``SPLITS_SCHEMA``."""
         counts = [self._row_count(split_id) for split_id in range(self.splits)]
         columns = [list(range(self.splits)), [0] * self.splits, counts]
         return pa.table(columns, schema=SPLITS_SCHEMA)
@@ -250,11 +250,11 @@ class DatagenSource:
         return DatagenReader(self, splits)
 
     def rows_between(self, start: int, stop: int) -> pa.RecordBatch:
-        """Rows [start, stop) of the whole sequence; ``rows`` does not limit them."""
+        """Return the rows [start, stop) of the whole sequence; ``rows`` does not limit them."""
         return self.batch(np.arange(start, stop, dtype=np.int64))
 
     def batch(self, rows: Rows) -> pa.RecordBatch:
-        """The rows with these numbers, in the order given."""
+        """Return the rows with these numbers, in the given order."""
         columns = [
             field.column(rows, _column_key(self.seed, name)) for name, field in self.fields.items()
         ]
@@ -276,11 +276,11 @@ class DatagenReader:
 
     @property
     def finished(self) -> bool:
-        """All splits are read to their end."""
+        """Whether all splits are read to their end."""
         return bool((self._next_row >= self._row_count).all())
 
     def poll(self) -> pa.RecordBatch | None:
-        """Next batch, in the order of the whole sequence; None once finished."""
+        """Return the next batch, in the order of the whole sequence; None once finished."""
         unread = self._next_row < self._row_count
         if not unread.any():
             return None
@@ -295,12 +295,12 @@ class DatagenReader:
         return self._source.batch((steps + self._split_id[abreast]).ravel())
 
     def position(self) -> pa.Table:
-        """The splits with ``next_row`` behind everything that ``poll`` returned."""
+        """Return the splits with ``next_row`` after all rows that ``poll`` returned."""
         index = self._splits.schema.get_field_index("next_row")
         return self._splits.set_column(index, "next_row", pa.array(self._next_row.copy()))
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no resources are open."""
 
 
 def _column_key(seed: int, name: str) -> int:

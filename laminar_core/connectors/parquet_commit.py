@@ -1,4 +1,4 @@
-"""The driver's half of the Parquet sink: staged files become visible, all of a checkpoint or none.
+"""The committer of the Parquet sink: it publishes all staged files of a checkpoint or none.
 
     {path}/_staging/{generation}-{subtask}-{sequence}.parquet      written, not visible
     {path}/part-{checkpoint}-{subtask}-{sequence}-g{generation}.parquet      visible
@@ -52,16 +52,16 @@ class OutputDirectory:
 
     @property
     def staging(self) -> Path:
-        """Where writers put files that are not committed."""
+        """Folder of files that are not committed."""
         return self.path / "_staging"
 
     @property
     def commits(self) -> Path:
-        """Where the commit manifests are."""
+        """Folder of the commit manifests."""
         return self.path / "_laminar" / "commits"
 
     def manifest(self, checkpoint_id: int) -> Path:
-        """The commit manifest of a checkpoint."""
+        """Return the path of the commit manifest of a checkpoint."""
         return self.commits / f"{checkpoint_id:010d}.json"
 
     def create(self) -> None:
@@ -70,7 +70,10 @@ class OutputDirectory:
         self.commits.mkdir(parents=True, exist_ok=True)
 
     def committed_ids(self) -> list[int]:
-        """Checkpoints that have a manifest, oldest first; empty if the directory is not there."""
+        """Return the checkpoints with a manifest, oldest first.
+
+        Empty if the directory does not exist.
+        """
         matches = (_MANIFEST.fullmatch(name) for name in _names(self.commits))
         return sorted(int(match["checkpoint"]) for match in matches if match)
 
@@ -90,7 +93,7 @@ class StagedOutput:
     size_bytes: int
 
     def to_json(self) -> JsonObject:
-        """The form in which it travels in a checkpoint."""
+        """Return the form stored in a checkpoint."""
         return asdict(self)
 
     @classmethod
@@ -129,12 +132,12 @@ class ParquetCommitter:
     directory: OutputDirectory
 
     def commit(self, checkpoint_id: CheckpointId, committables: Sequence[JsonObject]) -> None:
-        """Give the files their final names, then create the manifest. Idempotent.
+        """Rename the files to their final names, then create the manifest. Idempotent.
 
         Raises:
-            StorageUnavailable: try again, the decision stands.
-            CorruptCheckpointError: a file is gone or not the one that was staged.
-            ConfigurationError: the directory holds output of another run.
+            StorageUnavailable: try again; the decision stands.
+            CorruptCheckpointError: a file is missing, or not the one that was staged.
+            ConfigurationError: the directory contains output of another run.
         """
         outputs = dict.fromkeys(StagedOutput.from_json(committable) for committable in committables)
         with storage_errors(self.directory.path):
@@ -180,10 +183,10 @@ class ParquetCommitter:
                     (self.directory.staging / name).unlink(missing_ok=True)
 
     def last_committed(self) -> CheckpointId | None:
-        """The newest checkpoint that has output here, None if there is none.
+        """Return the newest checkpoint with output here, None if there is none.
 
-        A job that starts from nothing, or from an older checkpoint, would repeat that output. It
-        counts from the first rename on, before there is a manifest.
+        A job that starts empty, or from an older checkpoint, would repeat that output. The
+        checkpoint counts from its first rename on, before it has a manifest.
         """
         with storage_errors(self.directory.path):
             shown = (int(match["checkpoint"]) for match in self._shown())
@@ -191,13 +194,12 @@ class ParquetCommitter:
             return CheckpointId(newest) or None
 
     def withdraw_after(self, checkpoint_id: CheckpointId, generation: Generation) -> None:
-        """Take back the rows behind ``checkpoint_id``, which the job is going to produce again.
+        """Remove the output after ``checkpoint_id``, because the job will produce it again.
 
         Needed when recovery fell back behind a checkpoint whose commit had begun; there may be
-        files without a manifest. Manifests go first, newest first, so a reader by manifest sees the
-        output of some checkpoint throughout.
-        What ``generation`` and later ones wrote stays: a driver may have slept until its successor
-        was done.
+        files without a manifest. Manifests are removed first, newest first, so a reader by manifest
+        sees the output of some checkpoint at any time. Output of ``generation`` and later ones
+        stays: a suspended driver may call this after its successor has finished.
         """
         with storage_errors(self.directory.path):
             for withdrawn_id in reversed(self.directory.committed_ids()):
@@ -221,7 +223,7 @@ class ParquetCommitter:
         return [match for match in found if match]
 
     def _is_older(self, checkpoint_id: int, generation: Generation) -> bool:
-        """Everything in this commit was written before ``generation``, or nobody can tell."""
+        """Return whether the whole commit was written before ``generation``, or cannot be read."""
         try:
             files = read_manifest(self.directory.manifest(checkpoint_id))
         except CorruptCheckpointError:
@@ -296,7 +298,7 @@ class ParquetCommitter:
 
 
 def committed_files(path: str | os.PathLike[str]) -> list[Path]:
-    """Files of all committed checkpoints in the directory of a sink, oldest checkpoint first.
+    """Return the files of all committed checkpoints in a sink's directory, oldest checkpoint first.
 
     Raises:
         ConfigurationError: no sink has written to ``path``.
@@ -320,11 +322,11 @@ def committed_files(path: str | os.PathLike[str]) -> list[Path]:
 
 
 def read_committed(path: str | os.PathLike[str]) -> pa.Table:
-    """Rows of all committed checkpoints; a table without columns if nothing is committed yet.
+    """Return the rows of all committed checkpoints; without any, a table without columns.
 
     Raises:
         ConfigurationError: no sink has written to ``path``.
-        CorruptCheckpointError: a manifest or a file is gone or unreadable.
+        CorruptCheckpointError: a manifest or a file is missing or unreadable.
     """
     files = committed_files(path)
     try:
@@ -337,7 +339,7 @@ def read_committed(path: str | os.PathLike[str]) -> pa.Table:
 
 
 def read_manifest(manifest: Path) -> list[CommittedFile]:
-    """Files that a commit manifest lists.
+    """Return the files that a commit manifest lists.
 
     Raises:
         CorruptCheckpointError: it is not a commit manifest.

@@ -1,4 +1,4 @@
-"""Which Parquet files there are, what their footers say, and whether they are still the same.
+"""Find Parquet files, read their footers, and check that they are unchanged.
 
 A *pin* is one row group as a plain dictionary: path, ``file_size_bytes``, ``file_row_groups``,
 ``row_group`` and ``row_count``.
@@ -29,7 +29,7 @@ _PLAIN_STRING_BYTES_MIN = 4
 def declared_schema(
     footer: pq.FileMetaData, columns: Sequence[str] | None, path: Path
 ) -> pa.Schema:
-    """Schema that batches of this file have: the chosen columns, strings dictionary-encoded.
+    """Return the schema of batches of this file: chosen columns, strings dictionary-encoded.
 
     Raises:
         ConfigurationError: a column is missing or its name is ambiguous.
@@ -54,7 +54,7 @@ def _emitted_type(stored: pa.DataType) -> pa.DataType:
 
 
 def dictionary_columns(footer: pq.FileMetaData, schema: pa.Schema) -> list[str]:
-    """Columns that are worth reading as dictionaries.
+    """Return the columns that should be read as dictionaries.
 
     Arrow lets the dictionary of a chunk that fell back to plain encoding grow with every batch,
     which is quadratic; such columns are read plain and encoded batch by batch (four times faster).
@@ -71,10 +71,10 @@ def dictionary_columns(footer: pq.FileMetaData, schema: pa.Schema) -> list[str]:
 
 
 def list_files(path: str) -> list[Path]:
-    """Files at ``path``, sorted by name.
+    """Return the files at ``path``, sorted by name.
 
     Raises:
-        ConfigurationError: there is none.
+        ConfigurationError: there are none.
     """
     matches = [Path(path)] if Path(path).exists() else _match(path)
     with _unreadable_at_discovery(path):
@@ -89,7 +89,7 @@ def list_files(path: str) -> list[Path]:
 
 
 def is_of_input(path: str, file: str) -> bool:
-    """Whether ``list_files(path)`` could have listed ``file``: it is below what ``path`` names.
+    """Return whether ``list_files(path)`` could have listed ``file``: it lies below ``path``.
 
     >>> is_of_input("/data/day=*/x", "/data/day=1/x/a.parquet")
     True
@@ -131,7 +131,7 @@ def _is_hidden(name: str) -> bool:
 
 
 def read_footers(files: list[Path]) -> list[pq.FileMetaData]:
-    """Footers of ``files``, several at a time: on a network mount each one is a round trip.
+    """Read the footers of ``files`` in parallel: on a network mount each one is a round trip.
 
     Raises:
         ConfigurationError: a footer cannot be read.
@@ -141,7 +141,7 @@ def read_footers(files: list[Path]) -> list[pq.FileMetaData]:
 
 
 def read_footer(file: Path) -> pq.FileMetaData:
-    """Footer of ``file``, before anything is started.
+    """Read the footer of ``file`` before the job starts.
 
     Raises:
         ConfigurationError: it cannot be read.
@@ -151,7 +151,7 @@ def read_footer(file: Path) -> pq.FileMetaData:
 
 
 def pins(file: Path, footer: pq.FileMetaData) -> Iterator[dict[str, Any]]:
-    """Pins of the row groups of ``file`` that have rows, in order."""
+    """Yield the pins of the row groups of ``file`` that have rows, in order."""
     size_bytes = file.stat().st_size
     for row_group in range(footer.num_row_groups):
         row_count = footer.row_group(row_group).num_rows
@@ -166,10 +166,10 @@ def pins(file: Path, footer: pq.FileMetaData) -> Iterator[dict[str, Any]]:
 
 
 def verified_footer(path: Path, pinned: list[dict[str, Any]]) -> pq.FileMetaData:
-    """Footer of a pinned file.
+    """Return the footer of a pinned file after checking that the file is unchanged.
 
     Raises:
-        DataError: the file is gone, broken or not the one that was pinned.
+        DataError: the file is missing, broken or not the pinned one.
     """
     with unreadable(path):
         size_bytes = path.stat().st_size
@@ -206,7 +206,7 @@ def check_same_schema(first: Path, wanted: pa.Schema, file: Path, found: pa.Sche
 
 
 def difference(wanted: pa.Schema, found: pa.Schema) -> str:
-    """How ``found`` differs, to be followed by "than"."""
+    """Describe the difference of ``found`` in words to be followed by "than"."""
     if missing := [name for name in wanted.names if name not in found.names]:
         return f"fewer columns (no {', '.join(missing)})"
     if extra := [name for name in found.names if name not in wanted.names]:

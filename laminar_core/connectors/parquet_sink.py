@@ -1,8 +1,8 @@
-"""Parquet files as transactional output: staged while a checkpoint runs, visible once it completed.
+"""Parquet files as transactional output: staged during a checkpoint, visible once it completed.
 
 A writer encodes rows as soon as a row group is full, on the data path: that costs about twenty
-milliseconds, holds memory to one row group per file, and is the backpressure of the sink. What is
-left - the last row group, the footer, ``fsync`` - is done in the background at the barrier.
+milliseconds, limits memory to one row group per file, and is the backpressure of the sink. The rest
+- the last row group, the footer, ``fsync`` - is written in the background at the barrier.
 
 A snapshot offers the files of its interval and those of earlier snapshots that never finished. A
 file that cannot be made durable fails every later snapshot too: no checkpoint may complete without
@@ -40,10 +40,10 @@ _ROW_GROUP_BYTES = 32 << 20
 
 @dataclass(frozen=True, slots=True)
 class ParquetSink:
-    """Rows into Parquet files in the directory ``path``, which all workers must share.
+    """Writes rows to Parquet files in the directory ``path``, which all workers must share.
 
     A directory belongs to one sink of one job. Its ``part-*.parquet`` files are whole at any
-    moment; ``committed_files`` lists those of completed checkpoints. Output is exactly-once.
+    moment; ``committed_files`` lists the files of completed checkpoints. Output is exactly-once.
 
     >>> sink = ParquetSink("output/payments_per_merchant")  # doctest: +SKIP
     """
@@ -70,7 +70,7 @@ class ParquetSink:
         return OutputDirectory(Path(self.path))
 
     def describe(self) -> JsonObject:
-        """Where the rows go; how they are packed may change between runs."""
+        """Return the path; other options may change between runs."""
         return {"connector": "parquet", "path": str(self.path)}
 
     def check(self, schema: pa.Schema) -> None:
@@ -96,11 +96,11 @@ class ParquetSink:
             ) from error
 
     def open(self, context: SubtaskContext, schema: pa.Schema) -> "ParquetSinkWriter":
-        """Start writing rows of ``schema``."""
+        """Create the writer for rows of ``schema``."""
         return ParquetSinkWriter(self, context, plain_schema(schema))
 
     def committer(self) -> ParquetCommitter:
-        """The one that makes staged files visible."""
+        """Return the committer that publishes staged files."""
         return ParquetCommitter(self.directory)
 
 
@@ -146,10 +146,10 @@ class ParquetSinkWriter:
         return lambda: self._offer(pinned)
 
     def restore(self, snapshots: Sequence[Snapshot]) -> None:
-        """Nothing to do: what earlier generations staged is the committer's business."""
+        """Do nothing: the committer handles files of earlier generations."""
 
     def collected(self) -> Iterable[pa.RecordBatch]:
-        """No rows: they are in the files."""
+        """Return no rows: they are in the files."""
         return ()
 
     def close(self) -> None:
@@ -218,7 +218,7 @@ class _StagedFile:
             self._end()
 
     def name_for(self, checkpoint_id: int) -> None:
-        """Decide the checkpoint whose rows these are."""
+        """Set the checkpoint that the rows belong to."""
         self._checkpoint_id = checkpoint_id
 
     def finish(self) -> StagedOutput:

@@ -1,12 +1,11 @@
 """Parquet files as a replayable input: a split is a row group, its offset the next row.
 
-The list of files is taken once, at a fresh start, and pinned in every checkpoint. Files that appear
-later are not read, and a pinned file may go once it is read to its end.
+Files are listed once, at a fresh start, and pinned in every checkpoint. Later files are not read,
+and a pinned file may be deleted once it is read to its end.
 
-String columns come out dictionary-encoded (``dictionary<int32, string>``), because that is how
-Parquet keeps them and because grouping by a dictionary is cheap. Where a file gave up its
-dictionary (too many distinct values), each batch gets a small one of its own, so the schema never
-depends on the data.
+String columns are dictionary-encoded (``dictionary<int32, string>``), because Parquet stores them
+so and because grouping by a dictionary is cheap. Where a file gave up its dictionary (too many
+distinct values), each batch gets a small one of its own, so the schema never depends on the data.
 """
 
 import os
@@ -77,26 +76,26 @@ class ParquetSource:
         object.__setattr__(self, "path", str(Path(text).absolute()))
 
     def describe(self) -> JsonObject:
-        """Where the rows come from and which columns are read; not how large the batches are."""
+        """Return the path and the columns; the size of batches may change."""
         columns: list[JsonValue] | None = None if self.columns is None else list(self.columns)
         return {"connector": "parquet", "path": str(self.path), "columns": columns}
 
     def schema(self) -> pa.Schema:
-        """Schema of the batches, from the first file.
+        """Return the schema of the batches, from the first file.
 
         Raises:
-            ConfigurationError: nothing is there, or the first file cannot be read.
+            ConfigurationError: there are no files, or the first one cannot be read.
         """
         first = list_files(str(self.path))[0]
         return declared_schema(read_footer(first), self.columns, first)
 
     def discover(self) -> pa.Table:
-        """All row groups, by file name and position; every footer is read and compared.
+        """Return all row groups, by file name and position; every footer is read and compared.
 
         Shapes: ``SPLITS_SCHEMA``, one row per row group that has rows.
 
         Raises:
-            ConfigurationError: nothing is there, a footer is broken, or the schemas differ.
+            ConfigurationError: there are no files, a footer is broken, or the schemas differ.
         """
         files = list_files(str(self.path))
         footers = read_footers(files)
@@ -183,14 +182,14 @@ class ParquetReader:
 
     @property
     def finished(self) -> bool:
-        """All splits are read to their end."""
+        """Whether all splits are read to their end."""
         return self._current == len(self._pinned)
 
     def poll(self) -> pa.RecordBatch | None:
-        """Next batch, never of two row groups; None once finished.
+        """Return the next batch, within one row group; None once finished.
 
         Raises:
-            DataError: the file is damaged, gone or not the one that was pinned.
+            DataError: the file is damaged, missing or not the pinned one.
         """
         if self.finished:
             return None
@@ -210,7 +209,7 @@ class ParquetReader:
         return batch
 
     def position(self) -> pa.Table:
-        """The splits with ``next_row`` behind everything that ``poll`` returned."""
+        """Return the splits with ``next_row`` after all rows that ``poll`` returned."""
         index = self._splits.schema.get_field_index("next_row")
         return self._splits.set_column(index, "next_row", pa.array(self._next_row.copy()))
 

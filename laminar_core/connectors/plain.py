@@ -1,4 +1,4 @@
-"""Dictionary columns as the plain columns they stand for.
+"""Decode dictionary columns to plain ones.
 
 Dictionaries are a gain between operators and a burden at the edges: a Parquet reader would see the
 encoding, Spark declares plain types, and an Arrow file allows one dictionary per column only.
@@ -8,7 +8,7 @@ import pyarrow as pa
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:
-    """``schema`` with every dictionary column as a column of its values.
+    """Return ``schema`` with every dictionary column replaced by a column of its value type.
 
     >>> plain_schema(pa.schema([("k", pa.dictionary(pa.int32(), pa.string()))])).field("k").type
     DataType(string)

@@ -1,16 +1,16 @@
-"""Where others connect to: it counts connections, and shuts while there are too many.
+"""Listening sockets that count connections and refuse new ones while there are too many.
 
 libzmq has no bound on the connections that it accepts. So a thread counts them and, while there are
-too many, has the kernel drop requests for further ones. Those that exist are not touched. One that
-does not finish its handshake is closed after a while, and then the door opens again. A peer that
-was kept out tries again by itself.
+too many, makes the kernel drop requests for further ones. Existing connections are not affected.
+One that does not finish its handshake is closed after a while, and then the door opens again. A
+peer that was refused tries again by itself.
 
-A packet filter keeps them out. Newer kernels let only a privileged process attach one to a TCP
+A packet filter drops the requests. Newer kernels let only a privileged process attach one to a TCP
 socket. Any other process demands the highest time-to-live: the kernel then drops every other packet
 in the same place. A stranger on the same link who sets it is let in.
 
-The thread needs some milliseconds to notice, and in this time more connections may come than
-allowed. ``require_descriptors`` sees to it that there are descriptors for them.
+The thread needs some milliseconds to react, and in this time more connections may come than
+allowed. ``require_descriptors`` makes sure that there are descriptors for them.
 """
 
 import ctypes
@@ -28,10 +28,10 @@ from laminar_core.link.sockets import listen_on, open_socket
 from laminar_core.protocol.links import Connections
 
 SPARE_CONNECTIONS = 32
-"""Connections beyond those of all peers, each made twice: old ones that are not yet noticed."""
+"""Connections beyond two per peer, for old ones whose end has not been noticed."""
 
 LOOKS_EVERY_MS = 1_000
-"""How often the thread looks if nothing wakes it up."""
+"""How often the thread checks if no event wakes it."""
 
 _EVENTS = zmq.EVENT_ACCEPTED | zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
 _SO_ATTACH_FILTER, _SO_DETACH_FILTER = 26, 27  # The module ``socket`` has no names for them.
@@ -40,12 +40,12 @@ _DROP = struct.pack("HBBI", 0x06, 0, 0, 0)  # A packet filter of one instruction
 
 
 def connections_max(peers: int) -> int:
-    """How many connections a socket with so many peers may have."""
+    """Return the number of connections allowed for a socket with so many peers."""
     return 2 * peers + SPARE_CONNECTIONS
 
 
 class Door:
-    """The listening end of ``server``, whose options are set already."""
+    """Opens and closes the listening end of ``server``, whose options are already set."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class Door:
         return endpoint
 
     def connections(self) -> Connections:
-        """Connections up to now; those included whose messages can be received."""
+        """Return the connections so far, including all whose messages can be received."""
         with self._lock:
             while self._events.poll(0):
                 event = parse_monitor_message(self._events.recv_multipart())["event"]
@@ -99,11 +99,11 @@ class Door:
 
     @property
     def shut(self) -> bool:
-        """Whether further connections are kept out."""
+        """Whether new connections are refused."""
         return self._shut
 
     def close(self) -> None:
-        """Let go of everything but the server; a second time does nothing."""
+        """Release everything but the server; a second call does nothing."""
         if self._events.closed:
             return
         if self._guard is not None:

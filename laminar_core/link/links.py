@@ -1,6 +1,6 @@
-"""What crosses between two workers, and what one of them does when their connection breaks.
+"""Frames between two workers, and the reaction to broken connections.
 
-The decisions are those of ``protocol/links.py``; here they become frames and errors.
+``protocol/links.py`` decides; this module sends the frames and raises the errors.
 """
 
 from collections import defaultdict
@@ -51,7 +51,7 @@ class RemoteGrant:
         self._taken = 0
 
     def __call__(self, batches: int) -> None:
-        """So many more batches have been taken."""
+        """Grant credit for this many more batches."""
         self._taken += batches
         self.repeat()
 
@@ -84,12 +84,12 @@ class Links:
         return grant
 
     def begin(self, transport: WorkerTransport, hosts: Sequence[str]) -> None:
-        """Watch from now on; ``hosts`` are those of all workers, in their order."""
+        """Start watching; ``hosts`` are the hosts of all workers, in order."""
         self._transport, self._hosts = transport, hosts
         self._watch = LinkWatch(n for n in range(len(hosts)) if n != self._me)
 
     def turn(self, now_ms: float) -> None:
-        """Look at the connections.
+        """Check the connections, and call the roll if one was renewed.
 
         Raises:
             LinkBrokenError: a peer has had no connection for too long.
@@ -105,19 +105,19 @@ class Links:
                 pass
 
     def hear(self, header: Header) -> None:
-        """A frame has come from the other end of its channel."""
+        """Note that a frame arrived from the other end of its channel."""
         backwards = header.kind is FrameKind.CREDIT
         self._watch.hear(header.receiver if backwards else header.sender)
 
     def answer(self, caller: int) -> None:
-        """The caller has a new connection: show it what was sent, repeat what was taken."""
+        """Answer a roll call: mark each channel to the caller, and repeat its credit."""
         for delivery in self._deliveries[caller]:
             delivery.mark()
         for grant in self._grants[caller]:
             grant.repeat()
 
     def missing(self, broken: Broken, channel: int, sender: int) -> LinkBrokenError | ProtocolError:
-        """Say why a frame is missing: its connection broke, or else Laminar is at fault."""
+        """Return the error for a missing frame: a broken connection, or else a bug of Laminar."""
         told = broken.error(channel)
         if self._transport is None or not self._watch.broken(self._transport.connections()):
             return told

@@ -1,4 +1,4 @@
-"""What workers and the coordinator tell each other: small JSON records, checked on both ends.
+"""Messages between workers and the coordinator: small JSON records, validated on both ends.
 
 Every message carries the generation of its sender; a receiver drops those of another one.
 """
@@ -31,7 +31,7 @@ class _Message(BaseModel):
     sequence: int | None = None
     """Number of the message at its sender; None: it may be lost."""
     confirmed: int = 0
-    """So many numbered messages of the receiver have come, without a gap."""
+    """Number of the receiver's numbered messages that arrived without a gap."""
 
 
 # --- worker to coordinator ----------------------------------------------------------------------
@@ -74,9 +74,9 @@ class Progress(_Message):
     drained: bool
     """Every input has ended here and everything is flushed."""
     given_up: int = 0
-    """Checkpoints that were given up, and whose parts this worker has not finished."""
+    """Given-up checkpoints whose parts this worker has not finished."""
     requests: RequestCounts | None = None
-    """What this worker has sent to the store since it started; None: that is not counted."""
+    """The worker's requests to the store since its start; None: not counted."""
 
 
 class Alive(_Message):
@@ -86,7 +86,7 @@ class Alive(_Message):
     operator_id: str = ""
     """The operator at work; empty: none is."""
     operator_ms: float = 0.0
-    """For so long."""
+    """How long it has been there."""
     step_ms: float = 0.0
     """The loop has been in its present step for so long; 0: it waits."""
 
@@ -100,7 +100,10 @@ class WaitingChannel(BaseModel):
 
 
 class WaitingVertex(BaseModel):
-    """What the worker's subtask of a vertex waits for; ``channels`` are the first of them."""
+    """Conditions that the worker's subtask of a vertex waits for.
+
+    ``channels`` are the first of them.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     vertex_id: str
@@ -137,7 +140,7 @@ class SnapshotDecline(_Message):
 
 
 class LoopReport(_Message):
-    """What this worker knows of each loop, between two units of work."""
+    """The worker's counters of each loop, taken between two units of work."""
 
     type: Literal["loop-report"] = "loop-report"
     round_number: int
@@ -145,7 +148,7 @@ class LoopReport(_Message):
 
 
 class FileUnreadable(_Message):
-    """A file that this worker wanted to merge is not what was written."""
+    """A file that this worker needed for a merge is missing or damaged."""
 
     type: Literal["file-unreadable"] = "file-unreadable"
     operator_id: str
@@ -165,7 +168,7 @@ class WorkerFailed(_Message):
 
 
 class Peer(BaseModel):
-    """Where a worker receives data."""
+    """The address where a worker receives data."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     endpoint: str
@@ -191,7 +194,7 @@ class Trigger(_Message):
     unaligned: bool
 
     def barrier(self) -> CheckpointBarrier:
-        """The barrier to inject."""
+        """Return the barrier to inject."""
         return CheckpointBarrier(
             CheckpointId(self.checkpoint_id),
             self.kind,
@@ -209,7 +212,7 @@ class AlignmentTimeout(_Message):
 
 
 class Abort(_Message):
-    """The checkpoint is given up."""
+    """The checkpoint is aborted."""
 
     type: Literal["abort"] = "abort"
     checkpoint_id: int
@@ -223,7 +226,7 @@ class Completed(_Message):
 
 
 class Resume(_Message):
-    """The job was to end with the last checkpoint, and goes on instead."""
+    """The job continues after a checkpoint that was meant to be its last."""
 
     type: Literal["resume"] = "resume"
 
@@ -233,15 +236,15 @@ class Renew(_Message):
 
     type: Literal["renew"] = "renew"
     operators: tuple[tuple[str, int], ...]
-    """Operator and subtask."""
+    """Pairs of operator and subtask."""
 
     def operators_at(self, subtask_index: int) -> frozenset[str]:
-        """Return the operators whose subtask ``subtask_index`` is to write its whole state."""
+        """Return the operators whose subtask ``subtask_index`` must write its whole state."""
         return frozenset(operator for operator, index in self.operators if index == subtask_index)
 
 
 class LoopWave(_Message):
-    """Is anything left in the loops? Asks for a ``LoopReport``."""
+    """A request for a ``LoopReport``, to find out whether a loop still contains data."""
 
     type: Literal["loop-wave"] = "loop-wave"
     round_number: int
@@ -255,13 +258,13 @@ class LoopsOver(_Message):
 
 
 class Ping(_Message):
-    """The coordinator lives."""
+    """The coordinator is alive."""
 
     type: Literal["ping"] = "ping"
 
 
 class Finish(_Message):
-    """The last checkpoint is committed: hand over what was collected, and exit."""
+    """The last checkpoint is committed: send the collected rows, and exit."""
 
     type: Literal["finish"] = "finish"
 
@@ -293,7 +296,7 @@ M = TypeVar("M")
 
 
 def encode(message: ToCoordinator | ToWorker) -> bytes:
-    """JSON in UTF-8."""
+    """Return the message as JSON in UTF-8."""
     return message.model_dump_json().encode()
 
 

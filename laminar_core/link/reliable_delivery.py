@@ -1,9 +1,9 @@
-"""One end of the line between the coordinator and a worker: nothing is lost, nothing done twice.
+"""Reliable delivery between coordinator and worker: no message is lost or processed twice.
 
-Whatever must arrive carries a number, is kept until the other end confirms it, and is taken by the
-other end once and in order. Every message says how many numbered ones have come so far, so the
-signs of life confirm all the others. They themselves, and the order to leave at once, have no
-number: the next one says the same.
+Messages that must arrive carry a number, are kept until the other end confirms them, and are
+processed once and in order. Every message carries the count of numbered messages received so far,
+so heartbeats confirm all the others. Heartbeats, and the order to cancel, have no number, because
+the next one repeats the content.
 """
 
 import math
@@ -32,15 +32,16 @@ EARLY_MAX = 256
 """Messages that may wait for one that was lost; more are dropped, and will be sent again."""
 
 NOT_NUMBERED = (Ping, Restoring, Progress, Alive, WaitingCheckpoint, Cancel)
-"""May be lost. The next sign of life says the same; a worker that misses the order to leave notices
-that its coordinator is silent."""
+"""Messages that may be lost: the next heartbeat repeats the content, and a worker that misses
+``Cancel`` notices that its coordinator is silent.
+"""
 
 Heard = TypeVar("Heard", bound=ToCoordinator | ToWorker)
 Said = TypeVar("Said", bound=ToCoordinator | ToWorker)
 
 
 class ControlEnd(Generic[Heard, Said]):
-    """What one side has said and heard in one generation."""
+    """One end of the line: sent and received messages of one generation."""
 
     def __init__(self, generation: Generation, send: Callable[[bytes], None], clock: Clock) -> None:
         self._send = send
@@ -50,17 +51,17 @@ class ControlEnd(Generic[Heard, Said]):
 
     @property
     def due_ms(self) -> float | None:
-        """Monotonic time at which something has to be sent again."""
+        """Monotonic time at which unconfirmed messages must be sent again; None: there are none."""
         return self._unconfirmed.due_ms
 
     @property
     def sent_count(self) -> int:
-        """Numbered messages so far."""
+        """The number of numbered messages sent so far."""
         return self._unconfirmed.next_sequence
 
     @property
     def confirmed_count(self) -> int:
-        """Numbered messages that have certainly been taken by the other end."""
+        """The number of numbered messages that the other end has certainly received."""
         return self._unconfirmed.confirmed
 
     def send(self, message: Said) -> None:
@@ -75,7 +76,7 @@ class ControlEnd(Generic[Heard, Said]):
         self._send(data)
 
     def receive(self, message: Heard) -> tuple[Heard, ...]:
-        """Take a message of this generation; return those whose turn it is now."""
+        """Take a message of this generation; return the messages that are now in order."""
         self._unconfirmed.confirm(message.confirmed, self._clock.monotonic_ms())
         if message.sequence is None:
             return (message,)
@@ -87,14 +88,14 @@ class ControlEnd(Generic[Heard, Said]):
                 return ()  # Known already, or so early that it will be sent again.
 
     def tick(self) -> None:
-        """Send again what is due."""
+        """Send unconfirmed messages again if they are due."""
         for data in self._unconfirmed.take_due(self._clock.monotonic_ms()):
             self._send(data)
 
 
 @dataclass(slots=True)
 class _Receipt:
-    """What has to be confirmed before something may be done."""
+    """Messages that must be confirmed before an action may run."""
 
     missing: dict[int, int]
     """Per worker, how many numbered messages it has to have taken."""
@@ -116,11 +117,11 @@ class ControlLines:
 
     @property
     def due_ms(self) -> float:
-        """Monotonic time of the next ``tick``; now and then too early, never too late."""
+        """Monotonic time of the next ``tick``; possibly too early, never too late."""
         return self._due_ms
 
     def receive(self, message: ToCoordinator) -> tuple[ToCoordinator, ...]:
-        """Take a message of this generation; return those of its sender whose turn it is now."""
+        """Take a message of this generation; return its sender's messages that are now in order."""
         line = self._line(message.worker)
         due = line.receive(message)
         self._note_due(line)
@@ -128,7 +129,7 @@ class ControlLines:
         return due
 
     def broadcast(self, message: ToWorker, workers: Iterable[int]) -> None:
-        """Send to these."""
+        """Send a message to these workers."""
         for worker in workers:
             line = self._line(worker)
             line.send(message)
@@ -147,7 +148,7 @@ class ControlLines:
             action()
 
     def tick(self) -> None:
-        """Send again what is due."""
+        """Send unconfirmed messages again if they are due."""
         if self._clock.monotonic_ms() < self._due_ms:
             return
         self._due_ms = math.inf

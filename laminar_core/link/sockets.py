@@ -1,8 +1,8 @@
-"""The only place that makes sockets, so that every socket has the same bounds.
+"""The only place that creates sockets, so that every socket has the same bounds.
 
-Whoever reaches a port can connect and send before he has shown a key. So nothing that a stranger
-can use up is without a bound: the length of one part of a message, the time for a handshake, the
-number of connections (``doors.py``). Without a limit libzmq believes any length that it reads, also
+A stranger who reaches a port can connect and send before presenting a key. So every resource that a
+stranger can use up is bounded: the length of one part of a message, the time for a handshake, the
+number of connections (``doors.py``). Without a limit libzmq trusts any length that it reads, even
 before the handshake, and it accepts connections until the process has no descriptors left.
 
 A longer message is sent in several parts, which arrive together or not at all.
@@ -35,7 +35,7 @@ coordinator waits for a worker, so a process that stands still loses nothing tha
 otherwise. libzmq answers in a thread of its own: a busy worker is not a silent one."""
 
 LINGER_MS = 1000
-"""How long a closing socket tries to get its last messages out."""
+"""How long a closing socket tries to send its last messages."""
 
 DESCRIPTORS_WANTED = 65_536
 """Processes start with 1,024 in most places, and may have many more if they ask."""

@@ -1,10 +1,10 @@
 """Sockets between workers, and between a worker and the coordinator.
 
 On one host they are unix sockets in a private directory (mode 0700). Between hosts they are TCP
-with CURVE: authenticated and encrypted, and Spark's own settings do not cover them. The driver
-makes one client key for the workers of a generation and hands it to them with the task, so a
-process of another generation cannot even connect. Plain TCP exists for networks that are secured
-otherwise, only when asked for.
+with CURVE: authenticated and encrypted, independently of Spark's own settings. The driver creates
+one client key for the workers of a generation and sends it with the task, so a process of another
+generation cannot even connect. Plain TCP exists for networks that are secured otherwise, and must
+be requested.
 """
 
 import math
@@ -35,7 +35,7 @@ from laminar_core.protocol.links import Connections
 TransportKind = Literal["ipc", "curve", "tcp"]
 
 CONNECTIONS_PER_WORKER = 2
-"""To the coordinator: what the loop has to say, and signs of life."""
+"""Connections of one worker to the coordinator: messages of its loop, and heartbeats."""
 
 RECEIVE_FRAMES_MAX = 256
 """Frames taken from the socket in one go, before the worker works again."""
@@ -46,12 +46,12 @@ SOCKET_DIRECTORY_LENGTH_MAX = 50
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorAddress:
-    """How a worker reaches its coordinator. Travels inside Spark's task, so it is not logged."""
+    """The address and keys for the coordinator. Sent inside Spark's task, so it is not logged."""
 
     kind: TransportKind
     endpoint: str
     workers: int = 1
-    """So many workers take part."""
+    """Number of workers."""
     directory: str = ""
     """Private directory of the unix sockets; ``ipc`` only."""
     server_key: str = ""
@@ -60,15 +60,15 @@ class CoordinatorAddress:
 
 
 class WorkerTransport(Protocol):
-    """What a worker's loop needs; the simulator has its own."""
+    """The transport of a worker's loop; the simulator has its own implementation."""
 
     endpoint: str
     public_key: str
     reorder_max: int
-    """How many frames of a peer may be overtaken by a later one; 0 keeps their order."""
+    """Largest number of a peer's frames that a later one may overtake; 0 keeps their order."""
 
     def connect_peers(self, peers: Iterable[Peer]) -> None:
-        """Make ``send`` possible."""
+        """Connect to the peers; call it before ``send``."""
         ...
 
     def send(self, peer: int, header: bytes, payload: Buffer) -> None:
@@ -76,15 +76,15 @@ class WorkerTransport(Protocol):
         ...
 
     def receive(self) -> Iterator[tuple[Buffer, Buffer]]:
-        """Frames that have arrived, a bounded number."""
+        """Yield frames that have arrived, a bounded number."""
         ...
 
     def connections(self) -> Connections:
-        """Connections of peers to this worker, those included whose frames have arrived."""
+        """Return the connections of peers, including all whose frames have arrived."""
         ...
 
     def send_control(self, message: bytes) -> None:
-        """Send to the coordinator."""
+        """Send a message to the coordinator."""
         ...
 
     def send_alive(self, message: bytes) -> None:
@@ -92,15 +92,15 @@ class WorkerTransport(Protocol):
         ...
 
     def receive_control(self) -> Iterator[bytes]:
-        """Messages of the coordinator that have arrived."""
+        """Yield messages of the coordinator that have arrived."""
         ...
 
     def wait(self, timeout_ms: float) -> None:
-        """Until something arrives, somebody calls ``wake``, or the time is over."""
+        """Wait until a message arrives, ``wake`` is called, or the time is over."""
         ...
 
     def wake(self) -> None:
-        """End the wait; from any thread."""
+        """End the wait; callable from any thread."""
         ...
 
     def close(self) -> None:
@@ -118,13 +118,13 @@ class WakeUp:
         self._lock = threading.RLock()
 
     def set(self) -> None:
-        """End the wait, or the next one if nobody waits."""
+        """End the current wait, or the next one if there is none."""
         with self._lock:
             if not self._closed:  # The number may be somebody else's file by now.
                 os.eventfd_write(self._fd, 1)
 
     def wait(self, sockets: "Iterable[zmq.Socket[bytes]]", timeout_ms: float) -> None:
-        """Until one of ``sockets`` has a message, ``set`` was called, or the time is over."""
+        """Wait until one of ``sockets`` has a message, ``set`` is called, or the time is over."""
         poller = zmq.Poller()
         for zmq_socket in sockets:
             poller.register(zmq_socket, zmq.POLLIN)
@@ -134,7 +134,7 @@ class WakeUp:
             os.eventfd_read(self._fd)
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the descriptor."""
         with self._lock:
             if not self._closed:
                 self._closed = True
@@ -190,10 +190,10 @@ class CoordinatorTransport:
         self._socket.send_multipart([_identity(worker), *parts_of(message)])
 
     def receive(self) -> Iterator[bytes]:
-        """Messages that have arrived.
+        """Yield messages that have arrived.
 
         Raises:
-            ProtocolError: only a sender and no message.
+            ProtocolError: a message has a sender but no content.
         """
         while True:
             try:
@@ -203,15 +203,15 @@ class CoordinatorTransport:
             yield bytes(_content(parts))
 
     def connections(self) -> Connections:
-        """Connections of workers, and of whoever else reaches the port."""
+        """Return the connections of workers, and of any other process that reaches the port."""
         return self._door.connections()
 
     def wait(self, timeout_ms: float) -> None:
-        """Until a message arrives, somebody calls ``wake``, or the time is over."""
+        """Wait until a message arrives, ``wake`` is called, or the time is over."""
         self._wake.wait([self._socket], timeout_ms)
 
     def wake(self) -> None:
-        """End the wait; from any thread, and also after ``close``."""
+        """End the wait; callable from any thread, and also after ``close``."""
         self._wake.set()
 
     def close(self) -> None:
@@ -284,7 +284,7 @@ class ZmqWorkerTransport:
                 self._peers[index] = push
 
     def send(self, peer: int, header: bytes, payload: Buffer) -> None:
-        """Large payloads are handed over without a copy.
+        """Send a frame; large payloads are not copied.
 
         Raises:
             FencedError: the peer refuses this worker's key.
@@ -296,10 +296,10 @@ class ZmqWorkerTransport:
             raise _refused(f"worker {peer}") from error
 
     def receive(self) -> Iterator[tuple[Buffer, Buffer]]:
-        """At most ``RECEIVE_FRAMES_MAX`` frames; those of one part are not copied.
+        """Yield at most ``RECEIVE_FRAMES_MAX`` frames; those of one part are not copied.
 
         Raises:
-            ProtocolError: only a header and no payload.
+            ProtocolError: a message has a header but no payload.
         """
         for _ in range(RECEIVE_FRAMES_MAX):
             try:
@@ -310,7 +310,7 @@ class ZmqWorkerTransport:
             yield buffers[0], _content(buffers)
 
     def connections(self) -> Connections:
-        """Connections of peers, and of whoever else reaches the port."""
+        """Return the connections of peers, and of any other process that reaches the port."""
         return self._door.connections()
 
     def send_control(self, message: bytes) -> None:
@@ -336,7 +336,7 @@ class ZmqWorkerTransport:
             raise _refused("the coordinator") from error
 
     def receive_control(self) -> Iterator[bytes]:
-        """Everything the coordinator has sent so far."""
+        """Yield all messages of the coordinator that have arrived."""
         while True:
             try:
                 parts = self._control.recv_multipart(zmq.NOBLOCK)
@@ -345,11 +345,11 @@ class ZmqWorkerTransport:
             yield bytes(whole_of(parts))
 
     def wait(self, timeout_ms: float) -> None:
-        """Block on all sockets and the wake-up."""
+        """Wait for a message on any socket, or the wake-up."""
         self._wake.wait([self._control, self._data], timeout_ms)
 
     def wake(self) -> None:
-        """End the wait; from any thread, and also after ``close``."""
+        """End the wait; callable from any thread, and also after ``close``."""
         self._wake.set()
 
     def close(self) -> None:
@@ -398,7 +398,7 @@ class _OneKey:
 
 
 def _content(parts: Sequence[Buffer]) -> Buffer:
-    """What follows the first part, which says whose it is."""
+    """Return the message without its first part, which identifies the sender."""
     if len(parts) == 1:
         raise ProtocolError(ErrorCode.ILLEGAL_EVENT, "a message of one part, without its content")
     return whole_of(parts[1:])

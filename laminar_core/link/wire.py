@@ -1,10 +1,10 @@
-"""How channel elements look between two workers.
+"""The wire format of channel elements between two workers.
 
 A frame is a fixed header and a payload. The header names the generation, the channel and the
-element's sequence number on it, so that a receiver notices what a broken connection or a faulty
-transport does: lose, repeat or reorder. Batches are Arrow IPC messages without their schema, which
-both ends know from the plan; only dictionary-encoded batches carry it, because their dictionaries
-have to travel.
+element's sequence number on it, so that a receiver detects frames that were lost, repeated or
+reordered by a broken connection or a faulty transport. Batches are Arrow IPC messages without their
+schema, which both ends know from the plan; only dictionary-encoded batches carry it, because their
+dictionaries have to be sent.
 """
 
 import json
@@ -38,7 +38,7 @@ _HEADER = struct.Struct("<IHHHBxQ")  # generation, edge, sender, receiver, kind,
 
 
 class FrameKind(IntEnum):
-    """Kind of a frame; append-only."""
+    """The kind of a frame; append-only."""
 
     BATCH = 0
     WATERMARK = 1
@@ -52,12 +52,13 @@ class FrameKind(IntEnum):
     MARK = 7
     """Numbered like an element and otherwise empty: shows whether all before it has arrived."""
     ROLL_CALL = 8
-    """Of no channel: asks ``receiver`` to mark its channels to ``sender``, and to repeat credit."""
+    """Belongs to no channel: ``receiver`` must mark its channels to ``sender``, and repeat credit.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """Whose frame it is. ``sender`` and ``receiver`` are those of the channel."""
+    """The header of a frame. ``sender`` and ``receiver`` are the ends of its channel."""
 
     generation: int
     edge_id: int
@@ -67,7 +68,7 @@ class Header:
     sequence: int
 
     def encode(self) -> bytes:
-        """20 bytes, little-endian."""
+        """Return 20 bytes, little-endian."""
         return _HEADER.pack(
             self.generation, self.edge_id, self.sender, self.receiver, self.kind, self.sequence
         )
@@ -94,7 +95,7 @@ class ElementCodec:
         self._with_dictionaries = any(_has_dictionary(f.type) for f in schema)
 
     def encode(self, element: ArrowElement) -> tuple[FrameKind, Buffer]:
-        """Kind and payload; a batch's payload shares the batch's memory where it can."""
+        """Return kind and payload; a batch's payload shares the batch's memory where possible."""
         match element:
             case Batch(batch):
                 return FrameKind.BATCH, self._encode_batch(batch)
@@ -110,10 +111,10 @@ class ElementCodec:
                 return FrameKind.END, b""
 
     def decode(self, kind: FrameKind, payload: Buffer) -> ArrowElement:
-        """Rebuild the element; a batch keeps the payload's memory alive.
+        """Return the element; a batch keeps the payload's memory alive.
 
         Raises:
-            ProtocolError: the payload is not one of this kind.
+            ProtocolError: the payload does not fit the kind.
         """
         try:
             return self._decode(kind, payload)

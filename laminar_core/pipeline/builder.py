@@ -1,4 +1,4 @@
-"""What users write. A pipeline is built lazily and runs when it is told to.
+"""The builder for pipelines: streams are described lazily, and run when requested.
 
     p = Pipeline("payments")
     (
@@ -60,7 +60,7 @@ from laminar_core.spark.stage import SparkCluster
 from laminar_core.store.checkpoint_store import CheckpointStore
 
 Leaving = TypeVar("Leaving")
-"""What leaves a loop: a stream, or a tuple of streams."""
+"""The result of a loop: a stream, or a tuple of streams."""
 
 
 class Pipeline:
@@ -109,12 +109,12 @@ class Pipeline:
         return stream.iterate(body, name=name)
 
     def add(self, node: Node) -> Node:
-        """Take a node into the graph."""
+        """Add a node to the graph."""
         self._nodes.append(node)
         return node
 
     def name_for(self, kind: str, name: str | None) -> str:
-        """The name given, or ``kind-n`` for the n-th unnamed operator of its kind."""
+        """Return the given name, or ``kind-n`` for the n-th unnamed operator of its kind."""
         if name is not None:
             check_operator_id(name)
             return name
@@ -122,10 +122,10 @@ class Pipeline:
         return f"{kind}-{self._unnamed[kind]}"
 
     def plan(self) -> Plan:
-        """Chain operators into vertices and join these by edges.
+        """Chain operators into vertices and connect these by edges.
 
         Raises:
-            ConfigurationError: a name is used twice, or something is not consumed.
+            ConfigurationError: a name is used twice, or a stream has no consumer.
         """
         return plan_of(self._nodes, self.max_parallelism)
 
@@ -191,12 +191,12 @@ class Stream:
 
     @property
     def schema(self) -> pa.Schema:
-        """Schema of the rows."""
+        """The schema of the rows."""
         return self._node.schema
 
     @property
     def event_time(self) -> EventTime | None:
-        """Columns that the watermark tells about; None: there is no watermark."""
+        """The columns that the watermark applies to; None without a watermark."""
         return self._event_time
 
     def watermark(
@@ -230,7 +230,7 @@ class Stream:
         return self.then(FilterRows(self._pipeline.name_for("filter", name), predicate))
 
     def select(self, *columns: str, name: str | None = None) -> "Stream":
-        """Keep these columns."""
+        """Keep only these columns."""
         return self.then(SelectColumns(self._pipeline.name_for("select", name), columns))
 
     def deduplicate(
@@ -242,18 +242,18 @@ class Stream:
         retention: Retention | None = None,
         name: str | None = None,
     ) -> "Stream":
-        """Let each row through once, for a source that delivers at least once.
+        """Pass each row once, for a source that delivers at least once.
 
-        Rows are told apart by three columns: who produced them, the generation of that producer
-        (a number that rises when it starts anew) and a number that the generation counts up. All
-        rows of a producer go to one worker, which remembers what has come, as state.
+        Three columns identify a row: its producer, the generation of that producer (a number that
+        rises when it restarts) and a number that the generation counts up. All rows of a producer
+        go to one worker, which keeps the received numbers as state.
         """
         name = self._pipeline.name_for("deduplicate", name)
         operator = Deduplicate(name, producer, generation, sequence, retention or Retention())
         return self.then(operator, Keyed((producer,)))
 
     def rebalance(self) -> "Stream":
-        """Deal whole batches out to all workers, for a source that is uneven."""
+        """Distribute whole batches evenly over all workers, for an uneven source."""
         return Stream(self._pipeline, self._node, Rebalance(), self._event_time)
 
     def broadcast(self) -> "Stream":
@@ -261,10 +261,10 @@ class Stream:
         return Stream(self._pipeline, self._node, Broadcast(), self._event_time)
 
     def union(self, *others: "Stream", name: str | None = None) -> "Stream":
-        """Rows of several streams with one schema, in no particular order.
+        """Merge streams of one schema, in no particular order.
 
         Raises:
-            ConfigurationError: the schemas differ, or the streams are of several pipelines.
+            ConfigurationError: the schemas differ, or the streams belong to several pipelines.
         """
         for other in others:
             self._require_alike(other, "a union")
@@ -323,7 +323,7 @@ class Stream:
             )
 
     def key_by(self, *columns: str) -> "KeyedStream":
-        """Bring rows with equal values in ``columns`` together."""
+        """Group rows by equal values in ``columns``."""
         if not columns:
             raise ConfigurationError(ErrorCode.INVALID_PIPELINE, "key_by needs at least one column")
         return KeyedStream(self, columns)
@@ -344,10 +344,10 @@ class Stream:
         return stream if known is None else stream.timed(known.through(self.schema, schema))
 
     def timed(self, event_time: EventTime) -> "Stream":
-        """Say which columns the watermark tells about, where an operator changes that."""
+        """Replace the columns that the watermark applies to; for operators that change them."""
         return Stream(self._pipeline, self._node, self._by, event_time)
 
 
 def _workers(run: RunConfig, spark: SparkSession) -> int:
-    """As many as were asked for, or as Spark runs at once."""
+    """Return the requested number of workers, by default Spark's parallelism."""
     return spark.sparkContext.defaultParallelism if run.workers is None else run.workers

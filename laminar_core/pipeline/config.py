@@ -1,4 +1,4 @@
-"""What can be set about a run."""
+"""The configuration of a run."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -23,7 +23,7 @@ from laminar_core.worker.inflight import SnapshotLimits
 
 @dataclass(frozen=True, slots=True)
 class CheckpointConfig:
-    """Where checkpoints go and when they are taken. Durations as in ``"30 seconds"``."""
+    """Where checkpoints are stored and when they are taken. Durations as in ``"30 seconds"``."""
 
     store: str
     """A directory that driver and workers share, or a URI such as ``s3://bucket/checkpoints``."""
@@ -32,25 +32,28 @@ class CheckpointConfig:
     min_pause: Duration | None = None
     """Between the end of one checkpoint and the next trigger."""
     timeout: Duration = "10 minutes"
-    """A checkpoint that takes longer is given up; the job goes on."""
+    """A checkpoint that takes longer expires; the job continues."""
     max_concurrent: int = 1
     tolerable_failures: int | None = 3
     """Failed checkpoints in a row that the job survives; None: any number."""
     unaligned: UnalignedCheckpointConfig = field(default_factory=UnalignedCheckpointConfig)
-    """When barriers overtake the data, and how much of it a checkpoint may then hold."""
+    """When barriers overtake data, and how much in-flight data a checkpoint may then contain."""
     inflight_compression: Compression | None = None
-    """Of in-flight data in the store."""
+    """Compression of in-flight data in the store."""
     state: StateConfig = field(default_factory=StateConfig)
-    """How keyed state is kept, and what is written of it."""
+    """Storage of keyed state, and the way it is checkpointed."""
     retention: RetentionConfig | None = None
-    """Which checkpoints to keep while the job runs; None: all of them."""
+    """The checkpoints to keep while the job runs; None: all."""
     sync_timeout: Duration | None = "10 seconds"
     """The pause of one worker at a cut; if it is longer the checkpoint is given up. None: any."""
     scrub_bytes_per_second: int = SCRUB_BYTES_PER_SECOND
-    """How much of the newest checkpoint's files is read again in the background, to find what has
-    been damaged while the state is still in memory; 0: nothing."""
+    """Rate at which files of the newest checkpoint are read again in the background, to detect
+    damage while the state is still in memory; 0: none.
+    """
     guarantee: Literal["exactly-once"] = "exactly-once"
-    """Of the state. Unaligned checkpoints need it, and Laminar has no other (FLINK-18403)."""
+    """The guarantee for state. Unaligned checkpoints require exactly-once, the only one
+    (FLINK-18403).
+    """
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant, before anything is started.
@@ -85,7 +88,7 @@ class CheckpointConfig:
         self.snapshot_limits()
 
     def coordinator_config(self) -> CoordinatorConfig:
-        """The same in milliseconds.
+        """Return the settings of the coordinator, in milliseconds.
 
         Raises:
             ConfigurationError: a value is out of range.
@@ -100,7 +103,7 @@ class CheckpointConfig:
         )
 
     def snapshot_limits(self) -> SnapshotLimits:
-        """What one subtask's part may cost.
+        """Return the limits of one subtask's snapshot.
 
         Raises:
             ConfigurationError: a value is out of range.
@@ -123,7 +126,7 @@ class RunConfig:
     transport: TransportKind | Literal["auto"] = "auto"
     """``auto``: unix sockets with a local master, else TCP with CURVE."""
     require_encryption: bool = False
-    """Refuse a cluster whose network could read what workers send, or the key that admits them."""
+    """Refuse an unencrypted cluster, whose network could read the workers' data and their key."""
     take_over: bool = False
     """Run although a driver that owns the job may be alive; it is fenced."""
     expected_generation: int | None = None
@@ -151,11 +154,11 @@ class RunConfig:
     deadlines: Deadlines = field(default_factory=Deadlines)
 
     def __post_init__(self) -> None:
-        """Refuse two wishes at once.
+        """Refuse contradicting options.
 
         Raises:
-            ConfigurationError: a checkpoint and a time, or a time that is none; a savepoint and
-                something else; no number of a generation.
+            ConfigurationError: a checkpoint and a time, or an invalid time; a savepoint and another
+                start; an invalid number of a generation.
         """
         if self.expected_generation is not None and self.expected_generation < 0:
             raise ConfigurationError(
@@ -189,14 +192,14 @@ class RunConfig:
 
     @property
     def restore_before_ms(self) -> int | None:
-        """Milliseconds since 1970."""
+        """The time in milliseconds since 1970."""
         return None if self.restore_before is None else instant_ms(self.restore_before)
 
 
 def job_options(
     name: str, workers: int, checkpoint: CheckpointConfig, run: RunConfig
 ) -> JobOptions:
-    """What the runtime wants to know; ``name`` is the pipeline's."""
+    """Return the options for the driver; ``name`` is the pipeline's."""
     return JobOptions(
         job=run.job or name,
         store_uri=checkpoint.store,
@@ -227,7 +230,7 @@ def _generation(number: int | None) -> Generation | None:
 
 
 def instant_ms(text: str) -> int:
-    """Milliseconds since 1970 of an ISO 8601 time with a zone.
+    """Return the milliseconds since 1970 of an ISO 8601 time with a zone.
 
     >>> instant_ms("1970-01-01T01:00:00+01:00")
     0
@@ -248,5 +251,5 @@ def instant_ms(text: str) -> int:
 
 
 def duration_ms(duration: Duration) -> int:
-    """Whole milliseconds, at least one."""
+    """Return whole milliseconds, at least one."""
     return max(duration_us(duration) // 1000, 1)

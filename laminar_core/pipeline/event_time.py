@@ -1,8 +1,8 @@
-"""Which columns of a stream its watermark tells about.
+"""The event-time columns of a stream: those that its watermark applies to.
 
-A watermark is a promise about one clock, and a window that takes another column for its time would
-drop rows that are in time by that column. So a stream knows its columns of event time, each with
-how far its values may be behind the watermark.
+A watermark refers to one clock. A window over another time column would drop rows that are on time
+by that column. So a stream knows its event-time columns, each with the maximal lag of its values
+behind the watermark.
 """
 
 from collections.abc import Collection, Mapping
@@ -22,26 +22,26 @@ class TimeColumn(NamedTuple):
 
     name: str
     lag_us: int
-    """Its values may be so far behind the watermark."""
+    """How far its values may lag behind the watermark."""
 
 
 @dataclass(frozen=True, slots=True)
 class EventTime:
-    """What the watermark of a stream is about."""
+    """The columns that the watermark of a stream applies to."""
 
     lags_us: Mapping[str, int]
     """By column: no later row is older than the watermark less this."""
     default: str = ""
-    """What a window is over that names no column; empty: it has to name one."""
+    """The column of windows that name none; empty if they must name one."""
 
     @classmethod
     def of(cls, column: str) -> "EventTime":
-        """Behind ``watermark(column)``."""
+        """Return the event time after ``watermark(column)``."""
         return cls({column: 0}, column)
 
     @classmethod
     def behind(cls, window: Window) -> "EventTime":
-        """Behind windows, which hold the watermark back to what is certain of their ends."""
+        """Return the event time after windows, which delay the watermark accordingly."""
         return cls({WINDOW_END: 0, WINDOW_START: window.size_us})
 
     def among(self, columns: Collection[str]) -> "EventTime":
@@ -50,7 +50,7 @@ class EventTime:
         return EventTime(lags_us, self.default if self.default in lags_us else "")
 
     def through(self, before: pa.Schema, after: pa.Schema) -> "EventTime":
-        """Behind an operator: a column that keeps its name and its type is still event time."""
+        """Return the event time after an operator: columns that keep their name and type."""
         kept = [
             name
             for name in self.lags_us
@@ -59,7 +59,7 @@ class EventTime:
         return self.among(kept)
 
     def joined(self, other: "EventTime") -> "EventTime":
-        """Of a union: what is event time in both, as far behind as in either."""
+        """Return the event time of a union: the common columns, each with the larger lag."""
         lags_us = {
             name: max(lag_us, other.lags_us[name])
             for name, lag_us in self.lags_us.items()
@@ -68,10 +68,10 @@ class EventTime:
         return EventTime(lags_us, self.default if self.default in lags_us else "")
 
     def column(self, name: str | None) -> TimeColumn:
-        """Return the column that a window is over, by default the one of ``watermark``.
+        """Return the column of a window, by default the column of ``watermark``.
 
         Raises:
-            ConfigurationError: the watermark says nothing about this column, or none is named and
+            ConfigurationError: the watermark does not apply to this column, or none is named and
                 there are several (INVALID_PIPELINE).
         """
         chosen = name or self.default

@@ -1,4 +1,4 @@
-"""The graph as the user draws it, and how it becomes a plan."""
+"""The graph that the user describes, and its translation to a plan."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -24,10 +24,10 @@ class Node:
     """A source, an operator or a sink, and where its rows come from."""
 
     schema: pa.Schema
-    """Of the rows that leave it; of those that enter it, if it is a sink."""
+    """The schema of its output rows; of its input rows, if it is a sink."""
     inputs: "tuple[tuple[Node, Partitioning], ...]" = ()
     feedback: "list[tuple[Node, Partitioning]]" = field(default_factory=list)
-    """What comes back to it, if it is the head of a loop; known later than its inputs."""
+    """The back edges, if it is the head of a loop; known later than its inputs."""
     source: SourceNode | None = None
     operator: OperatorSpec | None = None
     sink: SinkNode | None = None
@@ -37,7 +37,7 @@ _Inputs = Sequence[tuple[Node, Partitioning]]
 
 
 def plan_of(nodes: Sequence[Node], max_parallelism: int) -> Plan:
-    """Chain nodes that nothing stands between; everything else becomes an edge.
+    """Chain nodes that need no exchange between them; all other connections become edges.
 
     ``nodes`` come in the order of creation, so inputs come before their consumers. A vertex is
     named after its first operator, so that its name does not depend on that order.
@@ -89,7 +89,7 @@ class _Planner:
 
 
 def _with_loops(vertices: Sequence[Vertex], edges: Sequence[Edge]) -> Iterator[Edge]:
-    """Mark the edges whose two ends are in one loop."""
+    """Yield the edges, with the loop that contains both ends, if any."""
     ids = [vertex.vertex_id for vertex in vertices]
     loops = cycles(ids, [(edge.upstream, edge.downstream) for edge in edges])
     for edge in edges:

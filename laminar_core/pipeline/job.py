@@ -8,7 +8,7 @@ from laminar_core.driver.options import JobResult
 from laminar_core.driver.supervisor import Supervisor
 
 SIGNAL_DELAY_MAX_S = 0.5
-"""How long a signal may wait for its handler while the main thread waits for the job.
+"""Longest delay of a signal handler while the main thread waits for the job.
 
 The system delivers a signal to any thread of the process. Python then runs the handler in the main
 thread, but does not wake it: in one endless wait a SIGTERM would be lost.
@@ -32,7 +32,7 @@ class StreamingJob:
             self._result.set_exception(error)
 
     def stop(self) -> None:
-        """Take a last checkpoint, commit and end; ``result`` tells when it is done."""
+        """Take a last checkpoint, commit and end. Wait for the end with ``result``."""
         self._supervisor.stop()
 
     def cancel(self) -> None:
@@ -41,11 +41,11 @@ class StreamingJob:
 
     @property
     def listener_failures(self) -> int:
-        """Events that the listener raised an exception for; the job went on without it."""
+        """The number of events for which the listener raised an exception; the job continued."""
         return self._listener.failures
 
     def done(self) -> bool:
-        """Has it ended?"""
+        """Return whether the job has ended."""
         return self._result.done()
 
     def result(self, timeout_s: float | None = None) -> JobResult:

@@ -1,4 +1,4 @@
-"""Rows by key: windows over event time, or running totals."""
+"""Keyed streams: windows over event time, or running totals."""
 
 from typing import TYPE_CHECKING
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 
 
 class KeyedStream:
-    """Rows grouped by key."""
+    """A stream grouped by key."""
 
     def __init__(self, stream: "Stream", columns: tuple[str, ...]) -> None:
         self._stream = stream
         self._columns = columns
 
     def aggregate(self, name: str, *aggregates: Aggregate) -> "Stream":
-        """Running totals: for every batch the new totals of the keys in it, for ever.
+        """Compute running totals: for every batch, emit the new totals of the keys in it.
 
-        What leaves is an upsert stream: a row replaces the earlier row of its key. Each batch is
-        combined where it arises. State has one row per key, and keys are never forgotten.
+        The result is an upsert stream: a row replaces the earlier row of its key. Each batch is
+        combined before the exchange. State has one row per key, and keys are never removed.
         """
         _check_aggregation(name, aggregates)
         combine = CombineRows(f"{name}-combine", self._columns, aggregates)
@@ -68,11 +68,11 @@ class WindowedStream:
     def aggregate(
         self, name: str, *aggregates: Aggregate, allowed_lateness: Duration | None = None
     ) -> "Stream":
-        """One row per key and window, when event time has passed the window's end.
+        """Emit one row per key and window, when event time has passed the window's end.
 
-        Each batch is combined where it arises, so that only one row per key and window crosses to
-        the worker that owns the key. Rows that come after their window was emitted are dropped and
-        counted; ``allowed_lateness`` delays the emission. Windows behind these wait for it.
+        Each batch is combined before the exchange, so that only one row per key and window is sent
+        to the worker that owns the key. Rows that arrive after their window was emitted are dropped
+        and counted; ``allowed_lateness`` delays the emission, and with it later windows downstream.
         """
         _check_aggregation(name, aggregates)
         lateness_us = 0 if allowed_lateness is None else duration_us(allowed_lateness)

@@ -1,4 +1,4 @@
-"""How keyed state is kept, and what a checkpoint writes of it: what users set."""
+"""Options for keyed state and its checkpoints."""
 
 from dataclasses import dataclass
 from typing import get_args
@@ -21,21 +21,25 @@ class StateConfig:
     """State of all operators of a job. May be another one whenever the job is started."""
 
     snapshots: SnapshotMode = "incremental"
-    """What a checkpoint writes: ``full`` state, what changed since the last one (``incremental``),
-    or what changed since the last of many uploads in between (``changelog``)."""
+    """What a checkpoint writes: the ``full`` state, the changes since the last one
+    (``incremental``), or the changes since the last of many uploads in between (``changelog``).
+    """
     changelog_interval: Duration = "1 second"
     """Between two uploads, with ``changelog``."""
     segments_max: int = SEGMENTS_MAX
     """Parts that the state of an operator in a worker is in; more are merged beside the job."""
     compression: Compression | None = None
-    """Of state files: ``lz4`` or ``zstd``."""
+    """Compression of state files: ``lz4`` or ``zstd``."""
     backend: BackendName = "memory"
-    """Where the state of windows is while the job runs: in ``memory``, or on disk, in ``rocksdb``,
-    where it may be larger than memory."""
+    """Where the running job keeps the state of windows: in ``memory``, or on disk with ``rocksdb``,
+    where it may be larger than memory.
+    """
     memory_bytes: int = STATE_MEMORY_BYTES
-    """Of each worker, for ``rocksdb``: its buffers, and rows that are gathered and merged."""
+    """Memory per worker for ``rocksdb``: its buffers, and rows that are gathered and merged."""
     directory: str | None = None
-    """Of the working files of ``rocksdb``, on a local disk; by default Spark's local folders."""
+    """Folder for the working files of ``rocksdb``, on a local disk; by default Spark's local
+    folders.
+    """
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant.
@@ -58,10 +62,10 @@ class StateConfig:
         self.options()
 
     def options(self) -> StateOptions:
-        """The same for the runtime.
+        """Return the options for the runtime.
 
         Raises:
-            ConfigurationError: the interval is no duration.
+            ConfigurationError: the interval is not a valid duration.
         """
         return StateOptions(
             snapshots=self.snapshots,

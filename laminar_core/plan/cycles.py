@@ -1,10 +1,10 @@
-"""Which vertices of a graph are on a common cycle: those that can end only together."""
+"""Vertices on common cycles of a graph, which can end only together."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
 
 def cycles(vertices: Sequence[str], edges: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """By vertex on a cycle, the first of those that it shares one with; others are left out.
+    """Return, per vertex on a cycle, the first vertex that shares a cycle with it.
 
     >>> cycles(["in", "head", "body", "out"],
     ...        [("in", "head"), ("head", "body"), ("body", "head"), ("body", "out")])

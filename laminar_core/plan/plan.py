@@ -1,4 +1,4 @@
-"""What runs: operators chained into vertices, vertices joined by edges.
+"""The physical plan: operators chained into vertices, vertices joined by edges.
 
 Worker *i* hosts subtask *i* of every vertex. Inside a vertex operators call each other directly;
 an edge is a set of channels, one FIFO per pair of sender and receiver subtask.
@@ -17,7 +17,7 @@ from laminar_core.operators.loops import EVENT_TIME_OPERATORS, LoopHead
 from laminar_core.protocol.edges import PartitioningKind, may_overtake
 
 INPUTS_KEY = "inputs"
-"""In an operator's description: what flows into it, for the first one of a vertex."""
+"""Key in the description of a vertex's first operator: its inputs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Rebalance:
 
 @dataclass(frozen=True, slots=True)
 class Broadcast:
-    """Every batch to every subtask."""
+    """Sends every batch to every subtask."""
 
     kind: ClassVar = PartitioningKind.BROADCAST
 
@@ -66,7 +66,7 @@ Partitioning = Keyed | Forward | Rebalance | Broadcast
 
 @dataclass(frozen=True, slots=True)
 class SourceNode:
-    """Where a vertex gets its rows from, if not from edges."""
+    """The source of a vertex without input edges."""
 
     operator_id: str
     source: Source
@@ -78,7 +78,7 @@ class SourceNode:
 
 @dataclass(frozen=True, slots=True)
 class SinkNode:
-    """Where a vertex puts its rows, if not on edges."""
+    """The sink of a vertex without output edges."""
 
     operator_id: str
     sink: Sink
@@ -96,7 +96,7 @@ class Vertex:
     sink: SinkNode | None = None
 
     def operator_ids(self) -> Iterator[str]:
-        """Everything in the chain that has a part in a checkpoint, in order."""
+        """Yield the ids of all members of the chain that take part in checkpoints, in order."""
         if self.source is not None:
             yield self.source.operator_id
         for operator in self.operators:
@@ -105,7 +105,7 @@ class Vertex:
             yield self.sink.operator_id
 
     def schemas(self) -> list[pa.Schema]:
-        """Input schema of every operator, then the schema that leaves the chain."""
+        """Return the input schema of every operator, then the output schema of the chain."""
         schemas = [self.input_schema]
         for operator in self.operators:
             schemas.append(operator.output_schema(schemas[-1]))
@@ -122,7 +122,7 @@ class Edge:
     partitioning: Partitioning
     schema: pa.Schema
     feedback: bool = False
-    """Back to the head of a loop."""
+    """Whether the edge leads back to the head of a loop."""
     loop: str | None = None
     """The loop that both ends are in, named after its first head."""
 
@@ -141,38 +141,41 @@ class Plan:
     max_parallelism: int = 128
 
     def inputs_of(self, vertex_id: str) -> list[Edge]:
-        """Edges into the vertex, by id."""
+        """Return the edges into the vertex, by id."""
         return [e for e in self.edges if e.downstream == vertex_id]
 
     def input_index(self, edge: Edge) -> int:
-        """Position of the edge among those into its downstream vertex: stable, unlike its id."""
+        """Return the position of the edge among its receiver's inputs: stable, unlike its id."""
         return self.inputs_of(edge.downstream).index(edge)
 
     def outputs_of(self, vertex_id: str) -> list[Edge]:
-        """Edges out of the vertex, by id."""
+        """Return the edges out of the vertex, by id."""
         return [e for e in self.edges if e.upstream == vertex_id]
 
     def loops(self) -> dict[str, str]:
-        """By vertex in a loop, the loop; loops that are nested or share a vertex are one."""
+        """Return the loop of each vertex in one.
+
+        Loops that are nested or share a vertex are one.
+        """
         return {e.downstream: e.loop for e in self.edges if e.loop is not None}
 
     def sources(self) -> list[SourceNode]:
-        """All sources."""
+        """Return all sources."""
         return [v.source for v in self.vertices if v.source is not None]
 
     def sinks(self) -> list[SinkNode]:
-        """All sinks."""
+        """Return all sinks."""
         return [v.sink for v in self.vertices if v.sink is not None]
 
     def operator_ids(self) -> list[str]:
-        """Ids of everything that has a part in a checkpoint."""
+        """Return the ids of all operators, sources and sinks that take part in checkpoints."""
         return [o for v in self.vertices for o in v.operator_ids()]
 
     def descriptions(self) -> dict[str, JsonObject]:
-        """What decides whether old state fits: per operator, its description.
+        """Return the description per operator that decides whether old state fits.
 
-        The first operator of a vertex is described with what flows into it, because a checkpoint
-        keeps event time by the number of the input channel.
+        The first operator of a vertex is described with its inputs, because a checkpoint stores
+        event time by the number of the input channel.
         """
         described: dict[str, JsonObject] = {}
         for vertex in self.vertices:
@@ -235,9 +238,9 @@ class Plan:
 
 
 def _describe_input(edge: Edge) -> str:
-    """Describe an edge for the fingerprint of its receiver, in words that must never change.
+    """Describe an edge for the fingerprint of its receiver; the format must never change.
 
-    No program reads them: the manifest names each edge in its own fields (``EdgeEntry``).
+    No program parses it: the manifest names each edge in its own fields (``EdgeEntry``).
     """
     said = f"{edge.upstream}, {edge.partitioning}"
     return f"{said}, feedback" if edge.feedback else said

@@ -1,4 +1,4 @@
-"""How state is kept and written."""
+"""Options for state and its checkpoints, as workers need them."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -7,20 +7,21 @@ from laminar_core.codec.arrow import Compression
 from laminar_core.state.segment_chain import SEGMENTS_MAX
 
 SnapshotMode = Literal["full", "incremental", "changelog"]
-"""What a checkpoint writes of keyed state: all of it, what changed since the one before, or the
-last of what was uploaded continuously. A savepoint is always full."""
+"""What a checkpoint writes of keyed state: all of it, the changes since the previous one, or the
+last of continuous uploads. A savepoint is always full.
+"""
 
 CHANGELOG_INTERVAL_MS = 1_000
 
 BackendName = Literal["memory", "rocksdb"]
-"""Where keyed state is while the job runs; checkpoints are the same."""
+"""Where the running job keeps keyed state; checkpoints do not depend on it."""
 
 STATE_MEMORY_BYTES = 256 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class StateOptions:
-    """The same for all operators of a job; travels to the workers."""
+    """State options for all operators of a job; sent to the workers."""
 
     snapshots: SnapshotMode = "incremental"
     changelog_interval_ms: int = CHANGELOG_INTERVAL_MS
@@ -28,16 +29,16 @@ class StateOptions:
     segments_max: int = SEGMENTS_MAX
     """Files that make up the state of one subtask, before they are merged in the background."""
     compression: Compression | None = None
-    """Of state in the store, and of working files."""
+    """Compression of state in the store, and of working files."""
     backend: BackendName = "memory"
     memory_bytes: int = STATE_MEMORY_BYTES
-    """Of one worker, for a backend that keeps its state elsewhere."""
+    """Memory of one worker, for a backend that keeps its state on disk."""
     directory: str | None = None
-    """Of working files; None: Spark's local folders, or else that of temporary files."""
+    """Folder for working files; None: Spark's local folders, or else the temporary folder."""
     simulated_files: bool = False
     """Working files are in memory, for simulations."""
 
     @property
     def incremental(self) -> bool:
-        """A checkpoint builds on what was written before it."""
+        """Whether a checkpoint builds on earlier ones."""
         return self.snapshots != "full"

@@ -1,8 +1,8 @@
-"""Carries out what ``protocol.coordinator`` decides: reserve, inject, publish, commit, record.
+"""Carry out the decisions of ``protocol.coordinator``: reserve, inject, publish, commit, record.
 
-The coordinator calls this, from one thread. I/O runs in the background, the store's and the
-sinks' apart, because a commit that does not succeed must not hold up the next checkpoint. What
-comes of it is posted back as events.
+The coordinator calls this from one thread. I/O runs in the background, with separate threads for
+the store and the sinks, because a commit that does not succeed must not delay the next checkpoint.
+Results are posted back as events.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -88,7 +88,7 @@ _DRIVER = "driver"
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorParts:
-    """What a generation's coordinator works with; ``mode`` was set while an earlier one ran."""
+    """The inputs of a generation's coordinator; ``mode`` was set while an earlier one ran."""
 
     identity: JobIdentity
     store: CheckpointStore
@@ -102,18 +102,18 @@ class CoordinatorParts:
     claim_sha256: str | None
     """Digest of the generation's claim: what every worker must find in the store."""
     restored: CheckpointManifest | None = None
-    """What this generation continues from."""
+    """The checkpoint that this generation continues from."""
     scrub_bytes_per_second: int = SCRUB_BYTES_PER_SECOND
-    """How much of stored files is read in the background; 0: none."""
+    """Rate at which stored files are read in the background; 0: none."""
     deadlines: Deadlines = field(default_factory=Deadlines)
     mode: SetMode | None = None
     savepoints_under: tuple[str, ...] = ()
-    """Where commands may send savepoints."""
+    """Places below which commands may put savepoints."""
 
 
 @dataclass(frozen=True, slots=True)
 class Background:
-    """Where I/O runs: each executes one function after the other, in order."""
+    """Executors for I/O; each runs one function after the other, in order."""
 
     store: Executor
     commits: Executor
@@ -125,7 +125,7 @@ class Background:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointAnswer:
-    """What became of a requested checkpoint."""
+    """The outcome of a requested checkpoint."""
 
     checkpoint_id: CheckpointId | None
     outcome: str
@@ -133,14 +133,14 @@ class CheckpointAnswer:
 
 
 class CheckpointHost(CommitHost, Protocol):
-    """What surrounds the driver: the coordinator."""
+    """The coordinator, as the driver of its checkpoints sees it."""
 
     def broadcast(self, message: ToWorker) -> None:
-        """Send to every worker."""
+        """Send a message to every worker."""
         ...
 
     def tell(self, event: JobEvent) -> None:
-        """Tell whoever started the job."""
+        """Publish an event to the listener of the job."""
         ...
 
     def when_confirmed(self, action: Callable[[], None]) -> None:
@@ -148,11 +148,11 @@ class CheckpointHost(CommitHost, Protocol):
         ...
 
     def last_commit_done(self, kind: CheckpointKind) -> None:
-        """The stop or final checkpoint is committed."""
+        """Note that the stop or final checkpoint is committed."""
         ...
 
     def host_of(self, worker: int) -> str:
-        """Where this worker runs; empty if that is not known."""
+        """Return the host of this worker; empty if unknown."""
         ...
 
 
@@ -162,14 +162,14 @@ class _Attempt:
 
     trigger: TriggerRecord
     triggered_ms: int
-    """By the protocol's clock."""
+    """Time of the trigger, by the protocol's clock."""
     acks: dict[int, SnapshotAck] = field(default_factory=dict)
     waiting: dict[int, WaitingCheckpoint] = field(default_factory=dict)
-    """Per worker, what it said last that it waits for."""
+    """Per worker, the last report of what it waits for."""
     manifest: CheckpointManifest | None = None
     injected: bool = False
     offered: bool = False
-    """Its manifest may be there, or may come: nobody but the store can say."""
+    """Whether its manifest may exist, or may still be created: only the store can tell."""
 
 
 class CheckpointDriver:
@@ -188,7 +188,7 @@ class CheckpointDriver:
         self._host = host
         self._attempts: dict[CheckpointId, _Attempt] = {}
         self._unanswered: set[CheckpointId] = set()
-        """Offered for publication, and nobody knows what came of it."""
+        """Checkpoints offered for publication whose outcome is unknown."""
         self._requests: dict[str, Future[CheckpointAnswer]] = {}
         self._request_count = 0
         self._background = background.store
@@ -224,14 +224,14 @@ class CheckpointDriver:
     def request(
         self, kind: CheckpointKind, answer: "Future[CheckpointAnswer]", *, once: bool = False
     ) -> None:
-        """Ask for a checkpoint; ``answer`` is set when it has ended."""
+        """Request a checkpoint; ``answer`` is set when it has ended."""
         self._request_count += 1
         request_id = f"request-{self._request_count}"
         self._requests[request_id] = answer
         self.dispatch(CheckpointRequested(kind, request_id, once))
 
     def keep(self, ack: SnapshotAck) -> None:
-        """Keep the parts for the manifest."""
+        """Keep the acknowledged parts for the manifest."""
         attempt = self._attempts.get(CheckpointId(ack.checkpoint_id))
         if attempt is not None:
             attempt.acks[ack.worker] = ack
@@ -243,14 +243,14 @@ class CheckpointDriver:
             attempt.waiting[message.worker] = message
 
     def tick(self) -> None:
-        """Time passed."""
+        """Process the passing of time."""
         self._hold_up()
         self.dispatch(Tick())
         self._commits.tick()
         self._scrub.tick()
 
     def next_wakeup_ms(self) -> int | None:
-        """When ``tick`` is due."""
+        """Return when ``tick`` is due; None if it is not."""
         times = (
             next_wakeup_ms(self._state),
             self._commits.next_wakeup_ms(),
@@ -269,7 +269,7 @@ class CheckpointDriver:
         self._scrub.suspect(operator_id, worker, file)
 
     def abort_all(self, reason: str) -> None:
-        """The generation is over: end everything that is pending."""
+        """Abort all pending checkpoints, because the generation is over."""
         self._state, effects = abort_all(self._state, reason, self._now_ms())
         for effect in effects:
             self._carry_out(effect)
@@ -306,7 +306,7 @@ class CheckpointDriver:
                 self._host.fail(ErrorCode.SNAPSHOT_FAILED, reason)
 
     def _order(self, effect: InjectBarrier | TimeOutAlignment | AbortCheckpoint) -> None:
-        """Tell the workers."""
+        """Send the machine's order to the workers."""
         generation = self._identity.generation
         match effect:
             case InjectBarrier(barrier):
@@ -463,15 +463,18 @@ class CheckpointDriver:
         return int(self._host.monotonic_ms())
 
     def _wall_ms(self, protocol_ms: int) -> int:
-        """Translate the protocol's time into that of records, as the wall clock is now."""
+        """Translate the protocol's time into wall-clock time for records."""
         return self._host.now_ms() - (self._now_ms() - protocol_ms)
 
     def _on_deletions(self, count: int) -> None:
-        """Not at once: it may be in the middle of what another event asked for."""
+        """Post the new count; the event that caused it may still be in progress."""
         self._host.post(lambda: self.given_up(_DRIVER, count))
 
     def given_up(self, place: Hashable, count: int) -> None:
-        """At ``place``, a worker or the driver, so many given-up checkpoints are not over."""
+        """Record how many given-up checkpoints have cleanup left at ``place``.
+
+        A worker or the driver.
+        """
         self._given_up.report(place, count, self._now_ms())
         self._hold_up()
 

@@ -1,18 +1,18 @@
-"""Deletes what checkpoints left behind that never completed; never in the way of the next one.
+"""Delete files of checkpoints that never completed, without delaying the next one.
 
-A worker may be writing when a checkpoint is given up, and only it knows. So its files are deleted
-when every worker has confirmed the abort, again when an acknowledgement comes late, and once more
-when a later checkpoint completes: a worker writes one part after the other, so by then nothing of
-the earlier one is under way. What a generation could not delete, because it ended, the next one
-finds when it starts. What a driver left that was killed stays: it may only be asleep in the middle
-of publishing, and no clock tells the two apart, because clocks step.
+A worker may still be writing when a checkpoint is given up, and only the worker knows. So the files
+are deleted when every worker has confirmed the abort, again when an acknowledgement arrives late,
+and once more when a later checkpoint completes: a worker writes one part after the other, so by
+then no write of the earlier one is under way. Files that a generation could not delete before it
+ended are deleted by the next one when it starts. Files of a killed driver stay: it may only be
+suspended in the middle of publishing, and no clock can tell the difference, because clocks step.
 
 Savepoints that the job has claimed are deleted in the same way, once a checkpoint of this
-generation builds on what was imported.
+generation builds on the imported state.
 
-Nothing that has a manifest is touched, nor what was offered for publication without an answer:
-its manifest may still appear, and nothing in another store that is in the place of this one.
-A deletion that fails is reported as an event and has no other effect.
+The cleanup never touches files of a checkpoint with a manifest, files that were offered for
+publication without an answer (their manifest may still appear), or another store in the place of
+this one. A deletion that fails is reported as an event and has no other effect.
 
 Source: PROTOCOL sections 5 (late answers, pending deletions) and 12; ERRATA 3.9.
 """
@@ -36,10 +36,10 @@ SWEEP_MAX = 64
 
 
 class CleanupHost(Protocol):
-    """What the cleanup needs of the coordinator."""
+    """The coordinator, as the cleanup sees it."""
 
     def now_ms(self) -> int:
-        """Wall clock."""
+        """Return the wall-clock time in milliseconds."""
         ...
 
     def post(self, action: Callable[[], None]) -> None:
@@ -51,12 +51,15 @@ class CleanupHost(Protocol):
         ...
 
     def tell(self, event: JobEvent) -> None:
-        """Tell whoever started the job."""
+        """Publish an event to the listener of the job."""
         ...
 
 
 class Cleanup:
-    """Of one generation. Called from the coordinator's thread; ``changed`` hears how much waits."""
+    """The cleanup of one generation.
+
+    Called from the coordinator's thread; ``changed`` gets the backlog.
+    """
 
     def __init__(
         self,
@@ -82,17 +85,17 @@ class Cleanup:
             self._executor.submit(self._attempt, highest_id, self._sweep)
 
     def given_up(self, checkpoint_id: CheckpointId) -> None:
-        """Its abort was sent: delete its files when every worker has taken notice."""
+        """Delete the checkpoint's files once every worker has confirmed the abort."""
         self._unconfirmed.add(checkpoint_id)
         self._host.when_confirmed(lambda: self._on_confirmed(checkpoint_id))
 
     def late(self, checkpoint_id: CheckpointId) -> None:
-        """A worker acknowledged it after it was given up."""
+        """Delete again, because a worker acknowledged the checkpoint after it was given up."""
         if checkpoint_id not in self._unconfirmed:  # Else the order still comes.
             self._submit(checkpoint_id)
 
     def completed(self, checkpoint_id: CheckpointId) -> None:
-        """Everything earlier is written by now: look once more."""
+        """Delete the files of earlier checkpoints again, because their writes have ended by now."""
         if not self._claims_looked_for:
             self._claims_looked_for = True
             self._executor.submit(self._attempt, checkpoint_id, self._delete_claimed)
@@ -159,10 +162,10 @@ class Cleanup:
                 self._discard(checkpoint_id)
 
     def _is_settled(self, checkpoint_id: CheckpointId, ended: AbstractSet[Generation]) -> bool:
-        """Whether nobody can be about to publish it.
+        """Return whether no process can be about to publish the checkpoint.
 
-        A driver that is only asleep may be in the middle of that. Its checkpoint would not count
-        any more, but whoever verifies the store should not meet a manifest without its files.
+        A suspended driver may be in the middle of that. Its checkpoint would not count any more,
+        but a verification of the store should not find a manifest without its files.
         """
         if self._store.read_outcome(checkpoint_id) is not None:
             return True

@@ -1,7 +1,7 @@
-"""Commits that have been decided: one after the other, each tried until it succeeds.
+"""The queue of decided commits: one after the other, each retried until it succeeds.
 
-Source: PROTOCOL section 7. After the decision there is only forward: a commit is never rolled
-back, and the next one waits for it, because output becomes visible in the order of checkpoints.
+Source: PROTOCOL section 7. A decided commit is never rolled back, and the next one waits for it,
+because output becomes visible in the order of checkpoints.
 """
 
 from collections import deque
@@ -21,14 +21,14 @@ RETRY_PAUSE_MS = (50, 5_000)
 
 
 class CommitHost(Protocol):
-    """What surrounds the queue: the coordinator."""
+    """The coordinator, as the commit queue sees it."""
 
     def now_ms(self) -> int:
-        """Milliseconds since 1970, for records."""
+        """Return milliseconds since 1970, for records."""
         ...
 
     def monotonic_ms(self) -> float:
-        """Milliseconds that never go back, for decisions."""
+        """Return monotonic milliseconds, for decisions."""
         ...
 
     def post(self, action: Callable[[], None]) -> None:
@@ -63,19 +63,19 @@ class CommitQueue:
         self._retry_ms: int | None = None
 
     def add(self, manifest: CheckpointManifest) -> None:
-        """The checkpoint is complete: make its output visible, after that of those before it."""
+        """Commit the output of a complete checkpoint, after the commits before it."""
         self._waiting.append(manifest)
         if len(self._waiting) == 1:
             self._submit()
 
     def tick(self) -> None:
-        """Time passed: try again what failed, if it is due."""
+        """Retry a failed commit if it is due."""
         if self._retry_ms is not None and self._host.monotonic_ms() >= self._retry_ms:
             self._retry_ms = None
             self._submit()
 
     def next_wakeup_ms(self) -> int | None:
-        """When ``tick`` is due; None if nothing waits for another attempt."""
+        """Return when ``tick`` is due; None if no retry is waiting."""
         return self._retry_ms
 
     def _submit(self) -> None:

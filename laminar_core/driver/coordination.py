@@ -1,8 +1,9 @@
-"""The coordinator in the driver: workers on one side, the protocol on the other.
+"""The coordinator in the driver, between the workers and the protocol.
 
-It takes messages, keeps track of who lives, and feeds ``CheckpointDriver`` with what workers
-acknowledge. ``turn`` does what there is to do and returns; a thread calls it in a driver, a
-scheduler in a simulation. Everything that can end a generation ends in ``outcome``, set once.
+It receives messages, tracks which workers are alive, and passes acknowledgements to
+``CheckpointDriver``. ``turn`` does the pending work and returns; a thread calls it in a driver, a
+scheduler in a simulation. Every cause that can end a generation sets ``outcome``, which is set
+once.
 """
 
 import threading
@@ -86,28 +87,28 @@ class GenerationOutcome:
     reason: str = ""
     restart_helps: bool = True
     idle_ms: float = 0.0
-    """So long before its end it had stopped doing anything; this is no time that it ran well."""
+    """How long it had been inactive before its end; this does not count as running well."""
     counts: RowTotals = field(default_factory=RowTotals)
 
 
 class CoordinatorLink(Protocol):
-    """How the coordinator reaches its workers."""
+    """The coordinator's connection to its workers."""
 
     def send(self, worker: int, message: bytes) -> None:
         """Send to one worker; FIFO, never blocks, dropped if it is gone."""
         ...
 
     def receive(self) -> Iterator[bytes]:
-        """Messages that have arrived, in order per worker."""
+        """Yield messages that have arrived, in order per worker."""
         ...
 
     def wake(self) -> None:
-        """Somebody posted something: a turn is due. From any thread."""
+        """Request a turn, because an action was posted; callable from any thread."""
         ...
 
 
 class Coordinator(CheckpointHost):
-    """One generation's coordinator."""
+    """The coordinator of one generation."""
 
     def __init__(
         self,
@@ -130,7 +131,7 @@ class Coordinator(CheckpointHost):
         self._liveness = Liveness(parts.deadlines)
         self._started_ms = clock.monotonic_ms()
         self.running_since_ms: float | None = None
-        """When all workers had registered; None: that was never so."""
+        """When all workers had registered; None: they never had."""
         self._due_ms = {"ping": 0.0, "heartbeat": 0.0, "progress": 0.0}
         self._heartbeats = 0
         self._data_flowed = self._final_requested = False
@@ -142,7 +143,7 @@ class Coordinator(CheckpointHost):
         self._loops, self._restoring = LoopWatch(workers, loops), RestoreProgress(len(workers))
         self._checkpoints = CheckpointDriver(parts, self, background)
         self._ends_anyway = False
-        """Somebody wants the job to end, whatever becomes of savepoints."""
+        """Whether the job must end even if a requested savepoint fails."""
         self._desk = ControlDesk(
             parts.store,
             self._identity.generation,
@@ -151,7 +152,7 @@ class Coordinator(CheckpointHost):
             savepoints_under=parts.savepoints_under,
         )
         self.mode: SetMode | None = None
-        """What somebody asked for while the job ran; it is to hold after a restart, too."""
+        """The alignment mode set by a command; it also applies after a restart."""
         if parts.mode is not None:
             self.set_mode(parts.mode)
 
@@ -159,7 +160,7 @@ class Coordinator(CheckpointHost):
 
     @property
     def completed_count(self) -> int:
-        """Checkpoints that this generation completed."""
+        """The number of checkpoints that this generation completed."""
         return self._checkpoints.completed_count
 
     @property
@@ -168,13 +169,13 @@ class Coordinator(CheckpointHost):
         return self._everybody_registered
 
     def request(self, kind: CheckpointKind) -> "Future[CheckpointAnswer]":
-        """Ask for a checkpoint; before all workers have registered it waits for them."""
+        """Request a checkpoint; it waits until all workers have registered."""
         answer: Future[CheckpointAnswer] = Future()
         self.post(lambda: self._on_request(kind, answer))
         return answer
 
     def cancel(self, reason: str) -> None:
-        """End the generation now: workers exit at once."""
+        """End the generation now; workers exit at once."""
         self._end(GenerationOutcome("failed", ErrorCode.CANCELLED, reason, restart_helps=False))
         self.post(lambda: self.broadcast(Cancel(generation=self._identity.generation)))
 
@@ -192,7 +193,7 @@ class Coordinator(CheckpointHost):
         self._end(GenerationOutcome("fenced", error.code, str(error), restart_helps=False))
 
     def last_commit_done(self, kind: CheckpointKind) -> None:
-        """The stop or final checkpoint is committed: let the workers go."""
+        """End the job, because its stop or final checkpoint is committed; savepoints come first."""
         self._desk.before_the_end(kind, lambda: self._let_go(kind))
 
     def _let_go(self, kind: CheckpointKind) -> None:
@@ -204,7 +205,7 @@ class Coordinator(CheckpointHost):
             self._end(GenerationOutcome("stopped", reason=self._desk.stopped_by, counts=counts))
 
     def _end(self, outcome: GenerationOutcome) -> None:
-        """Only the first word counts; may be called from any thread."""
+        """Set the outcome if none is set; callable from any thread."""
         with self._outcome_lock:
             if not self.outcome.done():
                 self.outcome.set_result(outcome)
@@ -212,13 +213,16 @@ class Coordinator(CheckpointHost):
     # --- for commands from outside, in the coordinator's thread ---------------------------------
 
     def take(self, kind: CheckpointKind, *, once: bool) -> "Future[CheckpointAnswer]":
-        """Ask for a checkpoint; a stop that fails ``once`` is not tried again."""
+        """Request a checkpoint; a stop that fails ``once`` is not tried again."""
         answer: Future[CheckpointAnswer] = Future()
         self._on_request(kind, answer, once=once)
         return answer
 
     def set_mode(self, mode: SetMode) -> JsonObject | ModeRefused:
-        """Change how checkpoints align from the next one on; returns what holds now."""
+        """Change how checkpoints align from the next one on.
+
+        Return the new setting, or the refusal.
+        """
         config, edges = self._parts.config, self._identity.plan.edges
         change = decide_mode(mode.mode, config.alignment_timeout_ms, config.max_concurrent)
         if isinstance(change, ModeRefused):
@@ -233,7 +237,7 @@ class Coordinator(CheckpointHost):
         }
 
     def go_on(self, end: Callable[[], None]) -> None:
-        """The job does not end with its stop checkpoint; ``end`` it if somebody else wants that."""
+        """Continue the job after its stop checkpoint; call ``end`` if another request ends it."""
         if self._ends_anyway:
             end()
         else:
@@ -251,7 +255,7 @@ class Coordinator(CheckpointHost):
         self._keep_alive()
 
     def abandon(self, reason: str) -> None:
-        """The last turn: abort what is pending, and answer everybody who waits."""
+        """Abort all pending checkpoints and answer all waiting requests: the last turn."""
         self._run_posted()
         self._checkpoints.abort_all(reason)
         for _, _, answer in self._early:
@@ -276,7 +280,7 @@ class Coordinator(CheckpointHost):
         return self._clock.monotonic_ms()
 
     def wait_ms(self) -> float:
-        """Time until something is due, if nothing arrives and nobody posts anything."""
+        """Return the time until work is due, if no message arrives and no action is posted."""
         times = [*self._due_ms.values(), self._lines.due_ms]
         if self._everybody_registered:
             times.append(self._loops.due_ms)
@@ -452,7 +456,7 @@ class Coordinator(CheckpointHost):
         self._checkpoints.dispatch(Acknowledged(checkpoint_id, frozenset(subtasks)))
 
     def host_of(self, worker: int) -> str:
-        """Where this worker runs; empty if that is not known."""
+        """Return the host of this worker; empty if unknown."""
         found = self._workers.get(worker)
         return "" if found is None else found.host
 
@@ -465,5 +469,5 @@ class Coordinator(CheckpointHost):
         self._lines.when_confirmed(action)
 
     def tell(self, event: JobEvent) -> None:
-        """Tell whoever started the job."""
+        """Publish an event to the listener of the job."""
         self._tell(event)

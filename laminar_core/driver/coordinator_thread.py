@@ -1,4 +1,4 @@
-"""The coordinator as it runs in a driver: its thread, its socket, its threads for I/O."""
+"""The coordinator's runtime in a driver: its thread, its socket, and threads for I/O."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -38,7 +38,7 @@ class CoordinatorThread:
 
     @property
     def address(self) -> CoordinatorAddress:
-        """How workers reach it."""
+        """The address for workers."""
         return self._transport.address
 
     def close(self, reason: str) -> None:

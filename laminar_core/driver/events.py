@@ -1,4 +1,4 @@
-"""What a running job tells whoever started it: one record per fact, JSON on demand.
+"""The events that a running job publishes: one record each, JSON on demand.
 
 ``time_ms`` is the driver's wall clock in milliseconds since 1970. The field ``event`` names the
 record; ``laminar run --json`` prints one per line.
@@ -40,13 +40,13 @@ class GenerationStarted(_Event):
     rows_total: int | None
     """Rows of all sources, over the whole job; None if one is unbounded."""
     reset: tuple[str, ...] = ()
-    """What was dropped because it was asked for, line by line."""
+    """State that was dropped on request, line by line."""
     restored_workers: int | None = None
-    """How many had taken the checkpoint, if it is continued with another number."""
+    """The number of workers of the checkpoint, if it is restored with another one."""
 
 
 class RestoreProgressed(_Event):
-    """The workers read the state of the restored checkpoint; told by size, and at the end."""
+    """Progress of reading the restored checkpoint; published by size, and at the end."""
 
     event: Literal["restore-progress"] = "restore-progress"
     generation: int
@@ -84,7 +84,7 @@ class ProgressMade(_Event):
     rows_per_s: float
     watermark_us: int | None
     unaligned: UnalignedCheckpointMetrics = UnalignedCheckpointMetrics()
-    """Of all subtasks, in this generation."""
+    """Metrics of all subtasks in this generation."""
 
 
 class OperatorAtWork(_Event):
@@ -100,7 +100,7 @@ class OperatorAtWork(_Event):
 
 
 class CheckpointCompleted(_Event):
-    """The manifest is durable."""
+    """The checkpoint completed: its manifest is durable."""
 
     event: Literal["checkpoint-completed"] = "checkpoint-completed"
     checkpoint_id: int
@@ -112,11 +112,11 @@ class CheckpointCompleted(_Event):
     sync_ms: float
     async_ms: float
     size_bytes: int
-    """Of all files that a restore reads."""
+    """Bytes of all files that a restore reads."""
     written_bytes: int = 0
-    """What was uploaded for it: what changed, and what was in flight."""
+    """Bytes uploaded for it: changed state, and data in flight."""
     inflight_bytes: int = 0
-    """How much of it was in flight."""
+    """The part of it that was in flight."""
     inflight_rows: int = 0
 
 
@@ -137,15 +137,15 @@ class MissingSubtask(BaseModel):
     operators: tuple[str, ...]
     host: str
     waits_for: WaitsFor | None
-    """None: its worker had not said."""
+    """None: its worker had not reported it."""
     channels: tuple[MissingChannel, ...] = ()
     """The first of those that it waited for."""
     channel_count: int = 0
-    """All of them."""
+    """Number of all channels that it waits for."""
 
 
 class CheckpointFailed(_Event):
-    """The attempt ended otherwise; the job goes on."""
+    """The checkpoint did not complete; the job continues."""
 
     event: Literal["checkpoint-failed"] = "checkpoint-failed"
     checkpoint_id: int
@@ -156,7 +156,7 @@ class CheckpointFailed(_Event):
     missing: tuple[MissingSubtask, ...] = ()
     """If it expired: the first subtasks that it waited for."""
     missing_count: int = 0
-    """All of them."""
+    """Number of all missing subtasks."""
 
 
 class CleanUpFailed(_Event):
@@ -197,7 +197,7 @@ class StoreBack(_Event):
 
 
 class NotEncrypted(_Event):
-    """Whoever reads the cluster's network can get the key of the workers from Spark's traffic."""
+    """A reader of the cluster's network can get the workers' key from Spark's traffic."""
 
     event: Literal["not-encrypted"] = "not-encrypted"
     missing: tuple[str, ...]
@@ -205,7 +205,7 @@ class NotEncrypted(_Event):
 
 
 class ThresholdTooLow(_Event):
-    """So many checkpoints in a row waited for the alignment timeout, and overtook then."""
+    """Many checkpoints in a row waited for the alignment timeout, and overtook then."""
 
     event: Literal["threshold-too-low"] = "threshold-too-low"
     checkpoints: int
@@ -213,7 +213,7 @@ class ThresholdTooLow(_Event):
 
 
 class CommandAnswered(_Event):
-    """What somebody wanted of the running job from outside is done, or is not."""
+    """A command to the running job has a result."""
 
     event: Literal["command-answered"] = "command-answered"
     number: int
@@ -270,5 +270,5 @@ JobListener = Callable[[JobEvent], None]
 
 
 def ignore(event: JobEvent) -> None:
-    """Listen to nothing."""
+    """Ignore the event."""
     del event

@@ -1,4 +1,4 @@
-"""From a prepared start to running workers, and to their end; Spark is behind ``Cluster``."""
+"""Run a generation from a prepared start to the end of its workers; ``Cluster`` hides Spark."""
 
 from collections.abc import Collection, Sequence
 from concurrent.futures import Future
@@ -22,16 +22,16 @@ from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.worker.deployment import Deployment
 
 WORKERS_EXIT_MAX_MS = 5_000
-"""How long workers of a failed generation may take to leave before they are killed."""
+"""How long workers of a failed generation may take to exit before they are killed."""
 
 HAND_OVER_MAX_MS = 60_000
-"""How long workers of a finished job may take to hand over what their sinks collected."""
+"""How long workers of a finished job may take to send the rows that their sinks collected."""
 
 REASON_WAIT_MAX_MS = 50
-"""How long a lost stage waits for the worker's own words about why it failed."""
+"""How long to wait, after a lost stage, for the worker's own report of the reason."""
 
 Collected = dict[str, pa.Table]
-"""What sinks without a committer gathered, by operator id."""
+"""Rows gathered by sinks without a committer, by operator id."""
 
 
 class Stage(Protocol):
@@ -39,7 +39,7 @@ class Stage(Protocol):
 
     @property
     def ended(self) -> "Future[Collected]":
-        """Set when all have left; fails, with one line that says why, when one is lost."""
+        """Completes when all workers have exited; fails with a one-line reason when one is lost."""
         ...
 
     def interrupt(self) -> None:
@@ -57,43 +57,43 @@ class CoordinatorProcess(Protocol):
 
     @property
     def address(self) -> CoordinatorAddress:
-        """How workers reach it."""
+        """The address for workers."""
         ...
 
     def close(self, reason: str) -> None:
-        """Let it abandon what is pending, and end."""
+        """Abort pending work and end the thread."""
         ...
 
 
 class Cluster(Protocol):
-    """What runs the parts of a job: Spark, or a simulation."""
+    """The environment that runs a job: Spark, or a simulation."""
 
     def identify(self) -> Owner:
-        """This driver, unlike any other; for one claim."""
+        """Return the identity of this driver, unique for one claim."""
         ...
 
     @property
     def can_be_renewed(self) -> bool:
-        """Whether what workers run on, once lost, is replaced by this process."""
+        """Whether this process can replace the workers' environment if it is lost."""
         ...
 
     def check(self, parallelism: int) -> Sequence[JobEvent]:
-        """Verify that so many workers can run here; return what is to be warned of.
+        """Verify that so many workers can run here; return warnings.
 
         Raises:
-            ConfigurationError: they never will, or not as safely as was asked for.
+            ConfigurationError: they cannot run, or not as securely as required.
         """
         ...
 
     @property
     def slots(self) -> int | None:
-        """How many workers can run at once now; None: that is not known."""
+        """The number of workers that can run at once now; None: unknown."""
         ...
 
     def start_coordinator(
         self, parts: CoordinatorParts, listener: IsolatedListener
     ) -> CoordinatorProcess:
-        """Run a coordinator in this driver."""
+        """Start a coordinator in this driver."""
         ...
 
     def submit(self, deployment: Deployment) -> Stage:
@@ -101,7 +101,7 @@ class Cluster(Protocol):
         ...
 
     def wait(self, futures: "Collection[Future[Any]]", timeout_ms: float | None = None) -> None:
-        """Until one of them is done, or the time is over."""
+        """Wait until one of the futures is done, or the time is over."""
         ...
 
 
@@ -140,7 +140,7 @@ class Execution:
         return GenerationOutcome("failed", _code_of(error), reason), {}
 
     def _with_slots(self, outcome: GenerationOutcome) -> GenerationOutcome:
-        """Say how many slots there are, if there may be too few."""
+        """Add the number of slots to the reason, if there may be too few."""
         if outcome.code is not ErrorCode.NOT_ENOUGH_SLOTS or (slots := self.cluster.slots) is None:
             return outcome
         return replace(outcome, reason=f"{outcome.reason}. Task slots of Spark now: {slots}")
@@ -157,7 +157,7 @@ class Execution:
 
 
 def _code_of(error: BaseException | None) -> ErrorCode:
-    """Why a stage ended; one that says nothing of it has lost its workers."""
+    """Return why a stage ended; without a code of its own, it lost its workers."""
     return error.code if isinstance(error, LaminarError) else ErrorCode.WORKER_LOST
 
 

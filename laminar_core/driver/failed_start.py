@@ -1,9 +1,9 @@
-"""What becomes of a generation that could not be started: a pure function of the error's type.
+"""Decide how to record a generation that could not be started, by the type of the error.
 
-The record matters to whoever watches the job. A generation that was *refused* waits for a person:
-the request has to change. One that *failed* is started again, by its driver or by whoever finds the
-driver gone. So only a configuration error is a refusal, and whatever else is raised, by whatever
-library, is a failure.
+Monitoring depends on the record. A generation that was *refused* waits for a person: the request
+has to change. One that *failed* is started again, by its driver, or by a program that finds the
+driver gone. So only a configuration error is a refusal, and every other exception, of any library,
+is a failure.
 """
 
 from dataclasses import dataclass
@@ -24,15 +24,15 @@ from laminar_core.errors import (
 )
 
 Ending = Literal["finished", "stopped", "cancelled", "failed", "refused"]
-"""How a generation ended, as its record in the store says."""
+"""How a generation ended, by its record in the store."""
 
 Reaction = Literal["restart", "raise", "give-way"]
-"""``restart``: as the restart strategy says. ``give-way``: another driver owns the job."""
+"""``restart``: follow the restart strategy. ``give-way``: another driver owns the job."""
 
 
 @dataclass(frozen=True, slots=True)
 class FailedStart:
-    """What to record, if anything, and what to do."""
+    """The record to write, if any, and the reaction."""
 
     ending: Ending | None
     reaction: Reaction
@@ -64,9 +64,9 @@ _BY_TYPE: dict[type[Exception], FailedStart] = {
 def failed_start(error: Exception, *, asked_for: bool) -> FailedStart:
     """Decide by the nearest base class of ``error``.
 
-    ``asked_for``: somebody asked for this start and gets the error as the answer. A driver that
-    restarts its job by itself answers nobody, so what it cannot do is a failure: credentials that
-    have expired, a bucket that is gone.
+    ``asked_for``: a user requested this start and gets the error as the answer. A driver that
+    restarts its job by itself has no such user, so a configuration error counts as a failure:
+    expired credentials, a missing bucket.
     """
     decided = next(_BY_TYPE[base] for base in type(error).__mro__ if base in _BY_TYPE)
     return _FATAL if decided is _REFUSED and not asked_for else decided

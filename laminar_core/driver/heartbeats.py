@@ -1,6 +1,6 @@
-"""The driver's sign of life in the store, which is also how it notices that the store is lost.
+"""The driver's heartbeat in the store, which also detects that the store is lost.
 
-A heartbeat goes only into the store in which the generation was claimed. What else may be in its
+A heartbeat is written only into the store in which the generation was claimed. Any other in its
 place, such as the empty directory below a mount point, is left alone.
 """
 
@@ -16,14 +16,14 @@ from laminar_core.store.checkpoint_store import CheckpointStore
 
 
 class HeartbeatHost(Protocol):
-    """What surrounds the heartbeats: the coordinator. Called from the background thread."""
+    """The coordinator, as heartbeats see it. Called from the background thread."""
 
     def now_ms(self) -> int:
-        """Wall clock."""
+        """Return the wall-clock time in milliseconds."""
         ...
 
     def tell(self, event: JobEvent) -> None:
-        """Tell whoever started the job."""
+        """Publish an event to the listener of the job."""
         ...
 
     def fenced(self, error: FencedError) -> None:
@@ -32,7 +32,7 @@ class HeartbeatHost(Protocol):
 
 
 class Heartbeats:
-    """Of one generation."""
+    """The heartbeats of one generation."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Heartbeats:
         self._host = host
         self._background = background
         self._is_lost = False
-        """Of the background thread."""
+        """Used by the background thread only."""
 
     def beat(self, heartbeat: Heartbeat) -> None:
         """Show that the driver lives, and notice if the job was taken over or the store is lost."""

@@ -1,8 +1,8 @@
-"""Whoever listens to a job cannot harm it.
+"""Isolate the job from its listener.
 
-A listener is foreign code in the driver's own threads: it prints to a disk that is full, to a pipe
-that nobody reads any more, or it has a bug. None of that is a reason to end a job, so the runtime
-takes only listeners that are isolated, and the types say so.
+A listener is foreign code in the driver's own threads: it may print to a full disk or a closed
+pipe, or have a bug. None of that may end a job, so the runtime accepts only isolated listeners, and
+the types enforce it.
 """
 
 import logging
@@ -23,7 +23,7 @@ class IsolatedListener:
 
     @property
     def failures(self) -> int:
-        """Events that the listener raised an exception for."""
+        """The number of events for which the listener raised an exception."""
         return self._failures
 
     def __call__(self, event: JobEvent) -> None:
@@ -53,4 +53,4 @@ def isolated(listener: JobListener) -> IsolatedListener:
 
 
 NOBODY = isolated(ignore)
-"""For what runs unheard."""
+"""A listener that ignores all events."""

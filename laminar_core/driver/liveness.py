@@ -1,8 +1,8 @@
-"""Which workers live, and which of them get anywhere: the coordinator's judgement.
+"""Decide which workers are alive, and which of them make progress.
 
-Two things end a generation. A worker from which nothing comes is dead, or its process is stopped. A
-worker that lives and is in one step of its loop for too long hangs. Times are monotonic
-milliseconds of the driver; how long a step has lasted is measured by the worker itself.
+Two conditions end a generation. A worker that sends nothing is dead, or its process is stopped. A
+worker that is alive but in one step of its loop for too long hangs. Times are the driver's
+monotonic milliseconds; the worker itself measures how long a step has lasted.
 """
 
 from dataclasses import dataclass
@@ -20,10 +20,10 @@ AT_WORK_REPORTED_MS = 10_000.0
 
 @dataclass(frozen=True, slots=True)
 class Deadlines:
-    """How long the workers of a generation may take. Milliseconds."""
+    """Deadlines for the workers of a generation, in milliseconds."""
 
     register_ms: float = 120_000
-    """From the start of the stage until all workers have registered."""
+    """Time from the start of the stage until all workers have registered."""
     silence_ms: float = 30_000
     """Between two signs of life of a worker's process; they do not depend on its loop."""
     progress_ms: float = 1_800_000
@@ -51,7 +51,7 @@ class LostWorker:
     code: ErrorCode
     reason: str
     idle_ms: float
-    """It did nothing for so long."""
+    """How long it has been silent, or in one step."""
 
 
 class Liveness:

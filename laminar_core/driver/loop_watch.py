@@ -1,4 +1,4 @@
-"""The coordinator's half of ending loops: it asks in waves, and tells which loops are over."""
+"""Detect the end of loops from the coordinator: ask in waves, and end the loops that are over."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from laminar_core.protocol.termination import LoopCounts, answer, begin_wave, initial
 
 WAVE_INTERVAL_MS = 100
-"""From the end of a wave to the next one; a loop is found over by the second wave."""
+"""Pause between two waves; the second wave finds a loop over."""
 
 
 class LoopWatch:
@@ -18,11 +18,11 @@ class LoopWatch:
 
     @property
     def due_ms(self) -> float:
-        """When the next wave begins; infinite while one is under way, or if no loop runs."""
+        """When the next wave begins; infinite during a wave, or if no loop runs."""
         return self._next_ms if self._state.loops and not self._state.missing else math.inf
 
     def begin(self, now_ms: float) -> int | None:
-        """Number of the wave that begins now, if one is due: ask every worker."""
+        """Begin a wave if one is due; return its number, or None. The caller asks every worker."""
         if now_ms < self.due_ms:
             return None
         self._state = begin_wave(self._state)

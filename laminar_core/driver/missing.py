@@ -1,4 +1,4 @@
-"""Who did not acknowledge a checkpoint, and what each waited for: for events and for one line."""
+"""Describe the subtasks that did not acknowledge a checkpoint, and what each waited for."""
 
 from collections.abc import Callable, Iterable, Mapping
 
@@ -8,7 +8,7 @@ from laminar_core.plan.plan import Plan
 from laminar_core.protocol.coordinator_events import SubtaskId
 
 SUBTASKS_MAX = 16
-"""So many are in the event; of the others it has the number."""
+"""Largest number of subtasks listed in the event; it has the number of the others."""
 SUBTASKS_IN_A_LINE = 3
 CHANNELS_IN_A_LINE = 2
 
@@ -19,9 +19,9 @@ def missing_subtasks(
     reports: Mapping[int, WaitingCheckpoint],
     host_of: Callable[[int], str],
 ) -> tuple[MissingSubtask, ...]:
-    """Describe the first of ``missing``; those that said what they wait for come first.
+    """Describe the first of ``missing``; those with a report come first.
 
-    ``reports`` are what the workers said last of this checkpoint.
+    ``reports`` are the workers' last reports for this checkpoint.
     """
     operators = {vertex.vertex_id: tuple(vertex.operator_ids()) for vertex in plan.vertices}
     said = {

@@ -1,6 +1,6 @@
-"""What can be refused before Spark starts, which takes seconds and the resources of a cluster.
+"""Checks before Spark starts, which takes seconds and the resources of a cluster.
 
-The supervisor looks at all of it again. What has changed meanwhile is refused then.
+The supervisor repeats all of them, in case something changed meanwhile.
 """
 
 from laminar_core.codec.key_groups import require_parallelism
@@ -34,10 +34,10 @@ def check_start(plan: Plan, options: JobOptions, store: CheckpointStore, clock: 
 
 
 def check_plan(plan: Plan, options: JobOptions) -> None:
-    """Verify what the pipeline and the options say.
+    """Verify pipeline and options.
 
     Raises:
-        ConfigurationError: they do not go together, or a sink cannot take what it would get.
+        ConfigurationError: they contradict each other, or a sink does not support its rows.
     """
     plan.check()
     _refuse_overlap_in_loops(plan, options)

@@ -1,4 +1,4 @@
-"""What the workers last said about how far they are."""
+"""The last progress reports of all workers."""
 
 from collections.abc import Collection
 from dataclasses import asdict, dataclass
@@ -34,7 +34,7 @@ class WorkersProgress:
         self._last_beat: tuple[float, int] | None = None
 
     def keep(self, report: Progress) -> None:
-        """In the place of the worker's last one; what the first one has was read before."""
+        """Replace the worker's last report; rows in its first one were read before."""
         if report.worker not in self._reports:
             since_ms, rows_in = self._last_rows
             self._last_rows = (since_ms, rows_in + report.rows_in)
@@ -42,16 +42,16 @@ class WorkersProgress:
 
     @property
     def complete(self) -> bool:
-        """Everybody has reported; before that totals would jump."""
+        """Whether every worker has reported; before that totals would jump."""
         return len(self._reports) == self._parallelism
 
     @property
     def drained(self) -> bool:
-        """The input has ended, and everything was flushed."""
+        """Whether the input has ended and was flushed."""
         return self.complete and all(report.drained for report in self._reports.values())
 
     def totals(self) -> RowTotals:
-        """Over all workers."""
+        """Return the sums over all workers."""
         reports: Collection[Progress] = self._reports.values()
         return RowTotals(
             rows_in=sum(p.rows_in for p in reports),
@@ -60,11 +60,11 @@ class WorkersProgress:
         )
 
     def as_json(self, now_ms: float) -> JsonObject:
-        """For the heartbeat: how far the job is, once every worker has said so.
+        """Return the progress for the heartbeat; empty until every worker has reported.
 
-        ``rows_per_s`` is there from the second time on; ``now_ms`` is monotonic.
-        ``requests`` are those of this generation: of its workers from their start, of the driver
-        from the moment it waited for them. They are there if the store counts them.
+        ``rows_per_s`` is there from the second call on; ``now_ms`` is monotonic. ``requests``
+        counts this generation's requests, of its workers from their start, and of the driver from
+        the moment it waited for them. It is there if the store counts them.
         """
         if not self.complete:
             return {}
@@ -88,7 +88,7 @@ class WorkersProgress:
         return None if self._objects is None else counts_of(self._objects)
 
     def event(self, now_ms: float, time_ms: int, rows_total: int | None) -> ProgressMade:
-        """What to tell; ``now_ms`` is monotonic, for the rate since the last time."""
+        """Return the progress event; ``now_ms`` is monotonic, for the rate since the last one."""
         totals = self.totals()
         before, self._last_rows = self._last_rows, (now_ms, totals.rows_in)
         reports: Collection[Progress] = self._reports.values()

@@ -1,4 +1,4 @@
-"""From acknowledgements to a manifest, a history record and committables."""
+"""Build the manifest, history record and committables from acknowledgements."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ from laminar_core.worker.outputs import edge_entry
 
 @dataclass(frozen=True, slots=True)
 class JobIdentity:
-    """What every manifest of a generation says in the same way."""
+    """The fields that all manifests of a generation have in common."""
 
     job: str
     generation: Generation
@@ -35,7 +35,7 @@ class JobIdentity:
 
 
 class Completion(NamedTuple):
-    """When a checkpoint was complete. The wall clock may have stepped since its trigger."""
+    """The time of completion. The wall clock may have stepped since the trigger."""
 
     at_ms: int
     duration_ms: int
@@ -86,7 +86,7 @@ def _place(entry: InflightEntry, vertices: Mapping[str, int]) -> tuple[int | str
 
 
 def committables_of(manifest: CheckpointManifest, operator_id: str) -> list[JsonObject]:
-    """What the sink pre-committed, over all its subtasks."""
+    """Return the sink's committables, over all its subtasks."""
     return [
         dict(committable)
         for entry in manifest.subtasks
@@ -96,12 +96,12 @@ def committables_of(manifest: CheckpointManifest, operator_id: str) -> list[Json
 
 
 def longest_alignment_ms(alignment: Iterable[AlignmentEntry]) -> float:
-    """The slowest subtask decides how long the cut took."""
+    """Return the alignment time of the slowest subtask, which determines the cut's."""
     return max((entry.alignment_ms for entry in alignment), default=0.0)
 
 
 def longest_phase_ms(subtasks: Iterable[SubtaskEntry], phase: str) -> float:
-    """The slowest operator subtask of a phase, ``sync_ms`` or ``async_ms``."""
+    """Return the slowest operator subtask's time in a phase, ``sync_ms`` or ``async_ms``."""
     return max((getattr(entry, phase) for entry in subtasks), default=0.0)
 
 
@@ -111,9 +111,9 @@ def history_record(
     manifest: CheckpointManifest | None,
     wall_ms: Callable[[int], int],
 ) -> HistoryRecord:
-    """How an attempt ended; with numbers if it completed.
+    """Return the history record of an attempt; with numbers if it completed.
 
-    ``wall_ms`` translates the protocol's time into that of records.
+    ``wall_ms`` translates the protocol's time into wall-clock time.
     """
     subtasks = () if manifest is None else manifest.subtasks
     return HistoryRecord(

@@ -1,4 +1,4 @@
-"""A driver holds some space back for the day when the disk is full (``objectstore.reserve``)."""
+"""Keep the store's reserve of disk space from the running driver (``objectstore.reserve``)."""
 
 from laminar_core.driver.events import GenerationStarted, JobEvent, JobListener
 from laminar_core.objectstore.reserve import keep_reserve
@@ -14,7 +14,7 @@ class ReserveKeeper:
         self._listener = listener
 
     def __call__(self, event: JobEvent) -> None:
-        """Pass the event on."""
+        """Pass the event on, and fill the reserve when a generation has started."""
         self._listener(event)
         if isinstance(event, GenerationStarted):
             keep_reserve(self._store.objects, RetentionPaths(self._store.paths))

@@ -1,4 +1,4 @@
-"""When a failed job is started again: pure decisions over the times of its failures.
+"""Restart strategies: pure decisions over the times of failures.
 
 Source: Flink's restart strategies (fixed delay, exponential delay, failure rate). Times in
 milliseconds of a clock that never goes back.
@@ -16,7 +16,7 @@ class RestartStrategy(Protocol):
     """Decides from all failures so far, the newest last."""
 
     def delay_ms(self, failures_ms: Sequence[float]) -> float | None:
-        """Time to wait before the next attempt, or None to give up."""
+        """Return the time to wait before the next attempt, or None to give up."""
         ...
 
 
@@ -25,14 +25,14 @@ class NoRestart:
     """The first failure is the last."""
 
     def delay_ms(self, failures_ms: Sequence[float]) -> float | None:
-        """Give up."""
+        """Return None: give up."""
         del failures_ms
         return None
 
 
 @dataclass(frozen=True, slots=True)
 class FixedDelay:
-    """The same pause each time, up to ``attempts`` restarts."""
+    """A constant pause, up to ``attempts`` restarts."""
 
     attempts: int
     pause_ms: float = 0
@@ -42,7 +42,7 @@ class FixedDelay:
         _at_least("pause_ms", self.pause_ms, 0)
 
     def delay_ms(self, failures_ms: Sequence[float]) -> float | None:
-        """The pause, or None after ``attempts`` restarts."""
+        """Return the pause, or None after ``attempts`` restarts."""
         return self.pause_ms if len(failures_ms) <= self.attempts else None
 
 
@@ -66,7 +66,10 @@ class ExponentialDelay:
         _at_least("attempts", self.attempts or 0, 0)
 
     def delay_ms(self, failures_ms: Sequence[float]) -> float | None:
-        """``initial * multiplier ** (failures in the series - 1)``, at most ``maximum_ms``."""
+        """Return ``initial * multiplier ** (failures in the series - 1)``.
+
+        The pause is at most ``maximum_ms``. None after ``attempts`` restarts.
+        """
         series, pause_ms = 1, self.initial_ms
         for earlier, later in pairwise(failures_ms):
             # The pause in between is not time that the job ran.
@@ -91,7 +94,7 @@ class FailureRate:
         _at_least("pause_ms", self.pause_ms, 0)
 
     def delay_ms(self, failures_ms: Sequence[float]) -> float | None:
-        """The pause, or None if the last interval saw too many."""
+        """Return the pause, or None if the last interval had too many failures."""
         newest = failures_ms[-1]
         recent = sum(newest - at < self.interval_ms for at in failures_ms)
         return self.pause_ms if recent <= self.failures_max else None

@@ -1,12 +1,12 @@
-"""Notices stored files that are lost or damaged while the state is still in memory, and heals them.
+"""Detect lost or damaged files while the state is still in memory, and replace them.
 
-An incremental checkpoint names files that earlier ones wrote. One that is lost makes every later
-checkpoint useless, and nothing else would notice before a restore. So the coordinator compares
-every manifest with a listing before it creates it, and reads the files of the newest checkpoint one
+An incremental checkpoint names files that earlier ones wrote. A lost file makes every later
+checkpoint useless, and this would remain unnoticed until a restore. So the coordinator compares
+every manifest with a listing before creating it, and reads the files of the newest checkpoint one
 after the other in the background, no faster than ``bytes_per_second``.
 
-What it finds it reports once, marks the checkpoints that name it, and has the operator write its
-whole state with the next checkpoint, which names nothing older. Nothing is deleted.
+A damaged file is reported once, the checkpoints that name it are marked, and its operator writes
+the whole state with the next checkpoint, which names no older file. Nothing is deleted.
 """
 
 from collections import deque
@@ -33,14 +33,14 @@ FoundBy = Literal["listing", "reading"]
 
 
 class ScrubHost(Protocol):
-    """What surrounds the scrub: the coordinator."""
+    """The coordinator, as the scrub sees it."""
 
     def now_ms(self) -> int:
-        """Wall clock."""
+        """Return the wall-clock time in milliseconds."""
         ...
 
     def monotonic_ms(self) -> float:
-        """Milliseconds that never go back, for decisions."""
+        """Return monotonic milliseconds, for decisions."""
         ...
 
     def post(self, action: Callable[[], None]) -> None:
@@ -48,11 +48,11 @@ class ScrubHost(Protocol):
         ...
 
     def tell(self, event: JobEvent) -> None:
-        """Tell whoever started the job."""
+        """Publish an event to the listener of the job."""
         ...
 
     def broadcast(self, message: ToWorker) -> None:
-        """Send to every worker."""
+        """Send a message to every worker."""
         ...
 
     def fenced(self, error: FencedError) -> None:
@@ -61,7 +61,7 @@ class ScrubHost(Protocol):
 
 
 class Scrub:
-    """Of one generation; called from the coordinator's thread."""
+    """The scrub of one generation; called from the coordinator's thread."""
 
     def __init__(
         self,
@@ -79,20 +79,20 @@ class Scrub:
         self._named: dict[str, FileRef] = {}
         """Files of the newest completed checkpoint, by path."""
         self._owners: dict[str, tuple[str, int]] = {}
-        """Shared ones: the operator and the subtask whose state they are."""
+        """Shared files with the operator and the subtask that own their state."""
         self._newest: CheckpointManifest | None = None
         self._suspects: dict[str, FileRef] = {}
-        """Files that a worker could not merge, and nobody has read since."""
+        """Files that a worker could not merge, and that were not read since."""
         self._waiting: deque[str] = deque()
         self._reading = False
         self._next_ms = 0
         self._known: dict[str, DamagedFile] = {}
-        """What was found before, by path; it is healed or about to be."""
+        """Damage found before, by path; it is repaired or about to be."""
 
     # --- what there is --------------------------------------------------------------------------
 
     def completed(self, manifest: CheckpointManifest) -> None:
-        """Look after the files of this checkpoint from now on; it is the newest."""
+        """Scrub the files of this checkpoint, the newest, from now on."""
         self._newest = manifest
         self._named = {file.path: file for file in manifest.files()}
         suspected = {p: owner for p, owner in self._owners.items() if p in self._suspects}
@@ -117,7 +117,7 @@ class Scrub:
     # --- reading --------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        """Read the next file, if it is due."""
+        """Read the next file if it is due."""
         if self._reading or not self._waiting or self._host.monotonic_ms() < self._next_ms:
             return
         self._reading = True
@@ -125,7 +125,7 @@ class Scrub:
         self._background.submit(self._read, self._suspects.get(path) or self._named[path])
 
     def next_wakeup_ms(self) -> int | None:
-        """When ``tick`` is due; None if there is nothing to read."""
+        """Return when ``tick`` is due; None if there is no file to read."""
         return None if self._reading or not self._waiting else self._next_ms
 
     def suspect(self, operator_id: str, subtask_index: int, file: FileRef) -> None:
@@ -159,7 +159,7 @@ class Scrub:
     # --- what is found --------------------------------------------------------------------------
 
     def unpublished(self, manifest: CheckpointManifest, damage: tuple[DamagedFile, ...]) -> None:
-        """This manifest was not created, because a listing lacks files that it names."""
+        """Handle a manifest that was not created, because files it names are missing."""
         self._owners = {**self._owners, **dict(self._owners_of(manifest))}
         self._found(damage, "listing")
 
@@ -177,7 +177,10 @@ class Scrub:
     def _report(
         self, damage: tuple[DamagedFile, ...], found_by: FoundBy, renewed: list[str]
     ) -> None:
-        """Mark the checkpoints that name the files, then tell; runs in the background."""
+        """Mark the checkpoints that name the files, then publish the event.
+
+        Runs in the background.
+        """
         marked: list[CheckpointId] = []
         try:
             self._store.check_owner(self._generation)  # What a successor deletes is not lost.

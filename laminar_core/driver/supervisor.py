@@ -1,4 +1,4 @@
-"""The driver's side of a job: one generation after the other until it has finished."""
+"""The supervisor of a job: it runs one generation after the other until the job has finished."""
 
 import threading
 from contextlib import suppress
@@ -124,7 +124,7 @@ class Supervisor:
         probe(self._store.objects)
 
     def _claim(self, above: Generation | None) -> Generation:
-        """Become the owner of the job; the audit log says so before it is true."""
+        """Become the owner of the job; the audit log announces it before the claim."""
         options = self._options
         announced: list[AuditRecord] = []
 
@@ -163,7 +163,7 @@ class Supervisor:
         self._store.end_generation(generation, outcome, reason, audited=ended.reference())
 
     def _claimed(self, generation: Generation) -> JsonObject:
-        """Return what the audit log says of a claim: the version of the user's code, too."""
+        """Return the audit log's details of a claim, with the version of the user's code."""
         if self._user_code is None:
             return {"generation": generation}
         return {"generation": generation, "user_code_sha256": self._user_code}
@@ -215,14 +215,17 @@ class Supervisor:
                 return None
 
     def _start(self, generation: Generation) -> Execution:
-        """What the user asked for binds until one generation has started from it."""
+        """Start a generation.
+
+        The user's request applies until one generation has started from it.
+        """
         start = self._recovery.recover(generation, first=self._generations == 0)
         return execute(
             self._cluster, start, self._options, self._store, self._tell, mode=self._mode
         )
 
     def _announce(self, execution: Execution) -> None:
-        """From here on ``stop`` and ``cancel`` reach it; what was asked before is done now."""
+        """Make the execution reachable for ``stop`` and ``cancel``; carry out earlier requests."""
         with self._lock:
             self._running = execution
             stopping, cancelled = self._stopping, self._cancelled
@@ -262,10 +265,10 @@ class Supervisor:
     def _restart(
         self, generation: Generation, outcome: GenerationOutcome, failures_ms: list[float]
     ) -> Generation:
-        """Wait as the strategy says, then claim the next generation.
+        """Wait as the strategy decides, then claim the next generation.
 
         Raises:
-            LaminarError: the strategy gave up, or trying again cannot help.
+            LaminarError: the strategy gave up, or a restart cannot help.
         """
         with suppress(StorageUnavailable):  # It only helps others to see that nobody runs it.
             self._end(generation, self._ending(outcome), outcome.reason)

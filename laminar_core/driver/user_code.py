@@ -1,6 +1,6 @@
-"""The version of the user's code: a digest of what a pipeline takes from outside of Laminar.
+"""The version of the user's code: a digest of the code that a pipeline uses from outside Laminar.
 
-The audit log keeps it with each claim, so that it shows which code a generation ran, and that a
+The audit log keeps it with each claim, so that it shows which code a generation ran, and whether a
 restart ran other code than the run before.
 """
 

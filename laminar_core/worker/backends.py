@@ -1,7 +1,7 @@
-"""Where a worker keeps large state, and the folder of its working files.
+"""Open a worker's state backend, and manage the folder of its working files.
 
-A folder is of one worker and one generation. Nothing is ever restored from it, so it is removed at
-the end, and whoever starts next on the same machine removes what killed workers left
+A folder belongs to one worker and one generation. State is never restored from it, so it is removed
+at the end; the next worker on the same machine removes folders of killed workers
 (``private_folders``).
 """
 
@@ -25,7 +25,10 @@ _FILES = "rocksdb"
 
 
 def open_backend(deployment: Deployment, subtask_index: int) -> StateBackend:
-    """What the job's options say; nothing is created before state needs it."""
+    """Return the backend that the job's options name.
+
+    It creates files only when state needs them.
+    """
     if deployment.state.backend == "memory":
         return MemoryBackend()
     prefix = f"{deployment.job}-{deployment.generation}-{subtask_index}-"
@@ -33,7 +36,7 @@ def open_backend(deployment: Deployment, subtask_index: int) -> StateBackend:
 
 
 def working_root(options: StateOptions, subtask_index: int) -> Path:
-    """Where the folders of this user's workers are; Spark's own disks are used in turn."""
+    """Return the folder for this user's workers; workers take turns on Spark's local disks."""
     folders = os.environ.get(SPARK_FOLDERS, "").split(",")
     default = folders[subtask_index % len(folders)] or tempfile.gettempdir()
     return Path(options.directory or default) / f"laminar-state-{os.getuid()}"
@@ -74,7 +77,7 @@ class WorkingState:
         return self._files.shelf(schema)
 
     def close(self) -> None:
-        """Remove everything."""
+        """Remove all files."""
         if self._files is not None:
             self._files.close()
             self._files = None

@@ -1,7 +1,7 @@
-"""Operators that can tell what changed: whose chains go on after a restore, and uploads ahead.
+"""Incremental operators: continue their chains after a restore, and upload changes ahead.
 
-In the mode ``changelog`` changes are uploaded all the time, so that a checkpoint has little left to
-write: it is a pointer to what is there already, and to the last bit.
+In the mode ``changelog`` changes are uploaded continuously. A checkpoint then only has to refer to
+the uploads, and to write the last changes.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,7 +18,7 @@ _BETWEEN_CHECKPOINTS = CheckpointId(0)
 
 
 class Changelog:
-    """Of one worker; called from its loop."""
+    """The uploads of one worker; called from its loop."""
 
     def __init__(self, snapshots: SnapshotWriter, options: StateOptions, clock: Clock) -> None:
         self._operators: dict[str, IncrementalSubtask] = {}
@@ -28,7 +28,7 @@ class Changelog:
         self._next_ms = clock.monotonic_ms() + options.changelog_interval_ms
 
     def follow(self, tasks: Iterable[Task], restored: RestoredState) -> None:
-        """Let the chains of the restored checkpoint go on: what they hold has not changed."""
+        """Continue the chains of the restored checkpoint, whose contents count as unchanged."""
         if not self._options.incremental:
             return
         self._operators = dict(_incremental(tasks))
@@ -39,7 +39,7 @@ class Changelog:
                 self._snapshots.segments.adopt(operator_id, chain)
 
     def turn(self) -> None:
-        """Have what changed uploaded, if that is due."""
+        """Upload the changes if an upload is due."""
         if self._options.snapshots != "changelog" or self._clock.monotonic_ms() < self._next_ms:
             return
         for operator_id, operator in self._operators.items():

@@ -1,13 +1,14 @@
 """Channels: an output queue at the sender, an input queue at the receiver, credit in between.
 
-A batch needs one credit to leave its output queue, and the receiver gives it back when it has
-taken the batch out of its input queue. So data waits nowhere but in these two queues, both are
-bounded, and a receiver can always take in what is sent to it. Everything else on a channel needs
-no credit, but keeps its place among the batches; watermarks in a row become one, in both queues,
-because a stream whose rows are all filtered out sends nothing else.
+A batch needs one credit to leave its output queue, and the receiver returns it after taking the
+batch out of its input queue. So data waits only in these two queues, both are bounded, and a
+receiver can always accept what is sent to it. All other elements need no credit, but keep their
+place among the batches. Consecutive watermarks become one, in both queues, because a stream whose
+rows are all filtered out sends only watermarks.
 
-An unaligned barrier takes the head of the output queue, and what it passes is copied in the same
-step (PROTOCOL section 1). What a restored checkpoint had in flight starts in these queues again.
+An unaligned barrier takes the head of the output queue, and the elements that it overtakes are
+copied in the same step (PROTOCOL section 1). In-flight data of a restored checkpoint starts in
+these queues again.
 """
 
 from collections import deque
@@ -49,11 +50,11 @@ class OutputChannel:
         self.credits = CREDITS_PER_CHANNEL
         self._taken = 0
         self.batches_put = 0
-        """Since the start."""
+        """Batches enqueued since the start."""
 
     @property
     def has_room(self) -> bool:
-        """May the sender produce more for this channel?"""
+        """Whether the sender may produce more for this channel."""
         return self._batches < OUTPUT_QUEUE_BATCHES
 
     def put(self, element: ArrowElement) -> None:
@@ -82,11 +83,14 @@ class OutputChannel:
         return []
 
     def waits(self, checkpoint_id: CheckpointId) -> bool:
-        """Is the barrier still in the queue?"""
+        """Return whether the barrier is still in the queue."""
         return self._place_of(checkpoint_id) is not None
 
     def time_out(self, checkpoint_id: CheckpointId) -> list[InflightElement]:
-        """Let a barrier that waits overtake; one that has left passed nothing (PROTOCOL 3)."""
+        """Move a waiting barrier to the head; return the elements it overtook (PROTOCOL section 3).
+
+        Empty if the barrier has left: it overtook nothing.
+        """
         place = self._place_of(checkpoint_id)
         if place is None:
             return []
@@ -114,10 +118,10 @@ class OutputChannel:
         return None
 
     def give(self, batches: int) -> None:
-        """The receiver took so many more batches: as many credits come back.
+        """Return credits for batches that the receiver has taken.
 
         Raises:
-            ProtocolError: more than are out.
+            ProtocolError: the number exceeds the credits that are out.
         """
         out = CREDITS_PER_CHANNEL - self.credits
         if not 0 < batches <= out:
@@ -128,18 +132,18 @@ class OutputChannel:
         self._taken += batches
 
     def give_up_to(self, taken: int) -> None:
-        """The receiver has taken so many batches since the start.
+        """Return credits up to this total of batches that the receiver has taken since the start.
 
-        A total makes good for one that was lost, and one that comes late or twice changes nothing.
+        A total makes up for lost messages; late or repeated ones change nothing.
 
         Raises:
-            ProtocolError: more than were sent.
+            ProtocolError: the total exceeds the number of batches sent.
         """
         if taken > self._taken:
             self.give(taken - self._taken)
 
     def flush(self) -> bool:
-        """Send as far as credit allows; say whether anything left."""
+        """Send as many elements as credit allows; return whether any was sent."""
         sent = False
         while self._queue:
             element = self._queue[0]
@@ -155,11 +159,11 @@ class OutputChannel:
 
     @property
     def empty(self) -> bool:
-        """Everything has been sent."""
+        """Whether all elements have been sent."""
         return not self._queue
 
     def close(self) -> None:
-        """Nothing is sent any more."""
+        """Drop the queue."""
         self._queue.clear()
 
 
@@ -175,18 +179,18 @@ class InputChannel:
         self.batches_restored = 0
         self.batches_replayed = 0
         self.batches_taken = 0
-        """Since the start, whole ones."""
+        """Whole batches taken since the start."""
 
     @property
     def replays(self) -> bool:
-        """Something that was restored is still queued."""
+        """Whether restored elements are still queued."""
         return self._restored > 0
 
     def __len__(self) -> int:
         return len(self._queue)
 
     def arrive(self, element: ArrowElement) -> None:
-        """Enqueue. Never refuses: the sender had the credit."""
+        """Enqueue an element; never refuses, because the sender had the credit."""
         _append(self._queue, element)
 
     def restore(self, elements: Iterable[ArrowElement]) -> None:
@@ -197,7 +201,7 @@ class InputChannel:
         self.batches_restored = self._restored
 
     def ahead_of(self, checkpoint_id: CheckpointId) -> list[InflightElement]:
-        """A copy of what is queued and in flight at this checkpoint's cut."""
+        """Return a copy of the queued elements that are in flight at this checkpoint's cut."""
         ahead: list[InflightElement] = []
         for element in self._queue:
             if isinstance(element, CheckpointBarrier) and element.checkpoint_id == checkpoint_id:
@@ -207,9 +211,9 @@ class InputChannel:
         return ahead
 
     def take(self, rows_max: int | None = None) -> ArrowElement:
-        """Dequeue; a batch's credit goes back with the next ``give_back``.
+        """Dequeue an element; a batch's credit is returned by the next ``give_back``.
 
-        Of a batch with more than ``rows_max`` rows only these; the rest of it stays first.
+        If a batch has more than ``rows_max`` rows, only these are taken, and the rest stays first.
         """
         element = self._queue.popleft()
         if isinstance(element, Batch):
@@ -232,7 +236,7 @@ class InputChannel:
 
 
 def _is_in_flight(element: ArrowElement) -> TypeGuard[InflightElement]:
-    """Does it belong to the state of the channel? Markers and the end say where, not what."""
+    """Return whether the element belongs to channel state; markers and the end do not."""
     return isinstance(element, _IN_FLIGHT)
 
 

@@ -1,4 +1,4 @@
-"""Everything a worker has to know before it starts; travels inside Spark's task."""
+"""The settings of a worker, complete before it starts; sent inside Spark's task."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -34,7 +34,7 @@ from laminar_core.worker.restoring import RestoreSize
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """One generation of a job."""
+    """One generation of a job, as its workers see it."""
 
     job: str
     generation: Generation
@@ -43,7 +43,7 @@ class Deployment:
     store_uri: str
     address: CoordinatorAddress
     restored: CheckpointManifest | None
-    """What to continue from; None is a fresh start."""
+    """The checkpoint to continue from; None is a fresh start."""
     claim_sha256: str | None
     """Digest of the generation's claim: a worker that does not find it sees another store."""
     splits: dict[str, pa.Table] = field(default_factory=dict)
@@ -54,19 +54,19 @@ class Deployment:
     state: StateOptions = field(default_factory=StateOptions)
 
     def context(self, operator_id: str, subtask_index: int) -> SubtaskContext:
-        """Where a subtask of this generation runs."""
+        """Return the context of a subtask of this generation."""
         return SubtaskContext(
             operator_id, subtask_index, self.parallelism, self.plan.max_parallelism, self.generation
         )
 
     @property
     def newest_id(self) -> CheckpointId:
-        """Barriers up to this one are stale."""
+        """The restored checkpoint id, or 0; barriers up to it are stale."""
         return CheckpointId(0 if self.restored is None else self.restored.checkpoint_id)
 
     @property
     def rescaling(self) -> Rescaling | None:
-        """The change of the number of workers; None if the checkpoint was taken with as many."""
+        """The change of parallelism; None if the number of workers is unchanged."""
         if self.restored is None or self.restored.workers == self.parallelism:
             return None
         return Rescaling(self.restored.workers, self.parallelism, self.plan.max_parallelism)
@@ -75,8 +75,8 @@ class Deployment:
 class RestoredState:
     """One worker's part of the checkpoint that its generation continues from.
 
-    Without one, on a fresh start, nothing is found. Files are read when they are asked for, and
-    whatever reads them raises CorruptCheckpointError if one is not what the manifest says.
+    On a fresh start it is empty. Files are read on demand; every method that reads raises
+    CorruptCheckpointError for a file that contradicts the manifest.
     """
 
     def __init__(
@@ -106,9 +106,10 @@ class RestoredState:
     def snapshots(
         self, operator_id: str, redistribution: Redistribution | None = None
     ) -> list[Snapshot]:
-        """What the operator continues from; after a change of workers as ``redistribution`` says.
+        """Return the snapshots that the operator continues from.
 
-        An operator that does not say has kept nothing: ``check_compatible`` has seen to it.
+        After a change of parallelism ``redistribution`` selects them. An operator without one has
+        no state, which ``check_compatible`` verified.
         """
         return [self._snapshot(entry) for entry in self._entries(operator_id, redistribution)]
 
@@ -142,7 +143,10 @@ class RestoredState:
         return size
 
     def own_segments(self, operator_id: str) -> tuple[SegmentRef, ...] | None:
-        """The chain that changes can be added to; None: none, or it was shared out anew."""
+        """Return the chain that changes can be added to.
+
+        None if there is none, or after rescaling.
+        """
         entry = self._subtasks.get((operator_id, self._me))
         return None if entry is None or self._rescaling is not None else entry.segments
 
@@ -157,7 +161,7 @@ class RestoredState:
         return table
 
     def _concerns_me(self, segment: SegmentRef) -> bool:
-        """Does it hold keys of this subtask, as far as the manifest says?"""
+        """Return whether the segment may have keys of this subtask."""
         if self._rescaling is None or segment.key_groups is None:
             return True
         start, stop = segment.key_groups
@@ -167,7 +171,7 @@ class RestoredState:
         return start < mine.stop and mine.start < stop
 
     def splits(self, operator_id: str) -> pa.Table:
-        """This subtask's splits with their offsets."""
+        """Return this subtask's splits with their offsets."""
         every = self._deployment.splits[operator_id]
         entry = self._subtasks.get((operator_id, self._me))
         if entry is not None and self._rescaling is None:
@@ -178,17 +182,17 @@ class RestoredState:
         return ordered.take(pa.array(dealt, pa.int64()))
 
     def finished(self, vertex_id: str) -> bool:
-        """Had the source of this vertex ended, here and wherever its splits come from now?"""
+        """Return whether the source of this vertex had ended, wherever its splits come from now."""
         origins = [self._me] if self._rescaling is None else range(self._rescaling.before)
         return all(self._finished.get((vertex_id, origin), False) for origin in origins)
 
     # --- what was on its way --------------------------------------------------------------------
 
     def edge(self, edge: Edge) -> RestoredEdge:
-        """What waits at this end of an edge into this subtask, and event time of its channels.
+        """Return the elements at this end of an input edge, and the event time of its channels.
 
         Raises:
-            IncompatibleStateError: the edge carries rows of another type now.
+            IncompatibleStateError: the edge now carries rows of another type.
         """
         if self._deployment.restored is None:
             return RestoredEdge()
@@ -199,17 +203,17 @@ class RestoredState:
         return rescaled_edge(edge, self._me, self._rescaling, self._times, read)
 
     def outgoing(self, edge: Edge, receiver: int) -> list[InflightElement]:
-        """What waits here to be sent; after a change of workers it has been sent.
+        """Return the elements waiting to be sent; empty after rescaling, when receivers get them.
 
         Raises:
-            IncompatibleStateError: the edge carries rows of another type now.
+            IncompatibleStateError: the edge now carries rows of another type.
         """
         if self._rescaling is not None:
             return []
         return list(self._queued(edge, ("output",), self._me, receiver))
 
     def event_time_us(self, vertex_id: str) -> int | None:
-        """Combined watermark of the vertex's inputs; the least where several subtasks become one.
+        """Return the vertex's combined watermark: the minimum over the old subtasks.
 
         A receiver of several edges can take over from other subtasks on each of them.
         """

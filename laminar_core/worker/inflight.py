@@ -1,8 +1,8 @@
-"""In-flight data of one task at a cut: barriers into the output queues, captures out of all queues.
+"""In-flight data of one task at a cut: insert barriers into output queues, capture all queues.
 
-The queues know what they hold, ``UnalignedCheckpointer`` keeps the account; here they meet. All of
-it runs in the task's thread, between two elements, so inserting a barrier and copying what it
-passes is one critical section (PROTOCOL section 1).
+The queues know their contents, and ``UnalignedCheckpointer`` keeps the account; this module
+connects them. It runs in the task's thread, between two elements, so inserting a barrier and
+copying the overtaken elements is one critical section (PROTOCOL section 1).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -38,12 +38,12 @@ Captured = InFlightChannelData[InflightElement]
 
 @dataclass(frozen=True, slots=True)
 class SnapshotLimits:
-    """What one subtask's part of a checkpoint may cost; beyond that the checkpoint is declined."""
+    """Limits for one subtask's part of a checkpoint; beyond them the checkpoint is declined."""
 
     max_inflight_buffer_bytes: int = MAX_INFLIGHT_BUFFER_BYTES
-    """Serialised, per queue."""
+    """Serialised bytes per queue."""
     sync_timeout_ms: float | None = None
-    """Of the synchronous phase, all operators together."""
+    """Limit for the synchronous phase of all operators together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Queue:
     schema: pa.Schema = field(compare=False)
 
     def entry(self, file: FileRef, event_count: int, row_count: int) -> InflightEntry:
-        """What the manifest says of its file."""
+        """Return the manifest entry for the queue's file."""
         return InflightEntry(
             path=file.path,
             size_bytes=file.size_bytes,
@@ -77,15 +77,15 @@ class Queue:
 
 
 def serialised_bytes(element: InflightElement) -> int:
-    """Size of an element in an in-flight file, without the frame around it."""
+    """Return the size of an element in an in-flight file, without the frame around it."""
     return ElementSizes()(element)
 
 
 class ElementSizes:
-    """``serialised_bytes``, asked for every element of a queue while rows wait.
+    """A faster ``serialised_bytes``, called for every element of a queue while rows wait.
 
-    Columns are wrapped anew whenever they are looked at, so which of them have a dictionary is
-    remembered for the newest schema.
+    pyarrow wraps columns anew at each access, so the dictionary columns of the newest schema are
+    cached.
     """
 
     def __init__(self) -> None:
@@ -152,7 +152,7 @@ class InflightRecorder:
         ]
 
     def time_out(self, checkpoint_id: CheckpointId) -> None:
-        """The budget is spent: a barrier that waits in an output queue overtakes now."""
+        """Let barriers in output queues overtake, because the alignment budget is spent."""
         if checkpoint_id != self._account.checkpoint_id:
             return
         for number in self._account.open_outputs:
@@ -160,7 +160,7 @@ class InflightRecorder:
             self._deliver(self._account.capture(QueueId("output", number), elements))
 
     def settle(self) -> None:
-        """See which output queues the barrier has left in its place."""
+        """Note the output queues that the barrier has left without overtaking."""
         for number in self._account.open_outputs:
             checkpoint_id = self._account.checkpoint_id
             assert checkpoint_id is not None, "a queue is open for a checkpoint"
@@ -180,27 +180,27 @@ class InflightRecorder:
             self._deliver(self._account.record(QueueId("input", channel), element))
 
     def seal(self, checkpoint_id: CheckpointId, channel: ChannelId) -> None:
-        """The input's barrier arrived."""
+        """End the recording of an input, because its barrier arrived."""
         if checkpoint_id == self._account.checkpoint_id:
             self._deliver(self._account.seal(QueueId("input", channel)))
 
     def seal_inputs(self, checkpoint_id: CheckpointId) -> None:
-        """Every input's barrier arrived."""
+        """Note that the barrier of every input arrived."""
         if checkpoint_id == self._account.checkpoint_id:
             self._account.seal_inputs()
 
     def discard(self, checkpoint_id: CheckpointId) -> None:
-        """Nobody needs it any more."""
+        """Drop the in-flight data of an aborted checkpoint."""
         if checkpoint_id == self._account.checkpoint_id:
             self._account.end()
 
     def problem(self) -> tuple[CheckpointId, str] | None:
-        """The checkpoint that captures more than is allowed, and the reason to decline it."""
+        """Return the checkpoint that exceeds the limit, and the reason to decline it; else None."""
         checkpoint_id, reason = self._account.checkpoint_id, self._account.exceeded()
         return None if checkpoint_id is None or reason is None else (checkpoint_id, reason)
 
     def take_complete(self) -> tuple[CheckpointId, ResolvedMode] | None:
-        """The checkpoint to which nothing more belongs here, once, and its mode."""
+        """Return a checkpoint whose in-flight data is complete, once, with its mode; else None."""
         snapshot = self._account.snapshot()
         if snapshot is None or not snapshot.complete:
             return None
@@ -211,6 +211,6 @@ class InflightRecorder:
 def numbered_outputs(
     outputs: Sequence[EdgeOutput],
 ) -> list[tuple[int, EdgeOutput, OutputChannel]]:
-    """Output channels of a subtask, dense from 0 in the order of edges and receivers."""
+    """Return the output channels of a subtask, numbered from 0 by edges and receivers."""
     pairs = [(edge, edge.channels[receiver]) for edge in outputs for receiver in edge.channels]
     return [(number, edge, channel) for number, (edge, channel) in enumerate(pairs)]

@@ -1,9 +1,9 @@
-"""A worker's signs of life, which do not depend on its loop.
+"""A worker's heartbeats, which do not depend on its loop.
 
-A user's function may need minutes for one batch, and the loop sends nothing meanwhile. So a thread
-of its own says that the process lives, and which operator has been at work since when. The
-coordinator then tells a worker that is slow from one that is gone: a process that is dead or
-stopped sends nothing.
+A user's function may need minutes for one batch, and the loop sends nothing meanwhile. So a
+separate thread reports that the process lives, and which operator has been working since when. The
+coordinator can then distinguish a slow worker from a lost one: a dead or stopped process sends
+nothing.
 """
 
 import threading
@@ -20,7 +20,7 @@ SIGN_INTERVAL_MS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class AtWork:
-    """What the loop is doing; times are monotonic milliseconds of the worker."""
+    """The current activity of the loop; times are the worker's monotonic milliseconds."""
 
     step_since_ms: float
     operator_id: str
@@ -29,9 +29,9 @@ class AtWork:
 
 
 class Activity:
-    """What a worker's loop is doing. The loop writes it; any thread may read it.
+    """Shares the current activity of a worker's loop. The loop writes it; any thread may read it.
 
-    Each change replaces one immutable value, so a reader never sees half of it.
+    Each change replaces one immutable value, so a reader never sees an incomplete one.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -39,7 +39,7 @@ class Activity:
         self._at_work: AtWork | None = None
 
     def show(self, at_work: AtWork | None) -> None:
-        """Replace what readers see."""
+        """Replace the value that readers see."""
         self._at_work = at_work
 
     def shown(self) -> AtWork | None:
@@ -47,12 +47,12 @@ class Activity:
         return self._at_work
 
     def begin_step(self) -> None:
-        """Note that the loop begins a step that should be short: one unit of work of one task."""
+        """Note that the loop begins a step: one unit of work of one task, which should be short."""
         now_ms = self._clock.monotonic_ms()
         self.show(AtWork(now_ms, "", now_ms))
 
     def enter(self, operator_id: str) -> None:
-        """Note that this operator computes from now on, until another one does."""
+        """Note that this operator works from now on, until another one does."""
         at_work, now_ms = self._at_work, self._clock.monotonic_ms()
         if at_work is None:
             self.show(AtWork(now_ms, operator_id, now_ms))
@@ -83,7 +83,7 @@ class Activity:
 
 @dataclass(frozen=True, slots=True)
 class SignsOfLife:
-    """What a worker's second thread sends. ``send`` has a socket that no other thread uses."""
+    """The heartbeats of a worker's second thread. ``send`` has a socket of its own."""
 
     generation: int
     worker: int

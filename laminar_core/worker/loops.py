@@ -1,8 +1,8 @@
-"""What a loop needs in a worker: its head, the way back that never blocks, and what is counted.
+"""Loops in a worker: the head, the feedback channel that never blocks, and the counters.
 
-The head logs and forwards (PROTOCOL section 8, FLIP-16): at each cut the alignment machine has the
-feedback channels recorded until the barrier comes back on them, so what is on its way back is
-channel state like any other, and is processed all the same. Inside the loop no barrier overtakes.
+The head logs and forwards (PROTOCOL section 8, FLIP-16): at each cut the alignment machine records
+the feedback channels until the barrier comes back on them. So elements on their way back are
+channel state like any other, and are processed all the same. Inside the loop no barrier overtakes.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -27,21 +27,21 @@ from laminar_core.worker.task import Task
 
 
 class HeadTask(Task):
-    """The first vertex of a loop: it ends when it is told to, not when its inputs do.
+    """The first vertex of a loop: it ends by ``end_loop``, not when its inputs do.
 
-    What comes back goes before what comes in, so that a full loop holds its input back instead of
-    growing. Only while a checkpoint waits for its barrier do they take turns.
+    Feedback goes before new input, so that a full loop holds its input back instead of growing.
+    Only while a checkpoint waits for the head's barrier do they take turns.
 
-    Event time stays outside: what circulates is older than any watermark from outside says.
+    Event time stays outside, because circulating rows are older than any watermark from outside.
     """
 
     def end_loop(self) -> None:
-        """Nothing is left in the loop: flush what follows the head, and let the body end."""
+        """Flush the operators behind the head and end the body, because the loop is empty."""
         if not self.finished:
             self._end()
 
     def work(self) -> bool:
-        """Do one unit; after the end, take what says that the body has ended, too."""
+        """Do one unit; after the end, also take the end of the body from the feedback."""
         return self._work_on_input() if self.finished else super().work()
 
     def _in_turn(self) -> Sequence[InputChannel]:
@@ -85,12 +85,12 @@ class FeedbackChannel(OutputChannel):
 
     @property
     def has_room(self) -> bool:
-        """Always; what is too much for memory goes to disk."""
+        """Return True always: what exceeds the memory goes to disk."""
         return True
 
     @property
     def empty(self) -> bool:
-        """Everything has been sent."""
+        """Whether all elements have been sent."""
         return not len(self._waiting)
 
     def put(self, element: ArrowElement) -> None:
@@ -115,17 +115,17 @@ class FeedbackChannel(OutputChannel):
         return []
 
     def waits(self, checkpoint_id: CheckpointId) -> bool:
-        """Nobody has to know: the barrier leaves in its place."""
+        """Return False: barriers never overtake here."""
         del checkpoint_id
         return False
 
     def time_out(self, checkpoint_id: CheckpointId) -> list[InflightElement]:
-        """Inside a loop barriers stay in their places."""
+        """Return no elements: inside a loop barriers never overtake."""
         del checkpoint_id
         return []
 
     def flush(self) -> bool:
-        """Send as far as credit allows; say whether anything left."""
+        """Send as many elements as credit allows; return whether any was sent."""
         sent = False
         while len(self._waiting):
             if isinstance(self._waiting.first, Batch):
@@ -137,12 +137,12 @@ class FeedbackChannel(OutputChannel):
         return sent
 
     def close(self) -> None:
-        """Give the disk back."""
+        """Release the disk space."""
         self._waiting.close()
 
 
 def loop_counts(tasks: Iterable[Task]) -> dict[str, LoopCounts]:
-    """What one worker knows of its loops, between two units of work."""
+    """Return the counters of one worker's loops, taken between two units of work."""
     counts: dict[str, LoopCounts] = {}
     for task in tasks:
         if task.parts.loop is None:

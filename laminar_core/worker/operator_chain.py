@@ -1,4 +1,4 @@
-"""Operators that call each other directly: the inside of a vertex."""
+"""Operators chained by direct calls: the inside of a vertex."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
@@ -36,16 +36,16 @@ class Chain:
         self._on_watermark = on_watermark
         self._replays = False
         self._held_us: dict[int, int] = {}
-        """Newest watermark that waits, by the operator it goes to."""
+        """Newest delayed watermark, by the operator that will receive it."""
         self._passed_us: dict[int, int] = {}
         """Newest watermark that has left an operator."""
 
     def hold_made_watermarks(self) -> None:
-        """Rows are replayed from now on."""
+        """Delay watermarks made in the chain, because restored rows are replayed from now on."""
         self._replays = True
 
     def release_made_watermarks(self) -> None:
-        """Everything has been replayed."""
+        """Release the delayed watermarks, because the replay is complete."""
         self._replays = False
         held, self._held_us = self._held_us, {}
         for start in sorted(held, key=held.__getitem__):
@@ -72,7 +72,7 @@ class Chain:
             self.advance(watermark_us, position + 1)
 
     def advance(self, watermark_us: int, start: int = 0) -> None:
-        """Let event time advance: what an operator completes goes ahead of the watermark."""
+        """Advance event time; results that it completes go before the watermark."""
         for _ in self.advancing(watermark_us, start):
             pass
 
@@ -99,7 +99,7 @@ class Chain:
         return left_us
 
     def _passes(self, position: int, watermark_us: int) -> bool:
-        """Let event time behind an operator advance; it never goes back."""
+        """Return whether event time behind an operator advances; it never goes back."""
         known_us = self._passed_us.get(position)
         if known_us is not None and watermark_us <= known_us:
             return False
@@ -107,19 +107,19 @@ class Chain:
         return True
 
     def _watched(self, position: int, results: Iterable[T]) -> Iterator[T]:
-        """Yield ``results``, which an operator computes as they are asked for."""
+        """Yield ``results`` lazily, and note the operator that computes after each one."""
         for result in results:
             yield result
             self._on_operator(self._ids[position])  # Those behind it have computed meanwhile.
 
 
 class Firing:
-    """A step of event time, emitted piece by piece; nothing else is taken until it is over.
+    """An advance of event time, emitted in pieces; no other element is taken until it is over.
 
-    A large window takes many seconds, and more memory than there may be. So it is emitted for a
-    unit of work at a time and as far as the outputs have room; in between the worker looks after
-    its queues and says that it is alive. What is left at a cut is before it and is emitted first:
-    its rows are no part of the state any more.
+    A large window takes many seconds, and possibly too much memory. So it is emitted one unit of
+    work at a time, as far as the outputs have room. In between the worker serves its queues and
+    sends heartbeats. A rest at a cut belongs before the cut and is emitted first, because its rows
+    are no part of the state any more.
     """
 
     def __init__(self, chain: Chain, clock: Clock, has_room: Callable[[], bool]) -> None:
@@ -131,18 +131,18 @@ class Firing:
 
     @property
     def active(self) -> bool:
-        """Something of the step is left."""
+        """Whether a part of the advance is left."""
         return self._rest is not None
 
     def start(self, watermark_us: int | None, then: Callable[[], None] | None = None) -> None:
-        """Let event time advance, None: not at all; call ``then`` afterwards."""
+        """Start to advance event time (None: not at all); call ``then`` afterwards."""
         assert self._rest is None, "one step after the other"
         self._rest = iter(()) if watermark_us is None else self._chain.advancing(watermark_us)
         self._then = then
         self.work()
 
     def work(self) -> None:
-        """Go on for a unit of work."""
+        """Continue for one unit of work."""
         until_ms = self._clock.monotonic_ms() + UNIT_MS
         while self._rest is not None and self._has_room():
             self._emit_next(self._rest)

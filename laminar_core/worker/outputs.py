@@ -1,4 +1,4 @@
-"""The sending side of an edge: who gets which rows."""
+"""The sending side of an edge: the distribution of rows to receivers."""
 
 from collections.abc import Callable, Iterable, Mapping
 
@@ -15,21 +15,21 @@ Split = Callable[[pa.RecordBatch], Iterable[tuple[int, pa.RecordBatch]]]
 
 
 def receivers_of(edge: Edge, sender: int, parallelism: int) -> range:
-    """Subtasks that ``sender`` has a channel to."""
+    """Return the subtasks that ``sender`` has a channel to."""
     if isinstance(edge.partitioning, Forward):
         return range(sender, sender + 1)
     return range(parallelism)
 
 
 def senders_of(edge: Edge, receiver: int, parallelism: int) -> range:
-    """Subtasks that have a channel to ``receiver``: the same relation, seen from the other end."""
+    """Return the subtasks that have a channel to ``receiver``; the relation is symmetric."""
     return receivers_of(edge, receiver, parallelism)
 
 
 def numbered_inputs(
     plan: Plan, vertex_id: str, receiver: int, parallelism: int
 ) -> list[tuple[Edge, int, ChannelId]]:
-    """(edge, sender, channel), channels dense from 0 in the order of edges and senders."""
+    """Return (edge, sender, channel); channels are numbered from 0 by edges and senders."""
     pairs = [
         (edge, sender)
         for edge in plan.inputs_of(vertex_id)
@@ -39,7 +39,7 @@ def numbered_inputs(
 
 
 def edge_ref(plan: Plan, edge: Edge) -> EdgeRef:
-    """The edge as a checkpoint names it."""
+    """Return the reference to the edge for a checkpoint."""
     return EdgeRef(
         upstream=edge.upstream,
         downstream=edge.downstream,
@@ -49,13 +49,13 @@ def edge_ref(plan: Plan, edge: Edge) -> EdgeRef:
 
 
 def edge_entry(plan: Plan, edge: Edge) -> EdgeEntry:
-    """The edge as a manifest lists it."""
+    """Return the manifest's entry for the edge."""
     ref = edge_ref(plan, edge)
     return EdgeEntry(**dict(ref), partitioning=edge.partitioning.kind, loop=edge.loop)
 
 
 def splitter(edge: Edge, sender: int, parallelism: int, max_parallelism: int) -> Split:
-    """How ``sender`` divides a batch among the receivers of the edge."""
+    """Return the function by which ``sender`` divides a batch among receivers."""
     match edge.partitioning:
         case Keyed(columns):
             return lambda batch: partition(batch, columns, max_parallelism, parallelism)
@@ -93,15 +93,15 @@ class EdgeOutput:
         self.channels = channels
         self.may_overtake = may_overtake
         self.in_loop = in_loop
-        """Both ends are in one loop."""
+        """Whether both ends are in one loop."""
 
     @property
     def has_room(self) -> bool:
-        """May more be produced? Any full channel holds the subtask back."""
+        """Whether more rows may be produced. Any full channel holds the subtask back."""
         return all(channel.has_room for channel in self.channels.values())
 
     def send(self, batch: pa.RecordBatch) -> None:
-        """Divide the rows among the receivers."""
+        """Divide the rows among the receivers and enqueue them."""
         for receiver, part in self._split(batch):
             if part.num_rows:
                 self.channels[receiver].put(Batch(part))
@@ -112,5 +112,5 @@ class EdgeOutput:
             channel.put(element)
 
     def flush(self) -> bool:
-        """Send as far as credit allows."""
+        """Send as many elements as credit allows; return whether any was sent."""
         return sum(channel.flush() for channel in self.channels.values()) > 0

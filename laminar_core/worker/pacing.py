@@ -1,4 +1,4 @@
-"""A source's reader as the runtime sees it: paced, counted, and idle after a while."""
+"""A source's reader with the runtime's additions: pacing, counts, and an idle timeout."""
 
 from collections.abc import Sequence
 
@@ -12,29 +12,29 @@ from laminar_core.protocol.types import CheckpointId
 
 
 def rows_before(splits: pa.Table) -> int:
-    """Rows that these positions have behind them, over all splits."""
+    """Return the number of rows before these positions, over all splits."""
     return int(splits.column("next_row").to_numpy().sum())
 
 
 def rows_in_all(splits: pa.Table) -> int | None:
-    """Rows of all splits together, or None if one is unbounded."""
+    """Return the rows of all splits together, or None if one is unbounded."""
     counts = splits.column("row_count")
     return None if counts.null_count else int(counts.to_numpy().sum())
 
 
 def has_rows_left(splits: pa.Table) -> list[bool]:
-    """Say of each split whether there is more to read; of an unbounded one there is."""
+    """Return for each split whether rows are left; an unbounded one always has some."""
     next_rows, counts = (splits.column(c).to_pylist() for c in ("next_row", "row_count"))
     return [n is None or at < n for at, n in zip(next_rows, counts, strict=True)]
 
 
 def in_reading_order(splits: pa.Table) -> pa.Table:
-    """As they were discovered; a source that does not number its splits has no other order."""
+    """Return the splits in the order of discovery, if the source numbers them."""
     return splits.sort_by("split_id") if "split_id" in splits.column_names else splits
 
 
 class _Rest:
-    """What is left of a batch that is taken in slices."""
+    """The rest of a batch that is taken in slices."""
 
     def __init__(self, rows: pa.RecordBatch, before: pa.Table) -> None:
         self.rows = rows
@@ -57,7 +57,7 @@ class _Rest:
 
 
 def _moved(before: pa.Table, after: pa.Table) -> np.ndarray:
-    """Indexes of the splits whose position differs."""
+    """Return the indexes of the splits whose position differs."""
     rows_then, rows_now = (t.column("next_row").to_numpy() for t in (before, after))
     return np.flatnonzero(rows_then != rows_now)
 
@@ -84,7 +84,10 @@ class PacedSource:
         self._rest: _Rest | None = None
 
     def poll(self, rows_max: int | None = None) -> pa.RecordBatch | None:
-        """The next batch, or at most ``rows_max`` rows of it; None: nothing there, or too early."""
+        """Return the next batch, or up to ``rows_max`` rows.
+
+        None if there is none, or it is too early.
+        """
         if self.wait_ms() > 0:
             # Held back is not idle: rows that wait here must not become late.
             self._last_row_ms = self._clock.monotonic_ms()
@@ -112,7 +115,7 @@ class PacedSource:
         return part
 
     def wait_ms(self) -> float:
-        """Time until the pace allows another batch; 0 if it does now."""
+        """Return the time until the pace allows another batch; 0 if it does now."""
         if self._rows_per_second is None:
             return 0.0
         now_ms = self._clock.monotonic_ms()
@@ -123,18 +126,18 @@ class PacedSource:
 
     @property
     def finished(self) -> bool:
-        """Everything has been read."""
+        """Whether all rows have been read."""
         return self._rest is None and self.reader.finished
 
     def became_idle(self) -> bool:
-        """True once, when no row came for the idle timeout."""
+        """Return True once when no row has come for the idle timeout."""
         if self._idle or self._idle_timeout_ms is None:
             return False
         self._idle = self._clock.monotonic_ms() - self._last_row_ms >= self._idle_timeout_ms
         return self._idle
 
     def snapshot(self, checkpoint_id: CheckpointId) -> PendingSnapshot:
-        """The position now."""
+        """Pin the current position."""
         del checkpoint_id
         position = self.reader.position()
         if self._rest is not None:
@@ -142,5 +145,5 @@ class PacedSource:
         return lambda: Snapshot(tables=(position,))
 
     def restore(self, snapshots: Sequence[Snapshot]) -> None:
-        """A reader is opened at its position; there is nothing left to restore."""
+        """Do nothing: a reader is opened at its position."""
         assert not snapshots

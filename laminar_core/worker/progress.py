@@ -1,4 +1,4 @@
-"""How far one worker is, as it reports it to the coordinator."""
+"""Report one worker's progress to the coordinator."""
 
 from laminar_core.link.messages import Progress
 from laminar_core.objectstore.request_counts import RequestCounts
@@ -8,7 +8,7 @@ from laminar_core.worker.wiring import Wiring
 def progress_of(
     generation: int, worker: int, wiring: Wiring, given_up: int, requests: RequestCounts | None
 ) -> Progress:
-    """How far a worker is now."""
+    """Return the worker's current progress."""
     counts = wiring.counts()
     return Progress(
         generation=generation,

@@ -1,12 +1,12 @@
-"""What was in flight at the restored checkpoint goes first.
+"""Order the replay of restored in-flight data before new rows.
 
 After a restore with another parallelism all of it waits in the queue of one channel of each edge,
 whoever sent it. New rows of the same origin come on any channel of that edge, and would overtake
 it. So on each edge the channels that still replay are read one after the other, in the order of
-their senders, before anything new. Since the queue that was put together is that of the first
-sender, this also holds for a checkpoint that is taken meanwhile, restored in whatever way.
+their senders, before any new row. The combined queue is the first sender's, so the order also holds
+for a checkpoint that is taken meanwhile, however it is restored.
 
-Nothing can be held up by it for ever: what is replayed has arrived, and no barrier is before it.
+The replay cannot block for ever: its elements have arrived, and no barrier is before them.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,7 +16,10 @@ from laminar_core.worker.channels import InputChannel
 
 
 class ReplayOrder:
-    """Of one task; ``edges`` are its input channels, one group for each edge that takes part."""
+    """The replay of one task.
+
+    ``edges`` are its input channels, one group per participating edge.
+    """
 
     def __init__(self, edges: Iterable[Sequence[InputChannel]]) -> None:
         self._replaying = [list(channels) for channels in edges]
@@ -25,16 +28,16 @@ class ReplayOrder:
 
     @property
     def active(self) -> bool:
-        """Something is still to be replayed."""
+        """Whether restored elements are left."""
         return bool(self._edge_of)
 
     def holds(self, channel: ChannelId) -> bool:
-        """Say whether another channel of its edge goes first."""
+        """Return whether another channel of its edge goes first."""
         edge = self._edge_of.get(channel)
         return edge is not None and self._replaying[edge][0].channel != channel
 
     def took(self) -> bool:
-        """An element was taken; say whether it was the last one of all that is replayed."""
+        """Note that an element was taken; return whether it was the last one of the replay."""
         if not self.active:
             return False
         self._drop_finished()

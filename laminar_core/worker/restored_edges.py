@@ -1,13 +1,13 @@
-"""What a subtask finds on an input edge after a restore: queued elements, and event time.
+"""The input edges of a subtask after a restore: queued elements, and event time.
 
-With as many workers as before each channel goes on where it was. With another number, the queues
-of the old channels that a new receiver takes over (``state.rescaling``) become one queue, that of
-the first sender: first what had arrived at the old receiver, then what the old sender still had to
-send, each row only at its new owner. No old channel is read before the one before it has been
-filtered, so memory holds one of them beside what is kept.
+With the same parallelism each channel continues where it was. With another one, the queues of the
+old channels that a new receiver takes over (``state.rescaling``) become one queue, the first
+sender's: first the elements that had arrived at the old receiver, then those that the old sender
+still had to send, each row only at its new owner. The old channels are read and filtered one after
+the other, so memory holds one of them beside the result.
 
-Event time of the other new channels begins where all that was ever sent on the edge has come to:
-what a new sender sends follows from rows that no old sender had sent.
+Event time of the other new channels begins at the combined event time of the edge, because rows of
+a new sender derive from rows that no old sender had sent.
 
 Source: PROTOCOL sections 9 and 10.
 """
@@ -28,7 +28,7 @@ from laminar_core.worker.inflight import ElementSizes, SnapshotLimits
 from laminar_core.worker.outputs import numbered_inputs, senders_of
 
 ReadChannel = Callable[[int, int], Iterable[InflightElement]]
-"""What was in flight on an old channel of one edge: from the sender to the receiver, in order."""
+"""Returns the in-flight elements of an old channel, given sender and receiver, in order."""
 
 UNKNOWN: ChannelTime = (None, False)
 
@@ -57,11 +57,11 @@ class EventTimes:
                     self._channels[key] = known[channel]
 
     def of_channel(self, edge: Edge, sender: int, receiver: int) -> ChannelTime:
-        """Of what the receiver had processed."""
+        """Return the event time of the elements that the receiver had processed."""
         return self._channels.get((edge.edge_id, sender, receiver), UNKNOWN)
 
     def of_subtasks(self, vertex_id: str, subtasks: Iterable[int]) -> int | None:
-        """The least combined watermark of these; unknown if one of them knew none."""
+        """Return the minimal combined watermark of these subtasks; unknown if one has none."""
         found = [self._combined.get((vertex_id, subtask)) for subtask in subtasks]
         known = [watermark_us for watermark_us in found if watermark_us is not None]
         return min(known, default=None) if len(known) == len(found) else None
@@ -70,9 +70,9 @@ class EventTimes:
 def same_edge(
     edge: Edge, receiver: int, parallelism: int, times: EventTimes, read: ReadChannel
 ) -> RestoredEdge:
-    """Every channel goes on; what waited at the sender waits there again.
+    """Restore every channel; elements that waited at the sender wait there again.
 
-    ``read`` returns what was in the receiver's queue only.
+    ``read`` returns only the elements of the receiver's queue.
     """
     senders = senders_of(edge, receiver, parallelism)
     return RestoredEdge(
@@ -84,7 +84,7 @@ def same_edge(
 def rescaled_edge(
     edge: Edge, receiver: int, rescaling: Rescaling, times: EventTimes, read: ReadChannel
 ) -> RestoredEdge:
-    """Old channels become virtual ones of the first new sender's."""
+    """Restore old channels as virtual ones in the queue of the first new sender."""
     old = [
         (sender, origin)
         for origin in rescaling.origins_of_receiver(exchange_of(edge), receiver)
@@ -110,7 +110,7 @@ def restored_gate(
     restored: Mapping[int, RestoredEdge],
     combined_us: int | None,
 ) -> WatermarkGate:
-    """Event time goes on from the cut; feedback is outside of it.
+    """Return a gate that continues event time from the cut; feedback channels are not part of it.
 
     ``inputs``: (edge, sender, channel); ``restored``: by edge id.
     """
@@ -135,7 +135,7 @@ def wide_enough(limits: SnapshotLimits, restored: Iterable[RestoredEdge]) -> Sna
 
 
 def exchange_of(edge: Edge) -> Exchange:
-    """How the edge divides its rows."""
+    """Return the rule by which the edge divides its rows."""
     match edge.partitioning:
         case Keyed():
             return "keyed"

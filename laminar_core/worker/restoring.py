@@ -1,7 +1,7 @@
-"""How far a restore is: workers count what they have read, the coordinator adds it up.
+"""Progress of a restore: workers count what they have read, the coordinator adds it up.
 
-Progress is reported by size, so a small restore says it in two messages and a large one in some
-twenty, however long it takes.
+Reports are made by size: two for a small restore and some twenty for a large one, however long it
+takes.
 """
 
 from collections.abc import Callable, Collection
@@ -23,12 +23,15 @@ class RestoreSize:
     size_bytes: int = 0
 
     def plus(self, size_bytes: int) -> "RestoreSize":
-        """Return this and one more file."""
+        """Return the size with one more file."""
         return RestoreSize(self.files + 1, self.size_bytes + size_bytes)
 
 
 class RestoreMeter:
-    """Counts what one worker reads, and reports it. The first report says that it has started."""
+    """Counts the files that one worker reads, and reports progress.
+
+    The first report is the start.
+    """
 
     def __init__(self, total: RestoreSize, report: Callable[[RestoreSize], None]) -> None:
         self._total = total
@@ -52,7 +55,7 @@ class RestoreMeter:
 
 @dataclass(frozen=True, slots=True)
 class RestoreTotals:
-    """Over all workers."""
+    """Progress over all workers."""
 
     files: int
     files_total: int
@@ -61,7 +64,7 @@ class RestoreTotals:
 
     @property
     def percent(self) -> float:
-        """How much of the bytes is read; state that several workers share is read several times."""
+        """The share of bytes that were read; state for several workers counts several times."""
         return 100.0 * self.size_bytes / self.bytes_total if self.bytes_total else 100.0
 
 
@@ -74,10 +77,10 @@ class RestoreProgress:
         self._told_bytes: int | None = None
 
     def take(self, report: Restoring) -> RestoreTotals | None:
-        """Keep a report; return the totals if they are to be told.
+        """Take a report; return the totals if they should be published.
 
-        They are told from when all workers have started, by size, and when everything is read. A
-        job that starts with no state tells nothing.
+        They are published when all workers have started, then by size, and when everything is read.
+        A job without state to restore publishes none.
         """
         self._reports[report.worker] = report
         if len(self._reports) < self._parallelism:
@@ -98,7 +101,7 @@ class RestoreProgress:
         return totals
 
     def why_late(self, registered: Collection[int], register_ms: float) -> tuple[ErrorCode, str]:
-        """Say why not all workers have registered within ``register_ms``.
+        """Return why not all workers have registered within ``register_ms``.
 
         A worker that reads its state has a slot; one that never reported has none.
         """

@@ -1,9 +1,10 @@
-"""Writes the state of one worker's operators as segments, and merges chains that become long.
+"""Write the state of one worker's operators as segments, and merge long chains.
 
 Everything but the merging is called from the one background thread that writes snapshots. Tables
-are made one at a time, as they are written. Changes that could not be written are kept, and go with
-the next ones: the operator has forgotten that they are new. A segment that was tried once gets a
-new name the next time, because the first try may have succeeded with other bytes.
+are computed one at a time, as they are written. Changes that could not be written are kept, and
+written with the next ones, because the operator no longer counts them as new. A segment that was
+attempted once gets a new name the next time, because the first attempt may have succeeded with
+other bytes.
 
 Source: PROTOCOL section 12; O'Neil et al. 1996, "The log-structured merge-tree", for the merging.
 """
@@ -46,26 +47,26 @@ ReadSegment = Callable[[SegmentRef], pa.Table]
 
 
 class NotMadeError(Exception):
-    """The tables of a snapshot could not be made; its cause says why.
+    """The tables of a snapshot could not be computed; the cause has the reason.
 
-    Unlike a store that refuses, this cannot be tried again: what changed is lost with the snapshot.
+    Unlike a failed write this cannot be retried: the changes are lost with the snapshot.
     """
 
 
 @dataclass(slots=True)
 class _Chain:
-    """What is known of one operator's state."""
+    """The segments and pending changes of one operator's state."""
 
     segments: tuple[SegmentRef, ...] = ()
     unmade: deque[Iterator[pa.Table]] = field(default_factory=deque)
-    """Changes of which the tables are not all made."""
+    """Changes whose tables are not all computed."""
     unwritten: deque[pa.Table] = field(default_factory=deque)
-    """Older than those."""
+    """Tables to be written, older than ``unmade``."""
     written_bytes: int = 0
-    """Since the last checkpoint that was told."""
+    """Bytes written since the last reported checkpoint."""
     compacting: bool = False
     problem: str = ""
-    """Why the last merging failed."""
+    """The reason why the last merge failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,17 +101,17 @@ class SegmentWriter:
         """Operators, and files of theirs that were to be merged and are not what was written."""
 
     def adopt(self, operator_id: str, segments: Iterable[SegmentRef]) -> None:
-        """Go on with the chain of a restored checkpoint."""
+        """Continue the chain of a restored checkpoint."""
         self._chains[operator_id] = _Chain(tuple(segments))
 
     def write_all(
         self, checkpoint_id: CheckpointId, operator_id: str, tables: Iterable[pa.Table]
     ) -> tuple[SegmentRef, ...]:
-        """Write a state of which this checkpoint alone has the files.
+        """Write a state whose files belong to this checkpoint alone.
 
         Raises:
-            LaminarError: the store did not take one of them.
-            NotMadeError: there is none to be taken.
+            LaminarError: the store did not accept a file.
+            NotMadeError: a table could not be computed.
         """
         return tuple(
             self.store.write_state(
@@ -165,7 +166,7 @@ class SegmentWriter:
                 yield self._unreadable.get_nowait()
 
     def take_written_bytes(self, operator_id: str) -> int:
-        """Bytes uploaded for this operator since the last call, merging included."""
+        """Return the bytes uploaded for this operator since the last call, including merges."""
         chain = self._chains[operator_id]
         written_bytes, chain.written_bytes = chain.written_bytes, 0
         return written_bytes

@@ -1,9 +1,9 @@
-"""What the runtime adds to a sink's writer: committables survive a checkpoint that does not.
+"""Sink writers whose committables survive a failed checkpoint.
 
-Rows pre-committed for checkpoint *n* are before the cut of every later one too. If *n* is
-declined, they have to become visible with the next that completes, so a snapshot carries all
-committables whose commit has not been announced. Commits are idempotent, so carrying one again
-is harmless; dropping one would lose rows. Source: PROTOCOL section 7, rule 5.
+Rows pre-committed for checkpoint *n* are before the cut of every later one too. If *n* is declined,
+they have to become visible with the next one that completes, so a snapshot contains all
+committables whose commit has not been announced. Commits are idempotent, so repeating one is
+harmless; dropping one would lose rows. Source: PROTOCOL section 7, rule 5.
 """
 
 import threading
@@ -20,7 +20,7 @@ _ROW_COUNT = "rows_written"
 
 
 class CommittingSink:
-    """A sink's writer with the committables that nobody has committed yet."""
+    """A sink's writer, together with the committables that are not committed yet."""
 
     def __init__(self, writer: SinkWriter) -> None:
         self.writer = writer
@@ -51,7 +51,7 @@ class CommittingSink:
         return finish
 
     def committed(self, checkpoint_id: CheckpointId) -> None:
-        """Everything pre-committed up to this checkpoint is visible."""
+        """Drop the committables up to this checkpoint, because its output is visible."""
         with self._lock:
             for known in [n for n in self._uncommitted if n <= checkpoint_id]:
                 del self._uncommitted[known]

@@ -1,12 +1,12 @@
-"""How many rows one unit of work takes, so that a barrier never waits long for a slow operator.
+"""The number of rows in a unit of work, so that a barrier never waits long for a slow operator.
 
-Between two units a task looks after its queues, and only there it can cut. An operator that needs
-a second for a batch would therefore delay every checkpoint by a second, aligned or not; so its
-batches are taken in slices that need about ``UNIT_MS``. What is left of a batch stays in its queue
-and is captured like anything else there.
+Between two units a task serves its queues, and only there it can cut. An operator that needs a
+second for a batch would therefore delay every checkpoint by a second, aligned or not; so its
+batches are taken in slices that need about ``UNIT_MS``. The rest of a batch stays in its queue and
+is captured like any other element.
 
-Slices help only if a part of the rows needs a part of the time. If they turn out to cost more than
-they are worth (one remote call for each batch, say), whole batches are taken for a long while.
+Slices help only if the time is in proportion to the rows. If they turn out to cost more than they
+gain (one remote call for each batch, say), whole batches are taken for a long while.
 """
 
 UNIT_MS = 20.0
@@ -19,13 +19,13 @@ WORTH_IT = 0.5
 """Slices have to reach this part of the whole batches' rows per millisecond."""
 
 SLOW_BATCHES = 2
-"""So many whole batches in a row must take longer: a single one may have met a busy machine."""
+"""Consecutive slow batches before slicing: a single one may be caused by a busy machine."""
 
 JUDGED_SLICES = 8
-"""The fastest of so many slices tells what a slice costs, for the same reason."""
+"""Number of slices of which the fastest defines the cost, for the same reason."""
 
 PATIENCE_UNITS = 50
-"""So many whole batches before slices are tried again; twice as many after each failure."""
+"""Whole batches before slices are tried again; doubled after each failure."""
 
 PATIENCE_UNITS_MAX = 100_000
 
@@ -35,7 +35,7 @@ class WorkUnit:
 
     def __init__(self) -> None:
         self.rows_max: int | None = None
-        """None: a whole batch."""
+        """Largest number of rows in a unit; None: a whole batch."""
         self._rates: list[float] = []
         """Rows per millisecond of the units that the next verdict is about."""
         self._whole_rate = 0.0
@@ -43,7 +43,7 @@ class WorkUnit:
         self._patience_units = PATIENCE_UNITS
 
     def took(self, row_count: int, elapsed_ms: float) -> None:
-        """A unit with so many rows is done."""
+        """Adapt the number of rows after a unit."""
         rate = row_count / max(elapsed_ms, 1e-3)
         if self._whole_units_left:
             self._whole_units_left -= 1

@@ -1,9 +1,9 @@
-"""The asynchronous phase: parts of a cut are finished, written and acknowledged together.
+"""The asynchronous phase: finish, write and acknowledge the parts of a cut together.
 
 One background thread per worker writes them, in the order of the cuts; in-flight data is encoded
-piece by piece while more is being recorded. A part that cannot be
-*written* costs the checkpoint; a part that cannot be *finished* costs the generation, because
-what a sink has pre-committed exists nowhere else.
+piece by piece while more is being recorded. A part that cannot be *written* fails the checkpoint. A
+part that cannot be *finished* fails the generation, because the pre-committed data of a sink exists
+only there.
 """
 
 from collections import deque
@@ -28,7 +28,7 @@ from laminar_core.worker.task import Cut, PendingPart
 
 @dataclass(frozen=True, slots=True)
 class BackgroundThreads:
-    """What a worker does beside its loop; one thread each."""
+    """The executors for a worker's background work; one thread each."""
 
     snapshots: Executor
     compactions: Executor
@@ -72,19 +72,19 @@ class NotWritten:
 
 @dataclass(frozen=True, slots=True)
 class NotFinished:
-    """A part could not be made."""
+    """A part could not be finished."""
 
     error: Exception
 
 
 Result = Written | InflightWritten | NotWritten | NotFinished
 Outstanding = str | Queue
-"""What a worker's part still lacks: a vertex's state or channels, or a queue's file."""
+"""A missing piece of a worker's part: a vertex's state or channels, or a queue's file."""
 
 
 @dataclass(slots=True)
 class WorkerPart:
-    """What is known of one checkpoint in this worker."""
+    """The progress of one checkpoint in this worker."""
 
     missing: set[Outstanding]
     entries: list[SubtaskEntry] = field(default_factory=list)
@@ -93,21 +93,21 @@ class WorkerPart:
 
     @classmethod
     def of(cls, vertices: Iterable[str]) -> "WorkerPart":
-        """Of every vertex the state and the word that its channels are complete."""
+        """Return an empty part that misses the state and the channels of every vertex."""
         return cls({of(vertex) for vertex in vertices for of in (state_of, channels_of)})
 
     def lacks_state_of(self, vertex_id: str) -> bool:
-        """Whether the vertex has not been cut, or its state is not written yet."""
+        """Return whether the vertex has not been cut, or its state is not written yet."""
         return state_of(vertex_id) in self.missing
 
 
 def state_of(vertex_id: str) -> Outstanding:
-    """The vertex's state."""
+    """Return the key for the vertex's state."""
     return f"state of {vertex_id}"
 
 
 def channels_of(vertex_id: str) -> Outstanding:
-    """The word that all in-flight data of the vertex is known."""
+    """Return the key for the completeness of the vertex's in-flight data."""
     return f"channels of {vertex_id}"
 
 
@@ -129,10 +129,10 @@ class SnapshotWriter:
         self._results: SimpleQueue[Result] = SimpleQueue()
         self._discarded: set[CheckpointId] = set()
         self._discards: deque[tuple[CheckpointId, Future[None]]] = deque()
-        """In order; each is done when everything that was queued before it is."""
+        """Discards in order; each is done when all work queued before it is."""
         self._compression: Compression | None = compression
         self._encoders: dict[tuple[CheckpointId, Queue], InflightEncoder] = {}
-        """Of the background thread only."""
+        """Used by the background thread only."""
 
     def submit(self, cut: Cut) -> None:
         """Queue the rest of a snapshot."""
@@ -154,18 +154,18 @@ class SnapshotWriter:
 
     @property
     def given_up(self) -> int:
-        """Checkpoints that were discarded, and whose parts are still queued."""
+        """The number of discarded checkpoints whose parts are still queued."""
         while self._discards and self._discards[0][1].done():
             self._discards.popleft()
         return len({checkpoint_id for checkpoint_id, _ in self._discards})
 
     @property
     def pending_inflight(self) -> int:
-        """Queues of which pieces are encoded and the end has not come."""
+        """The number of queues with encoded pieces but no end yet."""
         return len(self._encoders)
 
     def results(self) -> list[Result]:
-        """What has ended since the last call."""
+        """Return the results since the last call."""
         found: list[Result] = []
         while True:
             try:
@@ -281,7 +281,7 @@ class SnapshotWriter:
             raise _StoreError(str(error)) from error
 
     def _run_upload(self, part: PendingPart) -> None:
-        """A store that does not take it now is asked again by the next checkpoint."""
+        """Upload changes ahead; if the store refuses, the next checkpoint tries again."""
         try:
             snapshot = part.pending()
             assert part.merge is not None, "only changes are uploaded ahead"
@@ -296,11 +296,11 @@ class SnapshotWriter:
 
 
 class _StoreError(Exception):
-    """Tells a store that refused from a snapshot that could not be made."""
+    """Wraps a failed write, to distinguish it from a snapshot that could not be computed."""
 
 
 def _not_finished(error: Exception) -> NotFinished:
-    """Report what went wrong inside the operator as it was said there."""
+    """Return the operator's own error, without the wrapper around it."""
     cause = error.__cause__
     if isinstance(error, NotMadeError) and isinstance(cause, Exception):
         return NotFinished(cause)

@@ -1,9 +1,9 @@
-"""A queue without a bound: the newest batches wait on disk when memory has enough of them.
+"""An unbounded queue: the newest batches wait on disk when memory has enough of them.
 
 The output queue of a feedback edge must never hold its sender back, or the loop would wait for
-itself (ERRATA 2.7). Batches go to disk in runs, one Arrow IPC stream each, and come back run by
-run, so memory holds about two runs and what the first ``memory_bytes`` were. Markers stay in
-memory, in their places. The files have no name: a worker that is killed leaves nothing behind.
+itself (ERRATA 2.7). Batches go to disk in runs, one Arrow IPC stream each, and are read run by run,
+so memory holds about two runs and the first ``memory_bytes``. Markers stay in memory, in their
+places. The files have no name, so a killed worker leaves none behind.
 """
 
 import tempfile
@@ -18,7 +18,7 @@ from laminar_core.link.wire import ArrowElement
 from laminar_core.protocol.types import Batch
 
 SPILL_MEMORY_BYTES = 16 * 1024 * 1024
-"""Batches of one channel that wait in memory before the first one goes to disk."""
+"""Bytes of one channel's batches that wait in memory before any goes to disk."""
 
 RUN_BYTES = 4 * 1024 * 1024
 """Written, and read back, in one piece."""
@@ -29,7 +29,7 @@ FILE_BYTES = 256 * 1024 * 1024
 
 @dataclass(slots=True)
 class _SpillFile:
-    """Runs, one after the other."""
+    """A file of runs, one after the other."""
 
     file: RawIOBase
     size_bytes: int = 0
@@ -71,14 +71,14 @@ class SpillQueue:
         self._newest: _SpillFile | None = None
         self._length = 0
         self.spilled_bytes = 0
-        """Written to disk so far."""
+        """Bytes written to disk so far."""
 
     def __len__(self) -> int:
         return self._length
 
     @property
     def first(self) -> ArrowElement:
-        """What ``take`` would return.
+        """The element that ``take`` would return.
 
         Raises:
             StorageUnavailable: it cannot be read back.
@@ -118,7 +118,7 @@ class SpillQueue:
         return element
 
     def close(self) -> None:
-        """Drop everything."""
+        """Drop all elements."""
         for file in {id(run.where): run.where for run in self._runs}.values():
             file.file.close()
         if self._newest is not None:
@@ -132,7 +132,7 @@ class SpillQueue:
     # --- memory and disk ------------------------------------------------------------------------
 
     def _refill(self) -> None:
-        """What is first has to be in memory."""
+        """Make sure that the first element is in memory."""
         if self._front:
             return
         if self._runs:

@@ -1,7 +1,7 @@
-"""One subtask of a vertex: takes elements from its inputs, one at a time, and does what follows.
+"""One subtask of a vertex: takes elements from its inputs, one at a time, and processes them.
 
-The protocol is decided by ``BarrierAligner``; this module carries its effects out. ``work`` does
-one unit and returns, so that the worker's loop is never held up for longer than one batch.
+``BarrierAligner`` decides the protocol; this module carries its effects out. ``work`` does one unit
+and returns, so that the worker's loop is never blocked for longer than one batch.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -78,12 +78,12 @@ class PendingPart:
     merge: MergeTables | None = None
     """Set if it is of what changed: how that is put together with what was written before."""
     renews: bool = False
-    """It is the whole state, and begins a new chain: what was written before is lost."""
+    """Whether it is the whole state and begins a new chain, because earlier files are lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """What a task hands over at the cut, for the background."""
+    """The parts of a task's cut, for the background."""
 
     checkpoint_id: CheckpointId
     vertex_id: str
@@ -91,30 +91,30 @@ class Cut:
 
 
 class TaskListener(Protocol):
-    """What a task tells its worker."""
+    """Receives the events of a task; implemented by its worker."""
 
     def on_operator(self, operator_id: str) -> None:
-        """Note that this operator, source or sink computes from now on."""
+        """Note that this operator, source or sink works from now on."""
         ...
 
     def on_cut(self, cut: Cut) -> None:
-        """A snapshot was taken; finish it. More of the checkpoint may follow."""
+        """Finish a snapshot that was taken. More of the checkpoint may follow."""
         ...
 
     def on_captured(self, vertex_id: str, captured: Captured) -> None:
-        """In-flight data of a cut; write it."""
+        """Write in-flight data of a cut."""
         ...
 
     def on_complete(self, checkpoint_id: CheckpointId, alignment: AlignmentEntry) -> None:
-        """Nothing more of this task belongs to the checkpoint: acknowledge what is durable."""
+        """Acknowledge the checkpoint once it is durable: this task has nothing to add."""
         ...
 
     def on_discard(self, checkpoint_id: CheckpointId) -> None:
-        """This checkpoint will not complete here."""
+        """Drop this checkpoint, which will not complete here."""
         ...
 
     def on_decline(self, checkpoint_id: CheckpointId, cause: DeclineCause, reason: str) -> None:
-        """Tell the coordinator that this task has no part for the checkpoint."""
+        """Decline the checkpoint at the coordinator."""
         ...
 
 
@@ -122,13 +122,13 @@ class Snapshottable(Protocol):
     """Anything in a chain with a part in the checkpoint."""
 
     def snapshot(self, checkpoint_id: CheckpointId) -> PendingSnapshot:
-        """Synchronous phase of a snapshot."""
+        """Run the synchronous phase of a snapshot; return a function for the rest."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class TaskParts:
-    """What a task is made of. Exactly one of ``source`` and ``inputs`` feeds it."""
+    """The components of a task. Exactly one of ``source`` and ``inputs`` feeds it."""
 
     vertex_id: str
     subtask_index: int
@@ -151,11 +151,11 @@ class TaskParts:
     inside: frozenset[ChannelId] = frozenset()
     """Inputs that come from the same loop, feedback included."""
     incremental: bool = False
-    """Operators that can are asked for what changed since the last cut, and not for everything."""
+    """Whether operators that can write only the changes since the last cut do so."""
     finished: bool = False
     """The restored source had ended: it is not read again."""
     replay_edges: Sequence[Sequence[ChannelId]] = ()
-    """Inputs by edge, in the order of their senders: what was restored on them goes first."""
+    """Inputs by edge, in the order of their senders; restored elements on them go first."""
     senders: Mapping[ChannelId, tuple[str, int]] = field(default_factory=dict)
     """Per input: the sending vertex, and which subtask of it."""
     announced_us: int | None = None
@@ -172,7 +172,7 @@ class Task:
     def __init__(self, parts: TaskParts, listener: TaskListener, clock: Clock) -> None:
         self.parts = parts
         self.finished = False
-        """Its input has ended and everything was flushed; it still takes part in checkpoints."""
+        """Whether its input has ended and was flushed; it still takes part in checkpoints."""
         self._listener = listener
         self._clock = clock
         self._chain = Chain(parts.operators, self._emit, self._emit_watermark, listener.on_operator)
@@ -198,7 +198,7 @@ class Task:
         self._renewals: set[str] = set()
         """Operators whose stored files are lost."""
         self._first_barrier = (CheckpointId(0), 0.0)
-        """(id, monotonic ms) of the newest checkpoint of which a barrier arrived."""
+        """(id, monotonic ms) of the first barrier of the newest checkpoint."""
         self._barriers_reached: dict[ChannelId, float] = {}
         """Milliseconds from that barrier's arrival until its checkpoint's was reached here."""
         self._alignment: AlignmentEntry | None = None
@@ -211,7 +211,7 @@ class Task:
 
     @property
     def unaligned(self) -> UnalignedCheckpointMetrics:
-        """How often its cuts overtook data, and how much was in flight then."""
+        """The number of unaligned cuts, and their in-flight data."""
         return self._inflight.metrics
 
     @property
@@ -221,13 +221,13 @@ class Task:
 
     @property
     def protocol_state(self) -> State:
-        """How far its checkpoint is, for reports."""
+        """The state of its alignment machine, for reports."""
         return self._aligner.state
 
     # --- the unit of work -----------------------------------------------------------------------
 
     def work(self) -> bool:
-        """Do one unit if there is one and the outputs have room; say whether anything happened."""
+        """Do one unit if there is one and the outputs have room; return whether it did."""
         if self.finished or not self._have_room():
             return False
         if self._firing.active:
@@ -341,7 +341,7 @@ class Task:
     # --- the protocol ---------------------------------------------------------------------------
 
     def arrived(self, channel: ChannelId, element: ArrowElement) -> None:
-        """An element entered an input queue."""
+        """Enqueue an arriving element."""
         self._by_channel[channel].arrive(element)
         match element:
             case CheckpointBarrier():
@@ -368,36 +368,36 @@ class Task:
             self._barriers_reached[channel] = self._clock.monotonic_ms() - first_ms
 
     def trigger(self, barrier: CheckpointBarrier) -> None:
-        """The coordinator asks for a snapshot; sources cut now."""
+        """Take a snapshot on request of the coordinator; sources cut now."""
         self._on(CheckpointTriggered(barrier))
 
     def time_out(self, checkpoint_id: CheckpointId) -> None:
-        """The checkpoint's alignment budget is spent: barriers that still wait overtake."""
+        """Let waiting barriers overtake, because the checkpoint's alignment budget is spent."""
         self._on(AlignmentTimedOut(checkpoint_id))
         self._inflight.time_out(checkpoint_id)
         self._decline_if_too_large()
         self._acknowledge()
 
     def abort(self, checkpoint_id: CheckpointId) -> None:
-        """The coordinator gave the checkpoint up."""
+        """Abort the checkpoint, as the coordinator did."""
         self._on(CheckpointAborted(checkpoint_id))
 
     def resume(self) -> None:
-        """The job does not end with the stop checkpoint after all: read on."""
+        """Continue to read, because the job does not end with the stop checkpoint."""
         self._stopped = False
 
     def snapshot_failed(self, checkpoint_id: CheckpointId, reason: str) -> None:
-        """The background could not write a part."""
+        """Decline the checkpoint, because the background could not write a part."""
         self._on(SnapshotFailed(checkpoint_id, reason))
 
     def committed(self, checkpoint_id: CheckpointId) -> None:
-        """The checkpoint is complete and its output visible."""
+        """Notify the sink that the checkpoint's output is visible."""
         if self.parts.sink is not None:
             self._computes(self.parts.sink_id)
             self.parts.sink.committed(checkpoint_id)
 
     def close(self) -> None:
-        """Let go of files and of what is staged and not pre-committed."""
+        """Release files, and discard staged rows that are not pre-committed."""
         if self.parts.source is not None:
             self.parts.source.reader.close()
         if self.parts.sink is not None:
@@ -466,7 +466,7 @@ class Task:
         self._decline_if_too_slow(barrier.checkpoint_id, pause_ms)
 
     def _decline_if_too_slow(self, checkpoint_id: CheckpointId, sync_ms: float) -> None:
-        """Rows waited for it; whoever set the limit wants no such checkpoints."""
+        """Decline a checkpoint whose synchronous phase exceeded the configured limit."""
         limit_ms = self.parts.limits.sync_timeout_ms
         if limit_ms is not None and sync_ms > limit_ms:
             reason = f"the synchronous phase took {sync_ms:.0f} ms, allowed are {limit_ms:g} ms"
@@ -498,7 +498,7 @@ class Task:
         return PendingPart(operator_id, pending, sync_ms, merge, renews)
 
     def renew(self, operator_ids: Iterable[str]) -> None:
-        """Let these operators give their whole state at the next cut that is of changes."""
+        """Make these operators write their whole state at the next incremental cut."""
         self._renewals.update(operator_ids)
 
     def _alignment_entry(

@@ -1,7 +1,7 @@
-"""What a worker reports about a checkpoint that takes long: which subtask waits for what.
+"""Report what a slow checkpoint waits for at each subtask.
 
-The report is bounded, whatever the number of channels, and sent once a second at most. It is there
-so that the coordinator can name what an expired checkpoint waited for.
+The report is bounded, whatever the number of channels, and sent at most once a second. With it the
+coordinator can name what an expired checkpoint waited for.
 """
 
 from collections.abc import Iterable, Mapping
@@ -54,7 +54,7 @@ def waits_of(tasks: Iterable[Task], parts: Mapping[CheckpointId, WorkerPart]) ->
 
 
 class WaitClock:
-    """Says when a report is due."""
+    """Decides when a report is due."""
 
     def __init__(self) -> None:
         self._oldest: CheckpointId | None = None

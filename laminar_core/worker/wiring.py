@@ -1,4 +1,4 @@
-"""Builds one worker's tasks and joins them: channels, state, and who gets an incoming frame."""
+"""Build one worker's tasks and connect them: channels, state, and routing of frames."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -86,15 +86,15 @@ class Wiring:
         self.links = Links(self.subtask_index, self.generation)
 
     def on_frame(self, header_bytes: Buffer, payload: Buffer) -> None:
-        """Put an incoming frame where it belongs, when everything before it has come.
+        """Route an incoming frame, once all frames before it have arrived.
 
-        A frame of another generation is dropped: a worker that was given up may still be sending,
-        and its channels need not be those of today (ERRATA 3.23).
+        A frame of another generation is dropped: a worker that was replaced may still be sending,
+        and its channels may differ from the current ones (ERRATA 3.23).
 
         Raises:
             LinkBrokenError: a frame is missing, and a connection has broken.
-            ProtocolError: the transport delivered something that nobody here may have sent, or a
-                frame is missing although no connection has broken (OUT_OF_ORDER).
+            ProtocolError: the transport delivered an invalid frame, or a frame is missing although
+                no connection has broken (OUT_OF_ORDER).
         """
         header = decode_header(header_bytes)
         if header.generation != self.generation:
@@ -126,7 +126,7 @@ class Wiring:
                 pass
 
     def counts(self) -> RowCounts:
-        """What the sources read, the sinks wrote and the operators dropped as late."""
+        """Return the rows that sources read, sinks wrote and operators dropped as late."""
         sources = [t.parts.source for t in self.tasks if t.parts.source is not None]
         sinks = [t.parts.sink for t in self.tasks if t.parts.sink is not None]
         operators = [operator for t in self.tasks for _, operator in t.parts.operators]
@@ -140,20 +140,20 @@ class Wiring:
         )
 
     def collected(self) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """What the sinks hand to the driver: (sink, batch)."""
+        """Yield the rows that sinks collected for the driver: (sink, batch)."""
         for task in self.tasks:
             if task.parts.sink is not None and task.parts.sink_id is not None:
                 for batch in task.parts.sink.writer.collected():
                     yield task.parts.sink_id, batch
 
     def unaligned(self) -> UnalignedCheckpointMetrics:
-        """Unaligned cuts of all tasks here."""
+        """Return the metrics of unaligned cuts over all tasks."""
         return UnalignedCheckpointMetrics.total(task.unaligned for task in self.tasks)
 
     def watermark_us(self) -> int | None:
-        """Event time of the vertices with inputs: the slowest, once all know it.
+        """Return the minimal event time of vertices with inputs; None until all know it.
 
-        In a loop there is none.
+        Vertices in a loop have none.
         """
         timed = [t for t in self.tasks if t.parts.inputs and t.parts.loop is None]
         gates = [t.parts.gate.combined_us for t in timed]
@@ -238,7 +238,7 @@ class _Builder:
         )
 
     def _announced_us(self, gate: WatermarkGate) -> int | None:
-        """New senders differ in what old ones have said; each says what is true of its own rows."""
+        """Return the watermark that all new senders start with, after a change of parallelism."""
         ended = gate.combined_us == WATERMARK_END_US
         return None if self.deployment.rescaling is None or ended else gate.combined_us
 
@@ -301,7 +301,7 @@ class _Builder:
         )
 
     def _file_queues(self, vertex: Vertex) -> None:
-        """Say under which operator the in-flight data of each queue is filed."""
+        """Assign each queue the operator under which its in-flight data is stored."""
         plan, ids = self.deployment.plan, list(vertex.operator_ids())
         inputs = [(edge, sender, self.me) for edge, sender, _ in self._numbered_inputs(vertex)]
         outputs = [
@@ -376,7 +376,7 @@ def wire(
     """Build the tasks of one worker and restore their state.
 
     Raises:
-        CorruptCheckpointError: a state file is not what the manifest says.
+        CorruptCheckpointError: a state file contradicts the manifest.
         DataError: a source cannot be opened.
     """
     _Builder(deployment, restored, transport, listener, clock, wiring).build()

@@ -1,8 +1,8 @@
 """A worker: one long-lived Spark task that hosts a subtask of every vertex.
 
-One loop, never blocked: take what arrived, do one unit of work per task, send what credit allows.
-It keeps receiving while it cannot send; otherwise workers that wait for each other in a ring would
-wait for ever.
+Its loop never blocks: it takes arrived messages, does one unit of work per task, and sends what
+credit allows. It keeps receiving while it cannot send; otherwise workers that wait for each other
+in a ring would wait for ever.
 """
 
 from collections.abc import Iterator
@@ -85,13 +85,13 @@ WAIT_MAX_MS = 20
 """Longest sleep of an idle worker; arrivals and finished snapshots end it early."""
 
 COORDINATOR_SILENCE_MAX_MS = 15_000
-"""Without a word from the coordinator for so long, the driver is dead and so is this generation."""
+"""After this time without a message from the coordinator, the driver counts as dead."""
 
 _RESTART_WOULD_MEET_IT_AGAIN = (ConfigurationError, DataError, ProtocolError)
 
 
 class Phase(Enum):
-    """Where a worker is in its life."""
+    """The phases of a worker's life."""
 
     REGISTERING = auto()
     RUNNING = auto()
@@ -139,16 +139,16 @@ class Worker:
 
     @property
     def signs(self) -> SignsOfLife:
-        """What a second thread sends while the loop runs."""
+        """Return the heartbeats for a second thread to send while the loop runs."""
         send = self._transport.send_alive
         return SignsOfLife(self._deployment.generation, self._me, self.activity, send)
 
     def start(self, host: str) -> None:
-        """Build the tasks and restore their state, from the store of the driver and no other.
+        """Build the tasks and restore their state, after checking that the store is the driver's.
 
         Raises:
             ConfigurationError: this host does not share the driver's store.
-            CorruptCheckpointError: a state file is not what the manifest says.
+            CorruptCheckpointError: a state file contradicts the manifest.
             DataError: a source cannot be opened.
         """
         proof = self._deployment.claim_sha256
@@ -173,7 +173,7 @@ class Worker:
         )
 
     def register(self, pid: int, host: str) -> None:
-        """Tell the coordinator where this worker receives data; from now on it may answer."""
+        """Register at the coordinator with the address where this worker receives data."""
         self._heard_ms = self._clock.monotonic_ms()  # Restoring may have taken longer than silence.
         self._send(
             Register(
@@ -188,7 +188,7 @@ class Worker:
         )
 
     def run(self) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """Work until the coordinator ends it; then yield (sink, batch) of what was collected."""
+        """Work until the coordinator ends it; then yield the collected rows as (sink, batch)."""
         while self.working:
             if not self.run_once():
                 self._transport.wait(self.wait_ms())
@@ -196,16 +196,16 @@ class Worker:
 
     @property
     def working(self) -> bool:
-        """The coordinator has not ended it yet."""
+        """Whether the coordinator has not ended it yet."""
         return self.phase in (Phase.REGISTERING, Phase.RUNNING)
 
     def collected(self) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """What the sinks hand to the driver, once the job has ended well: (sink, batch)."""
+        """Yield the collected rows as (sink, batch), if the job has finished."""
         if self.phase is Phase.FINISHED:
             yield from self.wiring.collected()
 
     def run_once(self) -> bool:
-        """One turn of the loop; say whether anything happened."""
+        """Run one turn of the loop; return whether it did anything."""
         self.activity.begin_step()
         busy = self._receive_control()
         if self.phase is Phase.RUNNING:
@@ -223,7 +223,7 @@ class Worker:
         return busy
 
     def close(self) -> None:
-        """Let go of files and of what is staged and not pre-committed."""
+        """Release files, and discard staged rows that are not pre-committed."""
         for task in self.wiring.tasks:
             task.close()
         for channel in self.wiring.outputs.values():
@@ -231,7 +231,7 @@ class Worker:
         self.wiring.backend.close()
 
     def failed(self, error: Exception) -> None:
-        """Tell the coordinator why this worker ends."""
+        """Report to the coordinator why this worker ends."""
         code = error.code if isinstance(error, LaminarError) else ErrorCode.WORKER_FAILED
         said = str(error) if isinstance(error, LaminarError) else f"{type(error).__name__}: {error}"
         helps = not isinstance(error, _RESTART_WOULD_MEET_IT_AGAIN)
@@ -246,7 +246,7 @@ class Worker:
         )
 
     def wait_ms(self) -> float:
-        """Longest sleep before the next turn, if nothing arrives meanwhile."""
+        """Return the longest sleep before the next turn, if no message arrives meanwhile."""
         waits = [t.parts.source.wait_ms() for t in self.wiring.tasks if t.parts.source is not None]
         return min([w for w in waits if w > 0], default=WAIT_MAX_MS) if waits else WAIT_MAX_MS
 
@@ -346,7 +346,7 @@ class Worker:
         self._report_waits(now_ms)
 
     def _report_waits(self, now_ms: float) -> None:
-        """Say what a checkpoint that takes long waits for here."""
+        """Report what a slow checkpoint waits for here."""
         waits = waits_of(self.wiring.tasks, self._parts)
         if self._wait_clock.is_due(None if waits is None else waits.checkpoint_id, now_ms):
             assert waits is not None, "what is due is there"
@@ -374,7 +374,7 @@ class Worker:
     # --- checkpoints: what the tasks tell -------------------------------------------------------
 
     def on_operator(self, operator_id: str) -> None:
-        """Note what the signs of life say."""
+        """Note the working operator for the heartbeats."""
         self.activity.enter(operator_id)
 
     def on_cut(self, cut: Cut) -> None:
@@ -392,19 +392,19 @@ class Worker:
             self._snapshots.capture(vertex_id, queue, captured)
 
     def on_complete(self, checkpoint_id: CheckpointId, alignment: AlignmentEntry) -> None:
-        """One vertex has nothing to add."""
+        """Note that one vertex has nothing to add."""
         part = self._parts.get(checkpoint_id)
         if part is not None:
             part.alignment.append(alignment)
         self._settle(checkpoint_id, channels_of(alignment.vertex_id))
 
     def on_discard(self, checkpoint_id: CheckpointId) -> None:
-        """Forget what is known of it."""
+        """Drop the checkpoint's parts."""
         self._snapshots.discard(checkpoint_id)
         self._parts.pop(checkpoint_id, None)
 
     def on_decline(self, checkpoint_id: CheckpointId, cause: DeclineCause, reason: str) -> None:
-        """Pass it on."""
+        """Send the decline to the coordinator."""
         self._send(
             SnapshotDecline(
                 generation=self._deployment.generation,

@@ -1,4 +1,7 @@
-"""Ask the running driver of a job for something, from anywhere that reaches its store, and wait."""
+"""The client for commands.
+
+Leave a command in the store of a running job, and wait for the result.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +18,7 @@ from laminar_core.store.owner import this_process
 
 POLL_MS = 250
 _DRIVER_CHECK_MS = 5_000
-"""Between two looks at whether anybody is still there to answer."""
+"""Time between two checks whether a driver is alive to answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +40,7 @@ class ControlClient:
     def __init__(
         self, store: CheckpointStore, clock: Clock, identify: Callable[[], Owner] = this_process
     ) -> None:
-        """``identify`` describes this process, each time differently."""
+        """Open the client; ``identify`` describes this process, differently each time."""
         self._identify = identify
         self._store = store
         self._clock = clock
@@ -51,12 +54,12 @@ class ControlClient:
         timeout_ms: int,
         generation: Generation | None = None,
     ) -> Asked:
-        """Leave a command for the driver that runs now; it is not begun after the timeout.
+        """Leave a command for the running driver; it is not begun after the timeout.
 
-        ``generation``: for this one, which the caller knows to be alive, and for no other.
+        ``generation``: the command is for this one, which the caller knows to be alive.
 
         Raises:
-            ConfigurationError: nobody runs the job.
+            ConfigurationError: the job is not running.
             StorageUnavailable: the store did not answer; the command may be there.
         """
         generation = generation or self._live_generation()
@@ -78,7 +81,7 @@ class ControlClient:
     def wait(
         self, asked: Asked, timeout_ms: float, tell: Callable[[str], None] = _nobody
     ) -> ControlResult:
-        """Wait for the result, which may be a refusal; ``tell`` hears what is waited for.
+        """Wait for the result, which may be a refusal; ``tell`` receives progress messages.
 
         Raises:
             LaminarError: the driver ended without an answer, or the time is over.
@@ -134,10 +137,10 @@ class ControlClient:
         return end
 
     def _live_generation(self) -> Generation:
-        """The generation whose driver lives.
+        """Return the generation whose driver lives.
 
         Raises:
-            ConfigurationError: there is none; says why it is thought so.
+            ConfigurationError: there is none; the message has the evidence.
         """
         generation = self._store.newest_generation()
         if generation is None:
@@ -152,7 +155,10 @@ class ControlClient:
         return generation
 
     def _is_over(self, generation: Generation) -> bool:
-        """Nobody will answer any more: not this driver, and no later one that would have to."""
+        """Return whether no driver will answer.
+
+        Neither this one, nor a later one that would have to.
+        """
         newest = self._store.newest_generation()
         if newest is None or newest > generation:
             return False  # A later one says what became of it.

@@ -1,8 +1,8 @@
-"""Where commands from outside reach a running generation: read, begun, handed over, answered.
+"""Commands of a running generation: read them from the store, begin, execute and answer them.
 
-The log is read with each heartbeat by a thread of its own; the coordinator's thread only hears of
-what is begun. Whatever is begun is written into the audit log before it takes effect, and its
-outcome afterwards. Commands overlap: a savepoint that is being copied does not hold up a cancel.
+A background thread reads the log with each heartbeat; the coordinator's thread receives the
+commands that were begun. Each of them is written into the audit log before it takes effect, and its
+outcome afterwards. Commands overlap: copying a savepoint does not delay a cancel.
 """
 
 from collections.abc import Callable
@@ -39,14 +39,14 @@ from laminar_core.store.savepoints import require_empty
 
 
 class DeskHost(Protocol):
-    """What a desk can do with the job: the coordinator. All but the clocks in its thread."""
+    """The coordinator, as commands see it. All methods but the clocks are called in its thread."""
 
     def now_ms(self) -> int:
-        """Milliseconds since 1970, for records."""
+        """Return milliseconds since 1970, for records."""
         ...
 
     def monotonic_ms(self) -> float:
-        """Milliseconds that never go back, for decisions."""
+        """Return monotonic milliseconds, for decisions."""
         ...
 
     def post(self, action: Callable[[], None]) -> None:
@@ -54,15 +54,15 @@ class DeskHost(Protocol):
         ...
 
     def tell(self, event: JobEvent) -> None:
-        """Tell whoever started the job."""
+        """Publish an event to the listener of the job."""
         ...
 
     def take(self, kind: CheckpointKind, *, once: bool) -> "Future[CheckpointAnswer]":
-        """Ask for a checkpoint; a stop that fails ``once`` is not tried again."""
+        """Request a checkpoint; a stop that fails ``once`` is not tried again."""
         ...
 
     def set_mode(self, mode: SetMode) -> "JsonObject | ModeRefused":
-        """Change how checkpoints align; returns what holds now."""
+        """Change how checkpoints align; return the new setting, or why it was refused."""
         ...
 
     def cancel(self, reason: str) -> None:
@@ -70,19 +70,20 @@ class DeskHost(Protocol):
         ...
 
     def go_on(self, end: Callable[[], None]) -> None:
-        """The job does not end with its stop checkpoint; ``end`` it if somebody else wants that."""
+        """Continue the job after its stop checkpoint; call ``end`` if another request ends it."""
         ...
 
 
 Ending = Literal["finished", "stopped"]
 
 CopySavepoint = Callable[[ControlCommand, CheckpointId, Callable[[], bool]], str]
-"""Copy this checkpoint to the command's target, unless told meanwhile that it is pointless; returns
-its URI. Raises LaminarError."""
+"""Copies this checkpoint to the command's target, until the callback reports that the copy is
+pointless; returns its URI. Raises LaminarError.
+"""
 
 
 class ControlDesk:
-    """Of one generation. ``tick``, ``before_the_end`` and ``close``: the coordinator's thread."""
+    """The commands of one generation. The coordinator's thread calls its public methods."""
 
     def __init__(
         self,
@@ -97,7 +98,7 @@ class ControlDesk:
         self._store = store
         self._targets = SavepointTargets(store.objects.uri, savepoints_under)
         self._taker = ControlTaker(store, generation, host.now_ms, host.monotonic_ms, self._targets)
-        """Of the background thread."""
+        """Used by the background thread only."""
         self._generation = generation
         self._host = host
         self._executor = background.control
@@ -114,13 +115,13 @@ class ControlDesk:
     # --- in the coordinator's thread ------------------------------------------------------------
 
     def tick(self) -> None:
-        """Look for commands, unless that is under way."""
+        """Start looking for commands, unless that is in progress."""
         if not (self._polling or self._closed):
             self._polling = True
             self._executor.submit(self._poll)
 
     def before_the_end(self, kind: CheckpointKind, end: Callable[[], None]) -> None:
-        """The last checkpoint is committed: make of it what was asked for, then end the job."""
+        """Make the requested savepoints of the last committed checkpoint, then end the job."""
         waiting = [n for n in self._stops if n in self._running and self._has_target(n)]
         if kind is not CheckpointKind.STOP or not waiting:
             end()
@@ -146,12 +147,12 @@ class ControlDesk:
 
     @property
     def stopped_by(self) -> str:
-        """Who stopped the job by a command, and why; empty if nobody did."""
+        """Return who stopped the job by a command, and why; empty if it was not stopped so."""
         first = next(iter(self._wanted_stops.values()), None)
         return "" if first is None else f"by {first.actor}: {first.reason}"
 
     def close(self, reason: str, ending: Ending | None) -> None:
-        """The generation is over: answer whoever still waits; nothing is begun any more.
+        """Answer all open commands, because the generation is over; no more are begun.
 
         ``ending`` is how the job ended well; None if it did not.
         """
@@ -331,7 +332,7 @@ class _Open:
     result: ControlResult | None = None
 
     def facts(self, generation: Generation) -> CommandFacts:
-        """As the decision wants them."""
+        """Return the command's facts for the decision."""
         command, begun = self.entry.command, self.entry.begun
         by_us = self.begun is not None
         return CommandFacts(
@@ -345,7 +346,7 @@ class _Open:
 
 
 class ControlTaker:
-    """Of one generation; one thread calls it. Rules: ``protocol.commands``."""
+    """Takes up the commands of one generation, in one thread. Rules: ``protocol.commands``."""
 
     def __init__(
         self,
@@ -388,10 +389,11 @@ class ControlTaker:
             self._read_up_to = entry.number
 
     def _found_ms(self) -> float:
-        """Since when a command has been there that is found now, at the earliest.
+        """Return the earliest time at which a command that is found now may have been left.
 
-        A driver that looks regularly finds it at once. After it was asleep, or the store was away,
-        the command may be as old as the last look, and whoever left it may have given up.
+        A driver that looks regularly finds it at once. After the driver was suspended, or the store
+        was unavailable, the command may be as old as the last look, and its client may have given
+        up.
         """
         before_ms, self._looked_ms = self._looked_ms, self._monotonic_ms()
         slept = before_ms is not None and self._looked_ms - before_ms > LOOK_PAUSE_MAX_MS
@@ -413,7 +415,7 @@ class ControlTaker:
                 begun.append(known.entry)
 
     def _take_up(self, known: _Open) -> bool:
-        """Whether it is ours to answer; else somebody else was faster, and it is read again."""
+        """Take the command up; return False if another process was faster, and read it again."""
         if known.begun is None:
             now_ms = self._now_ms()
             known.begun = ControlBegun(generation=self._generation, begun_at_ms=now_ms)
@@ -448,7 +450,7 @@ class ControlTaker:
         )
 
     def _target_problem(self, entry: ControlEntry) -> str | None:
-        """What is known to go wrong is said before a checkpoint is taken for it."""
+        """Return a known problem of the target, before a checkpoint is taken for it."""
         target = None if entry.command is None else target_of(entry.command)
         if target is None:
             return None
@@ -475,10 +477,10 @@ class ControlTaker:
 
 
 def target_of(command: ControlCommand) -> str | None:
-    """Where a savepoint is to go; None if the command wants none."""
+    """Return the target of the command's savepoint; None if it has none."""
     return getattr(command.action, "target", None)
 
 
 def _patience_ms(command: ControlCommand) -> int:
-    """How long whoever left the command waits for it: a difference of two times of one clock."""
+    """Return how long the client waits: a difference of two times of one clock."""
     return command.expires_at_ms - command.requested_at_ms

@@ -1,9 +1,9 @@
-"""Where a command from the store may send a savepoint.
+"""Places where a command from the store may put a savepoint.
 
-Whoever can write to the store can leave a command there, and the driver carries it out with its own
-permissions and credentials. So the places are decided at the driver's start, and a command chooses
-a folder below one of them, nothing more: server, profile and all other parameters of a bucket are
-those of the start.
+Any writer of the store can leave a command there, and the driver carries it out with its own
+permissions and credentials. So the places are fixed at the driver's start, and a command only
+chooses a folder below one of them: server, profile and all other parameters of a bucket are those
+of the start.
 """
 
 from dataclasses import dataclass

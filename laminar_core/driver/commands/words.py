@@ -1,4 +1,4 @@
-"""What people say to the driver of a running job, and its answers in a sentence."""
+"""Parse users' requests to a running job, and describe its answers."""
 
 from laminar_core.errors import ConfigurationError, ErrorCode, LaminarError
 from laminar_core.operators.windows import duration_us
@@ -7,7 +7,7 @@ from laminar_core.records.commands import ControlResult
 
 
 def requested_mode(text: str) -> RequestedMode | int:
-    """How checkpoints are to align; a number is the time in milliseconds until barriers overtake.
+    """Parse an alignment mode; a number is the time in milliseconds until barriers overtake.
 
     >>> requested_mode("5 seconds")
     5000
@@ -27,7 +27,7 @@ def requested_mode(text: str) -> RequestedMode | int:
 
 
 def told(result: ControlResult) -> str:
-    """What a command has done, or why it has not."""
+    """Describe the result of a command, or why it was not carried out."""
     if result.outcome != "completed":
         return result.reason
     if result.savepoint is not None:
@@ -51,11 +51,11 @@ def _told_mode(result: ControlResult) -> str:
 
 
 def require_done(job: str, number: int, result: ControlResult) -> None:
-    """Refuse every answer to command ``number`` but that it is done.
+    """Raise unless command ``number`` completed.
 
     Raises:
-        ConfigurationError: it was refused, or came too late.
-        LaminarError: it failed, or nobody knows what became of it.
+        ConfigurationError: it was refused, or expired.
+        LaminarError: it failed, or its outcome is unknown.
     """
     what = f"{result.outcome} command {number} for job {job}: {result.reason}"
     match result.outcome:

@@ -1,10 +1,10 @@
 """A restore drill: proves that a checkpoint can be restored, without touching the job.
 
-The checkpoint is copied into a scratch store and a job of the same pipeline is started from it
-there, with sinks that only count and sources that give a few batches. Every operator says what it
-restored before it saw a row, which must be what the files of the checkpoint say, read without the
+The checkpoint is copied into a scratch store, where a job of the same pipeline starts from it, with
+sinks that only count and sources that give a few batches. Every operator reports its restored state
+before its first row; the report must equal the contents of the checkpoint's files, read without the
 operator. Then one further checkpoint has to complete, and the drill ends. In the job's own store it
-writes a hold on the checkpoint for as long as it lasts, one record, and the audit log.
+writes a hold on the checkpoint for the duration of the drill, one record, and the audit log.
 """
 
 from collections.abc import Iterator
@@ -42,12 +42,12 @@ HOLD_MS = 6 * 3_600_000
 """A drill that was killed lets go of its checkpoint after so long."""
 
 _CHECKPOINTS_WITHOUT_ROWS_MAX = 5
-"""When nothing comes from the sources, the drill does not wait for it any longer."""
+"""If the sources give no rows, the drill ends after this many checkpoints."""
 
 
 @dataclass(frozen=True, slots=True)
 class DrillOptions:
-    """What to drill, and how. ``job.wish`` says which checkpoint; ``random_seed`` draws one."""
+    """The options of a drill. ``job.wish`` selects the checkpoint; ``random_seed`` draws one."""
 
     job: JobOptions
     random_seed: int | None = None
@@ -76,10 +76,10 @@ class Drill:
         self._rows_before = 0
 
     def run(self) -> DrillRecord:
-        """Drill, and write down how it went; a drill that failed is a record as well.
+        """Run the drill and record its result, even if it failed.
 
         Raises:
-            ConfigurationError: there is nothing to drill.
+            ConfigurationError: there is no checkpoint to drill.
             StorageUnavailable: the job's store did not answer.
         """
         require_drillable(self._store, self._options)  # Else nothing is written, not even there.
@@ -238,7 +238,7 @@ class _StopAfterOneCheckpoint:
         self._flowing = False
 
     def __call__(self, event: JobEvent) -> None:
-        """One thing that happened to the job in the scratch store."""
+        """Stop the job in the scratch store once it has done enough."""
         self._flowing = self._flowing or isinstance(event, DataFlowing)
         self._completed += isinstance(event, CheckpointCompleted)
         enough = self._flowing or self._completed >= _CHECKPOINTS_WITHOUT_ROWS_MAX
@@ -248,10 +248,10 @@ class _StopAfterOneCheckpoint:
 
 
 def require_drillable(store: CheckpointStore, options: DrillOptions) -> None:
-    """Refuse cheaply, without Spark, what there is no checkpoint for.
+    """Refuse a drill without a checkpoint, cheaply and without Spark.
 
     Raises:
-        ConfigurationError: the job has no completed checkpoint, or not the one that is asked for.
+        ConfigurationError: the job has no completed checkpoint, or not the requested one.
         StorageUnavailable: the job's store did not answer.
     """
     if store.newest_generation() is None or not (completed := store.completed_ids()):
@@ -273,7 +273,7 @@ def _nothing_to_drill(job: JobOptions) -> ConfigurationError:
 
 
 def _proofs(manifest: CheckpointManifest) -> Iterator[tuple[str, Content]]:
-    """Per operator what all its subtasks say together that they restored."""
+    """Yield the restored content per operator, added up over its subtasks."""
     totals: dict[str, Content] = {}
     for entry in manifest.subtasks:
         proof = entry.properties.get(PROOF)

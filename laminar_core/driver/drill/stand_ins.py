@@ -1,8 +1,8 @@
-"""A pipeline made safe to try: sinks count, sources end soon, operators tell what they restored.
+"""A pipeline made safe to try: sinks count, sources end soon, operators report their state.
 
-The parts stand in for those of the real plan and describe themselves as they do, so that the
-checkpoint fits. What an operator restored travels with its next snapshot, as a property, and so
-reaches the scratch store with the checkpoint that the drill takes.
+The stand-ins have the same descriptions as the real parts, so that the checkpoint fits. A restored
+operator's report is a property of its next snapshot, and so reaches the scratch store with the
+drill's checkpoint.
 """
 
 from collections.abc import Iterable, Sequence
@@ -30,11 +30,14 @@ from laminar_core.state.content import Content, content_of
 from laminar_core.state.rescaling import Redistribution
 
 PROOF = "restored_in_drill"
-"""The property that says what an operator subtask restored: rows and digest."""
+"""Name of the property with the restored rows and digest of an operator subtask."""
 
 
 def drill_plan(plan: Plan, batches_max: int) -> Plan:
-    """The same plan, which reads so many batches per source subtask and writes nothing."""
+    """Return the plan with limited sources and counting sinks.
+
+    Each source subtask reads at most ``batches_max`` batches.
+    """
     return replace(plan, vertices=tuple(_vertex(v, batches_max) for v in plan.vertices))
 
 
@@ -51,7 +54,10 @@ def _vertex(vertex: Vertex, batches_max: int) -> Vertex:
 
 
 def proven_operators(plan: Plan) -> list[str]:
-    """Ids of the operators that tell what they restored: not sources, sinks and heads of loops."""
+    """Return the ids of operators that report their restored state.
+
+    No sources, sinks, loop heads.
+    """
     operators = (spec for vertex in plan.vertices for spec in vertex.operators)
     return [spec.operator_id for spec in operators if _is_proven(spec)]
 
@@ -65,26 +71,26 @@ def _is_proven(spec: OperatorSpec) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ProvenOperator:
-    """An operator whose subtasks tell what they restored."""
+    """An operator whose subtasks report their restored state."""
 
     spec: OperatorSpec
 
     @property
     def operator_id(self) -> str:
-        """That of the operator."""
+        """The operator's id."""
         return self.spec.operator_id
 
     @property
     def redistribution(self) -> Redistribution | None:
-        """That of the operator."""
+        """The operator's redistribution."""
         return redistribution_of(self.spec)
 
     def describe(self) -> JsonObject:
-        """As the operator does, so that the checkpoint fits."""
+        """Return the operator's description, so that the checkpoint fits."""
         return self.spec.describe()
 
     def output_schema(self, input_schema: pa.Schema) -> pa.Schema:
-        """That of the operator."""
+        """Return the operator's output schema."""
         return self.spec.output_schema(input_schema)
 
     def open(self, context: SubtaskContext, input_schema: pa.Schema) -> "ProvenSubtask":
@@ -96,7 +102,7 @@ class ProvenOperator:
 
 
 class ProvenSubtask:
-    """Snapshots right after the restore, before any row, and tells what that has."""
+    """Takes a snapshot right after the restore, before any row, and reports its content."""
 
     def __init__(self, subtask: OperatorSubtask) -> None:
         self._subtask = subtask
@@ -104,23 +110,23 @@ class ProvenSubtask:
 
     @property
     def late_row_count(self) -> int:
-        """That of the operator, if it counts late rows."""
+        """The operator's count of late rows, if it has one."""
         return getattr(self._subtask, "late_row_count", 0)
 
     def process(self, batch: pa.RecordBatch) -> Iterable[pa.RecordBatch | Watermark]:
-        """As the operator does."""
+        """Process the batch with the operator."""
         return self._subtask.process(batch)
 
     def on_watermark(self, watermark_us: int) -> Iterable[pa.RecordBatch]:
-        """As the operator does."""
+        """Advance the operator's event time."""
         return self._subtask.on_watermark(watermark_us)
 
     def output_watermark(self, watermark_us: int) -> int | None:
-        """As the operator does."""
+        """Return the operator's watermark."""
         return output_watermark_of(self._subtask, watermark_us)
 
     def snapshot(self, checkpoint_id: CheckpointId) -> PendingSnapshot:
-        """That of the operator, with the proof."""
+        """Return the operator's snapshot with the report."""
         return self.proven(self._subtask.snapshot(checkpoint_id))
 
     def restore(self, snapshots: Sequence[Snapshot]) -> None:
@@ -145,7 +151,7 @@ class ProvenSubtask:
 
 
 class ProvenIncrementalSubtask(ProvenSubtask):
-    """The same of an operator that also tells what changed."""
+    """A ``ProvenSubtask`` for an operator with incremental snapshots."""
 
     def __init__(self, subtask: IncrementalSubtask) -> None:
         # It is an operator subtask as well: the two protocols cannot be named together.
@@ -154,13 +160,13 @@ class ProvenIncrementalSubtask(ProvenSubtask):
         self._incremental = subtask
 
     def snapshot_changes(self, checkpoint_id: CheckpointId) -> PendingSnapshot:
-        """That of the operator, with the proof."""
+        """Return the operator's changes with the report."""
         return self.proven(self._incremental.snapshot_changes(checkpoint_id))
 
     def merge_tables(
         self, tables: Iterable[pa.Table], finished_window_us: int | None
     ) -> Iterable[pa.Table]:
-        """As the operator does."""
+        """Merge the tables with the operator."""
         return self._incremental.merge_tables(tables, finished_window_us)
 
 
@@ -181,50 +187,50 @@ class BoundedSource:
     batches_max: int
 
     def describe(self) -> JsonObject:
-        """As the source does, so that the position fits."""
+        """Return the source's description, so that the position fits."""
         return self.source.describe()
 
     def schema(self) -> pa.Schema:
-        """That of the source."""
+        """Return the source's schema."""
         return self.source.schema()
 
     def discover(self) -> pa.Table:
-        """Those of the source."""
+        """Return the source's splits."""
         return self.source.discover()
 
     def check(self, splits: pa.Table) -> None:
-        """As the source does."""
+        """Check the splits with the source."""
         self.source.check(splits)
 
     def open(self, splits: pa.Table) -> "BoundedReader":
-        """Go on where the checkpoint was."""
+        """Open the source at the checkpoint's position."""
         return BoundedReader(self.source.open(splits), self.batches_max)
 
 
 class BoundedReader:
-    """Reads a few batches."""
+    """A reader limited to a few batches."""
 
     def __init__(self, reader: SourceReader, batches_max: int) -> None:
         self._reader = reader
         self._left = batches_max
 
     def poll(self) -> pa.RecordBatch | None:
-        """The next batch, while there is one to give."""
+        """Return the next batch, up to the limit."""
         batch = self._reader.poll() if self._left > 0 else None
         self._left -= batch is not None
         return batch
 
     @property
     def finished(self) -> bool:
-        """The source itself has ended; that it gives no more here is no end."""
+        """Whether the source itself has ended; the limit does not count as an end."""
         return self._reader.finished
 
     def position(self) -> pa.Table:
-        """That of the source."""
+        """Return the source's position."""
         return self._reader.position()
 
     def close(self) -> None:
-        """Let go of the source."""
+        """Close the source's reader."""
         self._reader.close()
 
 
@@ -238,11 +244,11 @@ class CountingSink:
     sink: Sink
 
     def describe(self) -> JsonObject:
-        """As the sink does, so that the checkpoint fits."""
+        """Return the sink's description, so that the checkpoint fits."""
         return self.sink.describe()
 
     def check(self, schema: pa.Schema) -> None:
-        """Any rows will do; to ask the sink could create something."""
+        """Accept any rows; calling the real sink might create files."""
 
     def open(self, context: SubtaskContext, schema: pa.Schema) -> SinkWriter:
         """Start counting; the runtime counts the rows of every sink."""
@@ -250,27 +256,27 @@ class CountingSink:
         return CountingWriter()
 
     def committer(self) -> None:
-        """None: there is nothing to make visible."""
+        """Return None: there is no output to commit."""
         return
 
 
 class CountingWriter:
-    """Drops every row."""
+    """A writer that drops every row."""
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Drop it."""
+        """Drop the rows."""
 
     def snapshot(self, checkpoint_id: CheckpointId) -> PendingSnapshot:
-        """Nothing to keep."""
+        """Return an empty snapshot."""
         del checkpoint_id
         return Snapshot
 
     def restore(self, snapshots: Sequence[Snapshot]) -> None:
-        """What was pre-committed is the real sink's business."""
+        """Do nothing: pre-committed output belongs to the real sink."""
 
     def collected(self) -> Iterable[pa.RecordBatch]:
-        """No rows."""
+        """Return no rows."""
         return ()
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no resources are open."""

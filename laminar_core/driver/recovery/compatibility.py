@@ -1,10 +1,10 @@
-"""Does the pipeline fit the checkpoint? Decided before anything is started.
+"""Compare the pipeline with the checkpoint before anything is started.
 
-State is matched by operator id. An operator that kept nothing in the checkpoint may change freely;
-one that did must describe itself as it did then, because rows and offsets mean what the
-description says. What flows into an operator, and how it is divided, must be the same for all of
-them: event time is kept per input channel. The number of workers may be another one, unless
-something cannot be divided anew. Source: PROTOCOL sections 9, 10 and 11.
+State is matched by operator id. An operator without state in the checkpoint may change freely; one
+with state must have the same description as then, because the description defines the meaning of
+rows and offsets. The inputs of every operator, and their partitioning, must be unchanged, because
+event time is stored per input channel. The number of workers may differ, unless some state cannot
+be redistributed. Source: PROTOCOL sections 9, 10 and 11.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ from laminar_core.records.manifest import CheckpointManifest, fingerprint_of
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """One reason why the pipeline cannot go on from the checkpoint, and whose state it is about."""
+    """A reason why the pipeline cannot continue from the checkpoint, with its operators."""
 
     error: IncompatibleStateError
     operator_ids: frozenset[str] = frozenset()
@@ -37,7 +37,7 @@ def check_compatible(manifest: CheckpointManifest, plan: Plan, parallelism: int)
 
 
 def mismatches(manifest: CheckpointManifest, plan: Plan, parallelism: int) -> Iterator[Mismatch]:
-    """Everything that does not fit, the gravest first; empty if the pipeline can go on from it."""
+    """Yield all mismatches, the gravest first; none if the pipeline can continue from it."""
     yield from _caught(_check_parallelism, manifest, plan, parallelism)
     descriptions = plan.descriptions()
     kept = kept_state(manifest)
@@ -62,7 +62,7 @@ def mismatches(manifest: CheckpointManifest, plan: Plan, parallelism: int) -> It
 
 
 def kept_state(manifest: CheckpointManifest) -> set[str]:
-    """Operators that kept anything."""
+    """Return the operators with state."""
     return {
         entry.operator_id
         for entry in manifest.subtasks
@@ -78,7 +78,7 @@ def _caught(check: Callable[..., None], *arguments: object) -> Iterator[Mismatch
 
 
 def _check_edges(manifest: CheckpointManifest, plan: Plan) -> None:
-    """Rows in flight on an edge that is gone would be lost without a word (PROTOCOL section 10)."""
+    """Refuse in-flight rows on a removed edge: they would be lost silently (PROTOCOL 10)."""
     there = {(e.upstream, e.downstream, plan.input_index(e)) for e in plan.edges}
     for entry in manifest.inflight_data:
         edge = entry.edge
@@ -111,7 +111,7 @@ def _check_parallelism(manifest: CheckpointManifest, plan: Plan, parallelism: in
 
 
 def _why_not_rescaled(manifest: CheckpointManifest, plan: Plan) -> str | None:
-    """What does not allow another number of workers, if something does (PROTOCOL section 10)."""
+    """Return why the number of workers cannot change, or None (PROTOCOL section 10)."""
     if loops := sorted(set(plan.loops().values())):
         return f"what goes round in loop {loops[0]} stays with its worker"
     kept = {s.operator_id for s in manifest.subtasks if s.segments or s.properties}

@@ -1,7 +1,7 @@
-"""Whether a generation starts from a savepoint, and whether it may.
+"""Decide whether a generation starts from a savepoint, and whether it may.
 
-Asked for with ``from_savepoint``; or an earlier generation was about to, and was broken off after
-it had gone over to the savepoint: then it is brought in again.
+The start was requested with ``from_savepoint``; or an earlier generation was interrupted after it
+had recorded the savepoint as its base, so the import is repeated.
 """
 
 from collections.abc import Iterator, Mapping
@@ -82,7 +82,10 @@ class Importer:
 
     @property
     def uri(self) -> str | None:
-        """Of the savepoint that was brought in last, and is the generation's start."""
+        """The URI of the imported savepoint that is the generation's start.
+
+        None if there is none.
+        """
         return None if self._brought is None else self._brought.use.uri
 
     def bring_in(self, generation: Generation, *, first: bool) -> Choice | None:
@@ -145,10 +148,10 @@ class Importer:
                 yield operator_id
 
     def _refuse_other_output(self, found: FoundSavepoint) -> None:
-        """A sink goes on behind exactly the output that the savepoint has, or from nothing.
+        """Refuse a sink whose output is neither empty nor exactly that of the savepoint.
 
-        A savepoint that stopped its job was made after the commit of its output. The last commit
-        that a sink shows may be older: there was nothing to commit since.
+        A savepoint that stopped its job was made after the commit of its output. A sink's last
+        commit may be older, if there was no output since.
         """
         origin = found.record.origin
         has_stopped = found.record.cut().kind in (CheckpointKind.STOP, CheckpointKind.FINAL)

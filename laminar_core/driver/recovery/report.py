@@ -1,7 +1,7 @@
-"""What a recovery found, for whoever decides: everything that fits and everything that does not.
+"""The report of a recovery: everything that fits and everything that does not.
 
-The same report stands behind a start, a dry run and a drill. ``problems`` are errors that were not
-raised yet, all of them, so that one look shows everything that has to be mended.
+A start, a dry run and a drill all use this report. ``problems`` contains all errors, not yet
+raised, so that a user sees at once everything to be fixed.
 """
 
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ class CheckpointReport:
 
     @classmethod
     def of(cls, manifest: CheckpointManifest, now_ms: int) -> "CheckpointReport":
-        """What the manifest says; ``now_ms`` is this machine's wall clock."""
+        """Return the manifest's facts; ``now_ms`` is this machine's wall clock."""
         return cls(
             checkpoint_id=manifest.checkpoint_id,
             generation=manifest.generation,
@@ -51,11 +51,11 @@ class CheckpointReport:
 
 @dataclass(frozen=True, slots=True)
 class OperatorReport:
-    """What becomes of what one operator kept.
+    """The recovery of one operator's state.
 
-    ``restored``: it goes on with it. ``empty``: it kept nothing. ``unmapped``: it kept something
-    that the pipeline would not, or must not, continue from. ``new``: the checkpoint does not know
-    it.
+    ``restored``: it continues with its state. ``empty``: it had none. ``unmapped``: it has state
+    that the pipeline would not, or must not, continue from. ``new``: the checkpoint does not
+    contain it.
     """
 
     operator_id: str
@@ -67,7 +67,7 @@ class OperatorReport:
 
 @dataclass(frozen=True, slots=True)
 class SourceReport:
-    """Where one source goes on. ``rows_left`` is None if it never ends."""
+    """The position at which a source continues. ``rows_left`` is None if it is unbounded."""
 
     operator_id: str
     splits: int = 0
@@ -78,11 +78,11 @@ class SourceReport:
 
 @dataclass(frozen=True, slots=True)
 class SinkReport:
-    """What becomes of the output of one sink.
+    """The recovery of one sink's output.
 
-    ``to_commit``: pre-committed output that is made visible (again) first. ``visible_id``: the
-    newest checkpoint with output there now. ``is_withdrawn``: some of that comes after the restored
-    one; it is taken back and produced again.
+    ``to_commit``: pre-committed output that is committed (again) first. ``visible_id``: the newest
+    checkpoint with output there now. ``is_withdrawn``: output after the restored checkpoint is
+    withdrawn and produced again.
     """
 
     operator_id: str
@@ -94,36 +94,36 @@ class SinkReport:
 
 @dataclass(frozen=True, slots=True)
 class RecoveryReport:
-    """What a recovery does, or would do. ``workers`` are those that it is to run with."""
+    """The result, or the preview, of a recovery. ``workers`` is the number to run with."""
 
     job: str
     workers: int
     checkpoint: CheckpointReport | None = None
     """None: it starts empty, or there is nothing to start from."""
     rows_to_replay: int | None = None
-    """Rows that the last run had read beyond the checkpoint; None: nobody knows."""
+    """Rows that the last run had read beyond the checkpoint; None: unknown."""
     operators: tuple[OperatorReport, ...] = ()
     sources: tuple[SourceReport, ...] = ()
     sinks: tuple[SinkReport, ...] = ()
     redriven_ids: tuple[int, ...] = ()
-    """Checkpoints whose output is committed (again) before anything runs."""
+    """Checkpoints whose output is committed (again) before the job runs."""
     committed_beyond_ids: tuple[int, ...] = ()
     """Checkpoints after the restored one whose output was committed."""
     rejected: tuple[Rejected, ...] = ()
     reset: Reset | None = None
-    """State that is dropped because the user asked for it."""
+    """State that is dropped on the user's request."""
     problems: tuple[LaminarError, ...] = ()
 
     @property
     def verdict(self) -> Verdict:
-        """What a start would do."""
+        """The outcome of a start: restore, fresh or refuse."""
         if self.problems:
             return "refuse"
         return "fresh" if self.checkpoint is None else "restore"
 
     @property
     def exit_code(self) -> int:
-        """That of the command which starts the job."""
+        """The exit code of a command that would start the job."""
         return self.problems[0].exit_code if self.problems else 0
 
     @property
@@ -146,7 +146,7 @@ class RecoveryReport:
         raise type(first)(first.code, f"{first}{more}") from first
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the report as JSON-compatible values."""
         plain = {
             name: value
             for name, value in asdict(replace(self, problems=())).items()
@@ -161,7 +161,7 @@ class RecoveryReport:
 
 
 def problem_as_dict(problem: LaminarError) -> dict[str, str | int]:
-    """For JSON."""
+    """Return the problem as JSON-compatible values."""
     return {
         "code": problem.code.value,
         "exit_code": problem.exit_code,
@@ -170,7 +170,7 @@ def problem_as_dict(problem: LaminarError) -> dict[str, str | int]:
 
 
 def rows_to_replay(progress: Mapping[str, object], sources: tuple[SourceReport, ...]) -> int | None:
-    """Rows that the last run had read beyond these positions, by its last heartbeat."""
+    """Return the rows that the last run read beyond these positions, by its last heartbeat."""
     rows_in = progress.get("rows_in")
     if not isinstance(rows_in, int):
         return None
@@ -180,7 +180,7 @@ def rows_to_replay(progress: Mapping[str, object], sources: tuple[SourceReport, 
 def source_report(
     operator_id: str, pinned: pa.Table | None, problem: LaminarError | None
 ) -> SourceReport:
-    """Positions as rows; ``pinned`` are the splits, None if they cannot be known."""
+    """Return the positions as rows; ``pinned`` are the splits, None if unknown."""
     said = None if problem is None else str(problem)
     if pinned is None:
         return SourceReport(operator_id, problem=said)

@@ -1,11 +1,11 @@
-"""From a claim to a settled start: what a generation continues from, and whether it may.
+"""Decide what a claimed generation continues from, and whether it may.
 
-``RecoveryManager.recover`` has the order of PROTOCOL section 11. What it does before the first
-write is ``examine``, which is all that a dry run and a drill do; a report says what was found.
-Whatever does not fit is refused and never passed over for an older checkpoint: a pipeline that does
-not fit this one fits no older one, a source keeps older offsets no longer than newer ones, and
-output that was decided is never rolled back without somebody saying so (ADR-0021). Only damage is
-passed over.
+``RecoveryManager.recover`` follows the order of PROTOCOL section 11. Its part before the first
+write is ``examine``, which dry runs and drills use alone; a report contains the findings. A
+mismatch is refused and never skipped in favour of an older checkpoint: a pipeline that does not fit
+this one fits no older one, a source keeps older offsets no longer than newer ones, and decided
+output is never rolled back without an explicit request (ADR-0021). Only damaged checkpoints are
+skipped.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -51,7 +51,7 @@ from laminar_core.store.checkpoint_store import CheckpointStore, Choice
 from laminar_core.worker.pacing import rows_in_all
 
 RESTARTED = "restarted after a failure"
-"""The reason for a generation that nobody asked for."""
+"""The reason in the record of a generation that a failure restarted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Start:
 
     identity: JobIdentity
     restored: CheckpointManifest | None
-    """What to continue from; None is a fresh start."""
+    """The checkpoint to continue from; None is a fresh start."""
     splits: dict[str, pa.Table]
     """Per source, all splits of all subtasks."""
     rows_total: int | None
@@ -115,9 +115,9 @@ class RecoveryManager:
         return self._importer.look()
 
     def recover(self, generation: Generation, *, first: bool) -> Start:
-        """Settle what ``generation``, which was just claimed, continues from.
+        """Decide and record what the newly claimed ``generation`` continues from.
 
-        ``first``: what the user asked for (a checkpoint, a time, to start fresh) binds this
+        ``first``: the user's request (a checkpoint, a time, a fresh start) applies to this
         generation. Source: PROTOCOL section 11.
 
         Raises:
@@ -152,7 +152,7 @@ class RecoveryManager:
     # --- compare --------------------------------------------------------------------------------
 
     def _compare(self, choice: Choice, wish: Wish, *, first: bool) -> Examined:
-        """Collect everything that is in the way, instead of the first thing only."""
+        """Collect all problems, instead of the first one only."""
         left = None
         if first and self._options.reset_state:
             choice, left = reset(choice, self._plan, self._options.reset_state)
@@ -269,7 +269,7 @@ class RecoveryManager:
             )
 
     def _last_progress(self) -> Mapping[str, object]:
-        """What the newest heartbeat says; nothing if there is none that can be read."""
+        """Return the progress in the newest heartbeat; empty if none is readable."""
         newest = self._store.newest_generation()
         # A generation that is just recovering has no heartbeat yet.
         for generation in (newest, None if newest is None else Generation(newest - 1)):
@@ -362,7 +362,7 @@ def _refusal(job: str, wish: Wish, refused: Refuse) -> LaminarError:
 def _operator_reports(
     manifest: CheckpointManifest, plan: Plan, found: Iterable[Mismatch]
 ) -> Iterator[OperatorReport]:
-    """Those of the pipeline in its order, then those that only the checkpoint knows."""
+    """Yield reports on the pipeline's operators, then on those only in the checkpoint."""
     problems = {operator_id: str(m.error) for m in found for operator_id in m.operator_ids}
     ids = list(plan.descriptions())
     for operator_id in [*ids, *(o for o in manifest.parallelism if o not in ids)]:
@@ -385,7 +385,7 @@ def _operator_reports(
 
 
 def _foreign_output(job: str, operator_id: str, visible_id: CheckpointId) -> ConfigurationError:
-    """A job without a past must not mix its output with that of another one."""
+    """Return the error for a fresh job whose sink already has output of another job."""
     return ConfigurationError(
         ErrorCode.INVALID_OPTION,
         f"sink {operator_id} already shows output of another run (up to checkpoint {visible_id}), "
@@ -394,7 +394,7 @@ def _foreign_output(job: str, operator_id: str, visible_id: CheckpointId) -> Con
 
 
 def _damaged(report: RecoveryReport) -> tuple[RejectedCheckpoint, ...]:
-    """Those to tell of: what is off the timeline was never a candidate."""
+    """Return the damaged checkpoints to report; orphans were never candidates."""
     return tuple(
         RejectedCheckpoint(checkpoint_id=r.checkpoint_id, reason=r.reason)
         for r in report.rejected

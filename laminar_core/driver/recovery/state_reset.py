@@ -1,10 +1,10 @@
-"""Starting from nothing because the user said so: state and offsets go together, or neither.
+"""Start without state on the user's request: state and offsets are dropped together.
 
 ``--reset-state OPERATOR`` does not take one operator's state out of a checkpoint and read on behind
-the rows that made it. It drops the state of *all* operators and reads all sources from their
-beginning, as a fresh start does; output of the past is withdrawn (ERRATA 1.1). The user names the
-operators because of which that is done, so that nothing is dropped that nobody had in mind: if one
-that is not named does not fit either, the job is refused.
+the rows that produced it. It drops the state of *all* operators and reads all sources from their
+beginning, as a fresh start does; earlier output is withdrawn (ERRATA 1.1). The user names the
+operators that cause the reset, so that no state is dropped by accident: if another operator does
+not fit either, the job is refused.
 """
 
 from collections.abc import Collection
@@ -25,18 +25,18 @@ class Reset:
 
     checkpoint_id: int
     operators: tuple[str, ...]
-    """Those that the user named."""
+    """The operators that the user named."""
     mapping: MappingReport
 
     def lines(self) -> list[str]:
-        """What there is to say, one line each."""
+        """Return a report with one line per fact."""
         named = ", ".join(self.operators)
         first = f"checkpoint {self.checkpoint_id} is left behind to reset {named}:"
         return [f"{first} all state is dropped, all sources start anew", *self.mapping.lines()]
 
 
 def mapping_of(manifest: CheckpointManifest, plan: Plan) -> MappingReport:
-    """Which operators of the pipeline fit the state of the checkpoint, and which do not."""
+    """Return which operators of the pipeline fit the state of the checkpoint."""
     before, now = manifest.operators_description, plan.descriptions()
     return mapping_report(before, now, frozenset(kept_state(manifest)))
 

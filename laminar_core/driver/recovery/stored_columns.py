@@ -1,8 +1,8 @@
-"""Do the rows in a checkpoint have the columns that the pipeline would give them now?
+"""Compare the columns of rows in a checkpoint with those of the pipeline.
 
-Descriptions say what operators do, not of which types their columns are: those follow from what
-flows in, and change with a function upstream that keeps nothing. One file of each operator and of
-each edge is looked at, before anything is changed. Source: PROTOCOL sections 10 and 11.
+Descriptions define operators, not the types of their columns. These follow from the input, and
+change with a stateless function upstream. So one file of each operator and of each edge is read
+before anything is changed. Source: PROTOCOL sections 10 and 11.
 """
 
 from collections.abc import Iterator
@@ -20,10 +20,10 @@ from laminar_core.store.checkpoint_store import CheckpointStore
 def column_mismatches(
     manifest: CheckpointManifest, plan: Plan, store: CheckpointStore
 ) -> Iterator[Mismatch]:
-    """State and rows in flight whose columns are others now; what descriptions tell is not told.
+    """Yield state and in-flight rows with other columns than now.
 
     Raises:
-        CorruptCheckpointError: a file is not what it was when the checkpoint was verified.
+        CorruptCheckpointError: a file has changed since the checkpoint was verified.
         StorageUnavailable: the store did not answer.
     """
     wanted = dict(_state_schemas(plan))

@@ -1,4 +1,4 @@
-r"""Charge payments until they are settled or given up: rows that go round a loop.
+r"""Charge payments until they are settled or given up: rows that circulate in a loop.
 
 laminar run jobs/loop.py --set input=build/payments --set output=build/settled \
   --store build/checkpoints
@@ -14,10 +14,10 @@ from laminar_core.connectors.parquet_source import ParquetSource
 from laminar_core.pipeline import Pipeline, Stream
 
 ATTEMPTS_MAX = 5
-"""Then a payment is given up."""
+"""Attempts after which a payment is given up."""
 
 SUCCESS_PERCENT = 60
-"""Of the payments of one attempt; which ones depends on the payment and the attempt alone."""
+"""Share of payments settled by one attempt; it depends on the payment and the attempt alone."""
 
 ATTEMPT_FEE_CENTS = 25
 
@@ -26,7 +26,7 @@ OVER = SETTLED | (pc.field("attempts") >= ATTEMPTS_MAX)
 
 
 def enter(payments: pa.RecordBatch) -> pa.RecordBatch:
-    """No payment has been tried yet."""
+    """Add the columns of the loop: no payment has been attempted yet."""
     rows = payments.num_rows
     nothing = pa.array(np.zeros(rows, np.int64))
     return (
@@ -37,7 +37,7 @@ def enter(payments: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def charge(payments: pa.RecordBatch) -> pa.RecordBatch:
-    """Try each payment once more."""
+    """Attempt each payment once more."""
     attempts = pa.array(payments.column("attempts").to_numpy() + 1)
     fee_cents = pa.array(payments.column("fee_cents").to_numpy() + ATTEMPT_FEE_CENTS)
     settled = pa.array(succeeds(payments, attempts))
@@ -54,7 +54,7 @@ def succeeds(payments: pa.RecordBatch, attempts: pa.Array) -> np.ndarray:
 
 
 def retry(payments: Stream) -> tuple[Stream, Stream]:
-    """The body of the loop: what failed goes round again, dealt out to all workers."""
+    """Return failed payments for another round, spread over all workers, and the finished ones."""
     tried = payments.map(charge, name="charge")
     again = tried.filter(~OVER, name="again")
     return again.rebalance(), tried.filter(OVER, name="over")

@@ -1,4 +1,4 @@
-"""The answer of ``jobs/loop.py``, computed without a loop, a stream or a pipeline.
+"""Compute the expected output of ``jobs/loop.py`` without a loop, a stream or a pipeline.
 
     python -m laminar_core.jobs.loop_data build/payments build/settled
 
@@ -21,7 +21,7 @@ OUTCOME = ["attempts", "fee_cents", "settled"]
 
 
 def settlements(payments: pa.Table) -> pa.Table:
-    """Each payment with the attempt that settled it, or with all of them if none did."""
+    """Return each payment with the attempt that settled it, or with all of them if none did."""
     batch = payments.select(PAYMENT).combine_chunks()
     columns = [batch.column(name).combine_chunks() for name in PAYMENT]
     outcomes = np.stack([_succeeds(columns, batch.num_rows, n + 1) for n in range(ATTEMPTS_MAX)])
@@ -40,7 +40,7 @@ def _succeeds(columns: list[pa.Array], rows: int, attempt: int) -> np.ndarray:
 
 
 def in_order(table: pa.Table) -> pa.Table:
-    """Sorted by everything, so that tables with equal rows are equal."""
+    """Return the rows sorted by all columns, so that tables with equal rows are equal."""
     plain = table.select(PAYMENT + OUTCOME)
     plain = plain.set_column(0, "merchant", plain.column("merchant").cast(pa.string()))
     return plain.sort_by([(name, "ascending") for name in PAYMENT + OUTCOME]).combine_chunks()

@@ -58,7 +58,7 @@ class PaymentsParameters:
             raise _invalid("events_per_second must be from 1 to 1,000,000")
 
     def source(self) -> DatagenSource:
-        """The payments as generated rows."""
+        """Return the payments as generated rows."""
         fields = {
             "merchant": ZipfKey(self.merchants, self.zipf_exponent, "merchant-"),
             "amount_cents": UniformInt(100, 100_000),

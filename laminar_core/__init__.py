@@ -7,7 +7,7 @@ if TYPE_CHECKING:
 
 
 def register(spark: "SparkSession") -> None:
-    """Let ``spark.read.format("laminar")`` read checkpoints: state, offsets, history, audit."""
+    """Register the format ``laminar``: Spark can then read state, offsets, history, audit log."""
     # Only who reads checkpoints with Spark needs it: importing anything else stays quick.
     from laminar_core.spark.data_source import register as register_source  # noqa: PLC0415
 

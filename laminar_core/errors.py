@@ -1,7 +1,7 @@
-"""Every exception Laminar raises: one class per reaction, one append-only code per cause.
+"""The exceptions of Laminar: one class per reaction, one append-only code per cause.
 
-The class says what the caller does about it; the code says precisely what happened and is safe to
-match on, because codes are only ever added.
+The class determines the caller's reaction; the code identifies the cause and is safe to match on,
+because codes are only ever added.
 
     LaminarError
     ├── ConfigurationError       you asked for something that cannot be: change the call
@@ -108,7 +108,7 @@ class ErrorCode(StrEnum):
 
 
 class LaminarError(Exception):
-    """Base of all. ``str(error)`` is one line that says what happened and what to do."""
+    """Base of all. ``str(error)`` is one line: what happened, and the remedy."""
 
     exit_code = 1
 
@@ -186,7 +186,7 @@ _CONFIGURATION_CODES = {ErrorCode.STORE_NOT_SHARED}
 
 
 def error_for(code: ErrorCode, message: str) -> LaminarError:
-    """The exception for a failure that a worker reported by its code."""
+    """Return the exception for a failure that a worker reported by its code."""
     if code in _CONFIGURATION_CODES:
         return ConfigurationError(code, message)
     return DataError(code, message) if code in _DATA_CODES else JobFailedError(code, message)

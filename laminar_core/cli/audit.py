@@ -1,4 +1,4 @@
-"""``laminar audit``: who did what to a job, and whether anybody touched the log since."""
+"""``laminar audit``: show and verify the audit log of a job."""
 
 import json
 import sys
@@ -25,7 +25,7 @@ _DATES = ("%Y-%m-%d", "%Y-%m-%d %H:%M", "%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%S"
 
 @click.group()
 def audit() -> None:
-    """See who did what to a job, and verify the log of it."""
+    """Show who did what to a job, and verify the audit log."""
 
 
 @audit.command("list")

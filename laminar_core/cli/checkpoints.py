@@ -1,4 +1,4 @@
-"""``laminar checkpoints``: what is in the store, and whether it is whole."""
+"""``laminar checkpoints``: show the checkpoints in a store, and verify them."""
 
 import json
 import sys
@@ -30,7 +30,7 @@ newest_by_default = click.argument("checkpoint_id", type=click.IntRange(min=1), 
 
 @click.group()
 def checkpoints() -> None:
-    """See, read and verify the checkpoints of a job."""
+    """Show, read and verify the checkpoints of a job."""
 
 
 checkpoints.add_command(diff)

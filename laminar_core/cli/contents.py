@@ -1,4 +1,4 @@
-"""What is inside a checkpoint's files: for people, or one JSON object per row and mark."""
+"""The contents of a checkpoint's files: for display, or one JSON object per row and mark."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ Line = dict[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Whose files are read; None: all."""
+    """The files to read; None stands for all."""
 
     operator_id: str | None = None
     subtask_index: int | None = None
@@ -53,7 +53,7 @@ class Selection:
             )
 
     def takes(self, entry: SubtaskEntry | InflightEntry) -> bool:
-        """Whether this is one of the files."""
+        """Return whether the file is selected."""
         return (
             self.operator_id in (None, entry.operator_id)
             and self.subtask_index in (None, entry.subtask_index)
@@ -63,7 +63,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """One file: a line that says where it belongs, the same as fields, and what is in it."""
+    """One file: a title, its place as fields, and its lines."""
 
     title: str
     place: Line
@@ -74,7 +74,7 @@ class Content:
 def state_contents(
     store: CheckpointStore, manifest: CheckpointManifest, selection: Selection
 ) -> Iterator[Content]:
-    """Rows of the operators' state, subtask by subtask; each one is read when it is asked for."""
+    """Yield the rows of the operators' state, subtask by subtask; files are read on demand."""
     for entry in filter(selection.takes, manifest.subtasks):
         place: Line = {"operator_id": entry.operator_id, "subtask_index": entry.subtask_index}
         table = read_rows(store, manifest, entry)
@@ -87,7 +87,7 @@ def state_contents(
 def inflight_contents(
     store: CheckpointStore, manifest: CheckpointManifest, selection: Selection
 ) -> Iterator[Content]:
-    """Elements that were in flight, queue by queue; each file is read when it is asked for."""
+    """Yield the elements in flight, queue by queue; files are read on demand."""
     for entry in filter(selection.takes, manifest.inflight_data):
         elements = store.read_inflight(entry)
         marks = sum(not isinstance(element, Batch) for element in elements)
@@ -104,7 +104,7 @@ def inflight_contents(
 
 
 def print_contents(contents: Iterable[Content], limit: int) -> None:
-    """A heading per file, and below it the first ``limit`` lines."""
+    """Print a heading per file, and below it the first ``limit`` lines."""
     for content in contents:
         click.echo(content.title)
         for line in islice(content.lines, limit):
@@ -114,7 +114,7 @@ def print_contents(contents: Iterable[Content], limit: int) -> None:
 
 
 def print_contents_as_json(contents: Iterable[Content], limit: int | None) -> None:
-    """One object per row, watermark or idle mark, with the place where it was."""
+    """Print one object per row, watermark or idle mark, with its place."""
     for content in contents:
         for line in islice(content.lines, limit):
             # Times in ISO 8601, bytes in base 64; infinity is no number in JSON.

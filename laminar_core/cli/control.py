@@ -1,4 +1,4 @@
-"""``laminar checkpoint``, ``stop``, ``mode``, ``control``: ask the running driver of a job."""
+"""``laminar checkpoint``, ``stop``, ``mode``, ``control``: send commands to a running job."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -30,7 +30,7 @@ from laminar_core.store.command_log import ControlEntry, ControlLog
 
 
 def command_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Options of everything that asks a driver."""
+    """Add the options that all commands to a running job have in common."""
     options = (
         store_option,
         job_option,
@@ -67,10 +67,10 @@ def checkpoint(*, job_name: str | None, job: str | None, store: str, **how: obje
 )
 @click.option("--cancel", is_flag=True, help="End at once, without a last checkpoint.")
 def stop(*, store: str, job: str | None, target: str | None, cancel: bool, **how: object) -> None:
-    """Stop a running job: a last checkpoint, its output committed, then the end.
+    """Stop a running job: take a last checkpoint, commit its output, then end.
 
     With --savepoint the last checkpoint is copied to TARGET, a new directory or URI; if that fails
-    the job goes on.
+    the job continues.
     """
     if cancel and target is not None:
         raise click.UsageError("--cancel takes no checkpoint: leave it out, or --savepoint")
@@ -84,15 +84,15 @@ def stop(*, store: str, job: str | None, target: str | None, cancel: bool, **how
 def mode(*, store: str, job: str | None, mode: str, **how: object) -> None:
     """Change how the checkpoints of a running job align, from the next one on.
 
-    MODE is aligned, unaligned, default (as it was started), or the time from a checkpoint's
-    creation until its barriers overtake, as in "5 seconds".
+    MODE is aligned, unaligned, default (as it was started), or the time from a checkpoint's trigger
+    until its barriers overtake, as in "5 seconds".
     """
     ask(store, job, SetMode(mode=_requested(mode)), **how)
 
 
 @click.group()
 def control() -> None:
-    """See what running jobs were asked for."""
+    """Show the commands that were sent to running jobs."""
 
 
 @control.command("list")
@@ -120,11 +120,11 @@ def ask(  # noqa: PLR0913 - one parameter per option
     reason: object,
     as_json: object,
 ) -> None:
-    """Leave the command, wait for the result, print it.
+    """Send the command, wait for the result, print it.
 
     Raises:
-        ConfigurationError: nobody runs the job, or its driver refuses.
-        LaminarError: it was not done.
+        ConfigurationError: the job is not running, or its driver refuses.
+        LaminarError: the command was not carried out.
     """
     actor = actor_of_environment(str(reason))
     opened, clock = open_job(store, job), SystemClock()

@@ -1,4 +1,4 @@
-"""``laminar checkpoints diff``: which keys changed between two checkpoints, and by how much."""
+"""``laminar checkpoints diff``: show the keys that changed between two checkpoints."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
@@ -66,7 +66,7 @@ def diff(  # noqa: PLR0913 - one parameter per option
 
 
 def _changes(compared: Comparison, kind: ChangeKind) -> Iterator[Change]:
-    """One object per key; rows become Python objects as they are asked for."""
+    """Yield one object per key; rows become Python objects on demand."""
     for part in compared.parts:
         match kind:
             case "added":
@@ -117,7 +117,7 @@ def _values(row: Row, keys: Iterable[str]) -> Row:
 
 
 def delta(before: object, after: object) -> int | float | Decimal | None:
-    """By how much a number has changed; None if one of them is none."""
+    """Return the difference of two numbers; None if one of them is no number."""
     match before, after:
         case bool(), _:
             return None

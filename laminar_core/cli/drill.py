@@ -1,4 +1,7 @@
-"""``laminar drill``: restores a checkpoint in a scratch Spark job, and proves that it could."""
+"""``laminar drill``.
+
+Restore a checkpoint in a scratch Spark job to prove that it can be restored.
+"""
 
 import sys
 from collections.abc import Iterator
@@ -113,7 +116,7 @@ def drill(  # noqa: PLR0913 - one parameter per option
 
 @contextmanager
 def _place(scratch: str | None) -> Iterator[str]:
-    """Where the copy goes; one that nobody named is gone afterwards."""
+    """Yield the place of the copy; a temporary one is removed afterwards."""
     if scratch is not None:
         yield scratch
         return
@@ -136,7 +139,7 @@ def _run(
 
 
 def print_drill(record: DrillRecord) -> None:
-    """What was restored, and what is wrong with it."""
+    """Print what was restored, and the problems."""
     number = record.checkpoint_id
     which = "no checkpoint" if number is None else f"checkpoint {number}"
     click.echo(

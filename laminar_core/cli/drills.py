@@ -1,4 +1,4 @@
-"""``laminar drills``: the restore drills of a job, and how they went."""
+"""``laminar drills``: show the restore drills of a job and their results."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What two manifests say differently, apart from rows of state."""
+"""Differences between two manifests, apart from rows of state."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ _OF_THE_CHECKPOINT = (
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One thing that changed. ``subject`` is the checkpoint, a vertex or an operator's subtask."""
+    """One difference. ``subject`` is the checkpoint, a vertex or an operator's subtask."""
 
     subject: str
     operator_id: str | None
@@ -27,9 +27,9 @@ Known = dict[tuple[str, str | None, str], object]
 
 
 def changed_facts(before: CheckpointManifest, after: CheckpointManifest) -> Iterator[Fact]:
-    """Facts that are not the same, those of the checkpoint first, then in the order of the plan.
+    """Yield the facts that differ, the checkpoint's first, then in the order of the plan.
 
-    What only one of them says is None in the other.
+    A fact of only one manifest is None in the other.
     """
     old, new = dict(_facts(before)), dict(_facts(after))
     for key in {**new, **old}:

@@ -1,4 +1,4 @@
-"""Which job of a store a command is about."""
+"""Select the job of a store that a command is about."""
 
 import click
 

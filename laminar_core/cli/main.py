@@ -37,7 +37,7 @@ INTERRUPTED_EXIT_CODE = 130
 @click.option("--debug", is_flag=True, help="Show tracebacks, and what Spark logs.")
 @click.pass_context
 def laminar(context: click.Context, *, debug: bool) -> None:
-    """Stateful streaming pipelines inside Spark jobs, and their checkpoints."""
+    """Run stateful streaming pipelines inside Spark jobs, and manage their checkpoints."""
     context.obj = GlobalSettings(debug)
 
 

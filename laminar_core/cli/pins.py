@@ -1,4 +1,4 @@
-"""``laminar checkpoints pin`` and ``unpin``: keep a checkpoint whatever retention's policy says."""
+"""``laminar checkpoints pin`` and ``unpin``: keep a checkpoint whatever the retention policy."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -73,7 +73,7 @@ def unpin(
 
 
 def pins_by_checkpoint(store: CheckpointStore) -> dict[int, list[StoredPin]]:
-    """All pins of a job."""
+    """Return all pins of a job, by checkpoint."""
     found: dict[int, list[StoredPin]] = {}
     for each in Pins(store).list():
         found.setdefault(each.checkpoint_id, []).append(each)
@@ -81,16 +81,16 @@ def pins_by_checkpoint(store: CheckpointStore) -> dict[int, list[StoredPin]]:
 
 
 def pins_as_json(pins: Mapping[int, Sequence[StoredPin]], checkpoint_id: int) -> list[JsonObject]:
-    """Those of one checkpoint."""
+    """Return the pins of one checkpoint as JSON."""
     return [pin_as_json(each) for each in pins.get(checkpoint_id, ())]
 
 
 def pins_as_remarks(pins: Mapping[int, Sequence[StoredPin]]) -> dict[int, list[str]]:
-    """The same in a few words."""
+    """Return all pins as short remarks, by checkpoint."""
     now_ms = SystemClock().now_ms()
     return {c: [pin_as_remark(each, now_ms) for each in found] for c, found in pins.items()}
 
 
 def _by(reason: str) -> tuple[Actor, int]:
-    """Who acts, and when."""
+    """Return the actor and the current time."""
     return actor_of_environment(reason), SystemClock().now_ms()

@@ -1,4 +1,4 @@
-"""``laminar recover``: what a start would continue from, and then that start, if wanted."""
+"""``laminar recover``: show what a start would continue from, and start the job on request."""
 
 import json
 import sys
@@ -74,10 +74,10 @@ def _recover(*, dry_run: bool, **values: Any) -> None:  # noqa: ANN401 - the opt
 def _look_at_savepoint(
     plan: Plan, options: JobOptions, store: CheckpointStore
 ) -> SavepointOrigin | None:
-    """Read all of it; None: the job has gone over to it before, and goes on from where it is.
+    """Read the whole savepoint; return None if the job has imported it before and continues.
 
     Raises:
-        ConfigurationError: there is none, or a sink shows other output.
+        ConfigurationError: there is none, or a sink has other output.
         IncompatibleStateError: it does not fit the pipeline or the job.
         CorruptCheckpointError: it is damaged.
     """
@@ -101,7 +101,7 @@ def _sentence(options: JobOptions, origin: SavepointOrigin | None) -> str:
 
 
 def _print_as_json(plan: Plan, options: JobOptions, store: CheckpointStore) -> None:
-    """What a start from a savepoint would do; exits as it would if it is refused."""
+    """Print what a start from a savepoint would do; exit with its code if it would be refused."""
     origin, problem = None, None
     try:
         origin = _look_at_savepoint(plan, options, store)
@@ -124,10 +124,10 @@ def _print_as_json(plan: Plan, options: JobOptions, store: CheckpointStore) -> N
 
 
 def examine(plan: Plan, options: JobOptions, store: CheckpointStore) -> RecoveryReport:
-    """What a start with these options would do, now; changes nothing.
+    """Return what a start with these options would do now; changes nothing.
 
     Raises:
-        CorruptCheckpointError: it cannot be known what earlier runs started from.
+        CorruptCheckpointError: the base of an earlier run cannot be read.
         StorageUnavailable: the store, or a sink, did not answer.
     """
     return _manager(plan, options, store).examine().report
@@ -140,7 +140,7 @@ def _manager(plan: Plan, options: JobOptions, store: CheckpointStore) -> Recover
 
 
 def owner_of(store: CheckpointStore) -> str | None:
-    """Say who owns the job, unless that one has ended or is known to be dead."""
+    """Describe the owner of the job, unless it has ended or is known to be dead."""
     newest = max(store.generations(), key=lambda g: g.generation, default=None)
     if newest is None or newest.end is not None:
         return None
@@ -169,4 +169,4 @@ recover = click.Command(
     ],
     help=_HELP,
 )
-"""It takes every option of ``laminar run``."""
+"""The command, with every option of ``laminar run``."""

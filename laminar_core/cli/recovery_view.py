@@ -1,4 +1,4 @@
-"""What a recovery would do, as text for people."""
+"""The report of a recovery as text."""
 
 from collections.abc import Iterable, Iterator
 
@@ -11,7 +11,7 @@ _SECOND_MS, _MINUTE_MS, _HOUR_MS, _DAY_MS = 1_000, 60_000, 3_600_000, 86_400_000
 
 
 def print_recovery(report: RecoveryReport, owner: str | None) -> None:
-    """The verdict first; then what goes on, what is taken back, and everything in the way."""
+    """Print the verdict, then continued state, withdrawn output, and all problems."""
     for line in _lines(report, owner):
         click.echo(line)
     if report.operators:
@@ -68,7 +68,7 @@ def _described(checkpoint: CheckpointReport) -> str:
 
 
 def age(duration_ms: int) -> str:
-    """A duration in its largest unit, rounded down.
+    """Return a duration in its largest unit, rounded down.
 
     >>> age(7_500_000)
     '2 h'

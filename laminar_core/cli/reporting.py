@@ -1,4 +1,4 @@
-"""How a run is shown: one JSON object per event, or a bar and a line per fact."""
+"""Display a run: one JSON object per event, or a progress bar and a line per event."""
 
 import json
 import sys
@@ -36,12 +36,12 @@ from laminar_core.errors import LaminarError
 
 ROWS_SHOWN = 20
 RESTORE_SHOWN_BYTES_MIN = 100_000_000
-"""A smaller restore is over before anybody has read the line."""
+"""A smaller restore ends before its line could be read."""
 _FILES_SHOWN = 3
 
 
 class Reporter(Protocol):
-    """Shows what a job tells; ``on_event`` is called from several threads."""
+    """Displays the events of a job; ``on_event`` is called from several threads."""
 
     def __enter__(self) -> Self: ...
 
@@ -52,7 +52,7 @@ class Reporter(Protocol):
         ...
 
     def rows(self, sink: str, table: pa.Table) -> None:
-        """Show what a sink collected."""
+        """Show the rows that a sink collected."""
         ...
 
     def failed(self, error: LaminarError) -> None:
@@ -70,7 +70,7 @@ class JsonReporter:
         return None
 
     def on_event(self, event: JobEvent) -> None:
-        """Print the event as it is."""
+        """Print the event as JSON."""
         click.echo(event.model_dump_json())
 
     def rows(self, sink: str, table: pa.Table) -> None:
@@ -113,7 +113,7 @@ class TextReporter:
             self._bar.stop()
 
     def on_event(self, event: JobEvent) -> None:
-        """Move the bar, or print a line."""
+        """Update the progress bar, or print a line."""
         if isinstance(event, RestoreProgressed):
             self._bar.update(self._task, rate=_restoring(event))
         if isinstance(event, ProgressMade):
@@ -136,7 +136,7 @@ class TextReporter:
             click.echo(f"  … and {table.num_rows - ROWS_SHOWN:,} more; --json prints all")
 
     def failed(self, error: LaminarError) -> None:
-        """The command line prints it as it exits."""
+        """Do nothing: the command line prints the error as it exits."""
 
 
 def _lines(event: JobEvent) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""``laminar retention``: what would go and why, deleting it, and what became of earlier plans."""
+"""``laminar retention``: show what would be deleted and why, delete it, and show earlier plans."""
 
 import json
 import sys
@@ -78,7 +78,7 @@ _POLICY_OPTIONS = (
 
 
 def policy_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options; what they say becomes the argument ``config``."""
+    """Add the options; their values become the argument ``config``."""
 
     @wraps(command)
     def with_config(*args: Any, **values: Any) -> None:  # noqa: ANN401 - as click calls it
@@ -142,10 +142,10 @@ def apply(  # noqa: PLR0913 - one parameter per option
     reason: str,
     as_json: bool,
 ) -> None:
-    """Delete what the policy does not keep, after asking.
+    """Delete what the policy does not keep, after confirmation.
 
-    What an earlier run has begun and not finished is finished first. Killed at any point, the next
-    run goes on.
+    An unfinished earlier run is finished first. If this run is killed at any point, the next run
+    continues it.
     """
     runner = _runner(open_job(store, job), config, whole=whole)
     if dry_run:

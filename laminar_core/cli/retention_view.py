@@ -19,7 +19,7 @@ IDS_SHOWN = 20
 def plan_as_json(
     plan: RetentionPlan, config: RetentionConfig, unfinished: Sequence[int]
 ) -> dict[str, object]:
-    """Everything that is classified."""
+    """Return the whole plan as JSON."""
     return {
         "policy": config.model_dump(),
         "generation": plan.generation,
@@ -38,7 +38,7 @@ def plan_as_json(
 def print_plan(
     plan: RetentionPlan, config: RetentionConfig, unfinished: Sequence[int], *, with_files: bool
 ) -> None:
-    """The sums; then what goes and what stays, and why."""
+    """Print the totals, then what is deleted and what is kept, and why."""
     said = ", ".join(f"{name} {value}" for name, value in _different(config).items())
     click.echo(f"policy: {said or 'as it is by default'}")
     for number in unfinished:
@@ -71,7 +71,7 @@ def print_plan(
 
 
 def print_result(result: RetentionResult, what: str) -> None:
-    """What was deleted."""
+    """Print what was deleted."""
     click.echo(
         f"{what}: plan {result.number} deleted {_count(result.deleted_checkpoints, 'checkpoint')} "
         f"and {_count(result.deleted_files, 'file')}, {result.deleted_bytes:,} bytes"
@@ -81,7 +81,7 @@ def print_result(result: RetentionResult, what: str) -> None:
 
 
 def status_as_json(status: RetentionStatus) -> dict[str, object]:
-    """Everything that is written down."""
+    """Return the whole status as JSON."""
     return {
         "plans": [_plan_as_json(plan) for plan in status.plans],
         "quarantine": [record.model_dump(mode="json") for record in status.quarantine],
@@ -90,7 +90,7 @@ def status_as_json(status: RetentionStatus) -> dict[str, object]:
 
 
 def print_status(status: RetentionStatus, now_ms: int) -> None:
-    """Plans, quarantine and pins, each if there are any."""
+    """Print plans, quarantine and pins, each if there are any."""
     print_table(
         ("number", "planned", "state", "checkpoints", "bytes", "actor", "why"),
         map(_plan_row, status.plans),
@@ -107,14 +107,14 @@ def print_status(status: RetentionStatus, now_ms: int) -> None:
 
 
 def pin_as_json(pin: StoredPin) -> JsonObject:
-    """A pin, or what is wrong with it."""
+    """Return a pin, or the problem of reading it, as JSON."""
     if pin.record is None:
         return {"checkpoint_id": pin.checkpoint_id, "name": pin.name, "problem": pin.problem}
     return pin.record.model_dump(mode="json", exclude={"format_version"})
 
 
 def pin_as_remark(pin: StoredPin, now_ms: int) -> str:
-    """A pin in a few words."""
+    """Return a pin as a short remark."""
     ends_at_ms = pin.record.expires_at_ms if pin.record else None
     if ends_at_ms is None:
         return f"pinned ({pin.name})"
@@ -136,7 +136,7 @@ def _freed(files: Iterable[FileVerdict]) -> dict[int, int]:
 
 
 def _file_lines(plan: RetentionPlan, *, with_files: bool) -> Iterator[str]:
-    """Orphans and what needs a look; files that go with a checkpoint only if asked for."""
+    """Yield orphans and problems; files deleted with a checkpoint only if requested."""
     gone = set(plan.deleted_ids)
     for file in plan.files:
         with_its_checkpoint = file.action == "delete" and file.checkpoint_id in gone

@@ -1,4 +1,4 @@
-"""``laminar savepoint``: take one of a running job, make one of a checkpoint, look at one."""
+"""``laminar savepoint``: take a savepoint, make one of a checkpoint, or show one."""
 
 import json
 import sys
@@ -28,7 +28,7 @@ class _TakesByDefault(click.Group):
     """``laminar savepoint TARGET`` is ``laminar savepoint take TARGET``."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put the command in, unless there is one or help is asked for."""
+        """Insert the command ``take`` unless a command or help is given."""
         if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
             args = ["take", *args]
         return super().parse_args(ctx, args)

@@ -1,4 +1,4 @@
-"""``laminar simulate``: the real runtime in a simulated world, from one disaster to the next."""
+"""``laminar simulate``: the real runtime in a simulated world full of disasters."""
 
 import json
 from collections import Counter
@@ -16,7 +16,7 @@ from laminar_core.testing.campaign import SeedReport, simulate_seeds
 SEEDS = 200
 VIOLATED_EXIT_CODE = 1
 TRACE_LINES = 120
-"""Of the first seed that fails; ``--seed S --trace`` shows all."""
+"""Lines shown of the first failed seed; ``--seed S --trace`` shows all."""
 
 _MS_PER_HOUR = 3_600_000
 
@@ -72,7 +72,7 @@ def _run(seeds: range, display: "_Display") -> None:
 
 @dataclass
 class Summary:
-    """What a campaign came to."""
+    """The totals of a campaign."""
 
     seeds: int = 0
     failed: list[int] = field(default_factory=list)
@@ -83,7 +83,7 @@ class Summary:
     interrupted: bool = False
 
     def add(self, report: SeedReport) -> None:
-        """Count one more seed."""
+        """Add one seed."""
         self.seeds += 1
         self.faults.update(report.hits)
         self.checkpoints.update(report.checkpoints)
@@ -94,7 +94,7 @@ class Summary:
 
 
 class _Display:
-    """What a campaign prints as it goes."""
+    """Prints the progress of a campaign."""
 
     def __enter__(self) -> Self:
         return self

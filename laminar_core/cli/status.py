@@ -1,4 +1,4 @@
-"""``laminar status`` and ``laminar jobs``: one glance at a job, one line for each job."""
+"""``laminar status`` and ``laminar jobs``: the state of one job, or one line per job."""
 
 import json
 from collections.abc import Iterator
@@ -30,9 +30,9 @@ _NUMBERS_SHOWN = ("rows_in", "rows_out", "rows_late")
 @job_option
 @json_option
 def status(*, store: str, job: str | None, as_json: bool) -> None:
-    """Show how a job is: its driver, its newest checkpoint, its mode, pins, the last drill.
+    """Show the state of a job: driver, newest checkpoint, mode, pins, and last drill.
 
-    Only the store is read; whether a driver on another machine is alive, its heartbeat tells.
+    Only the store is read; the heartbeat shows whether a driver on another machine is alive.
     """
     found = read_status(open_job(store, job), SystemClock().now_ms())
     if as_json:
@@ -57,7 +57,7 @@ def jobs(*, store: str, as_json: bool) -> None:
 
 
 def status_as_json(found: JobStatus) -> dict[str, object]:
-    """Everything, under the names of the fields."""
+    """Return the whole status under the names of its fields."""
     return {
         **TypeAdapter(JobStatus).dump_python(found, mode="json"),
         "pins": [pin_as_json(pin) for pin in found.pins],

@@ -1,4 +1,4 @@
-"""Finds the function that builds a pipeline, and calls it with what was given as ``--set``."""
+"""Find the function that builds a pipeline, and call it with the values of ``--set``."""
 
 import importlib
 import importlib.util
@@ -87,7 +87,7 @@ def _make_importable(directory: Path) -> None:
 
 @contextmanager
 def _explained(what: str) -> Iterator[None]:
-    """Tell a mistake in the user's program from one of ours."""
+    """Turn an exception of the user's program into an error that names it as the cause."""
     try:
         yield
     except LaminarError:

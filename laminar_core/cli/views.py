@@ -1,4 +1,4 @@
-"""Checkpoints as text for people: tables that fit, and nothing cut off when it goes to a file."""
+"""Checkpoints as text: tables that fit the terminal, and are not cut off in a file."""
 
 import json
 import sys
@@ -20,7 +20,7 @@ from laminar_core.store.summaries import CheckpointSummary
 from laminar_core.store.verification import VerifyReport
 
 WIDTH_OF_A_FILE = 10_000
-"""Where nobody looks at lines, none is broken."""
+"""Width where output goes to a file, in which no line is broken."""
 
 VALUE_LENGTH_MAX = 72
 """Longest text of one property; ``--json`` prints it whole."""
@@ -35,7 +35,7 @@ _START = datetime(1970, 1, 1, tzinfo=UTC)
 def print_summaries(
     summaries: Iterable[CheckpointSummary], remarks: Mapping[int, Sequence[str]] | None = None
 ) -> None:
-    """One line a checkpoint; ``remarks`` by id are added to what it says itself."""
+    """Print one line per checkpoint; ``remarks`` by id are appended."""
     more = remarks or {}
     print_table(
         (
@@ -47,7 +47,7 @@ def print_summaries(
 
 
 def print_manifest(manifest: CheckpointManifest) -> None:
-    """What a checkpoint consists of: when, how large, up to which event time."""
+    """Print the facts of a checkpoint: its time, its size, its event time, and its parts."""
     parent_id = manifest.parent_checkpoint_id
     click.echo(
         f"checkpoint {manifest.checkpoint_id} of {manifest.job}: {manifest.kind.value}, "
@@ -79,7 +79,7 @@ def print_manifest(manifest: CheckpointManifest) -> None:
 
 
 def print_report(report: VerifyReport) -> None:
-    """Whether a checkpoint is whole, and which files are not."""
+    """Print whether a checkpoint is whole, and which files are not."""
     size_bytes = sum(part.size_bytes for part in report.parts)
     verdict = "damaged" if report.problem else "whole"
     files = "1 file" if len(report.parts) == 1 else f"{len(report.parts)} files"
@@ -170,7 +170,7 @@ def _slowest_channels(manifest: CheckpointManifest) -> Iterator[str]:
 
 
 def event_time(time_us: int) -> str:
-    """Microseconds of event time as a date, also those that no calendar has."""
+    """Return microseconds of event time as a date, or words for times outside any calendar."""
     try:
         return (_START + timedelta(microseconds=time_us)).strftime("%Y-%m-%d %H:%M:%S.%f")
     except OverflowError:
@@ -197,14 +197,14 @@ def _shortened(text: str) -> str:
 
 
 def wall_time(at_ms: int | None) -> str:
-    """Milliseconds since 1970 as a date, in UTC; of nothing, nothing."""
+    """Return milliseconds since 1970 as a date in UTC; empty for None."""
     if at_ms is None:
         return ""
     return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Columns that fit; the last one is broken where a terminal ends."""
+    """Print a table that fits; the last column is broken at the end of a terminal's line."""
     table = Table(box=None, pad_edge=False)
     for heading in headings:
         justify = "right" if heading in _NUMBERS else "left"

@@ -1,8 +1,8 @@
-"""Folders of one process each, in a root that only this user can open.
+"""Private folders of single processes, in a root that only this user can open.
 
-A process that is killed cannot remove its folder. It holds a lock on it while it lives, and the
-kernel lets go of the lock however the process ends. So whoever opens a folder in the same root
-removes those that have no lock: that their process is dead is known, not guessed from their age.
+A killed process cannot remove its folder. It holds a lock on it while it lives, and the kernel
+releases the lock however the process ends. So a process that opens a folder in the same root
+removes those without a lock: that their process is dead is known, not guessed from their age.
 """
 
 import errno
@@ -61,20 +61,20 @@ class PrivateFolder:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Remove everything."""
+        """Remove the folder."""
         self.close()
 
 
 def temporary_root(parent: str | None = None) -> Path:
-    """The root of this user for what is gone when its process is; by default in ``TMPDIR``."""
+    """Return this user's root for folders that end with their process; by default in ``TMPDIR``."""
     return Path(parent or tempfile.gettempdir()) / f"laminar-{os.getuid()}"
 
 
 def make_root(root: Path) -> None:
-    """Make the root, unless it is there and only this user can open it.
+    """Make the root, or check that only this user can open it.
 
-    Its name can be guessed, and others may write to the folder that it is in: a root that somebody
-    else has made, or made a link, would show them the state.
+    Its name can be guessed, and others may write to its parent folder: a root that another user has
+    created, or replaced by a link, would expose the state.
 
     Raises:
         OSError: it cannot be made, is a link or no folder, is another user's, or is open to others.
@@ -95,7 +95,7 @@ def make_root(root: Path) -> None:
 
 @contextmanager
 def _locked(root: Path) -> Iterator[None]:
-    """Nobody sees a folder that is not locked by its process yet."""
+    """Hold the root's lock, so that no other process sees a folder before it is locked."""
     with (root / _LOCK).open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

@@ -1,7 +1,7 @@
-"""What Spark has to be so that the workers of a job can run: decided before the job is claimed.
+"""Conditions that Spark must meet for the workers of a job, checked before the job is claimed.
 
-Spark says some of it late, in words of its own, and again at each restart; some of it never. The
-functions decide from settings alone. Settings that are absent have Spark's defaults.
+Spark reports some of them late, in its own terms, and again at each restart; some it never reports.
+The functions decide from settings alone. Absent settings have Spark's defaults.
 """
 
 import re
@@ -40,7 +40,7 @@ _INSTANCES_BY_DEFAULT = 2  # On YARN and Kubernetes, as long as allocation is no
 
 @dataclass(frozen=True, slots=True)
 class SparkFacts:
-    """How Spark is set up, as far as it is known by now."""
+    """The setup of Spark, as far as it is known."""
 
     master: str
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class SparkFacts:
         return self.master.startswith("local")
 
     def is_on(self, setting: str) -> bool:
-        """Whether a setting that is off by default is on."""
+        """Return whether a setting that is off by default is on."""
         return self.settings.get(setting, "").strip().lower() == "true"
 
     def number(self, setting: str, default: int | None = None) -> int | None:
@@ -63,7 +63,7 @@ class SparkFacts:
 
 
 def master_of(master: str | None, settings: Mapping[str, str]) -> str | None:
-    """Return the master that was asked for, as an option or as a setting; None: neither.
+    """Return the requested master, by option or by setting; None: neither.
 
     Raises:
         ConfigurationError: the two differ.
@@ -97,10 +97,10 @@ def refuse_connect(facts: SparkFacts) -> None:
 
 
 def refuse_unsuitable(facts: SparkFacts, workers: int) -> None:
-    """Verify what Spark demands of a stage whose tasks start together and run for long.
+    """Verify the conditions for a stage whose tasks start together and run for long.
 
     Raises:
-        ConfigurationError: the workers would never start, or would be ended.
+        ConfigurationError: the workers would never start, or would be terminated.
     """
     refuse_connect(facts)
     if facts.is_on("spark.dynamicAllocation.enabled") and not _LOCAL.match(facts.master):
@@ -165,10 +165,10 @@ def unprotected(facts: SparkFacts) -> tuple[str, ...]:
 
 
 def require_encryption(facts: SparkFacts, transport: str) -> None:
-    """Verify that nobody can read what a job carries between hosts.
+    """Verify that all traffic of the job between hosts is encrypted.
 
     Raises:
-        ConfigurationError: Spark, or the workers, would send it as it is.
+        ConfigurationError: Spark, or the workers, would send data unencrypted.
     """
     problems: Sequence[str] = tuple(f"{name} is not true" for name in unprotected(facts))
     if transport == "tcp":

@@ -51,13 +51,19 @@ _OF_A_SAVEPOINT = {"state": StateTable, "offsets": OffsetsTable}
 
 
 def register(spark: SparkSession) -> None:
-    """Let ``spark.read.format("laminar")`` read checkpoints; once per session."""
+    """Register the format ``laminar``, by which ``spark.read`` reads checkpoints.
+
+    Once per session.
+    """
     spark.dataSource.register(LaminarDataSource)
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is read, checked once; "latest" has become a number: all workers read the same."""
+    """A validated request, the same on all executors.
+
+    "latest" has been replaced by a number.
+    """
 
     store: str
     job: str
@@ -65,7 +71,7 @@ class Request:
     checkpoint_id: CheckpointId | None
     selection: Selection
     savepoint: str | None = None
-    """Where it is; it belongs to no store and no job."""
+    """URI of the savepoint to read; it belongs to no store and no job."""
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> "Request":
@@ -106,10 +112,10 @@ class Request:
         return cls("", "", table, None, _selection(given), given["savepoint"])
 
     def open(self) -> StoredTable:
-        """The table, in any process.
+        """Open the table, in any process.
 
         Raises:
-            ConfigurationError: the checkpoint has no such operator, or is not there any more.
+            ConfigurationError: the checkpoint has no such operator, or does not exist any more.
             CorruptCheckpointError: its manifest is not what was written.
         """
         if self.savepoint is not None:
@@ -139,11 +145,11 @@ class LaminarDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Its name as a format."""
+        """Return the name of the format."""
         return "laminar"
 
     def schema(self) -> StructType:
-        """Columns of the table, read from the smallest file that has them."""
+        """Return the columns of the table, read from the smallest file that has them."""
         return spark_schema(self.request.open().schema())
 
     def reader(self, schema: StructType) -> "LaminarReader":
@@ -159,11 +165,11 @@ class LaminarReader(DataSourceReader):
         self._schema = schema
 
     def partitions(self) -> list[InputPartition]:
-        """One per subtask, per queue, or per some records."""
+        """Return the partitions: one per subtask, per queue, or per group of records."""
         return [InputPartition(part) for part in self._request.open().parts()]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Rows of one part."""
+        """Yield the rows of one partition."""
         part: Part | None = partition.value
         if part is not None:  # Spark makes one of none.
             for rows in self._request.open().read(part):

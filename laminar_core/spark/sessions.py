@@ -1,8 +1,9 @@
-"""The Spark session of a job, and what becomes of the job when it is lost.
+"""The Spark session of a job, and what happens to the job when it is lost.
 
-Memory that runs out ends the JVM, not this process, which holds the job's claim and everything
-that a restart needs. A session that Laminar opened is opened anew, in another JVM; one that the
-user's program opened is the program's, so the job fails, and whoever started the program has to.
+Running out of memory ends the JVM, but not this process, which holds the job's claim and everything
+needed for a restart. A session that Laminar opened is replaced, in another JVM. A session that the
+user's program opened belongs to the program, so the job fails and the program has to be started
+again.
 """
 
 import os
@@ -15,20 +16,20 @@ from laminar_core.errors import ErrorCode, JobFailedError, LaminarError
 from laminar_core.spark import gateway
 
 STOP_MAX_S = 60.0
-"""How long Spark may take to end in good order; a cluster manager takes its time."""
+"""How long Spark may take to stop cleanly; a cluster manager takes its time."""
 
 
 class Session(Protocol):
-    """Where the workers of a job run."""
+    """Provides the session for the workers of a job."""
 
     @property
     def spark(self) -> SparkSession:
-        """The session that was live when it was last looked at."""
+        """The session that was live at the last check."""
         ...
 
     @property
     def can_be_renewed(self) -> bool:
-        """Whether ``live`` opens another session in place of one that is lost."""
+        """Whether ``live`` replaces a lost session."""
         ...
 
     def live(self) -> SparkSession:
@@ -79,7 +80,10 @@ class OwnSession:
 
     @property
     def can_be_renewed(self) -> bool:
-        """Not below ``spark-submit``: there the JVM is the parent, and takes this process along."""
+        """Whether a lost session can be replaced.
+
+        Not below ``spark-submit``, where the JVM is the parent.
+        """
         return "PYSPARK_GATEWAY_PORT" not in os.environ
 
     def live(self) -> SparkSession:
@@ -98,9 +102,9 @@ class OwnSession:
         return self.spark
 
     def __enter__(self) -> Self:
-        """Use it."""
+        """Return the object itself."""
         return self
 
     def __exit__(self, *error: object) -> None:
-        """End Spark; a session that is lost is let go of."""
+        """Stop Spark; a lost session is abandoned."""
         gateway.stop(self.spark, STOP_MAX_S)

@@ -1,4 +1,4 @@
-"""Workers as one barrier stage of Spark: the public DataFrame API, nothing else.
+"""Run the workers as one barrier stage of Spark, with the public DataFrame API alone.
 
 Spark gang-schedules the tasks, places them, notices the death of a process and shows them in its
 UI. Rows come back only at the end, one per batch that a sink collected, as Arrow IPC.
@@ -57,12 +57,12 @@ _OUTPUT_SCHEMA = pa.schema([("sink", pa.string()), ("batch", pa.binary())])
 
 @dataclass(frozen=True)
 class WorkerTask:
-    """What runs in each Spark task; Spark carries it there."""
+    """The function of each Spark task; Spark sends it to the executors."""
 
     deployment: Deployment
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Be one worker until the generation ends."""
+        """Run one worker until the generation ends."""
         for _ in batches:
             pass  # One empty row per task: the stage needs an input, the worker does not.
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's to act on.
@@ -121,16 +121,19 @@ class SparkCluster:
             self._facts = facts_of(session.spark)
 
     def identify(self) -> Owner:
-        """This process."""
+        """Return the identity of this process."""
         return this_process()
 
     @property
     def can_be_renewed(self) -> bool:
-        """Whether another JVM takes the place of one that is lost."""
+        """Whether another JVM can replace a lost one."""
         return self._session.can_be_renewed
 
     def check(self, parallelism: int) -> tuple[JobEvent, ...]:
-        """Verify what Spark would say late or never; on a cluster slots may still come."""
+        """Verify conditions that Spark would report late or never.
+
+        On a cluster slots may still come.
+        """
         refuse_unsuitable(replace(self._facts, slots=self.slots), parallelism)
         if self._encryption_required:
             require_encryption(self._facts, self._transport)
@@ -139,7 +142,7 @@ class SparkCluster:
 
     @property
     def slots(self) -> int | None:
-        """How many tasks Spark can run at once now; None if it does not say."""
+        """The number of tasks that Spark can run at once now; None if unknown."""
         return slots_of(self._session.spark)
 
     def start_coordinator(
@@ -160,13 +163,13 @@ class SparkCluster:
         return SparkStage(self._session.spark, deployment)
 
     def wait(self, futures: Collection[Future[Any]], timeout_ms: float | None = None) -> None:
-        """Block until one of them is done."""
+        """Wait until one of the futures is done, or the time is over."""
         timeout_s = None if timeout_ms is None else timeout_ms / 1000
         wait(futures, timeout_s, FIRST_COMPLETED)
 
 
 def facts_of(spark: SparkSession) -> SparkFacts:
-    """Look at how Spark is set up.
+    """Read the setup of Spark.
 
     Raises:
         ConfigurationError: it is a session of Spark Connect.
@@ -179,11 +182,10 @@ def facts_of(spark: SparkSession) -> SparkFacts:
 
 
 def slots_of(spark: SparkSession) -> int | None:
-    """Return how many tasks Spark can run at once now; None if it does not say.
+    """Return how many tasks Spark can run at once now; None if unknown.
 
-    This is the number that Spark itself compares with the tasks of a barrier stage. What the
-    public interface has (``defaultParallelism``) is at least 2, and does not know of
-    ``spark.task.cpus``.
+    This is the number that Spark itself compares with the tasks of a barrier stage. The public
+    interface (``defaultParallelism``) returns at least 2, and ignores ``spark.task.cpus``.
     """
     asked: Future[int] = Future()
 
@@ -254,7 +256,7 @@ _TELLING = (
 
 
 def _why_lost(error: Exception) -> str:
-    """The line of Spark's report that says most; the rest is in Spark's own log."""
+    """Return the most informative line of Spark's report; the rest is in Spark's own log."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     telling = [line for sign in _TELLING for line in lines if sign.search(line)]
     return f"a worker died: {(telling or lines or [type(error).__name__])[0][:300]}"

@@ -1,4 +1,4 @@
-"""Arrow columns as Spark takes them: the types that it does not know become ones that it does."""
+"""Convert Arrow columns for Spark: types that it lacks become types that it has."""
 
 # pyarrow ships no types, which the strict mode of this package would not accept.
 # pyright: standard
@@ -27,16 +27,16 @@ _WIDER = {
 
 
 def spark_schema(columns: pa.Schema) -> StructType:
-    """What Spark calls these columns; any of them may be null."""
+    """Return the Spark schema of these columns, all nullable."""
     known = pa.schema([pa.field(column.name, _known(column.type)) for column in columns])
     return from_arrow_schema(known)
 
 
 def spark_batches(rows: pa.Table, schema: StructType) -> Iterator[pa.RecordBatch]:
-    """The columns of ``schema``, exactly of its types; what a part does not have is null.
+    """Yield batches with exactly the columns of ``schema``; missing ones are null.
 
     Raises:
-        ConfigurationError: a column has values that are none of that type.
+        ConfigurationError: a column has values that the type cannot represent.
     """
     target = to_arrow_schema(schema, timezone="UTC")
     columns = [_as(rows, field) for field in target]

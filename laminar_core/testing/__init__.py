@@ -1,1 +1,1 @@
-"""For your own tests, too: a cluster in one thread, and stores, sources and sinks for it."""
+"""Testing, also for users' own jobs: a cluster in one thread, and stores, sources and sinks."""

@@ -1,4 +1,4 @@
-"""Jobs whose answer is in the state of aggregates: wrong if a row is added twice, or never."""
+"""Jobs whose results are in the state of aggregates: wrong if a row is added twice or lost."""
 
 import statistics
 
@@ -20,12 +20,11 @@ from laminar_core.testing.memory_source import MemorySource
 
 
 def running_totals_job(parallelism: int, pace: float | None = None) -> Job:
-    """Running totals, of which the last one of each key is output.
+    """Return a job of running totals; the last total of each key is its output.
 
-    ``pace`` is in rows per second, None: as fast as they are taken.
-
-    Which totals come before depends on who sends first. The last one is that which counts as many
-    rows as the key has: it comes once, and never if a row was lost or counted twice.
+    ``pace`` is in rows per second, None: unlimited. The earlier totals depend on the order of
+    arrival. The last one counts all rows of its key: it is emitted once, and never if a row was
+    lost or counted twice.
     """
     del parallelism
     tables, burden = payments(), Burden()
@@ -56,7 +55,7 @@ def running_totals_job(parallelism: int, pace: float | None = None) -> Job:
 
 
 def _last_totals(rows: list[Row]) -> list[Row]:
-    """What is known of each key in the end."""
+    """Return the final totals of each key."""
     of_key: dict[str, list[Row]] = {}
     for row in rows:
         of_key.setdefault(row["key"], []).append(row)

@@ -1,4 +1,4 @@
-r"""Many seeds: each is a job, a configuration, an order of events and a series of disasters.
+r"""Campaigns over many seeds: each is a job, a configuration, an order of events and disasters.
 
     report = simulate_seed(7)
     assert report.passed, "\n".join(report.trace)
@@ -39,25 +39,25 @@ SLOW = 10.0
 """The turns of a slow worker last so many times longer."""
 
 SMALL_BUFFER_BYTES = 700
-"""For what is in flight in one queue: often exceeded, so that checkpoints are declined."""
+"""A limit for in-flight data that is often exceeded, so that checkpoints are declined."""
 
 SMALL_STATE_BYTES = 4_000
-"""So that rows do not stay in memory where they need not."""
+"""A small memory budget, so that rows leave memory early."""
 
 LOSSES = (0, 0, 0, 0, 0, 1, 1, 2)
-"""How often the store as a whole goes away."""
+"""Numbers of times that the whole store disappears; one is drawn."""
 
 FEW_RESTARTS = 25
 """Sooner spent than the store is back, if it stays away for long."""
 
 _RESTARTS_MAX = 1_000
 _SALT = 7_919
-"""Keeps the dice of disasters apart from those of the world, which get the plain seed."""
+"""Separates the random numbers of disasters from the world's, which use the seed itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What a seed draws before anything runs."""
+    """The configuration that a seed draws before the run."""
 
     seed: int
     scenario: str
@@ -67,7 +67,7 @@ class Setting:
     limits: SnapshotLimits
     compression: Compression | None
     slow_workers: int
-    """So many, the last ones, are slow."""
+    """Number of slow workers, the last ones."""
     disasters: tuple[str, ...]
     state: StateOptions = field(default_factory=StateOptions)
     losses: tuple[str, ...] = ()
@@ -75,7 +75,7 @@ class Setting:
     restarts_max: int = _RESTARTS_MAX
 
     def describe(self) -> str:
-        """One line."""
+        """Return the setting as one line."""
         disasters = ", ".join((*self.disasters, *self.losses))
         config, planned = self.checkpoint, disasters or "nothing goes wrong"
         timeout_ms = config.alignment_timeout_ms
@@ -99,7 +99,7 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class SeedReport:
-    """How one seed went."""
+    """The result of one seed."""
 
     setting: Setting
     violations: tuple[Violation, ...]
@@ -111,16 +111,16 @@ class SeedReport:
     turns: int
     simulated_ms: float
     digest: int
-    """Of every turn and every line of the trace: equal digests are equal runs."""
+    """Digest of every turn and every line of the trace: equal digests are equal runs."""
     trace: tuple[str, ...] = field(repr=False)
 
     @property
     def passed(self) -> bool:
-        """Every invariant held."""
+        """Whether every invariant held."""
         return not self.violations
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON, without the trace."""
+        """Return the report without the trace, as JSON-compatible values."""
         return {
             "seed": self.setting.seed,
             "passed": self.passed,
@@ -142,9 +142,9 @@ def draw(
     kinds: Sequence[str] = tuple(KINDS),
     losses: Sequence[str] = tuple(STORE_KINDS),
 ) -> Setting:
-    """What ``seed`` stands for, among these scenarios and kinds of disaster.
+    """Return the setting of ``seed``, among these scenarios and kinds of disaster.
 
-    ``losses`` are drawn with dice of their own, so that all else is the same without them.
+    ``losses`` are drawn from separate random numbers, so that the rest is the same without them.
     """
     dice, store_dice = _dice(seed), _store_dice(seed)
     lost = tuple(store_dice.choices(losses, k=store_dice.choice(LOSSES))) if losses else ()
@@ -189,7 +189,7 @@ def _draw_state(dice: Random) -> StateOptions:
 
 
 def simulate_seed(seed: int, scenarios: Mapping[str, BuildJob] = SCENARIOS) -> SeedReport:
-    """Run one seed and check every invariant; an error that nobody expects is a violation, too."""
+    """Run one seed and check every invariant; an unexpected error is a violation, too."""
     setting = draw(seed, scenarios)
     return simulate_setting(setting, scenarios[setting.scenario])
 
@@ -202,13 +202,13 @@ def simulate_setting(setting: Setting, build: BuildJob) -> SeedReport:
 def simulate_seeds(
     seeds: range, scenarios: Mapping[str, BuildJob] = SCENARIOS
 ) -> Iterator[SeedReport]:
-    """One report per seed, as they come."""
+    """Yield one report per seed, as they are completed."""
     for seed in seeds:
         yield simulate_seed(seed, scenarios)
 
 
 class _Run:
-    """One seed."""
+    """The run of one seed."""
 
     def __init__(self, setting: Setting, build: BuildJob) -> None:
         self._setting = setting

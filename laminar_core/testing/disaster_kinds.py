@@ -1,4 +1,4 @@
-"""The kinds of disaster: each function plans one, at a moment that dice pick."""
+"""The kinds of disaster: each function schedules one, at a random moment."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,24 +9,24 @@ from laminar_core.testing.disk import SimulatedDisk
 from laminar_core.testing.observed_store import StoreCall
 
 STALLS_MS = (30.0, 300.0, 3_000.0, 16_000.0, 31_000.0)
-"""Also beyond what worker and coordinator take for death."""
+"""Durations of stalls; some exceed the silence after which a process counts as dead."""
 
 COMPUTES_MS = (300.0, 3_000.0, 16_000.0, 45_000.0)
-"""Also longer than a worker may be silent."""
+"""Durations of slow functions; some exceed the silence allowed for a worker."""
 
 AGAIN = 0.4
-"""How likely a crash is followed by another one."""
+"""Probability that a crash is followed by another one."""
 
 DAY_MS = 86_400_000.0
 
 WORKERS = (1, 2, 3, 4)
-"""So many may go on after a rescaling."""
+"""Numbers of workers after a rescaling."""
 
 # Crashes.
 
 
 def worker_crash(planned: Disasters) -> None:
-    """SIGKILL for a worker; often for another one soon after, in the midst of recovery."""
+    """Kill a worker; often another one soon after, in the middle of the recovery."""
     parallelism, world = planned.simulation.options.parallelism, planned.simulation.world
 
     def kill() -> None:
@@ -41,7 +41,7 @@ def worker_crash(planned: Disasters) -> None:
 
 
 def driver_crash(planned: Disasters) -> None:
-    """SIGKILL for the driver."""
+    """Kill the driver."""
 
     def kill() -> None:
         if planned.hit("driver-crash", "the newest driver"):
@@ -51,7 +51,7 @@ def driver_crash(planned: Disasters) -> None:
 
 
 def crash_in_store_call(planned: Disasters, calls: int = 150) -> None:
-    """Whoever makes some call dies of it: before it is made, or when it has been."""
+    """Kill the caller of a store call, before or after the call takes effect."""
 
     def kill(call: StoreCall) -> None:
         planned.hit("crash-in-store-call", f"{call.moment} {call.verb} of {call.key}")
@@ -61,7 +61,7 @@ def crash_in_store_call(planned: Disasters, calls: int = 150) -> None:
 
 
 def torn_write(planned: Disasters) -> None:
-    """Whoever writes dies in the midst of it; a piece stays under a temporary name."""
+    """Kill a writer in the middle of a write; a fragment remains under a temporary name."""
 
     def kill(call: StoreCall) -> None:
         disk, written = planned.simulation.objects, 0
@@ -78,17 +78,17 @@ def torn_write(planned: Disasters) -> None:
 
 
 def store_errors(planned: Disasters) -> None:
-    """Some calls of the store raise, and nothing has happened."""
+    """Let some calls of the store fail without effect."""
     planned.fail_calls("store-error", "before")
 
 
 def lost_answers(planned: Disasters) -> None:
-    """Some calls of the store raise although they have happened."""
+    """Let some calls of the store fail after they have taken effect."""
     planned.fail_calls("lost-answer", "after")
 
 
 def sink_errors(planned: Disasters) -> None:
-    """Some calls of the sinks' committers raise, before or after they have happened."""
+    """Let some calls of the sinks' committers fail, before or after they have taken effect."""
     fail = planned.failure("sink-error")
 
     def observe(verb: str, moment: str) -> None:
@@ -100,7 +100,7 @@ def sink_errors(planned: Disasters) -> None:
 
 
 def slow_store(planned: Disasters) -> None:
-    """Everything that is done in the background takes longer, for a while."""
+    """Slow all background work down for a while."""
     factor, lasts_ms = planned.dice.choice((5.0, 30.0, 100.0)), planned.dice.choice(STALLS_MS[:3])
     world = planned.simulation.world
 
@@ -116,7 +116,7 @@ def slow_store(planned: Disasters) -> None:
 
 
 def corruption(planned: Disasters) -> None:
-    """A file of the newest completed checkpoint is damaged; mostly somebody dies then."""
+    """Damage a file of the newest completed checkpoint; often followed by a crash."""
     crash = planned.dice.random() < 0.7  # noqa: PLR2004 - mostly
     planned.at_some_turn(lambda: _damage(planned, crash=crash))
 
@@ -145,7 +145,7 @@ def _damage(planned: Disasters, *, crash: bool) -> None:
 
 
 def stall(planned: Disasters) -> None:
-    """A process stands still for a while, as in a long collection of garbage."""
+    """Suspend a process for a while, like a long garbage collection."""
     lasts_ms = planned.dice.choice(STALLS_MS)
     whom = planned.dice.choice(("driver", "machine", "worker", "worker"))
     index = planned.dice.randrange(planned.simulation.options.parallelism)
@@ -172,7 +172,7 @@ def _stall(planned: Disasters, whom: str, index: int, lasts_ms: float) -> None:
 
 
 def slow_function(planned: Disasters) -> None:
-    """A user's function needs long for one batch; its process gives signs of life meanwhile."""
+    """Let a user's function take long for one batch, while its process sends heartbeats."""
     lasts_ms = planned.dice.choice(COMPUTES_MS)
     index = planned.dice.randrange(planned.simulation.options.parallelism)
 
@@ -189,7 +189,7 @@ def slow_function(planned: Disasters) -> None:
 
 
 def slow_link(planned: Disasters) -> None:
-    """Everything from and to one worker takes longer, all the time."""
+    """Delay all messages from and to one worker, for the whole run."""
     index = planned.dice.randrange(planned.simulation.options.parallelism)
     extra_ms = planned.dice.choice((3.0, 20.0, 100.0))
     planned.hit("slow-link", f"worker {index}, {extra_ms:g} ms")
@@ -197,7 +197,7 @@ def slow_link(planned: Disasters) -> None:
 
 
 def delay_spike(planned: Disasters) -> None:
-    """Messages of one worker, or of all, are held up for a while."""
+    """Delay the messages of one worker, or of all, for a while."""
     index = planned.dice.choice(("", "0", str(planned.simulation.options.parallelism - 1)))
     extra_ms, lasts_ms = (
         planned.dice.choice((100.0, 1_000.0, 5_000.0)),
@@ -213,14 +213,14 @@ def delay_spike(planned: Disasters) -> None:
 
 
 def reordering(planned: Disasters) -> None:
-    """Frames of data overtake each other on their way."""
+    """Let data frames overtake each other in the network."""
     frames = planned.dice.choice((1, 3, 8))
     planned.hit("reordering", f"by up to {frames} frames")
     planned.simulation.network.reorder_max = frames
 
 
 def lossy_link(planned: Disasters) -> None:
-    """What coordinator and workers tell each other is lost, or comes twice."""
+    """Lose or repeat messages between coordinator and workers."""
     network = planned.simulation.network
     network.control_loss = planned.dice.choice((0.0, 0.1, 0.3))
     network.control_repeat = planned.dice.choice((0.1, 0.3))
@@ -229,7 +229,7 @@ def lossy_link(planned: Disasters) -> None:
 
 
 def broken_link(planned: Disasters) -> None:
-    """A connection between two workers breaks with frames under way, often more than once."""
+    """Break a connection between two workers with frames under way, often more than once."""
     parallelism, world = planned.simulation.options.parallelism, planned.simulation.world
 
     def break_one() -> None:
@@ -245,7 +245,7 @@ def broken_link(planned: Disasters) -> None:
 
 
 def clock_skew(planned: Disasters) -> None:
-    """Wall clocks disagree, and monotonic clocks run at different rates."""
+    """Let wall clocks disagree, and monotonic clocks run at different rates."""
     hosts = [f"host-{n}" for n in range(planned.simulation.options.parallelism)]
     for host in [*hosts, "driver-1", "driver-2", "driver-3"]:
         clock = planned.simulation.world.clock_of(host)
@@ -255,7 +255,7 @@ def clock_skew(planned: Disasters) -> None:
 
 
 def clock_step(planned: Disasters) -> None:
-    """Wall clocks are set anew."""
+    """Step the wall clocks."""
     hosts = ["host-0", "driver-1", "driver-2"]
     by_ms = planned.dice.choice((-DAY_MS, -5_000.0, 5_000.0, DAY_MS))
 
@@ -271,12 +271,12 @@ def clock_step(planned: Disasters) -> None:
 
 
 def zombie(planned: Disasters) -> None:
-    """A driver and its workers fall asleep while another one runs the job, and wake up."""
+    """Suspend a driver and its workers while another one runs the job, then resume them."""
     planned.at_some_turn(lambda: _take_over(planned, "zombie"))
 
 
 def zombie_in_store_call(planned: Disasters, calls: int = 120) -> None:
-    """The same, in the midst of some call of the store."""
+    """Suspend a driver in the middle of a store call while another one runs the job."""
     planned.at_some_call(
         calls, lambda _: True, lambda _: _take_over(planned, "zombie-in-store-call")
     )
@@ -300,7 +300,7 @@ def _take_over(planned: Disasters, kind: str) -> None:
 
 
 def stop(planned: Disasters) -> None:
-    """Somebody stops the job with a last checkpoint, and starts it again."""
+    """Stop the job with a last checkpoint, and start it again."""
 
     def stop() -> None:
         if planned.hit("stop", "the newest driver"):
@@ -310,7 +310,7 @@ def stop(planned: Disasters) -> None:
 
 
 def cancel(planned: Disasters) -> None:
-    """Somebody ends the job at once, and starts it again."""
+    """End the job at once, and start it again."""
 
     def cancel() -> None:
         if planned.hit("cancel", "the newest driver"):
@@ -320,7 +320,7 @@ def cancel(planned: Disasters) -> None:
 
 
 def go_back(planned: Disasters) -> None:
-    """The driver dies, and somebody has the next one restore some older checkpoint."""
+    """Kill the driver, and let the next one restore an older checkpoint on request."""
 
     def kill() -> None:
         store = planned.simulation.store
@@ -337,7 +337,7 @@ def go_back(planned: Disasters) -> None:
 
 
 def rescale(planned: Disasters) -> None:
-    """Somebody ends the job, in whatever way, and goes on with another number of workers."""
+    """End the job in some way, and continue with another number of workers."""
     if not planned.job.rescales:
         return
     end = planned.dice.choice(("stop", "cancel", "kill_driver"))

@@ -1,7 +1,7 @@
-"""Brings a simulated job to its end, whatever was planned to happen to it on the way.
+"""Run a simulated job to its end through all scheduled disasters.
 
-What can happen: ``disaster_kinds``. ``hits`` counts what came to pass; the moment that dice picked
-may lie behind the end of the job.
+``disaster_kinds`` has the kinds. ``hits`` counts those that took place: a random moment may be
+after the end of the job.
 """
 
 from collections import Counter
@@ -37,7 +37,7 @@ _LOST_STORE = (
     ErrorCode.STORE_REPLACED,
     ErrorCode.STORE_NOT_SHARED,
 )
-"""Why a driver may end that does not find its store."""
+"""Causes for which a driver that lost its store may end."""
 
 _RECOVERABLE = ("failed", "refused")
 """Ends after which the recovery, or the person who was refused, starts the job again."""
@@ -53,27 +53,30 @@ class Disasters:
         self.job = job
         self.dice = dice
         self.store_dice = store_dice or dice
-        """For disasters of the store as a whole: the others do not depend on them."""
+        """Random numbers for disasters of the whole store, so that the others do not depend on
+        them.
+        """
         self.hits: Counter[str] = Counter()
         self.result: JobResult | None = None
-        """How the job ended; whichever driver brought it to an end."""
+        """How the job ended, whichever driver ended it."""
         self.last_hit_ms = simulation.world.now_ms
-        """When the last disaster began, or the last one that lasts was over."""
+        """When the last disaster began, or a lasting one was over."""
         self.damaged_keys: set[str] = set()
         """Stored objects that were damaged on purpose."""
         self.next_run: dict[str, Any] = {}
         """Fields of ``JobOptions`` for the next driver."""
         self.store_back_ms: float | None = None
-        """When the store was back for the last time before the job ended."""
+        """When the store last came back before the job ended."""
         self.running: list[str] = []
         """Drivers that have not ended, in the order in which they began."""
         self.places: list[Place] = []
-        """What was in place of the store."""
+        """The replacements shown instead of the store."""
         self.ends_while_lost: list[str] = []
-        """What the records of generations say whose driver ended because it lost the store, if that
-        is no reason to start the job again."""
+        """Recorded outcomes of generations that ended because of a lost store, if they do not lead
+        to a restart.
+        """
         self.may_lose_store = False
-        """It is planned that the store as a whole goes away."""
+        """Whether the whole store is scheduled to disappear."""
         self._losses = 0
         self._delays: list[tuple[str, float, float]] = []
         self._allow_fresh = False
@@ -86,7 +89,7 @@ class Disasters:
     # --- the run --------------------------------------------------------------------------------
 
     def run(self) -> JobResult:
-        """Drivers until one of them brings the job to an end.
+        """Run drivers until one of them ends the job.
 
         Raises:
             AssertionError: too many of them did not.
@@ -98,7 +101,7 @@ class Disasters:
         raise AssertionError(f"{DRIVERS_MAX} drivers did not bring the job to an end")
 
     def run_one(self) -> None:
-        """One driver, or the next one if it is killed; it may find that the job is not its own."""
+        """Run one driver, or the next one if it is killed; it may find the job owned by another."""
         options, self.next_run = self._options_now(), {}
         before = -1 if self.simulation.store_is_lost else self._losses
         self.running.append(f"driver-{len(self.simulation.drivers) + 1}")
@@ -128,7 +131,7 @@ class Disasters:
             self.simulation.world.run_until(lambda: not self.simulation.store_is_lost)
 
     def lose_store(self, place: Place, worker: int | None, lasts_ms: float) -> None:
-        """Let everybody, or the host of one worker, see ``place`` instead of the store."""
+        """Show ``place`` instead of the store to all processes, or to the host of one worker."""
         simulation = self.simulation
 
         def heal() -> None:
@@ -149,9 +152,10 @@ class Disasters:
         simulation.world.later(lasts_ms, heal)
 
     def _options_now(self) -> dict[str, Any]:
-        """Whoever starts a job that may lose its store names what it goes on from, as the recovery.
+        """Return the options of the next driver; it names its predecessor if the store may be lost.
 
-        It is not started while a store is there that has the job's name: nobody could tell.
+        It is not started while another store has a job of the same name, because no process could
+        tell the difference.
         """
         simulation, options = self.simulation, dict(self.next_run)
         if simulation.has_namesake:
@@ -176,11 +180,11 @@ class Disasters:
         return True
 
     def _was_deleted(self, options: Mapping[str, Any]) -> bool:
-        """Whether what somebody asked for may have been deleted before it could be restored."""
+        """Return whether the requested checkpoint may have been deleted before its restore."""
         return "restore_id" in options and bool(self.hits["retention"])
 
     def let_zombies_speak(self) -> None:
-        """Until the last of them has noticed that nobody answers."""
+        """Run until the last suspended process has noticed that it was replaced."""
         world = self.simulation.world
         world.run_until(lambda: world.deserted, 60_000)
 
@@ -196,11 +200,11 @@ class Disasters:
         return True
 
     def turns_of_a_run(self) -> int:
-        """About as many turns as an undisturbed run takes."""
+        """Return roughly the number of turns of an undisturbed run."""
         return TURNS_PER_WORKER * (1 + self.simulation.options.parallelism)
 
     def at_some_turn(self, action: Callable[[], None]) -> None:
-        """Do it just before some turn."""
+        """Run the action just before a random turn."""
         self.simulation.world.at_turn(self.dice.randrange(1, self.turns_of_a_run()), action)
 
     def at_some_call(
@@ -223,7 +227,7 @@ class Disasters:
         self.simulation.observers.append(observe)
 
     def fail_calls(self, kind: str, moment: str) -> None:
-        """Some calls of the store raise, before or after they have happened."""
+        """Let some calls of the store fail, before or after they have taken effect."""
         fail = self.failure(kind)
 
         def observe(call: StoreCall) -> None:
@@ -233,7 +237,7 @@ class Disasters:
         self.simulation.observers.append(observe)
 
     def failure(self, kind: str) -> Callable[[str], None]:
-        """Make something that raises now and then, told what it is about."""
+        """Return a function that raises at random; its argument describes the call."""
         left, chance = self.dice.randrange(1, 12), self.dice.choice((0.01, 0.05, 0.2))
 
         def fail(what: str) -> None:
@@ -245,7 +249,7 @@ class Disasters:
         return fail
 
     def kill_caller(self, call: StoreCall) -> None:
-        """SIGKILL for whoever makes this call."""
+        """Kill the process that makes this call."""
         for driver in self.simulation.drivers:
             if call.process == driver.name:
                 driver.kill()
@@ -255,7 +259,7 @@ class Disasters:
                         worker.kill()
 
     def delay(self, where: str, extra_ms: float, until_ms: float) -> None:
-        """Let messages from and to such endpoints take up to ``extra_ms`` longer."""
+        """Delay messages from and to matching endpoints by up to ``extra_ms``."""
         self._delays.append((where, extra_ms, until_ms))
         self.simulation.network.extra_ms = self._extra_ms
 

@@ -1,8 +1,8 @@
-"""A disk for simulations: what a crash may leave on it, and what time may do to it.
+"""A simulated disk with the effects of crashes and decay.
 
-It keeps the contract of a local store. A crash inside a write leaves a piece of the data under a
-temporary name that no listing shows, and nothing under the final one. Damage is what a checkpoint's
-verification has to find.
+It keeps the contract of a local store. A crash inside a write leaves a fragment of the data under a
+temporary name that no listing shows, and nothing under the final name. A checkpoint's verification
+must detect damage.
 """
 
 from collections.abc import Collection
@@ -25,18 +25,18 @@ class SimulatedDisk(MemoryObjectStore):
     def __init__(self) -> None:
         super().__init__()
         self.temporaries: dict[str, bytes] = {}
-        """What crashes left behind, by the name that it was to have."""
+        """Fragments left by crashes, by the intended name."""
         self.damaged: dict[str, bytes] = {}
-        """What damaged objects were before."""
+        """The original contents of damaged objects."""
         self._away: dict[str, bytes] | None = None
-        """What is on it while something else is in its place."""
+        """The contents while a replacement is shown."""
 
         self.special: dict[str, int] = {}
         """Names that belong to a pipe, a link or a device, or to a file of holes; their length."""
 
     @property
     def is_away(self) -> bool:
-        """Something else is in its place."""
+        """Whether a replacement is shown."""
         return self._away is not None
 
     def unmount(self, instead: "SimulatedDisk | None" = None) -> None:
@@ -47,19 +47,19 @@ class SimulatedDisk(MemoryObjectStore):
             self._away, self._objects = self._objects, found
 
     def mount(self) -> None:
-        """Bring it back as it was; what was written in its place meanwhile is out of sight."""
+        """Show the original contents again; writes to the replacement disappear."""
         with self._lock:
             assert self._away is not None, "it is there"
             self._objects, self._away = self._away, None
 
     def get(self, key: str, size_max: int = RECORD_BYTES_MAX) -> bytes | None:
-        """See ``ObjectStore.get``; what is special is refused as the local store refuses it."""
+        """See ``ObjectStore.get``. Special files are refused as by the local store."""
         if key in self.special:
             raise self._refusal(key, size_max)
         return super().get(key, size_max)
 
     def put(self, key: str, data: bytes | memoryview) -> None:
-        """See ``ObjectStore.put``; a new file takes the place of what is special."""
+        """See ``ObjectStore.put``. A new file replaces a special one."""
         self.special.pop(key, None)
         super().put(key, data)
 
@@ -91,7 +91,7 @@ class SimulatedDisk(MemoryObjectStore):
         return CorruptCheckpointError(ErrorCode.NOT_A_FILE, f"{key} is a pipe")
 
     def copy(self) -> "SimulatedDisk":
-        """A disk of its own with the same objects."""
+        """Return a separate disk with the same objects."""
         twin = SimulatedDisk()
         with self._lock:
             twin._objects = dict(self._objects)
@@ -100,13 +100,13 @@ class SimulatedDisk(MemoryObjectStore):
         return twin
 
     def tear(self, key: str, data: bytes | memoryview, random: Random) -> int:
-        """The writer dies in the midst of ``data``: return how many bytes it had written."""
+        """Leave a fragment of ``data``, as a crash would; return how many bytes were written."""
         written = random.randint(0, len(data))
         self.temporaries[key] = bytes(data)[:written]
         return written
 
     def damage(self, key: str, random: Random) -> str:
-        """Flip a bit, cut the end off, or lose the object; say which."""
+        """Flip a bit, truncate the object, or delete it; return a description."""
         data = self.get(key)
         assert data, f"nothing to damage at {key}"
         self.damaged.setdefault(key, data)
@@ -122,6 +122,6 @@ class SimulatedDisk(MemoryObjectStore):
         return how
 
     def repair(self, keys: Collection[str]) -> None:
-        """Put those of these objects that were damaged back as they were; leave all others."""
+        """Restore the original contents of damaged objects among these keys."""
         for key in sorted(self.damaged.keys() & set(keys)):
             self.put(key, self.damaged.pop(key))

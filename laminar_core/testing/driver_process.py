@@ -1,4 +1,4 @@
-"""A driver in a simulation: what a supervisor finds instead of Spark and threads."""
+"""A driver in a simulation: it replaces Spark and threads for the supervisor."""
 
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
@@ -45,7 +45,7 @@ class SimulatedCoordinator(Process):
         self.wake()
 
     def turn(self) -> float:
-        """One turn of the coordinator."""
+        """Run one turn of the coordinator."""
         try:
             self.coordinator.turn()
         except Exception as error:  # noqa: BLE001 - it ends the generation, and is reported
@@ -59,7 +59,7 @@ class SimulatedCoordinator(Process):
             process.held = held
 
     def close(self, reason: str) -> None:
-        """As the thread in a driver is closed."""
+        """Close it like the thread in a driver."""
         store, commits, deletions, control, copies, scrub = self._executors
         self.coordinator.abandon(reason)
         commits.shutdown(cancel_futures=True)
@@ -71,7 +71,7 @@ class SimulatedCoordinator(Process):
         self._remove()
 
     def kill(self) -> None:
-        """It is gone with its driver."""
+        """Remove it, because its driver was killed."""
         self._network.lose(self.address.endpoint)
         for executor in self._executors:
             executor.kill()
@@ -97,9 +97,9 @@ class SimulatedDriver:
         self.held = False
         """Asleep: also its main thread does not go on."""
         self.slots: int | None = None
-        """How many workers there is room for; None: any number."""
+        """Number of workers that can run; None: any number."""
         self.paces: Mapping[int, float] = {}
-        """How many times slower than others a worker is, by its index."""
+        """Slow-down factor of workers, by index."""
         self.coordinators: list[SimulatedCoordinator] = []
         self.stages: list[SimulatedStage] = []
         self._world = world
@@ -110,7 +110,7 @@ class SimulatedDriver:
         self._open_store = open_store
 
     def kill(self) -> None:
-        """SIGKILL: its coordinators are gone; its workers do not know yet."""
+        """Kill the driver: its coordinators vanish; its workers do not know yet."""
         self.killed = True
         self._world.note(self.name, "is killed")
         for coordinator in self.coordinators:
@@ -133,7 +133,7 @@ class SimulatedDriver:
     def break_link(self, sender: int, receiver: int) -> int | None:
         """Break a connection between two workers of the newest generation.
 
-        Returns how many frames were lost; None if nobody receives there.
+        Returns the number of lost frames; None if the receiver does not exist.
         """
         if not self.coordinators:
             return None
@@ -145,7 +145,7 @@ class SimulatedDriver:
     # --- the cluster ----------------------------------------------------------------------------
 
     def identify(self) -> Owner:
-        """A process on a machine of its own."""
+        """Return the identity of a process on a machine of its own."""
         self._claims += 1
         return Owner(
             host_id=self.name,
@@ -159,21 +159,21 @@ class SimulatedDriver:
     can_be_renewed = True
 
     def check(self, parallelism: int) -> tuple[JobEvent, ...]:
-        """There is room for everybody."""
+        """Accept any number of workers."""
         del parallelism
         return ()
 
     def start_coordinator(
         self, parts: CoordinatorParts, listener: IsolatedListener
     ) -> SimulatedCoordinator:
-        """Let it take part."""
+        """Add a coordinator to the world."""
         self._live()
         started = SimulatedCoordinator(self._world, self._network, self.name, parts, listener)
         self.coordinators.append(started)
         return started
 
     def submit(self, deployment: Deployment) -> SimulatedStage:
-        """Let the workers take part."""
+        """Add the workers to the world."""
         self._live()
         room = deployment.parallelism if self.slots is None else self.slots
         workers = [
@@ -186,21 +186,21 @@ class SimulatedDriver:
         return self.stages[-1]
 
     def wait(self, futures: Collection[Future[Any]], timeout_ms: float | None = None) -> None:
-        """Let others run."""
+        """Run other processes until a future is done, or the time is over."""
         self._run_until(lambda: any(future.done() for future in futures), timeout_ms)
 
     # --- the clock ------------------------------------------------------------------------------
 
     def now_ms(self) -> int:
-        """Its machine's wall clock."""
+        """Return its machine's wall clock."""
         return self._clock.now_ms()
 
     def monotonic_ms(self) -> float:
-        """Its machine's monotonic clock."""
+        """Return its machine's monotonic clock."""
         return self._clock.monotonic_ms()
 
     def wait_ms(self, duration_ms: float) -> None:
-        """Let others run for so long."""
+        """Run other processes for this long."""
         self._run_until(lambda: False, duration_ms)
 
     def _run_until(self, done: Callable[[], bool], timeout_ms: float | None) -> None:

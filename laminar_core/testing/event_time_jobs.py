@@ -1,4 +1,7 @@
-"""Jobs that are wrong when time or order is: late rows, overlapping windows, idle sources."""
+"""Jobs that fail when event time or order is wrong.
+
+Late rows, overlapping windows, idle sources.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -31,7 +34,7 @@ LATE_EVERY, LATE_BY = 7, timedelta(seconds=45)
 
 
 def sliding_job(parallelism: int) -> Job:
-    """Windows that overlap: what has fired once is still there for the next one."""
+    """Return a job with overlapping windows: rows of a fired window are needed by the next."""
     del parallelism
     tables, burden = payments(rows=30), Burden()
     p = Pipeline("sliding")
@@ -49,7 +52,7 @@ def sliding_job(parallelism: int) -> Job:
 
 
 def dealt_time_job(parallelism: int) -> Job:
-    """Event time is made behind an exchange, of what each worker happens to get."""
+    """Return a job with watermarks made after an exchange, from the rows of each worker."""
     del parallelism
     tables, burden = payments(1, 100), Burden()
     p = Pipeline("dealt-time")
@@ -59,7 +62,7 @@ def dealt_time_job(parallelism: int) -> Job:
 
 
 def late_job(parallelism: int) -> Job:
-    """Some rows come when their window has long fired, or should have."""
+    """Return a job with rows that arrive after their window has fired."""
     del parallelism
     tables, burden = with_late_rows(), Burden()
     p = Pipeline("late")
@@ -72,7 +75,7 @@ def late_job(parallelism: int) -> Job:
 
 
 def idle_job(parallelism: int) -> Job:
-    """Sources fall silent and are not waited for; their next rows may be late."""
+    """Return a job with sources that become idle; their next rows may be late."""
     del parallelism
     tables, burden = payments(), Burden()
     p = Pipeline("idle")
@@ -85,7 +88,7 @@ def idle_job(parallelism: int) -> Job:
 
 
 def copied_job(parallelism: int) -> Job:
-    """Every row to everybody, and of these one: however many workers there are at the time."""
+    """Return a job that broadcasts every row and deduplicates, for any number of workers."""
     del parallelism
     numbers: Counter[str] = Counter()
     rows: list[Row] = []
@@ -100,7 +103,7 @@ def copied_job(parallelism: int) -> Job:
 
 
 def ordered_job(parallelism: int) -> Job:
-    """Rows of one key come in the order of their split, or the job fails."""
+    """Return a job that fails unless rows of one key keep the order of their split."""
     del parallelism
     splits: list[list[Row]] = [
         [{"key": f"s{split}-{n % 3}", "boot": 1, "n": n // 3} for n in range(40)]
@@ -120,7 +123,7 @@ def ordered_job(parallelism: int) -> Job:
 
 
 def windows_behind_windows_job(parallelism: int) -> Job:
-    """Results that are older than the watermark reach windows, and theirs the next ones."""
+    """Return a job of windows behind windows, whose inputs are older than the watermark."""
     del parallelism
     tables, burden = payments(), Burden()
     p = Pipeline("windows-behind-windows")
@@ -148,7 +151,7 @@ def windows_behind_windows_job(parallelism: int) -> Job:
 
 @cache
 def with_late_rows() -> list[pa.Table]:
-    """Payments of which every seventh is far behind those before it, once it can be."""
+    """Return payments of which every seventh is far behind its predecessors where possible."""
     tables = []
     for table in payments():
         rows = table.to_pylist()
@@ -160,9 +163,10 @@ def with_late_rows() -> list[pa.Table]:
 
 
 def counts_between(least: Sequence[Row], most: Sequence[Row]) -> Judge:
-    """Judge windows of which it depends on the order of events whether a late row is in.
+    """Return a judge for windows where the order of events decides whether a late row counts.
 
-    Each is emitted once, with all of ``least``; and each of ``most`` is in one, or counted as late.
+    Each window is emitted once, with all rows of ``least``; each row of ``most`` is in one, or
+    counted as late.
     """
     at_least, at_most = _counts(totals(least)), _counts(totals(most))
 

@@ -1,4 +1,4 @@
-"""A background thread without a thread: what is submitted runs when its turn comes."""
+"""An executor without a thread: submitted functions run in simulated turns."""
 
 import math
 from collections import deque
@@ -30,7 +30,7 @@ class SimulatedExecutor(Process, Executor):
         return future
 
     def turn(self) -> float:
-        """Run what was submitted first."""
+        """Run the function submitted first."""
         if self._queue:
             _run(*self._queue.popleft())
         return self._latency_ms() if self._queue else math.inf
@@ -42,7 +42,7 @@ class SimulatedExecutor(Process, Executor):
         self.kill()
 
     def kill(self) -> None:
-        """Forget what is queued."""
+        """Drop the queue."""
         self._queue.clear()
         self.world.remove(self)
 

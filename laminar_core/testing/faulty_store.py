@@ -1,4 +1,4 @@
-"""A store that fails on order: wrap any object store and script what goes wrong.
+"""A store with scripted faults, around any object store.
 
     lost_answer = Fault("put_if_absent", Effect.LOSE_ANSWER, key="manifest.json")
     store = FaultyStore(MemoryObjectStore(), lost_answer)
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Effect(Enum):
-    """What goes wrong with one call."""
+    """The effect of a fault on a call."""
 
     FAIL = auto()
     """Nothing happens, and the call raises."""
@@ -40,7 +40,7 @@ class Fault:
     """Apply ``effect`` to matching calls number ``first`` up to and including ``last``.
 
     A call matches if its verb is ``verb`` and its key contains ``key``; counting starts at 1.
-    ``code`` is that of the error which the call raises.
+    ``code`` is the code of the raised error.
     """
 
     verb: Verb
@@ -71,7 +71,7 @@ class FaultyStore:
         return self._apply(self._fault("get", key), lambda: self._inner.get(key, size_max))
 
     def sha256(self, key: str, size_max: int) -> str | None:
-        """See ``ObjectStore.sha256``; to a fault it is a ``get``."""
+        """See ``ObjectStore.sha256``. Faults for ``get`` apply."""
         return self._apply(self._fault("get", key), lambda: self._inner.sha256(key, size_max))
 
     def put(self, key: str, data: bytes | memoryview) -> None:

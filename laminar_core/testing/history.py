@@ -1,4 +1,4 @@
-"""What a job did to its store, in order: the evidence that invariants are checked against."""
+"""The ordered history of a job's store calls: the evidence for invariants."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ from laminar_core.testing.places import Place
 from laminar_core.testing.simulation import JOB, Simulation
 
 INFLIGHT_PREFERENCE = 5
-"""So many times likelier is a checkpoint with something in flight to be the one that is kept."""
+"""Factor by which a checkpoint with in-flight data is preferred when one is kept."""
 
 R = TypeVar("R", bound=Record)
 
@@ -60,7 +60,7 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the JSON records among the writes say, with the order in which they were created."""
+    """The JSON records among the writes, in the order of their creation."""
 
     claims: list[tuple[int, GenerationClaim]]
     bases: list[tuple[int, GenerationBase]]
@@ -83,11 +83,11 @@ class History:
         self.deletions: list[str] = []
         """Problems with what was deleted, found as it happened."""
         self.lost_keys: set[str] = set()
-        """What was being written when the store went away, and is somewhere else for that."""
+        """Keys whose write was interrupted when the store disappeared, and landed elsewhere."""
         self.stretches_elsewhere: set[int] = set()
-        """Stretches in which somebody made a call elsewhere, be it only to read."""
+        """Stretches of time in which a process called another store, even if only to read."""
         self.strays: list[str] = []
-        """What was written or deleted in another place than the store, and should not have been."""
+        """Writes and deletions in another store that should not have happened."""
         self.cut: Cut | None = None
         """One completed checkpoint; those with something in flight are preferred."""
         self._world = simulation.world
@@ -108,11 +108,11 @@ class History:
             self._world.note(call.process, f"finds {call.key} taken")
 
     def _elsewhere(self, call: StoreCall, place: Place) -> None:
-        """Somebody calls what is in the place of the store.
+        """Record a call to a replacement of the store.
 
-        Workers may write parts there: they count only if a manifest names them, and the store lacks
-        them then. Whoever had looked at its claim just before the store went away may finish what
-        it was about to write.
+        Workers may write parts there: parts count only if a manifest names them, and the store then
+        lacks them. A process that had checked the claim just before the store disappeared may
+        finish its write.
         """
         self.stretches_elsewhere.add(self._world.stretch)
         deletes = call.verb == "delete" and call.moment == "before"
@@ -169,7 +169,7 @@ class History:
                 self.deletions.append(f"{call.process} deletes {call.key} of checkpoint {number}")
 
     def facts(self) -> Facts:
-        """Parse what was written."""
+        """Parse the recorded writes."""
         return Facts(
             self._records("/generations/", ".json", GenerationClaim),
             self._records("/generations/", ".base.json", GenerationBase),
@@ -193,5 +193,5 @@ class History:
 
 
 def base_id_of(base: GenerationBase) -> CheckpointId | None:
-    """What the generation restored; None: it started from nothing."""
+    """Return the checkpoint that the generation restored; None: a fresh start."""
     return None if base.base_checkpoint_id is None else CheckpointId(base.base_checkpoint_id)

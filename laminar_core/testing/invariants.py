@@ -1,7 +1,7 @@
-"""What must hold however a job's run went: named checks over the evidence of one run.
+"""The invariants of a run: named checks over its evidence.
 
-Each check yields one line per violation. None of them trusts the runtime's own word where the
-store's contents or the sequential oracle can be asked instead.
+Each check yields one line per violation. Where possible a check uses the contents of the store, or
+a sequential oracle, instead of the runtime's own reports.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -31,11 +31,12 @@ RECOVERED_WITHIN_MS = 400_000.0
 """From the end of the last disaster to the end of the job; a missing worker alone takes 120 s."""
 
 ATTEMPTS_MAX = 30
-"""So many checkpoints in a row may not fail when nothing goes wrong. The worst of 1,400 seeds had
-12, because its workers were slower than the time that a checkpoint was given."""
+"""Consecutive checkpoints that may fail without a disaster. The worst of 1,400 seeds had 12,
+because its workers were slower than the timeout of a checkpoint.
+"""
 
 ATTEMPT_MAX_MS = 60_000.0
-"""For one checkpoint when nothing goes wrong: twice the silence after which a worker is lost."""
+"""Longest undisturbed checkpoint: twice the silence after which a worker is lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +54,14 @@ class Evidence:
 
     @property
     def went_back(self) -> bool:
-        """What was committed may have been left behind: by damage, or because somebody said so."""
+        """Whether committed checkpoints may have been abandoned, by damage or on request."""
         return bool(self.disasters.hits["corruption"] or self.disasters.hits["go-back"])
 
     @property
     def declines_on_purpose(self) -> bool:
-        """Checkpoints that record what is in flight are declined where buffers for it are small.
+        """Whether checkpoints with in-flight data are declined because of small buffers.
 
-        Those that overtake do, and in a loop all that are taken before its end.
+        This concerns overtaking checkpoints, and in a loop all that are taken before its end.
         """
         options, usual = self.simulation.options, SnapshotLimits()
         small = options.limits.max_inflight_buffer_bytes < usual.max_inflight_buffer_bytes
@@ -69,13 +70,13 @@ class Evidence:
 
 
 def exactly_once(evidence: Evidence) -> Iterator[str]:
-    """The visible output is that of a sequential program: nothing lost, nothing twice."""
+    """Check that the visible output is a sequential program's: no row is lost or duplicated."""
     result = evidence.disasters.result
     yield from evidence.disasters.job.problems(0 if result is None else result.rows_late)
 
 
 def liveness(evidence: Evidence) -> Iterator[str]:
-    """When nothing goes wrong any more, the job comes to an end soon."""
+    """Check that the job ends soon after the last disaster."""
     took_ms = evidence.ended_ms - evidence.disasters.last_hit_ms
     if took_ms > RECOVERED_WITHIN_MS:
         yield f"the job ended {took_ms / 1000:.0f} s after the last disaster"
@@ -84,10 +85,10 @@ def liveness(evidence: Evidence) -> Iterator[str]:
 
 
 def checkpoints_complete(evidence: Evidence) -> Iterator[str]:
-    """After the last disaster every attempt ends soon, and one of a few in a row completes.
+    """Check that after the last disaster attempts end soon, and some of a few in a row complete.
 
-    An attempt is a reserved id. Periodic ones do not count where ``declines_on_purpose`` holds: the
-    one at the end, which has nothing in flight, does.
+    An attempt is a reserved id. Periodic ones do not count where ``declines_on_purpose`` holds; the
+    last one, without in-flight data, does.
     """
     writes, facts = evidence.history.writes, evidence.facts
     ended_ms = _ends(writes)
@@ -120,11 +121,10 @@ def _ends(writes: list[Write]) -> dict[int, float]:
 
 
 def consistent_cut(evidence: Evidence) -> Iterator[str]:
-    """A completed checkpoint, restored from the store as it was then, leads to the same output.
+    """Check that a completed checkpoint leads to the same output when restored from its store.
 
-    With any number of workers, if the job may be rescaled. Files of it that a disaster had damaged
-    are put back as they were written: the job could not know of them, and every other one has to be
-    there.
+    Any number of workers is used if the job may be rescaled. Files that a disaster had damaged are
+    restored first: the job could not know of them, and every other file has to exist.
     """
     cut = evidence.history.cut
     if cut is None:
@@ -169,9 +169,9 @@ def _is_orphan(simulation: Simulation, cut: Cut) -> bool:
 
 
 def nothing_referenced_is_deleted(evidence: Evidence) -> Iterator[str]:
-    """Every file that a completed checkpoint names is there, at any time, and is what was written.
+    """Check that every file named by a completed checkpoint always exists unchanged.
 
-    What a disaster damaged is left out.
+    Files damaged by a disaster are left out.
     """
     yield from evidence.history.deletions
     store = evidence.simulation.store
@@ -185,10 +185,10 @@ def nothing_referenced_is_deleted(evidence: Evidence) -> Iterator[str]:
 
 
 def one_owner(evidence: Evidence) -> Iterator[str]:
-    """Once a newer generation has started, an older one changes nothing that counts.
+    """Check that an old generation changes nothing that counts once a newer one has started.
 
-    It may still create objects of its own checkpoints, which are orphans. The rules and their
-    proof: ``protocol.recovery``.
+    It may still create objects of its own checkpoints, which are orphans. ``protocol.recovery`` has
+    the rules and their proof.
     """
     facts = evidence.facts
     numbers = [claim.generation for _, claim in facts.claims]
@@ -266,10 +266,10 @@ def _restored_orphan(
 
 
 def ids_never_reused(evidence: Evidence) -> Iterator[str]:
-    """A checkpoint id is of one generation, and above all that was there when that one started.
+    """Check that a checkpoint id belongs to one generation, above all ids at its start.
 
-    Who falls asleep in the midst of a reservation makes it when it wakes up, also of an id that
-    retention has forgotten. It is fenced before the next one.
+    A process that is suspended during a reservation makes it when it resumes, even for an id that
+    retention has removed. It is fenced before the next one.
     """
     facts = evidence.facts
     late = _reserved_asleep(evidence)
@@ -318,11 +318,12 @@ def _checkpoint_of(key: str) -> int | None:
 
 
 def audited(evidence: Evidence) -> Iterator[str]:
-    """The audit log is whole, and said what was going to happen before it did.
+    """Check that the audit log is whole, and announced each act before it took effect.
 
     Manifests name its records. Those that a disaster had damaged are read as they were written. A
-    record that was being written when the store went away is missing, and the log says so. Whoever
-    slept in the midst of an append, and saw another store meanwhile, may follow a record of that.
+    record that was being written when the store disappeared is missing, and the log reports it. A
+    process that was suspended during an append, and saw another store meanwhile, may follow one of
+    that store's records.
     """
     log = AuditLog(_undamaged(evidence), JobPaths(JOB), lambda: 0)
     misled = _misled(evidence, log)
@@ -376,10 +377,10 @@ def _undamaged(evidence: Evidence) -> ObjectStore:
 
 
 def own_store_only(evidence: Evidence) -> Iterator[str]:
-    """What is in the place of a store that is away is left alone, and counts for nothing.
+    """Check that a replacement of a missing store is left alone, and counts for nothing.
 
-    Workers may leave parts of checkpoints there, as ``History`` says. What was reported to be
-    complete is in the store.
+    Workers may leave parts of checkpoints there, see ``History``. Checkpoints reported as complete
+    are in the store.
     """
     yield from evidence.history.strays
     for place in evidence.disasters.places:
@@ -394,10 +395,10 @@ def own_store_only(evidence: Evidence) -> Iterator[str]:
 
 
 def store_recovers(evidence: Evidence) -> Iterator[str]:
-    """A job that lost its store for a while goes on.
+    """Check that a job continues after it lost its store for a while.
 
-    Whatever its driver wrote down when it ended is a reason to start the job again. A checkpoint
-    completes when the store is back, unless the last one had before.
+    Every outcome recorded by its drivers leads to a restart. A checkpoint completes after the store
+    is back, unless the last one had before.
     """
     yield from evidence.disasters.ends_while_lost
     back_ms, writes = evidence.disasters.store_back_ms, evidence.history.writes
@@ -411,7 +412,7 @@ def store_recovers(evidence: Evidence) -> Iterator[str]:
 Check = Callable[[Evidence], Iterator[str]]
 
 CHECKS_WITHOUT_END: dict[str, Check] = {"checkpoints-complete": checkpoints_complete}
-"""Those that hold however far a run came, so they say why one did not end."""
+"""Checks that hold for unfinished runs, so they explain why one did not end."""
 
 CHECKS: dict[str, Check] = {
     "exactly-once": exactly_once,

@@ -1,4 +1,4 @@
-"""A simulated job, its rows, and what plain Python says of its output."""
+"""Simulated jobs, their input rows, and their expected output computed in plain Python."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ JITTER_US = 3 * SECOND_US
 DELAY = "6 seconds"
 
 VALUES, HALF, KEPT_FROM, WORK = 100, 50, 30, 25
-"""How many values there are, from 0 on; where jobs divide them; what a round takes off one."""
+"""Number of values, from 0; thresholds at which jobs divide them; decrease per round."""
 
 Row = dict[str, Any]
 
@@ -35,37 +35,36 @@ class Burden:
 
     row_ms: float = 0.0
     spend: Callable[[float], None] = _free
-    """What makes the time pass: a world's ``spend``."""
+    """Makes simulated time pass: a world's ``spend``."""
 
     def carry(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Take a while."""
+        """Return the batch after a while."""
         self.spend(self.row_ms * batch.num_rows)
         return batch
 
 
 Judge = Callable[[list[Row], int], Iterator[str]]
-"""Finds what is wrong with rows of which there is more than one right set; told how many rows the
-job says were late."""
+"""Finds errors in output with several correct results; also gets the job's count of late rows."""
 
 
 @dataclass
 class Job:
-    """A plan, where its output goes, and what has to be there in the end."""
+    """A plan, the ledgers of its output, and the expected rows."""
 
     plan: Plan
     expected: dict[str, list[Row]]
     ledgers: dict[str, Ledger] = field(default_factory=dict)
     burden: Burden = field(default_factory=Burden)
-    """Its slow operator, if it has one."""
+    """Its slow operator, if there is one."""
     judge: Judge | None = None
     """Decides in place of ``expected``."""
     rescales: bool = True
     """The number of workers may change, and the expected output does not depend on it."""
     pipeline: Pipeline | None = None
-    """What the plan was made of, for whoever needs a name beside it."""
+    """The pipeline of the plan, for callers that add operators."""
 
     def problems(self, rows_late: int = 0) -> Iterator[str]:
-        """In what the visible output differs from the expected one: rows lost, or there twice."""
+        """Yield differences between visible and expected output: lost or duplicated rows."""
         for name, ledger in self.ledgers.items():
             if self.judge is not None:
                 yield from (
@@ -80,11 +79,11 @@ class Job:
                 yield f"{name}: visible parts are not those that were committed"
 
     def check(self, rows_late: int = 0) -> None:
-        """Output equals the oracle's: nothing lost, nothing twice."""
+        """Assert that the output equals the oracle's."""
         assert list(self.problems(rows_late)) == []
 
     def load(self, ledgers: Mapping[str, Ledger]) -> None:
-        """Go on with copies of the output of an equal job."""
+        """Continue with copies of the output of an equal job."""
         for name, ledger in self.ledgers.items():
             ledger.load(ledgers[name])
 
@@ -106,7 +105,10 @@ def _difference(found: list[str], expected: list[str]) -> str:
 
 @cache
 def payments(splits: int = 3, rows: int = 40, seed: int = 1) -> list[pa.Table]:
-    """Event time grows by a second a row, out of order within ``DELAY``; ``id`` is unique."""
+    """Return payments: event time grows by a second a row, disordered within ``DELAY``.
+
+    Unique ``id``.
+    """
     random = Random(seed)  # noqa: S311 - a simulation, not a secret
     tables: list[pa.Table] = []
     for split in range(splits):
@@ -126,7 +128,7 @@ def payments(splits: int = 3, rows: int = 40, seed: int = 1) -> list[pa.Table]:
 
 
 def rows_of(tables: Sequence[pa.Table]) -> list[Row]:
-    """The rows of all tables, as Python has them."""
+    """Return the rows of all tables as dictionaries."""
     return [row for table in tables for row in table.to_pylist()]
 
 
@@ -145,7 +147,7 @@ def totals(rows: Sequence[Row]) -> list[Row]:
 
 
 def doubled_windows(rows: Sequence[Row]) -> list[Row]:
-    """Results of ``totals``, two windows at a time."""
+    """Return the results of ``totals`` for windows of double size."""
     found: dict[tuple[str, int], Row] = {}
     for row in rows:
         start = row["start"] - row["start"] % (2 * WINDOW_US)
@@ -158,7 +160,7 @@ def doubled_windows(rows: Sequence[Row]) -> list[Row]:
 
 
 def plain(rows: Sequence[Row]) -> list[Row]:
-    """Rows of a window as ``totals`` words them; others as they are."""
+    """Return window rows in the form of ``totals``; other rows unchanged."""
     return [
         {
             "key": row["key"],
@@ -173,7 +175,7 @@ def plain(rows: Sequence[Row]) -> list[Row]:
 
 
 def normal(rows: Sequence[Row]) -> list[str]:
-    """Equal if and only if the same rows are there, equally often."""
+    """Return a form in which equal multisets of rows are equal."""
     return sorted(repr(sorted(row.items())) for row in plain(rows))
 
 
@@ -189,7 +191,7 @@ def windowed(stream: Stream, name: str = "totals", window: str = "10 seconds") -
 def with_ledgers(
     pipeline: Pipeline, outputs: dict[str, tuple[Stream, list[Row]]], burden: Burden | None = None
 ) -> Job:
-    """End each stream in a ledger: by name of the sink, the stream and the rows it has to carry."""
+    """End each stream in a ledger; ``outputs`` maps sink names to streams and expected rows."""
     ledgers = {name: Ledger() for name in outputs}
     for name, (stream, _) in outputs.items():
         stream.sink(name, LedgerSink(ledgers[name], name))

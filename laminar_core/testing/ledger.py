@@ -1,6 +1,6 @@
-"""A transactional sink in memory: what a real one must do, and a record of what it did.
+"""A transactional sink in memory, with a record of its calls.
 
-The ledger is the world outside: it outlives workers, drivers and generations. Rows are staged by
+The ledger is external to the job: it outlives workers, drivers and generations. Rows are staged by
 writers, become visible by commits, and can be withdrawn; committing twice changes nothing.
 """
 
@@ -32,16 +32,16 @@ class Ledger:
 
     staged: dict[str, list[pa.RecordBatch]] = field(default_factory=dict)
     visible: dict[str, list[pa.RecordBatch]] = field(default_factory=dict)
-    """What a reader sees who does not know of commits, as of a plain directory."""
+    """The rows visible to a reader that ignores commits, as in a plain directory."""
     commits: dict[int, list[str]] = field(default_factory=dict)
     """By checkpoint, the parts of its commit; they were visible before they were listed."""
     intervals: dict[str, int] = field(default_factory=dict)
     """By part, the first checkpoint that contains its rows."""
     observe: Callable[[LedgerVerb, Moment], None] = _unobserved
-    """Told of every call, before and after; raises to make it fail, or lose its answer."""
+    """Called before and after every call; may raise to make it fail, or to lose its answer."""
 
     def rows(self) -> list[dict[str, object]]:
-        """Everything that is committed, in the order of commits."""
+        """Return all committed rows, in the order of commits."""
         return [
             row
             for _, names in sorted(self.commits.items())
@@ -58,7 +58,7 @@ class Ledger:
 
     @contextmanager
     def observed(self, verb: LedgerVerb) -> Iterator[None]:
-        """One call."""
+        """Report one call to the observer."""
         self.observe(verb, "before")
         yield
         self.observe(verb, "after")
@@ -72,11 +72,11 @@ class LedgerSink:
     name: str = "ledger"
 
     def describe(self) -> JsonObject:
-        """Which ledger."""
+        """Return the name of the ledger."""
         return {"connector": "ledger", "name": self.name}
 
     def check(self, schema: pa.Schema) -> None:
-        """Any schema will do."""
+        """Accept any schema."""
 
     def open(self, context: SubtaskContext, schema: pa.Schema) -> "LedgerWriter":
         """Start staging."""
@@ -84,7 +84,7 @@ class LedgerSink:
         return LedgerWriter(self.ledger, context)
 
     def committer(self) -> "LedgerCommitter":
-        """The driver's half."""
+        """Return the committer."""
         return LedgerCommitter(self.ledger)
 
 
@@ -125,14 +125,14 @@ class LedgerWriter:
         return stage
 
     def restore(self, snapshots: Sequence[Snapshot]) -> None:
-        """What was pre-committed is the committer's business."""
+        """Do nothing: the committer handles pre-committed rows."""
 
     def collected(self) -> Iterable[pa.RecordBatch]:
-        """Nothing: the rows are in the ledger."""
+        """Return nothing: the rows are in the ledger."""
         return ()
 
     def close(self) -> None:
-        """Let go of what is not staged."""
+        """Drop rows that are not staged."""
         self._batches = []
         self.closed = True
 
@@ -186,7 +186,7 @@ class LedgerCommitter:
         return ours
 
     def last_committed(self) -> CheckpointId | None:
-        """The newest checkpoint with visible output, listed or not."""
+        """Return the newest checkpoint with visible output, listed or not."""
         with self.ledger.observed("last_committed"):
             shown = [self.ledger.intervals.get(name, 0) for name in self.ledger.visible]
             return CheckpointId(max([*self.ledger.commits, *shown], default=0)) or None

@@ -1,4 +1,4 @@
-"""A source that reads tables in memory; its position is part of the checkpoint, as it must be."""
+"""A source over tables in memory; its position is part of the checkpoint."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,15 +28,15 @@ class MemorySource:
     bounded: bool = True
 
     def describe(self) -> JsonObject:
-        """The number of rows of each split."""
+        """Return the number of rows of each split."""
         return {"connector": "memory", "row_counts": [split.num_rows for split in self.splits]}
 
     def schema(self) -> pa.Schema:
-        """That of the first split."""
+        """Return the schema of the first split."""
         return self.splits[0].schema
 
     def discover(self) -> pa.Table:
-        """Every split, from its first row on."""
+        """Return every split, at its first row."""
         counts = [split.num_rows for split in self.splits]
         known = counts if self.bounded else [None] * len(counts)
         columns = [list(range(len(counts))), [0] * len(counts), known]
@@ -57,7 +57,7 @@ class MemorySource:
                 )
 
     def open(self, splits: pa.Table) -> "MemoryReader":
-        """Go on at the offsets in ``splits``."""
+        """Return a reader at the offsets in ``splits``."""
         return MemoryReader(self, splits)
 
 
@@ -72,7 +72,7 @@ class MemoryReader:
         self.closed = False
 
     def poll(self) -> pa.RecordBatch | None:
-        """The next rows of the first split that has any."""
+        """Return the next rows of the first unfinished split; None if there are none now."""
         if self._gap:
             self._gap -= 1
             return None
@@ -89,11 +89,11 @@ class MemoryReader:
 
     @property
     def finished(self) -> bool:
-        """Everything has been read, and the source is bounded."""
+        """Whether all rows have been read, and the source is bounded."""
         return self._source.bounded and self._next() is None
 
     def position(self) -> pa.Table:
-        """All splits of this reader with their next row."""
+        """Return all splits of this reader with their next row."""
         return pa.Table.from_pylist(self._positions, schema=_SPLITS_SCHEMA)
 
     def close(self) -> None:

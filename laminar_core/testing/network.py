@@ -1,9 +1,8 @@
-"""An in-memory network: FIFO per pair, every message delayed by a random while.
+"""An in-memory network: FIFO per pair, with a random delay per message.
 
-It may let frames of data overtake each other, within a bound, as a transport without order would.
-It may lose or repeat what the coordinator and its workers send to each other. A connection between
-two workers may break: what was under way on it is lost, in part or all of it, and what is sent
-later arrives.
+It may let data frames overtake each other, within a bound, like a transport without order. It may
+lose or repeat messages between the coordinator and its workers. A connection between two workers
+may break: some or all messages under way are lost, and later ones arrive.
 """
 
 from collections import deque
@@ -50,15 +49,15 @@ class Network:
         self._mailboxes: dict[str, Mailbox] = {}
 
     def bind(self, endpoint: str, owner: Process) -> None:
-        """Messages to ``endpoint`` wake ``owner``."""
+        """Create a mailbox: messages to ``endpoint`` wake ``owner``."""
         self._mailboxes[endpoint] = Mailbox(owner)
 
     def unbind(self, endpoint: str) -> None:
-        """Whatever is sent to ``endpoint`` from now on is lost."""
+        """Remove the mailbox: later messages to ``endpoint`` are lost."""
         self._mailboxes.pop(endpoint, None)
 
     def send(self, sender: str, endpoint: str, message: Any) -> None:  # noqa: ANN401 - carried, not looked at
-        """Send; never blocks, never fails."""
+        """Send a message; never blocks, never fails."""
         mailbox = self._mailboxes.get(endpoint)
         if mailbox is None:
             return
@@ -81,9 +80,9 @@ class Network:
             self.send(sender, endpoint, message)
 
     def receive(self, endpoint: str, most: int, reorder_max: int = 0) -> Iterator[Any]:
-        """What has arrived, at most so many; senders take their turns.
+        """Yield arrived messages, at most so many, from the senders in random order.
 
-        A message may overtake those that were sent up to ``reorder_max`` before it.
+        A message may overtake up to ``reorder_max`` earlier ones.
         """
         mailbox = self._mailboxes.get(endpoint)
         for _ in range(most if mailbox is not None else 0):
@@ -109,9 +108,9 @@ class Network:
         return message
 
     def break_connection(self, sender: str, endpoint: str) -> int | None:
-        """Lose some of the last messages from ``sender``, and connect again.
+        """Lose some of the last messages from ``sender``, and reconnect.
 
-        Returns how many were lost; None if nobody receives there.
+        Returns the number of lost messages; None if the receiver does not exist.
         """
         mailbox = self._mailboxes.get(endpoint)
         if mailbox is None:
@@ -124,19 +123,19 @@ class Network:
         return lost
 
     def connect_again(self, endpoint: str) -> None:
-        """A connection to ``endpoint`` broke, and was made again."""
+        """Count a connection to ``endpoint`` that broke and was renewed."""
         mailbox = self._mailboxes.get(endpoint)
         if mailbox is not None:
             mailbox.broken += 1
             mailbox.owner.wake()
 
     def broken(self, endpoint: str) -> int:
-        """Connections to ``endpoint`` that broke and were made again."""
+        """Return how many connections to ``endpoint`` broke and were renewed."""
         mailbox = self._mailboxes.get(endpoint)
         return 0 if mailbox is None else mailbox.broken
 
     def lose(self, sender: str) -> None:
-        """The sender was killed: from some message on, nothing of it arrives any more."""
+        """Lose the last messages of a killed sender, from a random one on."""
         for mailbox in self._mailboxes.values():
             queue = mailbox.waiting.get(sender, deque())
             for _ in range(self._world.random.randint(0, len(queue))):
@@ -144,7 +143,7 @@ class Network:
 
 
 class SimulatedWorkerTransport:
-    """What a worker's loop needs of its sockets."""
+    """The simulated transport of a worker's loop."""
 
     def __init__(self, network: Network, coordinator: str, worker: int, owner: Process) -> None:
         self.public_key = ""
@@ -160,7 +159,7 @@ class SimulatedWorkerTransport:
         network.bind(self._control, owner)
 
     def connect_peers(self, peers: Iterable[Peer]) -> None:
-        """Remember where they are."""
+        """Store the peers' endpoints."""
         self._peers = [peer.endpoint for peer in peers]
 
     def send(self, peer: int, header: bytes, payload: Buffer) -> None:
@@ -168,11 +167,11 @@ class SimulatedWorkerTransport:
         self._network.send(self.endpoint, self._peers[peer], (header, payload))
 
     def receive(self) -> Iterator[tuple[Buffer, Buffer]]:
-        """Frames that have arrived."""
+        """Yield frames that have arrived."""
         yield from self._network.receive(self.endpoint, RECEIVE_FRAMES_MAX, self.reorder_max)
 
     def connections(self) -> Connections:
-        """One of each peer, and those that were made again."""
+        """Return one connection per peer, plus the renewed ones."""
         first, again = len(self._peers) - 1, self._network.broken(self.endpoint)
         return Connections(accepted=first + again, established=first + again, closed=again)
 
@@ -189,21 +188,21 @@ class SimulatedWorkerTransport:
         yield from self._network.receive(self._control, RECEIVE_FRAMES_MAX)
 
     def wait(self, timeout_ms: float) -> None:
-        """Nobody waits in a simulation: a turn ends instead."""
+        """Raise: in a simulation a turn ends instead of waiting."""
         raise NotImplementedError
 
     def wake(self) -> None:
-        """Have the worker run."""
+        """Schedule a turn of the worker."""
         self._owner.wake()
 
     def close(self) -> None:
-        """Nothing arrives any more; what was sent is under way."""
+        """Close the mailboxes; messages under way still arrive at others."""
         self._network.unbind(self.endpoint)
         self._network.unbind(self._control)
 
 
 class SimulatedCoordinatorLink:
-    """What a coordinator needs of its socket."""
+    """The simulated socket of a coordinator."""
 
     def __init__(self, network: Network, endpoint: str, owner: Process) -> None:
         self.endpoint = endpoint
@@ -216,23 +215,23 @@ class SimulatedCoordinatorLink:
         self._network.send_control(self.endpoint, control_endpoint(self.endpoint, worker), message)
 
     def receive(self) -> Iterator[bytes]:
-        """Messages that have arrived."""
+        """Yield messages that have arrived."""
         yield from self._network.receive(self.endpoint, RECEIVE_FRAMES_MAX)
 
     def wake(self) -> None:
-        """Have the coordinator run."""
+        """Schedule a turn of the coordinator."""
         self._owner.wake()
 
     def close(self) -> None:
-        """Nothing arrives any more."""
+        """Close the mailbox."""
         self._network.unbind(self.endpoint)
 
 
 def worker_endpoint(coordinator: str, worker: int) -> str:
-    """Where a worker receives data."""
+    """Return the endpoint where a worker receives data."""
     return f"{coordinator}/worker-{worker}"
 
 
 def control_endpoint(coordinator: str, worker: int) -> str:
-    """Where a worker hears its coordinator."""
+    """Return the endpoint where a worker receives the coordinator's messages."""
     return f"{coordinator}/worker-{worker}/control"

@@ -1,4 +1,4 @@
-"""A store that tells somebody about every call, before and after, who may make it go wrong."""
+"""A store that reports every call to an observer, before and after; the observer may raise."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -18,16 +18,16 @@ class StoreCall:
     """One call, seen twice. An observer that raises fails it, or loses its answer."""
 
     process: str
-    """Who calls."""
+    """Name of the calling process."""
     verb: Verb
     key: str
     moment: Literal["before", "after"]
     data: bytes | memoryview = field(default=b"", repr=False)
-    """What is written."""
+    """The data to be written."""
     answer: object = None
-    """What the store said; only ``after``."""
+    """The store's answer; only ``after``."""
     place: Place | None = None
-    """What the process sees instead of the job's store; None: it sees the store."""
+    """The replacement that the process sees; None: it sees the job's store."""
 
 
 class ObservedStore:
@@ -39,7 +39,7 @@ class ObservedStore:
         self.uri = inner.uri
         self.inner = inner
         self.place: Place | None = None
-        """What ``inner`` belongs to, if it is not the job's store."""
+        """The place that ``inner`` belongs to, if it is not the job's store."""
         self._process = process
         self._observe = observe
 
@@ -52,7 +52,7 @@ class ObservedStore:
         return self._call("get", key, lambda: self.inner.get(key, size_max))
 
     def sha256(self, key: str, size_max: int) -> str | None:
-        """See ``ObjectStore.sha256``; to an observer it is a ``get``."""
+        """See ``ObjectStore.sha256``. Observed as a ``get``."""
         return self._call("get", key, lambda: self.inner.sha256(key, size_max))
 
     def put(self, key: str, data: bytes | memoryview) -> None:

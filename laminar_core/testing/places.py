@@ -1,4 +1,4 @@
-"""What processes may find where the store was: no directory, an empty one, or another store.
+"""Replacements of the store: no directory, an empty one, or another store.
 
 A place is not the job's store, so nothing that counts may be written there. ``Simulation.unmount``
 and ``unmount_worker`` put one in place of the store.
@@ -16,17 +16,17 @@ T = TypeVar("T")
 
 
 class Place:
-    """What is in the place of a store, as long as the store is away."""
+    """A replacement shown while the store is away."""
 
     def __init__(
         self, what: str, open_: Callable[[bool], ObjectStore], *, has_the_job: bool = False
     ) -> None:
         self.what = what
-        """For people."""
+        """Description for display."""
         self.has_the_job = has_the_job
-        """It is another store that has a job of the same name."""
+        """Whether it is another store with a job of the same name."""
         self.root_was_made = False
-        """Somebody made the directory anew that had gone away."""
+        """Whether a process recreated the missing directory."""
         self.since_stretch = 0
         """Stretches of the world up to this one began before the store went away."""
         self._open = open_
@@ -39,21 +39,21 @@ class Place:
 def directory(
     objects: ObjectStore, what: str = "an empty directory", *, has_the_job: bool = False
 ) -> Place:
-    """Another directory with these objects; by default the one below a mount point."""
+    """Return a place with these objects; by default the empty directory below a mount point."""
     return Place(what, lambda _: objects, has_the_job=has_the_job)
 
 
 def no_directory() -> Place:
-    """Nothing at all: the directory was renamed, or deleted."""
+    """Return a place without a directory, as after a rename or deletion."""
     root = MemoryObjectStore()
     place = Place("no directory", lambda seen: _NoDirectory(place, root, seen=seen))
     return place
 
 
 class _NoDirectory:
-    """A store whose root is gone, as ``LocalObjectStore`` treats it.
+    """A store whose root is gone, with the behaviour of ``LocalObjectStore``.
 
-    Writes fail. Reads fail for whoever has seen the root, and find nothing otherwise.
+    Writes fail. Reads fail for a process that has seen the root, and find nothing otherwise.
     """
 
     def __init__(self, place: Place, root: MemoryObjectStore, *, seen: bool) -> None:

@@ -1,7 +1,7 @@
-"""What a recovery brings back, looked at before anything has run: for comparing two of them.
+"""The restored state of a recovery, captured before anything runs, for comparison.
 
-A driver's part and the workers' part, as they are: claim, choose, verify, compare, settle; then
-tasks are built and restored, and snapshotted before they have done anything.
+It runs the real steps of a driver and its workers: claim, choose, verify, compare, settle; then
+tasks are built and restored, and snapshotted before any work.
 """
 
 import json
@@ -32,7 +32,7 @@ View = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What a recovery chose, what it brought back, and which checkpoints it told to be rejected."""
+    """The chosen checkpoint, the restored state, and the checkpoints reported as rejected."""
 
     checkpoint_id: CheckpointId | None
     view: View
@@ -111,7 +111,10 @@ class _Mute:
     reorder_max = 0
 
     def __getattr__(self, name: str) -> Callable[..., None]:
-        """Hand out any method: a task takes some when it is made, and calls none before it runs."""
+        """Return a method that must not be called.
+
+        Tasks store some, and call them only when they run.
+        """
 
         def called(*_args: object) -> None:
             raise AssertionError(f"nothing runs here, and nobody calls {name}")

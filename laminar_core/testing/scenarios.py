@@ -1,7 +1,7 @@
-"""Small jobs with answers that plain Python computes: what a simulated cluster has to reproduce.
+"""Small jobs with expected output computed in plain Python, for a simulated cluster.
 
-A scenario is a function from a parallelism to a ``Job``. Two calls make two jobs that are equal but
-for their ledgers, so one can restore what the other wrote.
+A scenario is a function from a parallelism to a ``Job``. Two calls make jobs that are equal except
+for their ledgers, so one can restore the other's checkpoints.
 """
 
 import pyarrow as pa
@@ -34,7 +34,7 @@ from laminar_core.testing.memory_source import MemorySource
 def windows_job(
     parallelism: int, name: str = "totals", window: str = "10 seconds", pace: float | None = None
 ) -> Job:
-    """One keyed exchange; ``pace`` is in rows per second, None: as fast as they are taken."""
+    """Return a job with one keyed exchange; ``pace`` is in rows per second, None: unlimited."""
     del parallelism
     tables = payments()
     p = Pipeline("windows")
@@ -44,7 +44,7 @@ def windows_job(
 
 
 def stateless_job(parallelism: int) -> Job:
-    """No exchange; the source pauses now and then."""
+    """Return a job without an exchange, whose source pauses now and then."""
     del parallelism
     tables = payments()
     p = Pipeline("stateless")
@@ -53,7 +53,7 @@ def stateless_job(parallelism: int) -> Job:
 
 
 def union_job(parallelism: int) -> Job:
-    """Two sources of different length meet."""
+    """Return a job that merges two sources of different length."""
     del parallelism
     first, second = payments(2, 40), payments(3, 25, seed=2)
     p = Pipeline("union")
@@ -63,7 +63,7 @@ def union_job(parallelism: int) -> Job:
 
 
 def fan_out_job(parallelism: int) -> Job:
-    """One stream, two sinks."""
+    """Return a job with one stream and two sinks."""
     del parallelism
     tables = payments()
     p = Pipeline("fan-out")
@@ -78,7 +78,7 @@ def fan_out_job(parallelism: int) -> Job:
 
 
 def rebalance_job(parallelism: int) -> Job:
-    """One split, dealt out to everybody."""
+    """Return a job that rebalances one split over all workers."""
     del parallelism
     tables = payments(1, 100)
     p = Pipeline("rebalance")
@@ -87,7 +87,7 @@ def rebalance_job(parallelism: int) -> Job:
 
 
 def broadcast_job(parallelism: int) -> Job:
-    """Every row to everybody."""
+    """Return a job that broadcasts every row."""
     tables = payments(2, 30)
     p = Pipeline("broadcast")
     rows = p.source("in", MemorySource(tables)).broadcast()
@@ -97,7 +97,7 @@ def broadcast_job(parallelism: int) -> Job:
 
 
 def mesh_job(parallelism: int) -> Job:
-    """Two exchanges, one behind the other."""
+    """Return a job with two exchanges in a row."""
     del parallelism
     tables, burden = payments(), Burden()
     p = Pipeline("mesh")
@@ -107,7 +107,7 @@ def mesh_job(parallelism: int) -> Job:
 
 
 def diamond_job(parallelism: int) -> Job:
-    """A stream is split, one half takes a detour through a slow operator, and both meet again."""
+    """Return a job that divides a stream, slows one half down, and merges both."""
     del parallelism
     tables, burden = payments(), Burden()
     p = Pipeline("diamond")
@@ -119,7 +119,7 @@ def diamond_job(parallelism: int) -> Job:
 
 
 def broadcast_keyed_job(parallelism: int) -> Job:
-    """A small stream that everybody gets, beside a large one that is keyed."""
+    """Return a job that merges a small broadcast stream with a large rebalanced one."""
     small, large, burden = payments(1, 12, seed=3), payments(), Burden()
     p = Pipeline("broadcast-keyed")
     a = p.source("small", MemorySource(small, batch_rows=2)).watermark("ts", max_delay=DELAY)
@@ -132,7 +132,7 @@ def broadcast_keyed_job(parallelism: int) -> Job:
 
 
 def two_windows_job(parallelism: int) -> Job:
-    """Two keyed exchanges with state behind both, and a third one before the sink."""
+    """Return a job with two keyed, stateful exchanges in a row."""
     del parallelism
     tables, burden = payments(), Burden()
     p = Pipeline("two-windows")
@@ -149,7 +149,7 @@ def two_windows_job(parallelism: int) -> Job:
 
 
 def finished_source_job(parallelism: int) -> Job:
-    """One source ends long before the other, which is paced."""
+    """Return a job with a source that ends long before the other, paced one."""
     del parallelism
     short, long, burden = payments(1, 6, seed=4), payments(), Burden()
     p = Pipeline("finished-source")
@@ -162,7 +162,7 @@ def finished_source_job(parallelism: int) -> Job:
 
 
 def copies_job(parallelism: int) -> Job:
-    """A source delivers every row twice, by way of different splits; each passes once."""
+    """Return a job whose source delivers every row twice, in different splits."""
     del parallelism
     burden, numbers = Burden(), {}
     rows: list[Row] = []
@@ -193,7 +193,7 @@ def _settled(row: Row) -> Row:
 
 
 def loop_job(parallelism: int) -> Job:
-    """Rows go round until nothing is left of their value, with an exchange inside and one back."""
+    """Return a loop that reduces values to nothing, with an exchange inside and one back."""
     del parallelism
     tables, burden = payments(rows=20), Burden()
     fresh = [

@@ -1,4 +1,4 @@
-"""A whole job in one thread: real supervisor, coordinator and workers, simulated everything else.
+"""A whole job in one thread: real supervisor, coordinator and workers, simulated environment.
 
     ledger = Ledger()
     p = Pipeline("words")
@@ -33,10 +33,10 @@ JOB = "simulated"
 
 
 class Simulation:
-    """One job, its store, and the drivers that run it one after the other, or side by side.
+    """One job, its store, and its drivers, one after the other or concurrently.
 
-    A simulation that goes on with the ``objects`` of another one numbers its drivers from
-    ``first_driver`` on, because no two drivers of a job are equal.
+    A simulation that continues with the ``objects`` of another one numbers its drivers from
+    ``first_driver`` on, because all drivers of a job must differ.
     """
 
     def __init__(  # noqa: PLR0913 - a configuration, by keyword
@@ -72,17 +72,17 @@ class Simulation:
         self.supervisors: list[Supervisor] = []
         self._first_driver = first_driver
         self.slots: int | None = None
-        """How many workers a driver that starts now finds room for; None: any number."""
+        """Number of workers that a new driver can run; None: any number."""
         self.paces: dict[int, float] = {}
-        """How many times slower than others a worker is, by its index."""
+        """Slow-down factor of workers, by index."""
         self._place: Place | None = None
-        """What everybody sees instead of the store."""
+        """The replacement that all processes see instead of the store."""
         self._places: dict[str, Place] = {}
-        """What single hosts see instead of it."""
+        """The replacements that single hosts see."""
         self._views: dict[str, list[ObservedStore]] = {}
-        """What processes have opened, by the name of their host."""
+        """The stores opened by processes, by host."""
         self.observers: list[Callable[[StoreCall], None]] = []
-        """Told of every call of the store by a process of the job; see ``StoreCall``."""
+        """Called for every store call by a process of the job; see ``StoreCall``."""
 
     # --- the job --------------------------------------------------------------------------------
 
@@ -147,41 +147,41 @@ class Simulation:
             stages[-1].workers[index].kill()
 
     def break_link(self, sender: int, receiver: int) -> int | None:
-        """Break the connection between two workers, and connect again.
+        """Break the connection between two workers, and reconnect.
 
-        Returns how many frames were lost; None if nobody receives there.
+        Returns the number of lost frames; None if the receiver does not exist.
         """
         return self.drivers[-1].break_link(sender, receiver) if self.drivers else None
 
     @property
     def store_is_lost(self) -> bool:
-        """Somebody sees something else instead of the job's store."""
+        """Whether any process sees a replacement of the job's store."""
         return self._place is not None or bool(self._places)
 
     @property
     def has_namesake(self) -> bool:
-        """In place of the store is another one, with a job of this name."""
+        """Whether the replacement is a store with a job of this name."""
         return self._place is not None and self._place.has_the_job
 
     def unmount(self, instead: Place) -> None:
-        """Let everybody see something else in place of the store from now on."""
+        """Show a replacement of the store to all processes from now on."""
         self._place = instead
         self._show_all(instead)
 
     def mount(self) -> None:
-        """Let everybody see the job's store again."""
+        """Show the job's store to all processes again."""
         self._place = None
         self._show_all()
 
     def unmount_worker(self, index: int, instead: Place | ObjectStore | None = None) -> None:
-        """Let the host of this worker see another store from now on, by default an empty one."""
+        """Show the host of this worker another store from now on, by default an empty one."""
         if not isinstance(instead, Place):
             instead = directory(instead or MemoryObjectStore())
         self._places[str(index)] = instead
         self._show_all(instead)
 
     def mount_worker(self, index: int) -> None:
-        """Let the host of this worker see the job's store again."""
+        """Show the job's store to the host of this worker again."""
         self._places.pop(str(index), None)
         self._show_all()
 
@@ -208,16 +208,16 @@ class Simulation:
         self._awaited.setdefault((kind, number), []).append(action)
 
     def stop(self) -> None:
-        """Ask the newest driver to stop with a checkpoint."""
+        """Stop the newest driver with a last checkpoint."""
         self.supervisors[-1].stop()
 
     def cancel(self) -> None:
-        """Ask the newest driver to end now."""
+        """End the newest driver at once."""
         self.supervisors[-1].cancel()
 
 
 def describe(event: JobEvent) -> str:
-    """One line: what the event says, without its time."""
+    """Return the event as one line, without its time."""
     said = event.model_dump(mode="json", exclude={"event", "time_ms"})
     facts = ", ".join(f"{name} {_short(value)}" for name, value in said.items() if value)
     return f"{event.event}: {facts}"

@@ -1,7 +1,7 @@
-"""The store as a whole goes away for a while, for everybody or for one host.
+"""Disasters of the whole store: it disappears for a while, for all processes or for one host.
 
-What a process finds instead is one of these: no directory, as after a rename; an empty one, as
-below a mount point; another store. The true one comes back as it was (ADR 0027).
+A process finds one of these instead: no directory, as after a rename; an empty one, as below a
+mount point; another store. The original comes back unchanged (ADR 0027).
 """
 
 from collections.abc import Callable
@@ -20,18 +20,18 @@ AWAY_MS = (30.0, 300.0, 3_000.0, 12_000.0, 40_000.0)
 """Shorter than the time between two heartbeats, and longer than all restarts take."""
 
 CALLS = 150
-"""A store that goes away in the midst of a call does so in one of so many."""
+"""Number of calls among which the one is drawn during which the store disappears."""
 
 
 def store_away(planned: Disasters) -> None:
-    """The store's directory is renamed or unmounted, and put back."""
+    """Rename or unmount the store's directory, and put it back later."""
     places = {"no directory": no_directory, "an empty directory": _empty}
     make = places[planned.store_dice.choice(list(places))]
     _plan_loss(planned, "store-away", make)
 
 
 def store_replaced(planned: Disasters) -> None:
-    """Another store is mounted in place of the job's, and the true one is put back."""
+    """Mount another store in place of the job's, and put the original back later."""
     copies: dict[str, SimulatedDisk] = {}
 
     def keep_copy(call: StoreCall) -> None:
@@ -54,7 +54,7 @@ def store_replaced(planned: Disasters) -> None:
 
 
 def store_unshared(planned: Disasters) -> None:
-    """The host of one worker sees another directory than everybody else, for a while."""
+    """Show the host of one worker another directory for a while."""
     index = planned.store_dice.randrange(planned.simulation.options.parallelism)
     make = planned.store_dice.choice((no_directory, _empty, _of_another_job))
     _plan_loss(planned, "store-unshared", make, index)

@@ -1,7 +1,7 @@
-"""What happened in a simulation, for people: who did what, when, in the order in which it happened.
+"""The trace of a simulation for display: who did what, when, in order.
 
-Notes are what matters (events, faults, writes, births and deaths); turns are kept apart, because
-there are so many of them and only the last ones say something.
+Notes are the important entries (events, faults, writes, births and deaths); turns are kept apart,
+because there are many of them and only the last ones are informative.
 """
 
 from collections import deque
@@ -35,7 +35,7 @@ class Trace:
         self._forgotten = 0
 
     def note(self, now_ms: float, turn: int, process: str, what: str) -> None:
-        """Keep one line."""
+        """Append one line."""
         self._forgotten += len(self._notes) == self._notes.maxlen
         self._notes.append(Entry(now_ms - self.start_ms, turn, process, what))
 
@@ -44,16 +44,16 @@ class Trace:
         self._turns.append((now_ms, turn, process))
 
     def recent(self, turns: int) -> list[str]:
-        """Who had the last turns."""
+        """Return the processes of the last turns."""
         return [process for _, _, process in self._turns][-turns:]
 
     def lines(self) -> list[str]:
-        """The notes, then the last turns."""
+        """Return the notes, then the last turns."""
         turns = [Entry(t - self.start_ms, n, process, "turn") for t, n, process in self._turns]
         forgotten = [f"… {self._forgotten:,} earlier lines"] if self._forgotten else []
         headed = [f"the last {len(turns)} turns:", *map(str, turns)] if turns else []
         return [*forgotten, *map(str, self._notes), *headed]
 
     def digest(self) -> int:
-        """Equal digests are equal traces."""
+        """Return a digest of all lines: equal digests are equal traces."""
         return crc32("\n".join(self.lines()).encode())

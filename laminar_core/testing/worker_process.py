@@ -1,4 +1,7 @@
-"""Workers in a simulation: the real loop, a turn at a time, and what a cluster makes of its end."""
+"""Workers in a simulation.
+
+The real loop, one turn at a time, and the cluster's reaction to its end.
+"""
 
 import math
 from collections.abc import Callable
@@ -19,10 +22,10 @@ from laminar_core.worker.snapshots import BackgroundThreads
 from laminar_core.worker.worker import Worker
 
 DEATH_SEEN_MS = 40.0
-"""From the death of a worker until the cluster notices."""
+"""Time from the death of a worker until the cluster notices."""
 
 LINGER_MS = 2_500.0
-"""From then on, the others of its stage live on for so long."""
+"""How long the other workers of its stage live on after that."""
 
 
 OpenStore = Callable[[str, Callable[[], bool]], CheckpointStore]
@@ -30,7 +33,7 @@ OpenStore = Callable[[str, Callable[[], bool]], CheckpointStore]
 
 
 class _ComputingWorker(Worker):
-    """A worker whose next operator may need longer than usual."""
+    """A worker whose next operator may take longer than usual."""
 
     spend: Callable[[float], None]
     computes_ms = 0.0
@@ -56,7 +59,7 @@ class WorkerProcess(Process):
         super().__init__(world, f"g{deployment.generation}-worker-{index}")
         self.index = index
         self.ended: Future[list[tuple[str, pa.RecordBatch]]] = Future()
-        """What its sinks collected, or why it died."""
+        """The rows that its sinks collected, or the cause of its death."""
         self.executor = SimulatedExecutor(world, f"{self.name}-snapshots")
         self.compactions = SimulatedExecutor(world, f"{self.name}-compactions")
         self.transport = SimulatedWorkerTransport(network, deployment.address.endpoint, index, self)
@@ -100,11 +103,11 @@ class WorkerProcess(Process):
         self.held = self.executor.held = self.compactions.held = self.life.held = held
 
     def compute_for(self, duration_ms: float) -> None:
-        """Let the next operator that computes here need so long."""
+        """Let the next operator that works here take this long."""
         self.worker.computes_ms = duration_ms
 
     def kill(self) -> None:
-        """SIGKILL: nothing is closed, and some of its last messages are lost."""
+        """Kill the worker: nothing is closed, and some of its last messages are lost."""
         if self.ended.done():
             return
         self.world.note(self.name, "is killed")
@@ -136,9 +139,10 @@ class WorkerProcess(Process):
 
 
 class TurnActivity(Activity):
-    """What the loop does at a moment of a turn, which is computed at once and then takes its time.
+    """The activity of a loop within a turn, which is computed at once but lasts a while.
 
-    The loop reads a clock that is ahead by what it has spent. Readers see what it had shown by now.
+    The loop's clock is ahead by the time that it has spent. Readers see the activity at their own
+    time.
     """
 
     def __init__(self, clock: HostClock) -> None:
@@ -146,7 +150,7 @@ class TurnActivity(Activity):
         self._moments: list[tuple[float, AtWork | None]] = []
 
     def show(self, at_work: AtWork | None) -> None:
-        """Remember since when it holds."""
+        """Store the activity with its start."""
         super().show(at_work)
         self._moments.append((self._clock.monotonic_ms(), at_work))
 
@@ -169,12 +173,12 @@ class LifeThread(Process):
         self._clock = clock
 
     def start(self) -> None:
-        """Begin when the loop begins."""
+        """Start together with the loop."""
         self.world.add(self)
         self.wake(self.world.now_ms + self._clock.to_world_ms(SIGN_INTERVAL_MS))
 
     def turn(self) -> float:
-        """Send one sign."""
+        """Send one heartbeat."""
         self._signs.beat()
         return self._clock.to_world_ms(SIGN_INTERVAL_MS)
 
@@ -191,7 +195,7 @@ class SimulatedStage:
             worker.ended.add_done_callback(self._on_worker_ended)
 
     def interrupt(self) -> None:
-        """Kill what is left, held or not."""
+        """Kill all remaining workers, including suspended ones."""
         for worker in self.workers:
             worker.kill()
 
@@ -207,7 +211,7 @@ class SimulatedStage:
             self._world.later(LINGER_MS, self._kill_awake)
 
     def _kill_awake(self) -> None:
-        """Who sleeps now is a zombie that the cluster cannot reach."""
+        """Kill the workers that are not suspended; suspended ones become zombies."""
         for worker in self.workers:
             if not worker.held:
                 worker.kill()

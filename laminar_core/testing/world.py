@@ -1,7 +1,8 @@
 """Simulated time: processes take turns, one at a time, and a seed decides how long each lasts.
 
-Whoever is due first runs next. A turn lasts a random while, mostly short and now and then long, so
-different seeds put the same events into different orders, and one seed always into the same.
+The process that is due first runs next. A turn lasts a random time, mostly short and sometimes
+long. So different seeds put the same events into different orders, and one seed always into the
+same.
 """
 
 import math
@@ -25,7 +26,7 @@ class NotLiveError(Exception):
 
 
 class ProcessKilledError(BaseException):
-    """Ends a process wherever it is; not an ``Exception``, so that nobody handles it."""
+    """Ends a process wherever it is; not an ``Exception``, so that no handler catches it."""
 
 
 class Process:
@@ -35,22 +36,22 @@ class Process:
         self.world = world
         self.name = name
         self.due_ms = math.inf
-        """When it runs next, if nobody wakes it before."""
+        """When it runs next, unless it is woken before."""
         self.busy_until_ms = -math.inf
         """End of its last turn; nothing wakes it before."""
         self.held = False
-        """Asleep until somebody lets go of it, whatever is due."""
+        """Whether it is suspended until released, whatever is due."""
         self.pace = 1.0
-        """Its turns last so many times longer than others'."""
+        """Factor by which its turns last longer than others'."""
         self.in_turn = False
-        """In the midst of a turn, during which others may run; a turn is not begun twice."""
+        """Whether it is in a turn, during which others may run; a turn is not begun twice."""
 
     def wake(self, at_ms: float | None = None) -> None:
         """Run at ``at_ms``, by default as soon as possible, or earlier."""
         self.due_ms = min(self.due_ms, self.world.now_ms if at_ms is None else at_ms)
 
     def next_turn_ms(self) -> float:
-        """When it is its turn."""
+        """Return the time of its next turn."""
         return max(self.due_ms, self.busy_until_ms)
 
     def turn(self) -> float:
@@ -65,9 +66,9 @@ class World:
         self.random = Random(seed)  # noqa: S311 - a simulation, not a secret
         self.clock = ManualClock()
         self.turns = 0
-        """Turns taken so far."""
+        """Number of turns so far."""
         self.digest = 0
-        """Of every turn so far: equal digests are equal histories."""
+        """Digest of every turn so far: equal digests are equal histories."""
         self.trace = Trace(self.clock.monotonic_ms())
         self.store_slowness = 1.0
         """Background threads, which call the store, take so many times longer."""
@@ -88,15 +89,15 @@ class World:
 
     @property
     def deserted(self) -> bool:
-        """Nothing is left that could ever run."""
+        """Whether no process is left."""
         return not self._processes
 
     def clock_of(self, host: str) -> HostClock:
-        """The clocks of one machine, which a disaster may set wrong."""
+        """Return the clocks of one machine, which a disaster may change."""
         return self._hosts.setdefault(host, HostClock(lambda: self.now_ms + self._spent_ms))
 
     def note(self, process: str, what: str) -> None:
-        """Write something into the trace."""
+        """Append a line to the trace."""
         self.trace.note(self.now_ms, self.turns, process, what)
 
     def spend(self, duration_ms: float) -> None:
@@ -104,11 +105,11 @@ class World:
         self._spent_ms += duration_ms
 
     def add(self, process: Process) -> None:
-        """Let it take part; it starts asleep."""
+        """Add a process; it starts asleep."""
         self._processes.append(process)
 
     def remove(self, process: Process) -> None:
-        """It never runs again."""
+        """Remove a process, which never runs again."""
         if process in self._processes:
             self._processes.remove(process)
 

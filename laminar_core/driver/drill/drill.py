@@ -203,7 +203,7 @@ class Drill:
     def _compared(
         self, manifest: CheckpointManifest, after: CheckpointManifest
     ) -> Iterator[DrilledOperator]:
-        """Every operator that kept rows: what its files say, and what it said it restored."""
+        """Yield, per operator with rows, the contents of its files and its restore report."""
         proofs = dict(_proofs(after))
         for operator_id in proven_operators(self._plan):
             expected, mergeable = self._expected(manifest, operator_id)

@@ -1,4 +1,4 @@
-"""What all Dagster runs have in common that act on a stream."""
+"""Functions that all Dagster runs acting on a stream have in common."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -23,7 +23,7 @@ _TEMPORARY_HOME = ".tmp_dagster_home_"
 
 
 class ActForm(dg.Config):
-    """What everybody is asked who wants something of a stream; the launchpad shows it."""
+    """Config of every act on a stream; the launchpad shows it as a form."""
 
     reason: str = Field(
         default="asked for in Dagster",
@@ -42,9 +42,9 @@ def act_job(
     description: str,
     tags: Mapping[str, str] | None = None,
 ) -> dg.JobDefinition:
-    """A job of one op, which has its name; nobody runs it a second time but a person.
+    """Return a job with a single op of its name; only a user may run it a second time.
 
-    ``tags`` go before those of every act.
+    ``tags`` precede the tags of every act.
     """
     known_as = job_name(spec.name, name)
 
@@ -62,10 +62,10 @@ def act_job(
 
 
 def act_tags(spec: StreamSpec, name: StreamJob | None = None) -> dict[str, str]:
-    """Of the job of that name, which acts on the stream; no name: one that starts it.
+    """Return the tags of the named job that acts on the stream; no name: a job that starts it.
 
-    A run whose process was killed together with its code server is noticed by nothing but its
-    longest time; until then it keeps its place in a pool. A run that supervises has none.
+    If a run's process is killed together with its code server, only the run's time limit detects
+    it; until then the run keeps its slot in a pool. A run that supervises has no limit.
     """
     tags = {**spec.tags, ACTS_ON_TAG: spec.name, "dagster/max_retries": "0"}
     may_supervise = spec.launch == "supervised" and (name is None or name in _STARTS)
@@ -79,10 +79,10 @@ def _runtime_s_max(spec: StreamSpec) -> int:
 
 @contextmanager
 def in_one_line() -> Iterator[None]:
-    """Let an error of Laminar's end the run with its one line; a second try would be no use.
+    """End the run with the one-line message of a Laminar error, without retries.
 
     Raises:
-        dagster.Failure: there was one.
+        dagster.Failure: there was an error.
     """
     try:
         yield
@@ -93,10 +93,10 @@ def in_one_line() -> Iterator[None]:
 
 
 def valid_form(form: type[F], values: Mapping[str, object]) -> F:
-    """Check what somebody filled in.
+    """Validate the values of a form.
 
     Raises:
-        dagster.Failure: it cannot be meant; one line with the name of each field.
+        dagster.Failure: a value is invalid; one line with the name of each field.
     """
     try:
         return form(**values)
@@ -109,10 +109,10 @@ def valid_form(form: type[F], values: Mapping[str, object]) -> F:
 
 
 def refuse_temporary_instance(instance: dg.DagsterInstance) -> None:
-    """Refuse the instance that Dagster's commands make up when they find no configuration.
+    """Refuse the temporary instance that Dagster's commands use without a configuration.
 
     Raises:
-        dagster.Failure: it is one; the message says where to start Dagster instead.
+        dagster.Failure: it is temporary; the message says where to start Dagster instead.
     """
     if not instance.is_ephemeral and _TEMPORARY_HOME in instance.root_directory:
         raise dg.Failure(

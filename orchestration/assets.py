@@ -1,9 +1,7 @@
-"""The assets of one stream that its data flows through, and what tells Dagster of them.
-
-[stream, source] ──> [stream, output] ──> [stream, checkpoint] ──> [stream, savepoint]
+"""The assets that one stream's data flows through, and the observer that reports on them.
 
 A run of the output runs the stream, supervised. A checkpoint is a partition. All but the output are
-external: they come to be in the store, and the observer tells of them.
+external: they are created in the store, and the observer reports them.
 """
 
 import dagster as dg
@@ -27,7 +25,10 @@ _TAGS = {"dagster/max_retries": "0"}
 
 
 def asset_definitions(spec: StreamSpec) -> dg.Definitions:
-    """Source, output, checkpoints and savepoints, what runs the stream, and the observer."""
+    """Return the assets, the job that runs the stream, and the observer.
+
+    The assets are source, output, checkpoints and savepoints.
+    """
     output = _output_asset(spec)
     run_job = dg.define_asset_job(
         job_name(spec.name, "run"),

@@ -1,6 +1,6 @@
-"""The checks of one stream, the job that runs them and its schedule.
+"""The checks of one stream, the job that runs them, and its schedule.
 
-What they find is judged by ``sensors.judgements``; the observer uses the same functions.
+``sensors.judgements`` judges the facts; the observer uses the same functions.
 """
 
 import warnings
@@ -61,7 +61,7 @@ from laminar_core.store.drills import newest_drill
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What is judged, and when, in milliseconds since 1970."""
+    """The facts for a judgement; the time is in milliseconds since 1970."""
 
     store: CheckpointStore
     instance: dg.DagsterInstance
@@ -172,7 +172,7 @@ CHECKS = (
 
 
 def check_definitions(spec: StreamSpec, clock: Clock | None = None) -> dg.Definitions:
-    """All checks, ``{stream}_checks`` and its schedule, ``{stream}_verify``."""
+    """Return all checks, ``{stream}_checks`` and its schedule, and ``{stream}_verify``."""
     timer = clock or SystemClock()
     checks = [_check(spec, check, timer) for check in CHECKS]
     job = dg.define_asset_job(
@@ -230,7 +230,7 @@ def _integrity_check(spec: StreamSpec) -> dg.AssetChecksDefinition:
 
 
 def _verify_job(spec: StreamSpec) -> dg.JobDefinition:
-    """The check on its own, for a checkpoint that somebody picks."""
+    """Return the job that verifies a checkpoint chosen by a user."""
 
     @dg.op(name=f"{spec.name}_verify_checkpoint")
     def verify(context: dg.OpExecutionContext, checkpoints: CheckpointStoreResource) -> None:

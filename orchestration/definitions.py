@@ -1,4 +1,4 @@
-"""The composition root: what ``workspace.yaml`` loads. Starts nothing and reads no store."""
+"""The composition root, loaded by ``workspace.yaml``. It starts no process and reads no store."""
 
 import os
 

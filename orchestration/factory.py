@@ -1,4 +1,4 @@
-"""Everything that Dagster shows and does for one stream, put together."""
+"""All Dagster definitions of one stream, put together."""
 
 import dagster as dg
 
@@ -13,9 +13,9 @@ from laminar_core.orchestration.watching import sensor_definitions
 
 
 def laminar_definitions(spec: StreamSpec) -> dg.Definitions:
-    """Assets, checks, jobs, sensors and schedules of one stream.
+    """Return assets, checks, jobs, sensors and schedules of one stream.
 
-    Needs the resources ``checkpoints``, ``driver`` and ``launcher``.
+    They need the resources ``checkpoints``, ``driver`` and ``launcher``.
     """
     launching = dg.Definitions.merge(deployment_definitions(spec), recovery_definitions(spec))
     return dg.Definitions.merge(

@@ -1,4 +1,4 @@
-"""Which streams this deployment runs, and how."""
+"""The streams that this deployment runs."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The sensors of a stream that act on it, or tell people; the observer belongs to the assets."""
+"""The sensors of a stream that act on it or raise alerts; the observer belongs to the assets."""
 
 from typing import cast
 
@@ -18,7 +18,10 @@ from laminar_core.sensors.source_retention.sensor import build_source_retention_
 
 
 def sensor_definitions(spec: StreamSpec, launching: dg.Definitions) -> dg.Definitions:
-    """All sensors of one stream but the observer; ``launching`` has the jobs that start it."""
+    """Return all sensors of one stream but the observer.
+
+    ``launching`` has the jobs that start it.
+    """
     jobs = {
         str(getattr(job, "name", "")): cast("ExecutableDefinition", job)
         for job in launching.jobs or ()

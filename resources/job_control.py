@@ -1,4 +1,4 @@
-"""Acts on one job for a Dagster run, exactly as the command line does: same log, same audit."""
+"""Commands to one job for a Dagster run, as on the command line: same log, same audit."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -39,7 +39,7 @@ class Done:
     result: ControlResult
 
     def __str__(self) -> str:
-        """In one sentence."""
+        """Return the result as one sentence."""
         return told(self.result)
 
 
@@ -48,12 +48,13 @@ def _nobody(what: str) -> None:
 
 
 class JobControl:
-    """One job, and the actor on whose behalf it is acted on.
+    """Sends commands to one job on behalf of an actor.
 
-    Whatever asks the driver waits until it is done, and raises:
-        ConfigurationError: nobody runs the job, its driver refuses, or came too late.
-        LaminarError: it failed, or there was no answer in time.
-        StorageUnavailable: the store did not answer; the command may be there.
+    Methods that need the driver wait for the result, and raise:
+
+    ConfigurationError: the job is not running, its driver refuses, or the command expired.
+    LaminarError: it failed, or there was no answer in time. StorageUnavailable: the store did not
+    answer; the command may be there.
     """
 
     def __init__(
@@ -65,7 +66,10 @@ class JobControl:
         timeout_ms: int = TIMEOUT_MS,
         tell: Callable[[str], None] = _nobody,
     ) -> None:
-        """``timeout_ms``: what is not begun by then is not done; ``tell`` hears what goes on."""
+        """Commands not begun within ``timeout_ms`` are not carried out.
+
+        ``tell`` gets progress messages.
+        """
         self.store = store
         self._actor = actor
         self._clock = clock
@@ -75,7 +79,7 @@ class JobControl:
     # --- asking the driver ----------------------------------------------------------------------
 
     def checkpoint(self, reason: str) -> Done:
-        """Take a checkpoint now."""
+        """Trigger a checkpoint and wait for it."""
         return self._ask(TakeCheckpoint(), reason)
 
     def savepoint(self, target: str, reason: str) -> Done:
@@ -96,10 +100,10 @@ class JobControl:
         return self._ask(CancelJob(), reason, generation)
 
     def set_mode(self, mode: str, reason: str) -> Done:
-        """Change how checkpoints align: aligned, unaligned, default, or a time until they do not.
+        """Change how checkpoints align: aligned, unaligned, default, or an alignment timeout.
 
         Raises:
-            ConfigurationError: also if the mode is none of these.
+            ConfigurationError: also if the mode is invalid.
         """
         return self._ask(SetMode(mode=requested_mode(mode)), reason)
 
@@ -124,7 +128,7 @@ class JobControl:
 
     @contextmanager
     def _left_behind(self, asked: Asked) -> Iterator[None]:
-        """Say what becomes of a command that nobody waits for any more."""
+        """Report what happens to a command if its result is no longer waited for."""
         try:
             yield
         except (StorageUnavailable, KeyboardInterrupt, dg.DagsterExecutionInterruptedError):
@@ -163,7 +167,7 @@ class JobControl:
         return pin_checkpoint(self.store, CheckpointId(checkpoint_id), name, actor, now_ms, hold_ms)
 
     def unpin(self, checkpoint_id: int, name: str, reason: str) -> StoredPin:
-        """Let retention treat a checkpoint like others again; returns the pin that is gone.
+        """Remove a pin, so that retention may delete the checkpoint; return the removed pin.
 
         Raises:
             ConfigurationError: there is no such pin.

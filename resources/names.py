@@ -1,6 +1,6 @@
-"""Names that Dagster keeps: asset keys, partitions, jobs, tags.
+"""Names that Dagster stores: asset keys, partitions, jobs, tags.
 
-Histories and bookmarks hang on them. ``{stream}`` is the job's name in the checkpoint store.
+Histories and bookmarks depend on them. ``{stream}`` is the job's name in the checkpoint store.
 """
 
 from typing import Literal
@@ -14,16 +14,16 @@ ACTS_ON_TAG = "laminar/acts-on"
 """On a run of any other job: the stream that it acts on."""
 
 ACTOR_TAG = "laminar/actor"
-"""On a run, given by whoever starts it: who wants it. See ``laminar_core.resources.run_actor``."""
+"""Tag of a run: the actor that it acts for. See ``laminar_core.resources.run_actor``."""
 
 RECOVERS_TAG = "laminar/recovers-generation"
-"""On a recovery run: the generation whose death it answers."""
+"""Tag of a recovery run: the dead generation that it recovers."""
 
 RETENTION_PLAN_TAG = "laminar/retention-plan"
-"""On what tells of a retention: the number of its plan."""
+"""Tag of a retention event: the number of the plan."""
 
 DRILL_TAG = "laminar/drill"
-"""On what tells of a restore drill: its number."""
+"""Tag of a restore drill's event: its number."""
 
 DRILL_POOL = "laminar_drill"
 """Drills need as much of a host as a job does: one at a time."""
@@ -93,7 +93,7 @@ _CHECKED: dict[StreamCheck, StreamAsset] = {
 
 
 def asset_key(stream: str, name: StreamAsset) -> dg.AssetKey:
-    """Key of one of a stream's assets."""
+    """Return the key of one of a stream's assets."""
     return dg.AssetKey([stream, name])
 
 
@@ -116,7 +116,7 @@ def schedule_name(stream: str, name: StreamJob) -> str:
 
 
 def check_key(stream: str, name: StreamCheck) -> dg.AssetCheckKey:
-    """Key of one of a stream's checks, with the asset that it is about.
+    """Return the key of one of a stream's checks, on the asset that it checks.
 
     >>> check_key("payments", "restorable").to_user_string()
     'payments/drill:restorable'
@@ -125,17 +125,17 @@ def check_key(stream: str, name: StreamCheck) -> dg.AssetCheckKey:
 
 
 def checkpoint_key(stream: str) -> dg.AssetKey:
-    """Key of the asset that has one partition per checkpoint."""
+    """Return the key of the asset that has one partition per checkpoint."""
     return asset_key(stream, "checkpoint")
 
 
 def source_key(stream: str) -> dg.AssetKey:
-    """Key of the asset whose observations are the source's positions."""
+    """Return the key of the asset whose observations are the source's positions."""
     return asset_key(stream, "source")
 
 
 def checkpoint_partitions(stream: str) -> dg.DynamicPartitionsDefinition:
-    """The checkpoints of one stream; each stream has a set of its own."""
+    """Return the partitions for the checkpoints of one stream."""
     return dg.DynamicPartitionsDefinition(name=f"{stream}_checkpoints")
 
 
@@ -149,8 +149,8 @@ def partition_of(checkpoint_id: int) -> str:
 
 
 def driver_pool(stream: str) -> str:
-    """Pool of what people do to move the detached driver of a stream: one such act at a time.
+    """Return the pool for users' runs that move a stream's detached driver: one at a time.
 
-    Never of what a sensor requests: a run that was killed keeps its slot until somebody ends it.
+    Runs that a sensor requests must not use it: a killed run keeps its slot until a user ends it.
     """
     return f"{stream}_driver"

@@ -1,4 +1,4 @@
-"""On whose behalf a Dagster run acts, for the records of the job that it acts on."""
+"""The actor of a Dagster run, for the records of the job that it acts on."""
 
 import os
 from collections.abc import Mapping
@@ -24,10 +24,10 @@ def child_environment(actor: Actor) -> dict[str, str]:
 
 
 def actor_of(tags: Mapping[str, str], run_id: str | None = None) -> Actor:
-    """Return who started a run: a person if one is named, else the sensor or schedule, else a run.
+    """Return who started a run: a named person, else the sensor or schedule, else the run itself.
 
-    *Re-execute* copies the tags of the run before, so who and what asked for that one says nothing
-    of who asks for it again; ``user`` is given anew by a Dagster that knows its users.
+    *Re-execute* copies the tags of the previous run, so its actor says nothing about who requested
+    the re-execution; Dagster sets ``user`` again if it knows its users.
 
     >>> actor_of({"dagster/sensor_name": "payments_recovery"}).name
     'sensor payments_recovery'

@@ -1,4 +1,4 @@
-"""Checked values that configuration is made of; an error names the field."""
+"""Validated types for configuration; an error names the field."""
 
 from collections.abc import Callable
 from typing import Annotated
@@ -18,7 +18,7 @@ class Values(BaseModel):
 
 
 def milliseconds(duration: str) -> int:
-    """Whole milliseconds of a ``Duration``, at least one.
+    """Return the whole milliseconds of a ``Duration``, at least one.
 
     >>> milliseconds("1 minute 30 seconds")
     90000
@@ -27,7 +27,10 @@ def milliseconds(duration: str) -> int:
 
 
 def accepted_by(check: Callable[[str], object]) -> AfterValidator:
-    """A text that ``check`` accepts; what it says of another one is told with the field's name."""
+    """Return a type for texts that ``check`` accepts.
+
+    Its error is reported with the field's name.
+    """
 
     def validate(text: str) -> str:
         try:
@@ -40,10 +43,10 @@ def accepted_by(check: Callable[[str], object]) -> AfterValidator:
 
 
 Duration = Annotated[str, accepted_by(duration_us)]
-"""As in ``"30 seconds"``."""
+"""A duration, such as ``"30 seconds"``."""
 
 Size = Annotated[str, accepted_by(size_bytes)]
-"""As in ``"64MiB"``; a number alone is bytes."""
+"""A size, such as ``"64MiB"``; a number alone is bytes."""
 
 
 def _place(target: str) -> str:

@@ -1,4 +1,4 @@
-"""Reads that may take longer than a sensor's tick may: a later tick takes the result."""
+"""Reads that may outlast a sensor's tick; a later tick takes the result."""
 
 import threading
 from collections.abc import Callable, Hashable
@@ -8,36 +8,35 @@ from typing import Any, TypeVar
 from laminar_core.errors import LaminarError
 
 WAIT_MS = 20_000
-"""For each of the reads of a tick, of which there are two at most: Dagster ends one after 60 s."""
+"""Time for each read of a tick, of which there are at most two: Dagster ends a tick after 60 s."""
 
 _KEPT_MAX = 4
-"""Reads under way, or done and not asked for."""
+"""Number of unfinished or unclaimed reads that are kept."""
 
 T = TypeVar("T")
 
 
 class StillReadingError(Exception):
-    """The store has not answered in the time of this tick; the read goes on."""
+    """The store has not answered during this tick; the read continues."""
 
 
 class BackgroundReads:
-    """Of one sensor. One read per key at a time; what was not waited for is kept for a later call.
+    """The reads of one sensor: one per key at a time; unclaimed results are kept for a later call.
 
-    It forgets everything when its process ends, which costs time and nothing else: reads change
-    nothing.
+    They are lost when the process ends, which only costs time: reads change nothing.
     """
 
     def __init__(self, wait_ms: float = WAIT_MS) -> None:
-        """``wait_ms``: how long ``read`` waits."""
+        """Set how long ``read`` waits."""
         self._wait_s = wait_ms / 1000
         self._running: dict[Hashable, Future[Any]] = {}
 
     def read(self, key: Hashable, function: Callable[[], T]) -> T:
-        """The result of ``function``, or of an earlier one with this key that was too slow.
+        """Return the result of ``function``, or of an earlier slow one with this key.
 
         Raises:
             StillReadingError: it takes too long; call again with the same key.
-            LaminarError: what ``function`` raises.
+            LaminarError: an error of ``function``.
         """
         future: Future[T] = self._running.get(key) or self._start(key, function)
         if not wait([future], self._wait_s).done:
@@ -65,4 +64,4 @@ class BackgroundReads:
 
 
 Unanswered = (LaminarError, StillReadingError)
-"""Why a tick is skipped: nothing is known, so nothing is decided."""
+"""Reasons to skip a tick: without facts there is no decision."""

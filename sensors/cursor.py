@@ -1,4 +1,4 @@
-"""What a sensor's tick leaves for the next one."""
+"""Cursors: the state of a sensor between ticks."""
 
 from typing import Self
 
@@ -8,7 +8,7 @@ from laminar_core.resources.values import Values
 
 
 class Cursor(Values):
-    """Saves time, or keeps what was told from being told again; nothing else depends on it."""
+    """A cursor that saves time or prevents repeated reports; nothing else depends on it."""
 
     @classmethod
     def read(cls, text: str | None) -> Self:

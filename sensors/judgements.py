@@ -1,7 +1,7 @@
-"""Verdicts on a stream and its checkpoints: facts in, verdict out. The checks of Dagster say them.
+"""Verdicts on a stream and its checkpoints: facts in, verdict out, for Dagster's checks.
 
-The same function judges where a check is run by hand, where the reporter tells of a new checkpoint,
-and where a sensor decides. Times are of wall clocks, in milliseconds since 1970.
+The same function is used when a check is run by hand, when the observer reports a new checkpoint,
+and when a sensor decides. Times are of wall clocks, in milliseconds since 1970.
 """
 
 import math
@@ -17,9 +17,9 @@ from laminar_core.sensors.policy import AlertPolicy
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a check says, in one line. ``figures`` are plotted.
+    """The result of a check, in one line. ``figures`` are plotted.
 
-    ``is_severe``: what fails is severe, because rows or state may be lost; else it is a warning.
+    ``is_severe``: a failure is severe, because rows or state may be lost; else it is a warning.
     """
 
     passed: bool
@@ -32,7 +32,7 @@ class Verdict:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The smallest value that so many of all are no greater than (nearest rank).
+    """Return the smallest value that is not less than ``share`` of all values (nearest rank).
 
     >>> percentile([4.0, 1.0, 3.0, 2.0], 0.5)
     2.0
@@ -43,16 +43,16 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 
 def alignment_p99(alignment_ms: Sequence[float], policy: AlertPolicy) -> float | None:
-    """The p99 over the window; ``alignment_ms`` is per checkpoint, oldest first.
+    """Return the p99 over the window; ``alignment_ms`` is per checkpoint, oldest first.
 
-    None: fewer than ``alignment_samples_min`` say nothing.
+    None with fewer than ``alignment_samples_min`` samples.
     """
     window = alignment_ms[-policy.alignment_window :]
     return None if len(window) < policy.alignment_samples_min else percentile(window, 0.99)
 
 
 def judge_alignment(alignment_ms: Sequence[float], policy: AlertPolicy) -> Verdict:
-    """How long barriers waited for each other lately; the last one is the checkpoint judged."""
+    """Judge the recent alignment times; the last one belongs to the judged checkpoint."""
     newest_ms = alignment_ms[-1]
     p99_ms = alignment_p99(alignment_ms, policy)
     figures = {"alignment_ms": round(float(newest_ms), 3)}
@@ -73,7 +73,7 @@ def judge_alignment(alignment_ms: Sequence[float], policy: AlertPolicy) -> Verdi
 
 
 def judge_inflight_share(inflight_bytes: int, size_bytes: int, policy: AlertPolicy) -> Verdict:
-    """How much of a checkpoint are rows that were on their way; ``size_bytes`` contains them."""
+    """Judge the share of in-flight rows in a checkpoint; ``size_bytes`` includes them."""
     share = inflight_bytes / size_bytes if size_bytes else 0.0
     said = f"{share:.0%} of {size_bytes} bytes were in flight"
     passed = share <= policy.inflight_share_max
@@ -85,7 +85,7 @@ def judge_inflight_share(inflight_bytes: int, size_bytes: int, policy: AlertPoli
 
 
 def judge_chain_length(runs: Mapping[str, int], policy: AlertPolicy) -> Verdict:
-    """How much a restore puts on top of each other; ``runs`` per subtask (``segment_chain``)."""
+    """Judge how much a restore merges; ``runs`` per subtask (``segment_chain``)."""
     longest = max(runs, key=lambda subtask: runs[subtask], default=None)
     length = 0 if longest is None else runs[longest]
     passed = length <= policy.chain_length_max
@@ -114,20 +114,20 @@ class LostFiles:
     newest_id: int
     """The newest completed checkpoint on the timeline."""
     whole_id: int | None
-    """The newest that is not known to lack anything: a restore goes back to it."""
+    """The newest checkpoint without known damage: a restore falls back to it."""
     newest_mark: int
     example: str
     found_at_ms: int
     """When the newest of them was found to be damaged."""
     is_in_memory: bool
-    """The generation that found it goes on: it still has what the files held."""
+    """Whether the generation that found it is running: its memory still has the lost state."""
 
 
 def judge_lost_files(lost: LostFiles | None, now_ms: int, policy: AlertPolicy) -> Verdict:
-    """Judge whether completed checkpoints have all their files, and else whether that is healed.
+    """Judge whether completed checkpoints have all their files, or whether the loss is repaired.
 
-    It is healed by a checkpoint that completed since, and about to be as long as the job that found
-    it goes on and its next checkpoint is not overdue.
+    It is repaired by a checkpoint that completed since. Repair is expected as long as the job that
+    found the loss runs and its next checkpoint is not overdue.
     """
     if lost is None:
         said = "no completed checkpoint is known to lack a file"
@@ -158,7 +158,7 @@ def judge_lost_files(lost: LostFiles | None, now_ms: int, policy: AlertPolicy) -
 
 @dataclass(frozen=True, slots=True)
 class SourceNeeds:
-    """What a restore of the newest restorable checkpoint reads again: rows since then."""
+    """The rows that a restore of the newest checkpoint reads again: all since then."""
 
     checkpoint_id: int
     oldest_row_ms: int
@@ -174,16 +174,16 @@ class SourceRetention:
 
     @property
     def has_expired(self) -> bool:
-        """The source may have dropped rows that a restore reads."""
+        """Whether the source may have dropped rows that a restore reads."""
         return self.left_ms <= 0
 
 
 def oldest_row_needed_ms(watermark_us: int | None, triggered_at_ms: int) -> int:
-    """How old rows can be that a restore reads again: those behind the cut.
+    """Return the age limit of rows that a restore reads again, which are those after the cut.
 
-    They came after the trigger, unless the stream was behind: then they are as old as its event
-    time, which is told in ``watermark_us``. (So event time has to be the time of the rows in the
-    source; a watermark ahead of the trigger says nothing.)
+    They arrived after the trigger, unless the stream was behind: then they are as old as its event
+    time, given by ``watermark_us``. (So event time has to be the time of the rows in the source; a
+    watermark ahead of the trigger is ignored.)
     """
     if watermark_us is None:
         return triggered_at_ms
@@ -193,7 +193,7 @@ def oldest_row_needed_ms(watermark_us: int | None, triggered_at_ms: int) -> int:
 def source_retention(
     oldest_row_ms: int, now_ms: int, policy: AlertPolicy
 ) -> SourceRetention | None:
-    """When the source drops what a restore needs; None: it keeps everything."""
+    """Return when the source drops rows that a restore needs; None: it keeps everything."""
     if policy.source_keeps is None:
         return None
     expires_at_ms = oldest_row_ms + milliseconds(policy.source_keeps)
@@ -201,7 +201,7 @@ def source_retention(
 
 
 def judge_source_retention(needs: SourceNeeds | None, now_ms: int, policy: AlertPolicy) -> Verdict:
-    """Whether the source still has what a restore of the newest checkpoint reads."""
+    """Judge whether the source still has the rows that a restore of the newest checkpoint reads."""
     if policy.source_keeps is None:
         return Verdict(passed=True, description="the source keeps its rows for ever")
     if needs is None:
@@ -243,17 +243,17 @@ class JobLife:
 
     @property
     def is_meant_to_run(self) -> bool:
-        """It goes on, or it died."""
+        """Whether the job should be running: it runs, or it died."""
         return not ended_on_purpose(self.end)
 
 
 def ended_on_purpose(end: GenerationEnd | None) -> bool:
-    """Whether the job came to its end, or somebody ended it; one that died, or runs, did not."""
+    """Return whether the job finished or was ended on purpose; a dead or running one was not."""
     return end is not None and end.outcome in _ON_PURPOSE
 
 
 def judge_freshness(life: JobLife | None, now_ms: int, policy: AlertPolicy) -> Verdict:
-    """Whether a job that is meant to run still completes checkpoints."""
+    """Judge whether a job that should run still completes checkpoints."""
     if life is None:
         return Verdict(passed=True, description="the job never ran")
     if not life.is_meant_to_run:
@@ -273,7 +273,7 @@ def judge_freshness(life: JobLife | None, now_ms: int, policy: AlertPolicy) -> V
 
 
 def judge_restorable(newest: DrillRecord | None, now_ms: int, policy: AlertPolicy) -> Verdict:
-    """What the last restore drill says."""
+    """Judge the last restore drill."""
     if newest is None:
         said = "no drill has shown yet that a checkpoint can be restored: run the drill job"
         return Verdict(passed=False, description=said)
@@ -292,7 +292,7 @@ def judge_restorable(newest: DrillRecord | None, now_ms: int, policy: AlertPolic
 
 @dataclass(frozen=True, slots=True)
 class Uncommitted:
-    """Completed checkpoints on the timeline whose output is not known to be visible."""
+    """Completed checkpoints on the timeline whose output may not be visible."""
 
     checkpoint_ids: tuple[int, ...]
     """Ascending."""
@@ -302,7 +302,10 @@ class Uncommitted:
 def judge_transactions(
     waiting: Uncommitted | None, committed_id: int | None, now_ms: int, policy: AlertPolicy
 ) -> Verdict:
-    """Whether completed output becomes visible; ``committed_id`` is the newest that is."""
+    """Judge whether completed output becomes visible.
+
+    ``committed_id`` is the newest visible one.
+    """
     known = "nothing" if committed_id is None else f"everything up to checkpoint {committed_id}"
     figures: dict[str, float | int] = {"uncommitted": 0}
     if waiting is None:
@@ -321,7 +324,7 @@ def judge_transactions(
 
 
 def judge_audit_chain(report: AuditReport) -> Verdict:
-    """Whether the audit log is what was written."""
+    """Judge the verification of the audit log."""
     figures = {"records": report.record_count, "findings": len(report.findings)}
     if not report.findings:
         said = f"all {report.record_count} audit records are as they were written"

@@ -1,6 +1,6 @@
-"""What a stream's sensors and checks find alarming.
+"""Thresholds of a stream's sensors and checks.
 
-Defaults: a second of alignment is worth acting on, thirty are an emergency; see
+Defaults: a second of alignment deserves action, thirty are an emergency; see
 ``docs/operations.md``.
 """
 

@@ -1,4 +1,4 @@
-"""What Dagster knows of runs that act on a stream."""
+"""Dagster's records of runs that act on a stream."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ _SUBMITTED = [
     dg.DagsterRunStatus.CANCELING,
 ]
 _AGAIN_TAG = "dagster/parent_run_id"
-"""On a run that somebody started again by hand: it has the tags of the first one."""
+"""Tag of a run that a user re-executed: it has the tags of the first one."""
 STARTING_OR_ENDING: tuple[StreamJob, ...] = (
     "start",
     "stop",
@@ -36,9 +36,10 @@ STARTING_OR_ENDING: tuple[StreamJob, ...] = (
 """Jobs during which it is no accident that a driver is gone."""
 
 HANGS_MS = 900_000
-"""An act that has been under way for longer has most likely lost its process: Dagster's record of a
-run outlives it, and nobody corrects that when a code server is killed. One that starts a driver may
-take longer, if the start itself may."""
+"""A longer act has most likely lost its process: Dagster's record of a run outlives it, and is not
+corrected when a code server is killed. A run that starts a driver may take longer, if the start
+may.
+"""
 
 RunStatus = Literal["created", "in progress", "succeeded", "failed", "cancelled"]
 """``created``: its tick died before it was submitted; the same request submits it."""
@@ -60,20 +61,23 @@ class KnownRun:
 
     @property
     def hangs(self) -> bool:
-        """It has not ended, and should have."""
+        """Whether it should have ended long ago."""
         return self.status == "in progress" and self.created_ms_ago > self.patience_ms
 
 
 def newest_run(
     instance: dg.DagsterInstance, stream: str, job: StreamJob, now_ms: int
 ) -> KnownRun | None:
-    """The newest run of one of the stream's jobs."""
+    """Return the newest run of one of the stream's jobs, or None."""
     runs = dg.RunsFilter(job_name=job_name(stream, job))
     return next(iter(_known(instance.get_run_records(runs, limit=1), now_ms)), None)
 
 
 def supervising_run(instance: dg.DagsterInstance, stream: str) -> str | None:
-    """Id of the run that owns the stream's driver, or did when its process was killed; or None."""
+    """Return the id of the run that owns the stream's driver, even if its process was killed.
+
+    Or None.
+    """
     running = dg.RunsFilter(
         tags={STREAM_TAG: stream},
         statuses=[dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING],
@@ -83,9 +87,9 @@ def supervising_run(instance: dg.DagsterInstance, stream: str) -> str | None:
 
 
 def acting_run(instance: dg.DagsterInstance, stream: str, now_ms: int) -> KnownRun | None:
-    """A run in progress that starts or ends the stream's driver, and does not own it, or None.
+    """Return a run in progress that starts or ends the stream's driver without owning it, or None.
 
-    Not one that was created and never submitted: nobody knows whether it ever will be.
+    A run that was created but never submitted does not count: it may never be.
     """
     runs = dg.RunsFilter(tags={ACTS_ON_TAG: stream}, statuses=_SUBMITTED)
     names = {job_name(stream, job) for job in STARTING_OR_ENDING}
@@ -95,7 +99,7 @@ def acting_run(instance: dg.DagsterInstance, stream: str, now_ms: int) -> KnownR
 
 
 def was_terminated(instance: dg.DagsterInstance, stream: str, run_id: str | None) -> bool:
-    """Whether this run owned the stream's driver, and somebody terminated it."""
+    """Return whether this run owned the stream's driver, and was terminated by a user."""
     run = None if run_id is None else instance.get_run_by_id(run_id)
     if run is None or run.tags.get(STREAM_TAG) != stream:
         return False
@@ -104,7 +108,7 @@ def was_terminated(instance: dg.DagsterInstance, stream: str, run_id: str | None
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """What a recovery run answers; its tags say so."""
+    """The death of a generation that a recovery run answers, as written in its tags."""
 
     stream: str
     generation: int
@@ -112,7 +116,7 @@ class Death:
 
     @property
     def tags(self) -> dict[str, str]:
-        """Of the recovery run."""
+        """The tags of the recovery run."""
         return {
             ACTS_ON_TAG: self.stream,
             RECOVERS_TAG: str(self.generation),
@@ -121,7 +125,7 @@ class Death:
 
 
 def recoveries_of(instance: dg.DagsterInstance, death: Death, now_ms: int) -> list[KnownRun]:
-    """The recovery runs that answered it, oldest first; not those that a person started again."""
+    """Return the recovery runs for this death, oldest first, without re-executions by users."""
     runs = dg.RunsFilter(tags=death.tags)
     records = instance.get_run_records(runs, limit=100, ascending=True)
     return _known([r for r in records if _AGAIN_TAG not in r.dagster_run.tags], now_ms)
@@ -130,7 +134,7 @@ def recoveries_of(instance: dg.DagsterInstance, death: Death, now_ms: int) -> li
 def recoveries_since(
     instance: dg.DagsterInstance, stream: str, age_ms: int, now_ms: int
 ) -> list[KnownRun]:
-    """All recovery runs of the stream that are no older, newest first."""
+    """Return the stream's recovery runs of the last ``age_ms``, newest first."""
     after = datetime.fromtimestamp((now_ms - age_ms) / 1000, UTC)
     runs = dg.RunsFilter(tags={ACTS_ON_TAG: stream}, created_after=after)
     records = instance.get_run_records(runs, limit=500)

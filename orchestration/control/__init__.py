@@ -1,1 +1,1 @@
-"""Acts on a running job, with a form each."""
+"""Commands to a running job, with a form each."""

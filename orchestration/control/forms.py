@@ -1,6 +1,6 @@
-"""What somebody fills in who wants something of a stream: Dagster's launchpad shows it as it is.
+"""Forms for commands to a stream, as Dagster's launchpad shows them.
 
-Nothing decisive has a default. A mistake is refused with the name of its field.
+No important field has a default. An error names the field.
 """
 
 from typing import Annotated, Self
@@ -17,7 +17,7 @@ Mode = Annotated[str, accepted_by(requested_mode)]
 
 
 class CommandForm(ActForm):
-    """What its running driver is asked for."""
+    """Config of a command to the running driver."""
 
     timeout: Duration = Field(
         default="10 minutes",
@@ -26,7 +26,7 @@ class CommandForm(ActForm):
 
     @property
     def timeout_ms(self) -> int:
-        """The same in milliseconds."""
+        """Return the timeout in milliseconds."""
         return milliseconds(self.timeout)
 
 
@@ -40,7 +40,7 @@ class SavepointForm(CommandForm):
 
 
 class StopForm(CommandForm):
-    """How the job is to end."""
+    """How to end the job."""
 
     savepoint: Place | None = Field(
         default=None,
@@ -61,7 +61,7 @@ class StopForm(CommandForm):
 
 
 class ModeForm(CommandForm):
-    """How checkpoints are to meet backpressure."""
+    """How checkpoints should behave under backpressure."""
 
     mode: Mode = Field(
         description="From the next checkpoint on: aligned, unaligned, default (as it was started), "
@@ -70,7 +70,7 @@ class ModeForm(CommandForm):
 
 
 class PinForm(ActForm):
-    """Which checkpoint retention has to leave alone."""
+    """The checkpoint to keep from retention."""
 
     checkpoint_id: CheckpointNumber = Field(description="Of a completed checkpoint, as in 42.")
     name: PinName = Field(default="pin", description="A checkpoint can have several pins.")
@@ -80,14 +80,14 @@ class PinForm(ActForm):
 
 
 class UnpinForm(ActForm):
-    """Which pin goes."""
+    """The pin to remove."""
 
     checkpoint_id: CheckpointNumber = Field(description="Of the pinned checkpoint, as in 42.")
     name: PinName = Field(default="pin", description="Of the pin.")
 
 
 class ExportForm(ActForm):
-    """Which checkpoint becomes a savepoint, and where."""
+    """The checkpoint to export as a savepoint, and the target."""
 
     checkpoint_id: CheckpointNumber = Field(description="Of a completed checkpoint, as in 42.")
     target: Place = Field(

@@ -1,4 +1,4 @@
-"""Jobs that act on a stream: each leaves what the command line leaves, and waits for what it does.
+"""Jobs that act on a stream: each has the effect of a command line, and waits for the result.
 
 The form of each job is in ``laminar_core.orchestration.control.forms``.
 """
@@ -47,7 +47,7 @@ F = TypeVar("F", bound=ActForm)
 
 @dataclass(frozen=True, slots=True)
 class Acting:
-    """A run that acts on a stream."""
+    """One run that acts on a stream."""
 
     context: dg.OpExecutionContext
     stream: str
@@ -63,13 +63,13 @@ class Acting:
         self._observe(checkpoint_key(self.stream), partition_of(checkpoint_id), what, facts)
 
     def materialize_savepoint(self, uri: str) -> None:
-        """Show a savepoint that is new."""
+        """Report a new savepoint as a materialisation."""
         made = savepoint_materialization(self.stream, uri)
         self.context.log_event(made)
         self.context.add_output_metadata(made.metadata)
 
     def tell(self, what: str) -> None:
-        """Say what came out, on the run's page and in its log."""
+        """Show the result on the run's page and in its log."""
         self.context.log.info(what)
         self.show(what)
 
@@ -97,7 +97,7 @@ class Act(Generic[F]):
     description: str
 
     def job(self, spec: StreamSpec) -> dg.JobDefinition:
-        """Make the job of one stream."""
+        """Return the job for one stream."""
 
         @dg.op(
             name=job_name(spec.name, self.name),
@@ -131,12 +131,12 @@ def _timeout_ms(form: ActForm) -> int:
 
 
 def control_definitions(spec: StreamSpec) -> dg.Definitions:
-    """The jobs with which people, schedules and sensors act on one stream."""
+    """Return the jobs with which users, schedules and sensors act on one stream."""
     return dg.Definitions(jobs=[*control_jobs(spec).values()])
 
 
 def control_jobs(spec: StreamSpec) -> dict[StreamJob, dg.JobDefinition]:
-    """The same by their names, for sensors that request them."""
+    """Return these jobs by name, for sensors that request them."""
     return {act.name: act.job(spec) for act in ACTS}
 
 

@@ -1,1 +1,1 @@
-"""Retention, drills, audits, left-overs and costs, on schedules."""
+"""Scheduled housekeeping: retention, drills, audits, left-over files and costs."""

@@ -1,6 +1,6 @@
-"""The job that verifies a stream's audit log, also against what the last verification saw.
+"""The job that verifies a stream's audit log, also against the last verification.
 
-A log that is sound in itself may have been cut off or written anew since. So each verification
+A log that is consistent in itself may have been truncated or rewritten since. So each verification
 remembers the newest record in its materialisation of ``[stream, audit]``, outside of the store.
 """
 
@@ -25,7 +25,7 @@ FINDINGS_SHOWN = 100
 
 
 class AuditForm(ActForm):
-    """How much of the log is in question."""
+    """The findings to accept."""
 
     accept_up_to: Annotated[int, Field(ge=0)] = Field(
         default=0,
@@ -35,7 +35,7 @@ class AuditForm(ActForm):
 
 
 def build_audit_job(spec: StreamSpec, clock: Clock) -> dg.JobDefinition:
-    """Make ``{stream}_audit``."""
+    """Return ``{stream}_audit``."""
     return chore_job(
         spec,
         "audit",
@@ -69,7 +69,7 @@ def verify_audit(chore: Chore, form: AuditForm) -> None:
 
 
 def audit_metadata(report: AuditReport, memory: AuditMemory, *, is_signed: bool) -> dict[str, Any]:
-    """What was found, and what the next verification compares with."""
+    """Return the findings, and the memory for the next verification."""
     metadata: dict[str, Any] = {
         "records": report.record_count,
         "findings": len(report.findings),

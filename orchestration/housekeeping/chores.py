@@ -1,4 +1,4 @@
-"""What the jobs have in common that look after what a stream has stored."""
+"""Functions that all housekeeping jobs have in common."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,7 +28,9 @@ from laminar_core.store.checkpoint_store import CheckpointStore
 F = TypeVar("F", bound=ActForm)
 
 _RUNTIME_S_MAX = str(HOLD_MS // 1000)
-"""As long as a drill holds its checkpoint; a chore reads, or deletes, all that a job has stored."""
+"""Time limit, equal to a drill's hold on its checkpoint; a job may read or delete all files of a
+stream.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,23 +46,23 @@ class Chore:
 
     @property
     def audit(self) -> AuditLog:
-        """The log of who did what to the job."""
+        """Return the audit log of the job."""
         return AuditLog(self.store.objects, self.store.paths, self.clock.now_ms)
 
     def materialize(
         self, asset: StreamAsset, metadata: dict[str, Any], tags: dict[str, str] | None = None
     ) -> None:
-        """Tell of something that was done."""
+        """Report a completed act on an asset."""
         key = asset_key(self.spec.name, asset)
         self.context.log_event(dg.AssetMaterialization(key, metadata=metadata, tags=tags))
 
     def observe(self, asset: StreamAsset, metadata: dict[str, Any]) -> None:
-        """Tell of something that was only looked at."""
+        """Report an observation of an asset."""
         key = asset_key(self.spec.name, asset)
         self.context.log_event(dg.AssetObservation(key, metadata=metadata))
 
     def evaluate(self, check: StreamCheck, verdict: Verdict) -> None:
-        """Tell the verdict of one of the stream's checks."""
+        """Report the verdict of one of the stream's checks."""
         # Not runless: Dagster keeps only one of those per check.
         self.context.log_event(evaluation(self.spec.name, check, verdict))  # pyright: ignore[reportArgumentType]
 
@@ -76,7 +78,7 @@ def chore_job(  # noqa: PLR0913 - what a job is made of
     resources: frozenset[str] = frozenset(),
     pool: str | None = None,
 ) -> dg.JobDefinition:
-    """Make a job that calls ``work`` with what somebody, or a schedule, filled in.
+    """Return a job that calls ``work`` with the config of a user or a schedule.
 
     ``resources`` are needed beside the store; ``pool`` limits how many of them run at a time.
     """

@@ -38,7 +38,7 @@ class CostForm(ActForm):
 
 
 def build_cost_job(spec: StreamSpec, clock: Clock) -> dg.JobDefinition:
-    """Make ``{stream}_costs``."""
+    """Return ``{stream}_costs``."""
     return chore_job(
         spec,
         "costs",
@@ -80,7 +80,7 @@ def report_costs(chore: Chore, _form: CostForm) -> None:
 
 
 def stored_files(planned: Planned) -> Iterator[Stored]:
-    """State, in-flight and shared files, and what has a name of nobody's."""
+    """Yield the counts of state, in-flight and shared files, and of files with unknown names."""
     kinds: dict[str, list[int]] = {
         name: [] for name in ("shared segments", "checkpoint files", "in-flight", "unknown")
     }
@@ -94,7 +94,7 @@ def stored_files(planned: Planned) -> Iterator[Stored]:
 
 
 def cost_metadata(report: CostReport, facts: CostFacts, prices: PriceTable) -> dict[str, Any]:
-    """Numbers are plotted; what cannot be reckoned is left out, and why is said."""
+    """Return numbers for plots; unknown ones are left out, with the reason."""
     metadata: dict[str, Any] = {
         "stored_bytes": report.stored_bytes,
         "stored_objects": report.stored_objects,
@@ -119,7 +119,7 @@ def cost_metadata(report: CostReport, facts: CostFacts, prices: PriceTable) -> d
 
 
 def checkpoint_metadata(planned: Planned) -> dict[str, Any]:
-    """Bytes of each checkpoint, and how old they are."""
+    """Return the bytes of each checkpoint, and its age."""
     completed = [c for c in planned.facts.checkpoints if isinstance(c, Completed)]
     if not completed:
         return {}
@@ -144,7 +144,7 @@ def checkpoint_metadata(planned: Planned) -> dict[str, Any]:
 
 
 def in_words(report: CostReport, prices: PriceTable) -> str:
-    """The report in one line."""
+    """Return the report as one line."""
     storage = f"storage {report.storage_per_month:.4f} {prices.currency} a month"
     if report.per_month is None:
         return f"{storage}; {_NOT_KNOWN}"

@@ -1,7 +1,7 @@
-"""What a stream's checkpoints cost, reckoned from what is stored and what was sent; no I/O.
+"""Calculate the cost of a stream's checkpoints from stored bytes and requests; no I/O.
 
-A month has 730 hours, and a GB of a price list 2^30 bytes. Listings cost what writing does, looking
-up a length what reading does, and deleting nothing, as in the price lists of object stores.
+A month has 730 hours, and a GB of a price list 2^30 bytes. As in the price lists of object stores,
+listings cost as much as writes, length requests as much as reads, and deletions nothing.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from laminar_core.store.usage import GenerationTraffic
 MONTH_MS = 730 * 3_600_000
 GB = 2**30
 DURATION_MIN_MS = 60_000
-"""What ran for less says nothing about a month: it begins with a restore."""
+"""A shorter run does not represent a month, because it begins with a restore."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +24,12 @@ class Stored:
     objects: int
     size_bytes: int
     is_estimated: bool = False
-    """The objects are counted, their length is that of a sample."""
+    """Whether the length is estimated by a sample; the objects are counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class CostFacts:
-    """What is known; of the newest generation the requests, if it has counted them."""
+    """The inputs of the calculation; requests are the newest generation's, if counted."""
 
     stored: tuple[Stored, ...]
     traffic: tuple[GenerationTraffic, ...]
@@ -37,7 +37,7 @@ class CostFacts:
     newest_generation: int
     checkpoint_interval_ms: float | None
     reclaimable_bytes: int
-    """That retention would delete now."""
+    """Bytes that retention would delete now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +55,14 @@ class CostReport:
 
     @property
     def per_month(self) -> float | None:
-        """Storage as it is now, and requests."""
+        """The cost per month of current storage and requests; None if requests are unknown."""
         if self.requests_per_month is None:
             return None
         return self.storage_per_month + self.requests_per_month
 
 
 def reckon(facts: CostFacts, prices: PriceTable) -> CostReport:
-    """Multiply."""
+    """Calculate the costs."""
     stored_bytes = sum(stored.size_bytes for stored in facts.stored)
     per_ms = request_cost_per_ms(facts, prices)
     interval_ms = facts.checkpoint_interval_ms
@@ -77,7 +77,7 @@ def reckon(facts: CostFacts, prices: PriceTable) -> CostReport:
 
 
 def storage_cost(size_bytes: int, prices: PriceTable) -> float:
-    """Of keeping so much for a month.
+    """Return the cost of storing this much for a month.
 
     >>> storage_cost(2 * GB, PriceTable(gb_month=0.5))
     1.0
@@ -86,7 +86,7 @@ def storage_cost(size_bytes: int, prices: PriceTable) -> float:
 
 
 def request_cost(requests: RequestCounts, prices: PriceTable) -> float:
-    """Of what was sent.
+    """Return the cost of these requests.
 
     >>> prices = PriceTable(put_per_1000=4, get_per_1000=1)
     >>> request_cost(RequestCounts(puts=900, lists=100, gets=300, heads=700, deletes=5), prices)
@@ -97,7 +97,10 @@ def request_cost(requests: RequestCounts, prices: PriceTable) -> float:
 
 
 def request_cost_per_ms(facts: CostFacts, prices: PriceTable) -> float | None:
-    """Of the newest generation; None: it has not counted, or not for long enough."""
+    """Return the newest generation's cost per millisecond.
+
+    None: not counted, or not long enough.
+    """
     for traffic in facts.traffic:
         is_newest = traffic.generation == facts.newest_generation
         if is_newest and traffic.duration_ms >= DURATION_MIN_MS:

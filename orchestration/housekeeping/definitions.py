@@ -1,4 +1,4 @@
-"""What looks after a stream's checkpoints: jobs, what they report on, and when they run."""
+"""Housekeeping of a stream: its jobs, their assets, and their schedules."""
 
 import dagster as dg
 
@@ -23,7 +23,7 @@ _KINDS = {"drill": "pyspark"}
 
 
 def housekeeping_definitions(spec: StreamSpec, clock: Clock | None = None) -> dg.Definitions:
-    """External assets, jobs and schedules. Nothing is read before something of them runs."""
+    """Return external assets, jobs and schedules. Nothing is read before one of them runs."""
     clock = clock or SystemClock()
     return dg.Definitions(
         assets=[_asset(spec, name, said) for name, said in _ASSETS.items()],

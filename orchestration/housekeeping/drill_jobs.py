@@ -1,4 +1,4 @@
-"""The job that restores a checkpoint in a scratch Spark job, and so proves that it can be.
+"""The job that restores a checkpoint in a scratch Spark job, to prove that it can be restored.
 
 It runs ``laminar drill``, which leaves a record in the job's store whether it passed or not.
 """
@@ -27,7 +27,7 @@ _SEED_BITS = 31
 
 
 class DrillForm(ActForm):
-    """What to drill, and how."""
+    """The checkpoint to drill, and how."""
 
     which: Literal["newest", "random", "checkpoint"] = Field(
         description="newest: that a restore would take. random: drawn from all. checkpoint: the "
@@ -103,7 +103,7 @@ def drill(chore: Chore, form: DrillForm) -> None:
 
 
 def seed_of(text: str) -> int:
-    """A number for a draw that anybody can repeat.
+    """Return a reproducible random number for a text.
 
     >>> seed_of("2026-11-21T04:43Z")
     293947591
@@ -112,7 +112,7 @@ def seed_of(text: str) -> int:
 
 
 def drill_command(spec: StreamSpec, store_uri: str, form: DrillForm, seed: int | None) -> list[str]:
-    """What a person would type."""
+    """Return the command line of the drill."""
     choice: Sequence[str] = ()
     if form.checkpoint_id is not None:
         choice = ("--checkpoint", str(form.checkpoint_id))
@@ -129,7 +129,7 @@ def drill_command(spec: StreamSpec, store_uri: str, form: DrillForm, seed: int |
 
 
 def parse_record(result: CommandResult) -> DrillRecord | None:
-    """The record that the command wrote; None: it did not come so far."""
+    """Return the record that the command wrote; None if it failed before that."""
     _, brace, rest = result.stdout.partition("{")
     try:
         return DrillRecord.model_validate_json(brace + rest)
@@ -138,7 +138,7 @@ def parse_record(result: CommandResult) -> DrillRecord | None:
 
 
 def drill_metadata(record: DrillRecord) -> dict[str, Any]:
-    """What a drill did; numbers are plotted."""
+    """Return the results of a drill; numbers are plotted."""
     metadata: dict[str, Any] = {
         "outcome": record.outcome,
         "drill": record.number,

@@ -1,7 +1,7 @@
-"""The job that looks after what was left behind: attempts that did not complete, and their files.
+"""The job for left-over files of attempts that did not complete.
 
-It deletes with the functions of retention, what has waited in quarantine and nothing else: no
-checkpoint goes. Retention does the same beside its work, as the stream's policy says.
+It uses the functions of retention to delete files whose quarantine is over, and no checkpoint.
+Retention does the same beside its other work, according to the stream's policy.
 """
 
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ from laminar_core.retention.run import Retention
 
 
 class OrphanForm(ActForm):
-    """What becomes of what was left behind."""
+    """Whether to report or delete left-over files."""
 
     mode: Literal["report", "delete"] = Field(
         default="report",
@@ -49,7 +49,7 @@ class OrphanForm(ActForm):
 
 
 def build_orphan_job(spec: StreamSpec, clock: Clock) -> dg.JobDefinition:
-    """Make ``{stream}_orphans``."""
+    """Return ``{stream}_orphans``."""
     return chore_job(
         spec,
         "orphans",
@@ -62,10 +62,10 @@ def build_orphan_job(spec: StreamSpec, clock: Clock) -> dg.JobDefinition:
 
 
 def look_after_left_overs(chore: Chore, form: OrphanForm) -> None:
-    """Report what nobody names, and delete it if that is wished and it has waited.
+    """Report unreferenced files; delete them if requested and their quarantine is over.
 
     Raises:
-        LaminarError: as ``Retention`` does, but for a plan that does not hold any more.
+        LaminarError: as ``Retention``, except for an outdated plan.
     """
     changes: dict[str, Any] = {"orphans": "delete"}
     if form.quarantine is not None:
@@ -93,7 +93,7 @@ def _bound_logs(chore: Chore) -> dict[str, Any]:
 
 
 def left_over_metadata(facts: RetentionFacts, plan: RetentionPlan) -> dict[str, Any]:
-    """What nobody names, and what needs somebody to look at it."""
+    """Return unreferenced files, and problems that need a person."""
     attempts = [c for c in facts.checkpoints if isinstance(c, Incomplete)]
     unreadable = [c for c in facts.checkpoints if isinstance(c, Unreadable)]
     left = list(_left(facts, plan))
@@ -119,7 +119,7 @@ def left_over_metadata(facts: RetentionFacts, plan: RetentionPlan) -> dict[str, 
 
 
 def _left(facts: RetentionFacts, plan: RetentionPlan) -> Iterator[FileVerdict]:
-    """Files that no checkpoint names, whatever becomes of them now."""
+    """Yield files that no checkpoint names, whatever their verdict."""
     for file in plan.files:
         if file.action != "keep" or file.path in facts.quarantined:
             yield file

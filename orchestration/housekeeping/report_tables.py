@@ -1,4 +1,4 @@
-"""Tables in what is told of an asset, with their columns in the order in which they are named."""
+"""Tables in the metadata of assets, with columns in the given order."""
 
 from collections.abc import Sequence
 
@@ -9,6 +9,6 @@ _TYPES = {bool: "bool", int: "int", float: "float", str: "string"}
 
 
 def table_of(rows: Sequence[Row]) -> dg.TableMetadataValue:
-    """All rows have the same columns; at least one row."""
+    """Return a table; all rows have the same columns, and there is at least one row."""
     columns = [dg.TableColumn(name, _TYPES[type(value)]) for name, value in rows[0].items()]
     return dg.MetadataValue.table([dg.TableRecord(row) for row in rows], dg.TableSchema(columns))

@@ -1,4 +1,4 @@
-"""The job that deletes the checkpoints that a stream's policy does not keep."""
+"""The job that deletes checkpoints outside the stream's policy."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -20,11 +20,11 @@ from laminar_core.retention.facts import RetentionPlan
 from laminar_core.retention.run import Planned, Retention
 
 ROWS_SHOWN = 200
-"""In a table of a report; the newest."""
+"""Number of newest rows in a table of a report."""
 
 
 class RetentionForm(ActForm):
-    """What a run of retention does."""
+    """Options of a run of retention."""
 
     dry_run: bool = Field(default=False, description="Only say what would go, and why.")
     verify: Literal["sizes", "bytes"] = Field(
@@ -39,7 +39,7 @@ class RetentionForm(ActForm):
 
 
 def build_retention_job(spec: StreamSpec, clock: Clock) -> dg.JobDefinition:
-    """Make ``{stream}_retention``."""
+    """Return ``{stream}_retention``."""
     return chore_job(
         spec,
         "retention",
@@ -79,10 +79,10 @@ class RetentionRun:
     policy: RetentionConfig
     reason: str
     told: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Reported beside each plan."""
+    """Metadata reported with each plan."""
 
     def tell_unfinished(self) -> None:
-        """Say what earlier runs decided and did not finish."""
+        """Log the plans of earlier runs that are decided but not finished."""
         for number in self.runner.log.unfinished():
             self.chore.context.log.warning(
                 "plan %s is decided and not finished: the next run that is not dry does that",
@@ -141,11 +141,11 @@ class RetentionRun:
 
 
 def drop_partitions(chore: Chore) -> None:
-    """A checkpoint that is gone has no partition any more; its history in Dagster stays.
+    """Delete the partitions of deleted checkpoints; their history in Dagster stays.
 
-    Also those that the running job or somebody's command has deleted. A checkpoint is made a
-    partition after it has completed, so what is read here as gone, is; an id that this store has
-    never seen is of another store, and stays.
+    This includes checkpoints deleted by the running job or by a command. A partition is created
+    after its checkpoint completed, so a missing checkpoint is really deleted. An id that this store
+    has never seen belongs to another store, and stays.
     """
     partitions = checkpoint_partitions(chore.spec.name).name
     assert partitions is not None
@@ -163,7 +163,7 @@ def drop_partitions(chore: Chore) -> None:
 
 
 def plan_metadata(plan: RetentionPlan, policy: RetentionConfig) -> dict[str, Any]:
-    """What goes and what stays, and why; numbers are plotted."""
+    """Return what is deleted and kept, with reasons; numbers are plotted."""
     verdicts = plan.checkpoints[-ROWS_SHOWN:]
     freed = _freed(plan)
     rows = [
@@ -195,7 +195,7 @@ def plan_metadata(plan: RetentionPlan, policy: RetentionConfig) -> dict[str, Any
 def result_metadata(
     result: RetentionResult, outcome: str, deleted: Iterable[int]
 ) -> dict[str, Any]:
-    """What a plan has done."""
+    """Return the result of a plan."""
     return {
         "outcome": outcome,
         "plan_number": result.number,
@@ -216,7 +216,7 @@ def _orphans(plan: RetentionPlan) -> Iterator[Row]:
 
 
 def file_row(path: str, verdict: str, size_bytes: int, why: str) -> Row:
-    """One line of a table of files."""
+    """Return one row of a table of files."""
     return {"file": path, "verdict": verdict, "bytes": size_bytes, "why": why}
 
 

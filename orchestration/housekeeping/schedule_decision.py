@@ -1,4 +1,4 @@
-"""Whether a stream's housekeeping has anything to do at a tick; facts in, decision out."""
+"""Decide whether scheduled housekeeping has anything to do; facts in, decision out."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -6,23 +6,23 @@ from datetime import UTC, datetime
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """What a schedule saw when its time came."""
+    """The facts of a schedule's tick."""
 
     schedule: str
     job: str
-    """Of Dagster."""
+    """Name of the job in Dagster."""
     time: datetime
-    """When it was due."""
+    """When the tick was due."""
     problem: str | None = None
-    """Why the store could not be looked at."""
+    """Why the store could not be read."""
     generation: int | None = None
     """The newest of the stream; None: it never ran."""
     completed: int = 0
-    """Checkpoints in the store."""
+    """Number of checkpoints in the store."""
 
     @property
     def at(self) -> str:
-        """The time as a key of runs: a tick that is repeated has the same.
+        """The time as a run key: a repeated tick has the same one.
 
         >>> Tick("s", "j", datetime(2026, 11, 21, 4, 43, tzinfo=UTC)).at
         '2026-11-21T04:43Z'
@@ -32,20 +32,20 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """Run the job; ``reason`` says why, for its log and for the audit log."""
+    """Run the job; ``reason`` goes to its log and to the audit log."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class NotDue:
-    """Leave it; ``reason`` says why."""
+    """Do not run the job, for this ``reason``."""
 
     reason: str
 
 
 def decide_tick(tick: Tick, completed_min: int = 0) -> Due | NotDue:
-    """Whether to run; ``completed_min`` is how many checkpoints the job needs to make sense."""
+    """Decide whether to run; ``completed_min`` is the number of checkpoints that the job needs."""
     if tick.problem is not None:
         return NotDue(f"the store could not be looked at: {tick.problem}")
     if tick.generation is None:

@@ -1,4 +1,4 @@
-"""When a stream's jobs run by themselves; the times are those of its ``SchedulePolicy``."""
+"""Schedules of a stream's jobs, at the times of its ``SchedulePolicy``."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ from laminar_core.resources.checkpoints import CheckpointStoreResource
 from laminar_core.resources.names import ACTS_ON_TAG, StreamJob, job_name, schedule_name
 
 _PRIORITY = "-1"
-"""What starts, stops and recovers streams goes first."""
+"""Runs that start, stop and recover streams have precedence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Chance:
     """One run that a tick may ask for."""
 
     form: Callable[[str], dict[str, Any]] | None
-    """What is filled in, of the tick's time; None: the job has no form."""
+    """Returns the config for the tick's time; None: the job has no form."""
     name: str = ""
     completed_min: int = 0
 
@@ -45,7 +45,7 @@ HOUSEKEEPING: tuple[StreamJob, ...] = ("retention", "drill", "audit", "orphans",
 def schedules_of(
     spec: StreamSpec, names: Iterable[StreamJob] = HOUSEKEEPING
 ) -> list[dg.ScheduleDefinition]:
-    """One schedule per job that the policy gives a time."""
+    """Return one schedule per job with a time in the policy."""
     crons: dict[StreamJob, str | None] = {name: getattr(spec.schedules, name) for name in names}
     return [_schedule(spec, name, cron) for name, cron in crons.items() if cron is not None]
 

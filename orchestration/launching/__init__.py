@@ -1,1 +1,1 @@
-"""Starting, recovering and moving drivers."""
+"""Start, recover and move drivers."""

@@ -1,4 +1,4 @@
-"""[stream, deployment]: the act of starting a stream's driver, and the job that does it."""
+"""[stream, deployment]: the start of a stream's driver, and the job that does it."""
 
 from typing import Literal
 
@@ -21,7 +21,7 @@ from laminar_core.store.checkpoint_store import CheckpointStore
 
 
 class StartForm(RestartForm):
-    """What a start needs to be told; nothing is assumed."""
+    """Config of a start; nothing has a default."""
 
     start_from: Literal["newest", "fresh"] = Field(
         description="The newest whole checkpoint; or nothing, which is refused as long as there is "
@@ -30,7 +30,7 @@ class StartForm(RestartForm):
 
 
 def deployment_definitions(spec: StreamSpec) -> dg.Definitions:
-    """The asset, ``{stream}_start``, and ``{stream}_import_savepoint``."""
+    """Return the asset, ``{stream}_start``, and ``{stream}_import_savepoint``."""
     deployment = _deployment_asset(spec)
     start = dg.define_asset_job(
         job_name(spec.name, "start"),
@@ -90,10 +90,12 @@ def _deployment_asset(spec: StreamSpec) -> dg.AssetsDefinition:
 
 
 def start_words(store: CheckpointStore, start_from: Literal["newest", "fresh"]) -> list[str]:
-    """The words of ``laminar run`` for a start; what was not asked for is refused.
+    """Return the arguments of ``laminar run`` for a start.
+
+    Refuse a start that contradicts the store.
 
     Raises:
-        dagster.Failure: there is nothing to continue from, or there is.
+        dagster.Failure: there is no checkpoint to continue from, or there is one despite ``fresh``.
         StorageUnavailable: the store did not answer.
     """
     if start_from == "newest":

@@ -1,4 +1,4 @@
-"""What a start would continue from: the program's own answer, given without Spark and changes."""
+"""Dry runs: the program itself reports what a start would do, without Spark and without changes."""
 
 import json
 import subprocess
@@ -12,7 +12,7 @@ from laminar_core.orchestration.launching.restore_choice import refused
 from laminar_core.orchestration.spec import StreamSpec
 
 _TIMEOUT_S = 6 * 3600
-"""It reads the checkpoint, or the savepoint, whole."""
+"""Time limit: a dry run reads the whole checkpoint or savepoint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +23,11 @@ class DryRun:
 
     @property
     def problems(self) -> list[str]:
-        """Everything that is in the way of a start."""
+        """All problems that prevent a start."""
         return [str(problem["message"]) for problem in self.report["problems"]]
 
     def __str__(self) -> str:
-        """In one sentence."""
+        """Return the result as one sentence."""
         job, checkpoint = self.report["job"], self.report.get("checkpoint")
         match self.report["verdict"]:
             case "restore" if checkpoint is not None:
@@ -38,7 +38,7 @@ class DryRun:
                 return f"job {job} would be refused: {'; '.join(self.problems)}"
 
     def metadata(self) -> dict[str, Any]:
-        """For the run that asked."""
+        """Return the metadata for the run that requested it."""
         checkpoint = self.report.get("checkpoint") or {}
         metadata: dict[str, Any] = {
             "verdict": self.report["verdict"],
@@ -65,10 +65,10 @@ class DryRun:
 def dry_run(
     spec: StreamSpec, store_uri: str, env: Mapping[str, str], words: Sequence[str]
 ) -> DryRun:
-    """Ask the stream's program; the job may be running meanwhile.
+    """Run the stream's program for a dry run; the job may be running meanwhile.
 
     Raises:
-        dagster.Failure: it cannot say; in its own words.
+        dagster.Failure: it failed; with the program's message.
     """
     command = spec.dry_run_command(store_uri, words)
     try:

@@ -1,7 +1,7 @@
 """The job that starts a stream from a savepoint: of another environment, or of its own past.
 
-What it is and what a start from it does is told, every byte of it is read, and it is compared with
-the pipeline, before anything is stopped or started. ``laminar run --from-savepoint`` then does it.
+Before anything is stopped or started, it reports the savepoint and the effect of a start, reads
+every byte, and compares it with the pipeline. ``laminar run --from-savepoint`` then does the start.
 """
 
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ _DESCRIPTION = (
 
 
 class ImportForm(RestartForm):
-    """Which savepoint the stream is to start from."""
+    """The savepoint to start from."""
 
     savepoint: Place = Field(
         description="Where it is: a directory or s3://bucket/prefix that Dagster and the driver "
@@ -120,7 +120,7 @@ class Importing:
     form: ImportForm
 
     def judge(self) -> Judged:
-        """Say what the savepoint is, and whether the job may go over to it.
+        """Judge whether the job may start from the savepoint.
 
         Raises:
             dagster.Failure: it may not, or there is none.
@@ -129,7 +129,7 @@ class Importing:
             return judge_savepoint(self.checkpoints.open(self.spec.name), self.form.savepoint)
 
     def show(self, judged: Judged) -> None:
-        """Say what it is before anything is stopped or started."""
+        """Report the savepoint before anything is stopped or started."""
         facts = savepoint_metadata(judged.found)
         log = self.context.log.info
         log("%s; %s bytes, %s rows", judged.effect, facts["size_bytes"], facts["state_rows"])
@@ -143,10 +143,10 @@ class Importing:
         self.context.add_output_metadata({**facts, "effect": judged.effect, "outcome": outcome})
 
     def read_whole(self) -> None:
-        """Let the program read every byte of it, and say whether it fits pipeline and output.
+        """Let the program read every byte, and compare it with pipeline and output.
 
         Raises:
-            dagster.Failure: it does not, or is damaged.
+            dagster.Failure: it does not fit, or is damaged.
         """
         environment = child_environment(actor_of_run(self.context.run))
         words = ["--from-savepoint", self.form.savepoint]
@@ -154,7 +154,7 @@ class Importing:
         self.context.log.info("every byte was read, and it fits the pipeline")
 
     def start(self) -> StartedDriver:
-        """See who runs the job, read the savepoint, deal with that driver, start another one.
+        """Find the running driver, verify the savepoint, end that driver, start another one.
 
         Raises:
             dagster.Failure: it was not started.

@@ -1,8 +1,8 @@
-"""Starting a stream's driver: as a process of its own, or inside the run that starts it.
+"""Start a stream's driver: as a detached process, or inside the run that starts it.
 
-Either way it is ``laminar run`` with ``--expect-generation``: of all who saw the same generation
-die, one gets the job, and the others are told who was faster. What a run of Dagster believes of a
-driver is never asked; the generations in the store are.
+Either way it is ``laminar run`` with ``--expect-generation``: of all starters that saw the same
+generation die, one gets the job, and the others get an error that names the winner. Decisions use
+the generations in the store, never Dagster's own records about a driver.
 """
 
 import re
@@ -38,7 +38,7 @@ _SECRET = re.compile(r"secret|password|token|access[._-]?key|credential", re.IGN
 
 @dataclass(frozen=True, slots=True)
 class Drivers:
-    """Both ways to start a driver; ``StreamSpec.launch`` says which is taken."""
+    """Both ways to start a driver; ``StreamSpec.launch`` selects one."""
 
     supervised: SparkDriverClient
     detached: DetachedDriver
@@ -52,15 +52,15 @@ class StartedDriver:
     command: tuple[str, ...]
     claim: GenerationClaim | None
     events: Mapping[str, DriverEvent]
-    """Of the driver, by name."""
+    """Events of the driver, by name."""
     log: Path | None = None
-    """None: supervised, so the log is that of the run."""
+    """The log file; None: supervised, so the log is the run's."""
     outcome: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """What came of a supervised run."""
+    """Outcome of a supervised run."""
 
     @property
     def restored_checkpoint_id(self) -> int | None:
-        """What it continues from; None: it started from nothing."""
+        """The restored checkpoint; None: a fresh start."""
         return self.events["generation-started"]["restored_checkpoint_id"]
 
     @property
@@ -70,12 +70,12 @@ class StartedDriver:
 
     @property
     def back_at_ms(self) -> int:
-        """When the first rows were processed, or, if none came so soon, the workers ran."""
+        """When the first rows were processed, or, if none came soon, when the workers ran."""
         names = ("data-flowing", "workers-running", "generation-started")
         return next(int(self.events[name]["time_ms"]) for name in names if name in self.events)
 
     def metadata(self) -> dict[str, Any]:
-        """For the asset that tells of it."""
+        """Return the metadata for the asset that reports it."""
         owner = None if self.claim is None else self.claim.owner
         metadata: dict[str, Any] = {
             "generation": self.generation,
@@ -105,13 +105,14 @@ def start_driver(  # noqa: PLR0913 - what, where, how, and on whose word
 ) -> StartedDriver:
     """Start the driver of ``spec`` as its next generation.
 
-    Detached, this returns as soon as its workers run; supervised, when the job has ended. ``words``
-    are further ones of ``laminar run``, ``first`` those that do not hold for a restart, as
-    ``--restore``. ``expected_generation`` is the newest of which the caller knows; 0: none.
+    A detached start returns as soon as the workers run, a supervised one when the job has ended.
+    ``words`` are further arguments of ``laminar run``, ``first`` those that do not apply to a
+    restart, like ``--restore``. ``expected_generation`` is the newest one known to the caller; 0:
+    none.
 
     Raises:
-        dagster.Failure: the job has another generation by now; the driver gave up, or did not come
-            up in time; the store is not usable; Dagster would forget this run.
+        dagster.Failure: the job has another generation by now; the driver gave up, or did not start
+            in time; the store is not usable; or the Dagster instance is temporary.
     """
     refuse_temporary_instance(context.instance)
     store = open_store(checkpoints, spec.name)
@@ -136,7 +137,7 @@ def start_driver(  # noqa: PLR0913 - what, where, how, and on whose word
 
 
 def newest_generation(store: CheckpointStore) -> int:
-    """The generation that a start has to follow; 0: the job never ran.
+    """Return the generation that a start has to follow; 0: the job never ran.
 
     Raises:
         StorageUnavailable: the store did not answer.
@@ -145,7 +146,7 @@ def newest_generation(store: CheckpointStore) -> int:
 
 
 def shown(command: Sequence[str]) -> str:
-    """A command line for people to see: values that look like secrets are left out.
+    """Return a command line for display, without values that look like secrets.
 
     >>> shown(["laminar", "run", "--conf", "spark.hadoop.fs.s3a.secret.key=abc"])
     "laminar run --conf 'spark.hadoop.fs.s3a.secret.key=***'"

@@ -1,4 +1,4 @@
-"""Jobs with which people move a driver: one op with a form each, and they take turns."""
+"""Jobs with which users move a driver: one op with a form each, one run at a time."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ def move_job(
     act: Callable[[Move[F]], None],
     description: str,
 ) -> dg.JobDefinition:
-    """The job of that name, whose op is asked what ``form`` asks for."""
+    """Return the job of that name; ``form`` is the config of its op."""
 
     @dg.op(
         name=job_name(spec.name, name),
@@ -56,9 +56,9 @@ def move_job(
 
 
 def move_pool(spec: StreamSpec) -> str | None:
-    """The pool of what people do to move the driver, one after the other.
+    """Return the pool for users' moves of a driver, one after the other; None when supervised.
 
-    A run that was killed keeps its slot until somebody ends it, so nothing that a sensor requests
-    has it: there, of two at once the second is refused. A run that supervises must not hold a slot.
+    A killed run keeps its slot until a user ends it. So a run requested by a sensor is not in the
+    pool; of two at once the store refuses the second. A run that supervises must not hold a slot.
     """
     return driver_pool(spec.name) if spec.launch == "detached" else None

@@ -1,4 +1,4 @@
-"""[stream, recovery]: a job that went back to a checkpoint, and the jobs that do so.
+"""[stream, recovery]: restores of a checkpoint, and the jobs that do them.
 
 [stream, checkpoint] ──(manifest_integrity, blocking)──> [stream, recovery]     same partitions
 """
@@ -45,7 +45,7 @@ F = TypeVar("F", RecoverForm, RollbackForm, RescaleForm)
 
 
 def recovery_definitions(spec: StreamSpec) -> dg.Definitions:
-    """The asset, the job that is behind the check, and those with forms."""
+    """Return the asset, the job behind the integrity check, and the jobs with forms."""
     recovery = _recovery_asset(spec)
     recovery_job = dg.define_asset_job(
         job_name(spec.name, "recovery"),

@@ -1,7 +1,7 @@
-"""Going back to a checkpoint: whoever runs the job is dealt with, then a driver starts from it.
+"""Restore a checkpoint: end the running driver if necessary, then start one from it.
 
-One way for all of them: recovery, rollback, rescale, and the form for people. What is known is
-settled before anything changes: the checkpoint is read whole before a driver is stopped for it.
+Recovery, rollback, rescale, and the form for users all use it. All facts are settled before
+anything changes: the checkpoint is read whole before a driver is stopped for it.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -53,7 +53,7 @@ from laminar_core.store.checkpoint_store import CheckpointStore
 _HOLD_MS = 3_600_000
 _STARTS = {"restore", "start-fresh"}
 _RECORDS_MAX = 200
-"""Back from the newest, among which the one is looked for that says how the job was started."""
+"""Number of newest records that are searched for the way the job was started."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +71,11 @@ class Restored:
 
     @property
     def data_version(self) -> str:
-        """Tells this restore from any other, also of the same checkpoint."""
+        """A version that distinguishes this restore from any other, even of the same checkpoint."""
         return f"{self.chosen.partition}-{self.chosen.sha256[:12]}-g{self.started.generation}"
 
     def metadata(self) -> dict[str, Any]:
-        """For the asset that tells of it."""
+        """Return the metadata for the asset that reports it."""
         manifest, back_at_ms = self.chosen.manifest, self.started.back_at_ms
         down_ms = None if self.last_beat_ms is None else max(back_at_ms - self.last_beat_ms, 0)
         metadata: dict[str, Any] = {
@@ -109,11 +109,13 @@ class Restarter:
         expected_generation: int | None,
         clock: Clock | None = None,
     ) -> None:
-        """``expected_generation`` is the newest that the user knows of; None: that of this moment.
+        """Prepare a restart.
+
+        ``expected_generation``: the newest known to the user; None: the current.
 
         Raises:
-            dagster.Failure: it is another one; the store cannot be read; or Dagster would forget
-                this run.
+            dagster.Failure: it differs; the store cannot be read; or the Dagster instance is
+                temporary.
         """
         refuse_temporary_instance(context.instance)
         self.context, self.spec = context, spec
@@ -129,10 +131,10 @@ class Restarter:
             self.store.check_expected(self.expected)
 
     def restore(self, request: RestartRequest, chosen: Chosen | None) -> Restored:
-        """Deal with a driver that lives, then start one from ``chosen``; None: where it ended.
+        """End a running driver as requested, then start one from ``chosen``; None: where it ended.
 
         Raises:
-            dagster.Failure: it is not started; the message says whether anybody runs the job.
+            dagster.Failure: no driver was started; the message says whether one is running.
         """
         with in_one_line():
             before = self._look()
@@ -148,9 +150,9 @@ class Restarter:
     def start(
         self, request: RestartRequest, words: Callable[[CheckpointStore], Sequence[str]]
     ) -> tuple[StartedDriver, Settled]:
-        """Deal with a driver that lives, then start one as ``words`` of ``laminar run`` say.
+        """End a running driver as requested, then start one with these ``laminar run`` arguments.
 
-        They are asked for twice: what is refused is refused before anybody is stopped.
+        ``words`` is called twice, so that a refusal comes before a driver is stopped.
 
         Raises:
             dagster.Failure: as ``restore``.
@@ -227,7 +229,7 @@ class Restarter:
 
 
 def last_workers(store: CheckpointStore) -> int | None:
-    """How many workers the newest generation that started was given; None: nobody knows.
+    """Return the number of workers of the newest started generation; None if unknown.
 
     Raises:
         StorageUnavailable: the store did not answer.

@@ -1,4 +1,4 @@
-"""Which checkpoint a restore goes back to: found, verified whole, or refused with the reason."""
+"""Choose the checkpoint for a restore: verified whole, or refused with the reason."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ from laminar_core.store.records import bytes_in
 from laminar_core.store.verification import VerifyReport, verify_files
 
 _READ_MAX = 3
-"""Checkpoints that are read whole only to say why they were not restored."""
+"""Number of checkpoints that are read whole only to explain why they were not restored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Chosen:
 
     manifest: CheckpointManifest
     sha256: str
-    """Of the stored manifest: the data version of the checkpoint's partition."""
+    """Digest of the stored manifest: the data version of the checkpoint's partition."""
     rejected: tuple[Rejected, ...] = ()
     """Newer ones that were found to be damaged on the way."""
 
@@ -44,16 +44,16 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class LeftBehind:
-    """A newer checkpoint that is not restored; ``reason`` is None until somebody looks."""
+    """A newer checkpoint that is not restored; ``reason`` is None until it is examined."""
 
     checkpoint_id: int
     reason: str | None = None
 
 
 class WholeReads:
-    """Examines checkpoints by reading every byte, and those of one run of Dagster no second time.
+    """Examines checkpoints by reading every byte, each one once per Dagster run.
 
-    Whatever it finds, the driver reads for itself what it restores.
+    The driver verifies the restored checkpoint again.
     """
 
     def __init__(self, store: CheckpointStore) -> None:
@@ -62,11 +62,11 @@ class WholeReads:
         self._reports: dict[str, VerifyReport] = {}
 
     def trust(self, sha256: str | None) -> None:
-        """The checkpoint that has a manifest with this digest was read whole just now."""
+        """Trust the checkpoint whose manifest has this digest: this run has just read it whole."""
         self._trusted = sha256
 
     def problem_of(self, manifest: CheckpointManifest) -> str | None:
-        """What is wrong with its files, or None."""
+        """Return the problem of its files, or None."""
         store = self._store
         sha256 = _stored_sha256(store, CheckpointId(manifest.checkpoint_id))
         if sha256 == self._trusted:
@@ -76,12 +76,12 @@ class WholeReads:
         return self._reports[sha256].problem
 
     def report(self, chosen: Chosen) -> VerifyReport:
-        """What it has read of a checkpoint that was chosen by it."""
+        """Return the report on a checkpoint that was chosen by it."""
         return self._reports[chosen.sha256]
 
 
 def choose(store: CheckpointStore, wish: Wish, reads: WholeReads) -> Chosen:
-    """Find and verify what ``wish`` asks for; changes nothing.
+    """Find and verify the checkpoint that ``wish`` requests; changes nothing.
 
     Raises:
         dagster.Failure: there is none, or it is damaged, orphaned or being deleted.
@@ -114,7 +114,7 @@ def _stored_sha256(store: CheckpointStore, checkpoint_id: CheckpointId) -> str:
 
 
 def left_behind(store: CheckpointStore, chosen: Chosen) -> tuple[LeftBehind, ...]:
-    """Newer checkpoints that a restore of ``chosen`` puts off the timeline; look before it does.
+    """Return newer checkpoints that a restore of ``chosen`` orphans; call it before the restore.
 
     Raises:
         LaminarError: as ``timeline``.
@@ -134,7 +134,7 @@ def left_behind(store: CheckpointStore, chosen: Chosen) -> tuple[LeftBehind, ...
 
 
 def explained(store: CheckpointStore, left: Sequence[LeftBehind]) -> tuple[LeftBehind, ...]:
-    """Read the newest few of them whole, to say whether they were damaged."""
+    """Read the newest few of them whole, to report whether they were damaged."""
     looked_at = left[-_READ_MAX:]
     return tuple(
         each
@@ -155,7 +155,7 @@ def _why_left(store: CheckpointStore, left: LeftBehind, *, look: bool) -> str:
 
 
 def timeline(store: CheckpointStore) -> Iterator[CheckpointManifest]:
-    """Completed checkpoints that a restore may go back to, newest first; no state is read.
+    """Yield completed checkpoints on the timeline, newest first; no state is read.
 
     Raises:
         CorruptCheckpointError: a base cannot be read, so no timeline can be known.
@@ -172,7 +172,7 @@ def timeline(store: CheckpointStore) -> Iterator[CheckpointManifest]:
 
 
 def back_by(store: CheckpointStore, steps: int) -> CheckpointId:
-    """The checkpoint ``steps`` completed ones before the newest.
+    """Return the checkpoint ``steps`` completed ones before the newest.
 
     Raises:
         dagster.Failure: there are not that many.
@@ -190,5 +190,5 @@ def back_by(store: CheckpointStore, steps: int) -> CheckpointId:
 
 
 def refused(why: str) -> dg.Failure:
-    """A run that ends because a second try would end the same way."""
+    """Return the failure of a run for which retries are useless."""
     return dg.Failure(why, allow_retries=False)

@@ -1,4 +1,4 @@
-"""What somebody fills in who wants a job to be started again: nothing decisive has a default."""
+"""Forms for restarts: no important field has a default."""
 
 from datetime import datetime
 from typing import Annotated, Self
@@ -26,7 +26,7 @@ Instant = Annotated[str, AfterValidator(_instant)]
 
 
 class ExpectingForm(ActForm):
-    """What everything is told that starts a driver."""
+    """Config of every start of a driver."""
 
     expected_generation: int | None = Field(
         default=None,
@@ -37,7 +37,7 @@ class ExpectingForm(ActForm):
 
 
 class RestartForm(ExpectingForm):
-    """What is asked where a driver may be running."""
+    """Config of a start while a driver may be running."""
 
     running_driver: RunningDriver = Field(
         default="refuse",
@@ -51,10 +51,10 @@ class RestartForm(ExpectingForm):
 
 
 class RecoveryForm(RestartForm):
-    """What the recovery asset is told.
+    """Config of the recovery asset.
 
-    Dagster drops the config of an op that it does not know, as one whose name is mistyped. So
-    something has to be asked for: then it misses that.
+    Dagster drops the config of an op that it does not know, for example one with a mistyped name.
+    So a field is required: its absence reveals the mistake.
     """
 
     reason: str = Field(
@@ -64,7 +64,7 @@ class RecoveryForm(RestartForm):
 
 
 class RecoverForm(RestartForm):
-    """Which checkpoint to go back to: exactly one of checkpoint, before and newest."""
+    """The checkpoint to restore: exactly one of checkpoint, before and newest."""
 
     checkpoint: int | None = Field(default=None, ge=1, description="This one, as in 42.")
     before: Instant | None = Field(
@@ -85,7 +85,7 @@ class RecoverForm(RestartForm):
 
     @property
     def wish(self) -> Wish:
-        """The same for the store."""
+        """Return the choice for the store."""
         checkpoint_id = None if self.checkpoint is None else CheckpointId(self.checkpoint)
         before_ms = None
         if self.before is not None:
@@ -94,7 +94,7 @@ class RecoverForm(RestartForm):
 
     @property
     def words(self) -> list[str]:
-        """The same for ``laminar recover``."""
+        """Return the choice as arguments of ``laminar recover``."""
         if self.checkpoint is not None:
             return ["--restore", str(self.checkpoint)]
         return [] if self.before is None else ["--restore-before", self.before]
@@ -109,7 +109,7 @@ class RollbackForm(RestartForm):
 
 
 class RescaleForm(ExpectingForm):
-    """How many workers the job is to have. A driver that runs is stopped, with a checkpoint."""
+    """The new number of workers. A running driver is stopped with a checkpoint."""
 
     workers: int = Field(
         ge=1,

@@ -1,4 +1,4 @@
-"""What becomes of the driver that a job may have, before another one starts."""
+"""Settle what happens to a running driver before another one starts."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,18 +20,19 @@ from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.generation_summary import GenerationSummary, read_generation
 
 RunningDriver = Literal["refuse", "stop", "cancel", "take_over"]
-"""What to do with a driver that lives: leave it and give up; ask it for a last checkpoint and the
-end; ask it for the end; go on without it, as if it were dead."""
+"""What to do with a running driver: refuse the start; stop it with a last checkpoint; cancel it; or
+take over as if it were dead.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class RestartRequest:
-    """Who wants a job to be started again, why, and how."""
+    """Who restarts a job, why, and how."""
 
     actor: Actor
     running_driver: RunningDriver = "refuse"
     workers: int | None = None
-    """None: as many as it had last."""
+    """Number of workers; None: as before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,27 +41,27 @@ class LastDriver:
 
     generation: int
     signs: OwnerSigns | None
-    """None: the job never ran."""
+    """Signs of life; None: the job never ran."""
     who: str
 
 
 @dataclass(frozen=True, slots=True)
 class Free:
-    """Nobody runs the job."""
+    """No driver runs the job."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """Somebody does, and is to be left alone."""
+    """A driver runs the job and is to be left alone."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Somebody does, and is asked for the end: this generation, and no other one."""
+    """A driver runs the job and is asked to end: this generation, and no other."""
 
     how: Literal["stop", "cancel"]
     generation: int
@@ -69,7 +70,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class TakeOver:
-    """Somebody does, or seems to, and must not go on: this generation, and no other one."""
+    """A driver runs the job, or may run it, and must be fenced: this generation, and no other."""
 
     generation: int
     why: str
@@ -108,16 +109,18 @@ def decide_settlement(last: LastDriver, wanted: RunningDriver) -> Settlement:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """Nobody is in the way of a start any more, or ``words`` of it say that it goes ahead."""
+    """A start may proceed, if necessary with the arguments ``words``."""
 
     what: str
     words: tuple[str, ...] = ()
     checkpoint_id: int | None = None
-    """With which a driver that was asked to stop has ended."""
+    """The last checkpoint of a driver that was asked to stop."""
 
 
 def last_driver(store: CheckpointStore, clock: Clock) -> LastDriver:
-    """Look at the newest generation; a driver of another machine is watched for some seconds.
+    """Return the newest generation and its signs of life.
+
+    A driver on another machine is watched for some seconds.
 
     Raises:
         StorageUnavailable: the store did not answer.
@@ -158,10 +161,10 @@ def settle(
 
 @contextmanager
 def nobody_left(stream: str, settlement: Settlement) -> Iterator[None]:
-    """Around what follows a settlement: who had a driver end, and starts none, is told so.
+    """Extend the errors after a settlement: a user whose driver was ended must know that none runs.
 
     Raises:
-        dagster.Failure: what is inside has failed.
+        dagster.Failure: an error occurred inside.
     """
     try:
         yield
@@ -179,7 +182,7 @@ def nobody_left(stream: str, settlement: Settlement) -> Iterator[None]:
 
 
 def described(generation: GenerationSummary) -> str:
-    """Who it is, and on whose word."""
+    """Describe the generation's process and who started it."""
     claim = generation.claim
     if claim is None:
         return f"generation {generation.generation} (its claim cannot be read)"
@@ -199,9 +202,9 @@ def _last_of(store: CheckpointStore, generation: Generation) -> CheckpointId | N
 
 
 def _end_here(store: CheckpointStore, generation: Generation) -> str:
-    """End a driver of this machine that nobody listens to: a stuck one would keep its memory.
+    """Kill an unresponsive driver of this machine, which would otherwise keep its memory.
 
-    The generation in the store is what keeps it from writing, here and anywhere else.
+    The generation in the store prevents it from writing, here and anywhere else.
     """
     store.check_expected(generation)
     claim = read_generation(store.objects, store.paths, generation).claim

@@ -1,4 +1,4 @@
-"""A Dagster run that runs a stream: it owns the driver and reports the checkpoints live."""
+"""A Dagster run that supervises a stream: it owns the driver and reports the checkpoints live."""
 
 import traceback
 from collections.abc import Iterator, Sequence
@@ -27,7 +27,7 @@ from laminar_core.sensors.observer.checkpoint_reports import (
 from laminar_core.store.checkpoint_store import CheckpointStore
 
 Context = dg.OpExecutionContext | dg.AssetExecutionContext
-"""Of whatever runs a stream."""
+"""The context of an op or asset that runs a stream."""
 
 
 @dataclass(slots=True)
@@ -38,12 +38,12 @@ class SupervisedRun:
     spec: StreamSpec
     store: CheckpointStore
     events: dict[str, DriverEvent] = field(default_factory=dict[str, DriverEvent])
-    """The first of each name."""
+    """The first event of each name."""
     newest: StoredCheckpoint | None = None
     checkpoints: int = 0
     generations: int = 0
     generation: int = 0
-    """The newest that the driver has told of."""
+    """The newest generation that the driver has reported."""
     rejected: list[DriverEvent] = field(default_factory=list)
     result: DriverResult | None = None
 
@@ -56,7 +56,7 @@ class SupervisedRun:
     ) -> None:
         """Run the job to its end.
 
-        ``words`` are further ones of ``laminar run``; ``first`` those of the first start only.
+        ``words`` are further arguments of ``laminar run``; ``first`` those of the first start only.
 
         Raises:
             dagster.Failure: the driver gave up.
@@ -80,9 +80,9 @@ class SupervisedRun:
         self.check_newest()
 
     def again(self, pid: int) -> list[str]:
-        """With which words the driver is started again that had this pid, and was killed.
+        """Return the arguments for restarting the killed driver with this pid.
 
-        It goes on from the newest checkpoint, unless somebody else has claimed the job since.
+        It continues from the newest checkpoint, unless another driver has claimed the job since.
         """
         expected = self.generation
         with suppress(LaminarError):  # It may have been killed between its claim and the event.
@@ -91,7 +91,7 @@ class SupervisedRun:
         return ["--take-over", "--expect-generation", str(expected), "--reason", reason]
 
     def on_event(self, event: DriverEvent) -> None:
-        """React to what the driver says. The stream does not depend on it, so it may fail."""
+        """React to an event of the driver. The stream does not depend on it, so it may fail."""
         self.events.setdefault(event["event"], event)
         if event["event"] == "generation-started":
             self.generation = event["generation"]
@@ -122,7 +122,7 @@ class SupervisedRun:
             self.context.log_event(evaluation)  # pyright: ignore[reportArgumentType]
 
     def metadata(self) -> dict[str, Any]:
-        """What came of it, after ``run``."""
+        """Return the results after ``run``."""
         assert self.result is not None, "it has run"
         finished = self.result.finished
         metadata: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""How a supervised run ends its driver: a stop through the control log, before any signal."""
+"""End the driver of a supervised run: a stop through the control log, before any signal."""
 
 import logging
 from datetime import UTC, datetime
@@ -36,7 +36,10 @@ class StopThroughStore:
         log: logging.Logger,
         savepoints: str | None,
     ) -> None:
-        """``savepoints`` is the folder or URI for them; None: the last checkpoint is enough."""
+        """Prepare a stop.
+
+        ``savepoints`` is a folder or URI, None: the last checkpoint is enough.
+        """
         self._store = store
         self._actor = actor
         self._clock = clock
@@ -66,7 +69,7 @@ class StopThroughStore:
         return True
 
     def is_refused(self) -> bool:
-        """Whether the answer is there and is no; looked for now and then."""
+        """Return whether the stop was refused; reads the answer now and then."""
         now_ms = self._clock.monotonic_ms()
         if self._asked is None or now_ms < self._look_again_ms:
             return False
@@ -92,7 +95,7 @@ class StopThroughStore:
 
 
 def claimed_by(store: CheckpointStore, pid: int) -> Generation | None:
-    """The newest generation, if the process ``pid`` of this machine has claimed it.
+    """Return the newest generation, if the process ``pid`` of this machine has claimed it.
 
     Raises:
         StorageUnavailable: the store did not answer.

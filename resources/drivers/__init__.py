@@ -1,1 +1,1 @@
-"""Processes that run streams: started, listened to, ended."""
+"""Driver processes: start them, read their events, end them."""

@@ -1,8 +1,8 @@
-"""Starts drivers that do not depend on who started them, and waits until they run.
+"""Start detached drivers, which outlive the process that starts them, and wait until they run.
 
-The driver gets a session of its own, nothing of this process but its environment, and a log file.
-Restarting Dagster does not touch it; whether it lives is read from the checkpoint store. (What ends
-all processes of a unit or a container at once, as systemd does with ``KillMode=control-group``,
+The driver gets a session of its own and a log file, and of this process only its environment.
+Restarting Dagster does not affect it; the checkpoint store shows whether it lives. (A manager that
+ends all processes of a unit or a container at once, like systemd with ``KillMode=control-group``,
 ends the driver, too.)
 """
 
@@ -38,25 +38,25 @@ class DetachedStart:
 
     @property
     def generation(self) -> int | None:
-        """Which it claimed; None if it has not."""
+        """The generation that the driver claimed; None if it has not."""
         started = self.events.get("generation-started")
         return None if started is None else int(started["generation"])
 
     @property
     def is_running(self) -> bool:
-        """The workers of its newest generation run."""
+        """Whether the workers of its newest generation run."""
         running = self.events.get("workers-running")
         return running is not None and running["generation"] == self.generation
 
     @property
     def has_rows(self) -> bool:
-        """Its newest generation has processed rows."""
+        """Whether its newest generation has processed rows."""
         flowing = self.events.get("data-flowing")
         return flowing is not None and flowing["generation"] == self.generation
 
     @property
     def outcome(self) -> str | None:
-        """How the job ended, if it already has."""
+        """The outcome of the job, if it has already ended."""
         return self.events.get("finished", {}).get("outcome")
 
 
@@ -67,13 +67,13 @@ class DetachedDriver(dg.ConfigurableResource["DetachedDriver"]):
     """Has a folder per stream with a log file per start."""
 
     first_rows_s: float = 3.0
-    """How much longer to wait for the first rows, to tell when the stream was back."""
+    """How long to wait for the first rows, in order to report when the stream was back."""
 
     stop_grace_s: float = 30.0
-    """How long a driver that did not come up may take to end by itself."""
+    """How long a driver that failed to start may take to end by itself."""
 
     logs_kept: int = 20
-    """Log files per stream."""
+    """Number of log files kept per stream."""
 
     log_bytes_max: int = 64 << 20
     """A longer log is cut at the next start or housekeeping."""
@@ -90,13 +90,12 @@ class DetachedDriver(dg.ConfigurableResource["DetachedDriver"]):
     ) -> DetachedStart:
         """Start ``command`` and wait until its workers run, or until the job has finished.
 
-        It has ``start_timeout_s`` for that, in which it also reads the checkpoint to restore.
-
-        If this call is interrupted before that, the driver is ended; if this process is killed,
-        the driver goes on, and the generation that it claims says whose the job is.
+        The wait lasts up to ``start_timeout_s``, in which the driver also reads the checkpoint to
+        restore. If this call is interrupted before that, the driver is ended. If this process is
+        killed, the driver continues, and the generation that it claims shows who owns the job.
 
         Raises:
-            dagster.Failure: it gave up, or did not come up in time; nothing of it is left.
+            dagster.Failure: the driver gave up, or did not start in time; it has been ended.
         """
         clock = clock or SystemClock()
         try:
@@ -143,7 +142,10 @@ class DetachedDriver(dg.ConfigurableResource["DetachedDriver"]):
         return Path(self.log_directory).absolute() / stream
 
     def _wait_for_rows(self, start: DetachedStart, look: Callable[[], None], clock: Clock) -> None:
-        """A little, and only to tell when it was back: it runs, so an interrupt leaves it alone."""
+        """Wait briefly for the first rows, only to report them.
+
+        An interrupt leaves the driver running.
+        """
         deadline_ms = clock.monotonic_ms() + 1000 * self.first_rows_s
         while not (start.has_rows or start.outcome) and clock.monotonic_ms() < deadline_ms:
             clock.wait_ms(_POLL_MS)
@@ -208,7 +210,10 @@ def _too_slow(start: DetachedStart, tail: LogTail, timeout_s: float) -> dg.Failu
 
 
 def _release(process: "subprocess.Popen[bytes]") -> None:
-    """Nobody waits for the driver any more; if this process lives on, it takes note of its end."""
+    """Wait for the driver's end in a background thread.
+
+    So that it does not become a zombie process.
+    """
     threading.Thread(target=process.wait, name=f"driver-{process.pid}", daemon=True).start()
 
 

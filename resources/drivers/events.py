@@ -1,4 +1,7 @@
-"""The lines of a driver: one JSON object per event (``laminar_core.driver.events``), or words."""
+"""Parse the lines of a driver.
+
+One JSON object per event (``laminar_core.driver.events``), or text.
+"""
 
 import json
 from typing import Any
@@ -8,7 +11,7 @@ DriverEvent = dict[str, Any]
 
 
 def event_of(text: str) -> DriverEvent | None:
-    """The event that a line is; None if it is none.
+    """Return the event in a line; None if it has none.
 
     >>> event_of('{"event": "data-flowing", "generation": 2}')
     {'event': 'data-flowing', 'generation': 2}
@@ -24,7 +27,7 @@ def event_of(text: str) -> DriverEvent | None:
 
 
 def sentence(event: DriverEvent) -> str:
-    """An event for people.
+    """Return an event as text.
 
     >>> sentence({"event": "data-flowing", "time_ms": 5, "generation": 2})
     'data-flowing: generation 2'

@@ -1,4 +1,4 @@
-"""Turns into another program, which is told to stop when the process that started it dies.
+"""Become another program, which gets SIGTERM when the process that started it dies.
 
 usage: guard.py PARENT_PID PROGRAM [ARGUMENT]...
 
@@ -15,7 +15,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
-    """Ask the kernel for SIGTERM at the death of the parent, then become the program."""
+    """Request SIGTERM at the death of the parent, then become the program."""
     parent_pid, program, *arguments = sys.argv[1:]
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

@@ -1,6 +1,6 @@
-"""Runs a ``laminar`` command to its end: its words live, its processes owned, its answer as text.
+"""Run a ``laminar`` command to its end: log its output live, own its processes, return its result.
 
-It is ended together with whoever waits for it, and nothing of it stays behind.
+The command ends together with this process, and leaves no process behind.
 """
 
 import logging
@@ -16,15 +16,15 @@ from laminar_core.resources.drivers.process import DriverProcess, Line
 _ERROR = "error: "
 _POLL_S = 0.1
 JVM_GRACE_S = 5.0
-"""How long the processes of a command may outlive its orderly end before they are killed."""
+"""How long the processes of a command may outlive its normal end before they are killed."""
 
 STOP_GRACE_S = 20.0
-"""How long a command that is interrupted may clean up before it is killed."""
+"""How long an interrupted command may clean up before it is killed."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """How a command ended; ``exit_code`` is negative for a signal."""
+    """The result of a command; ``exit_code`` is negative for a signal."""
 
     exit_code: int
     stdout: str
@@ -34,7 +34,7 @@ class CommandResult:
 
 @dataclass(slots=True)
 class _Heard:
-    """What a command has said so far."""
+    """The output of a command so far."""
 
     log: logging.Logger
     stdout: list[str] = field(default_factory=list)
@@ -61,9 +61,9 @@ def run_command(
     stop_grace_s: float = STOP_GRACE_S,
     jvm_grace_s: float = JVM_GRACE_S,
 ) -> CommandResult:
-    """Run ``command`` and wait for it. Whatever interrupts this call interrupts the command, too.
+    """Run ``command`` and wait for it; an interrupt of this call also interrupts the command.
 
-    What it writes to standard error goes to ``log``, line by line.
+    Its standard error goes to ``log``, line by line.
     """
     heard = _Heard(log)
     process = DriverProcess(command, clock, env)

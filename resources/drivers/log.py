@@ -1,4 +1,4 @@
-"""The log files of drivers that run on their own: one per start, few and bounded.
+"""The log files of detached drivers: one per start, bounded in number and size.
 
 A driver appends to its file (``O_APPEND``), so the file can be cut while it is written to.
 """
@@ -16,9 +16,9 @@ _TAIL_BYTES_MAX = 1 << 20
 
 
 def open_log(folder: Path, now_ms: int) -> tuple[Path, int]:
-    """Create a file that is named after the time; returns the descriptor, too.
+    """Create a file named after the time; return its path and descriptor.
 
-    It is unlike that of any other start, also at the same moment.
+    The name differs from that of any other start, even at the same moment.
     """
     folder.mkdir(parents=True, exist_ok=True)
     time = datetime.fromtimestamp(now_ms / 1000, UTC)
@@ -55,17 +55,17 @@ def bound_logs(folder: Path, *, kept: int, bytes_max: int) -> list[Path]:
 
 
 class LogTail:
-    """Follows a log that somebody else writes."""
+    """Follows a log that another process writes."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._offset = 0
         self._unfinished = b""
         self.last_words = ""
-        """The last line that is no event, or why the driver says that it failed."""
+        """The last line that is not an event, or the driver's reason for its failure."""
 
     def read_events(self) -> Iterator[DriverEvent]:
-        """Events that were written since the last call."""
+        """Yield the events written since the last call."""
         for text in self._read_lines():
             event = event_of(text)
             if event is None:

@@ -1,4 +1,4 @@
-"""One run of a driver that is told to stop when this process dies, and that is heard."""
+"""A supervised driver process: it is stopped when this process dies, and its output is read."""
 
 import os
 import selectors
@@ -49,7 +49,7 @@ class DriverProcess(DriverSession):
             self._selector.register(getattr(process, stream), selectors.EVENT_READ, stream)
 
     def read_lines(self, timeout_s: float) -> list[Line]:
-        """Complete lines written since the last call; waits for some, up to ``timeout_s``."""
+        """Return complete lines written since the last call; wait for some up to ``timeout_s``."""
         lines: list[Line] = []
         for key, _ in self._selector.select(timeout_s):
             data = os.read(key.fd, _PIPE_BYTES_MAX)

@@ -1,9 +1,9 @@
-"""A process that leads a session of its own, and how all of that session is ended.
+"""A process that leads its own session, and the end of all processes in that session.
 
-The JVM and the Python workers of a local Spark stay in the session also where they change their
-process group, as PySpark's worker daemon does. So whoever ends the session leaves nothing behind.
-On a cluster the executors are Spark's business; the generation in the checkpoint store keeps what
-is left of them from doing harm.
+The JVM and the Python workers of a local Spark stay in the session even if they change their
+process group, as PySpark's worker daemon does. So ending the session leaves no process behind. On a
+cluster Spark ends the executors; until then the generation in the checkpoint store prevents them
+from doing harm.
 """
 
 import os
@@ -25,33 +25,36 @@ class DriverSession:
     """A driver that this process has started with ``start_new_session``."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", clock: Clock) -> None:
-        """Nobody else may wait for ``process``."""
+        """Take over ``process``; no other code may wait for it."""
         self._process = process
         self._clock = clock
         self.pid = process.pid
 
     @property
     def exited(self) -> bool:
-        """The driver itself has ended; processes that it started may go on."""
+        """Whether the driver itself has ended; processes that it started may continue."""
         return self._process.returncode is not None or self._how_it_ended() is not None
 
     def request_stop(self) -> None:
-        """Ask the driver, and only it: it needs its JVM and its workers for the last checkpoint."""
+        """Send SIGTERM to the driver alone.
+
+        It needs its JVM and workers for the last checkpoint.
+        """
         if not self.exited:
             os.kill(self.pid, signal.SIGTERM)
 
     def wait(self, duration_s: float) -> bool:
-        """Wait until the driver has ended, at most that long; says whether it has."""
+        """Wait up to this long for the driver's end; return whether it has ended."""
         deadline_ms = self._clock.monotonic_ms() + 1000 * duration_s
         while not self.exited and self._clock.monotonic_ms() < deadline_ms:
             self._clock.wait_ms(_CLEANING_STEP_MS)
         return self.exited
 
     def close(self, grace_s: float) -> int:
-        """Kill what is left of the session and return the exit code, negative for a signal.
+        """Kill the rest of the session; return the exit code, negative for a signal.
 
-        After an orderly end the JVM gets ``grace_s`` seconds to remove its temporary files. A
-        second call only returns the exit code: by then the pid may be that of another process.
+        After a normal end the JVM gets ``grace_s`` seconds to remove its temporary files. A second
+        call only returns the exit code, because the pid may belong to another process by then.
         """
         if self._process.returncode is not None:
             return self._process.returncode
@@ -80,9 +83,11 @@ class DriverSession:
 
 
 def kill_session_of(owner: Owner) -> bool:
-    """Kill a driver of this machine with all of its session, if it leads one; says whether it did.
+    """Kill a driver of this machine with its session, if it leads one.
 
-    A driver that somebody started in a terminal leads none: what else is in there is not ours.
+    Return whether it was killed.
+
+    A driver that was started in a terminal leads none: the session has other processes.
     """
     if not is_visible(owner) or not is_running(owner) or owner.pid == os.getsid(0):
         return False
@@ -96,7 +101,7 @@ def kill_session_of(owner: Owner) -> bool:
 
 
 def session_members(session_id: int) -> list[int]:
-    """Pids of the processes in a session, without those that have ended."""
+    """Return the pids of the processes in a session, without those that have ended."""
     return [int(e.name) for e in _PROC.iterdir() if e.name.isdigit() and _is_in(e, session_id)]
 
 

@@ -1,8 +1,8 @@
-"""Runs a Spark driver under supervision: its events live, its processes owned, its death survived.
+"""Run a Spark driver under supervision: report its events, own its processes, restart it.
 
-It does the work of a Pipes client with the driver's own protocol: a driver writes one JSON object
-per line to its standard output (``laminar_core.driver.events``), so that it needs nothing of
-Dagster. What it writes to standard error goes on to Dagster's logs of the step.
+It works like a Pipes client with the driver's own protocol: a driver writes one JSON object per
+line to its standard output (``laminar_core.driver.events``), so that it does not depend on Dagster.
+Its standard error goes to Dagster's logs of the step.
 """
 
 import json
@@ -31,17 +31,17 @@ class StopRequest(Protocol):
     """
 
     def ask(self, pid: int) -> bool:
-        """Ask the driver with this pid; says whether that was possible."""
+        """Request a stop of the driver with this pid; return whether that was possible."""
         ...
 
     def is_refused(self) -> bool:
-        """Whether the driver has said that it goes on."""
+        """Return whether the driver has answered that it continues."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class DriverResult:
-    """How a supervised job ended; ``finished`` is the driver's last event, or empty."""
+    """The result of a supervised job; ``finished`` is the driver's last event, or empty."""
 
     restarts: int
     finished: DriverEvent
@@ -49,7 +49,7 @@ class DriverResult:
 
 @dataclass(slots=True)
 class _Supervision:
-    """What one call of ``run`` knows."""
+    """The state of one call of ``run``."""
 
     command: Sequence[str]
     log: logging.Logger
@@ -74,7 +74,7 @@ class _Supervision:
         self.on_event(event)
 
     def hear(self, lines: Sequence[Line]) -> None:
-        """Pass on what the driver wrote; what is no event goes to standard error."""
+        """Pass on the driver's output; lines without an event go to standard error."""
         for line in lines:
             event = event_of(line.text) if line.stream == "stdout" else None
             if event is not None:
@@ -88,13 +88,13 @@ class SparkDriverClient(dg.ConfigurableResource["SparkDriverClient"]):
     """Starts drivers, stops them gracefully, and starts them again when they are killed."""
 
     request_grace_s: float = 60.0
-    """How long a driver may take for the stop that it is asked for through its store."""
+    """How long a driver may take for a stop that is requested through its store."""
 
     stop_grace_s: float = 45.0
     """How long a driver may take after SIGTERM for its last checkpoint before it is killed."""
 
     jvm_grace_s: float = 5.0
-    """How long the processes of a driver may outlive its orderly end before they are killed."""
+    """How long the processes of a driver may outlive its normal end before they are killed."""
 
     event_log: str | None = None
     """A file to which all events are appended, one JSON object per line."""
@@ -110,12 +110,12 @@ class SparkDriverClient(dg.ConfigurableResource["SparkDriverClient"]):
         stop_request: StopRequest | None = None,
         env: Mapping[str, str] | None = None,
     ) -> DriverResult:
-        """Run ``command`` until the job has ended; a death by signal starts it anew.
+        """Run ``command`` until the job has ended; restart it if a signal kills it.
 
-        ``restart`` says with which command, given the pid that is gone; without it, the same one
-        with ``--take-over``. A new driver starts after the last process of the old one is gone. If
-        this call is interrupted, the driver is asked to stop: by ``stop_request``, then by SIGTERM;
-        then it is killed.
+        ``restart`` returns the command, given the old pid; without it, the same command is used
+        with ``--take-over``. A new driver starts after the last process of the old one has ended.
+        If this call is interrupted, the driver is asked to stop, by ``stop_request``, then by
+        SIGTERM; then it is killed.
 
         Raises:
             dagster.Failure: the driver gave up, or was killed more than ``restarts_max`` times.

@@ -1,1 +1,1 @@
-"""Who is told when something is wrong, and how."""
+"""Alerts: who is notified of problems, and how."""

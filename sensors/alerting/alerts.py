@@ -1,4 +1,4 @@
-"""What people have to know of: alerts, and the function of the user's that carries them on.
+"""Alerts for people, and the user's hook that receives them.
 
 An alert names its cause, and a sensor tells of each cause once, as long as it lasts. Ticks happen
 at least once, so an alert may come twice; it never goes missing because of a hook that fails.
@@ -17,7 +17,7 @@ from laminar_core.sensors.policy import AlertPolicy
 
 RUNBOOK = "docs/operations.md"
 HOOK_MS_MAX = 10_000
-"""For all alerts of a tick, which has sixty seconds for everything; then it is not waited for."""
+"""Time for all alerts of a tick; then the tick stops waiting. Dagster allows sixty seconds."""
 
 Severity = Literal["warning", "error"]
 """``error``: the job does not run, or rows or state may be lost. ``warning``: it will get so."""
@@ -42,7 +42,7 @@ Fact = str | int | float
 
 @dataclass(frozen=True, slots=True)
 class Concern:
-    """What a decision wants told. ``cause`` is equal for what is the same trouble."""
+    """A problem that a decision reports. ``cause`` is equal for repetitions of the same problem."""
 
     cause: str
     anchor: Anchor
@@ -55,7 +55,7 @@ class Concern:
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """What a hook gets. ``text`` is one line that says what happened and what to do."""
+    """The argument of a hook. ``text`` is one line: what happened, and what to do."""
 
     stream: str
     severity: Severity
@@ -67,7 +67,7 @@ class Alert:
     run_id: str | None = None
 
     def as_json(self) -> dict[str, object]:
-        """The same, to be sent somewhere."""
+        """Return the alert as JSON-compatible values."""
         return asdict(self)
 
 
@@ -75,7 +75,7 @@ Hook = Callable[[Alert], object]
 
 
 def alert_of(stream: str, concern: Concern, at_ms: int) -> Alert:
-    """Put a concern in the words of an alert."""
+    """Return the alert for a reported problem."""
     return Alert(
         stream=stream,
         severity=concern.severity,
@@ -91,9 +91,9 @@ def alert_of(stream: str, concern: Concern, at_ms: int) -> Alert:
 def untold(
     concerns: Sequence[Concern], told: Iterable[str]
 ) -> tuple[list[Concern], tuple[str, ...]]:
-    """Concerns that nobody has been told of, and the causes to remember.
+    """Return the problems without an alert so far, and the causes to remember.
 
-    What is not found any more is forgotten, so that it is told again if it comes back.
+    A cause that is not found any more is forgotten, so that it is alerted again if it comes back.
 
     >>> untold([], ["stuck:7"])
     ([], ())
@@ -103,9 +103,9 @@ def untold(
 
 
 def hook_problem(policy: AlertPolicy, imports: BackgroundReads) -> str | None:
-    """Why the hook cannot be called, before the first alert is due; None: it can, or there is none.
+    """Return why the hook cannot be called, before the first alert; None if it can, or is not set.
 
-    Importing it may take as long as it likes: a later tick knows.
+    The import runs in the background; a slow one is reported by a later tick.
     """
     if policy.hook is None:
         return None
@@ -126,7 +126,7 @@ def raise_alerts(
     log: logging.Logger,
     now_ms: int,
 ) -> None:
-    """Log each concern and give it to the hook, whose failure is logged and nothing more."""
+    """Log each problem and pass it to the hook; a failure of the hook is only logged."""
     alerts = [alert_of(stream, concern, now_ms) for concern in concerns]
     for alert in alerts:
         level = logging.ERROR if alert.severity == "error" else logging.WARNING
@@ -143,14 +143,14 @@ def tell_news(
     log: logging.Logger,
     now_ms: int,
 ) -> tuple[str, ...]:
-    """Raise an alert for each concern that nobody has been told of; the causes to remember."""
+    """Raise an alert for each new problem; return the causes to remember."""
     news, remembered = untold(concerns, told)
     raise_alerts(stream, news, policy, log, now_ms)
     return remembered
 
 
 def _call_hook(policy: AlertPolicy, alerts: Sequence[Alert], log: logging.Logger) -> None:
-    """Call it for one after the other; what takes too long goes on after the tick."""
+    """Call the hook for one alert after the other; a slow hook continues after the tick."""
     problems: list[BaseException] = []
 
     def call() -> None:

@@ -1,7 +1,7 @@
-"""Failures of checks that last: from the first failed evaluation until the check passes again.
+"""Lasting failures of checks: from the first failed evaluation until the check passes again.
 
-All of them are one cause, whoever evaluates the check, and however often. A check that goes on
-failing because of something new says so with a figure that has risen: that is another cause.
+All of them are one cause, whoever evaluates the check, and however often. A check that fails again
+for a new reason has a rising number; that is another cause.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,15 +19,18 @@ from laminar_core.sensors.alerting.alerts import Concern
 from laminar_core.sensors.judgements import NEWEST_MARK
 
 TOLD_IF_MILD: frozenset[StreamCheck] = frozenset({"files_present"})
-"""Checks whose warnings people are told of. Those of others have a sensor of their own."""
+"""Checks whose warnings raise alerts. Warnings of other checks have their own sensor."""
 
 _FAILED_MAX = 20
-"""So many of the newest failures of one check are looked at."""
+"""Number of newest failures of one check that are read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """Of one check, and of one partition if it has any. ``number`` is that of Dagster's row."""
+    """One evaluation of a check, and its partition if any.
+
+    ``number`` is the number of Dagster's row.
+    """
 
     number: int
     at: float
@@ -36,7 +39,7 @@ class Evaluation:
     description: str = ""
     run_id: str | None = None
     trouble: int = 0
-    """Rises with each new trouble, if the check says so."""
+    """Rises with each new problem, if the check reports one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,28 +52,28 @@ class Lasting:
 
     @property
     def cause(self) -> str:
-        """The same for all failures since that come of the same trouble."""
+        """The cause of all failures since the last pass that report the same problem."""
         which = self.newest.partition or ""
         cause = f"check:{self.check.to_user_string()}:{which}:{self.passed}"
         return f"{cause}:{self.newest.trouble}" if self.newest.trouble else cause
 
     @property
     def warning(self) -> str:
-        """What is remembered if only a warning was told: it may still get severe."""
+        """The cause remembered for a warning: the failure may still become severe."""
         return f"{self.cause}:mild"
 
     @property
     def told_as(self) -> str:
-        """What is remembered of it as it is now."""
+        """The cause remembered for the failure in its current state."""
         return self.cause if self.newest.is_severe else self.warning
 
     @property
     def is_alarming(self) -> bool:
-        """Whether people are told of it."""
+        """Whether the failure raises an alert."""
         return self.newest.is_severe or self.check.name in TOLD_IF_MILD
 
     def concern(self) -> Concern:
-        """What people are told."""
+        """Return the problem for an alert."""
         name, where = self.check.name, self.check.asset_key.to_user_string()
         partition = self.newest.partition
         which = f" of {partition.lstrip('0')}" if partition else ""
@@ -88,9 +91,10 @@ class Lasting:
 def lasting_failure(
     check: dg.AssetCheckKey, failed: Iterable[Evaluation], passed: Evaluation | None
 ) -> Lasting | None:
-    """What has failed of one check and partition, and has not been passed since.
+    """Return the failure of one check and partition since its last pass; None if there is none.
 
-    A row is made when a check is planned, and filled in later: its number orders nothing.
+    Dagster creates a row when a check is planned, and fills it in later, so its number orders
+    nothing.
     """
     since = -1.0 if passed is None else passed.at
     newest = max((e for e in failed if e.at > since), key=lambda e: e.at, default=None)
@@ -102,10 +106,10 @@ def lasting_failure(
 def untold_failures(
     lasting: Sequence[Lasting], told: Sequence[str] | None
 ) -> tuple[list[Concern], tuple[str, ...]]:
-    """Failures that nobody has been told of and should be, and what to remember.
+    """Return the failures that need an alert, and the causes to remember.
 
-    ``told`` None: nobody has looked yet, or it is forgotten; then no failure so far is news.
-    A failure that is severe and then mild is still the same one; one that gets severe is news.
+    ``told`` None: this is the first look, so no failure so far counts as new. A severe failure that
+    becomes a warning is still the same one; a warning that becomes severe is new.
     """
     alarming = [each for each in lasting if each.is_alarming]
     known = {each.told_as for each in alarming} if told is None else set(told)
@@ -118,7 +122,7 @@ def untold_failures(
 def lasting_failures(
     instance: dg.DagsterInstance, checks: Iterable[dg.AssetCheckKey]
 ) -> Iterator[Lasting]:
-    """Those of the checks, by what Dagster has recorded."""
+    """Yield the lasting failures of the checks, according to Dagster's records."""
     for check in checks:
         by_partition: dict[str | None, list[Evaluation]] = {}
         status = AssetCheckExecutionRecordStatus.FAILED

@@ -1,4 +1,4 @@
-"""Sensors that only tell: of runs that failed, and of checks that found something severe."""
+"""Sensors that raise alerts: for failed runs, and for checks with severe findings."""
 
 from typing import get_args
 
@@ -45,7 +45,7 @@ def build_run_failure_sensor(
 
 
 def is_of(run: dg.DagsterRun, stream: str) -> bool:
-    """Whether a run is of the stream's jobs, or acts on it, or materialises one of its assets."""
+    """Return whether a run belongs to the stream's jobs, acts on it, or materialises its assets."""
     if stream in (run.tags.get(STREAM_TAG), run.tags.get(ACTS_ON_TAG)):
         return True
     if run.job_name in {job_name(stream, job) for job in get_args(StreamJob)}:
@@ -54,7 +54,10 @@ def is_of(run: dg.DagsterRun, stream: str) -> bool:
 
 
 def _failed_check(instance: dg.DagsterInstance, run_id: str) -> str | None:
-    """A check that failed severely in this run, of which the other sensor tells."""
+    """Return a check that failed severely in this run, which the other sensor reports.
+
+    Else None.
+    """
     for entry in instance.all_logs(run_id, of_type=dg.DagsterEventType.ASSET_CHECK_EVALUATION):
         if entry.dagster_event is not None:
             found = entry.dagster_event.asset_check_evaluation_data
@@ -76,7 +79,7 @@ def _failed_run(run: dg.DagsterRun, message: str) -> Concern:
 
 
 class CheckCursor(Cursor):
-    """Causes that are told, as long as they last; None: no tick has looked yet."""
+    """The alerted causes, as long as they last; None before the first tick."""
 
     told: tuple[str, ...] | None = None
 
@@ -86,11 +89,10 @@ def build_check_failure_sensor(
 ) -> dg.SensorDefinition:
     """Build the sensor that alerts when a check of ``stream``'s assets fails severely.
 
-    Of lost files it tells also when they are healed: the next ones may not be.
-
-    Whoever evaluated it: a run, the reporter, or somebody by hand; once, until it passes again.
-    What failed before the sensor looked for the first time is not told. Each tick also says whether
-    the policy's hook can be imported.
+    Any evaluation counts, by a run, the observer, or a user; one alert is raised until the check
+    passes again. Failures before the sensor's first tick raise none. Lost files raise an alert even
+    if they were replaced, because the next loss may not be repairable. Each tick also reports
+    whether the policy's hook can be imported.
     """
     clock, imports = clock or SystemClock(), BackgroundReads(HOOK_MS_MAX)
 

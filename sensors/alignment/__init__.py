@@ -1,1 +1,1 @@
-"""When a running job is forced into unaligned checkpoints, and when it is let go."""
+"""Switch a running job to unaligned checkpoints under pressure, and back."""

@@ -1,9 +1,10 @@
-"""When a running job is told to let its barriers overtake, and when to align again. Pure.
+"""Decide when a running job should overtake with its barriers, and when align again. Pure.
 
-Aligned, a checkpoint's alignment time says how bad it is. Unaligned it is always short, so there
-the rows that were overtaken are looked at: the time in which the job works them off, at its present
-rate, is about what alignment would have taken. ``alignment_calm`` is less than ``alignment_act``,
-and between the two nothing changes: so a load that stays as it is changes the mode once at most.
+For aligned checkpoints the alignment time shows the pressure. Unaligned ones always align quickly,
+so the overtaken rows are used instead: the time in which the job processes them, at its current
+rate, is about the time that alignment would have taken. ``alignment_calm`` is less than
+``alignment_act``, and between the two the mode stays. So a constant load changes the mode at most
+once.
 
 A mode that a person set stays until a person sets it to ``default``.
 """
@@ -43,9 +44,10 @@ class UnderWay:
 
 @dataclass(frozen=True, slots=True)
 class ModeInForce:
-    """What the newest completed command set, or how the job was started (``number`` 0).
+    """The mode set by the newest completed command, or at the start (``number`` 0).
 
-    ``age_ms`` is since the driver changed it. ``refused``: why the driver cannot do it.
+    ``age_ms`` is the time since the driver changed it. ``refused``: why the driver cannot change
+    it.
     """
 
     mode: str = "default"
@@ -57,7 +59,7 @@ class ModeInForce:
 
     @property
     def is_a_persons(self) -> bool:
-        """Somebody wants it so, and no sensor."""
+        """Whether a person set the mode, not a sensor."""
         return self.mode != "default" and self.actor_kind is not ActorKind.SENSOR
 
 
@@ -72,31 +74,31 @@ class ModeRun:
 
 @dataclass(frozen=True, slots=True)
 class AlignmentFacts:
-    """Of one job, as the store and Dagster tell. ``samples`` are oldest first."""
+    """The alignment of one job, by the store and Dagster. ``samples`` are oldest first."""
 
     generation: int = 0
     claimed_at_ms: int = 0
     not_running: str | None = None
-    """Why nobody would carry out a command."""
+    """Why no driver would carry out a command; None: one is running."""
     mode: ModeInForce = ModeInForce()
     samples: tuple[Sample, ...] = ()
     under_way: UnderWay | None = None
     rows_per_s: float | None = None
-    """How fast the job works now; None if that is not known yet."""
+    """Current throughput of the job; None if unknown yet."""
     may_overtake: bool = True
     """There is an edge on which barriers can overtake rows."""
     request: ModeRun | None = None
 
     @property
     def newest_id(self) -> int:
-        """Number of the newest checkpoint that says anything."""
+        """The number of the newest checkpoint with any information."""
         newest = self.samples[-1].checkpoint_id if self.samples else 0
         return max(newest, self.under_way.checkpoint_id if self.under_way else 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Ask the job for this mode."""
+    """Request this mode of the job."""
 
     mode: Literal["unaligned", "default"]
     reason: str
@@ -104,13 +106,13 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Stay:
-    """Change nothing."""
+    """Leave the mode as it is."""
 
     reason: str
 
 
 def decide_alignment(facts: AlignmentFacts, policy: AlertPolicy) -> Change | Stay:
-    """Whether to change the mode of the running job, and why."""
+    """Return whether to change the mode of the running job, and why."""
     if facts.not_running is not None:
         return Stay(f"nobody runs the job: {facts.not_running}")
     if facts.mode.is_a_persons:
@@ -125,7 +127,10 @@ def decide_alignment(facts: AlignmentFacts, policy: AlertPolicy) -> Change | Sta
 
 
 def find_emergency(facts: AlignmentFacts, policy: AlertPolicy) -> list[Concern]:
-    """What a person has to know even if the sensor acts: a checkpoint beyond ``alignment_hard``."""
+    """Return the problem that people must know even if the sensor acts.
+
+    ``alignment_hard`` exceeded.
+    """
     worst = None if facts.not_running else _beyond(facts, milliseconds(policy.alignment_hard))
     if worst is None:
         return []
@@ -192,7 +197,7 @@ def _work_ms(rows: int, rows_per_s: float | None) -> float | None:
 
 
 def _beyond(facts: AlignmentFacts, limit_ms: float) -> tuple[int, float, str] | None:
-    """A checkpoint that takes longer, or took: its number, how long, and that in words."""
+    """Return a checkpoint above the limit: its number, its time, and a description."""
     if (under_way := facts.under_way) is not None and under_way.age_ms > limit_ms:
         said = f"checkpoint {under_way.checkpoint_id} has been under way for "
         return under_way.checkpoint_id, under_way.age_ms, f"{said}{under_way.age_ms / 1000:.1f} s"
@@ -204,7 +209,7 @@ def _beyond(facts: AlignmentFacts, limit_ms: float) -> tuple[int, float, str] | 
 
 
 def _obstacle(facts: AlignmentFacts, policy: AlertPolicy, wanted: Change) -> str | None:
-    """What keeps the mode from being changed now, though it should be."""
+    """Return what prevents a change of the mode that would otherwise be made; None: nothing."""
     request, cooldown_ms = facts.request, milliseconds(policy.cooldown)
     if request is not None and request.in_progress:
         return f"run {request.run_id} is changing it"

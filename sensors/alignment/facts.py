@@ -1,7 +1,7 @@
-"""What the store says about how a running job's checkpoints align.
+"""Read how a running job's checkpoints align.
 
-All ages are differences of times that the job's own driver wrote down, so nobody's clock is
-compared with another's. What ended stays as it is: ``Remembered`` keeps it from being read again.
+All ages are differences of times written by the job's own driver, so clocks are never compared.
+Ended attempts do not change, so ``Remembered`` saves reading them again.
 """
 
 from collections.abc import Iterable, Iterator
@@ -30,12 +30,12 @@ from laminar_core.store.owner import is_running, is_visible
 from laminar_core.store.records import read_record
 
 _PERIODIC = {CheckpointKind.PERIODIC, CheckpointKind.MANUAL}
-"""Others are aligned whatever the mode is."""
+"""Kinds of checkpoints that follow the mode; all others are always aligned."""
 _OTHERS = 20
 """Savepoints among the first attempts that are looked at."""
 
 _RATE_MS_MIN = 2_000
-"""A rate over less time says little."""
+"""Shortest time over which a rate is meaningful."""
 
 Number = Annotated[int, Field(ge=0)]
 
@@ -66,7 +66,7 @@ class SeenMode(Values):
 
 
 class Remembered(Values):
-    """What the tick before has seen of the driver that claimed the job at ``claimed_at_ms``."""
+    """The previous tick's observations of the driver that claimed the job at ``claimed_at_ms``."""
 
     generation: Number = 0
     claimed_at_ms: int = 0
@@ -82,7 +82,7 @@ class Remembered(Values):
 
 @dataclass(frozen=True, slots=True)
 class _Driver:
-    """The newest generation, whose driver has given a sign of life."""
+    """The newest generation, whose driver has sent a heartbeat."""
 
     generation: Generation
     claim: GenerationClaim
@@ -92,11 +92,13 @@ class _Driver:
 def read_alignment_facts(
     store: CheckpointStore, before: Remembered, window: int
 ) -> tuple[AlignmentFacts, Remembered]:
-    """The facts but for Dagster's runs, and what to remember; ``window``: how many checkpoints.
+    """Return the facts without Dagster's runs, and the cursor.
+
+    ``window``: number of checkpoints to read.
 
     Raises:
         StorageUnavailable: the store did not answer.
-        CorruptCheckpointError: a record that the facts rest on cannot be read.
+        CorruptCheckpointError: a required record cannot be read.
     """
     driver = _find_driver(store)
     if isinstance(driver, AlignmentFacts):
@@ -182,9 +184,10 @@ def _with_rate(after: Remembered, heartbeat: Heartbeat, before: Remembered) -> R
 
 
 def _read_mode(store: CheckpointStore, driver: _Driver, before: SeenMode) -> SeenMode:
-    """What the newest command set that this driver carried out.
+    """Return the mode set by the newest command that this driver carried out.
 
-    A driver keeps the mode when it restarts the job itself, so its earlier generations count.
+    A driver keeps the mode when it restarts the job itself, so commands to its earlier generations
+    count.
     """
     log = ControlLog(store.objects, store.paths)
     if before.settled is None:
@@ -220,7 +223,7 @@ def _read_mode(store: CheckpointStore, driver: _Driver, before: SeenMode) -> See
 def _commands(
     store: CheckpointStore, driver: _Driver, entries: Iterable[ControlEntry]
 ) -> Iterator[ControlEntry]:
-    """Those of the commands, newest first, that were for this driver."""
+    """Yield the commands that were for this driver, newest first."""
     owners: dict[int, bool] = {driver.generation: True}
     for entry in entries:
         if entry.command is None:
@@ -282,7 +285,7 @@ def _under_way(after: Remembered, now_ms: int) -> UnderWay | None:
 
 
 def _may_overtake(store: CheckpointStore, samples: tuple[SeenSample, ...]) -> bool | None:
-    """Whether barriers can overtake anything; None as long as no manifest has said."""
+    """Return whether barriers can overtake on any edge; None until a manifest is readable."""
     manifests = (_readable(store, CheckpointId(s.checkpoint_id)) for s in reversed(samples))
     newest = next((m for m in manifests if m is not None), None)
     if newest is None:

@@ -1,8 +1,8 @@
-"""The sensor that has barriers overtake while a job is under pressure, and ends it when it is not.
+"""The sensor that switches to unaligned checkpoints under pressure, and back.
 
-Facts from the store and from Dagster, a pure decision, and the decision as a run of
-``{stream}_mode``, which is one run for one wish: while it is under way, and for the cooldown after
-it, there is no other.
+It reads facts from the store and from Dagster, makes a pure decision, and requests it as a run of
+``{stream}_mode``: one run per change. While it is in progress, and for the cooldown after it, no
+other is requested.
 """
 
 from dataclasses import replace
@@ -28,7 +28,7 @@ from laminar_core.sensors.run_records import newest_run
 
 
 class AlignmentCursor(ToldCursor):
-    """What a tick leaves for the next one; without it only time is lost."""
+    """The state of the sensor between ticks; losing it only costs time."""
 
     seen: Remembered = Remembered()
 

@@ -1,1 +1,1 @@
-"""What sensors and checks read from a store, and how they follow it."""
+"""Facts that sensors and checks read from a store, and how they follow it."""

@@ -1,4 +1,4 @@
-"""What became of each attempt at a checkpoint, as far as the store knows."""
+"""The outcome of each attempt at a checkpoint, as far as the store shows it."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,16 +18,16 @@ PENDING_MAX = 16
 """An attempt that so many newer ones have overtaken is not waited for any more."""
 
 _MISSES_MAX = 3
-"""Numbers in a row that nobody has taken: then nobody has taken any after them."""
+"""Consecutive unused numbers after which no higher one is expected."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """It is no checkpoint that could be restored, and never will be.
+    """An attempt that is not, and will not become, a restorable checkpoint.
 
-    ``outcome``: that of its history (declined, expired, aborted, subsumed), or ``abandoned`` (its
-    generation was over first), ``orphan`` (completed off the timeline), ``damaged`` (its manifest
-    cannot be read, which may be mended). ``sha256``: of what says so.
+    ``outcome``: from its history (declined, expired, aborted, subsumed), or ``abandoned`` (its
+    generation ended first), ``orphan`` (completed off the timeline), ``damaged`` (its manifest is
+    unreadable, which may be repaired). ``sha256``: the digest of the record with the outcome.
     """
 
     checkpoint_id: int
@@ -39,14 +39,14 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """It may still end in any way."""
+    """An attempt that may still end in any way."""
 
     checkpoint_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class Silent:
-    """There is nothing to tell: retention deleted it, or it left nothing but a folder."""
+    """An attempt without anything to report: deleted by retention, or only a folder is left."""
 
     checkpoint_id: int
 
@@ -65,11 +65,11 @@ class Attempts:
     def after(
         self, checkpoint_id: int, limit: int | None = None, *, is_same_generation: bool = False
     ) -> Iterator[tuple[int, Attempt]]:
-        """Each attempt with a higher number, ascending, and its number; at most ``limit``.
+        """Yield each attempt with a higher number, ascending, with its number; at most ``limit``.
 
-        ``is_same_generation``: all of them are of the generation of ``checkpoint_id``, or those
-        before it are told. Then numbers have no gaps, and are tried one after the other: a listing
-        gets longer for as long as the job lives.
+        ``is_same_generation``: all of them belong to the generation of ``checkpoint_id``, or the
+        earlier ones are reported already. Then numbers have no gaps, and are tried one after the
+        other, which avoids a listing that grows with the age of the job.
 
         Raises:
             CorruptCheckpointError: a base cannot be read, so no timeline can be known.

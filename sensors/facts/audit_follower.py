@@ -1,4 +1,4 @@
-"""What has been written into a job's audit log since the last look, oldest first."""
+"""Follow a job's audit log: the records written since the last look, oldest first."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,19 +12,19 @@ from laminar_core.store.records import bytes_in
 
 @dataclass(frozen=True, slots=True)
 class Audited:
-    """One record, and the one that announced the act if this one says how it ended."""
+    """One record, with the record that announced the act if this one reports its outcome."""
 
     record: AuditRecord
     intent: AuditRecord | None = None
 
     @property
     def sha256(self) -> str:
-        """Digest of the record."""
+        """The digest of the record."""
         return self.record.reference().sha256
 
     @property
     def said(self) -> dict[str, object]:
-        """What was announced, and what came of it."""
+        """The announced facts, updated by the outcome."""
         announced = {} if self.intent is None else (self.intent.after or {})
         return {**announced, **(self.record.after or {})}
 
@@ -37,7 +37,7 @@ class AuditFollower:
         self._log = AuditLog(store.objects, store.paths, now_ms=lambda: 0)
 
     def after(self, number: int, limit: int) -> Iterator[tuple[int, Audited | None]]:
-        """At most ``limit`` numbers behind ``number``; None: that record cannot be read.
+        """Yield up to ``limit`` records after ``number``, with their numbers; None if unreadable.
 
         Raises:
             StorageUnavailable: the store did not answer.

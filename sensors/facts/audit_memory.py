@@ -1,7 +1,7 @@
-"""What a verification of the audit log knows from the one before it.
+"""The memory of one verification of the audit log for the next.
 
-A log that is sound in itself may have been cut off or written anew since. So a verification
-remembers the newest record in what it tells Dagster of ``[stream, audit]``, outside of the store.
+A log that is consistent in itself may have been truncated or rewritten since. So a verification
+remembers the newest record in its materialisation of ``[stream, audit]``, outside of the store.
 """
 
 import hashlib
@@ -23,22 +23,25 @@ class AuditMemory:
     """The newest record of the last verification that found nothing; ``START``: there was none."""
 
     accepted: int = 0
-    """What is wrong with records up to this one somebody has looked into."""
+    """Findings up to this record were investigated and accepted."""
 
     def accepting(self, number: int) -> "AuditMemory":
-        """Look no longer at what is wrong up to ``number``, nor compare with a record there."""
+        """Return a memory that ignores findings up to ``number``, and records there."""
         newest = START if self.newest.number <= number else self.newest
         return AuditMemory(newest, max(self.accepted, number))
 
     def after(self, report: AuditReport) -> "AuditMemory":
-        """What to compare the next time with: while something is wrong, what was right before."""
+        """Return the memory for the next time.
+
+        While there are findings, it stays at the last good state.
+        """
         return self if report.findings else replace(self, newest=report.newest)
 
 
 def with_memory(report: AuditReport, memory: AuditMemory, stored_sha256: str | None) -> AuditReport:
-    """What is wrong with the log, also compared with what was there the last time.
+    """Return the findings, including the comparison with the last verification.
 
-    ``stored_sha256`` is the digest of the record ``memory.newest.number`` as it is now.
+    ``stored_sha256`` is the current digest of the record ``memory.newest.number``.
     """
     found = [
         finding
@@ -71,7 +74,7 @@ def verify_with(memory: AuditMemory, log: AuditLog, key: bytes | None) -> AuditR
 
 
 def recall(instance: dg.DagsterInstance, stream: str) -> AuditMemory:
-    """What the last verification remembered; nothing if there was none."""
+    """Return the memory of the last verification; empty if there was none."""
     records = instance.fetch_materializations(asset_key(stream, "audit"), limit=1).records
     event = records[0].asset_materialization if records else None
     if event is None:

@@ -1,9 +1,9 @@
-"""Follows the attempts at checkpoints of one generation from tick to tick, without listings.
+"""Follow the attempts at checkpoints of one generation from tick to tick, without listings.
 
-A job that checkpoints every second has tens of thousands of attempts a day, and a listing names
-them all. Numbers rise by one, so after a first listing the next number tells whether there is
-anything new, and the one after it, in case that is lost. Retention may forget whole rows of
-numbers while nobody looks, so what stays silent is listed now and then.
+A job with a checkpoint every second makes tens of thousands of attempts a day, and a listing names
+them all. Numbers rise by one, so after a first listing the next number shows whether there is a new
+attempt; the one after it covers a lost number. Retention may delete whole ranges of numbers between
+two looks, so after a long silence the attempts are listed again.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from laminar_core.resources.values import Values
 from laminar_core.store.checkpoint_store import CheckpointStore
 
 _NEW_MAX = 200
-"""So many in one tick; the next one goes on."""
+"""Largest number of attempts per tick; the next tick continues."""
 _SILENCE_MS = 30_000
 """If there is nothing new for so long, by the driver's clock, it is listed once more."""
 _OPEN_MAX = 8
@@ -36,16 +36,16 @@ class Followed(Values):
     checkpoint_id: int | None = None
     open: tuple[OpenAttempt, ...] = ()
     new_at_ms: int = 0
-    """When there was something new, or it was listed; 0: list it if there is nothing new now."""
+    """Time of the last new attempt or listing; 0: list now if there is no new one."""
 
 
 def follow(
     store: CheckpointStore, generation: Generation, before: Followed, back: int, now_ms: int
 ) -> tuple[list[HistoryRecord], Followed]:
-    """What ended since ``before``, by ascending number, and what to go on from.
+    """Return the attempts that ended since ``before``, ascending, and the next cursor.
 
-    The first time it is the newest ``back`` attempts, and never more than so many. Those of other
-    generations are left out. ``now_ms`` is by the clock of the driver.
+    The first call returns the newest ``back`` attempts, and later ones never more. Attempts of
+    other generations are left out. ``now_ms`` is by the driver's clock.
 
     Raises:
         StorageUnavailable: the store did not answer.

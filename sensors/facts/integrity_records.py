@@ -1,7 +1,7 @@
-"""What Dagster has on record of checkpoints that were read whole: the check ``manifest_integrity``.
+"""Dagster's records of checkpoints that were read whole: the check ``manifest_integrity``.
 
-A verdict is about the manifest with one digest, so one about another store, or about what had the
-same number before, says nothing.
+A verdict applies to the manifest with one digest, so verdicts about another store, or an earlier
+checkpoint with the same number, do not count.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from laminar_core.resources.names import check_key
 
 MANIFEST_SHA256 = "manifest_sha256"
 DAMAGED = "damaged"
-"""In the metadata of a verdict: of which manifest, and each damaged file with what is wrong."""
+"""Metadata key of a verdict: the manifest, and each damaged file with its problem."""
 
 _RECORDS_MAX = 200
 """Back from the newest; what is damaged and older is found by reading it."""
@@ -26,7 +26,7 @@ _RECORDS_MAX = 200
 
 @dataclass(frozen=True, slots=True)
 class FoundDamage:
-    """What somebody has read, and found damaged; ``paths`` are those of the damaged files."""
+    """Damage found by reading a checkpoint; ``paths`` are the damaged files."""
 
     problem: str
     paths: frozenset[str]
@@ -34,7 +34,7 @@ class FoundDamage:
 
 
 def damage_on_record(instance: dg.DagsterInstance, stream: str) -> dict[str, FoundDamage]:
-    """The checkpoints of which the newest verdict is that they are damaged, by manifest digest."""
+    """Return the checkpoints whose newest verdict is damage, by manifest digest."""
     verdicts: dict[str, FoundDamage | None] = {}
     for record in _newest_first(instance, stream):
         sha256 = _manifest_of(record)
@@ -46,7 +46,7 @@ def damage_on_record(instance: dg.DagsterInstance, stream: str) -> dict[str, Fou
 def found_whole_in(
     instance: dg.DagsterInstance, stream: str, run_id: str, partition: str
 ) -> str | None:
-    """Digest of the manifest that this very run found whole, as its last word; None: it did not."""
+    """Return the digest of the manifest that this run last found whole; None if it did not."""
     for record in _newest_first(instance, stream):
         if (record.run_id, record.partition) == (run_id, partition):
             return _manifest_of(record) if _passed(record) else None

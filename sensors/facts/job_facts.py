@@ -1,4 +1,4 @@
-"""What checks need to know of a job, read from its store when they are run."""
+"""Facts about a job for checks, read from its store when they run."""
 
 from collections.abc import Iterator
 
@@ -21,16 +21,16 @@ from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.generation_summary import read_generation
 
 ATTEMPTS_MAX = 500
-"""So many of the newest attempts are searched for one that completed."""
+"""Number of newest attempts that are searched for a completed one."""
 
 UNCOMMITTED_MAX = 50
 
 RESTARTS_MAX = 100
-"""So many generations are looked back for the first one of a job that starts again and again."""
+"""Number of generations searched for the first one of a job that restarts again and again."""
 
 
 def completed_newest_first(store: CheckpointStore) -> Iterator[StoredCheckpoint]:
-    """Checkpoints that the job could go on from, if their files are whole.
+    """Yield checkpoints on the timeline, newest first; their files are not verified.
 
     Raises:
         CorruptCheckpointError: a base cannot be read, so no timeline can be known.
@@ -46,7 +46,7 @@ def completed_newest_first(store: CheckpointStore) -> Iterator[StoredCheckpoint]
 
 
 def job_life(store: CheckpointStore) -> JobLife | None:
-    """The newest generation, and what it has to go on from; None: the job never ran.
+    """Return the newest generation, and the checkpoint it can continue from; None: it never ran.
 
     Raises:
         As ``completed_newest_first``.
@@ -81,7 +81,7 @@ def _meant_since_ms(store: CheckpointStore, newest: Generation, enough_ms: int) 
 
 
 def source_needs(store: CheckpointStore) -> SourceNeeds | None:
-    """What a restore of the newest checkpoint reads; None: nothing, or there is no checkpoint.
+    """Return the rows that a restore of the newest checkpoint reads; None if it reads none.
 
     Raises:
         As ``completed_newest_first``.
@@ -95,7 +95,7 @@ def source_needs(store: CheckpointStore) -> SourceNeeds | None:
 
 
 def uncommitted(store: CheckpointStore) -> tuple[Uncommitted | None, int | None]:
-    """What waits to be committed, and the newest checkpoint that is.
+    """Return the uncommitted checkpoints, and the newest committed one.
 
     Raises:
         As ``completed_newest_first``.
@@ -117,7 +117,7 @@ def uncommitted(store: CheckpointStore) -> tuple[Uncommitted | None, int | None]
 
 
 def _is_committed(store: CheckpointStore, checkpoint_id: CheckpointId) -> bool:
-    """A record that cannot be read says nothing: a recovery commits once more."""
+    """Return whether it is committed; unreadable records do not count: a recovery commits again."""
     try:
         return store.read_commit(checkpoint_id) is not None
     except CorruptCheckpointError:

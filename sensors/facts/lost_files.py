@@ -1,4 +1,4 @@
-"""What running jobs have found to be lost of checkpoints that had completed (ADR 0028)."""
+"""Damage that running jobs found in completed checkpoints (ADR 0028)."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from laminar_core.store.file_scrub import DamageLog
 from laminar_core.store.generation_summary import read_generation
 
 MARKS_MAX = 50
-"""So many of the newest marks are looked at, each with some requests to the store."""
+"""Number of newest marks that are read, each with some requests to the store."""
 
 UNREADABLE = "the record of which cannot be read"
 
@@ -25,7 +25,7 @@ class Marks:
 
     @property
     def newest(self) -> tuple[CheckpointId, ...]:
-        """Those that are looked at."""
+        """The marks that are read."""
         return self.checkpoint_ids[-MARKS_MAX:]
 
 

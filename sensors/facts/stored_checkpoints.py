@@ -1,4 +1,4 @@
-"""A completed checkpoint as it is stored, and what else the store knows of it."""
+"""A completed checkpoint, and related records of the store."""
 
 from dataclasses import dataclass
 
@@ -18,7 +18,7 @@ from laminar_core.worker.pacing import rows_before, rows_in_all
 
 _POSITIONS_BYTES_MAX = 1 << 20
 _COMMANDS_MAX = 20
-"""Back from the newest, among which the one is looked for that asked for a checkpoint."""
+"""Number of newest commands that are searched for the one that requested a checkpoint."""
 
 _ASKED_FOR = {
     CheckpointKind.MANUAL: "checkpoint",
@@ -36,7 +36,7 @@ class StoredCheckpoint:
 
     @property
     def partition(self) -> str:
-        """Its partition key."""
+        """The partition key."""
         return partition_of(self.manifest.checkpoint_id)
 
 
@@ -81,10 +81,10 @@ def read_stored(
 def source_positions(
     store: CheckpointStore, manifest: CheckpointManifest
 ) -> tuple[SourcePosition, ...]:
-    """Where each source is at the cut.
+    """Return the position of each source at the cut.
 
-    A source's state is the table of its splits; what cannot be read is left out here, because the
-    integrity check is there to say so.
+    A source's state is the table of its splits. Unreadable ones are left out here, because the
+    integrity check reports them.
     """
     tables: dict[str, list[pa.Table]] = {}
     for entry in manifest.subtasks:
@@ -95,14 +95,14 @@ def source_positions(
 
 
 def watermark_us(manifest: CheckpointManifest) -> int | None:
-    """How far event time was at the cut; None if that is unknown, or all input had ended."""
+    """Return the event time at the cut; None if unknown, or if all input had ended."""
     known = [a.watermark_us for a in manifest.alignment if a.watermark_us is not None]
     lowest = min(known, default=WATERMARK_END_US)
     return None if lowest >= WATERMARK_END_US else lowest
 
 
 def chain_lengths(manifest: CheckpointManifest) -> dict[str, int]:
-    """Segments that a restore puts on top of each other, per subtask."""
+    """Return the number of segments that a restore merges, per subtask."""
     return {
         f"{entry.operator_id}[{entry.subtask_index}]": len(runs_of(entry.segments))
         for entry in manifest.subtasks
@@ -111,7 +111,7 @@ def chain_lengths(manifest: CheckpointManifest) -> dict[str, int]:
 
 
 def asked_by(store: CheckpointStore, manifest: CheckpointManifest) -> ControlCommand | None:
-    """Whose command the checkpoint was taken for; None: its interval's, or nobody knows."""
+    """Return the command that requested the checkpoint; None: it was periodic, or unknown."""
     wanted = _ASKED_FOR.get(manifest.kind)
     if wanted is None:
         return None

@@ -1,1 +1,1 @@
-"""What happens in a store, told to Dagster once each."""
+"""The observer: reports events of a store to Dagster, once each."""

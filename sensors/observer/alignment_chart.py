@@ -1,7 +1,7 @@
-"""A picture of how one checkpoint's barriers met, small enough to be part of an event.
+"""A picture of one checkpoint's alignment, small enough to be part of an event.
 
-One bar per subtask: the time until its first barrier came (light), and the time until the last one
-did (dark); beside it the rows that the barriers overtook on its channels.
+One bar per subtask: the time until its first barrier arrived (light), and until the last one did
+(dark); beside it the rows that the barriers overtook on its channels.
 """
 
 from base64 import b64encode
@@ -30,7 +30,7 @@ class Bar:
 
 
 def bars_of(manifest: CheckpointManifest) -> list[Bar]:
-    """The slowest subtasks first."""
+    """Return the bars, the slowest subtasks first."""
     rows: dict[tuple[str, int], list[int]] = {}
     for entry in manifest.inflight_data:
         rows.setdefault((entry.edge.downstream, entry.receiver), []).append(entry.row_count)
@@ -48,7 +48,7 @@ def bars_of(manifest: CheckpointManifest) -> list[Bar]:
 
 
 def chart(bars: list[Bar]) -> str | None:
-    """Markdown with the picture in it; None if there is nothing to see."""
+    """Return Markdown with the picture; None if all bars are too short to see."""
     if not any(_length_ms(bar) >= _VISIBLE_MS or bar.inflight_rows for bar in bars):
         return None
     image = b64encode(svg(bars).encode()).decode()
@@ -56,7 +56,7 @@ def chart(bars: list[Bar]) -> str | None:
 
 
 def svg(bars: list[Bar]) -> str:
-    """The picture itself. It sets its own colours and background: themes differ."""
+    """Return the picture as SVG. It sets its own colours and background, because themes differ."""
     shown, left_out = bars[:BARS_MAX], len(bars) - BARS_MAX
     longest_ms = max((_length_ms(bar) for bar in shown), default=0.0) or 1.0
     lines = [_bar(bar, number, _WIDTH / longest_ms) for number, bar in enumerate(shown)]

@@ -1,4 +1,4 @@
-"""Verdicts as Dagster shows them: the result of a check that runs, or an event of the observer."""
+"""Verdicts as Dagster shows them: the result of a check, or an event of the observer."""
 
 from collections.abc import Sequence
 
@@ -29,7 +29,7 @@ _ATTEMPTS_PER_CHECKPOINT = 3
 
 
 def check_result(verdict: Verdict, **facts: float | str) -> dg.AssetCheckResult:
-    """For a check that runs; ``facts`` are further metadata."""
+    """Return the result of a running check; ``facts`` are further metadata."""
     return dg.AssetCheckResult(
         passed=verdict.passed,
         severity=_severity(verdict),
@@ -41,7 +41,7 @@ def check_result(verdict: Verdict, **facts: float | str) -> dg.AssetCheckResult:
 def evaluation(
     stream: str, check: StreamCheck, verdict: Verdict, **facts: float | str
 ) -> dg.AssetCheckEvaluation:
-    """For whoever is not the check itself."""
+    """Return the evaluation as an event, for code outside the check."""
     key = check_key(stream, check)
     return dg.AssetCheckEvaluation(
         key.asset_key,
@@ -56,7 +56,7 @@ def evaluation(
 def judge_checkpoint(
     store: CheckpointStore, stored: StoredCheckpoint, policy: AlertPolicy
 ) -> dict[StreamCheck, Verdict]:
-    """Everything that one checkpoint and those before it say about themselves, by check.
+    """Return the verdicts on one checkpoint and its predecessors, by check.
 
     Raises:
         StorageUnavailable: the store did not answer.
@@ -73,7 +73,7 @@ def judge_checkpoint(
 def judged(
     store: CheckpointStore, stored: StoredCheckpoint, policy: AlertPolicy
 ) -> Sequence[dg.AssetCheckEvaluation]:
-    """The same as events.
+    """Return the verdicts on a checkpoint as events.
 
     Raises:
         StorageUnavailable: the store did not answer.
@@ -86,7 +86,10 @@ def judged(
 
 
 def says_the_same(instance: dg.DagsterInstance, told: dg.AssetCheckEvaluation) -> bool:
-    """Whether the last evaluation of the check says the same; a check that never ran has passed."""
+    """Return whether the check's last evaluation equals this one.
+
+    A check that never ran has passed.
+    """
     key = told.asset_check_key
     found = instance.event_log_storage.get_latest_asset_check_execution_by_key([key]).get(key)
     last = None if found is None else found.evaluation
@@ -97,7 +100,7 @@ def says_the_same(instance: dg.DagsterInstance, told: dg.AssetCheckEvaluation) -
 
 
 def is_judged(instance: dg.DagsterInstance, stream: str, checkpoint_id: int) -> bool:
-    """Whether the last of the observed checks was evaluated for this checkpoint already."""
+    """Return whether the last of the observed checks was already evaluated for this checkpoint."""
     key = check_key(stream, OBSERVED_CHECKS[-1])
     found = instance.event_log_storage.get_latest_asset_check_execution_by_key([key]).get(key)
     if found is None or found.evaluation is None:
@@ -107,9 +110,10 @@ def is_judged(instance: dg.DagsterInstance, stream: str, checkpoint_id: int) -> 
 
 
 def alignment_before(store: CheckpointStore, stored: StoredCheckpoint, count: int) -> list[float]:
-    """Alignment times of so many completed checkpoints of the same generation, oldest first.
+    """Return alignment times of up to ``count`` earlier checkpoints, oldest first.
 
-    From their history, which is smaller than manifests and stays when retention deletes these.
+    They belong to the same generation, and come from the history, which is smaller than manifests
+    and outlives their deletion.
     """
     newest = stored.manifest.checkpoint_id
     found: list[float] = []

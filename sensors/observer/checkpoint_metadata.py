@@ -1,6 +1,6 @@
-"""What Dagster shows of a completed checkpoint. Numbers among it are plotted over the checkpoints.
+"""The metadata of a completed checkpoint in Dagster; numbers are plotted over the checkpoints.
 
-An event is kept for ever, so it is kept small: ``docs/orchestration.md`` says how large.
+An event is kept for ever, so it is kept small: ``docs/orchestration.md`` has the size.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ from laminar_core.sensors.observer.alignment_chart import bars_of, chart
 from laminar_core.store.checkpoint_store import CheckpointStore
 
 DATA_VERSION_TAG = "dagster/data_version"
-"""On each event: the digest of the stored record that it tells of. It is told once."""
+"""Tag of each event: the digest of the stored record that it reports. Each is reported once."""
 
 CODE_VERSION_TAG = "dagster/code_version"
 
@@ -33,7 +33,7 @@ _WALL_CLOCK_LAG_S_MAX = 30 * 86_400.0
 
 
 def materialization(store: CheckpointStore, stored: StoredCheckpoint) -> dg.AssetMaterialization:
-    """The event that tells of a checkpoint.
+    """Return the event that reports a checkpoint.
 
     Raises:
         StorageUnavailable: the store did not answer.
@@ -64,7 +64,7 @@ def materialization(store: CheckpointStore, stored: StoredCheckpoint) -> dg.Asse
 def source_observation(
     store: CheckpointStore, stored: StoredCheckpoint
 ) -> dg.AssetObservation | None:
-    """Where the sources were at this checkpoint; None if that cannot be read."""
+    """Return the sources' positions at this checkpoint as an event; None if unreadable."""
     positions = source_positions(store, stored.manifest)
     if not positions:
         return None
@@ -80,7 +80,7 @@ def source_observation(
 
 
 def position_metadata(positions: Sequence[SourcePosition]) -> dict[str, int]:
-    """``rows_read/{operator}``, and ``rows_left/{operator}`` of those that end."""
+    """Return ``rows_read/{operator}``, and ``rows_left/{operator}`` for bounded sources."""
     read = {f"rows_read/{p.operator_id}": p.rows_read for p in positions}
     left = {
         f"rows_left/{p.operator_id}": p.rows_total - p.rows_read
@@ -139,7 +139,7 @@ def _sizes(manifest: CheckpointManifest) -> dict[str, float | int]:
 
 
 def event_time_metadata(manifest: CheckpointManifest) -> dict[str, Any]:
-    """The watermark, and how far it is behind the clock if it follows the clock at all."""
+    """Return the watermark, and its lag if event time follows the wall clock."""
     reached_us = watermark_us(manifest)
     if reached_us is None:
         return {}

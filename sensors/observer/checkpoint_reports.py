@@ -1,9 +1,9 @@
-"""Attempts at checkpoints as Dagster events: each one once, whoever asks and however often.
+"""Attempts at checkpoints as Dagster events, each reported once.
 
-A completed checkpoint is one partition of the external asset ``[stream, checkpoint]``; how another
-attempt ended is an observation of that asset. Whether something has been told is read from what
-Dagster has recorded: the data version of an event is the digest of the stored record that it tells
-of. So a store that was begun anew, with the same numbers, is reported anew.
+A completed checkpoint is one partition of the external asset ``[stream, checkpoint]``; the outcome
+of another attempt is an observation of that asset. Dagster's records show whether an attempt was
+reported: the data version of an event is the digest of the stored record. So a store that was begun
+anew, with the same numbers, is reported anew.
 """
 
 from collections.abc import Callable, Iterator
@@ -43,7 +43,7 @@ Emit = Callable[[Report], None]
 
 
 def is_told(instance: dg.DagsterInstance, key: dg.AssetKey, sha256: str) -> bool:
-    """Whether an event of the asset tells of the record with this digest."""
+    """Return whether an event of the asset reports the record with this digest."""
     # Dagster has an index on this tag, whatever the kind of the event and its partition.
     return bool(instance.get_event_tags_for_asset(key, {DATA_VERSION_TAG: sha256}))
 
@@ -75,9 +75,9 @@ def report_new_checkpoints(
 def unreported(
     instance: dg.DagsterInstance, store: CheckpointStore, limit: int = REPORTS_MAX
 ) -> list[StoredCheckpoint]:
-    """Completed checkpoints that no event tells of, oldest first.
+    """Return completed checkpoints without an event, oldest first.
 
-    One whose manifest cannot be read is left out: it cannot be restored either.
+    A checkpoint with an unreadable manifest is left out: it cannot be restored either.
     """
     key = checkpoint_key(store.job)
     found: list[StoredCheckpoint] = []
@@ -93,7 +93,7 @@ def unreported(
 
 
 def reports_of(store: CheckpointStore, found: list[StoredCheckpoint]) -> Iterator[Report]:
-    """One materialisation for each, and what the newest says of the source."""
+    """Yield one materialisation for each, and the source's position at the newest."""
     for each in found:
         yield materialization(store, each)
     if found and (observation := source_observation(store, found[-1])) is not None:
@@ -116,7 +116,7 @@ def _newest_reported(
 
 
 def failure_observation(stream: str, failed: Failed) -> dg.AssetObservation:
-    """How an attempt ended that is no checkpoint."""
+    """Return the outcome of an unsuccessful attempt as an event."""
     metadata: dict[str, Any] = {
         "checkpoint_id": failed.checkpoint_id,
         "would_be_partition": partition_of(failed.checkpoint_id),
@@ -142,9 +142,9 @@ def failure_observation(stream: str, failed: Failed) -> dg.AssetObservation:
 
 
 def integrity(report: VerifyReport, sha256: str) -> dg.AssetCheckResult:
-    """The verdict of reading a whole checkpoint, as ``laminar checkpoints verify`` has it.
+    """Return the verdict after reading a whole checkpoint, like ``laminar checkpoints verify``.
 
-    ``sha256`` is the digest of its manifest, as it is stored.
+    ``sha256`` is the digest of its stored manifest.
     """
     damaged = [part for part in report.parts if part.problem]
     return dg.AssetCheckResult(
@@ -171,14 +171,14 @@ def check_integrity(store: CheckpointStore, checkpoint_id: int) -> dg.AssetCheck
 
 
 def integrity_evaluation(store: CheckpointStore, checkpoint_id: int) -> dg.AssetCheckEvaluation:
-    """The same as an event, for whoever is not the check itself."""
+    """Read a whole checkpoint; return the verdict as an event, for code outside the check."""
     return evaluation_of(store.job, checkpoint_id, check_integrity(store, checkpoint_id))
 
 
 def evaluation_of(
     stream: str, checkpoint_id: int, result: dg.AssetCheckResult
 ) -> dg.AssetCheckEvaluation:
-    """A verdict as an event."""
+    """Return a verdict as an event."""
     return dg.AssetCheckEvaluation(
         checkpoint_key(stream),
         INTEGRITY_CHECK,

@@ -1,6 +1,6 @@
-"""What a tick of the observer reads of the store: everything behind a cursor, bounded.
+"""The observer's reads of the store: everything after a cursor, bounded.
 
-Nothing here asks Dagster, so it may go on in the background when a store is slow.
+This module does not use Dagster, so the read may continue in the background when a store is slow.
 """
 
 from dataclasses import dataclass
@@ -44,12 +44,12 @@ SCAN_MAX = 200
 """Attempts at a time that are looked at, each with some requests to the store."""
 
 ACTS_MAX = 50
-"""Audit records at a time."""
+"""Largest number of audit records at a time."""
 
 DRILLS_MAX = 10
 
 BESIDE_MS = 60_000
-"""Between two reports of what goes with the newest checkpoint, and two looks for lost files."""
+"""Interval between reports on the newest checkpoint, and between searches for lost files."""
 
 SILENCE_MS = 600_000
 """If there is no new attempt for so long, they are listed once more: numbers may be forgotten."""
@@ -58,48 +58,51 @@ _Number = Annotated[int, Field(ge=0)]
 
 
 class ObserverCursor(Cursor):
-    """How far everything is told of one store. Times are of the sensor's clock."""
+    """How much of one store is reported. Times are of the sensor's clock."""
 
     store: str = ""
-    """Its identity."""
+    """The identity of the store."""
     generation: _Number = 0
-    """All attempts of those before it are told."""
+    """All attempts of earlier generations are reported."""
     attempt: _Number = 0
     new_ms: _Number = 0
-    """When there was a new attempt, or they were listed."""
+    """Time of the last new attempt or listing."""
     audit: _Number = 0
     drill: _Number = 0
     completed: _Number = 0
     """The newest completed checkpoint known."""
     beside: _Number = 0
-    """The newest of which also is told what goes with it."""
+    """The newest checkpoint whose dependent metadata are published."""
     beside_ms: _Number = 0
-    """When that was."""
+    """Time of that publication."""
     marks: tuple[int, ...] = ()
-    """Checkpoints whose damage is told."""
+    """Checkpoints whose damage is reported."""
     marks_ms: _Number = 0
-    """When they were looked for."""
+    """Time of the last search for damage."""
 
     @classmethod
     def of_store(cls, text: str | None, store: str) -> "ObserverCursor":
-        """What an earlier tick left; from the beginning if it is of another store, or is none."""
+        """Return the cursor of an earlier tick.
+
+        A new one for another store, or without a cursor.
+        """
         found = cls.read(text)
         return found if found.store == store else cls(store=store)
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What tells a store from one that was begun anew: the digest of its first claim."""
+    """Distinguishes a store from one that was begun anew: the digest of its first claim."""
 
     sha256: str
     newest_generation: int
     has_started: bool
-    """It is settled what the newest generation starts from, and with it its first number."""
+    """Whether the base of the newest generation, and so its first number, is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundAttempt:
-    """An attempt, and what tells of it."""
+    """An attempt, with the event that reports it."""
 
     checkpoint_id: int
     attempt: Attempt
@@ -117,7 +120,7 @@ class FoundAct:
 
 @dataclass(frozen=True, slots=True)
 class FoundDrill:
-    """A drill, and what tells of it, unless it cannot be read."""
+    """A drill, with the event that reports it, unless it is unreadable."""
 
     number: int
     event: dg.AssetObservation | None
@@ -125,7 +128,7 @@ class FoundDrill:
 
 @dataclass(frozen=True, slots=True)
 class FoundBeside:
-    """What goes with the newest checkpoint. ``is_all``: nothing more will come."""
+    """Metadata that depend on the newest checkpoint. ``is_all``: they are complete."""
 
     checkpoint_id: int
     is_all: bool
@@ -135,7 +138,7 @@ class FoundBeside:
 
 @dataclass(frozen=True, slots=True)
 class FoundMarks:
-    """Which checkpoints are marked as damaged, what tells of the new ones, and the verdict."""
+    """Checkpoints marked as damaged, with events for new ones, and the verdict."""
 
     checkpoint_ids: tuple[int, ...]
     events: tuple[dg.AssetObservation, ...]
@@ -144,7 +147,7 @@ class FoundMarks:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What there is behind ``cursor``. ``problem``: why no attempts could be told apart."""
+    """Everything found after ``cursor``. ``problem``: why attempts could not be classified."""
 
     cursor: ObserverCursor
     identity: Identity
@@ -154,13 +157,13 @@ class Findings:
     problem: str | None = None
     beside: FoundBeside | None = None
     marks: FoundMarks | None = None
-    """None: nobody has looked in this tick."""
+    """None: this tick did not search."""
     acts: tuple[FoundAct, ...] = ()
     drills: tuple[FoundDrill, ...] = ()
 
 
 def identity(store: CheckpointStore) -> Identity | None:
-    """Which store it is; None: nothing ever ran in it.
+    """Return the identity of the store; None if no job ever ran in it.
 
     Raises:
         StorageUnavailable: the store did not answer.
@@ -210,7 +213,7 @@ def read_findings(
 def _attempts(
     store: CheckpointStore, after: int, *, listed: bool
 ) -> tuple[tuple[FoundAttempt, ...], bool, str | None]:
-    """So many as can be told at a time, whether there are more, and what hides them."""
+    """Return as many attempts as one tick can report, whether there are more, and a problem."""
     found: list[FoundAttempt] = []
     events = 0
     attempts = Attempts(store).after(after, SCAN_MAX + 1, is_same_generation=not listed)

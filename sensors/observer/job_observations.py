@@ -1,8 +1,8 @@
-"""What happened to a job, wherever it was asked for, as events of its assets.
+"""Events of a job, whatever their origin, as events of its assets.
 
-Every act is in the audit log of the job: starts, ends, commands, pins, savepoints, retention. What
-a run of this Dagster has done it shows itself; the rest is told here. Starts and ends are told in
-any case: a driver restarts on its own.
+Every act is in the audit log of the job: starts, ends, commands, pins, savepoints, retention. A run
+of this Dagster reports its own acts; the others are reported here. Starts and ends are always
+reported here, because a driver restarts on its own.
 """
 
 from collections.abc import Mapping
@@ -46,7 +46,7 @@ _ABOUT: Mapping[str, StreamAsset] = {
 }
 _STARTS_AND_ENDS = {"restore", "start-fresh", "end"}
 _CONCLUDED = {*_COMMANDS, "retention-apply", "pin", "export"}
-"""Acts that get a second record, which says how they ended."""
+"""Acts with a second record for their outcome."""
 
 _SAVEPOINTS = BackgroundReads(wait_ms=5_000)
 """Savepoints may be in another store, which must not hold this one up."""
@@ -56,9 +56,9 @@ _IDS_SHOWN = 20
 
 @dataclass(frozen=True, slots=True)
 class Happening:
-    """An event to be told, unless ``told_by`` is a run of this Dagster that has told it.
+    """An event to be reported, unless ``told_by`` is a run of this Dagster that reported it.
 
-    ``at_ms``: when it happened, by the clock of whoever wrote it down.
+    ``at_ms``: when it happened, by the writer's clock.
     """
 
     asset: StreamAsset
@@ -68,7 +68,7 @@ class Happening:
 
 
 def happenings(store: CheckpointStore, audited: Audited) -> list[Happening]:
-    """What an audit record is worth telling; nothing before an act has ended.
+    """Return the events for an audit record; none before the act has ended.
 
     Raises:
         StorageUnavailable: the store did not answer.
@@ -87,7 +87,7 @@ def happenings(store: CheckpointStore, audited: Audited) -> list[Happening]:
 
 
 def savepoint_of(audited: Audited) -> str | None:
-    """Where a savepoint was put; None: there is none."""
+    """Return the URI of the savepoint that was made; None if there is none."""
     if audited.record.outcome != "done":
         return None
     place = audited.said.get("savepoint" if audited.record.action == "export" else "target")
@@ -109,7 +109,7 @@ def _savepoint(stream: str, uri: str, audited: Audited) -> dg.AssetMaterializati
 
 
 def deleted_checkpoints(audited: Audited) -> tuple[int, ...]:
-    """Which ones a retention was to delete; some may still be there if it failed."""
+    """Return the checkpoints in a retention's plan; after a failure some may still exist."""
     ids = audited.said.get("checkpoints")
     if audited.record.action != "retention-apply" or not isinstance(ids, list):
         return ()
@@ -117,7 +117,7 @@ def deleted_checkpoints(audited: Audited) -> tuple[int, ...]:
 
 
 def drill_event(stream: str, record: DrillRecord, sha256: str) -> dg.AssetObservation:
-    """How a restore drill went that was run from somewhere else."""
+    """Return the result of a restore drill that was run elsewhere as an event."""
     return dg.AssetObservation(
         asset_key(stream, "drill"),
         description=f"drill of checkpoint {record.checkpoint_id} {record.outcome}",
@@ -191,7 +191,7 @@ def _sentence(record: AuditRecord, metadata: Mapping[str, Any]) -> str:
 
 
 def _plain(said: Mapping[str, object]) -> dict[str, Any]:
-    """What can be shown as it is, without what is shown already."""
+    """Return the values that can be shown directly, without those shown elsewhere."""
     left_out = {"kind", "command", "format_version", "actor", "actor_kind", "reason"}
     return {
         name: value

@@ -1,4 +1,4 @@
-"""What Dagster is told of checkpoints that have lost files while their job ran."""
+"""Events for checkpoints that have lost files while their job ran."""
 
 import dagster as dg
 
@@ -12,7 +12,7 @@ _FILES_SHOWN = 20
 
 
 def damage_observation(stream: str, record: DamageRecord) -> dg.AssetObservation:
-    """Return what tells, on the checkpoint's own partition, of its mark."""
+    """Return the event for the mark, on the checkpoint's own partition."""
     return dg.AssetObservation(
         checkpoint_key(stream),
         partition=partition_of(record.checkpoint_id),

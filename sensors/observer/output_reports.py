@@ -1,4 +1,4 @@
-"""What Dagster shows of a stream's output while the stream runs: how far it is visible."""
+"""Events for a running stream's output: how much of it is visible."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ _ROWS_WRITTEN = "rows_written"
 def output_observation(
     store: CheckpointStore, stored: StoredCheckpoint
 ) -> dg.AssetObservation | None:
-    """What is visible since this checkpoint was committed; None: it is not.
+    """Return the output visible since this checkpoint's commit; None if it is not committed.
 
     Raises:
         StorageUnavailable: the store did not answer.

@@ -1,4 +1,4 @@
-"""What Dagster shows of a savepoint."""
+"""Events for savepoints."""
 
 from typing import Any
 
@@ -13,9 +13,9 @@ _DATA_VERSION_TAG = "dagster/data_version"
 
 
 def savepoint_materialization(stream: str, uri: str) -> dg.AssetMaterialization:
-    """A savepoint of ``stream`` that is at ``uri``; its data version is the digest of its record.
+    """Return the savepoint at ``uri`` as an event; its data version is the digest of its record.
 
-    The driver wrote it, and this process may not reach the place: then no more than that is said.
+    The driver wrote it, and this process may not have access: then the event has only the URI.
     """
     key = asset_key(stream, "savepoint")
     try:
@@ -29,7 +29,7 @@ def savepoint_materialization(stream: str, uri: str) -> dg.AssetMaterialization:
 
 
 def savepoint_metadata(found: FoundSavepoint) -> dict[str, Any]:
-    """Where it comes from, what is in it."""
+    """Return origin and contents of a savepoint."""
     record, cut = found.record, found.record.cut()
     return {
         "savepoint": dg.MetadataValue.path(found.objects.uri),

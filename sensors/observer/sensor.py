@@ -1,4 +1,4 @@
-"""The sensor that tells Dagster of what happens in a stream's store."""
+"""The sensor that reports the events in a stream's store to Dagster."""
 
 import dagster as dg
 
@@ -17,7 +17,7 @@ def build_checkpoint_reporter(
     clock: Clock | None = None,
     background: BackgroundReads | None = None,
 ) -> dg.SensorDefinition:
-    """Build the sensor that tells of ``stream``: the one reporter, whoever runs the stream.
+    """Build the sensor that reports on ``stream``, whoever runs it.
 
     While a run supervises the stream, that run reports the completed checkpoints.
     """

@@ -1,7 +1,7 @@
-"""What was found in a stream's store becomes events of Dagster, each one once.
+"""Turn findings in a stream's store into Dagster events, each one once.
 
-The cursor says how far everything is told; it only saves work. What has been told is read from
-Dagster's records, so a tick that is repeated, or that died half-way, repeats nothing.
+The cursor marks how much is reported; it only saves work. Dagster's records show what has been
+reported, so a tick that is repeated, or that died half-way, repeats nothing.
 """
 
 from dataclasses import dataclass, field
@@ -26,15 +26,16 @@ from laminar_core.sensors.observer.job_observations import Happening
 from laminar_core.sensors.run_records import HANGS_MS, newest_run
 
 LEFT_TO_RUN_MS = 60_000
-"""So long a completed checkpoint is left to the run that supervises the stream. Its process may be
-dead: Dagster goes on showing the run."""
+"""How long a completed checkpoint is left for the supervising run to report. Its process may be
+dead while Dagster still shows the run.
+"""
 
 Event = dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckEvaluation
 
 
 @dataclass(slots=True)
 class Tick:
-    """What a tick has to say; filled step by step."""
+    """The output of a tick, filled step by step."""
 
     cursor: ObserverCursor
     events: list[Event] = field(default_factory=list)
@@ -45,22 +46,22 @@ class Tick:
     said: list[str] = field(default_factory=list)
 
     def move(self, **numbers: int | tuple[int, ...]) -> None:
-        """Set the cursor on."""
+        """Advance the cursor."""
         self.cursor = self.cursor.model_copy(update=numbers)
 
 
 @dataclass(frozen=True, slots=True)
 class Observer:
-    """Tells Dagster of one stream, in one tick."""
+    """Reports on one stream to Dagster, in one tick."""
 
     instance: dg.DagsterInstance
     stream: str
     now_ms: int
     supervisor: str | None = None
-    """The run that tells of completed checkpoints itself."""
+    """The run that reports completed checkpoints itself."""
 
     def tell(self, findings: Findings) -> Tick:
-        """Leave out what has been told, and say how far everything is told then."""
+        """Report what is new, and advance the cursor."""
         tick = Tick(findings.cursor)
         self._attempts(tick, findings)
         is_judging = self._is_judging(findings.beside)
@@ -122,7 +123,7 @@ class Observer:
         return not is_judged(self.instance, self.stream, found.checkpoint_id)
 
     def _marks(self, tick: Tick, found: FoundMarks | None, *, is_judging: bool) -> None:
-        """Before the other verdicts, the last of which says that all of them are told."""
+        """Report marks before the other verdicts, the last of which marks them all as reported."""
         if found is None:
             return
         tick.events += [event for event in found.events if not self._is_told(event)]
@@ -165,7 +166,10 @@ class Observer:
             tick.said.append(f"run {waits_for} is about to tell what it did")
 
     def _acting(self, happening: Happening) -> str | None:
-        """The run that did it and has not ended; it may still fail before it has told."""
+        """Return the unfinished run that did it, which may still fail before it has reported.
+
+        Else None.
+        """
         run = self._run_of(happening)
         hangs = self.now_ms - happening.at_ms > HANGS_MS
         return None if run is None or run.is_finished or hangs else run.run_id
@@ -177,7 +181,7 @@ class Observer:
         return self._is_told(happening.event)
 
     def _run_of(self, happening: Happening) -> dg.DagsterRun | None:
-        """None: nobody's, or one of another Dagster."""
+        """Return the run that did it; None: no run, or one of another Dagster."""
         run_id = happening.told_by
         return None if run_id is None else self.instance.get_run_by_id(run_id)
 
@@ -225,7 +229,7 @@ def _sentences(findings: Findings, completed: list[int], failed: list[Failed]) -
 def partition_requests(
     instance: dg.DagsterInstance, stream: str, tick: Tick
 ) -> list[dg.AddDynamicPartitionsRequest | dg.DeleteDynamicPartitionsRequest]:
-    """Partitions that are to be added, and those that are to go and are there."""
+    """Return requests for partitions to add, and for existing ones to delete."""
     partitions = checkpoint_partitions(stream)
     assert partitions.name is not None
     gone = set(tick.gone)

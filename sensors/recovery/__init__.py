@@ -1,1 +1,1 @@
-"""Which jobs are dead or stuck, and the one run that answers it."""
+"""Recovery of dead or stuck jobs by one run each."""

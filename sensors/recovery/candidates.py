@@ -1,7 +1,7 @@
-"""Which checkpoint a recovery starts from, chosen without reading any: reading takes downtime.
+"""Choose the checkpoint for a recovery without reading it whole: that would cost downtime.
 
-It is read whole twice all the same, by the check that is ahead of the driver and by the driver. So
-one that is damaged is never restored; it only costs an attempt, and then it is on record.
+It is read whole twice all the same, by the check before the driver and by the driver. So a damaged
+checkpoint is never restored; it costs one attempt, and then it is on record.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from laminar_core.store.verification import compare_sizes, verify_files
 
 
 def choose_by_sizes(store: CheckpointStore, on_record: Mapping[str, FoundDamage]) -> Choice:
-    """The newest checkpoint on the timeline whose files are there, and not on record as damaged.
+    """Choose the newest checkpoint on the timeline that has all files and no recorded damage.
 
     Raises:
         CorruptCheckpointError: a base cannot be read, so the timeline is unknown.
@@ -26,10 +26,10 @@ def choose_by_sizes(store: CheckpointStore, on_record: Mapping[str, FoundDamage]
 
 
 class _Candidates:
-    """Asked from the newest to older ones.
+    """Examines checkpoints from the newest to older ones.
 
-    Where one was read and found damaged there may be more. Then the rest is read whole, except what
-    names one of the damaged files, so that the next attempt is no lottery.
+    A checkpoint found damaged may not be the only one. So after it the others are read whole,
+    except those that name one of the damaged files, so that the next attempt succeeds.
     """
 
     def __init__(self, store: CheckpointStore, on_record: Mapping[str, FoundDamage]) -> None:
@@ -38,7 +38,7 @@ class _Candidates:
         self._is_suspicious = False
 
     def problem_of(self, manifest: CheckpointManifest) -> str | None:
-        """What is wrong with it, or None."""
+        """Return the problem of a checkpoint, or None."""
         store, paths = self._store, {ref.path for ref in manifest.files()}
         data = bytes_in(store.objects, store.paths.manifest(CheckpointId(manifest.checkpoint_id)))
         if (found := self._on_record.get(sha256_hex(data or b""))) is not None:

@@ -1,6 +1,6 @@
-"""Whether a job is dead, and whether it is the recovery sensor's turn to start it again. Pure.
+"""Decide whether a job is dead, and whether the recovery sensor should restart it. Pure.
 
-What counts as what:
+The rules:
 
 * A generation that ended by itself (finished, stopped, cancelled) is not dead.
 * One whose process is visible from here and gone is dead, at once.
@@ -33,13 +33,13 @@ from laminar_core.sensors.run_records import KnownRun
 
 HOUR_MS = 3_600_000
 LOOKS_MIN = 3
-"""So often a heartbeat has to be found unchanged: a clock that jumps is no silence."""
+"""Looks that must find a heartbeat unchanged: a clock that jumps does not count as silence."""
 _BACKOFF_MS = 15_000
 _BACKOFF_MS_MAX = 600_000
 _RESTART_PAUSES = 2
 """A driver that restarts its job itself takes less than so many times ``heartbeat_max``."""
 _STORE_DOWN = 10
-"""After so many times ``heartbeat_max`` without an answer people are told."""
+"""Multiple of ``heartbeat_max`` without an answer after which an alert is raised."""
 _RESTART_MS_MIN = 60_000
 """A run that owns the driver takes no longer to start another one."""
 
@@ -48,25 +48,25 @@ RunningDriver = Literal["refuse", "take_over"]
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """How long the newest sign of life has been the newest, by this sensor's own clock."""
+    """How long the newest heartbeat has been unchanged, by this sensor's own clock."""
 
     duration_ms: float = 0
     looks: int = 0
 
     def exceeds(self, limit_ms: float) -> bool:
-        """It has been seen to last longer."""
+        """Return whether the observed silence is longer than the limit."""
         return self.looks >= LOOKS_MIN and self.duration_ms > limit_ms
 
 
 @dataclass(frozen=True, slots=True)
 class RecoveryFacts:
-    """Of one job, as the store and Dagster tell.
+    """Facts about one job's life, by the store and Dagster.
 
-    ``owner``: of the newest generation, as ``store.owner`` sees it from here.
-    ``progress_age_ms``: since its newest completed checkpoint, or its claim, by its own clock; None
-    as long as it has not given a sign of life. ``beating_ms``: how long this sensor has seen it
-    beat without a pause, by its own clock, too. ``terminated_run`` owned the driver, and somebody
-    ended it. ``attempts`` are oldest first.
+    ``owner``: the state of the newest generation's process, as ``store.owner`` sees it from here.
+    ``progress_age_ms``: time since its newest completed checkpoint, or its claim, by its own clock;
+    None before its first heartbeat. ``beating_ms``: how long this sensor has seen regular
+    heartbeats, also by the driver's clock. ``terminated_run`` owned the driver, and a user ended
+    it. ``attempts`` are oldest first.
     """
 
     generation: int = 0
@@ -82,8 +82,9 @@ class RecoveryFacts:
     beating_ms: float = 0
     newest_checkpoint: int | None = None
     in_vain: int = 0
-    """Generations before this one, in a row, that completed nothing; and for how long that goes on,
-    by this sensor's clock."""
+    """Earlier generations in a row that completed no checkpoint, and for how long, by this sensor's
+    clock.
+    """
     in_vain_ms: float = 0
     claimed_by_run: str | None = None
     supervising_run: str | None = None
@@ -91,14 +92,14 @@ class RecoveryFacts:
     acting_run: KnownRun | None = None
     attempts: tuple[KnownRun, ...] = ()
     start_timeout_ms: int = 0
-    """How long a start may take, as the stream's definition has it."""
+    """How long a start may take, by the stream's definition."""
     recent: tuple[KnownRun, ...] = ()
-    """Recovery runs of the last hour, of whatever generation."""
+    """Recovery runs of the last hour, for any generation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """Nothing is to be done; says why."""
+    """Do nothing; ``reason`` has the explanation."""
 
     reason: str
 
@@ -126,7 +127,7 @@ class _Trouble:
 
 
 def decide_recovery(facts: RecoveryFacts, policy: AlertPolicy) -> Leave | Alarm | Recover:
-    """Whether the job is dead or stuck, and what to do about it now."""
+    """Return whether the job is dead or stuck, and what to do about it now."""
     if facts.generation == 0:
         return Leave("the job has never run")
     trouble = _trouble(facts, policy)
@@ -259,10 +260,10 @@ def _next_attempt(
 
 
 def _backoff_left_ms(in_vain: Sequence[KnownRun]) -> float:
-    """After the first one that did not help 15 s, then twice as long each time.
+    """Return the rest of the pause: 15 s after the first failure, then doubled each time.
 
-    Those of earlier generations count as long as nothing has completed: most recoveries that fail
-    have claimed a generation before, and what made them fail may take its time.
+    Failures of earlier generations count as long as no checkpoint has completed: most failed
+    recoveries have claimed a generation before, and their cause may last.
     """
     if not in_vain:
         return 0
@@ -274,7 +275,7 @@ def _backoff_left_ms(in_vain: Sequence[KnownRun]) -> float:
 
 
 def concerns_of(facts: RecoveryFacts, decision: Leave | Alarm | Recover) -> list[Concern]:
-    """What people have to know; that a job was stuck, even when it is started again at once."""
+    """Return the problems for alerts; a stuck job is one even if it is restarted at once."""
     if isinstance(decision, Recover) and decision.running_driver == "take_over":
         said = f"{decision.reason}: it is taken over. Look at its log for what held it up."
         return [_concern(facts, "job-stuck", "it was stuck or silent", said)]
@@ -282,20 +283,20 @@ def concerns_of(facts: RecoveryFacts, decision: Leave | Alarm | Recover) -> list
 
 
 def nothing_restorable(facts: RecoveryFacts, why: str) -> Alarm:
-    """The job is dead, and no checkpoint can be restored."""
+    """Return the alarm for a dead job without a restorable checkpoint."""
     said = f"Generation {facts.generation} is dead, and nothing can be restored: {why}"
     return _alarm(facts, "nothing-restorable", "it cannot be recovered", said)
 
 
 def unreadable(problem: str) -> Alarm:
-    """What the store says of the job's life is damaged: nobody can tell whether it is dead."""
+    """Return the alarm for damaged records, which make it unknown whether the job is dead."""
     said = f"Nobody can tell whether the job lives: {problem}"
     concern = Concern("unreadable", "nothing-restorable", "error", "its records are damaged", said)
     return Alarm(concern)
 
 
 def store_down(problem: str, duration_ms: float, policy: AlertPolicy) -> list[Concern]:
-    """A store that has not answered for long; nobody watches the job meanwhile."""
+    """Return the problem of a store that has not answered for long: the job is unobserved."""
     if duration_ms < _STORE_DOWN * milliseconds(policy.heartbeat_max):
         return []
     said = f"For {duration_ms / 60_000:.0f} min nothing is known of the job: {problem}"

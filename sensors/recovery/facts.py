@@ -1,8 +1,8 @@
-"""What the store says about whether a job lives. Watching takes several ticks, none of which waits.
+"""Read from the store whether a job lives. Watching takes several ticks, none of which waits.
 
-``Watched`` is what one tick leaves for the next: the newest sign of life, and since when it has
-been the newest by this sensor's own clock. A cursor that is lost or set back makes a death be seen
-later, never twice.
+``Watched`` is the state between ticks: the newest heartbeat, and since when it has been the newest
+by this sensor's own clock. If the cursor is lost or set back, a death is detected later, never
+twice.
 """
 
 from typing import Annotated, Literal
@@ -27,9 +27,9 @@ _PAUSE_MS = 60_000
 """Between two beats that were seen, by the driver's clock, with a look in between that got no
 answer: more is an outage of the store. (A driver counts the beats that it cannot write, too.)"""
 _GAP_MS = 300_000
-"""As long may lie between two looks that were answered; more is an outage of whoever looks."""
+"""Longest time between two answered looks; a longer one is an outage of the observer."""
 _ATTEMPTS_BACK = 200
-"""So many are looked at first; if none of them completed, it is long ago."""
+"""Number of attempts read first; if none of them completed, progress is long ago."""
 
 
 class Watched(Values):
@@ -51,7 +51,7 @@ class Watched(Values):
     """Some look since the last beat was not."""
     base_id: int | None = None
     base_known: bool = False
-    """What it starts from is written down; else ``base_id`` is that of the one before."""
+    """Whether its base is recorded; otherwise ``base_id`` is its predecessor's."""
     in_vain: Annotated[int, Field(ge=0)] = 0
     """Generations before it, in a row, that started from the same and completed nothing."""
     in_vain_since_ms: int = 0
@@ -61,7 +61,7 @@ class Watched(Values):
     completed_at_ms: int = 0
 
     def then(self, heartbeat: Heartbeat | None, now_ms: int) -> "Watched":
-        """After another look that was answered."""
+        """Return the state after another answered look."""
         if heartbeat is None or heartbeat.sequence == self.beat:
             if now_ms < self.since_ms:
                 return self.model_copy(update={"since_ms": now_ms, "looks": 1})
@@ -84,13 +84,13 @@ class Watched(Values):
 def read_recovery_facts(
     store: CheckpointStore, before: Watched, now_ms: int, age_max_ms: int
 ) -> tuple[RecoveryFacts, Watched]:
-    """The facts but for Dagster's runs, and what to remember.
+    """Return the facts without Dagster's runs, and the state to remember.
 
-    Before a checkpoint counts as older than ``age_max_ms``, everything is listed.
+    Before a checkpoint counts as older than ``age_max_ms``, all attempts are listed.
 
     Raises:
         StorageUnavailable: the store did not answer.
-        CorruptCheckpointError: how the generation ended cannot be read.
+        CorruptCheckpointError: the end of the generation cannot be read.
     """
     generation = store.last_generation()
     if generation is None:
@@ -148,7 +148,7 @@ def _next_generation(
 
 
 def _with_base(store: CheckpointStore, watched: Watched) -> Watched:
-    """Whoever starts from another checkpoint than the one before: something has completed."""
+    """Return the state with the base; a base other than the predecessor's proves progress."""
     base = None if watched.base_known else store.read_base(Generation(watched.generation))
     if base is None:
         return watched

@@ -1,8 +1,8 @@
-"""The sensor that starts a job again when its driver is dead: one run for one death.
+"""The sensor that restarts a job when its driver is dead: one run per death.
 
-The run key names the dead generation and the attempt, and Dagster's records of runs are asked
-first, so a repeated tick requests nothing again. What keeps two writers apart is neither: it is the
-generation in the store, and the run starts its driver only if the dead one is still the newest.
+The run key names the dead generation and the attempt, and Dagster's records of runs are read first,
+so a repeated tick requests nothing again. Neither separates two writers: the generation in the
+store does, and the run starts its driver only if the dead one is still the newest.
 """
 
 from collections.abc import Sequence
@@ -56,7 +56,7 @@ from laminar_core.store.checkpoint_store import CheckpointStore, Choice
 
 
 class RecoveryCursor(ToldCursor):
-    """What a tick leaves for the next one; without it only time is lost."""
+    """The state of the sensor between ticks; losing it only costs time."""
 
     watched: Watched = Watched()
     unanswered_since_ms: int | None = None
@@ -64,7 +64,7 @@ class RecoveryCursor(ToldCursor):
 
 @dataclass(frozen=True, slots=True)
 class RecoveryJobs:
-    """What the sensor requests: a recovery from a checkpoint, or a start where there is none.
+    """The runs that the sensor requests: a recovery from a checkpoint, or a start without one.
 
     ``start_timeout_ms`` is how long the driver may take until its workers run.
     """
@@ -75,7 +75,7 @@ class RecoveryJobs:
 
     @property
     def run_ms_max(self) -> int:
-        """One that takes longer hangs: it reads a checkpoint whole, which the start does again."""
+        """Longest time of such a run: it reads a checkpoint whole, and the start reads it again."""
         return max(HANGS_MS, 2 * self.start_timeout_ms)
 
 

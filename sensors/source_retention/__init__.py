@@ -1,1 +1,1 @@
-"""What the source is about to forget, and which checkpoints need it."""
+"""Warn before the source drops rows that checkpoints need."""

@@ -1,7 +1,7 @@
-"""Until when each checkpoint can be restored, as far as the source goes. Facts and decision.
+"""Decide until when the source allows each checkpoint to be restored. Facts and decision.
 
-A restore reads again what came after the cut. A source that forgets, as Kafka's ``retention.ms``
-makes it, ends the life of every checkpoint at some time, whatever the store keeps.
+A restore reads rows after the cut again. A source that drops rows, like Kafka with
+``retention.ms``, eventually makes every checkpoint useless, whatever the store keeps.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ from laminar_core.store.owner import is_running, is_visible
 from laminar_core.store.pins import Pins
 
 _CHECKPOINTS_MAX = 200
-"""So many of the newest are looked at."""
+"""Number of newest checkpoints that are read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +42,12 @@ class Restorable:
 
 @dataclass(frozen=True, slots=True)
 class SourceFacts:
-    """Of one job; ``restorable`` are newest first."""
+    """Facts about one job; ``restorable`` are newest first."""
 
     now_ms: int
     restorable: tuple[Restorable, ...] = ()
     not_running: str | None = None
-    """Why nobody would take a checkpoint."""
+    """Why no driver would take a checkpoint; None: one is running."""
     request: KnownRun | None = None
     """The newest run that takes one."""
 
@@ -62,7 +62,7 @@ class SourceVerdict:
 
 
 def read_source_facts(store: CheckpointStore, now_ms: int) -> SourceFacts:
-    """The facts but for Dagster's runs.
+    """Return the facts without Dagster's runs.
 
     Raises:
         StorageUnavailable: the store did not answer.
@@ -87,7 +87,7 @@ def read_source_facts(store: CheckpointStore, now_ms: int) -> SourceFacts:
 
 
 def decide_source_retention(facts: SourceFacts, policy: AlertPolicy) -> SourceVerdict:
-    """What will not be restorable any more, when, and whether a checkpoint helps. Pure."""
+    """Return which checkpoints expire, when, and whether a new one helps. Pure."""
     if not facts.restorable:
         return SourceVerdict("no checkpoint needs anything of the source")
     newest, *older = facts.restorable
@@ -131,7 +131,7 @@ def _remedy(
 
 
 def _expiring(older: Sequence[Restorable], now_ms: int, policy: AlertPolicy) -> list[str]:
-    """Those that have expired, or will within the margin, in words; the newest of them first."""
+    """Describe the checkpoints that have expired, or will within the margin, newest first."""
     said: list[str] = []
     for each in older:
         left_ms = _left_ms(each, now_ms, policy)
@@ -146,7 +146,7 @@ def _expiring(older: Sequence[Restorable], now_ms: int, policy: AlertPolicy) -> 
 def _pinned_concerns(
     older: Sequence[Restorable], now_ms: int, policy: AlertPolicy
 ) -> list[Concern]:
-    """Who pinned a checkpoint wants to be able to restore it."""
+    """Return problems of pinned checkpoints, whose users rely on restoring them."""
     concerns: list[Concern] = []
     for each in older:
         left_ms = _left_ms(each, now_ms, policy)

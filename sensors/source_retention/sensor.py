@@ -1,4 +1,4 @@
-"""The sensor that warns before the source forgets what a restore would read again."""
+"""The sensor that warns before the source drops rows that a restore would read."""
 
 from dataclasses import replace
 

@@ -1,1 +1,1 @@
-"""Programs to watch: each starts a stream, does it harm, and shows that its output is exact."""
+"""Demonstrations: each starts a stream, disturbs it, and shows that its output is exact."""

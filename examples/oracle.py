@@ -1,4 +1,4 @@
-"""The same aggregation as a Spark batch query, and the comparison, row by row."""
+"""The same aggregation as a Spark batch query, and a comparison row by row."""
 
 from dataclasses import dataclass
 from functools import reduce
@@ -31,7 +31,7 @@ _BATCH_QUERY = """
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two answers to the same question. ``differences`` are the first ones, in words."""
+    """The comparison of two results. ``differences`` describes the first ones."""
 
     rows_expected: int
     rows_found: int
@@ -39,21 +39,21 @@ class Comparison:
 
     @property
     def exact(self) -> bool:
-        """The same rows, and each of them once."""
+        """Whether both have the same rows, each once."""
         return self.rows_expected == self.rows_found and not self.differences
 
 
 def batch_answer(spark: SparkSession, payments: Path) -> pa.Table:
-    """What Spark's batch engine makes of the files."""
+    """Return the result of Spark's batch engine for the files."""
     return spark.sql(_BATCH_QUERY, payments=spark.read.parquet(str(payments))).toArrow()
 
 
 def committed_output(output: Path) -> pa.Table:
-    """What the stream has committed.
+    """Return the rows that the stream has committed.
 
     Raises:
         ConfigurationError: nothing was written to ``output``.
-        CorruptCheckpointError: a committed file is gone.
+        CorruptCheckpointError: a committed file is missing.
     """
     return pa.concat_tables(pq.read_table(file) for file in committed_files(output))
 

@@ -1,4 +1,4 @@
-"""What surrounds a demonstration: one at a time, quiet, and one line for whatever goes wrong."""
+"""The frame of a demonstration: one at a time, quiet, and one line per failure."""
 
 import fcntl
 import os
@@ -18,7 +18,7 @@ _STANDARD = (1, 2)
 """Output and error, as every process that is started inherits them."""
 
 _WIDTH = 100
-"""Of the screen if there is no terminal."""
+"""Width of the screen without a terminal."""
 
 
 def perform(act: Callable[[Console], int], folder: Path) -> int:
@@ -43,7 +43,7 @@ def perform(act: Callable[[Console], int], folder: Path) -> int:
 
 @contextmanager
 def alone(lock: Path) -> Iterator[bool]:
-    """Whether nobody else holds ``lock``; held until the end of the block."""
+    """Yield whether the lock is free; hold it until the end of the block."""
     lock.parent.mkdir(parents=True, exist_ok=True)
     with lock.open("w") as file:
         try:
@@ -56,7 +56,10 @@ def alone(lock: Path) -> Iterator[bool]:
 
 @contextmanager
 def quiet(log: Path) -> Iterator[Console]:
-    """Send what Spark and Dagster write into ``log``; what is left to say goes to the console."""
+    """Send the output of Spark and Dagster into ``log``.
+
+    The yielded console writes to the screen.
+    """
     screen = os.fdopen(os.dup(_STANDARD[0]), "w")
     console = Console(file=screen, width=None if screen.isatty() else _WIDTH)
     kept = [(stream, os.dup(stream)) for stream in _STANDARD]

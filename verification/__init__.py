@@ -1,1 +1,1 @@
-"""What proves the library, and is no part of it: worlds explored, stores damaged and forged."""
+"""Verification of the library, outside of it: explored worlds, damaged and forged stores."""

@@ -9,7 +9,7 @@ from verification.commands.worlds import worlds
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def verification() -> None:
-    """Prove the checkpoint protocol and the store: every order, every damage, every forgery.
+    """Verify the checkpoint protocol and the store: every order, every damage, every forgery.
 
     Random faults in whole jobs are a command of the product: laminar simulate.
     """

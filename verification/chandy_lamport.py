@@ -1,8 +1,9 @@
 """The general snapshot algorithm of 1985, for any topology: the reference for the barrier protocol.
 
 Barriers as Laminar sends them are a special case: sources are the initiators, the graph has no
-cycles but marked ones, and a subtask may wait. Here anybody may start a snapshot, several may start
-the same one, channels may form cycles, and nobody ever waits. The explorer compares the two.
+cycles except marked ones, and a subtask may wait. Here any process may start a snapshot, several
+may start the same one, channels may form cycles, and no process waits. The explorer compares the
+two.
 
 The five rules, as document 004 numbers them:
 
@@ -70,7 +71,7 @@ class MessageReceived:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotAborted:
-    """Whoever started it gave it up, and tells everybody."""
+    """The snapshot is aborted; the aborting process notifies all others."""
 
     snapshot_id: SnapshotId
 
@@ -130,27 +131,27 @@ class OpenSnapshot:
     """Per open channel, by number: what arrived since the state was recorded."""
 
     def is_recording(self, channel: ChannelId) -> bool:
-        """Has no marker come on the channel yet?"""
+        """Return whether no marker has come on the channel yet."""
         return any(c == channel for c, _ in self.recorded)
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessState:
-    """What one process knows of the snapshots that pass through it."""
+    """One process's view of the snapshots that pass through it."""
 
     inputs: frozenset[ChannelId]
     open: tuple[OpenSnapshot, ...] = ()
     over: frozenset[SnapshotId] = frozenset()
-    """Complete here, or given up."""
+    """Snapshots that are complete here, or aborted."""
     stale_up_to: SnapshotId = SnapshotId(0)
     """Ids up to this one are over too."""
 
     def is_over(self, snapshot_id: SnapshotId) -> bool:
-        """Is there nothing left to do for it here?"""
+        """Return whether nothing is left to do for it here."""
         return snapshot_id in self.over or snapshot_id <= self.stale_up_to
 
     def find(self, snapshot_id: SnapshotId) -> OpenSnapshot | None:
-        """The local part, if it has been started and is not complete."""
+        """Return the local part, if it has been started and is not complete; else None."""
         return next((s for s in self.open if s.snapshot_id == snapshot_id), None)
 
 
@@ -158,7 +159,7 @@ Step = tuple[ProcessState, tuple[Effect, ...]]
 
 
 def initial(inputs: Iterable[ChannelId], newest_id: SnapshotId = SnapshotId(0)) -> ProcessState:
-    """A process with these incoming channels; ids up to ``newest_id`` belong to a former life."""
+    """Return a process with these incoming channels; ids up to ``newest_id`` are stale."""
     return ProcessState(frozenset(inputs), stale_up_to=newest_id)
 
 
@@ -203,7 +204,7 @@ def _check(state: ProcessState, channel: ChannelId) -> None:
 
 
 def _record(state: ProcessState, snapshot_id: SnapshotId, empty: ChannelId | None) -> Step:
-    """Rules 2 and 3: ``empty`` is the channel whose marker was the first one."""
+    """Apply rules 2 and 3; ``empty`` is the channel of the first marker."""
     others = sorted(state.inputs - ({empty} if empty is not None else set()))
     snapshot = OpenSnapshot(snapshot_id, tuple((channel, ()) for channel in others))
     first: tuple[Effect, ...] = (RecordState(snapshot_id), SendMarkers(snapshot_id))
@@ -259,7 +260,7 @@ def _keep(snapshot: OpenSnapshot, channel: ChannelId, message: Hashable) -> Open
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """Detects that a snapshot is complete everywhere; whoever collects the parts keeps it."""
+    """Detects that a snapshot is complete everywhere; the collector of the parts keeps it."""
 
     snapshot_id: SnapshotId
     missing: frozenset[str]
@@ -267,7 +268,7 @@ class Completion:
 
     @property
     def complete(self) -> bool:
-        """Rule 5: every process has its state and all its channels."""
+        """Whether every process has its state and all its channels (rule 5)."""
         return not self.missing
 
     def with_part(self, snapshot_id: SnapshotId, process: str) -> "Completion":
@@ -280,7 +281,7 @@ class Completion:
 def unreached(
     processes: Collection[str], channels: Iterable[tuple[str, str]], initiators: Iterable[str]
 ) -> frozenset[str]:
-    """Processes that no marker can come to; with any, a snapshot never completes.
+    """Return processes that no marker can reach; with any, a snapshot never completes.
 
     ``channels`` are (sender, receiver).
     """

@@ -1,7 +1,7 @@
-"""What may happen to stored objects while nobody looks: one corruption, drawn from a seed.
+"""Corruptions of stored objects, drawn from a seed.
 
-Objects are drawn by what they are, and then by name, so that a record that exists once is damaged
-as often as one of a thousand segments.
+Objects are drawn by class, and then by name, so that a unique record is damaged as often as one of
+a thousand segments.
 """
 
 import re
@@ -41,19 +41,19 @@ _CLASSES = {
 
 @dataclass(frozen=True, slots=True)
 class Corruption:
-    """What was done, and to which objects."""
+    """The kind of corruption, and the objects."""
 
     kind: str
     object_class: str
     keys: tuple[str, ...]
 
     def __str__(self) -> str:
-        """One line."""
+        """Return the corruption as one line."""
         return f"{self.kind}: {', '.join(self.keys)}"
 
 
 def class_of(key: str) -> str:
-    """What an object of a job is."""
+    """Return the class of a job's object."""
     _, _, path = key.partition("/")
     return next((name for name, form in _CLASSES.items() if re.fullmatch(form, path)), "other")
 

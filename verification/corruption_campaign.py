@@ -1,10 +1,10 @@
 """Many corruptions of one real store: each is harmless, or found and recovered from.
 
 The store is that of a job with several generations, incremental and unaligned checkpoints, and a
-step back in between. Before anything is damaged every checkpoint is restored once: that is the
-truth. After each corruption it is known which checkpoints are still whole, byte by byte; recovery
-has to find the newest of them, restore exactly what the truth says, and name all that it passed
-over. If none is whole it has to refuse. Nothing else will do, and no other error is an answer.
+step back in between. Before any damage every checkpoint is restored once: that is the truth. After
+each corruption it is known which checkpoints are still whole, byte by byte. Recovery has to find
+the newest of them, restore exactly the truth, and name all that it rejected. If none is whole it
+has to refuse. Any other result, and any other error, is a violation.
 """
 
 import traceback
@@ -55,13 +55,13 @@ from verification.corruption import Corruption, corrupt
 
 PARALLELISM = 2
 ROWS = 120
-"""Of each of three splits."""
+"""Rows in each of three splits."""
 ROW_MS = 40.0
 """Simulated time for each row, so that rows are in flight and there is time for checkpoints."""
 
 
 def windows_job(parallelism: int) -> Job:
-    """Two keyed exchanges with windows behind both, and a sink with output in every checkpoint."""
+    """Return a job with two keyed window exchanges, and output in every checkpoint."""
     del parallelism
     tables, burden = payments(rows=ROWS), Burden()
     p = Pipeline("windows")
@@ -79,7 +79,7 @@ def windows_job(parallelism: int) -> Job:
 
 
 def copies_job(parallelism: int) -> Job:
-    """Every row comes twice and passes once: state without windows, nothing of it ever expires."""
+    """Return a job that deduplicates doubled rows: state without windows, which never expires."""
     del parallelism
     burden, numbers = Burden(), Counter[str]()
     rows: list[Row] = []
@@ -101,14 +101,14 @@ JOBS: Mapping[str, BuildJob] = {
     "windows, after retention": windows_job,
 }
 KEPT = 5
-"""So many checkpoints are left by retention, and one that is pinned."""
+"""Number of checkpoints that retention keeps, besides a pinned one."""
 
 Outcome = Literal["harmless", "recovered", "refused", "violation"]
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What one corruption came to. ``refused``: no checkpoint was whole any more."""
+    """The result of one corruption. ``refused``: no checkpoint was whole any more."""
 
     seed: int
     job: str
@@ -118,7 +118,7 @@ class Verdict:
     problem: str = ""
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the verdict as JSON-compatible values."""
         return {
             "seed": self.seed,
             "job": self.job,
@@ -216,7 +216,7 @@ def _objects_of(store: CheckpointStore, manifest: CheckpointManifest) -> frozens
 
 
 def try_corruptions(seeds: range, finish_every: int = 0) -> Iterator[Verdict]:
-    """One corruption per seed; every so many jobs are also run to their end."""
+    """Yield one verdict per seed; some of the jobs are also run to their end."""
     labs: dict[str, Lab] = {}
     for seed in seeds:
         name = list(JOBS)[seed % len(JOBS)]
@@ -271,7 +271,7 @@ def _recovered(lab: Lab, disk: SimulatedDisk, expected_id: CheckpointId | None) 
 
 
 class _WrongAnswerError(Exception):
-    """A violation, in words."""
+    """A violation."""
 
 
 def _passed_over(lab: Lab, disk: SimulatedDisk, restored_id: CheckpointId) -> set[int]:

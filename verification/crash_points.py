@@ -1,4 +1,4 @@
-"""Every store operation of an act, enumerated: crash exactly there, and see what is left.
+"""Enumerate every store operation of an act: crash exactly there, and inspect the result.
 
 Chance finds what is likely; a crash between two particular writes is not. Here nothing is drawn:
 
@@ -25,10 +25,10 @@ from laminar_core.testing.simulation import Simulation
 from laminar_core.testing.world import ProcessKilledError
 
 Act = Callable[[ObjectStore], object]
-"""What is interrupted: it does all its work through the store that it is given."""
+"""An interruptible act: it does all its work through the given store."""
 
 Effect = Literal["crash", "fail"]
-"""The process ends there for good; or the call raises, and the process goes on."""
+"""``crash`` kills the process there; ``fail`` raises, and the process continues."""
 
 SINK = "sink"
 """The process that a sink's operations are counted under; the newest driver makes them."""
@@ -43,7 +43,7 @@ class CrashPoint:
 
     number: int
     operation: str
-    """For people, and the same in every run that is equal up to here."""
+    """Description for display, the same in every run that is equal up to here."""
     moment: Literal["before", "after"]
     effect: Effect
 
@@ -54,13 +54,16 @@ class CrashPoint:
 
 
 class Tripwire:
-    """Counts moments; strikes at one of them. As an observer of a store, or told by ``reach``."""
+    """Counts moments and strikes at one of them.
+
+    Use it as an observer of a store, or call ``reach``.
+    """
 
     def __init__(
         self, point: CrashPoint | None = None, strike: Callable[[str], None] | None = None
     ) -> None:
         self.reached: list[tuple[str, Literal["before", "after"]]] = []
-        """What has been passed so far: operation and moment."""
+        """The moments passed so far: operation and moment."""
         self.struck = False
         self._point = point
         self._strike = strike
@@ -86,7 +89,7 @@ class Tripwire:
         raise ProcessKilledError(process)
 
     def points(self) -> list[CrashPoint]:
-        """A crash and a failure at every moment passed."""
+        """Return a crash and a failure at every moment passed."""
         effects: tuple[Effect, ...] = ("crash", "fail")
         return [
             CrashPoint(number, operation, moment, effect)
@@ -108,7 +111,7 @@ def crash_points(
 
 
 def crash_at(point: CrashPoint, act: Act, disk: SimulatedDisk) -> None:
-    """Run ``act`` on ``disk`` up to the point; what raises there goes no further."""
+    """Run ``act`` on ``disk`` up to the point, and catch the exception raised there."""
     wire = Tripwire(point)
     try:
         act(_observed(disk, wire))
@@ -170,7 +173,7 @@ def simulated_crash(
     point: CrashPoint,
     fall_back: Callable[[Simulation], None] = _as_it_is,
 ) -> CrashedJob:
-    """Run the job up to the point; drivers that follow bring it to its end.
+    """Run the job up to the point; later drivers bring it to its end.
 
     ``fall_back`` may change what the next driver finds, or is asked for.
 
@@ -201,7 +204,7 @@ def simulated_crashes(
 
 
 def by_drivers(call: StoreCall) -> bool:
-    """Claims, choices, reservations, publications, commits, deletions: what drivers do."""
+    """Return whether a driver makes the call: claims, choices, publications, commits, deletions."""
     return call.process.startswith("driver-") and not call.key.endswith(".heartbeat.json")
 
 

@@ -1,8 +1,8 @@
-"""Stores in a directory with something in them that no Laminar wrote, one seed each.
+"""Stores in a directory with forged objects, one seed each.
 
-The honest store has one record of every kind, and a savepoint beside it. A forged one is a copy in
-which one to three objects are forged: records with other values and digests that are right, special
-files in their place, files of holes as long as a manifest says, and names that mean nothing.
+The honest store has one record of every kind, and a savepoint beside it. A forged one is a copy
+with one to three forged objects: records with other values and correct digests, special files in
+their place, sparse files with the length in a manifest, and meaningless names.
 """
 
 import os

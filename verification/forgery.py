@@ -1,7 +1,7 @@
-"""Records that no Laminar wrote, sealed as if one had: what whoever can write to a store can make.
+"""Forged records with valid seals, such as any writer of a store can make.
 
-A digest finds rot. It does not find intent, because its value can be computed by anybody. So a
-reader has to survive every record whose digest is right.
+A digest detects decay, not intent, because anybody can compute it. So a reader has to survive every
+record whose digest is right.
 """
 
 import json
@@ -32,9 +32,9 @@ Place = tuple[Any, Any]
 
 
 def forge(data: bytes, dice: Random) -> bytes:
-    """Change something in a JSON record, and seal it again if it was sealed.
+    """Change a JSON record, and seal it again if it was sealed.
 
-    What is no record comes back with its end cut off.
+    Other data comes back truncated.
     """
     return _changed(data, dice, _CHANGES)
 

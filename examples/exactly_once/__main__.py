@@ -58,10 +58,10 @@ class Demo:
         self._timings: dict[str, float] = {}
 
     def run(self) -> DemoSummary:
-        """Do everything and say what came of it.
+        """Run all steps and return the summary.
 
         Raises:
-            LaminarError: something of the machine is in the way, such as a full disk.
+            LaminarError: the machine has a problem, such as a full disk.
             dagster.Failure: the streaming job failed.
         """
         with self._timed("generate_s"):
@@ -102,7 +102,7 @@ class Demo:
         self._bar.update(task, completed=EVENTS)
 
     def _run_stream(self, instance: dg.DagsterInstance) -> str:
-        """Materialise the output, with somebody in the background who watches and kills."""
+        """Materialise the output, while a background thread watches and kills."""
         task = self._bar.add_task("stream in Spark", total=EVENTS)
         over = threading.Event()
         watcher = threading.Thread(target=self._watch, args=(task, over))
@@ -170,7 +170,7 @@ class Demo:
 
 
 def follow(path: Path, over: threading.Event) -> Iterator[DriverEvent]:
-    """Events as they are appended to ``path``, until ``over`` is set and all are read."""
+    """Yield events as they are appended to ``path``, until ``over`` is set and all are read."""
     unread = ""
     offset = 0
     while True:
@@ -209,7 +209,7 @@ def demonstrate(console: Console) -> int:
 
 
 def main() -> int:
-    """Entry point; every failure is one line."""
+    """Run the demo; every failure is one line."""
     return perform(demonstrate, DEMO)
 
 

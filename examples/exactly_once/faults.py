@@ -1,6 +1,6 @@
-"""Whom the demo kills, and when.
+"""The processes that the demo kills, and when.
 
-Decided from what the driver tells, so that it is the same plan on a fast machine and a slow one.
+The driver's events decide, so that the plan is the same on a fast machine and a slow one.
 """
 
 from collections.abc import Sequence
@@ -55,7 +55,7 @@ class FaultPlan:
 
     @property
     def complete(self) -> bool:
-        """Every kill was done, and survived."""
+        """Whether every kill was done and survived."""
         survived = [kill for kill in self.kills if kill.recovery_ms is not None]
         return len(survived) == len(self.plan)
 

@@ -1,4 +1,4 @@
-"""The demo starts from nothing, whatever an earlier one left behind, and however it ended."""
+"""A fresh start of the demo, whatever an earlier one left behind."""
 
 import os
 import shutil
@@ -65,9 +65,9 @@ def refuse_running(store: CheckpointStore) -> None:
 
 
 def close_dead_runs(instance: dg.DagsterInstance, stream: str) -> None:
-    """End the record of runs whose process was killed, as Dagster's daemon does if it runs.
+    """Mark runs as failed whose process was killed, as Dagster's daemon does if it runs.
 
-    Else they would count as in progress for ever, and silence the stream's reporter.
+    Otherwise they would count as in progress for ever, and silence the stream's observer.
     """
     unfinished = dg.RunsFilter(
         tags={STREAM_TAG: stream},

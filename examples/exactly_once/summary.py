@@ -1,4 +1,4 @@
-"""What came of the demo: as JSON, and on one screen."""
+"""The results of the demo: as JSON, and on one screen."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -38,7 +38,7 @@ class DemoSummary:
 
     @property
     def problems(self) -> list[str]:
-        """Why this demo proves nothing; empty if it does."""
+        """Reasons why this demo proves nothing; empty if there are none."""
         survived = sum(kill.recovery_ms is not None for kill in self.kills)
         problems: list[str] = []
         if not self.comparison.exact:
@@ -50,7 +50,7 @@ class DemoSummary:
         return problems
 
     def to_json(self) -> dict[str, Any]:
-        """The form of ``summary.json``; durations in the unit that the name ends in."""
+        """Return the contents of ``summary.json``; names end in the unit of durations."""
         return {
             "exact": self.comparison.exact,
             "problems": self.problems,
@@ -69,7 +69,7 @@ class DemoSummary:
 
 
 def show(summary: DemoSummary, console: Console) -> None:
-    """Print the one screen."""
+    """Print the summary on one screen."""
     parts: list[RenderableType] = [
         _facts(summary),
         Text(),

@@ -1,4 +1,4 @@
-"""``make demo-ops``: Dagster runs payments, and everything happens to them that can.
+"""``make demo-ops``: Dagster runs payments through slowness, kills and damage.
 
     python -m examples.operations [--folder build/demo-ops]
 
@@ -37,7 +37,7 @@ from laminar_core.orchestration.streams import ROOT
 from laminar_core.spark.session import open_session
 
 ROWS = 24_000_000
-"""Ten minutes of them; what is left at the end is read as fast as it goes."""
+"""Ten minutes of rows; the rest at the end is read at full speed."""
 
 DEFINITIONS = "examples.operations.definitions"
 _PICTURES = "pictures of the UI"
@@ -60,14 +60,14 @@ SHOTS: dict[Act, Callable[[Operations], list[Shot]]] = {
     Operations.speed_up: when_calm,
     Operations.damage: at_the_end,
 }
-"""What is photographed after which step."""
+"""Screenshots to take after each step."""
 
 _SURROUNDINGS = ("payments to read", "dagster dev")
 _END = ("the rest, with `laminar run`", "the same as a Spark batch query")
 
 
 def prove(console: Console, folder: Path, pictures: Path | None) -> int:
-    """Play everything; returns the exit code. Pictures of the UI go into ``pictures``."""
+    """Run the whole demonstration and return the exit code. Screenshots go into ``pictures``."""
     clock = SystemClock()
     stage = Stage(console, clock)
     begun_ms = clock.monotonic_ms()
@@ -99,7 +99,7 @@ def prove(console: Console, folder: Path, pictures: Path | None) -> int:
 
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """SIGTERM ends the show as Ctrl-C does; the clean-up after it is not interrupted again."""
+    """Let SIGTERM end the demonstration like Ctrl-C; the clean-up is not interrupted again."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         del number, frame
@@ -194,7 +194,7 @@ def _finish(command: list[str], folder: Path) -> None:
     help="Also photograph the UI, into this directory (docs/images).",
 )
 def main(folder: Path, screenshots: Path | None) -> None:
-    """Prove that a stream under Dagster is operated as the documents say."""
+    """Prove that a stream under Dagster is operated as documented."""
     if screenshots is not None and (missing := why_no_browser()):
         raise click.UsageError(missing)
     folder = folder.absolute()

@@ -1,4 +1,4 @@
-"""Dagster's UI in a headless Chromium that is installed on this machine: what users see and do."""
+"""Dagster's UI in a headless Chromium of this machine: what users see and do."""
 
 import importlib.util
 import shutil
@@ -36,7 +36,7 @@ class Shot:
 
 
 def why_no_browser() -> str | None:
-    """What is missing; None if nothing is."""
+    """Return what is missing; None if nothing is."""
     if importlib.util.find_spec("playwright") is None:
         return "the package playwright is not installed: make setup"
     if _chromium() is None:
@@ -72,12 +72,12 @@ def browsing(port: int) -> Iterator["Browser"]:
 
 @dataclass(frozen=True, slots=True)
 class Browser:
-    """One window of it."""
+    """One browser window."""
 
     page: "Page"
 
     def open(self, path: str, texts: Sequence[str] = (), clicks: Sequence[str] = ()) -> None:
-        """Go to a page, click, and wait until it shows what it has to show."""
+        """Open a page, click, and wait until it shows the expected texts."""
         self.page.goto(path)
         self._settle()
         for selector in clicks:
@@ -87,7 +87,7 @@ class Browser:
             self.page.get_by_text(text).first.wait_for()
 
     def take(self, shot: Shot, folder: Path) -> Path:
-        """Make one picture."""
+        """Take one screenshot."""
         self.page.set_viewport_size({"width": _SIZE[0], "height": shot.height})
         self.open(shot.path, shot.texts, shot.clicks)
         self.page.wait_for_timeout(_DRAWN_MS)
@@ -118,22 +118,22 @@ class Browser:
 
 
 def asset_page(stream: str, name: str, view: str = "overview", **chosen: str) -> str:
-    """Address of an asset's page; ``chosen`` is, for example, a partition."""
+    """Return the address of an asset's page; ``chosen`` is, for example, a partition."""
     return f"/assets/{stream}/{name}?{urlencode({'view': view, **chosen})}"
 
 
 def launchpad(job: str) -> str:
-    """Address of a job's form."""
+    """Return the address of a job's form."""
     return f"{_WORKSPACE}/jobs/{job}/playground"
 
 
 def sensor_page(sensor: str) -> str:
-    """Address of what a sensor saw."""
+    """Return the address of a sensor's ticks."""
     return f"{_WORKSPACE}/sensors/{sensor}"
 
 
 def lineage(stream: str) -> str:
-    """Address of a stream's assets."""
+    """Return the address of a stream's assets."""
     return f"{_WORKSPACE}/asset-groups/{stream}/lineage"
 
 

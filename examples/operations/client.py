@@ -10,7 +10,7 @@ from typing import Any
 import dagster as dg
 
 LOCATION, REPOSITORY = "laminar", "__repository__"
-"""As ``workspace.yaml`` names them."""
+"""The names in ``workspace.yaml``."""
 
 OVER = frozenset({"SUCCESS", "FAILURE", "CANCELED"})
 _TIMEOUT_S = 60.0
@@ -71,7 +71,7 @@ query($run: ID!) {
 
 
 class UiError(Exception):
-    """Dagster did not do what was asked; the text is what it said."""
+    """Dagster refused a request; the text is its message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +87,13 @@ class Run:
 
     @property
     def is_over(self) -> bool:
-        """It will not change any more."""
+        """Whether the run has ended."""
         return self.status in OVER
 
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """One look of a sensor."""
+    """One tick of a sensor."""
 
     at_s: float
     status: str
@@ -108,18 +108,18 @@ class DagsterClient:
     port: int
 
     def is_up(self) -> bool:
-        """Whether it answers."""
+        """Return whether the server answers."""
         try:
             return self._request("GET", "/server_info")[0] == HTTPStatus.OK
         except (OSError, HTTPException):
             return False
 
     def query(self, text: str, **variables: object) -> dict[str, Any]:
-        """Ask, and return the data.
+        """Send a query, and return the data.
 
         Raises:
             UiError: it was refused.
-            OSError: nobody answers.
+            OSError: the server does not answer.
         """
         body = json.dumps({"query": text, "variables": variables})
         _, answer = self._request("POST", "/graphql", body)
@@ -160,17 +160,17 @@ class DagsterClient:
         return answer["run"]["runId"]
 
     def runs(self, *, limit: int = 20, **wanted: object) -> list[Run]:
-        """Runs that a filter of GraphQL lets through, newest first."""
+        """Return runs that match a GraphQL filter, newest first."""
         data = self.query(_RUNS, filter=wanted, limit=limit)["runsOrError"]
         return [_run(each) for each in data["results"]]
 
     def run(self, run_id: str) -> Run:
-        """One run."""
+        """Return one run."""
         (found,) = self.runs(runIds=[run_id])
         return found
 
     def why_failed(self, run_id: str) -> str:
-        """What a failed run says of it, in one line."""
+        """Return the error of a failed run, in one line."""
         events = self.query(_FAILURE, run=run_id)["logsForRun"].get("events", ())
         errors = [event["error"] for event in events if event.get("error")]
         said = [(error.get("cause") or error)["message"] for error in errors]
@@ -178,7 +178,7 @@ class DagsterClient:
         return " ".join(said[0].split()) if said else "it does not say why"
 
     def ticks(self, sensor: str, limit: int = 5) -> list[Tick]:
-        """What a sensor saw lately, newest first; empty if it has not looked yet."""
+        """Return a sensor's latest ticks, newest first; empty before the first one."""
         selector = {
             "repositoryLocationName": LOCATION,
             "repositoryName": REPOSITORY,
@@ -188,7 +188,7 @@ class DagsterClient:
         return [_tick(each) for each in found.get("sensorState", {}).get("ticks", ())]
 
     def check(self, key: dg.AssetKey, check: str, partition: str | None = None) -> str:
-        """Newest result of an asset check: passed, failed, or why there is none; and its words."""
+        """Return the newest result of an asset check with its description, or why there is none."""
         found = self.query(_CHECKS, key={"path": key.path}, check=check, partition=partition)
         executions = found["assetCheckExecutions"]
         if not executions or executions[0]["evaluation"] is None:
@@ -198,7 +198,7 @@ class DagsterClient:
         return f"{verdict}: {evaluation['description']}"
 
     def partitions(self, key: dg.AssetKey) -> frozenset[str]:
-        """The partitions of an asset that are materialised."""
+        """Return the materialised partitions of an asset."""
         found = self.query(_PARTITIONS, key={"path": key.path})["assetNodeOrError"]
         return frozenset(found.get("assetPartitionStatuses", {}).get("materializedPartitions", ()))
 

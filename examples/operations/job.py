@@ -1,4 +1,4 @@
-"""What the store says of the demo's job, and what the demo does to it behind everybody's back."""
+"""The demo's job in the store, and the damage that the demo does to it."""
 
 import os
 import signal
@@ -29,18 +29,18 @@ class JobWatch:
         return cls(CheckpointStore.open(str(root), job), root)
 
     def generation(self) -> GenerationSummary | None:
-        """The newest one; None if the job never ran."""
+        """Return the newest generation; None if the job never ran."""
         return next(reversed(self.store.generations()), None)
 
     def driver_pid(self) -> int | None:
-        """Of the living driver of the newest generation, if there is one."""
+        """Return the pid of the newest generation's driver, if it lives."""
         newest = self.generation()
         owner = newest.claim.owner if newest and newest.claim else None
         alive = owner is not None and is_visible(owner) and is_running(owner)
         return owner.pid if alive and owner is not None else None
 
     def newest(self, count: int) -> list[CheckpointManifest]:
-        """The newest completed checkpoints, newest first."""
+        """Return the newest completed checkpoints, newest first."""
         found: list[CheckpointManifest] = []
         for checkpoint_id in reversed(self.store.completed_ids()):
             if len(found) == count:
@@ -51,7 +51,7 @@ class JobWatch:
         return found
 
     def since(self, generation: int, at_ms: int) -> list[CheckpointManifest]:
-        """Checkpoints of a generation that were triggered after ``at_ms``, oldest first."""
+        """Return checkpoints of a generation that were triggered after ``at_ms``, oldest first."""
         recent = [m for m in self.newest(10) if m.generation == generation]
         return [m for m in reversed(recent) if m.triggered_at_ms >= at_ms]
 
@@ -62,14 +62,14 @@ class JobWatch:
         return [e.command for e in done if e.command and isinstance(e.command.action, SetMode)]
 
     def kill_driver(self) -> int:
-        """SIGKILL for the driver, and for nobody else; returns its pid."""
+        """Kill the driver alone with SIGKILL; return its pid."""
         pid = self.driver_pid()
         assert pid is not None, "nobody to kill"
         os.kill(pid, signal.SIGKILL)
         return pid
 
     def damage(self, checkpoint_id: int) -> Path:
-        """Flip a bit in a file that this checkpoint has and the one before has not."""
+        """Flip a bit in a file that this checkpoint has and its predecessor has not."""
         ids = [each for each in self.store.completed_ids() if each <= checkpoint_id]
         *_, before, victim = map(self.store.read_manifest, ids)
         shared = {file.path for file in before.files()}
@@ -84,17 +84,17 @@ class JobWatch:
 
 
 def duration_s(manifest: CheckpointManifest) -> float:
-    """From its trigger to its completion."""
+    """Return the time from trigger to completion."""
     return manifest.duration_ms / 1000
 
 
 def alignment_s(manifest: CheckpointManifest) -> float:
-    """The longest that any operator waited for barriers."""
+    """Return the longest alignment time of any operator."""
     return max((float(a.alignment_ms) for a in manifest.alignment), default=0.0) / 1000
 
 
 def in_words(manifests: list[CheckpointManifest]) -> str:
-    """What somebody who waits for checkpoints sees.
+    """Describe the newest checkpoints for somebody who waits for one.
 
     >>> in_words([])
     'no checkpoint yet'

@@ -1,4 +1,4 @@
-"""The payments pipeline with a brake: an operator that takes as long for its rows as a file says.
+"""The payments pipeline with a brake: an operator as slow as a file demands.
 
 The file holds the microseconds that each row costs; without it the brake is off.
 """
@@ -54,7 +54,7 @@ def pipeline(
 
 
 def row_us(brake: Path) -> float:
-    """Microseconds that a row costs; 0 without the file."""
+    """Return the microseconds that a row costs; 0 without the file."""
     try:
         return float(brake.read_text())
     except (OSError, ValueError):
@@ -62,7 +62,7 @@ def row_us(brake: Path) -> float:
 
 
 def set_brake(brake: Path, row_us: float | None) -> None:
-    """Let the running pipeline be slow, or as fast as it can; None takes the brake away."""
+    """Slow the running pipeline down; None removes the brake."""
     if row_us is None:
         brake.unlink(missing_ok=True)
         return

@@ -1,4 +1,4 @@
-"""What came of the operations demo: on one screen, and as JSON."""
+"""The results of the operations demo: on one screen, and as JSON."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -23,7 +23,7 @@ class OperationsReport:
 
     @property
     def problems(self) -> list[str]:
-        """Why this demonstration proves nothing; empty if it does."""
+        """Reasons why this demonstration proves nothing; empty if there are none."""
         problems = [f"{step.name}: {step.failed}" for step in self.steps if step.failed]
         left = self.steps_planned - len(self.steps)
         if left:
@@ -35,7 +35,7 @@ class OperationsReport:
         return problems
 
     def to_json(self) -> dict[str, Any]:
-        """The form of ``summary.json``; durations are seconds."""
+        """Return the contents of ``summary.json``; durations are seconds."""
         found = self.comparison
         return {
             "exact": found is not None and found.exact,
@@ -49,7 +49,7 @@ class OperationsReport:
 
 
 def show(report: OperationsReport, console: Console) -> None:
-    """Print the one screen."""
+    """Print the report on one screen."""
     steps = Table(box=None, pad_edge=False, show_header=False)
     steps.add_column(justify="right")
     steps.add_column(ratio=1)

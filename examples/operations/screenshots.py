@@ -18,7 +18,7 @@ from laminar_core.resources.names import partition_of
 from laminar_core.sensors.observer.checkpoint_reports import INTEGRITY_CHECK
 
 _A_TICK = 'tbody a:has-text("requested"), table button:has-text("requested")'
-"""What a sensor's newest look came to; a click shows what it saw."""
+"""Selects a sensor's newest tick with requests; a click shows its details."""
 
 
 def take(operations: Operations, shots: list[Shot], folder: Path) -> None:
@@ -31,13 +31,13 @@ def take(operations: Operations, shots: list[Shot], folder: Path) -> None:
 
 
 def while_slow(operations: Operations) -> list[Shot]:
-    """After the sensor has flipped the mode."""
+    """Return the screenshots after the sensor has changed the mode."""
     stream = operations.spec.name
     return [Shot("alignment", sensor_page(f"{stream}_alignment"), ["Tick for"], [_A_TICK])]
 
 
 def when_calm(operations: Operations) -> list[Shot]:
-    """Checkpoints from before, while and after an operator was slow."""
+    """Return screenshots of checkpoints from before, while and after an operator was slow."""
     stream = operations.spec.name
     unaligned = partition_of(operations.unaligned_checkpoint)
     page = asset_page(stream, "checkpoint", "partitions", partition=unaligned)
@@ -48,7 +48,7 @@ def when_calm(operations: Operations) -> list[Shot]:
 
 
 def at_the_end(operations: Operations) -> list[Shot]:
-    """What is left of all that happened."""
+    """Return the screenshots at the end."""
     stream = operations.spec.name
     integrity = asset_page(stream, "checkpoint", "checks", checkDetail=INTEGRITY_CHECK)
     return [

@@ -1,4 +1,4 @@
-"""``dagster dev`` for the length of a demonstration, and the end of everything it started."""
+"""``dagster dev`` for one demonstration, and the end of everything it started."""
 
 import os
 import signal
@@ -23,7 +23,7 @@ _PROC = Path("/proc")
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
+    """Return a free port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
@@ -50,7 +50,7 @@ def serving(folder: Path, module: str, port: int, clock: Clock) -> Iterator[None
 
 
 def write_home(home: Path) -> Path:
-    """A DAGSTER_HOME of its own, with the project's settings."""
+    """Write a separate DAGSTER_HOME with the project's settings."""
     settings = yaml.safe_load((ROOT / "dagster.yaml").read_text())
     home.mkdir(parents=True, exist_ok=True)
     (home / "dagster.yaml").write_text(yaml.safe_dump(_moved(settings, str(home))))
@@ -58,7 +58,7 @@ def write_home(home: Path) -> Path:
 
 
 def write_workspace(path: Path, module: str) -> Path:
-    """A workspace like the project's, with other definitions."""
+    """Write a workspace like the project's, with other definitions."""
     workspace = yaml.safe_load((ROOT / "workspace.yaml").read_text())
     (target,) = workspace["load_from"]
     target["python_module"] |= {"module_name": module, "working_directory": str(ROOT)}
@@ -67,7 +67,7 @@ def write_workspace(path: Path, module: str) -> Path:
 
 
 def started_for(folder: Path) -> list[int]:
-    """Pids of living processes with the demonstration's mark in their environment, but this one."""
+    """Return the pids of living processes with the demonstration's mark, but this one."""
     mark = f"{FOLDER_VARIABLE}={folder}\0".encode()
     pids = [int(entry.name) for entry in _PROC.iterdir() if entry.name.isdigit()]
     return [pid for pid in pids if pid != os.getpid() and mark in _environment(pid)]
@@ -101,7 +101,7 @@ def _start(folder: Path, home: Path, words: list[str]) -> "subprocess.Popen[byte
 
 
 def _moved(settings: Mapping[str, Any], home: str) -> dict[str, Any]:
-    """The same settings with all folders below ``home``."""
+    """Return the settings with all folders below ``home``."""
     return {
         name: _moved(value, home)
         if isinstance(value, dict)
@@ -113,7 +113,10 @@ def _moved(settings: Mapping[str, Any], home: str) -> dict[str, Any]:
 
 
 def _environment(pid: int) -> bytes:
-    """Of a process as it was started; empty if it has ended or is somebody else's."""
+    """Return a process's environment at its start.
+
+    Empty if it has ended or belongs to another user.
+    """
     try:
         return (_PROC / str(pid) / "environ").read_bytes()
     except OSError:

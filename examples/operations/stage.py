@@ -1,4 +1,4 @@
-"""How a demonstration goes on: steps that are timed, waits that say what they see and give up."""
+"""The progress of a demonstration: timed steps, and waits with a limit."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class StepFailed(Exception):  # noqa: N818 - it reads as what happened
-    """A step did not come to its end; the text says what was seen instead."""
+    """A step failed; the text describes the last observation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Step:
 
 @dataclass(slots=True)
 class Stage:
-    """Where steps are played; ``steps`` is what became of them."""
+    """Runs the steps; ``steps`` has their results."""
 
     console: Console
     clock: Clock
@@ -42,16 +42,16 @@ class Stage:
     _saw: list[str] = field(default_factory=list)
 
     def note(self, fact: str) -> None:
-        """A fact for the report."""
+        """Add a fact to the report."""
         self._saw.append(fact)
         self.console.print(f"    {fact}", markup=False, highlight=False, soft_wrap=True)
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """Time a step; what keeps it from its end is part of the report, and ends the show.
+        """Time a step; a failure goes into the report, and ends the demonstration.
 
         Raises:
-            StepFailed: it did not come to its end.
+            StepFailed: it failed.
         """
         self.console.print(f"{len(self.steps) + 1:>2}  {name}", style="bold", markup=False)
         started_ms, self._saw = self.clock.monotonic_ms(), []
@@ -75,10 +75,10 @@ class Stage:
         limit_s: float,
         seen: Callable[[], str] = lambda: "nothing yet",
     ) -> T:
-        """Look until there is something; ``seen`` says what there is meanwhile.
+        """Poll until ``look`` returns a value; ``seen`` describes the state meanwhile.
 
         Raises:
-            StepFailed: there was nothing in time.
+            StepFailed: there was none in time.
         """
         started_ms = told_ms = self.clock.monotonic_ms()
         while (found := look()) is None:
@@ -96,5 +96,5 @@ class Stage:
         return found
 
     def since_s(self, then_ms: float) -> float:
-        """Seconds since a moment of the monotonic clock."""
+        """Return the seconds since a moment of the monotonic clock."""
         return (self.clock.monotonic_ms() - then_ms) / 1000

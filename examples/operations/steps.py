@@ -1,4 +1,4 @@
-"""The steps of the operations demo: each does one thing to the job and waits for what follows."""
+"""The steps of the operations demo: each acts on the job and waits for the effect."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,13 +29,13 @@ SLOW_S = FAST_S = 1.0
 """A checkpoint is slow if its barriers align for longer, fast if all of it takes less."""
 
 FASTER = 3
-"""Or, on a machine that is busy with other things, so many times less than the slow one."""
+"""On a busy machine, the factor by which a fast checkpoint is shorter than a slow one."""
 
 SETTLED = 3
-"""So many checkpoints in a row have to be fast: one alone may be luck."""
+"""Consecutive fast checkpoints required: a single one may be luck."""
 
 _DAMAGE = "sha256 differs"
-"""What the check has to say of a flipped bit."""
+"""The check's expected message for a flipped bit."""
 
 DOUBT_S = 15.0
 """Long enough for three more looks of a sensor that would start a second recovery."""
@@ -99,7 +99,7 @@ class Operations:
         self._settled("aligned", generation)
 
     def kill(self) -> None:
-        """SIGKILL; the recovery sensor has to start the job exactly once."""
+        """Kill the driver; the recovery sensor has to start the job exactly once."""
         dead, before = self._generation(), len(self._recoveries())
         killed_ms = self.stage.clock.monotonic_ms()
         self.stage.note(f"SIGKILL for driver {self.job.kill_driver()} of generation {dead}")
@@ -108,7 +108,7 @@ class Operations:
         self._once(dead, before)
 
     def retain(self) -> None:
-        """Retention has to have run on its schedule, and to have deleted something."""
+        """Wait until retention has run on its schedule and deleted something."""
         tags = [
             {"key": "dagster/schedule_name", "value": schedule_name(self.spec.name, "retention")}
         ]
@@ -123,7 +123,7 @@ class Operations:
         self.stage.note(f"{len(done)} of {len(runs)} runs are done; {deleted} checkpoints are gone")
 
     def drill(self) -> None:
-        """A restore drill of the newest checkpoint, as the schedule would run it."""
+        """Run a restore drill of the newest checkpoint, as the schedule would."""
         run = self._launch("drill", self._config("drill", which="newest"), limit_s=300)
         took_s = (run.ended_s or 0) - (run.started_s or 0)
         self.stage.note(
@@ -132,9 +132,10 @@ class Operations:
         self._expect_check("restorable", "passed")
 
     def damage(self) -> None:
-        """SIGKILL again, and flipped bits: recovery has to pass by what is damaged.
+        """Kill the driver and flip bits: recovery has to skip damaged checkpoints.
 
-        Damaged are the newest checkpoint, and the newest that Dagster knows: some seconds older.
+        Damaged are the newest checkpoint, and the newest that Dagster knows, which is some seconds
+        older.
         """
         dead, before = self._generation(), len(self._recoveries())
         reported = self._newest_reported()

@@ -1,6 +1,6 @@
-"""The stream of the operations demo: the shipped payments, with a brake and with short thresholds.
+"""The stream of the operations demo: the shipped payments, with a brake and short thresholds.
 
-``LAMINAR_DEMO_FOLDER`` says where everything of one demonstration is kept.
+``LAMINAR_DEMO_FOLDER`` is the folder of one demonstration.
 """
 
 import os
@@ -26,7 +26,7 @@ ALERTS = AlertPolicy(
     heartbeat_max="10 seconds",
     checkpoint_age_max="2 minutes",
 )
-"""As shipped where it counts (act at a second of alignment), quick where it is about patience."""
+"""Default thresholds for decisions (act at a second of alignment), short ones for patience."""
 
 NOT_BY_ITSELF = SchedulePolicy(
     retention="* * * * *", drill=None, audit=None, orphans=None, costs=None, checks=None
@@ -34,12 +34,12 @@ NOT_BY_ITSELF = SchedulePolicy(
 
 
 def folder() -> Path:
-    """Everything of this demonstration."""
+    """Return the folder of this demonstration."""
     return Path(os.environ.get(FOLDER_VARIABLE, ROOT / "build" / "demo-ops"))
 
 
 def brake_file(below: Path) -> Path:
-    """What the pipeline's brake reads."""
+    """Return the path of the pipeline's brake."""
     return below / "brake"
 
 

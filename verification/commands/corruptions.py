@@ -14,7 +14,7 @@ from verification.corruption_campaign import Verdict, try_corruptions
 VIOLATED_EXIT_CODE = 1
 COUNT = 300
 FINISH_EVERY = 10
-"""So many corruptions apart, the job is also run to its end."""
+"""Interval of corruptions after which the job is also run to its end."""
 
 
 @click.command()
@@ -37,7 +37,7 @@ def corruptions(*, count: int, first: int, as_json: bool) -> None:
 
 
 def damage(seeds: range, *, as_json: bool) -> None:
-    """Try one corruption a seed; the exit code is 1 if one of them is answered wrongly."""
+    """Try one corruption per seed; exit with 1 if one is handled wrongly."""
     outcomes: Counter[str] = Counter()
     objects: Counter[str] = Counter()
     for verdict in _tried(seeds):

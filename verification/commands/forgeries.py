@@ -1,4 +1,4 @@
-"""``python -m verification forgeries``: every command that reads a store, against forged ones.
+"""``python -m verification forgeries``: run every command that reads a store on forged ones.
 
 Each command has to end in time and in memory, with success or with an error of Laminar's. They run
 in a process of their own under a memory limit, so that neither a hang nor an abort ends the
@@ -27,9 +27,9 @@ from verification.forged_stores import HonestStore, forge_store, make_honest_sto
 
 COUNT = 20
 MEMORY_BYTES = 2 << 30
-"""That a command may take beyond what the process has when it starts."""
+"""Memory that a command may take beyond the use of its process at the start."""
 TIME_S = 60.0
-"""For one command; most take less than a tenth of a second."""
+"""Time limit of one command; most take less than a tenth of a second."""
 _EXPECTED_CODES = frozenset(range(7))
 _SERVE = "from verification.commands.forgeries import serve; serve()"
 _SAID_MAX = 2_000
@@ -43,7 +43,7 @@ def pipeline():
 
 @dataclass(frozen=True, slots=True)
 class ForgedAnswer:
-    """What one command answered to a forged store; ``problem`` is None if that was an answer."""
+    """The answer of one command to a forged store; ``problem`` is None if it is acceptable."""
 
     seed: int
     command: str
@@ -53,7 +53,7 @@ class ForgedAnswer:
 
 
 def commands(honest: HonestStore, place: Path) -> list[list[str]]:
-    """Every command that reads a store, for the forged one at ``place``."""
+    """Return every command that reads a store, for the forged one at ``place``."""
     store, job = ["--store", str(place / "store")], ["--job", JOB]
     savepoints, target = place / "savepoints", str(honest.place / "job.py")
     from_savepoint = ["--from-savepoint", str(savepoints / "one")]
@@ -196,7 +196,7 @@ def forgeries(*, count: int, first: int, as_json: bool) -> None:
 
 
 def report(seeds: range, *, as_json: bool) -> None:
-    """Try the seeds and say what was no answer; the exit code is 1 if anything was."""
+    """Try the seeds and print unacceptable answers; exit with 1 if there are any."""
     codes: dict[str, int] = {}
     wrong = 0
     for answer in try_forgeries(seeds):

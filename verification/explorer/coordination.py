@@ -1,8 +1,8 @@
-"""The coordinator of a small world: the real machine, with what surrounds it as a value.
+"""The coordinator of a small world: the real machine, with its environment as a value.
 
 Its clock has three readings: the trigger, the end of the alignment budget, and the end of the
-checkpoint. Time moves when the search says so, so both ends come at every moment. The store answers
-at once, but the answer to publishing comes back later: a crash in between finds the checkpoint.
+checkpoint. The search moves time, so both ends come at every moment. The store answers at once, but
+the answer to publishing comes back later: a crash in between finds the checkpoint.
 """
 
 from typing import Any, NamedTuple
@@ -42,7 +42,7 @@ class Checkpoint(NamedTuple):
 
 
 class Order(NamedTuple):
-    """What the coordinator does to the rest of the world."""
+    """An effect of the coordinator on the rest of the world."""
 
     kind: str
     """``trigger``, ``timeout`` and ``abort`` go to every subtask; ``publish`` is durable at once;
@@ -65,7 +65,7 @@ Moved = tuple[Coordinator, tuple[Order, ...]]
 
 
 def start(world: World, highest_id: CheckpointId) -> Coordinator:
-    """A new generation's coordinator."""
+    """Return a new generation's coordinator."""
     config = CoordinatorConfig(
         interval_ms=None,
         timeout_ms=TIMEOUT_MS,
@@ -77,16 +77,16 @@ def start(world: World, highest_id: CheckpointId) -> Coordinator:
 
 
 def trigger(coordinator: Coordinator) -> Moved:
-    """Somebody asks for a checkpoint. The clock starts again: nothing else is under way."""
+    """Request a checkpoint. The clock restarts, because nothing else is under way."""
     rewound = coordinator._replace(now_ms=0, parts=())
     return _take(rewound, CheckpointRequested(CheckpointKind.PERIODIC, "explorer"))
 
 
 class Possible(NamedTuple):
-    """What may happen to the coordinator by itself."""
+    """Spontaneous events of the coordinator."""
 
     trigger: bool
-    """Nothing is under way."""
+    """Whether no checkpoint is under way."""
     time_out: bool
     """The alignment budget is still to be spent."""
     expire: bool
@@ -94,7 +94,7 @@ class Possible(NamedTuple):
 
 
 def possible(coordinator: Coordinator) -> Possible:
-    """What may happen now."""
+    """Return the events that are possible now."""
     pending = coordinator.machine.pending
     collects = any(p.phase == "collecting" for p in pending)
     budget_ms = coordinator.machine.config.alignment_timeout_ms or 0
@@ -102,30 +102,30 @@ def possible(coordinator: Coordinator) -> Possible:
 
 
 def time_out(coordinator: Coordinator) -> Moved:
-    """The alignment budget is spent."""
+    """Let the alignment budget run out."""
     budget_ms = coordinator.machine.config.alignment_timeout_ms
     assert budget_ms is not None
     return _take(coordinator._replace(now_ms=budget_ms), Tick())
 
 
 def expire(coordinator: Coordinator) -> Moved:
-    """The checkpoint took too long."""
+    """Let the checkpoint expire."""
     moved, orders = _take(coordinator._replace(now_ms=TIMEOUT_MS), Tick())
     return moved._replace(parts=()), orders
 
 
 def published(coordinator: Coordinator) -> Moved:
-    """The store's answer comes."""
+    """Deliver the store's answer."""
     assert coordinator.publishing is not None
     event = Published(coordinator.publishing)
     return _take(coordinator._replace(publishing=None, parts=()), event)
 
 
 def hears_at_once(coordinator: Coordinator, message: Message) -> bool:
-    """Is it all the same when this is heard?
+    """Return whether the time of this message makes no difference.
 
-    An acknowledgement that is not the last one changes nothing that anybody could notice: whatever
-    else the coordinator hears or does before or after it leads to the same state.
+    An acknowledgement that is not the last one has no visible effect: in any order with other
+    events the coordinator reaches the same state.
     """
     if message.kind != "ack":
         return False
@@ -139,7 +139,7 @@ def hears_at_once(coordinator: Coordinator, message: Message) -> bool:
 
 
 def hear(coordinator: Coordinator, message: Message) -> Moved:
-    """A subtask acknowledges or declines."""
+    """Receive a subtask's acknowledgement or decline."""
     if message.kind == "decline":
         checkpoint_id, cause, reason = message.content
         moved, orders = _take(coordinator, Declined(checkpoint_id, cause, reason))

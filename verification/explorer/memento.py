@@ -1,12 +1,12 @@
-"""Takes the state out of live objects as a value, and puts it back.
+"""Save the state of live objects as a value, and load it again.
 
-The machines that run are objects with queues in them; exploring needs them as values that can be
-compared, and put back to try something else. ``Memento`` finds every mutable object below a root
-once, and from then on saves and loads their attributes. It knows no class by name, so whatever a
-task will hold one day is part of its state without anybody thinking of it.
+The machines under test are objects with queues. Exploration needs them as values that can be
+compared, and restored to try something else. ``Memento`` finds every mutable object below a root
+once, and from then on saves and loads their attributes. It knows no class by name, so later
+attributes of a task become part of its state automatically.
 
-Attributes that hold other such objects, functions, locks or arrays are its structure: they are
-left alone, because every object built by the same function has the same.
+Attributes that hold other such objects, functions, locks or arrays are its structure: they are left
+alone, because every object built by the same function has the same.
 """
 
 import inspect
@@ -41,7 +41,7 @@ Saved = tuple[Hashable, ...]
 
 
 class _Of(tuple[Any, ...]):
-    """A container as a value; its subclass says which it was."""
+    """A container as a value; its subclass identifies the type."""
 
     __slots__ = ()
 
@@ -78,17 +78,17 @@ class Memento:
         ]
 
     def save(self) -> Saved:
-        """The state now; equal states are equal values."""
+        """Return the current state; equal states are equal values."""
         return tuple(_freeze(getattr(node, name)) for node, name in self._slots)
 
     def load(self, saved: Saved) -> None:
-        """Go to this state; it was saved from objects of the same structure."""
+        """Restore a state, which must come from objects of the same structure."""
         assert len(saved) == len(self._slots), "the structure is another one"
         for (node, name), value in zip(self._slots, saved, strict=True):
             setattr(node, name, _thaw(value))
 
     def describe(self) -> list[str]:
-        """What belongs to the state: class and attribute."""
+        """Return the attributes in the state, by class and name."""
         return [f"{type(node).__name__}.{name}" for node, name in self._slots]
 
 

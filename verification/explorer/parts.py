@@ -1,8 +1,8 @@
-"""A subtask's part of a checkpoint as a value, and how it is put together.
+"""A subtask's part of a checkpoint as a value, and its assembly.
 
-``Listener`` does what a worker does with what its tasks tell: it joins the state, the in-flight
-data and the word that nothing more belongs to it, and acknowledges. Here everything is durable the
-moment it is known; that it takes a while shows in how long the acknowledgement is under way.
+``Listener`` does the work of a worker: it collects the state, the in-flight data and the report
+that nothing is missing, and acknowledges. Here everything is durable at once; the duration of
+writes is represented by the latency of the acknowledgement.
 """
 
 from typing import Any, NamedTuple
@@ -41,7 +41,7 @@ class Part(NamedTuple):
 
 
 class Message(NamedTuple):
-    """What leaves a subtask."""
+    """A message from a subtask."""
 
     kind: str
     """``send`` and ``credit`` along a link, ``ack`` and ``decline`` to the coordinator."""
@@ -60,7 +60,7 @@ class Listener:
         self._empty = Part(CheckpointId(0), node, inputs=((),) * inputs, outputs=((),) * outputs)
 
     def take(self) -> tuple[tuple[Message, ...], tuple[str, ...]]:
-        """What was sent, and what a trace should say, since the last call."""
+        """Return the messages, and lines for a trace, since the last call."""
         taken = tuple(self.sent), tuple(self.notes)
         self.sent, self.notes = [], []
         return taken
@@ -103,7 +103,7 @@ class Listener:
         self.notes.append(f"captures {said} on {captured.queue.direction} {number}")
 
     def on_operator(self, operator_id: str) -> None:
-        """Nothing takes time here."""
+        """Do nothing: operators take no time here."""
 
     def on_complete(self, checkpoint_id: CheckpointId, alignment: AlignmentEntry) -> None:
         """Acknowledge: everything is written the moment it is known."""
@@ -113,18 +113,18 @@ class Listener:
             self.notes.append(f"completes its part of {checkpoint_id} ({alignment.mode})")
 
     def on_discard(self, checkpoint_id: CheckpointId) -> None:
-        """Forget it."""
+        """Drop the part."""
         if self.parts.pop(checkpoint_id, None) is not None:
             self.notes.append(f"drops its part of {checkpoint_id}")
 
     def on_decline(self, checkpoint_id: CheckpointId, cause: DeclineCause, reason: str) -> None:
-        """Pass it on."""
+        """Send the decline."""
         self.sent.append(Message("decline", -1, (checkpoint_id, cause, reason)))
         self.notes.append(f"declines {checkpoint_id}")
 
 
 def committable_of(committable: Any) -> Committable:  # noqa: ANN401 - JSON
-    """What a sink's handle says."""
+    """Return the contents of a sink's committable."""
     return committable["checkpoint"], tuple(committable["rows"])
 
 
@@ -136,5 +136,5 @@ def _keep(element: ArrowElement) -> InFlight:
 
 
 def replay(elements: tuple[InFlight, ...]) -> list[ArrowElement]:
-    """Elements as they are queued again."""
+    """Return the elements as they are queued again."""
     return [Batch(batch_of(e)) if isinstance(e, Record) else e for e in elements]

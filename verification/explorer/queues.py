@@ -1,4 +1,7 @@
-"""Small values as numbers: equal ones have the same, so a whole state is a tuple of numbers."""
+"""Small values as numbers.
+
+Equal values have equal numbers, so a whole state is a tuple of numbers.
+"""
 
 from collections.abc import Hashable
 from typing import Generic, TypeVar
@@ -14,7 +17,7 @@ class Numbered(Generic[T]):
         self._values: list[T] = []
 
     def number(self, value: T, key: Hashable = None) -> int:
-        """The value's number; ``key`` stands for a value that is not hashable itself."""
+        """Return the value's number; ``key`` represents a value that is not hashable itself."""
         known = self._numbers.setdefault(value if key is None else key, len(self._values))  # pyright: ignore[reportArgumentType]
         if known == len(self._values):
             self._values.append(value)
@@ -41,19 +44,19 @@ class Queues:
         self._popped: dict[int, tuple[int, int]] = {}
 
     def push(self, queue: int, item: int) -> int:
-        """The queue with one more at its end."""
+        """Return the queue with one more item at its end."""
         key = (queue, item)
         if key not in self._pushed:
             self._pushed[key] = self._contents.number((*self._contents[queue], item))
         return self._pushed[key]
 
     def pop(self, queue: int) -> tuple[int, int]:
-        """The first item, and the queue without it."""
+        """Return the first item, and the queue without it."""
         if queue not in self._popped:
             first, *rest = self._contents[queue]
             self._popped[queue] = (first, self._contents.number(tuple(rest)))
         return self._popped[queue]
 
     def items(self, queue: int) -> tuple[int, ...]:
-        """What is in the queue, first come first."""
+        """Return the items of the queue, first come first."""
         return self._contents[queue]

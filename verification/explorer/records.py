@@ -1,8 +1,8 @@
-"""The data of a small world: records that say which path they took and which of it they are.
+"""The data of a small world: records that name their path and their number on it.
 
-A record is ``Record("ab", 1)``: the second one that came from source ``a`` through operator ``b``.
-Channels are FIFO, so whoever processes a path must see its numbers in order, each of them once. A
-gap is a loss, a number that comes again is a duplicate, and both show at once.
+A record is ``Record("ab", 1)``: the second one from source ``a`` through operator ``b``. Channels
+are FIFO, so the receiver of a path must see its numbers in order, each of them once. A gap is a
+loss, a repeated number is a duplicate, and both show at once.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -46,20 +46,20 @@ class Record(NamedTuple):
 
 @cache
 def batch_of(record: Record) -> pa.RecordBatch:
-    """The record as a batch of one row; there is one of each."""
+    """Return the record as a batch of one row; equal records share one batch."""
     batch = pa.record_batch([[record.path], [record.number]], schema=_SCHEMA)
     _RECORDS[id(batch)] = record
     return batch
 
 
 def record_of(batch: pa.RecordBatch) -> Record:
-    """The row of such a batch."""
+    """Return the record of such a batch."""
     known = _RECORDS.get(id(batch))
     return known or Record(batch.column(0)[0].as_py(), batch.column(1)[0].as_py())
 
 
 def render(element: ArrowElement) -> str:
-    """An element as a trace shows it."""
+    """Return an element as text for a trace."""
     match element:
         case Batch(batch):
             return str(record_of(batch))
@@ -102,12 +102,12 @@ class CountingOperator:
         yield batch_of(Record(self._rename(path), number))
 
     def on_watermark(self, watermark_us: int) -> Iterable[pa.RecordBatch]:
-        """Nothing depends on event time."""
+        """Yield nothing: results do not depend on event time."""
         del watermark_us
         return ()
 
     def snapshot(self, checkpoint_id: CheckpointId) -> PendingSnapshot:
-        """The counts."""
+        """Pin the counts."""
         del checkpoint_id
         counts: dict[str, JsonValue] = {path: self.counts[path] for path in sorted(self.counts)}
         return lambda: Snapshot(properties=counts)
@@ -129,7 +129,7 @@ class NumberedReader:
         self._ends = ends
 
     def poll(self) -> pa.RecordBatch | None:
-        """The next record."""
+        """Return the next record."""
         if self.next_row == self._row_count:
             return None
         self.next_row += 1
@@ -137,15 +137,15 @@ class NumberedReader:
 
     @property
     def finished(self) -> bool:
-        """All of them have been read."""
+        """Whether all records have been read."""
         return self._ends and self.next_row == self._row_count
 
     def position(self) -> pa.Table:
-        """The offset."""
+        """Return the offset."""
         return _position(self.next_row, self._row_count)
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no resources are open."""
 
 
 @cache
@@ -164,18 +164,18 @@ class StagingWriter:
         self.staged.append(str(record_of(batch)))
 
     def snapshot(self, checkpoint_id: CheckpointId) -> PendingSnapshot:
-        """Pre-commit."""
+        """Turn the staged records into a committable."""
         rows: list[JsonValue] = list[JsonValue](sorted(self.staged))
         self.staged = []
         committables = ({"checkpoint": int(checkpoint_id), "rows": rows},) if rows else ()
         return lambda: Snapshot(committables=committables)
 
     def restore(self, snapshots: Sequence[Snapshot]) -> None:
-        """What was pre-committed is the committer's business."""
+        """Do nothing: the committer handles pre-committed records."""
 
     def collected(self) -> Iterable[pa.RecordBatch]:
-        """Nothing."""
+        """Return nothing."""
         return ()
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no resources are open."""

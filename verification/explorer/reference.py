@@ -1,12 +1,13 @@
-"""The reference: what a snapshot by Chandy and Lamport would say of the same cut.
+"""The reference: the snapshot by Chandy and Lamport for the same cut.
 
-A completed checkpoint says how far every subtask had got. The machine of 1985 is run on the same
-topology up to exactly there: every channel has carried what its sender had sent, every process has
-received what it had processed, and then everybody starts the snapshot. What that records on each
-channel is the only channel state that makes the cut consistent (PROTOCOL section 1), so the
-checkpoint must have the same, element by element.
+A completed checkpoint contains the progress of every subtask. The machine of 1985 is run on the
+same topology up to exactly there: every channel has carried what its sender had sent, every process
+has received what it had processed, and then all processes start the snapshot. Its channel state is
+the only one that makes the cut consistent (PROTOCOL section 1), so the checkpoint must have the
+same, element by element.
 
-One channel of the reference is one path on one link: order between different paths means nothing.
+One channel of the reference is one path on one link, because order between different paths has no
+meaning.
 """
 
 from collections import deque
@@ -38,7 +39,7 @@ Flow = tuple[int, str]
 
 
 def compare(world: World, checkpoint: Checkpoint) -> str | None:
-    """Say where the checkpoint differs from the reference, or None."""
+    """Return how the checkpoint differs from the reference, or None."""
     parts = {part.node: part for part in checkpoint.parts}
     if missing := [node.name for node in world.nodes if node.name not in parts]:
         return f"checkpoint {checkpoint.checkpoint_id} has no part of {', '.join(missing)}"

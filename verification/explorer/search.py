@@ -26,7 +26,7 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was explored."""
+    """The result of an exploration."""
 
     world: str
     states: int
@@ -43,7 +43,7 @@ class Report:
     violation: Violation | None
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the report as JSON-compatible values."""
         return asdict(self)
 
 
@@ -71,7 +71,7 @@ class Search:
         self._violation: Violation | None = None
 
     def run(self, clock: Clock) -> Report:
-        """Search; nothing that is kept is garbage, so nobody looks for any meanwhile."""
+        """Search with garbage collection off, because everything created is kept."""
         started_ms, collecting = clock.monotonic_ms(), gc.isenabled()
         gc.disable()
         try:
@@ -82,7 +82,7 @@ class Search:
         return self._report((clock.monotonic_ms() - started_ms) / 1000)
 
     def checkpoints(self) -> list[Checkpoint]:
-        """The different ones that completed."""
+        """Return the distinct checkpoints that completed."""
         return self._system.checkpoints()
 
     def _search(self) -> None:

@@ -1,7 +1,7 @@
-"""One subtask of a small world, moved one step at a time, and every state that was seen of it.
+"""One subtask of a small world, moved one step at a time, with every state seen of it.
 
-What a task does depends on its own state only, so every step is taken once, by the real task, and
-remembered; the search then puts remembered steps together.
+A task's behaviour depends on its own state only, so every step is executed once, by the real task,
+and stored; the search then combines stored steps.
 """
 
 from collections.abc import Callable, Hashable
@@ -35,10 +35,10 @@ Key = tuple[Any, ...]
 
 
 class Outcome(NamedTuple):
-    """What a step leads to."""
+    """The result of a step."""
 
     local: int
-    """Number of the state after it."""
+    """Number of the next state."""
     sent: tuple[Message, ...]
     said: str
     problem: str | None
@@ -52,7 +52,7 @@ class Subtask:
         self._world = world
         self._senders = [link.sender for _, _, link in world.inputs_of(node.name)]
         self.turns = range(max(1, len(self._senders)))
-        """Whose turn it can be; a source has one."""
+        """Inputs that a turn can belong to; a source has one."""
         self._builder = Builder(world, node, using)
         self._live = self._builder.build(None, CheckpointId(0))
         self._memento = Memento(self._live)
@@ -81,16 +81,16 @@ class Subtask:
         return self._step((local, "work", channel), lambda: self._work(channel))
 
     def arrive(self, local: int, channel: int, element: ArrowElement) -> Outcome | None:
-        """An element comes in."""
+        """Deliver an element."""
         key = (local, "arrive", channel, key_of(element))
         return self._step(key, lambda: self._arrive(channel, element))
 
     def credit(self, local: int, output: int, batches: int) -> Outcome | None:
-        """The receiver took something."""
+        """Deliver credit for batches that the receiver took."""
         return self._step((local, "credit", output, batches), lambda: self._credit(output, batches))
 
     def told(self, local: int, word: str, content: Any) -> Outcome | None:  # noqa: ANN401
-        """The coordinator, or the store, says something: see ``_told``."""
+        """Deliver a message of the coordinator, or of the store: see ``_told``."""
         return self._step((local, word, content), lambda: self._told(word, content))
 
     def _step(self, key: Key, act: Callable[[], str | None]) -> Outcome | None:
@@ -170,14 +170,14 @@ class Subtask:
     # --- what a state is ------------------------------------------------------------------------
 
     def pending(self, local: int) -> tuple[CheckpointId, ...]:
-        """Checkpoints whose part is not complete; whatever is written of it can fail."""
+        """Return checkpoints whose part is not complete; writing any piece of them can fail."""
         if local not in self._pending:
             self._memento.load(self._states[local])
             self._pending[local] = tuple(self._live.listener.parts)
         return self._pending[local]
 
     def calm(self, local: int) -> bool:
-        """Is there no trace of a checkpoint, so that only data is passed on?"""
+        """Return whether no trace of a checkpoint is left, so that only data is passed on."""
         if local not in self._calm:
             self._memento.load(self._states[local])
             task = self._live.task
@@ -187,7 +187,7 @@ class Subtask:
         return self._calm[local]
 
     def rows(self, local: int, visible: frozenset[Committable]) -> list[str]:
-        """Rows of the sink that are not ``visible`` yet."""
+        """Return the rows of the sink that are not ``visible`` yet."""
         self._memento.load(self._states[local])
         sink = self._live.task.parts.sink
         assert isinstance(sink, ExploredSink)
@@ -195,7 +195,7 @@ class Subtask:
         return [*sink.staged(), *(row for _, rows in waiting for row in rows)]
 
     def due_rows(self) -> list[str]:
-        """What the sink puts out, all in all."""
+        """Return the complete output of the sink."""
         return [
             f"{self.node.rename(path)}{number}"
             for path, count in self._world.answer[self.node.name].items()
@@ -207,7 +207,7 @@ class Subtask:
         return next((o.counts for o in operators if isinstance(o, CountingOperator)), {})
 
     def left_over(self, local: int) -> str | None:
-        """What is not as it must be when nothing can happen any more."""
+        """Return what is wrong with a final state, or None."""
         self._memento.load(self._states[local])
         task, name = self._live.task, self.node.name
         waiting = [render(elements_of(i)[0]) for i in task.parts.inputs if len(i)]
@@ -226,5 +226,5 @@ class Subtask:
 
 
 def key_of(element: ArrowElement) -> Hashable:
-    """An element as a key; batches are not hashable."""
+    """Return an element as a hashable key."""
     return record_of(element.data) if isinstance(element, Batch) else element

@@ -1,13 +1,13 @@
-"""All states of a small world: what can happen in each, and where it leads.
+"""All states of a small world, the moves in each, and their results.
 
-A state is a tuple of numbers: the state of every subtask, what is under way on every link, what the
-coordinator has said and not been heard, what it has been told and not taken in, its own state, the
-newest durable checkpoint, the visible output, and how often what may still happen.
+A state is a tuple of numbers: the state of every subtask, the messages under way on every link, the
+coordinator's undelivered messages to and from subtasks, its own state, the newest durable
+checkpoint, the visible output, and the remaining budgets.
 
-Each of these is a move of its own, so everything may be late by any time, in any combination:
-a subtask takes one element, an element arrives, a subtask hears the coordinator, the coordinator
-hears a subtask, the store answers; a checkpoint is triggered, its alignment budget ends, it
-expires, a part cannot be written, everything crashes and starts again from the newest checkpoint.
+Each of these is a move of its own, so everything may be late by any time, in any combination: a
+subtask takes one element, an element arrives, a message of the coordinator or to it is delivered,
+the store answers; a checkpoint is triggered, its alignment budget ends, it expires, a part cannot
+be written, everything crashes and restarts from the newest checkpoint.
 """
 
 from collections import deque
@@ -31,7 +31,7 @@ NEVER = 0
 
 
 class Budget(NamedTuple):
-    """What may still happen."""
+    """Remaining numbers of optional events."""
 
     checkpoints: int
     crashes: int
@@ -40,7 +40,7 @@ class Budget(NamedTuple):
 
 
 class Move(NamedTuple):
-    """One thing that can happen in a state."""
+    """One possible event in a state."""
 
     said: tuple[str, ...]
     state: State
@@ -85,7 +85,7 @@ class System:
         return next(channel for channel, n, _ in self.world.inputs_of(name) if n == link)
 
     def first(self) -> State:
-        """Everything has just started."""
+        """Return the initial state."""
         world = self.world
         state = [EMPTY] * (self._budget + 1)
         state[self._visible] = self._ledgers.number(())
@@ -108,17 +108,17 @@ class System:
         return self._follow(state, deque(enumerate(started)))[1]
 
     def checkpoints(self) -> list[Checkpoint]:
-        """Different ones that completed."""
+        """Return the distinct checkpoints that completed."""
         known = (self._checkpoints[number] for number in self._verdicts)
         return [checkpoint for checkpoint in known if checkpoint is not None]
 
     # --- moves ----------------------------------------------------------------------------------
 
     def is_over(self, state: State) -> bool:
-        """Can no checkpoint be taken, and is none under way any more?
+        """Return whether no checkpoint is or can be under way any more.
 
-        Then only data is passed on, through operators that only count. Whatever the order, the end
-        is the same, and so is a restart: one order is enough.
+        Then only data is passed on, through operators that only count. Every order leads to the
+        same end, with or without a restart, so one order is enough.
         """
         budget = self._budgets[state[self._budget]]
         if budget.checkpoints or self._coordinators[state[self._coordinator]].machine.pending:
@@ -136,7 +136,7 @@ class System:
         return self._marked[queue]
 
     def necessary(self, state: State) -> Iterator[Move]:
-        """What happens sooner or later, in some order."""
+        """Yield moves that happen sooner or later, in some order."""
         for number, subtask in enumerate(self.subtasks):
             for channel in subtask.turns:
                 outcome = subtask.work(state[number], channel)
@@ -161,7 +161,7 @@ class System:
             yield self._coordinate(state, "the store has the manifest", coordination.published)
 
     def possible(self, state: State) -> Iterator[Move]:
-        """What may happen, or not."""
+        """Yield moves that may happen, or not."""
         may = self._may(state[self._coordinator])
         budget = self._budgets[state[self._budget]]
         if budget.checkpoints and may.trigger:
@@ -234,7 +234,7 @@ class System:
     def _deliver(
         self, state: list[int], number: int, message: Message
     ) -> tuple[int, Outcome | None]:
-        """What a message leads to in the same move, and to whom it happens."""
+        """Deliver a message within the same move; return the receiver and the outcome."""
         match message.kind:
             case "send" if self.world.latency:
                 element = self._elements.number(message.content, key_of(message.content))
@@ -253,7 +253,7 @@ class System:
         return number, None
 
     def _tell(self, state: list[int], number: int, message: Message) -> None:
-        """Tell the coordinator; what can be heard at any time is heard at once."""
+        """Send a message to the coordinator; deliver it at once if its time makes no difference."""
         coordinator = self._coordinators[state[self._coordinator]]
         if coordination.hears_at_once(coordinator, message):
             heard, orders = coordination.hear(coordinator, message)
@@ -343,7 +343,7 @@ class System:
     # --- the end --------------------------------------------------------------------------------
 
     def left_over(self, state: State) -> str | None:
-        """What is wrong with a state in which nothing has to happen any more."""
+        """Return what is wrong with a state without necessary moves, or None."""
         for number, subtask in enumerate(self.subtasks):
             key = (number, state[number])
             if key not in self._ends:
@@ -368,7 +368,7 @@ class System:
         return None
 
     def _lost_checkpoint(self, state: State) -> str | None:
-        """A checkpoint that nobody disturbed must have completed."""
+        """Return the problem that an undisturbed checkpoint has not completed, or None."""
         world, budget = self.world, self._budgets[state[self._budget]]
         undisturbed = (world.crashes, world.expiries, world.failures) == budget[1:]
         triggered = world.checkpoints - budget.checkpoints

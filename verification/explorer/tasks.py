@@ -1,8 +1,8 @@
-"""The real task of one subtask, built as a worker builds it, with somebody else choosing its turns.
+"""The real task of one subtask, built as in a worker, with turns chosen by the search.
 
-Real are ``Task`` and everything below it: the alignment machine, the account of in-flight data, the
-queues of both ends, watermarks, the head of a loop, the committing sink. ``build`` does what
-``worker/wiring.py`` does: state first, then what was in flight on the inputs, then on the outputs.
+``Task`` and everything below it are real: the alignment machine, the account of in-flight data, the
+queues of both ends, watermarks, the head of a loop, the committing sink. ``build`` does the work of
+``worker/wiring.py``: state first, then in-flight data of the inputs, then of the outputs.
 """
 
 from collections import deque
@@ -50,21 +50,21 @@ from verification.explorer.topology import Link, Node, World
 
 @dataclass(frozen=True)
 class Classes:
-    """What is explored: the product's own classes, or what a test puts in their place."""
+    """The explored classes: the product's own, or a test's replacements."""
 
     aligner: type[BarrierAligner] = BarrierAligner
     recorder: type[InflightRecorder] = InflightRecorder
     input_channel: type[InputChannel] = InputChannel
     output_channel: type[OutputChannel] = OutputChannel
     task: "type[ExploredTask] | None" = None
-    """Of every subtask but the head of a loop."""
+    """For every subtask but the head of a loop."""
 
 
 class ExploredTask(Task):
-    """A task that lets somebody else choose whose turn it is."""
+    """A task whose turns are chosen by the search."""
 
     _given_up: frozenset[CheckpointId] = frozenset()
-    """Checkpoints that this task had been told to give up before the event it takes now."""
+    """Checkpoints that this task gave up before the current event."""
 
     def _on(self, event: Event) -> None:
         self._given_up = self._aligner.state.gate.abort_notices
@@ -82,7 +82,7 @@ class ExploredTask(Task):
         self._inflight.__class__ = using.recorder
 
     def would_take(self, channel: int) -> ArrowElement | None:
-        """What is taken when it is this input's turn, if it comes from this input."""
+        """Return the element that is taken in this input's turn, if it comes from this input."""
         self._turn = channel
         offered = (i for i in self._in_turn() if len(i) and not self._aligner.holds(i.channel))
         first = next(offered, None)
@@ -99,28 +99,28 @@ class ExploredTask(Task):
 
     @property
     def nothing_pending(self) -> bool:
-        """No checkpoint is under way here."""
+        """Whether no checkpoint is under way here."""
         return isinstance(self._aligner.state, NothingPending)
 
     def forget_report(self) -> None:
-        """Drop what is only kept to be reported again: it tells states apart that are the same."""
+        """Drop data kept only for repeated reports, which would distinguish equal states."""
         self._alignment = None
 
 
 class ExploredHead(ExploredTask, HeadTask):
-    """Of a loop; what comes back goes first, so not every turn is possible."""
+    """The head of a loop; feedback goes first, so not every turn is possible."""
 
 
 class ExploredSink(CommittingSink):
-    """A sink that says what it holds."""
+    """A sink that exposes its contents."""
 
     def staged(self) -> list[str]:
-        """Since the last cut."""
+        """Return the rows staged since the last cut."""
         assert isinstance(self.writer, StagingWriter)
         return list(self.writer.staged)
 
     def uncommitted(self) -> list[Committable]:
-        """Pre-committed, and not known to be visible."""
+        """Return committables that are not known to be visible."""
         return [committable_of(c) for cs in self._uncommitted.values() for c in cs]
 
 
@@ -247,7 +247,7 @@ class Builder:
 
 
 def elements_of(channel: InputChannel | OutputChannel) -> Sequence[ArrowElement]:
-    """What is queued, to look at and not to change."""
+    """Return the queued elements, for reading only."""
     return channel._queue  # noqa: SLF001 - nobody but the explorer looks inside
 
 

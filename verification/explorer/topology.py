@@ -1,4 +1,4 @@
-"""A small world as a value: who is joined with whom, how much data there is, what may happen."""
+"""A small world as a value: its connections, its data, and its possible events."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -8,7 +8,7 @@ from typing import Any
 from laminar_core.protocol.types import ChannelId
 
 AlignmentTimeout = int | None
-"""As in ``CoordinatorConfig``; how long it is does not matter, only if it is None, 0 or more."""
+"""As in ``CoordinatorConfig``; only None, 0 and positive differ."""
 
 
 def _everything(path: str) -> bool:
@@ -17,7 +17,7 @@ def _everything(path: str) -> bool:
 
 @dataclass(frozen=True)
 class Node:
-    """One subtask: a source if it has records, else an operator with whatever comes to it."""
+    """One subtask: a source if it has records, else an operator."""
 
     name: str
     record_count: int | None = None
@@ -26,7 +26,7 @@ class Node:
     """True: records go on under the path they came with. Else the name is appended."""
 
     def rename(self, path: str) -> str:
-        """The path under which a record of ``path`` goes on."""
+        """Return the path of records of ``path`` after this node."""
         return path if self.keeps_path else path + self.name
 
 
@@ -39,16 +39,16 @@ class Link:
     may_overtake: bool = True
     feedback: bool = False
     accepts: Callable[[str], bool] = _everything
-    """Paths that go this way."""
+    """Selects the paths that go this way."""
 
 
 @dataclass(frozen=True)
 class World:
-    """Everything that is explored. Budgets say how often something may happen, at any moment."""
+    """A small world to explore. Budgets limit how often events may happen, at any moment."""
 
     name: str
     what: str
-    """In a few words, for the list of worlds."""
+    """Short description for the list of worlds."""
     nodes: tuple[Node, ...]
     links: tuple[Link, ...]
     alignment_timeout_ms: AlignmentTimeout = 1
@@ -58,7 +58,7 @@ class World:
     expiries: int = 0
     """Checkpoints that the coordinator gives up."""
     failures: int = 0
-    """Parts that cannot be written."""
+    """Number of parts that cannot be written."""
     credits: int = 1
     """Batches of a channel that may be under way or queued at the receiver; the rest waits in the
     output queue."""
@@ -69,24 +69,24 @@ class World:
 
     @cached_property
     def index(self) -> dict[str, int]:
-        """Position of each node."""
+        """The position of each node."""
         return {node.name: position for position, node in enumerate(self.nodes)}
 
     def inputs_of(self, name: str) -> list[tuple[ChannelId, int, Link]]:
-        """(channel, position of the link, link), channels dense from 0."""
+        """Return (channel, position of the link, link); channels are numbered from 0."""
         into = [(n, link) for n, link in enumerate(self.links) if link.receiver == name]
         return [(ChannelId(c), n, link) for c, (n, link) in enumerate(into)]
 
     def outputs_of(self, name: str) -> list[tuple[int, Link]]:
-        """(position of the link, link), in the order of output numbers."""
+        """Return (position of the link, link), in the order of output numbers."""
         return [(n, link) for n, link in enumerate(self.links) if link.sender == name]
 
     def variant(self, name: str, what: str, **changes: Any) -> "World":  # noqa: ANN401 - fields
-        """The same world, but for these fields."""
+        """Return the world with these fields changed."""
         return replace(self, name=name, what=what, **changes)
 
     def sent(self, link: Link, counts: dict[str, int], offset: int | None) -> dict[str, int]:
-        """Records per path that the sender has put on the link, from what it has processed."""
+        """Return the number of records per path that the sender has put on the link."""
         sender = self.nodes[self.index[link.sender]]
         if sender.record_count is not None:
             passed = {sender.name: offset} if offset else {}
@@ -96,7 +96,7 @@ class World:
 
     @cached_property
     def answer(self) -> dict[str, dict[str, int]]:
-        """What each node has processed in the end, computed in sequence, without any channel."""
+        """Return the final counts of each node, computed in sequence, without any channel."""
         seen: dict[str, dict[str, int]] = {node.name: {} for node in self.nodes}
         while True:
             before = {name: dict(counts) for name, counts in seen.items()}

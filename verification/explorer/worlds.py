@@ -1,7 +1,7 @@
-"""The worlds that are explored. The quick ones belong to the test suite, all of them to a command.
+"""The explored worlds. The quick ones belong to the test suite, all of them to a command.
 
-In a *quick* world what leaves an output queue arrives at once, and sources stay silent at their
-end, unless it is about that; the others lift these limits one by one.
+In a *quick* world elements that leave an output queue arrive at once, and sources stay silent at
+their end, unless the world is about that; the others lift these limits one by one.
 """
 
 from verification.explorer.topology import Link, Node, World

@@ -9,12 +9,14 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Timer
 from typing import Self
 
 DOCS = Path(__file__).parents[2] / "docs"
 _BLOCK = re.compile(r"^```(\w+)(?: title=\"(.+?)\")?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
 _END = "@@@ end of block"
+_COMMANDS_S_MAX = 900
 _COMMENT = "# Not run here"
 
 
@@ -87,6 +89,12 @@ class Reader:
         """The folder in which the shell is now."""
         return Path(f"/proc/{self._shell.pid}/cwd").resolve()
 
+    def write_files(self, page: str) -> None:
+        """Write the files of a page, and run none of its commands."""
+        for block in blocks(page):
+            if block.title is not None:
+                (self.folder() / block.title).write_text(block.text)
+
     def follow(self, page: str) -> str:
         """Do everything that the page says, and return everything that was printed.
 
@@ -109,11 +117,17 @@ class Reader:
         """Run commands in the shell; what they print, and the exit code of the last one."""
         assert self._shell.stdin is not None
         assert self._shell.stdout is not None
+        # A page waits in a loop for a job; if the job failed, the loop never ends.
+        watchdog = Timer(_COMMANDS_S_MAX, os.killpg, (self._shell.pid, signal.SIGKILL))
+        watchdog.start()
         self._shell.stdin.write(f"{commands}\necho '{_END}' $?\n")
         self._shell.stdin.flush()
         lines = []
-        for line in self._shell.stdout:
-            if line.startswith(_END):
-                return "".join(lines), int(line.split()[-1])
-            lines.append(line)
+        try:
+            for line in self._shell.stdout:
+                if line.startswith(_END):
+                    return "".join(lines), int(line.split()[-1])
+                lines.append(line)
+        finally:
+            watchdog.cancel()
         raise AssertionError(f"the shell ended while it ran\n{commands}\n{''.join(lines)}")

@@ -23,6 +23,16 @@ def test_a_stream_joins_a_dagster_project_word_for_word(tmp_path: Path) -> None:
             reader.run("laminar stop --cancel --store store --timeout '30 seconds'")
 
 
+@pytest.mark.parametrize("page", ["savepoints.md", "rescaling.md"])
+def test_a_page_about_the_job_of_the_tutorial_works_word_for_word(
+    page: str, tmp_path: Path
+) -> None:
+    with Reader(tmp_path) as reader:
+        reader.write_files("tutorial.md")
+        assert reader.run("python make_orders.py") == ("", 0)
+        reader.follow(page)
+
+
 @pytest.mark.usefixtures("spark")
 def test_the_first_program_prints_what_the_page_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys

@@ -3,7 +3,12 @@
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
+import laminar_core.pipeline
+from laminar_core.connectors.collect import CollectSink
+from laminar_core.connectors.datagen import DatagenSource, Sequence
+from laminar_core.pipeline import Pipeline
 from tests.spark.guides import Reader, blocks
 
 pytestmark = pytest.mark.spark
@@ -31,6 +36,20 @@ def test_a_page_about_the_job_of_the_tutorial_works_word_for_word(
         reader.write_files("tutorial.md")
         assert reader.run("python make_orders.py") == ("", 0)
         reader.follow(page)
+
+
+def test_a_job_is_started_and_stopped_as_the_page_about_pipelines_says(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (program,) = [block.text for block in blocks("pipelines.md") if "job.stop()" in block.text]
+    payments = Pipeline("payments")
+    payments.source("n", DatagenSource({"n": Sequence()}), rows_per_second=1_000).sink(
+        "rows", CollectSink()
+    )
+    monkeypatch.chdir(tmp_path)
+    names = {"payments": payments, "spark": spark, **vars(laminar_core.pipeline)}
+    exec(compile(program, "docs/pipelines.md", "exec"), names)
+    assert names["job"].result().outcome == "stopped"
 
 
 @pytest.mark.usefixtures("spark")

@@ -5,7 +5,7 @@ READY := .venv/.ready
 SOURCES := laminar_core jobs resources sensors orchestration verification examples tests benchmarks scripts
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-ops test test-jvm check docs audit bench kill-campaign lock ui s3-server clean
+.PHONY: help setup demo demo-ops test test-jvm check docs audit bench campaign kill-campaign lock ui s3-server clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,11 +25,15 @@ demo: $(READY)  ## payments per merchant, killed three times, compared with a Sp
 demo-ops: $(READY)  ## payments under dagster dev: slow, killed, damaged; sensors and schedules see to it
 	@$(BIN)/python -m examples.operations
 
-test: $(READY)  ## the whole test suite
-	@$(BIN)/python -m pytest $(TESTS)
+test: $(READY)  ## the whole test suite, in up to four processes (TESTS="-n0 tests/cli -x": a part, in one)
+	@$(BIN)/python -m pytest $(SPREAD) $(TESTS)
 
 test-jvm: $(READY)  ## the tests that start Spark, with the Java from PyPI instead of the machine's
-	@scripts/test-jvm $(TESTS)
+	@SPREAD="$(SPREAD)" scripts/test-jvm $(TESTS)
+
+# At most four processes: each may have a Spark of its own, which uses several cores itself. A process
+# that has nothing left to do takes over half of what another one still has.
+SPREAD := --numprocesses logical --maxprocesses 4 --dist worksteal
 
 s3-server: build/tools/versitygw  ## build a second S3 server that the tests use if it is there (needs Go)
 
@@ -58,8 +62,30 @@ audit: $(READY)  ## known vulnerabilities of what is locked, looked up now
 bench: $(READY)  ## all benchmarks, as JSON
 	@$(BIN)/laminar bench --json
 
+CAMPAIGNS := campaign-seeds campaign-worlds campaign-corruptions campaign-forgeries kill-campaign
+.PHONY: $(CAMPAIGNS)
+SEEDS ?= 20000
+WORLDS ?= all
+CORRUPTIONS ?= 10000
+FORGERIES ?= 1000
 MINUTES ?= 60
 SEED ?= 1
+
+campaign: $(READY)  ## all long campaigns, each to its end (SEED=1; their sizes are in docs/testing.md)
+	@$(MAKE) --no-print-directory --keep-going $(CAMPAIGNS)
+
+campaign-seeds: $(READY)
+	@$(BIN)/laminar simulate --seeds $(SEEDS) --from $(SEED)
+
+campaign-worlds: $(READY)
+	@$(BIN)/python -m verification worlds $(WORLDS)
+
+campaign-corruptions: $(READY)
+	@$(BIN)/python -m verification corruptions $(CORRUPTIONS) --from $(SEED)
+
+campaign-forgeries: $(READY)
+	@$(BIN)/python -m verification forgeries $(FORGERIES) --from $(SEED)
+
 kill-campaign: $(READY)  ## real processes of a stream, killed and stopped in every phase (MINUTES=60 SEED=1)
 	@$(BIN)/python -m tests.spark.kill_campaign --minutes $(MINUTES) --seed $(SEED)
 

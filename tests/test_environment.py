@@ -42,6 +42,22 @@ def test_variables_of_the_machine_do_not_reach_the_tests() -> None:
     assert not writes_no_bytecode
 
 
+def test_one_command_runs_every_campaign_at_the_size_that_is_asked_for() -> None:
+    asked = ("SEED=3", "SEEDS=5", "WORLDS=relay", "CORRUPTIONS=7", "FORGERIES=11", "MINUTES=2")
+    environment = {"HOME": os.environ["HOME"], "PATH": os.environ["PATH"]}
+    answer = subprocess.run(
+        ["make", "--dry-run", "campaign", *asked],
+        env=environment, cwd=ROOT, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert {
+        ".venv/bin/laminar simulate --seeds 5 --from 3",
+        ".venv/bin/python -m verification worlds relay",
+        ".venv/bin/python -m verification corruptions 7 --from 3",
+        ".venv/bin/python -m verification forgeries 11 --from 3",
+        ".venv/bin/python -m tests.spark.kill_campaign --minutes 2 --seed 3",
+    } <= set(answer.stdout.splitlines())
+
+
 class Checkout:
     """A copy of ``.ci`` beside a Makefile that only tells."""
 

@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,6 +27,8 @@ for _variable in [name for name in os.environ if OF_THE_MACHINE.match(name)]:
     if _variable not in CHOSEN:
         del os.environ[_variable]
 sys.dont_write_bytecode = False  # As it is where nothing is set.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # As a shell starts what is to run behind it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile("laminar", deadline=None)  # A busy machine is no failure.
 settings.load_profile("laminar")

@@ -281,6 +281,8 @@ class GenerationLog:
 
         Raises:
             FencedError: a newer generation was faster and closed this one.
+            StorageUnavailable: the store did not answer, or the base is not in the store in which
+                ``generation`` was claimed: a generation must not run without its base.
         """
         record = GenerationBase(
             generation=generation,
@@ -292,6 +294,13 @@ class GenerationLog:
             self.check_owner(generation)
             raise ProtocolError(
                 ErrorCode.ILLEGAL_EVENT, f"generation {generation} started from another checkpoint"
+            )
+        self.check_claim(generation)
+        if self.objects.size(self.paths.base(generation)) is None:
+            raise StorageUnavailable(
+                ErrorCode.STORE_REPLACED,
+                f"{self.objects.uri} does not have the base of generation {generation} of job "
+                f"{self.job}, which was just written: another store was in its place meanwhile",
             )
 
     def beat(self, generation: Generation, heartbeat: Heartbeat) -> None:
@@ -400,6 +409,8 @@ class GenerationLog:
     ) -> None:
         problem = why_unexpected(newest, expected)
         if problem is None:
+            if newest is not None and expected is not None:
+                self._refuse_unclaimed(newest)
             return
         if newest is not None:
             problem = f"{problem}: {_describe(newest, claim)}"
@@ -408,6 +419,20 @@ class GenerationLog:
             f"job {self.job} is not started: {problem}; look at `laminar status`, and say which "
             "generation to go on after",
         )
+
+    def _refuse_unclaimed(self, expected: Generation) -> None:
+        """Refuse to go on after a generation that left records here, and no claim.
+
+        A write that was under way when the store went away leaves such a record in the directory
+        that took its place.
+        """
+        if self._claim_bytes(expected) is None:
+            raise ConfigurationError(
+                ErrorCode.UNEXPECTED_GENERATION,
+                f"job {self.job} is not started: {self.objects.uri} has records of generation "
+                f"{expected}, but not its claim {self.paths.claim(expected)}; make sure that this "
+                "is the job's store, and start the job without an expected generation if it is",
+            )
 
     def _create_claim(self, generation: Generation, claimant: Claimant) -> bool:
         claim = GenerationClaim(

@@ -188,6 +188,27 @@ class TestExpected:
         assert store.last_generation() == 1
         with pytest.raises(ConfigurationError, match="newest generation is 1, not none"):
             self.claim(store, 0)
+        assert store.claim_generation(claimant(), wait_ms=never, take_over=True) == 2
+
+    @pytest.mark.parametrize("take_over", [False, True])
+    @pytest.mark.parametrize("left", ["heartbeat", "base"])
+    def test_records_without_a_claim_are_not_the_job(self, store, left, take_over):
+        """A write under way when the store went away landed in the directory in its place."""
+        store.objects.put(getattr(store.paths, left)(Generation(1)), b"{}")
+        before = store.objects.list("")
+        for refused in (
+            lambda: self.claim(store, 1, take_over=take_over),
+            lambda: store.check_expected(Generation(1)),
+        ):
+            with pytest.raises(ConfigurationError, match="but not its claim") as caught:
+                refused()
+            assert caught.value.code is ErrorCode.UNEXPECTED_GENERATION
+            assert "\n" not in str(caught.value)
+        assert store.objects.list("") == before
+
+    def test_a_damaged_claim_is_a_claim(self, store):
+        claim(store)
+        store.objects.put(store.paths.claim(Generation(1)), b"rot")
         assert self.claim(store, 1, take_over=True) == 2
 
     @pytest.mark.parametrize("effect", [Effect.FAIL, Effect.LOSE_ANSWER])
@@ -293,18 +314,25 @@ class TestLostAnswers:
 
 
 class Vanishing(FaultyStore):
-    """A disk that goes away just before something is created under this name."""
+    """A disk that goes away just before something is created under this name.
 
-    def __init__(self, disk: SimulatedDisk, key: str) -> None:
+    It is back once something was created under the name ``back_after``.
+    """
+
+    def __init__(self, disk: SimulatedDisk, key: str, back_after: str | None = None) -> None:
         super().__init__(disk)
         self._disk = disk
         self._key = key
+        self._back_after = back_after
 
     def put_if_absent(self, key, data):
         if key.endswith(self._key) and not self._disk.is_away and self._key:
             self._key = ""
             self._disk.unmount()
-        return super().put_if_absent(key, data)
+        created = super().put_if_absent(key, data)
+        if self._back_after is not None and key.endswith(self._back_after):
+            self._disk.mount()
+        return created
 
 
 class TestProof:
@@ -424,6 +452,23 @@ class TestProof:
             store.record_trigger(trigger(7, 1))
         disk.mount()
         assert disk.list("payments/checkpoints/") == []
+
+    def test_a_base_that_was_written_to_another_store_starts_nothing(self, disk):
+        store = open_job(Vanishing(disk, "0000000001.base.json"))
+        claim_as(store, this_process())
+        with pytest.raises(StorageUnavailable):
+            store.record_base(Generation(1), None)
+        disk.mount()
+        assert store.read_base(Generation(1)) is None
+        store.record_base(Generation(1), None)
+        assert store.read_base(Generation(1)) is not None
+
+    def test_nor_one_whose_writer_slept_until_the_store_was_back(self, disk):
+        store = open_job(Vanishing(disk, "1.base.json", back_after="1.base.copy.json"))
+        claim_as(store, this_process())
+        with pytest.raises(StorageUnavailable, match="does not have the base"):
+            store.record_base(Generation(1), None)
+        assert store.read_base(Generation(1)) is None
 
     def test_who_slept_reserves_no_id(self, owned, disk):
         """Retention may have forgotten it, and then it would look as if nobody ever had it."""

@@ -183,7 +183,11 @@ def slow_function(planned: Disasters) -> None:
         worker = stages[-1].workers[index]
         takes_ms = lasts_ms * worker.pace  # A slow worker needs so many times longer.
         if planned.hit("slow-function", f"of worker {index} for {takes_ms:g} ms", takes_ms):
-            worker.compute_for(lasts_ms)
+            worker.when_computing(lambda: begin(takes_ms))
+
+    def begin(takes_ms: float) -> float:
+        planned.last_hit_ms = max(planned.last_hit_ms, planned.world_ms + takes_ms)
+        return lasts_ms
 
     planned.at_some_turn(compute)
 

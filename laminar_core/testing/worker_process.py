@@ -36,13 +36,15 @@ class _ComputingWorker(Worker):
     """A worker whose next operator may take longer than usual."""
 
     spend: Callable[[float], None]
-    computes_ms = 0.0
+    before_computing: Callable[[], float] | None = None
+    """Called once, when the next operator computes; returns how long that takes, in ms."""
 
     def on_operator(self, operator_id: str) -> None:
         """Let the operator take its time."""
         super().on_operator(operator_id)
-        duration_ms, self.computes_ms = self.computes_ms, 0.0
-        self.spend(duration_ms)
+        if self.before_computing is not None:
+            begin, self.before_computing = self.before_computing, None
+            self.spend(begin())
 
 
 class WorkerProcess(Process):
@@ -102,9 +104,9 @@ class WorkerProcess(Process):
         self.world.note(self.name, "falls asleep" if held else "wakes up")
         self.held = self.executor.held = self.compactions.held = self.life.held = held
 
-    def compute_for(self, duration_ms: float) -> None:
-        """Let the next operator that works here take this long."""
-        self.worker.computes_ms = duration_ms
+    def when_computing(self, begin: Callable[[], float]) -> None:
+        """Call ``begin`` when the next operator computes here; it returns how many ms it takes."""
+        self.worker.before_computing = begin
 
     def kill(self) -> None:
         """Kill the worker: nothing is closed, and some of its last messages are lost."""

@@ -1,11 +1,18 @@
 """Each kind of disaster does what it says, and is counted only if it comes to pass."""
 
+import re
 from random import Random
 
 import pytest
 
 from laminar_core.protocol.coordinator_config import CoordinatorConfig
-from laminar_core.testing.disaster_kinds import KINDS, delay_spike, slow_link, torn_write
+from laminar_core.testing.disaster_kinds import (
+    KINDS,
+    delay_spike,
+    slow_function,
+    slow_link,
+    torn_write,
+)
 from laminar_core.testing.disasters import Disasters
 from laminar_core.testing.disk import SimulatedDisk
 from laminar_core.testing.scenarios import windows_job
@@ -61,6 +68,20 @@ def test_a_torn_write_leaves_a_piece_under_a_temporary_name_only():
             assert "is killed" in notes(planned)
             listed.append(torn in planned.simulation.objects.list(""))
     assert False in listed  # Others were written after all, by whoever came next.
+
+
+def test_a_slow_function_is_over_when_it_has_computed():
+    for seed in range(20):
+        planned = disasters(seed)
+        slow_function(planned)
+        planned.run()
+        if planned.hits:
+            break
+    said = notes(planned)
+    lasts_ms = float(re.search(r"of worker \d for (\d+) ms", said)[1])
+    planned_ms = float(re.search(r"([\d.]+) ms .* slow-function", said)[1])
+    start_ms = planned.simulation.world.trace.start_ms
+    assert planned.last_hit_ms - start_ms > planned_ms + lasts_ms
 
 
 def test_a_slow_link_delays_its_own_worker():

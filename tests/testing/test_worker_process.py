@@ -88,3 +88,20 @@ def test_a_stage_whose_workers_all_leave_has_ended_well(simulation):
     stage = simulation.drivers[0].stages[0]
     assert stage.ended.result(0) == {}
     assert [worker.ended.result(0) for worker in stage.workers] == [[], [], []]
+
+
+def test_a_slow_function_takes_its_time_from_the_moment_at_which_it_computes():
+    simulation, asked_ms, began_ms = Simulation(windows_job(1).plan), [], []
+
+    def begin() -> float:
+        began_ms.append(simulation.world.now_ms)
+        return 7_000.0
+
+    def ask() -> None:
+        asked_ms.append(simulation.world.now_ms)
+        simulation.drivers[0].stages[0].workers[0].when_computing(begin)
+
+    simulation.when(WorkersRunning, ask)
+    simulation.run()
+    assert len(began_ms) == 1
+    assert asked_ms[0] <= began_ms[0] <= simulation.world.now_ms - 7_000.0

@@ -18,7 +18,7 @@ from laminar_core.records.manifest import (
 )
 from laminar_core.records.paths import Direction
 from laminar_core.store.checkpoint_store import CheckpointStore
-from laminar_core.store.generations import Claimant
+from laminar_core.store.generations import Claimant, WaitMs
 from laminar_core.store.owner import this_process
 from tests.codec.inflight_files import ELEMENTS, SCHEMA
 from tests.records.manifests import inflight, manifest, rows, subtask
@@ -160,3 +160,8 @@ def gone(owner: Owner) -> Owner:
 
 def replace_owner(owner: Owner, **changes: object) -> Owner:
     return owner.model_copy(update=changes)
+
+
+def claim_as(store: CheckpointStore, owner: Owner, wait_ms: WaitMs = never) -> Generation:
+    """Claim the next generation, and start nothing."""
+    return store.claim_generation(claimant(owner), wait_ms=wait_ms)

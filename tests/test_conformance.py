@@ -75,7 +75,19 @@ def test_every_row_has_a_verdict_and_says_where_or_why() -> None:
     assert {row[1] for row in rows} <= {"met", "different", "not yet"}
     assert [row[0] for row in rows if row[1] == "met" and not PLACE.search(row[2])] == []
     assert [row[0] for row in rows if not row[2]] == []
-    assert len(rows) > 130
+    assert len(rows) > 160
+
+
+def test_every_mistake_and_every_rule_that_is_cited_is_there_to_be_read() -> None:
+    mistakes, rules = ((ROOT / "docs" / name).read_text() for name in ("errata.md", "protocol.md"))
+    files = [*(ROOT / "docs").rglob("*.md"), *(ROOT / "verification").rglob("*.py")]
+    files += (ROOT / "laminar_core").rglob("*.py")
+    text = "\n".join(path.read_text() for path in files)
+    named = set(re.findall(r"ERRATA (\d\.\d+)", text))
+    assert len(named) > 60
+    assert [number for number in sorted(named) if f"| {number} |" not in mistakes] == []
+    sections = set(re.findall(r"PROTOCOL\s+sections? (\d+)", text))
+    assert [number for number in sorted(sections) if f"## {number}. " not in rules] == []
 
 
 @pytest.mark.parametrize("name", UNIT_TESTS)

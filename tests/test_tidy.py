@@ -350,3 +350,20 @@ def test_every_test_that_stands_in_for_another_is_there() -> None:
 @pytest.mark.parametrize(("module", "test"), COVERED_ELSEWHERE.items())
 def test_a_test_that_stands_in_for_another_reaches_the_module(module: str, test: str) -> None:
     assert module in reached_from(test)
+
+
+@pytest.mark.parametrize(("document", "least"), [("CONTRIBUTING.md", 12), ("ARCHITECTURE.md", 15)])
+def test_every_place_in_the_tables_for_newcomers_is_there(document: str, least: int) -> None:
+    text = (ROOT / document).read_text()
+    rows = [re.split(r"(?<!\\)\|", line)[2:-1] for line in text.splitlines() if line[:2] == "| "]
+    cells = [[name for cell in row for name in re.findall(r"`([^`]+)`", cell)] for row in rows]
+    named = [[name for name in row if "/" in name or name.endswith(".py")] for row in cells]
+    assert len([row for row in named if row]) >= least
+    names = {name for row in named for name in row}
+    assert [name for name in sorted(names) if not is_somewhere(name)] == []
+
+
+def is_somewhere(name: str) -> bool:
+    """A place from the top, or within the package, or a test that is called by its file's name."""
+    places = [ROOT / name, ROOT / "laminar_core" / name]
+    return any(place.exists() for place in places) or any((ROOT / "tests").rglob(name))

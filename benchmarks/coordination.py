@@ -38,7 +38,7 @@ from laminar_core.protocol.types import CheckpointId, CheckpointKind, Generation
 from laminar_core.records.actor import Actor
 from laminar_core.records.manifest import SubtaskEntry
 from laminar_core.store.checkpoint_store import CheckpointStore
-from laminar_core.store.generations import Claimant
+from laminar_core.store.claims import Claimant
 from laminar_core.store.owner import this_process
 
 SUBTASKS = 5_000
@@ -131,8 +131,8 @@ class _Cluster:
         plan = stream.sink("out", CollectSink()).plan()
         store = CheckpointStore(MemoryObjectStore(), "scale")
         owner = Claimant(this_process(), Actor("bench"), "0", 1)
-        self._generation = store.claim_generation(owner, wait_ms=lambda _: None)
-        store.record_base(self._generation, None)
+        self._generation = store.claims.claim(owner, wait_ms=lambda _: None)
+        store.generations.record_base(self._generation, None)
         self._link = _Link()
         inline = _Inline()
         parts = CoordinatorParts(

@@ -83,8 +83,8 @@ class Job:
                 complete.set_result(perf_counter())
 
         self._run_until(complete, listen)
-        (*_, newest) = self.store.completed_ids()
-        return sum(entry.row_count for entry in self.store.read_manifest(newest).inflight_data)
+        (*_, newest) = self.store.manifests.ids()
+        return sum(entry.row_count for entry in self.store.manifests.read(newest).inflight_data)
 
     def recover(self, rows: int) -> float:
         """Seconds from the start until the operator has processed so many rows."""

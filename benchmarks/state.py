@@ -97,7 +97,7 @@ class _Subtask:
         self.counts = np.zeros(size.keys, np.int16)
 
     def _count_uploads(self) -> None:
-        write, measured = self.store.write_shared, self.measured
+        write, measured = self.store.parts.write_shared, self.measured
 
         def write_shared(*args: Any, **options: Any) -> SegmentRef:  # noqa: ANN401 - passed on
             segment = write(*args, **options)
@@ -107,7 +107,7 @@ class _Subtask:
                 measured.uploaded_bytes += segment.size_bytes
             return segment
 
-        self.store.write_shared = write_shared
+        self.store.parts.write_shared = write_shared
 
     def _backend(self, name: str) -> StateBackend:
         if self.size.backend == "memory":
@@ -151,7 +151,7 @@ class _Subtask:
         self.backend = self._backend("second")
         operator = self._open(self.backend)
         started = perf_counter()
-        operator.restore([Snapshot(map(self.store.read_state, chain), self.properties)])
+        operator.restore([Snapshot(map(self.store.parts.read_state, chain), self.properties)])
         self.operator = operator
         return perf_counter() - started
 

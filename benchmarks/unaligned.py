@@ -114,7 +114,7 @@ def bench_unaligned_restore_10k() -> list[Result]:
     encoder = InflightEncoder(schema, 0)
     for element in elements:
         encoder.add(element)
-    file = store.write_inflight(ONE, "operator", 0, "input", 0, encoder.finish())
+    file = store.parts.write_inflight(ONE, "operator", 0, "input", 0, encoder.finish())
     entry = InflightEntry(
         **file.model_dump(),
         operator_id="operator",
@@ -130,7 +130,7 @@ def bench_unaligned_restore_10k() -> list[Result]:
 
     def restore() -> None:
         channel = InputChannel(ChannelId(0), _ignore)
-        channel.restore(store.read_inflight(entry, schema))
+        channel.restore(store.parts.read_inflight(entry, schema))
         assert len(channel) == len(elements)
 
     milliseconds = 1e3 * median_seconds(restore, _REPEATS)

@@ -161,13 +161,13 @@ def make_lab(name: str) -> Lab:
         simulation.when(CheckpointCompleted, simulation.kill_driver, count)
     _run_until_killed(simulation)
     _run_until_killed(simulation)
-    _run_until_killed(simulation, restore_id=simulation.store.completed_ids()[-4])
+    _run_until_killed(simulation, restore_id=simulation.store.manifests.ids()[-4])
     store = simulation.store
     if name.endswith("after retention"):
         _retain(store, simulation.world.clock)
     ids = [s.checkpoint_id for s in store.list_summaries() if s.outcome == "completed"]
     gone = {s.checkpoint_id for s in store.list_summaries() if s.orphan or s.deleted}
-    manifests = {n: store.read_manifest(n) for n in ids if n not in gone}
+    manifests = {n: store.manifests.read(n) for n in ids if n not in gone}
     lab = Lab(
         name=name,
         build=build,
@@ -197,7 +197,7 @@ def _run_until_killed(simulation: Simulation, **options: object) -> None:
 
 def _retain(store: CheckpointStore, clock: Clock) -> None:
     """Pin the oldest checkpoint, and delete most of the others."""
-    oldest, now_ms = store.completed_ids()[0], clock.now_ms()
+    oldest, now_ms = store.manifests.ids()[0], clock.now_ms()
     Pins(store).pin(
         PinRecord(checkpoint_id=oldest, name="kept", actor="test", reason="", created_at_ms=now_ms)
     )

@@ -101,7 +101,7 @@ def make_honest_store(place: Path) -> HonestStore:
         job=JOB,
         number=1,
         outcome="passed",
-        checkpoint_id=store.completed_ids()[-1],
+        checkpoint_id=store.manifests.ids()[-1],
         workers_before=2,
         workers=2,
         started_at_ms=1,
@@ -110,7 +110,7 @@ def make_honest_store(place: Path) -> HonestStore:
         reason="a test",
     )
     create_or_confirm(objects, store.paths.drill(1), drill.to_bytes())
-    ids = store.completed_ids()
+    ids = store.manifests.ids()
     target = str(place / "savepoints" / "one")
     export_savepoint(store, ids[-1], target, ANN, clock.now_ms())
     return HonestStore(place, ids[-2], ids[-1])

@@ -55,7 +55,7 @@ def refuse_running(store: CheckpointStore) -> None:
     Raises:
         ConfigurationError: there is one.
     """
-    for generation in store.generations()[-1:]:
+    for generation in store.generations.summaries()[-1:]:
         owner = generation.claim.owner if generation.claim else None
         if owner and is_visible(owner) and is_running(owner) and generation.end is None:
             raise ConfigurationError(

@@ -12,7 +12,7 @@ from laminar_core.records.commands import ControlCommand, SetMode
 from laminar_core.records.manifest import CheckpointManifest
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.command_log import ControlLog
-from laminar_core.store.generations import GenerationSummary
+from laminar_core.store.generation_summary import GenerationSummary
 from laminar_core.store.owner import is_running, is_visible
 
 
@@ -30,7 +30,7 @@ class JobWatch:
 
     def generation(self) -> GenerationSummary | None:
         """Return the newest generation; None if the job never ran."""
-        return next(reversed(self.store.generations()), None)
+        return next(reversed(self.store.generations.summaries()), None)
 
     def driver_pid(self) -> int | None:
         """Return the pid of the newest generation's driver, if it lives."""
@@ -42,11 +42,11 @@ class JobWatch:
     def newest(self, count: int) -> list[CheckpointManifest]:
         """Return the newest completed checkpoints, newest first."""
         found: list[CheckpointManifest] = []
-        for checkpoint_id in reversed(self.store.completed_ids()):
+        for checkpoint_id in reversed(self.store.manifests.ids()):
             if len(found) == count:
                 break
             with suppress(CorruptCheckpointError):
-                manifest = self.store.find_manifest(checkpoint_id)
+                manifest = self.store.manifests.find(checkpoint_id)
                 found += [] if manifest is None else [manifest]
         return found
 
@@ -70,8 +70,8 @@ class JobWatch:
 
     def damage(self, checkpoint_id: int) -> Path:
         """Flip a bit in a file that this checkpoint has and its predecessor has not."""
-        ids = [each for each in self.store.completed_ids() if each <= checkpoint_id]
-        *_, before, victim = map(self.store.read_manifest, ids)
+        ids = [each for each in self.store.manifests.ids() if each <= checkpoint_id]
+        *_, before, victim = map(self.store.manifests.read, ids)
         shared = {file.path for file in before.files()}
         own = [file for file in victim.files() if file.path not in shared]
         file = max(own, key=lambda file: file.size_bytes)

@@ -20,7 +20,7 @@ from laminar_core.resources.names import (
     schedule_name,
 )
 from laminar_core.sensors.observer.checkpoint_reports import INTEGRITY_CHECK
-from laminar_core.store.generations import GenerationSummary
+from laminar_core.store.generation_summary import GenerationSummary
 
 BRAKE_ROW_US = 200.0
 """Five thousand rows a second and worker, where twenty thousand come."""
@@ -227,7 +227,7 @@ class Operations:
         self.stage.note(f"checkpoint {checkpoint_id} is pinned: retention leaves it alone")
 
     def _newest_reported(self) -> int:
-        there = {partition_of(each) for each in self.job.store.completed_ids()}
+        there = {partition_of(each) for each in self.job.store.manifests.ids()}
         known = there & self.ui.partitions(checkpoint_key(self.spec.name))
         if not known:
             raise StepFailed("Dagster knows none of the checkpoints")

@@ -69,7 +69,7 @@ def list_checkpoints(*, store: str, job: str | None, as_json: bool, everything: 
 def show(*, store: str, job: str | None, as_json: bool, checkpoint_id: int | None) -> None:
     """Show a completed checkpoint (the newest by default): operators, sizes, event time."""
     opened = open_job(store, job)
-    manifest = opened.read_manifest(_ids_to_read(opened, checkpoint_id, everything=False)[0])
+    manifest = opened.manifests.read(_ids_to_read(opened, checkpoint_id, everything=False)[0])
     if as_json:
         click.echo(manifest.model_dump_json(indent=1))
         return
@@ -135,7 +135,7 @@ def read_checkpoint(  # noqa: PLR0913 - one parameter per option
     if input_id is not None and not inflight:
         raise click.UsageError("--input-id needs --inflight: state has no inputs")
     opened = open_job(store, job)
-    manifest = opened.read_manifest(_ids_to_read(opened, checkpoint_id, everything=False)[0])
+    manifest = opened.manifests.read(_ids_to_read(opened, checkpoint_id, everything=False)[0])
     selection = Selection(operator_id, subtask, input_id)
     selection.check(manifest)
     contents = inflight_contents if inflight else state_contents
@@ -154,7 +154,7 @@ def _ids_to_read(
 ) -> Sequence[CheckpointId]:
     if checkpoint_id is not None:
         return [CheckpointId(checkpoint_id)]
-    completed = store.completed_ids()
+    completed = store.manifests.ids()
     if not completed:
         raise ConfigurationError(
             ErrorCode.NO_SUCH_CHECKPOINT, f"job {store.job} has no completed checkpoint"

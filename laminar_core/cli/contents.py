@@ -77,7 +77,7 @@ def state_contents(
     """Yield the rows of the operators' state, subtask by subtask; files are read on demand."""
     for entry in filter(selection.takes, manifest.subtasks):
         place: Line = {"operator_id": entry.operator_id, "subtask_index": entry.subtask_index}
-        table = read_rows(store, manifest, entry)
+        table = read_rows(store.parts, manifest, entry)
         count = 0 if table is None else table.num_rows
         files = f" in {len(entry.segments)} files" if len(entry.segments) > 1 else ""
         title = f"{entry.operator_id} subtask {entry.subtask_index}: {count:,} rows{files}"
@@ -89,7 +89,7 @@ def inflight_contents(
 ) -> Iterator[Content]:
     """Yield the elements in flight, queue by queue; files are read on demand."""
     for entry in filter(selection.takes, manifest.inflight_data):
-        elements = store.read_inflight(entry)
+        elements = store.parts.read_inflight(entry)
         marks = sum(not isinstance(element, Batch) for element in elements)
         place: Line = {
             "operator_id": entry.operator_id,

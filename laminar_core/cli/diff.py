@@ -48,14 +48,14 @@ def diff(  # noqa: PLR0913 - one parameter per option
 ) -> None:
     """Show what changed from checkpoint A to checkpoint B: keys, source positions, watermarks."""
     opened = open_job(store, job)
-    before, after = (opened.read_manifest(CheckpointId(i)) for i in (before_id, after_id))
+    before, after = (opened.manifests.read(CheckpointId(i)) for i in (before_id, after_id))
     operators = list(dict.fromkeys([*after.parallelism, *before.parallelism]))
     if operator_id is not None:
         if operator_id not in operators:
             Selection(operator_id).check(after)
         operators = [operator_id]
     facts = [f for f in changed_facts(before, after) if f.operator_id in (None, *operators)]
-    compared = (compare_operator(opened, before, after, one) for one in operators)
+    compared = (compare_operator(opened.parts, before, after, one) for one in operators)
     if as_json:
         _print_json(compared, facts, limit)
     else:

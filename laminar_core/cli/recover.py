@@ -51,7 +51,7 @@ def _recover(*, dry_run: bool, **values: Any) -> None:  # noqa: ANN401 - the opt
     config = start_config(dict(values))  # Refuses wishes that do not go together, as a run would.
     options = job_options(built.name, values["workers"], CheckpointConfig(store), config)
     opened = CheckpointStore.open(store, check_job_name(options.job))
-    opened.check_expected(options.expected_generation)
+    opened.claims.check_expected(options.expected_generation)
     if options.from_savepoint is not None:
         if not values["as_json"]:
             click.echo(_sentence(options, _look_at_savepoint(plan, options, opened)))
@@ -141,7 +141,7 @@ def _manager(plan: Plan, options: JobOptions, store: CheckpointStore) -> Recover
 
 def owner_of(store: CheckpointStore) -> str | None:
     """Describe the owner of the job, unless it has ended or is known to be dead."""
-    newest = max(store.generations(), key=lambda g: g.generation, default=None)
+    newest = max(store.generations.summaries(), key=lambda g: g.generation, default=None)
     if newest is None or newest.end is not None:
         return None
     if newest.claim is None:

@@ -329,7 +329,7 @@ class CheckpointDriver:
         self._attempts[effect.checkpoint_id] = _Attempt(record, effect.triggered_ms)
 
         def reserve() -> Event:
-            ours = self._store.record_trigger(record)
+            ours = self._store.attempts.record_trigger(record)
             return IdReserved(effect.checkpoint_id) if ours else IdTaken(effect.checkpoint_id)
 
         self._in_store(effect.checkpoint_id, reserve)
@@ -363,7 +363,7 @@ class CheckpointDriver:
         def publish() -> Event:
             newest = self._audit.newest()
             named = manifest.model_copy(update={"audited": newest})
-            damage = self._store.publish_if_whole(named)
+            damage = self._store.manifests.publish_if_whole(named)
             self._audit.keep(newest)
             if damage:
                 attempt.offered = False
@@ -401,7 +401,7 @@ class CheckpointDriver:
         if line := missing_line(missing, len(effect.missing)):
             effect = replace(effect, reason=f"{effect.reason}: {line}")
         record = history_record(effect, generation, manifest, self._wall_ms)
-        self._background.submit(self._store.record_outcome, record)
+        self._background.submit(self._store.attempts.record_outcome, record)
         if manifest is None:
             if attempt is not None and attempt.offered:
                 self._unanswered.add(effect.checkpoint_id)

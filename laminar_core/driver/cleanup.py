@@ -130,7 +130,9 @@ class Cleanup:
 
     def _attempt(self, checkpoint_id: CheckpointId, action: Callable[[CheckpointId], None]) -> None:
         try:
-            self._store.check_claim(self._generation)  # In another store these are other files.
+            self._store.claims.check_claim(
+                self._generation
+            )  # In another store these are other files.
             action(checkpoint_id)
         except LaminarError as error:
             problem = str(error)
@@ -155,8 +157,8 @@ class Cleanup:
             audit.conclude(intent, "done", reason="")
 
     def _sweep(self, highest_id: CheckpointId) -> None:
-        attempted = [n for n in self._store.attempted_ids() if n <= highest_id][-SWEEP_MAX:]
-        ended = {g.generation for g in self._store.generations() if g.end is not None}
+        attempted = [n for n in self._store.attempts.ids() if n <= highest_id][-SWEEP_MAX:]
+        ended = {g.generation for g in self._store.generations.summaries() if g.end is not None}
         for checkpoint_id in attempted:
             if self._is_settled(checkpoint_id, ended):
                 self._discard(checkpoint_id)
@@ -167,11 +169,11 @@ class Cleanup:
         A suspended driver may be in the middle of that. Its checkpoint would not count any more,
         but a verification of the store should not find a manifest without its files.
         """
-        if self._store.read_outcome(checkpoint_id) is not None:
+        if self._store.attempts.read_outcome(checkpoint_id) is not None:
             return True
-        trigger = self._store.read_trigger(checkpoint_id)
+        trigger = self._store.attempts.read_trigger(checkpoint_id)
         return trigger is not None and trigger.generation in ended
 
     def _discard(self, checkpoint_id: CheckpointId) -> None:
         with suppress(ProtocolError):  # It has a manifest: nothing of it is a left-over.
-            self._store.discard_parts(checkpoint_id)
+            self._store.parts.discard(checkpoint_id)

@@ -125,13 +125,13 @@ def commit_output(
     if manifest.imported_from is not None:
         _settle_import(store, committers, manifest, generation)
         return
-    store.check_owner(generation)
+    store.claims.check_owner(generation)
     counts: dict[str, int] = {}
     for operator_id, committer in committers.items():
         committables = committables_of(manifest, operator_id)
         committer.commit(CheckpointId(manifest.checkpoint_id), committables)
         counts[operator_id] = len(committables)
-    store.record_commit(
+    store.attempts.record_commit(
         CommitRecord(
             checkpoint_id=manifest.checkpoint_id,
             generation=generation,
@@ -155,7 +155,7 @@ def _settle_import(
     Raises:
         As ``commit_output`` does.
     """
-    store.check_owner(generation)
+    store.claims.check_owner(generation)
     made_from = manifest.parent_checkpoint_id
     counts: dict[str, int] = {}
     for operator_id, committer in committers.items():
@@ -165,7 +165,7 @@ def _settle_import(
             committer.commit(CheckpointId(made_from), committables)
             committer.discard_uncommitted(generation)  # Who slept until now commits no more.
             committer.withdraw_after(CheckpointId(made_from), generation)
-    store.record_commit(
+    store.attempts.record_commit(
         CommitRecord(
             checkpoint_id=manifest.checkpoint_id,
             generation=generation,

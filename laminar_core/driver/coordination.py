@@ -70,7 +70,7 @@ from laminar_core.protocol.types import CheckpointId, CheckpointKind
 from laminar_core.records.commands import SetMode
 from laminar_core.records.manifest import Heartbeat
 from laminar_core.records.record import JsonObject
-from laminar_core.store.generations import not_shared
+from laminar_core.store.claims import not_shared
 from laminar_core.worker.restoring import RestoreProgress
 
 PING_INTERVAL_MS = 1_000

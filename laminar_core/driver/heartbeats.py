@@ -57,10 +57,10 @@ class Heartbeats:
     def _beat(self, heartbeat: Heartbeat) -> None:
         try:
             newest = self._audit.newest()
-            self._store.check_owner(self._generation)
+            self._store.claims.check_owner(self._generation)
             self._audit.keep(newest)
             named = heartbeat.model_copy(update={"audited": newest})
-            self._store.beat(self._generation, named)
+            self._store.generations.beat(self._generation, named)
         except FencedError as error:
             self._host.fenced(error)
         except StorageUnavailable as error:

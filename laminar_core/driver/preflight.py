@@ -24,7 +24,7 @@ def check_start(plan: Plan, options: JobOptions, store: CheckpointStore, clock: 
         StorageUnavailable: the store did not answer.
     """
     check_plan(plan, options)
-    store.check_claimable(
+    store.claims.check_claimable(
         wait_ms=clock.wait_ms,
         take_over=options.take_over,
         expected=options.expected_generation,

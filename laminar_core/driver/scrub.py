@@ -183,7 +183,9 @@ class Scrub:
         """
         marked: list[CheckpointId] = []
         try:
-            self._store.check_owner(self._generation)  # What a successor deletes is not lost.
+            self._store.claims.check_owner(
+                self._generation
+            )  # What a successor deletes is not lost.
             log = DamageLog(self._store.objects, self._store.paths)
             for manifest, lost in naming_any(self._store.paths, self._lineage(), damage):
                 checkpoint_id = CheckpointId(manifest.checkpoint_id)
@@ -213,4 +215,4 @@ class Scrub:
                 parent_id = manifest.parent_checkpoint_id
                 if parent_id is None:
                     return
-                manifest = self._store.find_manifest(CheckpointId(parent_id))
+                manifest = self._store.manifests.find(CheckpointId(parent_id))

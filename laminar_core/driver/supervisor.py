@@ -38,7 +38,7 @@ from laminar_core.records.commands import SetMode
 from laminar_core.records.record import JsonObject
 from laminar_core.store.audit_log import AuditLog
 from laminar_core.store.checkpoint_store import CheckpointStore
-from laminar_core.store.generations import Claimant
+from laminar_core.store.claims import Claimant
 
 
 class Supervisor:
@@ -139,7 +139,7 @@ class Supervisor:
             return record.reference()
 
         try:
-            return self._store.claim_generation(
+            return self._store.claims.claim(
                 self._claimant(options.actor),
                 wait_ms=self._clock.wait_ms,
                 take_over=options.take_over,
@@ -154,13 +154,13 @@ class Supervisor:
             raise
 
     def _end(self, generation: Generation, outcome: Ending, reason: str) -> None:
-        self._store.check_claim(generation)  # Not into what is in the place of a lost store.
+        self._store.claims.check_claim(generation)  # Not into what is in the place of a lost store.
         ended = self._audit.append(
             action="end",
             actor=self._options.actor.because(reason),
             after={"generation": generation, "outcome": outcome},
         )
-        self._store.end_generation(generation, outcome, reason, audited=ended.reference())
+        self._store.generations.end(generation, outcome, reason, audited=ended.reference())
 
     def _claimed(self, generation: Generation) -> JsonObject:
         """Return the audit log's details of a claim, with the version of the user's code."""
@@ -286,9 +286,9 @@ class Supervisor:
             self._clock.wait_ms(self._restart_delay_ms(generation, outcome, failures_ms))
             asked_ms = self._clock.monotonic_ms()
             try:
-                self._store.check_claim(generation)
+                self._store.claims.check_claim(generation)
                 announced = self._audit.write(entry).reference()
-                return self._store.succeed_generation(
+                return self._store.claims.succeed(
                     generation, replace(claimant, announced=announced)
                 )
             except StorageUnavailable as error:

@@ -74,8 +74,8 @@ class _Reader:
 
     def read(self, now_ms: int) -> RetentionFacts:
         store = self._store
-        claimed = store.newest_generation()  # First: who claims the job later, is seen later.
-        bases = store.bases()
+        claimed = store.claims.newest()  # First: who claims the job later, is seen later.
+        bases = store.generations.bases()
         started = (base.generation for base in bases)  # Also those whose claim is lost.
         newest = max([*started, claimed or Generation(0)]) or None
         doomed = self._log.being_deleted()
@@ -100,7 +100,7 @@ class _Reader:
                 *self._incomplete(incomplete, stored),
             ),
             announced=frozenset(self._announced(manifests.values())),
-            committed=frozenset(store.committed_ids()),
+            committed=frozenset(store.attempts.committed_ids()),
             marked=doomed | self._marked(stored),
             pins=pins,
             files=tuple(self._files(stored, sizes)),
@@ -134,7 +134,7 @@ class _Reader:
 
     def _manifest(self, checkpoint_id: CheckpointId) -> CheckpointManifest | Unreadable | None:
         try:
-            return self._store.find_manifest(checkpoint_id)
+            return self._store.manifests.find(checkpoint_id)
         except CorruptCheckpointError as error:
             path = self._store.paths.relative(self._store.paths.manifest(checkpoint_id))
             return Unreadable(checkpoint_id, str(error), path)
@@ -232,7 +232,7 @@ class _Reader:
 
     def _reserved_by(self, checkpoint_id: CheckpointId) -> Generation | None:
         try:
-            trigger = self._store.read_trigger(checkpoint_id)
+            trigger = self._store.attempts.read_trigger(checkpoint_id)
         except CorruptCheckpointError:
             return None
         return None if trigger is None else Generation(trigger.generation)
@@ -264,7 +264,7 @@ class _Reader:
         if not self._depth.dates:
             return None
         try:
-            record = self._store.read_outcome(checkpoint_id)
+            record = self._store.attempts.read_outcome(checkpoint_id)
         except CorruptCheckpointError:
             return None
         return None if record is None else record.ended_at_ms

@@ -132,8 +132,8 @@ class Request:
                 return audit_table(store)
             case _:
                 assert self.checkpoint_id is not None
-                manifest = store.read_manifest(self.checkpoint_id)
-                return _OF_A_CHECKPOINT[self.table](store, manifest, self.selection)
+                manifest = store.manifests.read(self.checkpoint_id)
+                return _OF_A_CHECKPOINT[self.table](store.parts, manifest, self.selection)
 
 
 class LaminarDataSource(DataSource):

@@ -16,19 +16,22 @@ from laminar_core.errors import (
     IncompatibleStateError,
     ProtocolError,
 )
-from laminar_core.objectstore.opening import address
+from laminar_core.objectstore.opening import ObjectStore, address
 from laminar_core.protocol.types import CheckpointId, Generation
 from laminar_core.records.manifest import FileRef, HistoryRecord, InflightEntry
-from laminar_core.records.paths import Direction
+from laminar_core.records.paths import Direction, JobPaths
 from laminar_core.records.segment import SegmentRef
 from laminar_core.state.window_layout import KEY_GROUP, WINDOW_START, window_starts_of
-from laminar_core.store.generations import GenerationLog
 from laminar_core.store.records import create_or_confirm, read_record
 from laminar_core.store.verification import read_verified
 
 
-class CheckpointParts(GenerationLog):
+class CheckpointParts:
     """Reads, writes and discards the files of checkpoints. Safe to use from several threads."""
+
+    def __init__(self, objects: ObjectStore, paths: JobPaths) -> None:
+        self._objects = objects
+        self._paths = paths
 
     def write_state(
         self,
@@ -46,7 +49,7 @@ class CheckpointParts(GenerationLog):
             CheckpointDeclined: other rows are there; this id cannot be completed any more.
             StorageUnavailable: the store is full or does not answer.
         """
-        key = self.paths.state(checkpoint_id, operator_id, subtask_index, part)
+        key = self._paths.state(checkpoint_id, operator_id, subtask_index, part)
         data = encode_table(table, compression=compression)
         return _segment(self._write_part(checkpoint_id, key, data), table)
 
@@ -66,7 +69,7 @@ class CheckpointParts(GenerationLog):
             CheckpointDeclined: other rows are there.
             StorageUnavailable: the store is full or does not answer.
         """
-        key = self.paths.shared_segment(operator_id, generation, subtask_index, sequence)
+        key = self._paths.shared_segment(operator_id, generation, subtask_index, sequence)
         data = encode_table(table, compression=compression)
         return _segment(self._write_part(None, key, data), table)
 
@@ -76,7 +79,7 @@ class CheckpointParts(GenerationLog):
         Raises:
             CorruptCheckpointError: missing, or not the bytes that were written.
         """
-        return decode_table(read_verified(self.objects, self.paths, ref))
+        return decode_table(read_verified(self._objects, self._paths, ref))
 
     def write_inflight(
         self,
@@ -93,7 +96,7 @@ class CheckpointParts(GenerationLog):
             CheckpointDeclined: something else is there; this id cannot be completed any more.
             StorageUnavailable: the store is full or does not answer.
         """
-        key = self.paths.inflight(checkpoint_id, operator_id, subtask_index, direction, input_id)
+        key = self._paths.inflight(checkpoint_id, operator_id, subtask_index, direction, input_id)
         return self._write_part(checkpoint_id, key, memoryview(join(buffers)).cast("B"))
 
     def read_inflight(
@@ -108,15 +111,15 @@ class CheckpointParts(GenerationLog):
                 manifest says of it.
             IncompatibleStateError: its rows are not those of ``schema``.
         """
-        data = read_verified(self.objects, self.paths, entry)
+        data = read_verified(self._objects, self._paths, entry)
         expected = Expected(entry.input_id, entry.event_count, entry.row_count)
         try:
             return decode(data, schema, expected)
         except (CorruptCheckpointError, IncompatibleStateError) as error:
-            where = address(self.objects, self.paths.absolute(entry.path))
+            where = address(self._objects, self._paths.absolute(entry.path))
             raise type(error)(error.code, f"{where}: {error}") from error
 
-    def discard_parts(self, checkpoint_id: CheckpointId) -> int:
+    def discard(self, checkpoint_id: CheckpointId) -> int:
         """Delete the files of a checkpoint that never completed; return how many there were.
 
         The trigger record stays, so the id is never used again; so does any object that is neither
@@ -133,8 +136,8 @@ class CheckpointParts(GenerationLog):
                 was deleted.
             StorageUnavailable: the store does not answer; some files may be gone.
         """
-        keys = self.objects.list(self.paths.parts(checkpoint_id))
-        parts = [key for key in keys if self.paths.is_part(checkpoint_id, key)]
+        keys = self._objects.list(self._paths.parts(checkpoint_id))
+        parts = [key for key in keys if self._paths.is_part(checkpoint_id, key)]
         if self._has_completed(checkpoint_id):
             raise ProtocolError(
                 ErrorCode.ILLEGAL_EVENT,
@@ -142,7 +145,7 @@ class CheckpointParts(GenerationLog):
                 "left-overs",
             )
         for key in parts:
-            self.objects.delete(key)
+            self._objects.delete(key)
         return len(parts)
 
     def _has_completed(self, checkpoint_id: CheckpointId) -> bool:
@@ -150,23 +153,25 @@ class CheckpointParts(GenerationLog):
 
         Retention marks a checkpoint before it deletes anything, and forgets its outcome last.
         """
-        records = (self.paths.manifest(checkpoint_id), self.paths.deletion(checkpoint_id))
-        if any(self.objects.size(key) is not None for key in records):
+        records = (self._paths.manifest(checkpoint_id), self._paths.deletion(checkpoint_id))
+        if any(self._objects.size(key) is not None for key in records):
             return True
-        outcome = read_record(self.objects, self.paths.outcome(checkpoint_id), HistoryRecord)
+        outcome = read_record(self._objects, self._paths.outcome(checkpoint_id), HistoryRecord)
         return outcome is not None and outcome.outcome == "completed"
 
     def _write_part(
         self, checkpoint_id: CheckpointId | None, key: str, data: bytes | memoryview
     ) -> FileRef:
-        if not create_or_confirm(self.objects, key, data):
+        if not create_or_confirm(self._objects, key, data):
             which = "this checkpoint" if checkpoint_id is None else f"checkpoint {checkpoint_id}"
             raise CheckpointDeclined(
                 ErrorCode.OBJECT_EXISTS,
-                f"{address(self.objects, key)} holds something else: {which} is given up, the next "
-                "one starts from clean files",
+                f"{address(self._objects, key)} holds something else: {which} is given up, the "
+                "next one starts from clean files",
             )
-        return FileRef(path=self.paths.relative(key), size_bytes=len(data), sha256=sha256_hex(data))
+        return FileRef(
+            path=self._paths.relative(key), size_bytes=len(data), sha256=sha256_hex(data)
+        )
 
 
 def _segment(file: FileRef, table: pa.Table) -> SegmentRef:

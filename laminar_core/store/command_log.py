@@ -7,7 +7,7 @@ any number of processes may do this at once.
     log = ControlLog(objects, paths)
     number = log.append(command)          # not carried out before a driver has begun it
     while (result := log.result(number)) is None:
-        ...                               # is a driver alive? see ``GenerationLog``
+        ...                               # is a driver alive? see ``store.claims``
 """
 
 from collections.abc import Iterator

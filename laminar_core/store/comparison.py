@@ -13,8 +13,7 @@ from laminar_core.records.manifest import CheckpointManifest
 from laminar_core.state.difference import Difference, difference
 from laminar_core.state.reading import key_columns, unmergeable_columns
 from laminar_core.state.window_layout import KEY_GROUP
-from laminar_core.store.checkpoint_parts import CheckpointParts
-from laminar_core.store.state_reading import read_operator, read_rows
+from laminar_core.store.state_reading import StateFiles, read_operator, read_rows
 
 ChangeKind = Literal["added", "removed", "changed"]
 _Pair = tuple[pa.Table | None, pa.Table | None]
@@ -46,7 +45,7 @@ class Comparison:
 
 
 def compare_operator(
-    store: CheckpointParts,
+    files: StateFiles,
     before: CheckpointManifest,
     after: CheckpointManifest,
     operator_id: str,
@@ -61,7 +60,7 @@ def compare_operator(
     has_changed = None not in (old_text, new_text) and old_text != new_text
     notes = ["its definition has changed"] if has_changed else []
     parts: list[Difference] = []
-    for old, new in map(_both, _tables(store, before, after, operator_id)):
+    for old, new in map(_both, _tables(files, before, after, operator_id)):
         keys = key_columns(new_text or old_text or {}, new.schema)
         if lost := unmergeable_columns(new.schema):
             notes.append(f"{', '.join(lost)}: null where only the user's code could merge it")
@@ -73,7 +72,7 @@ def compare_operator(
 
 
 def _tables(
-    store: CheckpointParts,
+    files: StateFiles,
     before: CheckpointManifest,
     after: CheckpointManifest,
     operator_id: str,
@@ -87,11 +86,11 @@ def _tables(
     pairs: Iterator[_Pair]
     if owned[0] == owned[1] and None not in owned[0].values():
         pairs = (
-            (read_rows(store, before, old[index]), read_rows(store, after, new[index]))
+            (read_rows(files, before, old[index]), read_rows(files, after, new[index]))
             for index in old
         )
     else:
-        whole = (read_operator(store, manifest, operator_id) for manifest in (before, after))
+        whole = (read_operator(files, manifest, operator_id) for manifest in (before, after))
         pairs = iter([(next(whole), next(whole))])
     return (pair for pair in pairs if any(side is not None for side in pair))
 

@@ -98,7 +98,7 @@ def read_status(store: CheckpointStore, now_ms: int) -> JobStatus:
     Raises:
         StorageUnavailable: the store did not answer.
     """
-    generation = store.last_generation()
+    generation = store.claims.last()
     if generation is None:
         return JobStatus(store.job, now_ms)
     problems: list[str] = []
@@ -148,7 +148,7 @@ def _newest_checkpoint(
     store: CheckpointStore, now_ms: int, problems: list[str]
 ) -> CheckpointStatus | None:
     try:
-        bases = store.bases()
+        bases = store.generations.bases()
     except CorruptCheckpointError as error:
         problems.append(str(error))
         return None
@@ -177,13 +177,13 @@ def _newest_checkpoint(
 
 def _completed(store: CheckpointStore, problems: list[str]) -> Iterator[CheckpointManifest]:
     """Yield manifests, newest first, without those being deleted; damage goes to ``problems``."""
-    for checkpoint_id in reversed(store.attempted_ids()):
+    for checkpoint_id in reversed(store.attempts.ids()):
         try:
-            manifest = store.find_manifest(checkpoint_id)
+            manifest = store.manifests.find(checkpoint_id)
         except CorruptCheckpointError as error:
             problems.append(str(error))
             continue
-        if manifest is not None and not store.is_being_deleted(checkpoint_id):
+        if manifest is not None and not store.manifests.is_being_deleted(checkpoint_id):
             yield manifest
 
 

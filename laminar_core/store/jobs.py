@@ -45,9 +45,9 @@ def newest_manifest(store: CheckpointStore) -> CheckpointManifest:
         ConfigurationError: there is none.
         CorruptCheckpointError: it cannot be read; an older one can be named.
     """
-    bases = store.bases()
-    for checkpoint_id in reversed(store.completed_ids()):
-        manifest = store.read_manifest(checkpoint_id)
+    bases = store.generations.bases()
+    for checkpoint_id in reversed(store.manifests.ids()):
+        manifest = store.manifests.read(checkpoint_id)
         if on_timeline(CheckpointId(checkpoint_id), Generation(manifest.generation), bases):
             return manifest
     raise ConfigurationError(

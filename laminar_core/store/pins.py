@@ -151,7 +151,7 @@ class Pins:
                 ErrorCode.BEING_DELETED,
                 f"checkpoint {checkpoint_id} of job {self._store.job} is deleted by retention",
             )
-        if not self._store.is_complete(checkpoint_id):
+        if not self._store.manifests.is_complete(checkpoint_id):
             raise ConfigurationError(
                 ErrorCode.NO_SUCH_CHECKPOINT,
                 f"job {self._store.job} has no completed checkpoint {checkpoint_id} to pin: "

@@ -131,9 +131,9 @@ def manifest_table(
     """Return a table of completed checkpoints, or of one; those being deleted are left out."""
 
     def row_of(number: int) -> Row:
-        return _manifest_row(store.read_manifest(CheckpointId(number)))
+        return _manifest_row(store.manifests.read(CheckpointId(number)))
 
-    chosen = store.completed_ids if checkpoint_id is None else lambda: [checkpoint_id]
+    chosen = store.manifests.ids if checkpoint_id is None else lambda: [checkpoint_id]
     return RecordTable(_MANIFEST, chosen, row_of)
 
 
@@ -141,10 +141,10 @@ def history_table(store: CheckpointStore) -> RecordTable:
     """Return a table of the outcomes of all attempts at checkpoints."""
 
     def row_of(number: int) -> Row | None:
-        record = store.read_outcome(CheckpointId(number))
+        record = store.attempts.read_outcome(CheckpointId(number))
         return None if record is None else _history_row(record)
 
-    return RecordTable(_HISTORY, store.ended_ids, row_of)
+    return RecordTable(_HISTORY, store.attempts.ended_ids, row_of)
 
 
 def audit_table(store: CheckpointStore) -> RecordTable:

@@ -36,7 +36,7 @@ def export_savepoint(
     name = f"copy-{sha256_hex(objects.uri.encode())[:12]}"
     copying = actor.because(f"it is copied to {objects.uri}")
     with Pins(store).held(checkpoint_id, name, copying, now_ms, HOLD_MS):
-        manifest = store.read_manifest(checkpoint_id)
+        manifest = store.manifests.read(checkpoint_id)
         write_savepoint(store, manifest, objects, actor, now_ms, is_cancelled)
     return objects.uri
 
@@ -72,8 +72,8 @@ def export_as(
 
 
 def _require_on_timeline(store: CheckpointStore, checkpoint_id: CheckpointId) -> None:
-    generation = Generation(store.read_manifest(checkpoint_id).generation)
-    if not on_timeline(checkpoint_id, generation, store.bases()):
+    generation = Generation(store.manifests.read(checkpoint_id).generation)
+    if not on_timeline(checkpoint_id, generation, store.generations.bases()):
         raise IncompatibleStateError(
             ErrorCode.NO_RESTORABLE_CHECKPOINT,
             f"job {store.job} went back behind checkpoint {checkpoint_id}: export another one",

@@ -64,7 +64,7 @@ class SavepointImport:
         """
         generation = Generation(self.manifest.generation)
         base_id = CheckpointId(self.manifest.checkpoint_id)
-        self.store.record_base(generation, base_id, self.use, audited=audited)
+        self.store.generations.record_base(generation, base_id, self.use, audited=audited)
 
     def publish(self) -> None:
         """Complete the copy; call it after ``record_base``.
@@ -73,8 +73,8 @@ class SavepointImport:
             FencedError: a newer generation is claimed, and decides.
         """
         manifest = self.manifest
-        self.store.publish(manifest)
-        self.store.record_outcome(
+        self.store.manifests.publish(manifest)
+        self.store.attempts.record_outcome(
             HistoryRecord(
                 checkpoint_id=manifest.checkpoint_id,
                 generation=manifest.generation,
@@ -109,14 +109,14 @@ def floor_of(store: CheckpointStore, found: FoundSavepoint) -> CheckpointId:
     checkpoint_id, generation = CheckpointId(origin.checkpoint_id), Generation(origin.generation)
     _require_room(found.objects.uri, origin)
     if not is_of_this_job(store, origin):
-        if store.completed_ids() or store.committed_ids():
+        if store.manifests.ids() or store.attempts.committed_ids():
             raise _refused(
                 f"job {store.job} has checkpoints of its own, and {found.objects.uri} is of "
                 f"another one ({origin.job} in {origin.store}): start it under a new name with "
                 "--job, or leave --from-savepoint away to continue"
             )
         return CheckpointId(0)
-    if not on_timeline(checkpoint_id, generation, store.bases()):
+    if not on_timeline(checkpoint_id, generation, store.generations.bases()):
         raise _refused(
             f"job {store.job} went back behind checkpoint {checkpoint_id}, of which "
             f"{found.objects.uri} was made, and took its output back: start it under a new name "
@@ -166,16 +166,20 @@ def import_savepoint(
 
 def uses_of_savepoints(store: CheckpointStore) -> list[SavepointUse]:
     """Return the savepoints that generations of this job started from, oldest first."""
-    records = (store.read_base(b.generation) for b in store.bases() if b.floor is not None)
+    records = (
+        store.generations.read_base(b.generation)
+        for b in store.generations.bases()
+        if b.floor is not None
+    )
     return [r.savepoint for r in records if r is not None and r.savepoint is not None]
 
 
 def unfinished_import(store: CheckpointStore) -> GenerationBase | None:
     """Return the base of the newest started generation if its savepoint was never published."""
-    started = store.bases()
+    started = store.generations.bases()
     if not started or started[-1].floor is None:
         return None
-    base = store.read_base(started[-1].generation)
+    base = store.generations.read_base(started[-1].generation)
     assert base is not None, "it was read a moment ago"
     assert base.base_checkpoint_id is not None, "the model refuses that"
     found = store.objects.size(store.paths.manifest(CheckpointId(base.base_checkpoint_id)))
@@ -241,8 +245,8 @@ def _require_room(uri: str, origin: SavepointOrigin) -> None:
 def claimed_savepoints(store: CheckpointStore) -> list[ClaimedSavepoint]:
     """Return the savepoints to delete once a checkpoint builds on their copies."""
     found: list[ClaimedSavepoint] = []
-    for base in store.bases():
-        record = None if base.floor is None else store.read_base(base.generation)
+    for base in store.generations.bases():
+        record = None if base.floor is None else store.generations.read_base(base.generation)
         if record is None or record.savepoint is None or not record.savepoint.claimed:
             continue
         if store.objects.size(store.paths.released(base.generation)) is None:
@@ -254,7 +258,7 @@ def _reserve(
     store: CheckpointStore, origin: SavepointOrigin, generation: Generation, now_ms: int
 ) -> CheckpointId:
     """An id that is new to this job, and to sinks that show output of the savepoint's."""
-    number = max(store.highest_checkpoint_id() or 0, origin.checkpoint_id)
+    number = max(store.attempts.highest_id() or 0, origin.checkpoint_id)
     while True:
         number += 1
         record = TriggerRecord(
@@ -263,9 +267,9 @@ def _reserve(
             kind=CheckpointKind.SAVEPOINT,
             triggered_at_ms=now_ms,
         )
-        if store.record_trigger(record):
+        if store.attempts.record_trigger(record):
             return CheckpointId(number)
-        store.check_owner(generation)
+        store.claims.check_owner(generation)
 
 
 def for_another_job(cut: CheckpointManifest, forget: AbstractSet[str]) -> CheckpointManifest:

@@ -176,7 +176,7 @@ class _Copier:
         return ref.model_copy(update={"path": path})
 
     def _sorted(self, segments: tuple[SegmentRef, ...], path: str) -> SegmentRef:
-        table = pa.concat_tables([self._store.read_state(segment) for segment in segments])
+        table = pa.concat_tables([self._store.parts.read_state(segment) for segment in segments])
         data = encode_table(canonical(table))
         self._write(path, data)
         file = FileRef(path=path, size_bytes=len(data), sha256=sha256_hex(data))

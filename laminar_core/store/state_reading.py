@@ -18,7 +18,7 @@ _READERS = 4
 
 
 class StateFiles(Protocol):
-    """Access to the files of a manifest: in the store of a job, or in a savepoint."""
+    """Access to the files of a manifest: of a job's checkpoints, or of a savepoint."""
 
     def read_state(self, ref: FileRef) -> pa.Table:
         """Read one file, verified before it is decoded."""
@@ -41,7 +41,7 @@ class SavepointFiles:
 
 
 def read_rows(
-    store: StateFiles, manifest: CheckpointManifest, entry: SubtaskEntry
+    files: StateFiles, manifest: CheckpointManifest, entry: SubtaskEntry
 ) -> pa.Table | None:
     """Return the rows of one operator subtask, one per key; None if it wrote none.
 
@@ -59,19 +59,19 @@ def read_rows(
     if not wanted:
         return None
     if len(wanted) == 1:
-        tables = [store.read_state(wanted[0])]
+        tables = [files.read_state(wanted[0])]
     else:
         with ThreadPoolExecutor(_READERS) as pool:
-            tables = list(pool.map(store.read_state, wanted))
+            tables = list(pool.map(files.read_state, wanted))
     return merged_rows(tables, description, entry.properties)
 
 
 def read_operator(
-    store: StateFiles, manifest: CheckpointManifest, operator_id: str
+    files: StateFiles, manifest: CheckpointManifest, operator_id: str
 ) -> pa.Table | None:
     """Return the rows of all subtasks of an operator, one per key; None if it wrote none."""
     entries = [entry for entry in manifest.subtasks if entry.operator_id == operator_id]
-    found = [read_rows(store, manifest, entry) for entry in entries]
+    found = [read_rows(files, manifest, entry) for entry in entries]
     tables = [table for table in found if table is not None]
     return pa.concat_tables(tables) if tables else None
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.protocol.types import Batch, Watermark
 from laminar_core.records.manifest import CheckpointManifest, InflightEntry, SubtaskEntry
-from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.store.checkpoint_parts import CheckpointParts
 from laminar_core.store.state_reading import StateFiles, read_rows
 
 SUBTASK = "subtask_index"
@@ -89,7 +89,7 @@ class StateTable:
     """The state of one operator, one row per key; ``subtask_index`` is the owner of the row."""
 
     def __init__(
-        self, store: StateFiles, manifest: CheckpointManifest, selection: Selection
+        self, files: StateFiles, manifest: CheckpointManifest, selection: Selection
     ) -> None:
         selection.check(manifest)
         if selection.operator_id is None:
@@ -98,7 +98,7 @@ class StateTable:
                 f"which state? {_name(manifest)} has that of the operators {', '.join(owners)}: "
                 "choose one with option operator"
             )
-        self._store, self._manifest = store, manifest
+        self._files, self._manifest = files, manifest
         self._operator_id = selection.operator_id
         self._entries = [e for e in manifest.subtasks if selection.takes(e) and e.segments]
 
@@ -109,7 +109,7 @@ class StateTable:
                 f"{self._operator_id} kept no rows in {_name(self._manifest)}, so its columns are "
                 "not known"
             )
-        return _with_subtask(_columns_of(self._store, self._entries))
+        return _with_subtask(_columns_of(self._files, self._entries))
 
     def parts(self) -> list[Part]:
         """Return one part per subtask with rows."""
@@ -118,7 +118,7 @@ class StateTable:
     def read(self, part: Part) -> Iterator[pa.Table]:
         """Yield the rows of one subtask."""
         entry = self._entries[part[0]]
-        rows = read_rows(self._store, self._manifest, entry)
+        rows = read_rows(self._files, self._manifest, entry)
         assert rows is not None, "it has segments"
         yield _placed(rows, entry)
 
@@ -127,10 +127,10 @@ class OffsetsTable:
     """Positions of the sources: one row per split."""
 
     def __init__(
-        self, store: StateFiles, manifest: CheckpointManifest, selection: Selection
+        self, files: StateFiles, manifest: CheckpointManifest, selection: Selection
     ) -> None:
         selection.check(manifest)
-        self._store, self._manifest = store, manifest
+        self._files, self._manifest = files, manifest
         self._entries = [
             entry
             for entry in manifest.subtasks
@@ -157,24 +157,24 @@ class OffsetsTable:
     def read(self, part: Part) -> Iterator[pa.Table]:
         """Yield the splits of one subtask; columns that only other sources have are left out."""
         entry = self._entries[part[0]]
-        rows = read_rows(self._store, self._manifest, entry)
+        rows = read_rows(self._files, self._manifest, entry)
         assert rows is not None, "it has segments"
         if _SPLIT in rows.schema.names:
             owner = pa.repeat(pa.scalar(entry.operator_id), rows.num_rows)
             yield _placed(rows, entry).add_column(0, OPERATOR, owner)
 
     def _columns_of(self, operator_id: str) -> pa.Schema:
-        return _columns_of(self._store, [e for e in self._entries if e.operator_id == operator_id])
+        return _columns_of(self._files, [e for e in self._entries if e.operator_id == operator_id])
 
 
 class InflightTable:
     """Data in flight: rows, watermarks and idle marks of every queue, in order."""
 
     def __init__(
-        self, store: CheckpointStore, manifest: CheckpointManifest, selection: Selection
+        self, files: CheckpointParts, manifest: CheckpointManifest, selection: Selection
     ) -> None:
         selection.check(manifest)
-        self._store = store
+        self._files = files
         self._entries = [entry for entry in manifest.inflight_data if selection.takes(entry)]
 
     def schema(self) -> pa.Schema:
@@ -187,7 +187,7 @@ class InflightTable:
             if entry.row_count:
                 smallest.setdefault((entry.edge.downstream, entry.edge.input_index), entry)
         rows = [
-            next(e.data.schema for e in self._store.read_inflight(entry) if isinstance(e, Batch))
+            next(e.data.schema for e in self._files.read_inflight(entry) if isinstance(e, Batch))
             for entry in smallest.values()
         ]
         fields = [*_PLACE, *(pa.field(name, of) for name, of in _ELEMENT)]
@@ -207,7 +207,7 @@ class InflightTable:
             **{name: getattr(entry, name) for name in _PLACE.names if hasattr(entry, name)},
             **entry.edge.model_dump(),
         }
-        for position, element in enumerate(self._store.read_inflight(entry)):
+        for position, element in enumerate(self._files.read_inflight(entry)):
             if isinstance(element, Batch):
                 batch = element.data
                 columns = _elements(batch.num_rows, position, "row", None)
@@ -232,11 +232,11 @@ def _repeated(place: dict[str, object], count: int) -> dict[str, pa.Array]:
     return {f.name: pa.repeat(pa.scalar(place[f.name], f.type), count) for f in _PLACE}
 
 
-def _columns_of(store: StateFiles, entries: Iterable[SubtaskEntry]) -> pa.Schema:
+def _columns_of(files: StateFiles, entries: Iterable[SubtaskEntry]) -> pa.Schema:
     """Read the smallest file: all of an operator have the same columns."""
     segments = [segment for entry in entries for segment in entry.segments]
     smallest = min(segments, key=lambda segment: segment.size_bytes)
-    return store.read_state(smallest).schema.remove_metadata()
+    return files.read_state(smallest).schema.remove_metadata()
 
 
 def _with_subtask(columns: pa.Schema) -> pa.Schema:

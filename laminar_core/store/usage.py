@@ -78,7 +78,7 @@ def read_traffic(store: CheckpointStore, most: int = GENERATIONS_MAX) -> list[Ge
     Raises:
         StorageUnavailable: the store did not answer.
     """
-    newest = store.newest_generation() or 0
+    newest = store.claims.newest() or 0
     numbers = range(max(newest - most, 0) + 1, newest + 1)
     found = [_traffic(store, Generation(number)) for number in numbers]
     return [traffic for traffic in found if traffic is not None]
@@ -92,11 +92,11 @@ def checkpoint_interval_ms(store: CheckpointStore, most: int = OUTCOMES_MAX) -> 
     Raises:
         StorageUnavailable: the store did not answer.
     """
-    generation = store.newest_generation()
+    generation = store.claims.newest()
     ended_ms: list[int] = []
-    for checkpoint_id in store.ended_ids()[-most:]:
+    for checkpoint_id in store.attempts.ended_ids()[-most:]:
         try:
-            record = store.read_outcome(checkpoint_id)
+            record = store.attempts.read_outcome(checkpoint_id)
         except CorruptCheckpointError:
             continue
         if record and record.generation == generation and record.outcome == "completed":
@@ -107,7 +107,7 @@ def checkpoint_interval_ms(store: CheckpointStore, most: int = OUTCOMES_MAX) -> 
 
 
 def _traffic(store: CheckpointStore, generation: Generation) -> GenerationTraffic | None:
-    heartbeat = store.read_heartbeat(generation)
+    heartbeat = store.generations.read_heartbeat(generation)
     try:
         claim = read_record(store.objects, store.paths.claim(generation), GenerationClaim)
     except CorruptCheckpointError:

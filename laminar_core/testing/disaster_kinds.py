@@ -123,11 +123,11 @@ def corruption(planned: Disasters) -> None:
 
 def _damage(planned: Disasters, *, crash: bool) -> None:
     disk, store = planned.simulation.objects, planned.simulation.store
-    completed = store.completed_ids()
+    completed = store.manifests.ids()
     if planned.result is not None or not completed or not isinstance(disk, SimulatedDisk):
         return
     try:
-        manifest = store.read_manifest(completed[-1])
+        manifest = store.manifests.read(completed[-1])
     except CorruptCheckpointError:
         return  # Damaged already.
     keys = [store.paths.manifest(completed[-1])]

@@ -160,7 +160,7 @@ class Disasters:
         simulation, options = self.simulation, dict(self.next_run)
         if simulation.has_namesake:
             simulation.world.run_until(lambda: not simulation.has_namesake)
-        if self.may_lose_store and (newest := simulation.store.last_generation()):
+        if self.may_lose_store and (newest := simulation.store.claims.last()):
             options["expected_generation"] = newest
         return options
 
@@ -171,7 +171,7 @@ class Disasters:
         self.simulation.world.note("job", f"a driver has lost its store: {error.code} {error}")
         own = (
             generation
-            for generation in self.simulation.store.generations()
+            for generation in self.simulation.store.generations.summaries()
             if generation.claim is not None and generation.claim.owner.host_id == self.running[-1]
         )
         for end in (generation.end for generation in own):

@@ -157,7 +157,7 @@ def consistent_cut(evidence: Evidence) -> Iterator[str]:
 
 def _undo_damage(simulation: Simulation, cut: Cut) -> None:
     store = simulation.store
-    files = store.read_manifest(cut.checkpoint_id).files()
+    files = store.manifests.read(cut.checkpoint_id).files()
     cut.disk.repair([store.paths.absolute(file.path) for file in files])
 
 
@@ -176,7 +176,7 @@ def nothing_referenced_is_deleted(evidence: Evidence) -> Iterator[str]:
     yield from evidence.history.deletions
     store = evidence.simulation.store
     spared = {store.paths.relative(key) for key in evidence.disasters.damaged_keys}
-    for checkpoint_id in store.completed_ids():
+    for checkpoint_id in store.manifests.ids():
         if store.paths.manifest(checkpoint_id) in evidence.disasters.damaged_keys:
             continue  # What it says now, nobody wrote.
         for part in store.verify(checkpoint_id).parts:

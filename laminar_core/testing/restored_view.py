@@ -22,7 +22,7 @@ from laminar_core.records.manifest import Owner
 from laminar_core.state.content import content_of
 from laminar_core.store.audit_log import AuditLog
 from laminar_core.store.checkpoint_store import CheckpointStore
-from laminar_core.store.generations import Claimant
+from laminar_core.store.claims import Claimant
 from laminar_core.worker.deployment import Deployment, RestoredState
 from laminar_core.worker.wiring import Wiring, wire
 
@@ -56,7 +56,7 @@ def recover_and_look(plan: Plan, options: JobOptions, objects: ObjectStore) -> R
 
     manager = RecoveryManager(plan, options, store, clock, isolated(listen), audit)
     claimant = Claimant(_nobody(), options.actor, "test", clock.now_ms())
-    generation = store.claim_generation(claimant, wait_ms=clock.wait_ms, take_over=True)
+    generation = store.claims.claim(claimant, wait_ms=clock.wait_ms, take_over=True)
     start = manager.recover(generation, first=True)
     restored_id = None if start.restored is None else CheckpointId(start.restored.checkpoint_id)
     return Restored(restored_id, dict(_view(start, store, clock)), frozenset(told))
@@ -78,13 +78,13 @@ def _view(start: Start, store: CheckpointStore, clock: Clock) -> Iterator[tuple[
         store_uri=store.objects.uri,
         address=CoordinatorAddress("ipc", ""),
         restored=start.restored,
-        claim_sha256=store.claim_sha256(identity.generation),
+        claim_sha256=store.claims.sha256(identity.generation),
         splits=start.splits,
     )
     for worker in range(identity.parallelism):
         yield from _view_of_worker(deployment, worker, store, clock)
     for entry in () if start.restored is None else start.restored.inflight_data:
-        yield f"in flight {entry.queue}", repr(store.read_inflight(entry))
+        yield f"in flight {entry.queue}", repr(store.parts.read_inflight(entry))
 
 
 def _view_of_worker(

@@ -71,7 +71,7 @@ def _plan_loss(
     dies_after_ms = dice.choice((0.0, 5.0, 100.0))
 
     def lose() -> None:
-        if simulation.store_is_lost or simulation.store.newest_generation() is None:
+        if simulation.store_is_lost or simulation.store.claims.newest() is None:
             return  # Before the first claim nobody can tell it from a job that never ran.
         place = make()
         what = place.what if worker is None else f"worker {worker} sees {place.what}"

@@ -156,7 +156,7 @@ class RestoredState:
         return Snapshot(tables, dict(entry.properties), entry.committables)
 
     def _read(self, segment: SegmentRef) -> pa.Table:
-        table = self._store.read_state(segment)
+        table = self._store.parts.read_state(segment)
         self.on_read(segment.size_bytes)
         return table
 
@@ -231,4 +231,4 @@ class RestoredState:
         for direction in ends:
             entry = self._inflight.get((ref, sender, receiver, direction))
             if entry is not None:
-                yield from self._store.read_inflight(entry, edge.schema)
+                yield from self._store.parts.read_inflight(entry, edge.schema)

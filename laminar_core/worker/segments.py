@@ -114,7 +114,7 @@ class SegmentWriter:
             NotMadeError: a table could not be computed.
         """
         return tuple(
-            self.store.write_state(
+            self.store.parts.write_state(
                 checkpoint_id,
                 operator_id,
                 self.subtask_index,
@@ -172,7 +172,7 @@ class SegmentWriter:
         return written_bytes
 
     def _write_shared(self, operator_id: str, table: pa.Table) -> SegmentRef:
-        return self.store.write_shared(
+        return self.store.parts.write_shared(
             operator_id,
             self._generation,
             self.subtask_index,
@@ -222,7 +222,7 @@ class SegmentWriter:
 
     def _read(self, operator_id: str, segment: SegmentRef) -> pa.Table:
         try:
-            return self.store.read_state(segment)
+            return self.store.parts.read_state(segment)
         except CorruptCheckpointError:
             self._unreadable.put((operator_id, segment))
             raise

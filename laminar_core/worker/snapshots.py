@@ -229,7 +229,7 @@ class SnapshotWriter:
     def _write_inflight(
         self, captured: Captured, queue: Queue, encoder: InflightEncoder
     ) -> InflightEntry:
-        file = self.segments.store.write_inflight(
+        file = self.segments.store.parts.write_inflight(
             captured.checkpoint_id,
             queue.operator_id,
             queue.subtask_index,

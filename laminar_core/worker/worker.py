@@ -152,7 +152,7 @@ class Worker:
             DataError: a source cannot be opened.
         """
         proof = self._deployment.claim_sha256
-        self._store.check_shared(self._deployment.generation, proof, host)
+        self._store.claims.check_shared(self._deployment.generation, proof, host)
         self.wiring.backend = open_backend(self._deployment, self._me)
         restored = RestoredState(self._deployment, self._me, self._store)
         total = restored.size()
@@ -183,7 +183,7 @@ class Worker:
                 host=host,
                 endpoint=self._transport.endpoint,
                 public_key=self._transport.public_key,
-                claim_sha256=self._store.claim_sha256(self._deployment.generation),
+                claim_sha256=self._store.claims.sha256(self._deployment.generation),
             )
         )
 

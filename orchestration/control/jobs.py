@@ -155,7 +155,7 @@ def _stop(acting: Acting, form: StopForm) -> None:
     control = acting.control
     reason, savepoint = form.reason, form.savepoint
     done = control.cancel(reason) if form.cancel else control.stop(reason, savepoint)
-    end = control.store.has_ended(done.generation)
+    end = control.store.generations.read_end(done.generation)
     how = "it has not said how it ended" if end is None else end.outcome
     _tell_done(acting, done, outcome=how)
     acting.observe_deployment(

@@ -103,7 +103,7 @@ def _chore(context: dg.OpExecutionContext, spec: StreamSpec, clock: Clock) -> Ch
     checkpoints = context.resources.checkpoints
     assert isinstance(checkpoints, CheckpointStoreResource)
     store = checkpoints.open(spec.name)
-    if store.newest_generation() is None:
+    if store.claims.newest() is None:
         raise dg.Failure(
             f"the store {checkpoints.uri} has no job {spec.name}: start it first",
             allow_retries=False,

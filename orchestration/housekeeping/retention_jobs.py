@@ -151,8 +151,8 @@ def drop_partitions(chore: Chore) -> None:
     assert partitions is not None
     instance = chore.context.instance
     known = instance.get_dynamic_partitions(partitions)
-    seen = {partition_of(number) for number in chore.store.attempted_ids()}
-    stored = {partition_of(number) for number in chore.store.completed_ids()}
+    seen = {partition_of(number) for number in chore.store.attempts.ids()}
+    stored = {partition_of(number) for number in chore.store.manifests.ids()}
     gone = sorted(set(known) & seen - stored)
     for partition in gone:
         instance.delete_dynamic_partition(partitions, partition)

@@ -80,8 +80,8 @@ def _look(tick: Tick, checkpoints: CheckpointStoreResource, stream: str, *, coun
     """Look at the store; checkpoints are only counted if that matters: it is a long listing."""
     try:
         store = checkpoints.open(stream)
-        generation = store.newest_generation()
-        completed = len(store.completed_ids()) if counts and generation is not None else 0
+        generation = store.claims.newest()
+        completed = len(store.manifests.ids()) if counts and generation is not None else 0
         return replace(tick, generation=generation, completed=completed)
     except LaminarError as error:
         return replace(tick, problem=str(error))

@@ -165,7 +165,7 @@ class Importing:
             last = last_driver(store, clock)
             expected = form.expected_generation
             expected = last.generation if expected is None else expected
-            store.check_expected(Generation(expected))
+            store.claims.check_expected(Generation(expected))
             settlement = decide_settlement(last, form.running_driver)
             if isinstance(settlement, Refuse):
                 settle(store, settlement, self._control(store), form.reason)

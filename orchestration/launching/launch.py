@@ -117,7 +117,7 @@ def start_driver(  # noqa: PLR0913 - what, where, how, and on whose word
     refuse_temporary_instance(context.instance)
     store = open_store(checkpoints, spec.name)
     with in_one_line():
-        store.check_expected(Generation(expected_generation))
+        store.claims.check_expected(Generation(expected_generation))
     first = [*first, "--expect-generation", str(expected_generation), "--reason", reason]
     if spec.launch == "supervised":
         run = SupervisedRun(context, spec, store)
@@ -142,7 +142,7 @@ def newest_generation(store: CheckpointStore) -> int:
     Raises:
         StorageUnavailable: the store did not answer.
     """
-    return store.last_generation() or 0
+    return store.claims.last() or 0
 
 
 def shown(command: Sequence[str]) -> str:

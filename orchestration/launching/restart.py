@@ -128,7 +128,7 @@ class Restarter:
             if expected_generation is None:
                 expected_generation = newest_generation(self.store)
             self.expected = Generation(expected_generation)
-            self.store.check_expected(self.expected)
+            self.store.claims.check_expected(self.expected)
 
     def restore(self, request: RestartRequest, chosen: Chosen | None) -> Restored:
         """End a running driver as requested, then start one from ``chosen``; None: where it ended.
@@ -177,7 +177,7 @@ class Restarter:
     def _look(self) -> LastDriver:
         before = last_driver(self.store, self.clock)
         if before.generation != self.expected:
-            self.store.check_expected(self.expected)
+            self.store.claims.check_expected(self.expected)
         return before
 
     def _control(self) -> JobControl:
@@ -201,7 +201,7 @@ class Restarter:
     def _start(
         self, chosen: Chosen, request: RestartRequest, before: LastDriver, settled: Settled
     ) -> Restored:
-        heartbeat = self.store.read_heartbeat(Generation(before.generation))
+        heartbeat = self.store.generations.read_heartbeat(Generation(before.generation))
         newer = left_behind(self.store, chosen)
         workers = request.workers or last_workers(self.store)
         words = () if workers is None else ("--workers", str(workers))

@@ -105,7 +105,7 @@ def read_chosen(store: CheckpointStore, checkpoint_id: CheckpointId) -> Chosen:
     Raises:
         LaminarError: there is none, it cannot be read, or the store did not answer.
     """
-    manifest = store.read_manifest(checkpoint_id)
+    manifest = store.manifests.read(checkpoint_id)
     return Chosen(manifest, _stored_sha256(store, checkpoint_id))
 
 
@@ -120,11 +120,11 @@ def left_behind(store: CheckpointStore, chosen: Chosen) -> tuple[LeftBehind, ...
         LaminarError: as ``timeline``.
     """
     known: dict[int, str | None] = {each.checkpoint_id: each.reason for each in chosen.rejected}
-    bases = store.bases()
-    for checkpoint_id in store.completed_ids():
+    bases = store.generations.bases()
+    for checkpoint_id in store.manifests.ids():
         if checkpoint_id > chosen.checkpoint_id and checkpoint_id not in known:
             try:
-                manifest = store.find_manifest(checkpoint_id)
+                manifest = store.manifests.find(checkpoint_id)
             except CorruptCheckpointError as error:
                 known[checkpoint_id] = str(error)
                 continue
@@ -161,10 +161,10 @@ def timeline(store: CheckpointStore) -> Iterator[CheckpointManifest]:
         CorruptCheckpointError: a base cannot be read, so no timeline can be known.
         StorageUnavailable: the store did not answer.
     """
-    bases = store.bases()
-    for checkpoint_id in reversed(store.completed_ids()):
+    bases = store.generations.bases()
+    for checkpoint_id in reversed(store.manifests.ids()):
         try:
-            manifest = store.find_manifest(checkpoint_id)
+            manifest = store.manifests.find(checkpoint_id)
         except CorruptCheckpointError:
             continue
         if manifest and on_timeline(checkpoint_id, Generation(manifest.generation), bases):

@@ -125,11 +125,11 @@ def last_driver(store: CheckpointStore, clock: Clock) -> LastDriver:
     Raises:
         StorageUnavailable: the store did not answer.
     """
-    newest = store.last_generation()
+    newest = store.claims.last()
     if newest is None:
         return LastDriver(0, None, "nobody")
     who = described(read_generation(store.objects, store.paths, newest))
-    return LastDriver(newest, store.owner_signs(newest, clock.wait_ms), who)
+    return LastDriver(newest, store.claims.owner_signs(newest, clock.wait_ms), who)
 
 
 def settle(
@@ -206,7 +206,7 @@ def _end_here(store: CheckpointStore, generation: Generation) -> str:
 
     The generation in the store prevents it from writing, here and anywhere else.
     """
-    store.check_expected(generation)
+    store.claims.check_expected(generation)
     claim = read_generation(store.objects, store.paths, generation).claim
     if claim is None or not kill_session_of(claim.owner):
         return ""

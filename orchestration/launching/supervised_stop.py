@@ -52,7 +52,7 @@ class StopThroughStore:
         """Leave the command if the process ``pid`` of this machine owns the job."""
         try:
             generation = claimed_by(self._store, pid)
-            if generation is None or self._store.has_ended(generation) is not None:
+            if generation is None or self._store.generations.read_end(generation) is not None:
                 return False
             target = self._target()
             self._asked = ControlClient(self._store, self._clock).ask(
@@ -100,7 +100,7 @@ def claimed_by(store: CheckpointStore, pid: int) -> Generation | None:
     Raises:
         StorageUnavailable: the store did not answer.
     """
-    newest = store.newest_generation()
+    newest = store.claims.newest()
     claim = None if newest is None else read_generation(store.objects, store.paths, newest).claim
     if claim is None or claim.owner.pid != pid or not is_visible(claim.owner):
         return None

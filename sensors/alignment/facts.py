@@ -144,13 +144,13 @@ def _facts(driver: _Driver, before: Remembered, after: Remembered) -> AlignmentF
 
 
 def _find_driver(store: CheckpointStore) -> _Driver | AlignmentFacts:
-    generation = store.newest_generation()
+    generation = store.claims.newest()
     if generation is None:
         return AlignmentFacts(not_running="it has never run")
-    if (end := store.has_ended(generation)) is not None:
+    if (end := store.generations.read_end(generation)) is not None:
         return _nobody(generation, f"generation {generation} {end.outcome}")
     claim = read_record(store.objects, store.paths.claim(generation), GenerationClaim)
-    heartbeat = store.read_heartbeat(generation)
+    heartbeat = store.generations.read_heartbeat(generation)
     if claim is None or heartbeat is None:
         return _nobody(generation, f"generation {generation} is starting")
     if is_visible(claim.owner) and not is_running(claim.owner):
@@ -271,7 +271,7 @@ def _inflight_rows(store: CheckpointStore, checkpoint_id: CheckpointId) -> int |
 
 def _readable(store: CheckpointStore, checkpoint_id: CheckpointId) -> CheckpointManifest | None:
     try:
-        return store.find_manifest(checkpoint_id)
+        return store.manifests.find(checkpoint_id)
     except CorruptCheckpointError:
         return None
 

@@ -83,7 +83,7 @@ class Attempts:
             yield known, self._look_at(known, overtaken=overtaken)
 
     def _listed(self, checkpoint_id: int) -> Iterator[CheckpointId]:
-        return (known for known in self._store.attempted_ids() if known > checkpoint_id)
+        return (known for known in self._store.attempts.ids() if known > checkpoint_id)
 
     def _tried(self, checkpoint_id: int) -> Iterator[CheckpointId]:
         misses = 0
@@ -103,7 +103,7 @@ class Attempts:
             return Failed(checkpoint_id, "damaged", found.problem, found.sha256)
         generation = Generation(found.manifest.generation)
         if self._bases is None:
-            self._bases = self._store.bases()
+            self._bases = self._store.generations.bases()
         if on_timeline(checkpoint_id, generation, self._bases):
             return found
         reason = f"completed by generation {generation}, but a later one did not go on from it"
@@ -111,8 +111,8 @@ class Attempts:
 
     def _without_manifest(self, checkpoint_id: CheckpointId, *, overtaken: bool) -> Attempt:
         try:
-            ended = self._store.read_outcome(checkpoint_id)
-            trigger = self._store.read_trigger(checkpoint_id)
+            ended = self._store.attempts.read_outcome(checkpoint_id)
+            trigger = self._store.attempts.read_trigger(checkpoint_id)
         except CorruptCheckpointError as error:
             return Failed(checkpoint_id, "damaged", str(error), self._digest(checkpoint_id))
         if ended is not None:
@@ -134,7 +134,7 @@ class Attempts:
 
     def _is_over(self, generation: Generation) -> bool:
         if self._newest_generation is None:
-            self._newest_generation = self._store.newest_generation()
+            self._newest_generation = self._store.claims.newest()
         return self._newest_generation is not None and generation < self._newest_generation
 
 

@@ -54,7 +54,7 @@ def follow(
     ids = [] if before.checkpoint_id is None else list(_new_ids(store, known))
     lists = not ids and now_ms - before.new_at_ms >= _SILENCE_MS
     if lists or before.checkpoint_id is None:
-        ids = [c for c in store.attempted_ids() if c > known][-back:]
+        ids = [c for c in store.attempts.ids() if c > known][-back:]
     new_at_ms = now_ms if ids or lists else before.new_at_ms
     ended: list[HistoryRecord] = []
     unended: list[OpenAttempt] = []
@@ -90,7 +90,7 @@ def _is_reserved(store: CheckpointStore, checkpoint_id: CheckpointId) -> bool:
 
 def _trigger(store: CheckpointStore, checkpoint_id: CheckpointId) -> TriggerRecord | None:
     try:
-        return store.read_trigger(checkpoint_id)
+        return store.attempts.read_trigger(checkpoint_id)
     except CorruptCheckpointError:
         return None
 
@@ -102,7 +102,7 @@ def _sort(
     unended: list[OpenAttempt],
 ) -> None:
     try:
-        record = store.read_outcome(CheckpointId(attempt.checkpoint_id))
+        record = store.attempts.read_outcome(CheckpointId(attempt.checkpoint_id))
     except CorruptCheckpointError:
         return
     if record is None:

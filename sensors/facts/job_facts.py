@@ -36,10 +36,12 @@ def completed_newest_first(store: CheckpointStore) -> Iterator[StoredCheckpoint]
         CorruptCheckpointError: a base cannot be read, so no timeline can be known.
         StorageUnavailable: the store did not answer.
     """
-    bases = store.bases()
-    for checkpoint_id in store.attempted_ids()[: -ATTEMPTS_MAX - 1 : -1]:
+    bases = store.generations.bases()
+    for checkpoint_id in store.attempts.ids()[: -ATTEMPTS_MAX - 1 : -1]:
         found = read_stored(store, checkpoint_id)
-        if not isinstance(found, StoredCheckpoint) or store.is_being_deleted(checkpoint_id):
+        if not isinstance(found, StoredCheckpoint) or store.manifests.is_being_deleted(
+            checkpoint_id
+        ):
             continue
         if on_timeline(checkpoint_id, Generation(found.manifest.generation), bases):
             yield found
@@ -51,7 +53,7 @@ def job_life(store: CheckpointStore) -> JobLife | None:
     Raises:
         As ``completed_newest_first``.
     """
-    generation = store.last_generation()
+    generation = store.claims.last()
     if generation is None:
         return None
     found = read_generation(store.objects, store.paths, generation)
@@ -119,6 +121,6 @@ def uncommitted(store: CheckpointStore) -> tuple[Uncommitted | None, int | None]
 def _is_committed(store: CheckpointStore, checkpoint_id: CheckpointId) -> bool:
     """Return whether it is committed; unreadable records do not count: a recovery commits again."""
     try:
-        return store.read_commit(checkpoint_id) is not None
+        return store.attempts.read_commit(checkpoint_id) is not None
     except CorruptCheckpointError:
         return False

@@ -57,7 +57,7 @@ def lost_files(store: CheckpointStore, marks: Marks) -> LostFiles | None:
         CorruptCheckpointError: a base cannot be read, so no timeline can be known.
         StorageUnavailable: the store did not answer.
     """
-    damaged = [number for number in marks.newest if store.is_complete(number)]
+    damaged = [number for number in marks.newest if store.manifests.is_complete(number)]
     if not damaged:
         return None
     newest_id: int | None = None
@@ -100,7 +100,7 @@ def _log(store: CheckpointStore) -> DamageLog:
 
 def _goes_on(store: CheckpointStore, generation: int) -> bool:
     """Whether this is the newest generation, and has not ended as far as the store knows."""
-    newest = store.last_generation()
+    newest = store.claims.last()
     if newest is None or newest != generation:
         return False
     return read_generation(store.objects, store.paths, newest).end is None

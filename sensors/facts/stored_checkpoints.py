@@ -68,7 +68,7 @@ def read_stored(
     """
     key = store.paths.manifest(checkpoint_id)
     try:
-        manifest = store.find_manifest(checkpoint_id)
+        manifest = store.manifests.find(checkpoint_id)
     except CorruptCheckpointError as error:
         return Damaged(checkpoint_id, str(error), sha256_hex(bytes_in(store.objects, key) or b""))
     if manifest is None:
@@ -150,7 +150,7 @@ def _splits_of(
     if not is_connector or len(entry.segments) != 1 or entry.size_bytes > _POSITIONS_BYTES_MAX:
         return None
     try:
-        table = store.read_state(entry.segments[0])
+        table = store.parts.read_state(entry.segments[0])
     except CorruptCheckpointError:
         return None
     return table if "next_row" in table.column_names else None

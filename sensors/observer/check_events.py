@@ -121,7 +121,7 @@ def alignment_before(store: CheckpointStore, stored: StoredCheckpoint, count: in
         if checkpoint_id < 1 or len(found) == count:
             break
         try:
-            record = store.read_outcome(CheckpointId(checkpoint_id))
+            record = store.attempts.read_outcome(CheckpointId(checkpoint_id))
         except CorruptCheckpointError:
             continue
         if record is None or record.outcome != "completed":

@@ -83,7 +83,7 @@ def unreported(
     found: list[StoredCheckpoint] = []
     newest = _newest_reported(instance, store)
     after_id = 0 if newest is None else newest.manifest.checkpoint_id
-    same = newest is not None and newest.manifest.generation == store.newest_generation()
+    same = newest is not None and newest.manifest.generation == store.claims.newest()
     for _, attempt in Attempts(store).after(after_id, is_same_generation=same):
         if isinstance(attempt, StoredCheckpoint) and not is_told(instance, key, attempt.sha256):
             found.append(attempt)

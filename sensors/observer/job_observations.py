@@ -252,7 +252,7 @@ def _completed_at_ms(store: CheckpointStore, checkpoint_id: int | None) -> int |
     if checkpoint_id is None:
         return None
     try:
-        manifest = store.find_manifest(CheckpointId(checkpoint_id))
+        manifest = store.manifests.find(CheckpointId(checkpoint_id))
     except CorruptCheckpointError:
         return None
     return None if manifest is None else manifest.completed_at_ms

@@ -25,7 +25,7 @@ def output_observation(
     """
     manifest = stored.manifest
     try:
-        commit = store.read_commit(CheckpointId(manifest.checkpoint_id))
+        commit = store.attempts.read_commit(CheckpointId(manifest.checkpoint_id))
     except CorruptCheckpointError:
         return None
     if commit is None:

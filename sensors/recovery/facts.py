@@ -92,11 +92,11 @@ def read_recovery_facts(
         StorageUnavailable: the store did not answer.
         CorruptCheckpointError: the end of the generation cannot be read.
     """
-    generation = store.last_generation()
+    generation = store.claims.last()
     if generation is None:
         return RecoveryFacts(), Watched()
-    claim, end = _claim(store, generation), store.has_ended(generation)
-    heartbeat = store.read_heartbeat(generation)
+    claim, end = _claim(store, generation), store.generations.read_end(generation)
+    heartbeat = store.generations.read_heartbeat(generation)
     claimed_at_ms = 0 if claim is None else claim.claimed_at_ms
     if (before.generation, before.claimed_at_ms) != (generation, claimed_at_ms):
         before = _next_generation(store, before, generation, now_ms).model_copy(
@@ -134,7 +134,7 @@ def _next_generation(
 ) -> Watched:
     """The first look at it; what it has in common with the one before is not forgotten."""
     fresh = Watched(generation=generation, since_ms=now_ms, in_vain_since_ms=now_ms)
-    ended = store.has_ended(Generation(before.generation)) if before.generation else None
+    ended = store.generations.read_end(Generation(before.generation)) if before.generation else None
     is_another = generation <= before.generation or ended_on_purpose(ended)
     if not before.generation or is_another or before.completed_id is not None:
         return fresh
@@ -149,7 +149,9 @@ def _next_generation(
 
 def _with_base(store: CheckpointStore, watched: Watched) -> Watched:
     """Return the state with the base; a base other than the predecessor's proves progress."""
-    base = None if watched.base_known else store.read_base(Generation(watched.generation))
+    base = (
+        None if watched.base_known else store.generations.read_base(Generation(watched.generation))
+    )
     if base is None:
         return watched
     known = {"base_id": base.base_checkpoint_id, "base_known": True}

@@ -174,7 +174,7 @@ def _left_ms(each: Restorable, now_ms: int, policy: AlertPolicy) -> int:
 
 
 def _why_not_running(store: CheckpointStore) -> str | None:
-    generation = store.last_generation()
+    generation = store.claims.last()
     if generation is None:
         return "it has never run"
     found = read_generation(store.objects, store.paths, generation)

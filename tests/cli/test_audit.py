@@ -93,8 +93,8 @@ class TestList:
         assert said == ["intended", "intended", "failed", "failed"], "nothing was claimed yet"
         log = open_log(tmp_path)
         announced = log.read(1).reference()
-        store.claim_generation(replace(claimant(), announced=announced), wait_ms=lambda _: None)
-        store.record_base(Generation(1), CheckpointId(12))
+        store.claims.claim(replace(claimant(), announced=announced), wait_ms=lambda _: None)
+        store.generations.record_base(Generation(1), CheckpointId(12))
         said = [line.split()[4] for line in laminar("list").out.splitlines()[1:]]
         assert said == ["done", "done", "failed", "failed"]
         records = json.loads(laminar("list", "--json").out)

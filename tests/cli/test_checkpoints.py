@@ -29,8 +29,8 @@ class Job:
             complete(self.store, checkpoint_id, self.generation)
         commit(self.store, 1, self.generation)
         given_up = trigger(3, self.generation)
-        assert self.store.record_trigger(given_up)
-        self.store.record_outcome(
+        assert self.store.attempts.record_trigger(given_up)
+        self.store.attempts.record_outcome(
             HistoryRecord(
                 checkpoint_id=3,
                 generation=self.generation,
@@ -325,4 +325,4 @@ def test_nothing_is_written_by_looking(laminar, job: Job) -> None:
 def test_the_newest_is_the_highest_id(laminar, job: Job) -> None:
     complete(job.store, 10, job.generation)
     assert laminar("verify").out.startswith("checkpoint 10 is whole")
-    assert job.store.completed_ids() == [CheckpointId(n) for n in (1, 2, 10)]
+    assert job.store.manifests.ids() == [CheckpointId(n) for n in (1, 2, 10)]

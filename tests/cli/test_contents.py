@@ -33,7 +33,7 @@ def store(tmp_path) -> CheckpointStore:
         "output",
         edge=edge(upstream="tail", downstream="head", input_index=1, feedback=True),
     )
-    store.publish(with_inflight(written, captured, logged))
+    store.manifests.publish(with_inflight(written, captured, logged))
     return store
 
 
@@ -208,7 +208,7 @@ class TestRequests:
         )
 
     def test_without_a_limit_people_see_twenty_and_programs_all(self, read, store) -> None:
-        store.publish(write(store, 3, 1, rows(*range(25))))
+        store.manifests.publish(write(store, 3, 1, rows(*range(25))))
         assert read("3", "--operator", "window").out.count("key=") == 2 * 20
         assert len(objects(read("3", "--operator", "window", "--json"))) == 2 * 25
 

@@ -100,7 +100,7 @@ def test_a_uri_stays_as_it_is(laminar, asked):
 
 def test_a_stop_waits_for_the_end_of_the_job(laminar, asked):
     asked.will_answer(reason="the job has stopped")
-    asked.store.end_generation(asked.generation, "stopped", "")
+    asked.store.generations.end(asked.generation, "stopped", "")
     answer = laminar("stop")
     assert answer.code == 2, "it had ended before"
     assert answer.err == (
@@ -112,7 +112,7 @@ def test_a_stop_waits_for_the_end_of_the_job(laminar, asked):
 def test_a_job_whose_driver_is_gone_is_not_asked(cli, tmp_path):
     store = CheckpointStore(LocalObjectStore(tmp_path), JOB)
     gone = this_process().model_copy(update={"pid_start_time": 1})
-    store.claim_generation(claimant(gone), wait_ms=never)
+    store.claims.claim(claimant(gone), wait_ms=never)
     answer = cli("checkpoint", "--store", tmp_path)
     assert answer.code == 2
     assert "the driver of generation 1 is gone" in answer.err

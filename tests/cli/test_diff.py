@@ -140,7 +140,7 @@ def test_what_cannot_be_compared_is_said(cli, store):
     rows = pa.table({"list": [[1]]})
     for number in (4, 5):
         write_windows(store, number, [], parallelism=1)
-        segment = store.write_state(CheckpointId(number), "out", 0, rows)
+        segment = store.parts.write_state(CheckpointId(number), "out", 0, rows)
         entries = [
             e.model_copy(update={"segments": (segment,)}) if e.operator_id == "out" else e
             for e in written.subtasks
@@ -173,7 +173,7 @@ def test_ids_are_asked_for(diff):
 
 
 def test_a_damaged_file_is_named(diff, store):
-    segment = store.read_manifest(CheckpointId(2)).subtasks[1].segments[0]
+    segment = store.manifests.read(CheckpointId(2)).subtasks[1].segments[0]
     damage(store, store.paths.absolute(segment.path), "rotten")
     answer = diff(1, 2, "--operator", "totals", "--json")
     assert answer.code == 5

@@ -83,7 +83,7 @@ def dry_run(cli, place: Path, *words: object, target: str = "job.py"):
 
 
 def test_it_says_what_would_be_continued_and_changes_nothing(cli, place: Path) -> None:
-    newest = store_of(place).completed_ids()[-1]
+    newest = store_of(place).manifests.ids()[-1]
     answer = dry_run(cli, place)
     assert answer.code == 0
     assert f"job simulated would continue from checkpoint {newest}" in answer.out
@@ -100,7 +100,7 @@ def test_a_chosen_one_and_one_before_a_time(cli, place: Path) -> None:
     assert answer.code == 2
     assert "no checkpoint was completed before that time (2001-01-01" in answer.out
     said = json.loads(dry_run(cli, place, "--json", "--before", "2100-01-01T00:00:00Z").out)
-    assert said["checkpoint"]["checkpoint_id"] == store_of(place).completed_ids()[-1]
+    assert said["checkpoint"]["checkpoint_id"] == store_of(place).manifests.ids()[-1]
     answer = dry_run(cli, place, "--restore-before", "tomorrow")
     assert answer.code == 2
     assert "'tomorrow' is no time" in answer.err
@@ -108,7 +108,7 @@ def test_a_chosen_one_and_one_before_a_time(cli, place: Path) -> None:
 
 def test_damaged_ones_are_named_and_none_at_all_has_a_code_of_its_own(cli, place: Path) -> None:
     store = store_of(place)
-    *older, newest = store.completed_ids()
+    *older, newest = store.manifests.ids()
     store.objects.put(store.paths.manifest(newest), b"rot")
     answer = dry_run(cli, place)
     assert answer.code == 0
@@ -145,7 +145,7 @@ def test_everything_in_the_way_is_named(cli, place: Path) -> None:
 def test_a_source_that_the_checkpoint_does_not_know_is_called_new(cli, place: Path) -> None:
     report = json.loads(dry_run(cli, place, "--json", target="job.py:renamed").out)
     (source,) = report["sources"]
-    newest = store_of(place).completed_ids()[-1]
+    newest = store_of(place).manifests.ids()[-1]
     assert source["problem"] == f"checkpoint {newest} knows nothing of this source"
     said = [problem["message"] for problem in report["problems"]]
     assert sum("knows nothing of" in message for message in said) == 1, "it is refused once"
@@ -154,7 +154,7 @@ def test_a_source_that_the_checkpoint_does_not_know_is_called_new(cli, place: Pa
 def test_a_live_driver_is_told_of(cli, place: Path) -> None:
     store = store_of(place)
     assert "may be alive on driver-1" in dry_run(cli, place).out
-    store.end_generation(store.newest_generation(), "stopped", "")
+    store.generations.end(store.claims.newest(), "stopped", "")
     assert "alive" not in dry_run(cli, place).out
 
 
@@ -166,7 +166,7 @@ def test_another_generation_than_expected_is_refused(cli, place: Path) -> None:
 
 
 def test_a_reset_is_reported_before_it_is_done(cli, place: Path) -> None:
-    newest = store_of(place).completed_ids()[-1]
+    newest = store_of(place).manifests.ids()[-1]
     answer = dry_run(cli, place, "--reset-state", "windows")
     assert answer.code == 2
     assert "there is no operator windows to reset" in answer.err
@@ -179,7 +179,7 @@ def test_a_reset_is_reported_before_it_is_done(cli, place: Path) -> None:
 
 
 def exported(cli, place: Path) -> Path:
-    newest = store_of(place).completed_ids()[-1]
+    newest = store_of(place).manifests.ids()[-1]
     answer = cli("savepoint", "export", "--store", place / "store", newest, place / "s")
     assert answer.code == 0, answer.err
     return place / "s"
@@ -187,7 +187,7 @@ def exported(cli, place: Path) -> Path:
 
 def test_a_start_from_a_savepoint_is_looked_at_whole(cli, place: Path) -> None:
     savepoint = exported(cli, place)
-    newest = store_of(place).completed_ids()[-1]
+    newest = store_of(place).manifests.ids()[-1]
     answer = dry_run(cli, place, "--from-savepoint", savepoint)
     assert answer.code == 0, answer.err
     assert answer.out == (
@@ -198,7 +198,7 @@ def test_a_start_from_a_savepoint_is_looked_at_whole(cli, place: Path) -> None:
 
 def test_a_start_from_a_savepoint_in_json(cli, place: Path) -> None:
     savepoint = exported(cli, place)
-    newest = store_of(place).completed_ids()[-1]
+    newest = store_of(place).manifests.ids()[-1]
     said = json.loads(dry_run(cli, place, "--from-savepoint", savepoint, "--json").out)
     assert (said["verdict"], said["exit_code"], said["problems"]) == ("restore", 0, [])
     assert (said["savepoint"], said["origin"]["checkpoint_id"]) == (str(savepoint), newest)

@@ -90,7 +90,7 @@ def test_applying_deletes_that_and_tells_it(laminar, job) -> None:
     done, quarantined = answer.out.splitlines()[-2:]
     assert done.startswith("done: plan 1 deleted 3 checkpoints and 6 files, ")
     assert quarantined == "2 files put into quarantine"
-    assert job.store.completed_ids() == [4, 6]
+    assert job.store.manifests.ids() == [4, 6]
     again = laminar("apply", "--keep-last", "2", "--yes")
     assert again.out.splitlines()[1] == "0 checkpoints and 0 files go, 0 bytes"
 
@@ -105,7 +105,7 @@ def test_a_dry_run_is_a_plan(laminar, job) -> None:
     words = ("--keep-last", "2")
     assert laminar("apply", "--dry-run", *words).out == laminar("plan", *words).out
     assert json.loads(laminar("apply", "--dry-run", "--json").out)["deleted_checkpoints"] == [1, 2]
-    assert job.store.completed_ids() == [1, 2, 3, 4, 6]
+    assert job.store.manifests.ids() == [1, 2, 3, 4, 6]
 
 
 class Terminal(io.StringIO):
@@ -121,7 +121,7 @@ def test_it_asks(laminar, job, monkeypatch, said, code, left) -> None:
     answer = laminar("apply", "--keep-last", "2")
     assert answer.code == code
     assert "delete this?" in answer.out
-    assert job.store.completed_ids() == left
+    assert job.store.manifests.ids() == left
 
 
 @pytest.mark.parametrize("words", [(), ("--json",)])
@@ -130,7 +130,7 @@ def test_where_nobody_can_be_asked_it_says_so(laminar, job, monkeypatch, words) 
     answer = laminar("apply", *words)
     assert answer.code == 2
     assert "give --yes, or --dry-run" in answer.err
-    assert job.store.completed_ids() == [1, 2, 3, 4, 6]
+    assert job.store.manifests.ids() == [1, 2, 3, 4, 6]
 
 
 def test_a_policy_file_and_what_is_different(laminar, tmp_path) -> None:

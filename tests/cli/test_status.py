@@ -46,7 +46,7 @@ def test_a_job_that_runs(lines, job) -> None:
     job.complete()
     Pins(job.store).pin(pin_of(1))
     progress = {"rows_in": 1_234, "rows_out": 5, "rows_per_s": 1_250.4, "requests": {"get": 1}}
-    job.store.beat(Generation(1), Heartbeat(sequence=1, at_ms=1, progress=progress))
+    job.store.generations.beat(Generation(1), Heartbeat(sequence=1, at_ms=1, progress=progress))
     write_drill(job.store, drill_record(number=4, checkpoint_id=1))
     ask(job.store, SetMode(mode="unaligned"))
     first, _, rows, checkpoint, mode, pin, drill = lines()
@@ -64,11 +64,11 @@ def test_a_job_that_runs(lines, job) -> None:
 def test_a_job_whose_driver_is_not_seen_or_gone_or_has_ended(lines, job) -> None:
     claims = [(gone(this_process()), "is gone without a word"), (elsewhere(), "cannot be seen")]
     for owner, said in claims:
-        job.store.claim_generation(claimant(owner), wait_ms=never, take_over=True)
+        job.store.claims.claim(claimant(owner), wait_ms=never, take_over=True)
         first, second, *_ = lines()
         assert said in first
         assert "and has not settled from what" in second
-    job.store.end_generation(Generation(2), "failed", "a worker died")
+    job.store.generations.end(Generation(2), "failed", "a worker died")
     assert lines()[0] == "job payments, generation 2 failed: a worker died"
     assert not any("align" in line for line in lines())
 
@@ -83,7 +83,7 @@ def test_a_job_whose_driver_is_not_seen_or_gone_or_has_ended(lines, job) -> None
 )
 def test_how_a_job_ended_and_who_ended_it(lines, job, outcome, reason, said) -> None:
     job.start()
-    job.store.end_generation(Generation(1), outcome, reason)
+    job.store.generations.end(Generation(1), outcome, reason)
     assert lines()[0] == f"job payments, generation 1 {said}"
 
 
@@ -108,8 +108,8 @@ def test_all_jobs_of_a_store(cli, job) -> None:
     job.start()
     job.complete()
     other = CheckpointStore(job.store.objects, "clicks")
-    other.claim_generation(claimant(), wait_ms=never)
-    other.end_generation(Generation(1), "finished", "")
+    other.claims.claim(claimant(), wait_ms=never)
+    other.generations.end(Generation(1), "finished", "")
     job.store.objects.put("new/x", b"")
     store = ("--store", job.store.objects.uri)
     _, clicks, new, payments = (line.split() for line in cli("jobs", *store).out.splitlines())

@@ -100,13 +100,13 @@ def go_on(simulation: Simulation) -> None:
 
 def one_older(simulation: Simulation) -> None:
     """The newest checkpoint is damaged, so recovery falls back to exactly the one before it."""
-    completed = simulation.store.completed_ids()
+    completed = simulation.store.manifests.ids()
     simulation.objects.put(simulation.store.paths.manifest(completed[-1]), b"rot")
     simulation.run(allow_fresh=len(completed) == 1)
 
 
 def a_fresh_start(simulation: Simulation) -> None:
-    for checkpoint_id in simulation.store.completed_ids():
+    for checkpoint_id in simulation.store.manifests.ids():
         simulation.objects.put(simulation.store.paths.manifest(checkpoint_id), b"rot")
     simulation.run(allow_fresh=True)
 
@@ -117,9 +117,9 @@ def finished(simulation: Simulation) -> None:
 
 def withdrawn(simulation: Simulation) -> None:
     """All is done, and then somebody goes back to the first checkpoint."""
-    if not simulation.store.completed_ids():
+    if not simulation.store.manifests.ids():
         simulation.run()
-    simulation.run(restore_id=simulation.store.completed_ids()[0])
+    simulation.run(restore_id=simulation.store.manifests.ids()[0])
 
 
 @pytest.mark.parametrize("recover", [go_on, one_older, a_fresh_start])

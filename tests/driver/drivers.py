@@ -45,7 +45,7 @@ class Driver:
             highest_id=CheckpointId(highest_id),
             parent_id=None,
             rows_total=None,
-            claim_sha256=self.store.own_claim_sha256(self.generation),
+            claim_sha256=self.store.claims.own_sha256(self.generation),
         )
         threads = Threads(
             self.io, self.commits, self.deletions, self.control, self.copies, self.scrub

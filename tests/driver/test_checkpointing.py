@@ -21,7 +21,7 @@ class TestTrigger:
         assert driver.host.sent == []
         driver.settle()
         assert driver.triggered() == [1]
-        assert driver.store.read_trigger(CheckpointId(1)).generation == driver.generation
+        assert driver.store.attempts.read_trigger(CheckpointId(1)).generation == driver.generation
 
     def test_ids_go_on_above_the_highest_that_was_seen(self):
         driver = Driver(highest_id=41)
@@ -30,7 +30,7 @@ class TestTrigger:
 
     def test_an_id_of_another_generation_is_left_alone(self):
         driver = Driver()
-        driver.store.record_trigger(trigger(1, generation=9))
+        driver.store.attempts.record_trigger(trigger(1, generation=9))
         driver.request()
         driver.settle()
         assert driver.triggered() == [2]
@@ -84,20 +84,20 @@ class TestCompletion:
         answer = driver.request()
         driver.settle()
         driver.acknowledge(1, 0)
-        assert driver.store.completed_ids() == []
+        assert driver.store.manifests.ids() == []
         driver.acknowledge(1, 1, parts=())
         driver.settle(commit=False)
-        assert driver.store.completed_ids() == [1]
-        assert (driver.sent(Completed), driver.store.committed_ids()) == ([], [])
+        assert driver.store.manifests.ids() == [1]
+        assert (driver.sent(Completed), driver.store.attempts.committed_ids()) == ([], [])
         assert answer.result(0).outcome == "completed"
         driver.settle()
-        assert (driver.sent(Completed), driver.store.committed_ids()) == ([1], [1])
+        assert (driver.sent(Completed), driver.store.attempts.committed_ids()) == ([1], [1])
 
     def test_the_manifest_has_the_parts_of_every_worker(self):
         driver = Driver()
         driver.ledger.staged["1-0-0"] = []
         driver.complete(parts=("1-0-0",))
-        stored = driver.store.read_manifest(CheckpointId(1))
+        stored = driver.store.manifests.read(CheckpointId(1))
         assert {(e.operator_id, e.subtask_index) for e in stored.subtasks} == {
             (operator, index) for operator in PLAN.operator_ids() for index in (0, 1)
         }
@@ -107,7 +107,7 @@ class TestCompletion:
         driver = Driver()
         for _ in range(3):
             driver.complete()
-        parents = [driver.store.read_manifest(CheckpointId(n)) for n in (1, 2, 3)]
+        parents = [driver.store.manifests.read(CheckpointId(n)) for n in (1, 2, 3)]
         assert [m.parent_checkpoint_id for m in parents] == [None, 1, 2]
         assert driver.driver.completed_count == 3
         assert [e.checkpoint_id for e in driver.host.told] == [1, 2, 3]
@@ -115,8 +115,8 @@ class TestCompletion:
     def test_a_savepoint_commits_nothing(self):
         driver = Driver()
         driver.complete(CheckpointKind.SAVEPOINT)
-        assert driver.store.completed_ids() == [1]
-        assert (driver.store.committed_ids(), driver.sent(Completed)) == ([], [])
+        assert driver.store.manifests.ids() == [1]
+        assert (driver.store.attempts.committed_ids(), driver.sent(Completed)) == ([], [])
 
     @pytest.mark.parametrize("kind", [CheckpointKind.STOP, CheckpointKind.FINAL])
     def test_the_last_one_ends_the_job_when_it_is_committed(self, kind):
@@ -133,7 +133,7 @@ class TestCompletion:
         driver = Driver(Fault("put_if_absent", Effect.FAIL, key="commits/", last=2))
         driver.complete()
         driver.complete()
-        assert driver.store.completed_ids() == [1, 2]
+        assert driver.store.manifests.ids() == [1, 2]
         assert driver.sent(Completed) == []
         assert driver.driver.next_wakeup_ms() == 1_050
         driver.host.time_ms = 1_050
@@ -154,19 +154,19 @@ class TestLostCheckpoints:
         driver.settle()
         assert driver.sent(Abort) == [1]
         assert answer.result(0).reason == "worker 1: no space left"
-        assert driver.store.read_outcome(CheckpointId(1)).outcome == "declined"
+        assert driver.store.attempts.read_outcome(CheckpointId(1)).outcome == "declined"
         assert [type(e) for e in driver.host.told] == [CheckpointFailed]
         driver.acknowledge(1, 1)
         driver.settle()
-        assert driver.store.completed_ids() == []
+        assert driver.store.manifests.ids() == []
 
     def test_one_that_cannot_be_published_is_declined_and_the_next_one_tried(self):
         driver = Driver(Fault("put_if_absent", Effect.FAIL, key="manifest", last=2))
         driver.complete()
         assert driver.sent(Abort) == [1]
         driver.complete()
-        assert driver.store.completed_ids() == [2]
-        assert driver.store.read_manifest(CheckpointId(2)).parent_checkpoint_id is None
+        assert driver.store.manifests.ids() == [2]
+        assert driver.store.manifests.read(CheckpointId(2)).parent_checkpoint_id is None
 
     def test_a_publication_whose_answer_is_lost_once_is_confirmed(self):
         driver = Driver(Fault("put_if_absent", Effect.LOSE_ANSWER, key="manifest"))
@@ -205,7 +205,7 @@ class TestLostCheckpoints:
     def test_a_history_that_cannot_be_written_costs_nothing_but_itself(self):
         driver = Driver(Fault("put_if_absent", Effect.FAIL, key="history", last=2))
         driver.complete()
-        assert driver.store.completed_ids() == [1]
+        assert driver.store.manifests.ids() == [1]
         assert driver.host.failures == []
 
 
@@ -218,7 +218,7 @@ class TestFencing:
         driver.acknowledge(1, 0, 1)
         driver.settle()
         assert len(driver.host.fences) == 1
-        assert driver.store.completed_ids() == []
+        assert driver.store.manifests.ids() == []
         assert driver.sent(Completed) == []
 
     def test_a_zombie_that_published_before_it_was_fenced_does_not_commit(self):
@@ -246,10 +246,10 @@ class TestFencing:
             ),
         )
         driver.complete()
-        assert driver.store.completed_ids() == [1]
+        assert driver.store.manifests.ids() == [1]
         assert len(driver.host.fences) == 1
         assert (driver.host.told, driver.driver.completed_count) == ([], 0)
-        assert driver.store.committed_ids() == []
+        assert driver.store.attempts.committed_ids() == []
 
     def test_the_heartbeat_notices_that_the_job_was_taken_over(self):
         driver = Driver()
@@ -273,7 +273,7 @@ def test_a_bug_in_the_background_ends_the_generation_instead_of_hiding() -> None
     driver.request()
     driver.settle()
     driver.acknowledge(1, 0, 1)
-    driver.store.publish_if_whole = None
+    driver.store.manifests.publish_if_whole = None
     driver.settle()
     assert driver.host.failures == [
         ("snapshot-failed", "checkpoint 1: TypeError(\"'NoneType' object is not callable\")")

@@ -33,10 +33,10 @@ class Bench:
 
     def write_late(self, checkpoint_id: CheckpointId) -> None:
         """A worker's write that was under way when it heard of the abort."""
-        self.store.write_state(checkpoint_id, "window", 5, rows(5, 2))
+        self.store.parts.write_state(checkpoint_id, "window", 5, rows(5, 2))
 
     def end_generation(self) -> None:
-        self.store.end_generation(self.generation, "failed", "killed")
+        self.store.generations.end(self.generation, "failed", "killed")
 
     def parts(self) -> dict[int, int]:
         """Files of each checkpoint, without its records."""
@@ -77,7 +77,7 @@ def test_the_files_go_when_every_worker_has_confirmed_and_not_before() -> None:
     bench.host.confirm()
     bench.settle()
     assert bench.parts() == {1: 2, 2: 0, 3: 2}
-    assert bench.store.read_trigger(TWO) is not None, "the id stays used"
+    assert bench.store.attempts.read_trigger(TWO) is not None, "the id stays used"
 
 
 def test_a_late_acknowledgement_deletes_again_unless_the_order_still_comes() -> None:
@@ -155,7 +155,7 @@ def test_a_checkpoint_that_somebody_may_still_publish_is_left_alone() -> None:
 
 def test_one_whose_end_was_recorded_is_nobodys() -> None:
     bench = Bench()
-    bench.store.record_outcome(outcome(2, bench.generation))
+    bench.store.attempts.record_outcome(outcome(2, bench.generation))
     bench.cleanup.sweep(THREE)
     bench.settle()
     assert bench.parts() == {1: 2, 2: 0, 3: 2}
@@ -221,7 +221,7 @@ def test_an_error_in_the_sweep_is_told_too() -> None:
 
 def test_a_bug_is_told_and_does_not_end_the_job(monkeypatch) -> None:
     bench = Bench()
-    monkeypatch.setattr(bench.store, "discard_parts", lambda _: 1 / 0)
+    monkeypatch.setattr(bench.store.parts, "discard", lambda _: 1 / 0)
     bench.cleanup.late(TWO)
     bench.settle()
     assert "ZeroDivisionError" in bench.host.told[0].reason

@@ -137,10 +137,12 @@ class TestCommitOutput:
         commit_output(self.store, self.committers, wanted, self.generation)
 
     def test_output_is_visible_before_that_is_recorded(self):
-        self.ledger.observe = lambda *_: self.store.committed_ids() and pytest.fail("too early")
+        self.ledger.observe = lambda *_: (
+            self.store.attempts.committed_ids() and pytest.fail("too early")
+        )
         self.commit(checkpoint(3, "1-0-0"))
         assert list(self.ledger.visible) == ["1-0-0"]
-        record = self.store.read_commit(CheckpointId(3))
+        record = self.store.attempts.read_commit(CheckpointId(3))
         assert (record.generation, record.committables) == (1, {"sink": 1})
 
     def test_repeating_it_changes_nothing(self):
@@ -156,11 +158,11 @@ class TestCommitOutput:
         with pytest.raises(StorageUnavailable):
             self.commit(checkpoint(3, "1-0-0"))
         self.commit(checkpoint(3, "1-0-0"))
-        assert self.store.committed_ids() == [3]
+        assert self.store.attempts.committed_ids() == [3]
 
     def test_a_zombie_touches_neither_the_sink_nor_the_store(self):
         claim(self.store)
         with pytest.raises(FencedError):
             self.commit(checkpoint(3, "1-0-0"))
         assert self.ledger.visible == {}
-        assert self.store.committed_ids() == []
+        assert self.store.attempts.committed_ids() == []

@@ -52,7 +52,7 @@ class Cluster:
             "highest_id": CheckpointId(0),
             "parent_id": None,
             "rows_total": 100,
-            "claim_sha256": self.store.own_claim_sha256(self.generation),
+            "claim_sha256": self.store.claims.own_sha256(self.generation),
         }
         parts = CoordinatorParts(**fields | changes)
         threads = Threads(
@@ -88,7 +88,7 @@ class Cluster:
                     host="here",
                     endpoint=f"ipc://{worker}",
                     public_key="",
-                    claim_sha256=self.store.claim_sha256(self.generation),
+                    claim_sha256=self.store.claims.sha256(self.generation),
                 )
                 for worker in workers
             )
@@ -177,7 +177,7 @@ class TestRegistration:
         answer = cluster.coordinator.request(CheckpointKind.STOP)
         cluster.register(0)
         assert cluster.link.to(0, Trigger) == []
-        assert cluster.store.attempted_ids() == []
+        assert cluster.store.attempts.ids() == []
         cluster.register(1)
         cluster.turn()
         assert [len(cluster.link.to(worker, Trigger)) for worker in (0, 1)] == [1, 1]
@@ -342,9 +342,9 @@ class TestCheckpoints:
         cluster.acknowledge(1, 0)
         ack = SnapshotAck(generation=7, worker=1, checkpoint_id=1, entries=(), alignment=())
         cluster.hear(ack)
-        assert cluster.store.completed_ids() == []
+        assert cluster.store.manifests.ids() == []
         cluster.acknowledge(1, 1)
-        assert cluster.store.completed_ids() == [1]
+        assert cluster.store.manifests.ids() == [1]
 
     @pytest.mark.parametrize("stranger", [2, 99])
     def test_a_worker_that_nobody_expects_has_no_part_in_a_checkpoint(self, cluster, stranger):
@@ -353,9 +353,9 @@ class TestCheckpoints:
         cluster.coordinator.request(CheckpointKind.MANUAL)
         cluster.turn()
         cluster.acknowledge(1, 0, stranger)
-        assert cluster.store.completed_ids() == []
+        assert cluster.store.manifests.ids() == []
         cluster.acknowledge(1, 1)
-        manifest = cluster.store.read_manifest(1)
+        manifest = cluster.store.manifests.read(1)
         assert {entry.subtask_index for entry in manifest.subtasks} == {0, 1}
 
     def test_one_worker_cannot_speak_for_another(self, cluster):
@@ -363,7 +363,7 @@ class TestCheckpoints:
         cluster.coordinator.request(CheckpointKind.MANUAL)
         cluster.turn()
         cluster.acknowledge(1, 0, 0)
-        assert cluster.store.completed_ids() == []
+        assert cluster.store.manifests.ids() == []
 
     def test_a_worker_that_is_busy_with_given_up_checkpoints_holds_up_the_next_one(self, cluster):
         cluster.register(0, 1)

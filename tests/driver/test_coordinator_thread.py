@@ -47,7 +47,7 @@ class Cluster:
             highest_id=CheckpointId(0),
             parent_id=None,
             rows_total=None,
-            claim_sha256=self.store.own_claim_sha256(self.generation),
+            claim_sha256=self.store.claims.own_sha256(self.generation),
         )
         transport = CoordinatorTransport("ipc", "127.0.0.1", 1)
         self.thread = CoordinatorThread(parts, transport, SystemClock(), self.events.append)
@@ -62,7 +62,7 @@ class Cluster:
                 host="here",
                 endpoint=self.worker.endpoint,
                 public_key="",
-                claim_sha256=self.store.claim_sha256(self.generation),
+                claim_sha256=self.store.claims.sha256(self.generation),
             )
         )
 
@@ -111,7 +111,7 @@ def test_a_checkpoint_from_request_to_answer(cluster):
     assert outcome(answer).outcome == "completed"
     assert outcome(cluster.thread.coordinator.outcome).kind == "stopped"
     assert isinstance(cluster.events[0], WorkersRunning)
-    assert cluster.store.committed_ids() == [1]
+    assert cluster.store.attempts.committed_ids() == [1]
 
 
 def test_a_cancelled_worker_hears_of_it_although_the_coordinator_closes_at_once(cluster):
@@ -130,7 +130,7 @@ def test_closing_answers_whoever_still_waits(cluster):
     cluster.thread.close("the stage was lost")
     assert wait(waiting, PATIENCE_S).not_done == set()
     assert {answer.result().outcome for answer in waiting} == {"aborted"}
-    assert cluster.store.read_outcome(CheckpointId(1)).reason == "the stage was lost"
+    assert cluster.store.attempts.read_outcome(CheckpointId(1)).reason == "the stage was lost"
 
 
 def test_a_message_that_makes_no_sense_ends_the_generation_and_closing_still_works(cluster):

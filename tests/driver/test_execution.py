@@ -138,12 +138,12 @@ def test_ids_of_checkpoints_that_were_deleted_are_not_used_again():
     """The history outlives the checkpoint itself."""
     job, simulation = simulate(windows_job)
     simulation.run()
-    newest = simulation.store.completed_ids()[-1]
+    newest = simulation.store.manifests.ids()[-1]
     for number in range(1, newest):
         for key in simulation.objects.list(f"simulated/checkpoints/{number:010d}/"):
             simulation.objects.delete(key)
     simulation.run()
-    assert min(set(simulation.store.completed_ids()) - {newest}) > newest
+    assert min(set(simulation.store.manifests.ids()) - {newest}) > newest
     job.check()
 
 

@@ -26,7 +26,7 @@ def test_it_names_subtasks_operators_channels_and_hosts() -> None:
     assert channel.upstream in known
     waited = f"waited for the barrier from {channel.upstream} {channel.sender}"
     assert waited in event.reason
-    record = simulation.store.read_outcome(event.checkpoint_id)
+    record = simulation.store.attempts.read_outcome(event.checkpoint_id)
     assert record is not None
     assert record.reason == event.reason
 
@@ -37,7 +37,7 @@ def test_what_completed_says_which_channels_were_slow() -> None:
     job.burden.spend = simulation.world.spend
     simulation.run()
     done = [e.checkpoint_id for e in simulation.events if isinstance(e, CheckpointCompleted)]
-    entries = [a for n in done for a in simulation.store.read_manifest(n).alignment]
+    entries = [a for n in done for a in simulation.store.manifests.read(n).alignment]
     aligned = [a for a in entries if a.slowest_channels and a.mode == "aligned" and not a.finished]
     assert aligned
     for entry in aligned:

@@ -149,7 +149,7 @@ def break_once(monkeypatch, error: BaseException) -> None:
 
 
 def outcomes(simulation: Simulation) -> list[str | None]:
-    ends = [found.end for found in simulation.store.generations()]
+    ends = [found.end for found in simulation.store.generations.summaries()]
     return [None if end is None else end.outcome for end in ends]
 
 

@@ -28,7 +28,7 @@ class Bench:
 
     @property
     def seen(self) -> int | None:
-        found = self.store.read_heartbeat(self.generation)
+        found = self.store.generations.read_heartbeat(self.generation)
         return None if found is None else found.sequence
 
 
@@ -76,7 +76,7 @@ def test_the_audit_log_of_another_store_is_not_named_when_the_right_one_is_back(
     bench.beat()
     bench.disk.mount()
     bench.beat()
-    beat = bench.store.read_heartbeat(bench.generation)
+    beat = bench.store.generations.read_heartbeat(bench.generation)
     assert beat is not None
     assert (beat.sequence, beat.audited) == (2, None)
 

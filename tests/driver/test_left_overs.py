@@ -20,7 +20,7 @@ class TestLeftOvers:
     @staticmethod
     def discarded(driver: Driver, monkeypatch) -> list[int]:
         ids: list[int] = []
-        monkeypatch.setattr(driver.store, "discard_parts", ids.append)
+        monkeypatch.setattr(driver.store.parts, "discard", ids.append)
         return ids
 
     @staticmethod
@@ -101,7 +101,7 @@ class TestLeftOvers:
 def left_over(simulation: Simulation) -> set[int]:
     """Checkpoints of which files are there and no manifest."""
     store = simulation.store
-    incomplete = set(store.attempted_ids()) - set(store.completed_ids())
+    incomplete = set(store.attempts.ids()) - set(store.manifests.ids())
     return {n for n in incomplete if simulation.objects.list(store.paths.parts(n))}
 
 
@@ -134,5 +134,5 @@ def test_a_job_that_had_failures_leaves_nothing_that_it_could_have_deleted(seed:
     for _ in range(3):
         simulation.run(actor=LAMINAR.because("again"))
     assert left_over(simulation) == set()
-    for complete in simulation.store.completed_ids():
+    for complete in simulation.store.manifests.ids():
         assert simulation.store.verify(complete).problem is None

@@ -29,7 +29,7 @@ class Bench:
         self.scrub.completed(self.manifest())
 
     def manifest(self, number: int | None = None) -> CheckpointManifest:
-        return self.store.read_manifest(CheckpointId(number or self.job.number))
+        return self.store.manifests.read(CheckpointId(number or self.job.number))
 
     def settle(self) -> None:
         while self.background.queue or self.host.posted:
@@ -136,7 +136,7 @@ def test_a_listing_orders_once_however_often_it_shows_the_same():
     lost = prepared.subtasks[0].segments[1].path
     bench.harm(lost, "missing")
     for _ in range(2):
-        damaged = bench.store.publish_if_whole(prepared)
+        damaged = bench.store.manifests.publish_if_whole(prepared)
         bench.scrub.unpublished(prepared, damaged)
         bench.settle()
     assert [event.found_by for event in bench.told] == ["listing"]

@@ -46,7 +46,7 @@ def of(simulation: Simulation, kind: type) -> list:
 
 
 def the_end(simulation: Simulation, generation: int) -> str | None:
-    end = simulation.store.generations()[generation - 1].end
+    end = simulation.store.generations.summaries()[generation - 1].end
     return None if end is None else end.outcome
 
 
@@ -66,7 +66,7 @@ class TestEndings:
         simulation.run()
         completed = of(simulation, CheckpointCompleted)
         assert [event.kind for event in completed] == ["final"]
-        assert simulation.store.committed_ids() == [completed[0].checkpoint_id]
+        assert simulation.store.attempts.committed_ids() == [completed[0].checkpoint_id]
 
     @pytest.mark.parametrize("seed", range(6))
     def test_a_job_that_was_stopped_goes_on_where_it_was(self, seed):
@@ -380,13 +380,13 @@ class TestRefusals:
         )
         with pytest.raises(ConfigurationError, match="max_concurrent"):
             simulation.run()
-        assert simulation.store.generations() == []
+        assert simulation.store.generations.summaries() == []
 
     def test_a_parallelism_that_cannot_be_is_refused_before_the_claim(self):
         _, simulation = simulate()
         with pytest.raises(ConfigurationError, match=r"parallelism must be in 1\.\.128"):
             simulation.run(parallelism=1000)
-        assert simulation.store.newest_generation() is None
+        assert simulation.store.claims.newest() is None
 
     def test_a_read_only_store_is_refused_before_the_claim(self):
         read_only = Fault("put_if_absent", Effect.FAIL, last=10_000, code=ErrorCode.STORE_READ_ONLY)
@@ -402,7 +402,7 @@ class TestRefusals:
         another = Simulation(job.plan)
         with pytest.raises(ConfigurationError, match="sink out already shows output of another"):
             another.run()
-        assert another.store.read_base(Generation(1)) is None
+        assert another.store.generations.read_base(Generation(1)) is None
         job.check()
 
     def test_a_refusal_that_cannot_be_written_down_is_raised_all_the_same(self):

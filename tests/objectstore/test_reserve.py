@@ -49,7 +49,7 @@ def test_on_a_full_disk_retention_gives_the_reserve_back_and_deletes():
     disk.fill()
     result = apply(job)
     assert result.deleted_checkpoints == 3
-    assert job.store.completed_ids() == [4]
+    assert job.store.manifests.ids() == [4]
 
 
 def test_without_a_reserve_it_fails_before_anything_is_deleted():
@@ -161,5 +161,5 @@ def test_on_a_real_full_file_system_too(tmp_path):
             objects.put("payments/a", bytes(BLOCK_BYTES))
         assert caught.value.code is ErrorCode.STORE_FULL
         assert apply(job).deleted_checkpoints == 3
-        assert job.store.completed_ids() == [4]
+        assert job.store.manifests.ids() == [4]
         assert not list(place.rglob(".*")), "no unfinished write is left"

@@ -77,7 +77,7 @@ class TestJobs:
         job.check()
         assert (result.outcome, result.generations) == ("finished", 1)
         assert objects.counts.retries > 10
-        assert {record.outcome for record in simulation.store.history()} == {"completed"}
+        assert {record.outcome for record in simulation.store.attempts.history()} == {"completed"}
 
     def test_a_store_that_is_gone_for_a_while_costs_checkpoints_and_no_row(self, s3_server, proxy):
         objects = open_through(s3_server, proxy, "retry_budget_ms=0")

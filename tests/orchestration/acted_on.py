@@ -16,6 +16,7 @@ from laminar_core.resources.names import StreamAsset, StreamJob, asset_key, job_
 from laminar_core.store.audit_log import AuditLog
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.command_log import ControlLog
+from laminar_core.store.generations import Generations
 from tests.store.stores import JOB, claim
 
 STREAM = JOB
@@ -42,14 +43,14 @@ class ActedOn:
 
     def ends_when_asked(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """The driver has ended when somebody looks whether it has."""
-        look = CheckpointStore.has_ended
+        look = Generations.read_end
 
-        def has_ended(store: CheckpointStore, generation: Generation) -> GenerationEnd | None:
+        def read_end(generations: Generations, generation: Generation) -> GenerationEnd | None:
             if self.log.numbers():
-                store.end_generation(generation, "stopped", "")
-            return look(store, generation)
+                generations.end(generation, "stopped", "")
+            return look(generations, generation)
 
-        monkeypatch.setattr(CheckpointStore, "has_ended", has_ended)
+        monkeypatch.setattr(Generations, "read_end", read_end)
 
     def run(
         self, name: StreamJob, config: dict[str, Any], tags: dict[str, str] | None = None

@@ -42,15 +42,15 @@ def dead(world: World, _: pytest.MonkeyPatch) -> Iterator[None]:
     """The newest generation is of a process of this machine that is gone, and it never ended."""
     world.begin_anew()
     owner = claimant(gone(this_process()))
-    generation = world.store.claim_generation(owner, wait_ms=never, take_over=True)
-    world.store.record_base(generation, max(CHECKPOINTS))
+    generation = world.store.claims.claim(owner, wait_ms=never, take_over=True)
+    world.store.generations.record_base(generation, max(CHECKPOINTS))
     yield
 
 
 @contextmanager
 def damaged(world: World, _: pytest.MonkeyPatch) -> Iterator[None]:
     world.begin_anew()
-    newest = world.store.read_manifest(max(CHECKPOINTS))
+    newest = world.store.manifests.read(max(CHECKPOINTS))
     world.store.objects.put(world.store.paths.absolute(newest.files()[0].path), b"damaged")
     yield
 

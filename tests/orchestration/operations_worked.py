@@ -20,7 +20,7 @@ def status() -> dict[str, object]:
 
 def a_new_generation_runs(world: World, said: str) -> None:
     del said
-    assert (world.store.newest_generation() or 0) > 1
+    assert (world.store.claims.newest() or 0) > 1
     driver = status()["driver"]
     assert isinstance(driver, dict)
     assert driver["state"] == "running"
@@ -35,14 +35,14 @@ def the_newest_generation_is_stopped(world: World, said: str) -> None:
 
 def a_newer_checkpoint_completed(world: World, said: str) -> None:
     del said
-    assert world.store.completed_ids()[-1] > NEWEST
+    assert world.store.manifests.ids()[-1] > NEWEST
 
 
 def it_went_back_to_the_second(world: World, said: str) -> None:
     del said
-    newest = world.store.newest_generation()
+    newest = world.store.claims.newest()
     assert newest is not None
-    base = world.store.read_base(newest)
+    base = world.store.generations.read_base(newest)
     assert base is not None
     assert base.base_checkpoint_id == CHECKPOINTS[1]
 
@@ -91,13 +91,13 @@ def the_mode_is_in_force(world: World, said: str) -> None:
 
 def only_the_newest_is_left_and_there_is_space(world: World, said: str) -> None:
     no_plan_is_unfinished(world, said)
-    assert world.store.completed_ids() == [NEWEST]
+    assert world.store.manifests.ids() == [NEWEST]
     world.store.objects.put(f"{world.store.job}/probe", bytes(4096))
 
 
 def nothing_was_changed(world: World, said: str) -> None:
     """What reads, answers; what writes, is refused with the reason."""
-    assert world.store.completed_ids() == list(CHECKPOINTS)
+    assert world.store.manifests.ids() == list(CHECKPOINTS)
     assert Pins(world.store).by_checkpoint() == {}
     assert f"{NEWEST}" in said or "Read-only file system" in said
 

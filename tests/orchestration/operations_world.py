@@ -74,7 +74,7 @@ class World:
         for checkpoint_id in CHECKPOINTS:
             complete(self.store, checkpoint_id, generation)
             commit(self.store, checkpoint_id, generation)
-        self.store.end_generation(generation, "stopped", "maintenance")
+        self.store.generations.end(generation, "stopped", "maintenance")
 
     def _definitions(self) -> dg.Definitions:
         """Those of the shipped payments, but for what starts a driver."""
@@ -96,7 +96,7 @@ class World:
         """Whoever was started as the owner of a generation, but this process."""
         if not (self.place / "store").is_dir():
             return  # The test was skipped before it made one.
-        for generation in self.store.generations():
+        for generation in self.store.generations.summaries():
             pid = generation.claim.owner.pid if generation.claim else os.getpid()
             if pid != os.getpid():
                 for member in session_members(pid):
@@ -139,7 +139,7 @@ class Driver(threading.Thread):
                 )
                 self.log.answer(entry.number, self.answer(entry.command))
                 if isinstance(entry.command.action, StopJob):
-                    self.store.end_generation(self.generation, "stopped", entry.command.reason)
+                    self.store.generations.end(self.generation, "stopped", entry.command.reason)
                     return
 
     def answer(self, command: ControlCommand) -> ControlResult:
@@ -159,7 +159,7 @@ class Driver(threading.Thread):
                 "edges_always_aligned": 0,
             }
         else:
-            facts["checkpoint_id"] = (self.store.highest_checkpoint_id() or 0) + 1
+            facts["checkpoint_id"] = (self.store.attempts.highest_id() or 0) + 1
             complete(self.store, facts["checkpoint_id"], self.generation)
         if isinstance(command.action, TakeSavepoint):
             facts["savepoint"] = export_savepoint(

@@ -59,7 +59,7 @@ class PlayedDriver:
         options, expected = self.options, self.options.expect_generation
         self._seen = max(self.log.numbers(), default=0)
         self.store.objects.create()
-        self.generation = self.store.claim_generation(
+        self.generation = self.store.claims.claim(
             replace(claimant(), actor=options.by),
             wait_ms=self.clock.wait_ms,
             take_over=options.take_over,
@@ -71,7 +71,7 @@ class PlayedDriver:
             actor=options.by,
             after={"generation": self.generation, "parallelism": options.workers},
         )
-        self.store.record_base(self.generation, base)
+        self.store.generations.record_base(self.generation, base)
         self.tell(
             "generation-started",
             generation=self.generation,
@@ -84,14 +84,14 @@ class PlayedDriver:
         """Up to the first rows."""
         self.tell("workers-running", generation=self.generation, pids=[], hosts=[])
         heartbeat = Heartbeat(sequence=1, at_ms=self.clock.now_ms(), progress={"rows_in": 70})
-        self.store.beat(self.generation, heartbeat)
+        self.store.generations.beat(self.generation, heartbeat)
         self.checkpoint()
         self.tell("data-flowing", generation=self.generation)
 
     def checkpoint(self, kind: CheckpointKind = CheckpointKind.PERIODIC) -> None:
-        checkpoint_id = (self.store.highest_checkpoint_id() or 0) + 1
+        checkpoint_id = (self.store.attempts.highest_id() or 0) + 1
         written = write(self.store, checkpoint_id, self.generation)
-        self.store.publish(CheckpointManifest(**dict(written) | {"kind": kind}))
+        self.store.manifests.publish(CheckpointManifest(**dict(written) | {"kind": kind}))
         self.tell("checkpoint-completed", checkpoint_id=checkpoint_id)
 
     def look(self) -> None:
@@ -102,7 +102,7 @@ class PlayedDriver:
 
     def end(self, outcome: str) -> None:
         self.outcome = outcome
-        self.store.end_generation(self.generation, outcome, "")
+        self.store.generations.end(self.generation, outcome, "")
         if outcome != "cancelled":
             self.tell(
                 "finished", outcome=outcome, rows_in=30, rows_out=3, rows_late=0, checkpoints=3

@@ -86,7 +86,7 @@ class StartedStream:
         except LaminarError as error:
             raise dg.Failure(f"the driver gave up with exit code 2: {error}") from error
         if self.how == "refuses":
-            self.store.end_generation(driver.generation, "refused", "")
+            self.store.generations.end(driver.generation, "refused", "")
             raise dg.Failure("the driver gave up with exit code 2: no column merchant")
         driver.run()
         self.played.append(driver)
@@ -118,7 +118,7 @@ class StartedStream:
         self.store.objects.put(key, found.model_copy(update={"owner": owner}).to_bytes())
 
     def damage(self, checkpoint_id: int) -> str:
-        path = self.store.read_manifest(CheckpointId(checkpoint_id)).subtasks[0].segments[0].path
+        path = self.store.manifests.read(CheckpointId(checkpoint_id)).subtasks[0].segments[0].path
         damage(self.store, self.store.paths.absolute(path), "rotten")
         return path
 
@@ -185,21 +185,21 @@ class StartedStream:
     # --- the store ------------------------------------------------------------------------------
 
     def claim_of(self, generation: int) -> GenerationClaim:
-        found = self.store.generations()[generation - 1].claim
+        found = self.store.generations.summaries()[generation - 1].claim
         assert found is not None
         return found
 
     @property
     def bases(self) -> list[int | None]:
         """What each generation started from."""
-        return [base.checkpoint_id for base in self.store.bases()]
+        return [base.checkpoint_id for base in self.store.generations.bases()]
 
     @property
     def living(self) -> list[int]:
         """Generations whose driver runs."""
         return [
             g.generation
-            for g in self.store.generations()
+            for g in self.store.generations.summaries()
             if g.claim and g.end is None and is_running(g.claim.owner)
         ]
 
@@ -208,7 +208,7 @@ class StartedStream:
         return [(record.action, record.actor) for record in records]
 
     def end(self) -> None:
-        for generation in self.store.generations():
+        for generation in self.store.generations.summaries():
             if generation.claim:
                 with suppress(ProcessLookupError):
                     kill_session_of(generation.claim.owner)

@@ -209,7 +209,7 @@ def test_the_newest_checkpoint_is_verified_at_the_end_of_a_run(finished) -> None
 def test_a_checkpoint_can_be_verified_on_demand(deployment) -> None:
     deployment.run("finishes")
     assert deployment.verify(2).success
-    path = deployment.store.read_manifest(CheckpointId(2)).subtasks[0].segments[0].path
+    path = deployment.store.manifests.read(CheckpointId(2)).subtasks[0].segments[0].path
     damage(deployment.store, deployment.store.paths.absolute(path), "rotten")
     damaged = deployment.verify(2)
     assert not damaged.success
@@ -240,7 +240,7 @@ def test_a_blocking_check_keeps_what_depends_on_a_damaged_checkpoint_from_runnin
         deployment.definitions("finishes"), dg.Definitions(assets=[restored], jobs=[gated])
     )
     deployment.run("finishes")
-    path = deployment.store.read_manifest(CheckpointId(2)).subtasks[0].segments[0].path
+    path = deployment.store.manifests.read(CheckpointId(2)).subtasks[0].segments[0].path
     damage(deployment.store, deployment.store.paths.absolute(path), "torn")
     for partition in ("0000000002", "0000000003"):
         definitions.resolve_job_def("gated").execute_in_process(

@@ -126,7 +126,7 @@ def test_a_job_that_starts_again_and_again_is_not_fresh(job, checks, outcome: st
     healthy(job)
     for _ in range(10):
         job.clock.wait_ms(70_000)
-        job.store.end_generation(job.generation, outcome, "so it is")
+        job.store.generations.end(job.generation, outcome, "so it is")
         job.claim(base=3)
     assert checks.run() == failed
 
@@ -173,7 +173,7 @@ def test_lost_files_are_severe_only_if_nothing_heals_them(job, checks, then, sev
         case "ten minutes":
             job.clock.wait_ms(10 * 60_000 + 1)
         case "a stop":
-            job.store.end_generation(job.generation, "stopped", "so it is")
+            job.store.generations.end(job.generation, "stopped", "so it is")
         case "retention":
             job.store.objects.delete(job.store.paths.manifest(CheckpointId(3)))
     failed = checks.run()

@@ -117,13 +117,13 @@ def test_an_end_is_waited_for(case, ask, action):
 
     def answer() -> None:
         case.log.answer(1, result)
-        case.clock.happens = lambda: case.store.end_generation(case.generation, "stopped", "")
+        case.clock.happens = lambda: case.store.generations.end(case.generation, "stopped", "")
 
     case.clock.happens = answer
     ask(case.control)
     assert case.asked().action == action
     assert "the job ends" in case.told
-    assert case.store.has_ended(case.generation) is not None
+    assert case.store.generations.read_end(case.generation) is not None
 
 
 @pytest.mark.parametrize("outcome", ["refused", "expired"])
@@ -134,7 +134,7 @@ def test_a_refusal_says_why(case, outcome):
 
 
 def test_nobody_is_asked_if_nobody_runs_the_job(case):
-    case.store.end_generation(case.generation, "stopped", "")
+    case.store.generations.end(case.generation, "stopped", "")
     with pytest.raises(ConfigurationError, match="nobody runs job payments"):
         case.control.checkpoint("r")
     assert case.log.numbers() == []

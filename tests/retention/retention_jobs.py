@@ -47,7 +47,7 @@ class StoredJob:
         self.generation = claim(self.store, base)
         self._parent = base
         self._sequence = 0
-        found = None if base is None else self.store.find_manifest(CheckpointId(base))
+        found = None if base is None else self.store.manifests.find(CheckpointId(base))
         self.chain = [] if found is None else list(found.subtasks[0].segments[1:])
 
     def complete(
@@ -59,7 +59,7 @@ class StoredJob:
     ) -> int:
         """Take a checkpoint that no longer names the oldest ``forget`` increments."""
         published = self.prepare(forget=forget, kind=kind)
-        self.store.publish(published)
+        self.store.manifests.publish(published)
         self.end("completed")
         if committed:
             commit(self.store, self.number, self.generation)
@@ -71,7 +71,7 @@ class StoredJob:
         """Everything of a checkpoint but the manifest."""
         self.number += 1
         self.clock_ms += HOUR_MS // 2
-        self.store.record_trigger(trigger(self.number, self.generation))
+        self.store.attempts.record_trigger(trigger(self.number, self.generation))
         checkpoint_id = CheckpointId(self.number)
         own = self._write(self.store.paths.state(checkpoint_id, "window", 0))
         key = self.store.paths.shared_segment("window", self.generation, 0, self._sequence)
@@ -101,7 +101,7 @@ class StoredJob:
 
     def end(self, outcome: Outcome) -> None:
         """Record how the newest attempt ended."""
-        self.store.record_outcome(
+        self.store.attempts.record_outcome(
             HistoryRecord(
                 checkpoint_id=self.number,
                 generation=self.generation,
@@ -181,7 +181,7 @@ def random_job(seed: int, steps: int = 14) -> StoredJob:
     job.complete()
     for _ in range(random.randrange(4, steps)):
         _one_step(job, random)
-    newest = [c for c in job.store.completed_ids() if _is_on_timeline(job, c)]
+    newest = [c for c in job.store.manifests.ids() if _is_on_timeline(job, c)]
     if random.random() < 0.5:
         job.start(newest[-1])
     job.complete()
@@ -192,7 +192,7 @@ def random_job(seed: int, steps: int = 14) -> StoredJob:
 
 def _one_step(job: StoredJob, random: Random) -> None:
     job.clock_ms += random.choice([-HOUR_MS, 0, 0, HOUR_MS, DAY_MS])
-    completed = [c for c in job.store.completed_ids() if _is_on_timeline(job, c)]
+    completed = [c for c in job.store.manifests.ids() if _is_on_timeline(job, c)]
     match random.choice(
         ["complete"] * 5 + ["start", "back", "attempt", "attempt", "zombie", "pin"]
     ):
@@ -223,11 +223,11 @@ def _is_on_timeline(job: StoredJob, checkpoint_id: CheckpointId) -> bool:
 
 
 def _damage(job: StoredJob, random: Random) -> None:
-    completed = job.store.completed_ids()[:-1]
+    completed = job.store.manifests.ids()[:-1]
     if not completed:
         return
     checkpoint_id = random.choice(completed)
-    found = job.store.find_manifest(checkpoint_id)
+    found = job.store.manifests.find(checkpoint_id)
     own = [f.path for f in found.files() if f.path.startswith("checkpoints/")]
     key = job.store.paths.manifest(checkpoint_id)
     if random.random() < 0.6 and own:

@@ -64,9 +64,9 @@ class Watched:
 def test_a_new_checkpoint_makes_old_ones_go(job) -> None:
     watched = Watched(job)
     watched.listen(completed(3))
-    assert job.store.completed_ids() == [1, 2, 3]  # Nobody waits for it.
+    assert job.store.manifests.ids() == [1, 2, 3]  # Nobody waits for it.
     watched.later.run()
-    assert job.store.completed_ids() == [3]
+    assert job.store.manifests.ids() == [3]
     assert watched.told == [completed(3)]
 
 
@@ -76,7 +76,7 @@ def test_while_one_run_waits_no_second_one_is_asked_for(job) -> None:
         watched.listen(completed(checkpoint_id))
     assert len(watched.later.waiting) == 1
     watched.later.run()
-    assert job.store.completed_ids() == [3]
+    assert job.store.manifests.ids() == [3]
 
 
 def test_checkpoints_are_deleted_in_batches(job) -> None:
@@ -110,7 +110,7 @@ def test_the_end_waits_for_no_batch(job) -> None:
     watched.listen(completed(4))
     watched.listen(Finished.model_construct(time_ms=1, outcome="finished"))
     watched.later.run()
-    assert job.store.completed_ids() == [4]
+    assert job.store.manifests.ids() == [4]
 
 
 def test_what_goes_wrong_is_told_and_tried_again(job) -> None:
@@ -122,7 +122,7 @@ def test_what_goes_wrong_is_told_and_tried_again(job) -> None:
     assert (failed.checkpoint_id, failed.time_ms) == (3, 7)
     watched.listen(completed(4))
     watched.later.run()
-    assert job.store.completed_ids() == [3]
+    assert job.store.manifests.ids() == [3]
 
 
 def test_a_bug_does_not_end_the_job(job) -> None:
@@ -154,4 +154,4 @@ def test_the_end_lets_it_finish(job) -> None:
     watched.listen(Finished.model_construct(time_ms=1, outcome="finished"))
     assert watched.later.is_over
     watched.later.run()
-    assert job.store.completed_ids() == [3]
+    assert job.store.manifests.ids() == [3]

@@ -94,7 +94,7 @@ def test_a_running_job_applies_it_and_that_is_audited() -> None:
     assert isinstance(listener, BackgroundRetention)
     listener(CheckpointCompleted.model_construct(time_ms=1, checkpoint_id=5))
     listener._executor.shutdown(wait=True)
-    assert job.store.completed_ids() == [4, 5]
+    assert job.store.manifests.ids() == [4, 5]
     assert len(told) == 1
     records = AuditLog(job.store.objects, job.store.paths, lambda: 0).records()
     assert [(r.action, r.actor, r.run_id, r.outcome) for r in records] == [

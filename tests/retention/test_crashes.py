@@ -60,12 +60,12 @@ def check_what_stays(before: MemoryObjectStore, after: MemoryObjectStore, stay: 
         assert [p.problem for p in now.verify(checkpoint_id).parts] == [
             p.problem for p in then.verify(checkpoint_id).parts
         ]
-        assert not now.is_being_deleted(checkpoint_id)
+        assert not now.manifests.is_being_deleted(checkpoint_id)
     choice, chosen = then.choose_checkpoint(), now.choose_checkpoint()
     assert isinstance(chosen.decision, RestoreFrom)
     assert chosen.manifest == choice.manifest
     assert chosen.redrive == choice.redrive
-    assert now.highest_checkpoint_id() == then.highest_checkpoint_id()
+    assert now.attempts.highest_id() == then.attempts.highest_id()
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -78,13 +78,13 @@ def test_killed_at_every_operation(seed: int, error: type[BaseException]) -> Non
     retention = job.retention(policy)
     plan = retention.plan().plan
     stay = {v.checkpoint_id for v in plan.checkpoints} - set(plan.deleted_ids)
-    stay = {c for c in stay if CheckpointStore(before, JOB).is_complete(c)}
+    stay = {c for c in stay if CheckpointStore(before, JOB).manifests.is_complete(c)}
     undisturbed = copy(before)
     view, moments = counted(undisturbed, None)
     run(job, policy, view)
     apply_until_quiet(job, policy, undisturbed)
     # Later runs delete what waited in quarantine.
-    stay_for_good = {c for c in stay if CheckpointStore(undisturbed, JOB).is_complete(c)}
+    stay_for_good = {c for c in stay if CheckpointStore(undisturbed, JOB).manifests.is_complete(c)}
     for moment in range(1, len(moments) + 1):
         disturbed = copy(before)
         view, _ = counted(disturbed, moment, error)

@@ -84,9 +84,9 @@ class TestLeftOvers:
         key = job.store.paths.manifest(CheckpointId(2))
         assert not job.store.objects.put_if_absent(key, late.to_bytes())
         with pytest.raises(FencedError):
-            job.store.publish(late)
-        assert job.store.find_manifest(CheckpointId(2)) is None
-        assert job.store.completed_ids() == [1, 3]
+            job.store.manifests.publish(late)
+        assert job.store.manifests.find(CheckpointId(2)) is None
+        assert job.store.manifests.ids() == [1, 3]
         assert [s.outcome for s in job.store.list_summaries()] == [
             "completed",
             "pending",
@@ -128,7 +128,7 @@ class TestLeftOvers:
         job.complete()
         run(job, LAST)
         assert job.store.objects.get(job.store.paths.manifest(CheckpointId(4))) is not None
-        assert job.store.find_manifest(CheckpointId(4)) is None
+        assert job.store.manifests.find(CheckpointId(4)) is None
 
     def test_files_of_others_are_told_and_never_deleted(self, left):
         left.store.objects.put("payments/checkpoints/0000000001/notes.txt", b"mine")
@@ -158,8 +158,8 @@ class TestForgetting:
         ]
         assert names(job, "history") == ["0000000003.json"]
         assert names(job, "commits") == ["0000000003.json"]
-        assert job.store.attempted_ids() == [3]
-        assert job.store.highest_checkpoint_id() == 3
+        assert job.store.attempts.ids() == [3]
+        assert job.store.attempts.highest_id() == 3
         assert run(job, policy) is None
 
     def test_by_age(self, job):
@@ -198,7 +198,7 @@ class TestRecoveryAfterwards:
     def test_what_was_deleted_is_told_as_that(self, job):
         run(job, LAST)
         with pytest.raises(ConfigurationError, match="checkpoint 1, retention deleted it"):
-            job.store.read_manifest(CheckpointId(1))
+            job.store.manifests.read(CheckpointId(1))
         summaries = {s.checkpoint_id: s.deleted for s in job.store.list_summaries()}
         assert summaries == {1: True, 2: True, 3: False}
 
@@ -208,9 +208,9 @@ def test_a_tombstone_of_another_version_is_not_taken_for_a_manifest(job) -> None
     key = job.store.paths.manifest(CheckpointId(3))
     job.store.objects.put(key, json.dumps(stone | {"format_version": 2}).encode())
     with pytest.raises(CorruptCheckpointError):
-        job.store.find_manifest(CheckpointId(3))
+        job.store.manifests.find(CheckpointId(3))
     assert CheckpointStore(job.store.objects, JOB).choose_checkpoint().manifest.checkpoint_id == 2
 
 
 def claim_of(job: StoredJob) -> None:
-    job.store.succeed_generation(job.generation, claimant())
+    job.store.claims.succeed(job.generation, claimant())

@@ -36,12 +36,12 @@ def restorer(wish: Wish):
 
     def restore(objects: ObjectStore) -> int | str | None:
         store = CheckpointStore(objects, JOB)
-        generation = store.claim_generation(claimant(elsewhere()), wait_ms=never, take_over=True)
+        generation = store.claims.claim(claimant(elsewhere()), wait_ms=never, take_over=True)
         choice = store.choose_checkpoint(wish)
         if isinstance(choice.decision, Refuse):
             return choice.decision.cause
         assert isinstance(choice.decision, RestoreFrom)
-        store.record_base(generation, choice.decision.checkpoint_id)
+        store.generations.record_base(generation, choice.decision.checkpoint_id)
         return choice.decision.checkpoint_id
 
     return restore
@@ -56,7 +56,7 @@ def test_no_generation_starts_from_what_is_deleted(job: StoredJob, wanted: int |
         store = CheckpointStore(left, JOB)
         seen[restored, type(applied).__name__] += 1
         if isinstance(restored, int):
-            assert not store.is_being_deleted(CheckpointId(restored))
+            assert not store.manifests.is_being_deleted(CheckpointId(restored))
             assert store.verify(CheckpointId(restored)).problem is None
             assert CheckpointStore(left, JOB).choose_checkpoint().manifest.checkpoint_id == restored
         else:
@@ -82,7 +82,7 @@ def test_what_is_pinned_stays_and_what_goes_is_not_pinned(job: StoredJob) -> Non
         seen[str(pinned)[:6], type(applied).__name__] += 1
         if pinned == "pinned":
             assert store.verify(CheckpointId(1)).problem is None
-            assert not store.is_being_deleted(CheckpointId(1))
+            assert not store.manifests.is_being_deleted(CheckpointId(1))
             assert len(Pins(store).list()) == 1
         else:
             assert isinstance(pinned, ConfigurationError)
@@ -111,7 +111,7 @@ def test_nobody_meets_a_manifest_without_its_files() -> None:
     ):
         store = CheckpointStore(left, JOB)
         seen[published, type(applied).__name__] += 1
-        if store.is_complete(CheckpointId(2)):
+        if store.manifests.is_complete(CheckpointId(2)):
             assert published
             assert store.verify(CheckpointId(2)).problem is None
     assert {published for published, _ in seen} == {True, False}, seen
@@ -137,7 +137,7 @@ def test_an_id_that_is_forgotten_is_of_no_use_to_a_driver_that_slept() -> None:
             return "taken"
         data = objects.put_if_absent(store.paths.state(CheckpointId(2), "window", 0), b"late")
         assert data, "nothing was there"
-        store.publish(late)
+        store.manifests.publish(late)
         return "published"
 
     late = manifest(generation=1, checkpoint_id=2, parent_checkpoint_id=1)
@@ -149,9 +149,9 @@ def test_an_id_that_is_forgotten_is_of_no_use_to_a_driver_that_slept() -> None:
         for _ in range(3):
             run(job, policy, left)
         store = CheckpointStore(left, JOB)
-        assert store.completed_ids() == [1, 4]  # 1: what the owner started from.
-        assert store.choose_checkpoint().manifest == job.store.read_manifest(CheckpointId(4))
-        assert store.highest_checkpoint_id() == 4
+        assert store.manifests.ids() == [1, 4]  # 1: what the owner started from.
+        assert store.choose_checkpoint().manifest == job.store.manifests.read(CheckpointId(4))
+        assert store.attempts.highest_id() == 4
     assert seen.keys() == {"taken", "FencedError"}, seen
 
 
@@ -168,7 +168,7 @@ def test_two_runs_at_once_do_not_disturb_each_other(job: StoredJob) -> None:
         assert all(isinstance(error, ConfigurationError) for error in errors), errors
         run(job, LAST, left)
         store = CheckpointStore(left, JOB)
-        assert store.completed_ids() == [2]
+        assert store.manifests.ids() == [2]
         assert store.verify(CheckpointId(2)).problem is None
     assert seen.keys() == {"RetentionResult", "NoneType", "ConfigurationError"}
 

@@ -149,8 +149,8 @@ def test_what_claims_announce_is_read_if_the_policy_wants_to_know(job) -> None:
     asking = replace(ALONE, announced=True)
     assert facts_of(job, asking).announced == frozenset()
     announcing = replace(claimant(), default_retention={"keep_last": 10})
-    generation = job.store.claim_generation(announcing, wait_ms=never, take_over=True)
-    job.store.record_base(generation, CheckpointId(4))
+    generation = job.store.claims.claim(announcing, wait_ms=never, take_over=True)
+    job.store.generations.record_base(generation, CheckpointId(4))
     job.generation, job.chain = generation, []
     job.complete()
     assert facts_of(job, asking).announced == {generation}

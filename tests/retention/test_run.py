@@ -52,7 +52,7 @@ class TestApplying:
             "window/0000000001-0-00000001.seg",
             "window/0000000001-0-00000002.seg",
         ]
-        assert job.store.completed_ids() == [3]
+        assert job.store.manifests.ids() == [3]
         assert job.store.verify(CheckpointId(3)).problem is None
         assert names(job, "checkpoints")[:4] == [
             "0000000001/deletion.json",
@@ -98,7 +98,7 @@ class TestApplying:
         told = []
         result = retention.apply(retention.plan(), ME, {}, lambda *step: told.append(step))
         assert result.deleted_files == 3
-        assert job.store.completed_ids() == [3]
+        assert job.store.manifests.ids() == [3]
         assert told[-1] == (5, 5)
 
     def test_in_a_bucket(self, s3_server):
@@ -108,7 +108,7 @@ class TestApplying:
             job.complete(forget=1)
         retention = Retention(job.store, LAST, lambda: job.clock_ms, readers=4)
         assert retention.apply(retention.plan(), ME, {}).deleted_checkpoints == 2
-        assert job.store.completed_ids() == [3]
+        assert job.store.manifests.ids() == [3]
         assert job.store.verify(CheckpointId(3)).problem is None
         assert retention.plan().plan.is_empty
 
@@ -156,7 +156,7 @@ class TestApplying:
         ]
 
     def test_what_cannot_be_audited_is_not_deleted(self, job):
-        before = set(job.store.completed_ids())
+        before = set(job.store.manifests.ids())
         fault = Fault("put_if_absent", Effect.FAIL, key="/audit/", last=99)
         store = CheckpointStore(FaultyStore(job.store.objects, fault), JOB)
         audit = AuditLog(store.objects, store.paths, lambda: job.clock_ms)
@@ -197,7 +197,7 @@ class TestStalePlans:
 
     def test_a_claim(self, job):
         def claimed():
-            job.store.succeed_generation(job.generation, claimant())
+            job.store.claims.succeed(job.generation, claimant())
 
         assert "generation 2 is claimed and has not written down" in self.refused(job, claimed)
 
@@ -224,7 +224,7 @@ class TestStalePlans:
         retention.log.decide = late
         with pytest.raises(ConfigurationError, match="generation 7 gave it up: it was claimed"):
             retention.apply(planned, ME, {})
-        assert job.store.completed_ids() == [1, 2, 3]
+        assert job.store.manifests.ids() == [1, 2, 3]
 
     def test_a_plan_that_was_forgotten_while_it_slept_is_not_carried_out(self, job):
         retention = job.retention(LAST)
@@ -238,7 +238,7 @@ class TestStalePlans:
         retention.log.decide = asleep
         with pytest.raises(ConfigurationError, match="does not hold any more"):
             retention.apply(planned, ME, {})
-        assert job.store.completed_ids() == [1, 2, 3]
+        assert job.store.manifests.ids() == [1, 2, 3]
         assert job.store.choose_checkpoint().manifest.checkpoint_id == 3
 
     def test_new_checkpoints_are_no_reason(self, job):
@@ -246,7 +246,7 @@ class TestStalePlans:
         planned = retention.plan()
         job.complete()
         assert retention.apply(planned, ME, {}).deleted_checkpoints == 2
-        assert job.store.completed_ids() == [3, 4]
+        assert job.store.manifests.ids() == [3, 4]
 
 
 class TestFinishingLater:
@@ -260,12 +260,12 @@ class TestFinishingLater:
         job.pin(3)
         (result,) = job.retention(RetentionPolicy(keep_last=9)).finish_earlier()
         assert (result.number, result.deleted_checkpoints) == (1, 2)
-        assert job.store.completed_ids() == [3]
+        assert job.store.manifests.ids() == [3]
 
     def test_what_was_not_decided_is_given_up(self, job):
         self.interrupted(job, Fault("put_if_absent", Effect.FAIL, "decision", last=2))
         assert job.retention(LAST).finish_earlier() == []
-        assert job.store.completed_ids() == [1, 2, 3]
+        assert job.store.manifests.ids() == [1, 2, 3]
         assert run(job, LAST).number == 2
 
     def test_a_restore_between_plan_and_decision_gives_it_up(self, job):

@@ -33,9 +33,9 @@ from laminar_core.resources.names import (
 )
 from laminar_core.store.audit_log import AuditLog
 from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.store.claims import Claimant
 from laminar_core.store.command_log import ControlLog
 from laminar_core.store.file_scrub import DamageLog
-from laminar_core.store.generations import Claimant
 from laminar_core.store.owner import this_process
 from tests.records.manifests import DESCRIPTIONS, alignment, inflight
 from tests.store.stores import JOB, gone, never, trigger, write
@@ -73,10 +73,10 @@ class Job:
             after: JsonObject = {"generation": generation}
             return audit.append(action="claim", actor=by, after=after).reference()
 
-        generation = self.store.claim_generation(
+        generation = self.store.claims.claim(
             claimant, wait_ms=never, take_over=True, announce=announce
         )
-        self.store.record_base(generation, None if base is None else CheckpointId(base))
+        self.store.generations.record_base(generation, None if base is None else CheckpointId(base))
         self.generation = generation
         return generation
 
@@ -92,7 +92,7 @@ class Job:
         progress: JsonObject = {"rows_in": self.rows_in, "rows_per_s": rows_per_s}
         now_ms = self.clock.now_ms()
         beat = Heartbeat(sequence=self.beats, at_ms=now_ms, progress=progress)
-        self.store.beat(self.generation, beat)
+        self.store.generations.beat(self.generation, beat)
 
     def complete(
         self,
@@ -114,7 +114,7 @@ class Job:
             "edges": self.edges,
         }
         if inflight_rows:
-            ref = self.store.write_inflight(
+            ref = self.store.parts.write_inflight(
                 CheckpointId(checkpoint_id), "window", 0, "input", 1, [b"not looked at"]
             )
             entry = inflight(**dict(ref), row_count=inflight_rows)
@@ -124,7 +124,7 @@ class Job:
                 "inflight_data": (entry,),
                 "alignment": (alignment(mode="unaligned", alignment_ms=float(alignment_ms)),),
             }
-        self.store.publish(type(written).model_validate(dict(written) | fields))
+        self.store.manifests.publish(type(written).model_validate(dict(written) | fields))
         self.end(checkpoint_id, "completed", alignment_ms=float(alignment_ms))
         return checkpoint_id
 
@@ -133,7 +133,7 @@ class Job:
         checkpoint_id = self._next_id()
         record = trigger(checkpoint_id, self.generation)
         changes = {"triggered_at_ms": self.clock.now_ms(), "kind": kind}
-        assert self.store.record_trigger(record.model_copy(update=changes))
+        assert self.store.attempts.record_trigger(record.model_copy(update=changes))
         return checkpoint_id
 
     def end(
@@ -156,7 +156,7 @@ class Job:
             duration_ms=duration_ms,
             alignment_ms_max=alignment_ms,
         )
-        self.store.record_outcome(record)
+        self.store.attempts.record_outcome(record)
 
     def set_mode(
         self,
@@ -192,7 +192,7 @@ class Job:
         return number
 
     def _next_id(self) -> int:
-        return (self.store.highest_checkpoint_id() or 0) + 1
+        return (self.store.attempts.highest_id() or 0) + 1
 
 
 def stored_job(folder: Path) -> Job:

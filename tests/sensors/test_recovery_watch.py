@@ -143,7 +143,7 @@ def test_a_job_that_its_driver_restarts_in_vain_is_told_once(tmp_path: Path) -> 
             job.beat()
             ticks.tick()
             job.clock.wait_ms(80_000)
-            job.store.end_generation(job.generation, "failed", "worker 1: lost")
+            job.store.generations.end(job.generation, "failed", "worker 1: lost")
             line = ticks.tick()
         assert line.startswith("it restarts again and again: 11 generations in")
         (alert,) = HEARD
@@ -165,7 +165,7 @@ def test_a_job_that_somebody_stopped_does_not_restart_in_vain(tmp_path: Path) ->
             line = ticks.tick()
             job.clock.wait_ms(80_000)
         assert line.startswith("it restarts again and again")
-        job.store.end_generation(job.generation, "stopped", "")
+        job.store.generations.end(job.generation, "stopped", "")
         assert ticks.tick() == "generation 12 stopped: it is not meant to run"
 
 
@@ -188,7 +188,7 @@ def test_restarts_that_complete_something_in_between_are_not_in_vain(
                 ticks.tick()
             else:
                 base = completed
-            job.store.end_generation(job.generation, "failed", "worker 1: lost")
+            job.store.generations.end(job.generation, "failed", "worker 1: lost")
             job.clock.wait_ms(120_000)
 
 
@@ -214,7 +214,7 @@ def test_numbers_that_retention_forgot_make_no_job_stuck(tmp_path: Path) -> None
 @pytest.mark.parametrize("what", ["end", "base"])
 def test_records_that_cannot_be_read_are_for_a_person(job: Job, what: str) -> None:
     HEARD.clear()
-    job.store.end_generation(job.generation, "failed", "worker 1: lost")
+    job.store.generations.end(job.generation, "failed", "worker 1: lost")
     paths = job.store.paths
     for key in {
         "end": [paths.end(job.generation)],

@@ -58,7 +58,7 @@ class Story:
         fields = {
             "command_id": f"command-{len(self.log.numbers())}",
             "job": self.name,
-            "generation": self.simulation.store.newest_generation() or 1,
+            "generation": self.simulation.store.claims.newest() or 1,
             "action": action,
             "actor": "ann",
             "actor_kind": ActorKind.PERSON,
@@ -84,7 +84,7 @@ class Story:
 
     def manifests(self) -> list[CheckpointManifest]:
         store = self.simulation.store
-        return [store.read_manifest(n) for n in store.completed_ids()]
+        return [store.manifests.read(n) for n in store.manifests.ids()]
 
 
 def take(target: Path, checkpoint: CoordinatorConfig = ALIGNED, seed: int = 0) -> Story:

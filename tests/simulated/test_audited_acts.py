@@ -87,7 +87,7 @@ def test_claims_name_what_announced_them():
     _, simulation = simulate()
     simulation.when(CheckpointCompleted, lambda: simulation.kill_worker(0))
     simulation.run()
-    claims = [summary.claim for summary in simulation.store.generations()]
+    claims = [summary.claim for summary in simulation.store.generations.summaries()]
     announced = [record.reference() for record in by_action(simulation, "claim")]
     assert [claim.announced for claim in claims if claim is not None] == announced
     for key in simulation.objects.list(simulation.store.paths.audit):
@@ -108,8 +108,8 @@ def test_whatever_a_job_writes_names_the_newest_record_of_its_audit_log():
         assert numbers[f"the base of generation {generation}"] == first + 1
         assert numbers[f"the heartbeat of generation {generation}"] == first + 1
         assert numbers[f"the end of generation {generation}"] == first + 2
-    for checkpoint_id in store.completed_ids():
-        generation = store.read_manifest(checkpoint_id).generation
+    for checkpoint_id in store.manifests.ids():
+        generation = store.manifests.read(checkpoint_id).generation
         of = numbers[f"the manifest of checkpoint {checkpoint_id}"]
         assert of == numbers[f"the base of generation {generation}"]
 
@@ -201,7 +201,7 @@ def test_what_cannot_be_audited_does_not_happen():
     _, simulation = simulate(objects=FaultyStore(MemoryObjectStore(), faults))
     with pytest.raises(StorageUnavailable):
         simulation.run()
-    assert simulation.store.newest_generation() is None
+    assert simulation.store.claims.newest() is None
 
 
 def test_a_start_that_cannot_be_audited_is_tried_again():
@@ -210,7 +210,7 @@ def test_a_start_that_cannot_be_audited_is_tried_again():
     result = simulation.run(restart=FixedDelay(attempts=5, pause_ms=10))
     assert result.outcome == "finished"
     job.check()
-    bases = [summary.base for summary in simulation.store.generations()]
+    bases = [summary.base for summary in simulation.store.generations.summaries()]
     assert bases[0] is None or bases[0].closed_by is not None
     assert acts(simulation)[-1][2] == "intended"
 

@@ -85,7 +85,7 @@ def test_segments_are_merged_in_the_undisturbed_run() -> None:
 def exact_and_whole(job: Job, simulation: Simulation) -> None:
     job.check()
     store = simulation.store
-    problems = [store.verify(checkpoint_id).problem for checkpoint_id in store.completed_ids()]
+    problems = [store.verify(checkpoint_id).problem for checkpoint_id in store.manifests.ids()]
     assert set(problems) == {None}
 
 

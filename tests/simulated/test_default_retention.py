@@ -18,14 +18,14 @@ def test_what_an_earlier_run_has_kept_stays_and_what_announced_it_goes():
         simulation.when(CheckpointCompleted, simulation.stop, number)
     assert simulation.run().outcome == "stopped"
     store = simulation.store
-    kept = store.completed_ids()
+    kept = store.manifests.ids()
     assert len(kept) > 3
     assert simulation.run(default_retention=DEFAULT.announcement()).outcome == "stopped"
-    own = [c for c in store.completed_ids() if c not in kept]
+    own = [c for c in store.manifests.ids() if c not in kept]
     assert len(own) > 3
-    claims = [summary.claim for summary in store.generations()]
+    claims = [summary.claim for summary in store.generations.summaries()]
     assert [c is not None and c.default_retention is not None for c in claims] == [False, True]
 
     runner = Retention(store, DEFAULT.policy(), lambda: 0, readers=1)
     runner.apply(runner.plan(), Actor("me"), {})
-    assert store.completed_ids() == [*kept, *own[-2:]]
+    assert store.manifests.ids() == [*kept, *own[-2:]]

@@ -145,7 +145,7 @@ def test_a_source_that_had_ended_at_the_checkpoint_is_skipped_after_a_restore(se
     polled_before: list[int] = []
 
     def kill() -> None:
-        newest = simulation.store.find_manifest(simulation.store.completed_ids()[-1])
+        newest = simulation.store.manifests.find(simulation.store.manifests.ids()[-1])
         ended = [e.finished for e in newest.alignment if e.vertex_id == "a"]
         if all(ended) and not polled_before:
             polled_before.append(len(short.polls))

@@ -31,7 +31,7 @@ def simulate(
 
 
 def newest(simulation: Simulation) -> CheckpointManifest:
-    return simulation.store.read_manifest(simulation.store.completed_ids()[-1])
+    return simulation.store.manifests.read(simulation.store.manifests.ids()[-1])
 
 
 def shared_files(manifest: CheckpointManifest) -> list[str]:
@@ -43,7 +43,7 @@ def told(simulation: Simulation, kind: type) -> list:
 
 
 def whole(simulation: Simulation) -> list[int]:
-    ids = simulation.store.completed_ids()
+    ids = simulation.store.manifests.ids()
     return [n for n in ids if simulation.store.verify(n).problem is None]
 
 
@@ -62,7 +62,7 @@ class Harm:
         store = self.simulation.store
         self.path = shared_files(newest(self.simulation))[self.which]
         self.naming = [
-            n for n in store.completed_ids() if self.path in shared_files(store.read_manifest(n))
+            n for n in store.manifests.ids() if self.path in shared_files(store.manifests.read(n))
         ]
         key = store.paths.absolute(self.path)
         data = store.objects.get(key)
@@ -84,7 +84,7 @@ def test_what_a_listing_shows_costs_one_checkpoint_and_never_counts(how, seed):
     assert (event.found_by, event.generation) == ("listing", 1)
     assert len(event.rewritten_operators) == 1
     assert set(harm.naming) <= set(event.checkpoint_ids)
-    completed = set(simulation.store.completed_ids())
+    completed = set(simulation.store.manifests.ids())
     assert completed - set(whole(simulation)) == set(event.checkpoint_ids)
     assert DamageLog(simulation.objects, simulation.store.paths).ids() == set(event.checkpoint_ids)
     failed = told(simulation, CheckpointFailed)
@@ -98,8 +98,8 @@ def test_before_the_scrub_every_later_checkpoint_named_the_lost_file():
     _, simulation = simulate()
     harm = Harm(simulation, "missing")
     simulation.run()
-    later = [n for n in simulation.store.completed_ids() if n > max(harm.naming) + 1]
-    manifests = [simulation.store.read_manifest(n) for n in later]
+    later = [n for n in simulation.store.manifests.ids() if n > max(harm.naming) + 1]
+    manifests = [simulation.store.manifests.read(n) for n in later]
     assert len(later) > 5
     assert all(harm.path not in shared_files(manifest) for manifest in manifests)
     grown = [len(shared_files(manifest)) for manifest in manifests]
@@ -115,7 +115,7 @@ def test_a_digest_is_found_by_reading_in_turn():
     assert [(file.path, file.problem) for file in event.files] == [(harm.path, "digest")]
     assert event.found_by == "reading"
     assert len(told(simulation, CheckpointFailed)) <= 1, "one that was under way at most"
-    completed = set(simulation.store.completed_ids())
+    completed = set(simulation.store.manifests.ids())
     assert completed - set(whole(simulation)) == set(event.checkpoint_ids)
     assert newest(simulation).checkpoint_id in whole(simulation)
 
@@ -186,7 +186,7 @@ def test_a_host_that_loses_its_mount_completes_nothing_that_the_driver_does_not_
     simulation.run()
     job.check()
     assert told(simulation, FilesDamaged)
-    assert whole(simulation) == simulation.store.completed_ids()
+    assert whole(simulation) == simulation.store.manifests.ids()
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -220,7 +220,7 @@ def test_a_chain_goes_on_from_the_folder_of_what_was_restored(before):
         for file in newest(simulation).files()
         if file.path.startswith("checkpoints/")
     }
-    assert whole(simulation) == simulation.store.completed_ids()
+    assert whole(simulation) == simulation.store.manifests.ids()
     assert folders
 
 
@@ -233,7 +233,7 @@ def test_what_is_lost_of_the_restored_folder_is_written_again():
     simulation.options = replace(simulation.options, state=state)
 
     def lose() -> None:
-        manifest = simulation.store.read_manifest(stopped.checkpoint_id)
+        manifest = simulation.store.manifests.read(stopped.checkpoint_id)
         (entry, *_) = (s for s in manifest.subtasks if s.operator_id == "running" and s.segments)
         simulation.objects.delete(simulation.store.paths.absolute(entry.segments[0].path))
 

@@ -35,7 +35,7 @@ def told(simulation: Simulation, kind: type) -> list:
 
 def all_are_whole(simulation: Simulation) -> None:
     """What the job told to be complete is in the store that it has in the end."""
-    completed = simulation.store.completed_ids()
+    completed = simulation.store.manifests.ids()
     assert completed == [e.checkpoint_id for e in told(simulation, CheckpointCompleted)]
     assert [simulation.store.verify(n).problem for n in completed] == [None] * len(completed)
 
@@ -96,7 +96,7 @@ def test_an_older_copy_in_its_place_completes_nothing(seed):
     job.check()
     all_are_whole(simulation)
     assert [(e.code, e.generation) for e in told(simulation, StoreLost)] == [("store-replaced", 2)]
-    assert simulation.store.newest_generation() == 2
+    assert simulation.store.claims.newest() == 2
 
 
 def test_a_job_whose_store_stays_away_ends_within_its_restarts_and_begins_nothing_anew():
@@ -137,7 +137,7 @@ class TestNotShared:
         assert "on host host-1 is not the driver's store" in str(caught.value)
         assert "\n" not in str(caught.value)
         assert not told(simulation, CheckpointCompleted)
-        assert simulation.store.has_ended(1).outcome == "refused"
+        assert simulation.store.generations.read_end(1).outcome == "refused"
         assert not job.ledgers["out"].rows()
 
     def test_one_with_an_older_copy_is_refused_too(self):

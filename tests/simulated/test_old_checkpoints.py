@@ -82,7 +82,7 @@ def test_a_job_of_an_old_store_goes_on(version: int, workers: int, tmp_path: Pat
     simulation = Simulation(
         plan(), parallelism=workers, objects=LocalObjectStore(tmp_path / "store"), first_driver=9
     )
-    manifest = simulation.store.read_manifest(simulation.store.completed_ids()[-1])
+    manifest = simulation.store.manifests.read(simulation.store.manifests.ids()[-1])
     assert manifest.inflight_data
     assert all(
         any(e.segments for e in manifest.subtasks if e.operator_id == operator_id)
@@ -115,4 +115,4 @@ def test_an_old_manifest_has_the_edges_of_its_pipeline(version: int) -> None:
 def test_every_checkpoint_of_an_old_store_is_whole(version: int, tmp_path: Path) -> None:
     shutil.copytree(GOLDEN / f"store_v{version}", tmp_path / "store")
     store = Simulation(plan(), objects=LocalObjectStore(tmp_path / "store")).store
-    assert [store.verify(i).problem for i in store.completed_ids()] == [None, None]
+    assert [store.verify(i).problem for i in store.manifests.ids()] == [None, None]

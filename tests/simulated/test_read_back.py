@@ -86,7 +86,7 @@ def restored(
         Generation(manifest.generation),
     )
     subtask = spec.open(context, schema)
-    tables = map(simulation.store.read_state, entry.segments)
+    tables = map(simulation.store.parts.read_state, entry.segments)
     subtask.restore([Snapshot(tables, dict(entry.properties))])
     found = list(subtask.snapshot(CheckpointId(1))().tables)
     return pa.concat_tables(found) if found else None
@@ -103,11 +103,11 @@ def test_rows_are_those_of_a_restart(build, mode):
     store, operators = simulation.store, keyed_operators(simulation)
     assert operators
     pieces = 0
-    for checkpoint_id in store.completed_ids():
-        manifest = store.read_manifest(checkpoint_id)
+    for checkpoint_id in store.manifests.ids():
+        manifest = store.manifests.read(checkpoint_id)
         for entry in manifest.subtasks:
             if entry.operator_id in operators:
-                rows = read_rows(store, manifest, entry)
+                rows = read_rows(store.parts, manifest, entry)
                 assert ordered(rows) == ordered(restored(simulation, manifest, entry))
                 pieces = max(pieces, len(entry.segments))
     assert (pieces > 1) == (mode != "full")
@@ -117,11 +117,12 @@ def test_between_two_checkpoints_changes_add_up():
     """Keys before, less those removed, and those added, are the keys after."""
     simulation = simulate(windows_job(), "incremental")
     store = simulation.store
-    manifests = [store.read_manifest(checkpoint_id) for checkpoint_id in store.completed_ids()]
+    manifests = [store.manifests.read(checkpoint_id) for checkpoint_id in store.manifests.ids()]
     sizes = [count(simulation, manifest) for manifest in manifests]
     assert max(sizes) > 0
     for before, after, then, now in zip(manifests, manifests[1:], sizes, sizes[1:], strict=False):
-        found = [compare_operator(store, before, after, o) for o in keyed_operators(simulation)]
+        operators = keyed_operators(simulation)
+        found = [compare_operator(store.parts, before, after, each) for each in operators]
         added, removed, changed = (
             sum(one.count(kind) for one in found) for kind in ("added", "removed", "changed")
         )

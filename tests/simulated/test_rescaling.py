@@ -86,7 +86,7 @@ def run(
     return Rescaled(
         result.rows_late,
         list(job.problems(result.rows_late)),
-        [simulation.store.read_manifest(CheckpointId(n)) for n in ids],
+        [simulation.store.manifests.read(CheckpointId(n)) for n in ids],
     )
 
 
@@ -160,7 +160,7 @@ def test_what_several_queues_held_may_be_in_one_and_is_not_too_much_then() -> No
 
 
 def manifests(simulation: Simulation) -> list[CheckpointManifest]:
-    return [simulation.store.read_manifest(n) for n in simulation.store.completed_ids()]
+    return [simulation.store.manifests.read(n) for n in simulation.store.manifests.ids()]
 
 
 @pytest.mark.parametrize("workers", [1, 3])

@@ -93,7 +93,7 @@ def test_what_a_deleted_checkpoint_left_to_its_successors_survives_every_restart
     simulation = Simulation(job.plan, parallelism=2, seed=5)
     simulation.when(CheckpointCompleted, simulation.stop, number=2)
     assert simulation.run().outcome == "stopped"
-    stopped = simulation.store.completed_ids()[-1]
+    stopped = simulation.store.manifests.ids()[-1]
     for _ in range(2):
         count = sum(isinstance(event, CheckpointCompleted) for event in simulation.events)
         simulation.when(CheckpointCompleted, simulation.kill_driver, number=count + 1)
@@ -103,10 +103,10 @@ def test_what_a_deleted_checkpoint_left_to_its_successors_survives_every_restart
         simulation.store, RetentionPolicy(keep_last=1), lambda: int(simulation.world.now_ms)
     )
     runner.apply(runner.plan(), Actor("somebody"), {})
-    *_, newest = kept = simulation.store.completed_ids()
+    *_, newest = kept = simulation.store.manifests.ids()
     assert stopped not in kept
     folder = f"checkpoints/{stopped:010}/"
-    named = {file.path for file in simulation.store.read_manifest(newest).files()}
+    named = {file.path for file in simulation.store.manifests.read(newest).files()}
     assert any(folder in path for path in named), "else this test shows nothing"
     simulation.when(GenerationStarted, lambda: simulation.world.later(50, simulation.kill_driver))
     simulation.run_to_end()

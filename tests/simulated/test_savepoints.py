@@ -60,7 +60,7 @@ def test_a_savepoint_that_does_not_stop_the_job_commits_nothing(tmp_path):
     story.simulation.run()
     taken = story.result().checkpoint_id
     assert taken is not None
-    assert taken not in story.simulation.store.committed_ids()
+    assert taken not in story.simulation.store.attempts.committed_ids()
 
 
 @pytest.mark.parametrize("with_savepoint", [False, True], ids=["plain", "savepoint"])
@@ -69,13 +69,13 @@ def test_a_stop_says_once_how_the_job_ended_and_the_store_says_who_did_it(tmp_pa
     story.at_start(StopJob(target=str(tmp_path / "s") if with_savepoint else None))
     assert story.simulation.run().outcome == "stopped"
     result, store = story.result(), story.simulation.store
-    assert result.checkpoint_id == store.completed_ids()[-1]
+    assert result.checkpoint_id == store.manifests.ids()[-1]
     assert told(result) == (
         f"checkpoint {result.checkpoint_id} is the savepoint {tmp_path / 's'}"
         if with_savepoint
         else f"checkpoint {result.checkpoint_id} completed, the job has stopped"
     )
-    end = store.has_ended(Generation(1))
+    end = store.generations.read_end(Generation(1))
     assert end is not None
     assert (end.outcome, end.reason) == ("stopped", "by ann: a test")
 
@@ -84,7 +84,7 @@ def test_a_job_that_its_own_process_stops_says_so():
     story = Story()
     story.simulation.when(DataFlowing, story.simulation.stop)
     assert story.simulation.run().outcome == "stopped"
-    end = story.simulation.store.has_ended(Generation(1))
+    end = story.simulation.store.generations.read_end(Generation(1))
     assert end is not None
     assert (end.outcome, end.reason) == ("stopped", "by its own process")
 
@@ -93,7 +93,7 @@ def test_a_stop_with_a_savepoint_ends_the_job_and_has_committed_its_output(tmp_p
     story = take(tmp_path / "s")
     found = read_savepoint(LocalObjectStore(tmp_path / "s"))
     checkpoint_id = found.record.origin.checkpoint_id
-    assert story.simulation.store.committed_ids()[-1] == checkpoint_id
+    assert story.simulation.store.attempts.committed_ids()[-1] == checkpoint_id
     assert found.verify().problem is None
     assert 0 < len(story.job.ledgers["out"].rows()) < len(story.job.expected["out"])
 
@@ -150,7 +150,7 @@ def test_a_claimed_savepoint_is_deleted_after_the_first_checkpoint_that_builds_o
 
     def watched(objects, deletion):
         assert (tmp_path / "s/savepoint.json").exists()
-        completed.append(len(store.completed_ids()))
+        completed.append(len(store.manifests.ids()))
         delete_savepoint(objects, deletion)
 
     monkeypatch.setattr("laminar_core.store.savepoint_import.delete_savepoint", watched)
@@ -195,10 +195,10 @@ def test_a_savepoint_of_another_job_does_not_replace_what_a_job_has(tmp_path):
     take(tmp_path / "s")
     other = Story(name="other")
     other.simulation.run()
-    claims = other.simulation.store.newest_generation()
+    claims = other.simulation.store.claims.newest()
     with pytest.raises(IncompatibleStateError, match="under a new name"):
         other.simulation.run(from_savepoint=str(tmp_path / "s"))
-    assert other.simulation.store.newest_generation() == claims, "refused before it was claimed"
+    assert other.simulation.store.claims.newest() == claims, "refused before it was claimed"
 
 
 def test_a_fork_may_not_write_where_its_origin_does(tmp_path):
@@ -221,7 +221,7 @@ def test_a_fork_that_writes_elsewhere_shows_what_comes_after_the_savepoint(tmp_p
     fork.simulation.run(from_savepoint=str(tmp_path / "s"))
     ledger = before.job.ledgers["out"]
     # What the origin committed with the next checkpoint was before the savepoint's cut.
-    manifest = before.simulation.store.read_manifest(CheckpointId(taken))
+    manifest = before.simulation.store.manifests.read(CheckpointId(taken))
     owed = {str(c["name"]) for entry in manifest.subtasks for c in entry.committables}
     shown = {n for c, names in ledger.commits.items() if c < taken for n in names} | owed
     earlier = sum(batch.num_rows for name in shown for batch in ledger.visible[name])
@@ -353,7 +353,7 @@ def test_the_mode_changes_for_checkpoints_from_then_on_and_outlives_a_restart():
     changed: list[int] = []
 
     def crash() -> None:
-        changed.append(story.simulation.store.completed_ids()[-1])
+        changed.append(story.simulation.store.manifests.ids()[-1])
         story.simulation.kill_worker(0)
 
     def on_result(call) -> None:

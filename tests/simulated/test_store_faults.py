@@ -105,7 +105,7 @@ def test_a_commit_may_fail_and_lose_answers_while_checkpoints_go_on(times, momen
     job.ledgers["out"].observe = fail
     result = simulation.run()
     assert (result.outcome, result.generations, failures) == ("finished", 1, [])
-    assert simulation.store.committed_ids() == simulation.store.completed_ids()
+    assert simulation.store.attempts.committed_ids() == simulation.store.manifests.ids()
     job.check()
 
 

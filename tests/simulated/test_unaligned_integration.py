@@ -102,13 +102,13 @@ class Backpressured:
 
     def manifests(self) -> list[CheckpointManifest]:
         store = self.simulation.store
-        return [store.read_manifest(checkpoint_id) for checkpoint_id in store.completed_ids()]
+        return [store.manifests.read(checkpoint_id) for checkpoint_id in store.manifests.ids()]
 
     def restored(self) -> list[CheckpointManifest]:
         """What the second and later generations began with."""
         started = [e for e in self.simulation.events if isinstance(e, GenerationStarted)]
         ids = [e.restored_checkpoint_id for e in started if e.restored_checkpoint_id is not None]
-        return [self.simulation.store.read_manifest(checkpoint_id) for checkpoint_id in ids]
+        return [self.simulation.store.manifests.read(checkpoint_id) for checkpoint_id in ids]
 
     # --- the cut of a checkpoint, as rows ---------------------------------------------------------
 
@@ -116,7 +116,7 @@ class Backpressured:
         """Rows in its files of in-flight data."""
         found: Counter[int] = Counter()
         for entry in manifest.inflight_data:
-            elements = self.simulation.store.read_inflight(entry)
+            elements = self.simulation.store.parts.read_inflight(entry)
             batches = [element.data for element in elements if isinstance(element, Batch)]
             assert (len(elements), sum(b.num_rows for b in batches)) == (
                 entry.event_count,
@@ -129,7 +129,7 @@ class Backpressured:
         """Rows before its offsets: no source sends them again."""
         store = self.simulation.store
         states = [s for e in manifest.subtasks if e.operator_id == "in" for s in e.segments]
-        splits = [row for state in states for row in store.read_state(state).to_pylist()]
+        splits = [row for state in states for row in store.parts.read_state(state).to_pylist()]
         read = [self.tables[s["split_id"]].slice(0, s["next_row"]) for s in splits]
         return ids(batch for table in read for batch in table.to_batches())
 

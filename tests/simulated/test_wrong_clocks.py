@@ -35,8 +35,8 @@ def test_a_step_of_the_wall_clock_expires_nothing(step_ms: int) -> None:
 def test_what_is_written_afterwards_follows_it(step_ms: int) -> None:
     """A driver that runs for months does not write by the clock of its start."""
     simulation = run(step_ms, WorkersRunning)
-    for checkpoint_id in simulation.store.completed_ids():
-        manifest = simulation.store.read_manifest(checkpoint_id)
+    for checkpoint_id in simulation.store.manifests.ids():
+        manifest = simulation.store.manifests.read(checkpoint_id)
         behind_ms = simulation.world.now_ms + step_ms - manifest.completed_at_ms
         assert -1_000 < behind_ms < 60_000
         assert 0 <= manifest.duration_ms < SOON.timeout_ms

@@ -42,7 +42,7 @@ def test_a_driver_and_its_workers_wake_up_when_their_successor_is_done(seed):
         sleepers.hold()
         simulation.run()
         job.check()
-        history = simulation.store.completed_ids(), simulation.store.committed_ids()
+        history = simulation.store.manifests.ids(), simulation.store.attempts.committed_ids()
         calls = []
         job.ledgers["out"].observe = lambda *call: calls.append(call[0])
         sleepers.hold(held=False)
@@ -51,7 +51,7 @@ def test_a_driver_and_its_workers_wake_up_when_their_successor_is_done(seed):
         # A manifest may still appear, of a publication that began before; it is an orphan.
         completed = [s for s in simulation.store.list_summaries() if s.outcome == "completed"]
         assert [s.checkpoint_id for s in completed if not s.orphan] == history[0]
-        assert simulation.store.committed_ids() == history[1]
+        assert simulation.store.attempts.committed_ids() == history[1]
 
     simulation.when(CheckpointCompleted, sleep_through_a_generation, number=1 + seed % 2)
     with pytest.raises(FencedError):
@@ -165,6 +165,6 @@ def test_a_zombie_writes_nothing_once_it_knows():
     written = writes(simulation, "driver-1")
     simulation.world.run_until(lambda: False, LONG_MS)
     assert written == []
-    assert simulation.store.read_base(2).base_checkpoint_id is not None
-    assert simulation.store.read_manifest(CheckpointId(1)).generation == 1
+    assert simulation.store.generations.read_base(2).base_checkpoint_id is not None
+    assert simulation.store.manifests.read(CheckpointId(1)).generation == 1
     job.check()

@@ -102,6 +102,6 @@ def test_unaligned_checkpoint_with_backpressure(spark: SparkSession, tmp_path: P
     assert found == expected()
     assert result.generations == KILLS + 1
     store = CheckpointStore.open(str(tmp_path / "store"), "slow")
-    manifests = [store.read_manifest(n) for n in store.completed_ids()]
+    manifests = [store.manifests.read(n) for n in store.manifests.ids()]
     assert sum(entry.row_count for m in manifests for entry in m.inflight_data) > 0
     assert {entry.direction for m in manifests for entry in m.inflight_data} == {"input", "output"}

@@ -56,7 +56,7 @@ class TestSpark:
         assert totals == {f"m{n}": n * 20 + (n == 1) for n in range(6)}
 
     def test_executors_read_what_the_library_reads(self, read, store):
-        wanted = read_operator(store, store.read_manifest(CheckpointId(2)), "totals")
+        wanted = read_operator(store.parts, store.manifests.read(CheckpointId(2)), "totals")
         assert wanted is not None
         order = [("merchant", "ascending"), ("window_start", "ascending")]
         found = read(operator="totals", checkpoint=2).drop("subtask_index").toArrow()
@@ -64,13 +64,13 @@ class TestSpark:
 
     def test_rows_in_flight_are_structs(self, read, store):
         rows = read(table="inflight").where("element = 'row'").select("row.*", "sender").toArrow()
-        assert rows.num_rows == store.read_manifest(CheckpointId(5)).inflight_rows
+        assert rows.num_rows == store.manifests.read(CheckpointId(5)).inflight_rows
         assert set(rows.column("sender").to_pylist()) == {0, 1}
 
     def test_damage_fails_the_query_before_anything_is_decoded(self, spark, tmp_path):
         laminar_core.register(spark)
         store = write_job(tmp_path)
-        segment = store.read_manifest(CheckpointId(1)).subtasks[1].segments[0]
+        segment = store.manifests.read(CheckpointId(1)).subtasks[1].segments[0]
         damage(store, store.paths.absolute(segment.path), "rotten")
         options = {"operator": "totals", "checkpoint": "1"}
         state = spark.read.format("laminar").schema("merchant string").options(**options)
@@ -122,7 +122,7 @@ class TestTables:
         assert one.column("subtask_index").to_pylist() == [1] * both.count(1)
 
     def test_a_savepoint_wherever_it_is(self, store, tmp_path):
-        manifest = store.read_manifest(CheckpointId(2))
+        manifest = store.manifests.read(CheckpointId(2))
         write_savepoint(store, manifest, LocalObjectStore(tmp_path), Actor("ann"), 1)
 
         def read(**options: str) -> pa.Table:

@@ -247,7 +247,7 @@ def test_a_driver_that_stands_still_is_taken_over_in_whatever_phase(beats) -> No
     store = open_job()
     generation = claim(store)
     if beats:
-        store.beat(generation, Heartbeat(sequence=1, at_ms=1))
+        store.generations.beat(generation, Heartbeat(sequence=1, at_ms=1))
     sensor = Sensor(store, ManualClock())
     assert name_of(sensor.look()[1]) == "leave"
     assert name_of(sensor.look_until_silent()) == "take-over"

@@ -49,7 +49,7 @@ def test_a_killed_worker_leaves_the_output_of_a_loop_exact(
     assert (result.outcome, result.generations) == ("finished", 2)
     assert in_order(read_committed(output)).equals(answer(payments))
     opened = CheckpointStore.open(store, "loop")
-    manifests = [opened.read_manifest(n) for n in opened.completed_ids()]
+    manifests = [opened.manifests.read(n) for n in opened.manifests.ids()]
     logged = [e for m in manifests for e in m.inflight_data if e.edge.feedback]
     assert logged, "no checkpoint met a row on its way back"
 

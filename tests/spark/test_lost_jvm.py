@@ -82,7 +82,7 @@ def test_a_program_whose_session_is_lost_fails_and_the_sensor_recovers_it(job) -
     assert answer.returncode == 1
     assert "JVM is gone" in answer.stderr.splitlines()[-1]
     store = CheckpointStore.open(job.store, "payments")
-    (only,) = store.generations()
+    (only,) = store.generations.summaries()
     assert (only.end.outcome, "JVM is gone" in only.end.reason) == ("failed", True)
     facts, _ = read_recovery_facts(store, Watched(), now_ms=0, age_max_ms=60_000)
     decided = decide_recovery(facts, AlertPolicy())

@@ -68,7 +68,7 @@ class Runner:
             assert seen.acquire(timeout=60)
         running.stop()
         assert running.result(timeout_s=60).outcome == "stopped"
-        return list(self.store.completed_ids())
+        return list(self.store.manifests.ids())
 
     @property
     def store(self) -> CheckpointStore:
@@ -110,7 +110,7 @@ def test_a_stopped_job_continues_and_a_finished_one_ends_at_once(runner: Runner)
 
 def test_a_corrupt_state_file_costs_one_checkpoint_and_is_named(runner: Runner) -> None:
     *_, before, newest = runner.run_half()
-    state = runner.store.read_manifest(newest).files()[-1]
+    state = runner.store.manifests.read(newest).files()[-1]
     damage(runner.file(state.path))
 
     runner.run()

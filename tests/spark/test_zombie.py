@@ -24,7 +24,7 @@ def test_a_driver_that_was_taken_over_wakes_up_fenced(tmp_path: Path) -> None:
             assert owner.process.wait() == 0
         exact = job.expected()
         assert job.committed() == exact
-        completed = CheckpointStore.open(job.store, "payments").completed_ids()
+        completed = CheckpointStore.open(job.store, "payments").manifests.ids()
 
         os.kill(sleeper.process.pid, signal.SIGCONT)
         assert sleeper.process.wait(timeout=60) == FencedError.exit_code
@@ -33,7 +33,7 @@ def test_a_driver_that_was_taken_over_wakes_up_fenced(tmp_path: Path) -> None:
     assert job.visible() == exact
     store = CheckpointStore.open(job.store, "payments")
     assert [s.checkpoint_id for s in store.list_summaries() if s.committed and s.orphan] == []
-    assert store.completed_ids()[-1] == completed[-1]
+    assert store.manifests.ids()[-1] == completed[-1]
 
 
 def test_a_job_with_a_live_driver_is_refused_in_one_line(tmp_path: Path) -> None:

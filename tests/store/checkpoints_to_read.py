@@ -24,12 +24,14 @@ def write_job(root: Path) -> CheckpointStore:
     write_windows(store, 4, [ROWS], watermark_s=5, next_row=9)
     captured = (capture(store, 5, subtask_index=0), capture(store, 5, subtask_index=1))
     entries = tuple(entry.model_copy(update={"operator_id": "totals"}) for entry in captured)
-    manifest = with_inflight(store.read_manifest(CheckpointId(4)), *entries)
-    assert store.record_trigger(trigger(5, manifest.generation))
-    store.publish(manifest.model_copy(update={"checkpoint_id": 5, "parent_checkpoint_id": 4}))
+    manifest = with_inflight(store.manifests.read(CheckpointId(4)), *entries)
+    assert store.attempts.record_trigger(trigger(5, manifest.generation))
+    store.manifests.publish(
+        manifest.model_copy(update={"checkpoint_id": 5, "parent_checkpoint_id": 4})
+    )
     outcomes: dict[int, Outcome] = {1: "completed", 3: "expired"}
     for number, outcome in outcomes.items():
-        store.record_outcome(
+        store.attempts.record_outcome(
             HistoryRecord(
                 checkpoint_id=number,
                 generation=1,

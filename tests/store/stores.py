@@ -12,18 +12,21 @@ from laminar_core.records.actor import Actor
 from laminar_core.records.manifest import (
     CheckpointManifest,
     CommitRecord,
+    HistoryRecord,
     InflightEntry,
     Owner,
     TriggerRecord,
 )
 from laminar_core.records.paths import Direction
 from laminar_core.store.checkpoint_store import CheckpointStore
-from laminar_core.store.generations import Claimant, WaitMs
+from laminar_core.store.claims import Claimant, WaitMs
 from laminar_core.store.owner import this_process
 from tests.codec.inflight_files import ELEMENTS, SCHEMA
 from tests.records.manifests import inflight, manifest, rows, subtask
 
 JOB = "payments"
+DAMAGE = ["missing", "torn", "longer", "rotten"]
+"""What ``damage`` does to an object."""
 
 
 def open_job(objects: ObjectStore | None = None) -> CheckpointStore:
@@ -55,8 +58,8 @@ def never(_duration_ms: float) -> None:
 def claim(store: CheckpointStore, base: int | None = None) -> Generation:
     """Claim by force, and start from ``base``; a job's first act, so it may begin the store."""
     store.objects.create()
-    generation = store.claim_generation(claimant(), wait_ms=never, take_over=True)
-    store.record_base(generation, None if base is None else CheckpointId(base))
+    generation = store.claims.claim(claimant(), wait_ms=never, take_over=True)
+    store.generations.record_base(generation, None if base is None else CheckpointId(base))
     return generation
 
 
@@ -73,9 +76,11 @@ def write(
     store: CheckpointStore, checkpoint_id: int, generation: int, table: pa.Table | None = None
 ) -> CheckpointManifest:
     """Reserve the id and write its parts; returns what is to be published."""
-    assert store.record_trigger(trigger(checkpoint_id, generation))
+    assert store.attempts.record_trigger(trigger(checkpoint_id, generation))
     states = [
-        store.write_state(CheckpointId(checkpoint_id), "window", index, table or rows(index, 2))
+        store.parts.write_state(
+            CheckpointId(checkpoint_id), "window", index, table or rows(index, 2)
+        )
         for index in (0, 1)
     ]
     return manifest(
@@ -103,7 +108,7 @@ def capture(
     encoder = InflightEncoder(SCHEMA, 3)
     for element in elements:
         encoder.add(element)
-    ref = store.write_inflight(
+    ref = store.parts.write_inflight(
         CheckpointId(checkpoint_id), "window", subtask_index, direction, 3, encoder.finish()
     )
     fields = {
@@ -126,12 +131,12 @@ def with_inflight(written: CheckpointManifest, *entries: InflightEntry) -> Check
 
 def complete(store: CheckpointStore, checkpoint_id: int, generation: int) -> CheckpointManifest:
     written = write(store, checkpoint_id, generation)
-    store.publish(written)
+    store.manifests.publish(written)
     return written
 
 
 def commit(store: CheckpointStore, checkpoint_id: int, generation: int) -> None:
-    store.record_commit(
+    store.attempts.record_commit(
         CommitRecord(checkpoint_id=checkpoint_id, generation=generation, committed_at_ms=1)
     )
 
@@ -162,6 +167,23 @@ def replace_owner(owner: Owner, **changes: object) -> Owner:
     return owner.model_copy(update=changes)
 
 
+def ids(*numbers: int) -> list[CheckpointId]:
+    return [CheckpointId(number) for number in numbers]
+
+
+def outcome(checkpoint_id: int, what: str = "declined") -> HistoryRecord:
+    return HistoryRecord(
+        checkpoint_id=checkpoint_id,
+        generation=1,
+        kind=CheckpointKind.PERIODIC,
+        outcome=what,
+        reason="because",
+        triggered_at_ms=1,
+        ended_at_ms=2,
+        duration_ms=1,
+    )
+
+
 def claim_as(store: CheckpointStore, owner: Owner, wait_ms: WaitMs = never) -> Generation:
     """Claim the next generation, and start nothing."""
-    return store.claim_generation(claimant(owner), wait_ms=wait_ms)
+    return store.claims.claim(claimant(owner), wait_ms=wait_ms)

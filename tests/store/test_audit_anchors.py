@@ -19,7 +19,7 @@ from laminar_core.records.paths import JobPaths
 from laminar_core.store.audit_anchors import read_anchors
 from laminar_core.store.audit_log import AuditLog
 from laminar_core.store.checkpoint_store import CheckpointStore
-from laminar_core.store.generations import Claimant
+from laminar_core.store.claims import Claimant
 from laminar_core.store.owner import this_process
 from tests.store.stores import damage, write
 
@@ -42,16 +42,16 @@ def a_short_life(*, key: bytes | None = None) -> MemoryObjectStore:
     objects = MemoryObjectStore()
     store, log = CheckpointStore(objects, JOB), open_log(objects, key)
     claimant = Claimant(this_process(), Actor("ann"), "laminar 0", 1)
-    store.claim_generation(
+    store.claims.claim(
         claimant, wait_ms=lambda _: None, announce=lambda _: act(log, "claim").reference()
     )
-    store.record_base(FIRST, None, audited=act(log, "start-fresh").reference())
+    store.generations.record_base(FIRST, None, audited=act(log, "start-fresh").reference())
     written = write(store, 1, FIRST)
     act(log, "set-mode")
-    store.publish(written.model_copy(update={"audited": log.newest()}))
+    store.manifests.publish(written.model_copy(update={"audited": log.newest()}))
     act(log, "pin")
-    store.beat(FIRST, Heartbeat(sequence=1, at_ms=1, audited=log.newest()))
-    store.end_generation(FIRST, "stopped", "", audited=act(log, "end").reference())
+    store.generations.beat(FIRST, Heartbeat(sequence=1, at_ms=1, audited=log.newest()))
+    store.generations.end(FIRST, "stopped", "", audited=act(log, "end").reference())
     return objects
 
 
@@ -196,7 +196,7 @@ def test_an_unreadable_claim_is_of_no_record_after_the_next_one_that_is_named():
 def test_an_unreadable_manifest_is_nothing_to_the_log_once_a_newer_one_names_a_record():
     objects = a_short_life()
     store, log = CheckpointStore(objects, JOB), open_log(objects)
-    store.publish(write(store, 2, FIRST).model_copy(update={"audited": log.newest()}))
+    store.manifests.publish(write(store, 2, FIRST).model_copy(update={"audited": log.newest()}))
     damage(store, PATHS.manifest(CheckpointId(1)), "torn")
     assert open_log(objects).verify().findings == ()
 

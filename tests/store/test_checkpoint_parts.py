@@ -24,6 +24,7 @@ from laminar_core.store import checkpoint_parts
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
 from tests.codec.inflight_files import ELEMENTS, SCHEMA
 from tests.store.stores import (
+    DAMAGE,
     capture,
     claim,
     claimant,
@@ -36,7 +37,6 @@ from tests.store.stores import (
 )
 
 ID = CheckpointId(2)
-DAMAGE = ["missing", "torn", "longer", "rotten"]
 INFLIGHT = "checkpoints/0000000002/operators/window/0/"
 
 
@@ -66,8 +66,8 @@ class TestInflight:
     def test_elements_come_back_from_either_end_of_a_channel(self, empty, direction, name):
         entry = capture(empty, direction=direction)
         assert entry.path == f"{INFLIGHT}{name}flight_3.buf"
-        assert empty.read_inflight(entry) == ELEMENTS
-        assert empty.read_inflight(entry, SCHEMA) == ELEMENTS
+        assert empty.parts.read_inflight(entry) == ELEMENTS
+        assert empty.parts.read_inflight(entry, SCHEMA) == ELEMENTS
 
     def test_the_reference_is_that_of_the_bytes(self, empty):
         entry = capture(empty)
@@ -82,7 +82,7 @@ class TestInflight:
         with pytest.raises(CheckpointDeclined) as caught:
             capture(empty, elements=ELEMENTS[:-1])
         assert caught.value.code is ErrorCode.OBJECT_EXISTS
-        assert empty.read_inflight(entry) == ELEMENTS
+        assert empty.parts.read_inflight(entry) == ELEMENTS
 
     def test_a_file_costs_the_syncs_that_are_documented(self, tmp_path, monkeypatch):
         """docs/formats.md: the first one of a subtask 3, the others 2; state came before."""
@@ -101,7 +101,7 @@ class TestInflight:
     def test_a_lost_answer_does_not_matter(self):
         fault = Fault("put_if_absent", Effect.LOSE_ANSWER, ".buf")
         store = open_job(FaultyStore(MemoryObjectStore(), fault))
-        assert store.read_inflight(capture(store)) == ELEMENTS
+        assert store.parts.read_inflight(capture(store)) == ELEMENTS
 
     def test_a_torn_write_costs_the_checkpoint(self):
         fault = Fault("put_if_absent", Effect.TEAR, ".buf")
@@ -122,7 +122,7 @@ class TestInflight:
         damage(empty, f"payments/{entry.path}", how)
         monkeypatch.setattr(checkpoint_parts, "decode", lambda *_: pytest.fail("decoded"))
         with pytest.raises(CorruptCheckpointError) as caught:
-            empty.read_inflight(entry)
+            empty.parts.read_inflight(entry)
         assert caught.value.code is code
 
     @pytest.mark.parametrize("changes", [{"input_id": 4}, {"event_count": 5}, {"row_count": 9}])
@@ -130,12 +130,12 @@ class TestInflight:
         (name,) = changes
         entry = capture(empty, **changes)
         with pytest.raises(CorruptCheckpointError, match=rf"_3\.buf: .*its {name} is") as caught:
-            empty.read_inflight(entry)
+            empty.parts.read_inflight(entry)
         assert caught.value.code is ErrorCode.INFLIGHT_UNREADABLE
 
     def test_an_edge_that_carries_other_rows_now_is_refused(self, empty):
         with pytest.raises(IncompatibleStateError, match=r"_3\.buf: .*restore a savepoint"):
-            empty.read_inflight(capture(empty), pa.schema([("x", pa.int8())]))
+            empty.parts.read_inflight(capture(empty), pa.schema([("x", pa.int8())]))
 
     @pytest.mark.parametrize("how", DAMAGE)
     def test_a_checkpoint_with_a_damaged_inflight_file_is_not_whole(self, empty, how):
@@ -143,9 +143,9 @@ class TestInflight:
         complete(empty, 1, generation)
         entry = capture(empty)
         written = write(empty, 2, generation)
-        empty.publish(with_inflight(written, entry))
+        empty.manifests.publish(with_inflight(written, entry))
         assert empty.verify(ID).problem is None
-        empty.claim_generation(claimant(), wait_ms=never, take_over=True)
+        empty.claims.claim(claimant(), wait_ms=never, take_over=True)
         assert empty.choose_checkpoint().decision == RestoreFrom(ID)
         damage(empty, f"payments/{entry.path}", how)
         report = empty.verify(ID)
@@ -159,20 +159,20 @@ class TestInflight:
 class TestDiscard:
     def test_the_trigger_stays_and_the_files_go(self, store):
         others = set(store.objects.list("")) - set(left_over(store))
-        assert store.discard_parts(ID) == 4
+        assert store.parts.discard(ID) == 4
         assert left_over(store) == [store.paths.trigger(ID)]
         assert set(store.objects.list("")) - set(left_over(store)) == others
         assert store.verify(CheckpointId(1)).problem is None
 
     def test_the_id_stays_taken(self, store):
-        store.discard_parts(ID)
-        assert store.highest_checkpoint_id() == 2
-        assert store.attempted_ids() == [1, 2]
+        store.parts.discard(ID)
+        assert store.attempts.highest_id() == 2
+        assert store.attempts.ids() == [1, 2]
 
     def test_a_second_call_finds_nothing_more(self, store):
-        store.discard_parts(ID)
-        assert store.discard_parts(ID) == 0
-        assert store.discard_parts(CheckpointId(99)) == 0
+        store.parts.discard(ID)
+        assert store.parts.discard(ID) == 0
+        assert store.parts.discard(CheckpointId(99)) == 0
 
     @pytest.mark.parametrize("how", [None, "torn", "rotten"])
     def test_a_checkpoint_with_a_manifest_keeps_everything(self, store, how):
@@ -181,7 +181,7 @@ class TestDiscard:
             damage(store, store.paths.manifest(CheckpointId(1)), how)
         before = store.objects.list("")
         with pytest.raises(ProtocolError, match="has a manifest"):
-            store.discard_parts(CheckpointId(1))
+            store.parts.discard(CheckpointId(1))
         assert store.objects.list("") == before
 
     @pytest.mark.parametrize("left", ["deletion", "outcome", "both"])
@@ -192,7 +192,7 @@ class TestDiscard:
             marker = DeletionMarker(checkpoint_id=1, plan=1, actor="ann", reason="too old")
             store.objects.put(paths.deletion(first), marker.to_bytes())
         if left != "deletion":
-            store.record_outcome(
+            store.attempts.record_outcome(
                 HistoryRecord(
                     checkpoint_id=1,
                     generation=1,
@@ -207,7 +207,7 @@ class TestDiscard:
         store.objects.delete(paths.manifest(first))
         before = store.objects.list("")
         with pytest.raises(ProtocolError, match="or had one"):
-            store.discard_parts(first)
+            store.parts.discard(first)
         assert store.objects.list("") == before
 
     @pytest.mark.parametrize(
@@ -224,13 +224,13 @@ class TestDiscard:
     def test_what_laminar_never_wrote_stays(self, store, name):
         key = f"payments/checkpoints/0000000002/{name}"
         store.objects.put(key, b"mine")
-        store.discard_parts(ID)
+        store.parts.discard(ID)
         assert store.objects.get(key) == b"mine"
 
     def test_folders_that_became_empty_go_too(self, tmp_path):
         store = open_job(LocalObjectStore(tmp_path))
         write(store, 2, claim(store))
-        store.discard_parts(ID)
+        store.parts.discard(ID)
         folder = tmp_path / "payments" / "checkpoints" / "0000000002"
         assert [path.name for path in folder.iterdir()] == ["trigger.json"]
 
@@ -239,7 +239,7 @@ def count_of_calls() -> int:
     faulty = FaultyStore(MemoryObjectStore())
     write(open_job(faulty), 2, 1)
     before = len(faulty.calls)
-    open_job(faulty).discard_parts(ID)
+    open_job(faulty).parts.discard(ID)
     return len(faulty.calls) - before
 
 
@@ -267,8 +267,8 @@ def test_killed_at_any_call_the_next_attempt_finishes(calls, done):
     complete(store, 1, generation)
     write(store, 2, generation)
     with pytest.raises(StorageUnavailable):
-        open_job(Dying(inner, calls, done=done)).discard_parts(ID)
+        open_job(Dying(inner, calls, done=done)).parts.discard(ID)
     assert store.paths.trigger(ID) in left_over(store)
-    store.discard_parts(ID)
+    store.parts.discard(ID)
     assert left_over(store) == [store.paths.trigger(ID)]
     assert store.verify(CheckpointId(1)).problem is None

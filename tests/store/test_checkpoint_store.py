@@ -8,45 +8,25 @@ from laminar_core.errors import (
     ConfigurationError,
     CorruptCheckpointError,
     ErrorCode,
-    FencedError,
-    ProtocolError,
     StorageUnavailable,
 )
 from laminar_core.objectstore.local import LocalObjectStore
 from laminar_core.objectstore.memory import MemoryObjectStore
-from laminar_core.protocol.types import CheckpointId, CheckpointKind
-from laminar_core.records.manifest import HistoryRecord
+from laminar_core.protocol.types import CheckpointId
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
 from tests.records.manifests import rows
 from tests.store.stores import (
+    DAMAGE,
     claim,
     commit,
     complete,
     damage,
     open_job,
+    outcome,
     trigger,
     write,
 )
-
-DAMAGE = ["missing", "torn", "longer", "rotten"]
-
-
-def ids(*numbers: int) -> list[CheckpointId]:
-    return [CheckpointId(number) for number in numbers]
-
-
-def outcome(checkpoint_id: int, what: str = "declined") -> HistoryRecord:
-    return HistoryRecord(
-        checkpoint_id=checkpoint_id,
-        generation=1,
-        kind=CheckpointKind.PERIODIC,
-        outcome=what,
-        reason="because",
-        triggered_at_ms=1,
-        ended_at_ms=2,
-        duration_ms=1,
-    )
 
 
 @pytest.fixture
@@ -57,7 +37,7 @@ def store():
 class TestOpen:
     def test_two_that_open_the_same_see_the_same(self, tmp_path):
         generation = claim(CheckpointStore.open(str(tmp_path), "payments"))
-        CheckpointStore.open(f"file://{tmp_path}", "payments").check_owner(generation)
+        CheckpointStore.open(f"file://{tmp_path}", "payments").claims.check_owner(generation)
 
     @pytest.mark.parametrize(("uri", "job"), [("s3://", "payments"), ("/tmp", "pay/ments")])
     def test_a_bad_uri_or_name_is_refused(self, uri, job):
@@ -66,26 +46,21 @@ class TestOpen:
 
 
 class TestWriting:
-    def test_an_id_belongs_to_the_generation_that_reserved_it_first(self, store):
-        assert store.record_trigger(trigger(1, 1))
-        assert store.record_trigger(trigger(1, 1))
-        assert not store.record_trigger(trigger(1, 2))
-
     def test_state_comes_back_as_it_was(self, store):
-        ref = store.write_state(CheckpointId(1), "window", 0, rows(1, 2))
+        ref = store.parts.write_state(CheckpointId(1), "window", 0, rows(1, 2))
         assert ref.path == "checkpoints/0000000001/operators/window/state_0.seg"
-        assert store.read_state(ref).equals(rows(1, 2))
+        assert store.parts.read_state(ref).equals(rows(1, 2))
 
     def test_writing_the_same_state_again_changes_nothing(self, store):
-        first = store.write_state(CheckpointId(1), "window", 0, rows(1))
-        assert store.write_state(CheckpointId(1), "window", 0, rows(1)) == first
+        first = store.parts.write_state(CheckpointId(1), "window", 0, rows(1))
+        assert store.parts.write_state(CheckpointId(1), "window", 0, rows(1)) == first
 
     def test_other_state_under_the_same_name_costs_the_checkpoint_and_not_the_file(self, store):
-        ref = store.write_state(CheckpointId(1), "window", 0, rows(1))
+        ref = store.parts.write_state(CheckpointId(1), "window", 0, rows(1))
         with pytest.raises(CheckpointDeclined) as caught:
-            store.write_state(CheckpointId(1), "window", 0, rows(2))
+            store.parts.write_state(CheckpointId(1), "window", 0, rows(2))
         assert caught.value.code is ErrorCode.OBJECT_EXISTS
-        assert store.read_state(ref).equals(rows(1))
+        assert store.parts.read_state(ref).equals(rows(1))
 
     def test_a_torn_write_costs_the_checkpoint(self):
         fault = Fault("put_if_absent", Effect.TEAR, ".seg")
@@ -108,74 +83,12 @@ class TestWriting:
         store = open_job(LocalObjectStore(tmp_path))
 
         def write_one(number: int):
-            return store.write_state(CheckpointId(1), f"op{number % 5}", number, rows(number))
+            return store.parts.write_state(CheckpointId(1), f"op{number % 5}", number, rows(number))
 
         with ThreadPoolExecutor(8) as pool:
             refs = list(pool.map(write_one, range(40)))
         for number, ref in enumerate(refs):
-            assert store.read_state(ref).equals(rows(number))
-
-
-class TestPublish:
-    def test_a_published_checkpoint_is_completed_and_whole(self, store):
-        written = complete(store, 1, claim(store))
-        assert store.completed_ids() == ids(1)
-        assert store.read_manifest(CheckpointId(1)) == written
-        assert store.verify(CheckpointId(1)).problem is None
-
-    def test_without_a_manifest_nothing_is_completed(self, store):
-        write(store, 1, claim(store))
-        assert store.attempted_ids() == ids(1)
-        assert store.completed_ids() == []
-        with pytest.raises(ConfigurationError, match="no completed checkpoint 1") as caught:
-            store.read_manifest(CheckpointId(1))
-        assert caught.value.code is ErrorCode.NO_SUCH_CHECKPOINT
-
-    def test_a_zombie_publishes_nothing(self, store):
-        written = write(store, 1, claim(store))
-        claim(store)
-        with pytest.raises(FencedError):
-            store.publish(written)
-        assert store.completed_ids() == []
-
-    def test_a_zombie_that_was_overtaken_while_publishing_may_not_commit(self):
-        """The claim comes between the first check and the create: only the second check sees it."""
-        inner = MemoryObjectStore()
-        store = open_job(inner)
-        written = write(store, 1, claim(store))
-
-        class Overtaken(FaultyStore):
-            def put_if_absent(self, key, data):
-                claim(open_job(inner))
-                return super().put_if_absent(key, data)
-
-        with pytest.raises(FencedError):
-            open_job(Overtaken(inner)).publish(written)
-        assert store.completed_ids() == ids(1)
-
-    @pytest.mark.parametrize("effect", [Effect.LOSE_ANSWER, Effect.DENY, Effect.FAIL])
-    def test_a_lost_answer_is_resolved(self, effect):
-        fault = Fault("put_if_absent", effect, "manifest.json")
-        store = open_job(FaultyStore(MemoryObjectStore(), fault))
-        complete(store, 1, claim(store))
-        assert store.completed_ids() == ids(1)
-
-    def test_publishing_the_same_again_is_fine(self, store):
-        written = complete(store, 1, claim(store))
-        store.publish(written)
-
-    def test_another_manifest_under_the_same_id_is_a_bug(self, store):
-        written = complete(store, 1, claim(store))
-        with pytest.raises(ProtocolError):
-            store.publish(written.model_copy(update={"code_version": "other"}))
-
-    def test_a_store_that_does_not_answer_leaves_it_open(self):
-        fault = Fault("put_if_absent", Effect.LOSE_ANSWER, "manifest.json", last=2)
-        store = open_job(FaultyStore(MemoryObjectStore(), fault))
-        written = write(store, 1, claim(store))
-        with pytest.raises(StorageUnavailable):
-            store.publish(written)
-        store.publish(written)
+            assert store.parts.read_state(ref).equals(rows(number))
 
 
 class TestReading:
@@ -184,10 +97,10 @@ class TestReading:
         ref = complete(store, 1, claim(store)).files()[0]
         damage(store, store.paths.absolute(ref.path), how)
         with pytest.raises(CorruptCheckpointError):
-            store.read_state(ref)
+            store.parts.read_state(ref)
 
     def test_state_that_was_written_wrong_is_not_read(self, store):
-        ref = store.write_state(CheckpointId(1), "window", 0, rows(1))
+        ref = store.parts.write_state(CheckpointId(1), "window", 0, rows(1))
         store.objects.put("payments/other", b"no arrow")
         odd = ref.model_copy(
             update={
@@ -197,25 +110,7 @@ class TestReading:
             }
         )
         with pytest.raises(CorruptCheckpointError):
-            store.read_state(odd)
-
-    @pytest.mark.parametrize("how", ["torn", "longer"])
-    def test_a_damaged_manifest_is_named(self, store, how):
-        complete(store, 1, claim(store))
-        key = store.paths.manifest(CheckpointId(1))
-        damage(store, key, how)
-        with pytest.raises(CorruptCheckpointError, match=key) as caught:
-            store.read_manifest(CheckpointId(1))
-        assert caught.value.code is ErrorCode.MANIFEST_UNREADABLE
-
-    def test_the_manifest_of_another_checkpoint_in_its_place_is_found(self, store):
-        generation = claim(store)
-        complete(store, 1, generation)
-        complete(store, 2, generation)
-        data = store.objects.get(store.paths.manifest(CheckpointId(1)))
-        store.objects.put(store.paths.manifest(CheckpointId(2)), data)
-        with pytest.raises(CorruptCheckpointError, match="manifest of checkpoint 1"):
-            store.read_manifest(CheckpointId(2))
+            store.parts.read_state(odd)
 
     def test_a_job_can_be_copied_to_another_root(self, store):
         complete(store, 1, claim(store))
@@ -238,46 +133,14 @@ class TestVerify:
             store.verify(CheckpointId(1))
 
 
-class TestIds:
-    def test_the_highest_id_counts_whatever_ever_had_one(self, store):
-        assert store.highest_checkpoint_id() is None
-        store.record_trigger(trigger(3, 1))
-        assert store.highest_checkpoint_id() == 3
-        store.record_outcome(outcome(5))
-        assert store.highest_checkpoint_id() == 5
-        commit(store, 12, 1)
-        assert store.highest_checkpoint_id() == 12
-
-    def test_committed_ids_are_numbers_in_order(self, store):
-        for checkpoint_id in (10, 9, 2):
-            commit(store, checkpoint_id, 1)
-        assert store.committed_ids() == ids(2, 9, 10)
-
-    def test_the_first_record_of_a_commit_stands(self, store):
-        commit(store, 1, 1)
-        commit(store, 1, 2)
-        record = store.read_commit(CheckpointId(1))
-        assert record is not None
-        assert record.generation == 1
-
-    def test_the_first_word_on_an_outcome_stands(self, store):
-        store.record_outcome(outcome(2, "expired"))
-        store.record_outcome(outcome(2, "aborted"))
-        store.record_outcome(outcome(1))
-        assert [(r.checkpoint_id, r.outcome) for r in store.history()] == [
-            (1, "declined"),
-            (2, "expired"),
-        ]
-
-
 class TestSummaries:
     def test_every_checkpoint_that_left_a_trace_has_a_line(self, store):
         generation = claim(store)
         complete(store, 1, generation)
         commit(store, 1, generation)
-        store.record_trigger(trigger(2, generation))
-        store.record_outcome(outcome(2))
-        store.record_trigger(trigger(3, generation))
+        store.attempts.record_trigger(trigger(2, generation))
+        store.attempts.record_outcome(outcome(2))
+        store.attempts.record_trigger(trigger(3, generation))
         assert [(s.checkpoint_id, s.outcome, s.committed) for s in store.list_summaries()] == [
             (1, "completed", True),
             (2, "declined", False),
@@ -304,12 +167,12 @@ def test_a_checkpoint_costs_the_syncs_that_are_documented(tmp_path, monkeypatch)
     generation = claim(driver)
     costs: list[int] = []
     for checkpoint_id in (1, 2):  # In the second one, the folders above are known.
-        driver.record_trigger(trigger(checkpoint_id, generation))
+        driver.attempts.record_trigger(trigger(checkpoint_id, generation))
         costs.append(len(synced))
         synced.clear()
         for index, worker in enumerate(workers):
             for operator in ("source", "window", "sink"):
-                worker.write_state(CheckpointId(checkpoint_id), operator, index, rows(1))
+                worker.parts.write_state(CheckpointId(checkpoint_id), operator, index, rows(1))
             costs.append(len(synced))
             synced.clear()
     assert costs[3:] == [3, 11, 11]

@@ -5,13 +5,7 @@ from laminar_core.protocol.recovery import Refuse, RestoreFrom, StartFresh
 from laminar_core.protocol.recovery_facts import Wish
 from laminar_core.protocol.types import CheckpointId, Generation
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
-from tests.store.stores import claim, commit, complete, damage, open_job, write
-
-DAMAGE = ["missing", "torn", "longer", "rotten"]
-
-
-def ids(*numbers: int) -> list[CheckpointId]:
-    return [CheckpointId(number) for number in numbers]
+from tests.store.stores import DAMAGE, claim, commit, complete, damage, ids, open_job, write
 
 
 @pytest.fixture
@@ -38,7 +32,7 @@ def test_a_new_job_starts_fresh(store):
 def test_the_newest_is_restored_and_what_is_not_committed_is_redriven(job):
     choice = job.choose_checkpoint()
     assert choice.decision == RestoreFrom(CheckpointId(3))
-    assert choice.manifest == job.read_manifest(CheckpointId(3))
+    assert choice.manifest == job.manifests.read(CheckpointId(3))
     assert [m.checkpoint_id for m in choice.redrive] == [2, 3]
 
 
@@ -65,7 +59,7 @@ def test_a_damaged_one_is_passed_over_and_reported(job, what, how):
 def test_a_rotten_bit_anywhere_in_the_manifest_never_restores_other_state(job):
     key = job.paths.manifest(CheckpointId(3))
     whole = job.objects.get(key)
-    good = job.read_manifest(CheckpointId(3))
+    good = job.manifests.read(CheckpointId(3))
     for position in range(0, len(whole), 11):
         data = bytearray(whole)
         data[position] ^= 1
@@ -154,11 +148,11 @@ def test_one_with_a_deletion_marker_is_passed_over(job):
     choice = job.choose_checkpoint()
     assert choice.manifest.checkpoint_id == 2
     assert [r.cause for r in choice.decision.rejected] == ["being-deleted"]
-    assert job.is_being_deleted(CheckpointId(3))
+    assert job.manifests.is_being_deleted(CheckpointId(3))
 
 
 def test_the_newest_before_a_time(job):
-    completed = [job.read_manifest(n).completed_at_ms for n in ids(1, 2, 3)]
+    completed = [job.manifests.read(n).completed_at_ms for n in ids(1, 2, 3)]
     assert len(set(completed)) == 1  # The clock of these stands still.
     refused = job.choose_checkpoint(Wish(before_ms=completed[0]))
     assert refused.decision.cause == "never-completed"

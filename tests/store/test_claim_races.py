@@ -22,7 +22,7 @@ def starter(number: int, expected: int | None, **options: object) -> Process:
     def start(objects: ObjectStore) -> int | ErrorCode:
         store = CheckpointStore(objects, JOB)
         try:
-            return store.claim_generation(
+            return store.claims.claim(
                 claimant(owner),
                 wait_ms=lambda _: None,
                 expected=None if expected is None else Generation(expected),
@@ -62,7 +62,7 @@ def test_of_two_that_expect_the_same_one_starts(generations: int, other: str) ->
         started = [result for result in results if isinstance(result, int)]
         assert len(started) == 1, results
         assert [result for result in results if result not in started] == [UNEXPECTED]
-        assert CheckpointStore(left, JOB).newest_generation() == started[0]
+        assert CheckpointStore(left, JOB).claims.newest() == started[0]
         seen[results.index(started[0])] += 1
     assert set(seen) == {0, 1}, seen
 

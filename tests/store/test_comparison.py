@@ -29,34 +29,34 @@ def counts(found: Comparison) -> tuple[int, int, int, int]:
 def test_keys_that_came_went_changed_and_stayed(store):
     before = write_windows(store, 1, [{("a", 0): (1, 5), ("b", 0): (2, 7), ("c", 0): (1, 1)}])
     after = write_windows(store, 2, [{("a", 0): (1, 5), ("b", 0): (3, 9), ("c", 10): (1, 1)}])
-    assert counts(compare_operator(store, before, after, "totals")) == (1, 1, 1, 1)
+    assert counts(compare_operator(store.parts, before, after, "totals")) == (1, 1, 1, 1)
 
 
 def test_the_same_state_in_more_pieces_has_not_changed(store):
     before = write_windows(store, 1, [{("a", 0): (3, 5), ("b", 0): (2, 7)}])
     pieces: list[Panes] = [{("a", 0): (1, 5)}, {("a", 0): (2, 0), ("b", 0): (2, 7)}]
     after = write_windows(store, 2, pieces)
-    assert counts(compare_operator(store, before, after, "totals")) == (0, 0, 0, 2)
+    assert counts(compare_operator(store.parts, before, after, "totals")) == (0, 0, 0, 2)
 
 
 def test_with_other_workers_keys_are_the_same(store):
     rows = {(name, 0): (1, 5) for name in "abcdefgh"}
     before = write_windows(store, 1, [rows], parallelism=2)
     after = write_windows(store, 2, [{**rows, ("a", 0): (2, 6)}], parallelism=3)
-    found = compare_operator(store, before, after, "totals")
+    found = compare_operator(store.parts, before, after, "totals")
     assert (len(found.parts), counts(found)) == (1, (0, 0, 1, 7))
 
 
 def test_with_the_same_workers_each_compares_its_own(store):
     rows = {(name, 0): (1, 5) for name in "abcdefgh"}
     before, after = (write_windows(store, number, [rows]) for number in (1, 2))
-    assert len(compare_operator(store, before, after, "totals").parts) == 2
+    assert len(compare_operator(store.parts, before, after, "totals").parts) == 2
 
 
 def test_positions_of_sources_change(store):
     before = write_windows(store, 1, [], next_row=3)
     after = write_windows(store, 2, [], next_row=5)
-    (part,) = compare_operator(store, before, after, "in").parts
+    (part,) = compare_operator(store.parts, before, after, "in").parts
     assert part.before.column("next_row").to_pylist() == [3, 3]
     assert part.after.column("next_row").to_pylist() == [5, 5]
 
@@ -64,9 +64,9 @@ def test_positions_of_sources_change(store):
 def test_an_operator_that_only_one_of_them_has(store):
     before = write_windows(store, 1, [{("a", 0): (1, 5)}])
     after = complete(store, 2, before.generation)
-    assert counts(compare_operator(store, before, after, "totals")) == (0, 1, 0, 0)
-    assert counts(compare_operator(store, before, after, "window"))[0] > 0
-    assert compare_operator(store, before, after, "out").parts == ()
+    assert counts(compare_operator(store.parts, before, after, "totals")) == (0, 1, 0, 0)
+    assert counts(compare_operator(store.parts, before, after, "window"))[0] > 0
+    assert compare_operator(store.parts, before, after, "out").parts == ()
 
 
 def redescribed(manifest: CheckpointManifest, **changes: object) -> CheckpointManifest:
@@ -83,7 +83,7 @@ def redescribed(manifest: CheckpointManifest, **changes: object) -> CheckpointMa
 def test_another_definition_is_said(store):
     before = write_windows(store, 1, [{("a", 0): (1, 5)}])
     after = write_windows(store, 2, [{("a", 0): (1, 5)}])
-    found = compare_operator(store, before, redescribed(after, aggregates=[]), "totals")
+    found = compare_operator(store.parts, before, redescribed(after, aggregates=[]), "totals")
     assert found.notes == ("its definition has changed",)
     assert counts(found) == (0, 0, 0, 1)
 
@@ -98,12 +98,14 @@ def with_rows_of(manifest: CheckpointManifest, position: int, segment: SegmentRe
 def test_a_key_that_has_another_name_cannot_be_compared(store):
     before = write_windows(store, 1, [{("a", 0): (1, 5)}], parallelism=1)
     after = write_windows(store, 2, [{("a", 0): (1, 5), ("b", 0): (1, 5)}], parallelism=1)
-    table = store.read_state(before.subtasks[1].segments[0]).rename_columns({"merchant": "shop"})
+    table = store.parts.read_state(before.subtasks[1].segments[0]).rename_columns(
+        {"merchant": "shop"}
+    )
     description = {**DESCRIPTIONS["totals"], "keys": ["shop"]}
-    renamed = with_rows_of(before, 1, store.write_state(CheckpointId(3), "totals", 0, table))
+    renamed = with_rows_of(before, 1, store.parts.write_state(CheckpointId(3), "totals", 0, table))
     descriptions = {**DESCRIPTIONS, "totals": description}
     renamed = renamed.model_copy(update={"operators_description": descriptions})
-    found = compare_operator(store, renamed, after, "totals")
+    found = compare_operator(store.parts, renamed, after, "totals")
     assert found.notes == (
         "its definition has changed",
         "its key merchant has changed: it had 1 rows and has 2",
@@ -113,8 +115,8 @@ def test_a_key_that_has_another_name_cannot_be_compared(store):
 
 def test_rows_without_a_key_that_contain_lists_are_counted(store):
     manifest = write_windows(store, 1, [], parallelism=1)
-    segment = store.write_state(CheckpointId(3), "out", 0, pa.table({"tags": [["x"], []]}))
-    found = compare_operator(store, manifest, with_rows_of(manifest, 2, segment), "out")
+    segment = store.parts.write_state(CheckpointId(3), "out", 0, pa.table({"tags": [["x"], []]}))
+    found = compare_operator(store.parts, manifest, with_rows_of(manifest, 2, segment), "out")
     assert found.notes == (
         "its rows have no key, and tags is a list<item: string>: it had 0 rows and has 2",
     )
@@ -135,7 +137,7 @@ def test_any_two_checkpoints(first, second, workers_then, workers_now):
     after = write_windows(store, 2, second, parallelism=workers_now)
     old, new = map(added_up, (first, second))
     both = old.keys() & new.keys()
-    assert counts(compare_operator(store, before, after, "totals")) == (
+    assert counts(compare_operator(store.parts, before, after, "totals")) == (
         len(new.keys() - old.keys()),
         len(old.keys() - new.keys()),
         sum(old[key] != new[key] for key in both),

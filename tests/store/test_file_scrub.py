@@ -27,7 +27,7 @@ def job() -> StoredJob:
 
 
 def read(job: StoredJob, number: int) -> CheckpointManifest:
-    return job.store.read_manifest(CheckpointId(number))
+    return job.store.manifests.read(CheckpointId(number))
 
 
 def listed(job: StoredJob, number: int) -> list[tuple[str, str]]:
@@ -99,15 +99,15 @@ def test_what_lacks_a_file_is_not_published(job):
     prepared = job.prepare()
     lost = prepared.subtasks[0].segments[1]
     job.store.objects.delete(job.store.paths.absolute(lost.path))
-    found = job.store.publish_if_whole(prepared)
+    found = job.store.manifests.publish_if_whole(prepared)
     assert found == (DamagedFile(path=lost.path, problem="missing"),)
-    assert not job.store.is_complete(CheckpointId(prepared.checkpoint_id))
+    assert not job.store.manifests.is_complete(CheckpointId(prepared.checkpoint_id))
 
 
 def test_what_is_whole_is_published(job):
     prepared = job.prepare()
-    assert job.store.publish_if_whole(prepared) == ()
-    assert job.store.is_complete(CheckpointId(prepared.checkpoint_id))
+    assert job.store.manifests.publish_if_whole(prepared) == ()
+    assert job.store.manifests.is_complete(CheckpointId(prepared.checkpoint_id))
 
 
 # --- which checkpoints name a file --------------------------------------------------------------
@@ -132,7 +132,9 @@ def test_a_checkpoint_of_files_of_its_own_does_not_end_the_search(job):
     job.chain = []
     savepoint = job.prepare(kind=CheckpointKind.SAVEPOINT)
     own = savepoint.subtasks[0].model_copy(update={"segments": savepoint.subtasks[0].segments[:1]})
-    job.store.publish(savepoint.model_copy(update={"subtasks": (own, *savepoint.subtasks[1:])}))
+    job.store.manifests.publish(
+        savepoint.model_copy(update={"subtasks": (own, *savepoint.subtasks[1:])})
+    )
     job.chain = whole
     job.complete()
     assert naming(job, whole[0].path) == [1, 2, 3, 4, 6]

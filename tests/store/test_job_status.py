@@ -75,14 +75,16 @@ class TestDriver:
     )
     def test_who_runs_it_and_whether_that_can_be_seen(self, owner, state: DriverState):
         store = open_job()
-        generation = store.claim_generation(claimant(owner), wait_ms=never)
+        generation = store.claims.claim(claimant(owner), wait_ms=never)
         driver = read_status(store, NOW_MS).driver
         assert driver is not None
         assert (driver.generation, driver.state, driver.owner) == (1, state, owner)
         assert (driver.actor, driver.reason, driver.code_version) == ("test", "to test", "0.1.0")
         assert (driver.has_started, driver.heartbeat_age_ms, driver.progress) == (False, None, {})
-        store.record_base(generation, None)
-        store.beat(generation, Heartbeat(sequence=1, at_ms=NOW_MS - 9, progress={"rows_in": 5}))
+        store.generations.record_base(generation, None)
+        store.generations.beat(
+            generation, Heartbeat(sequence=1, at_ms=NOW_MS - 9, progress={"rows_in": 5})
+        )
         driver = read_status(store, NOW_MS).driver
         assert driver is not None
         assert (driver.has_started, driver.restored_checkpoint_id) == (True, None)
@@ -94,7 +96,7 @@ class TestDriver:
     def test_how_it_ended_and_from_what_it_had_started(self, job):
         job.complete()
         job.start(1)
-        job.store.end_generation(Generation(2), "failed", "a worker died")
+        job.store.generations.end(Generation(2), "failed", "a worker died")
         driver = status_of(job).driver
         assert driver is not None
         assert (driver.generation, driver.restored_checkpoint_id) == (2, 1)
@@ -119,7 +121,7 @@ class TestCheckpoint:
         assert status_of(job).checkpoint is None
         job.complete()
         job.complete()
-        manifest = job.store.read_manifest(CheckpointId(2))
+        manifest = job.store.manifests.read(CheckpointId(2))
         found = status_of(job, manifest.completed_at_ms + 1_500).checkpoint
         assert found is not None
         assert (found.checkpoint_id, found.generation, found.age_ms) == (2, 1, 1_500)
@@ -167,18 +169,18 @@ class TestMode:
 
     def test_it_outlives_a_restart_by_the_same_driver_and_no_other(self):
         store, me = open_job(), claimant(elsewhere(1))
-        first = store.claim_generation(me, wait_ms=never)
+        first = store.claims.claim(me, wait_ms=never)
         ask(store, SetMode(mode="unaligned"))
-        store.succeed_generation(first, replace(me, owner=elsewhere(2)))
+        store.claims.succeed(first, replace(me, owner=elsewhere(2)))
         found = read_status(store, NOW_MS).mode
         assert found is not None
         assert found.mode == "unaligned"
-        store.claim_generation(claimant(), wait_ms=never, take_over=True)
+        store.claims.claim(claimant(), wait_ms=never, take_over=True)
         assert read_status(store, NOW_MS).mode is None
 
     def test_of_a_driver_that_has_ended_there_is_none(self, job):
         ask(job.store, SetMode(mode="unaligned"))
-        job.store.end_generation(Generation(1), "stopped", "")
+        job.store.generations.end(Generation(1), "stopped", "")
         assert status_of(job).mode is None
 
 

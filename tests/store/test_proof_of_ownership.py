@@ -70,10 +70,10 @@ class TestProof:
     def test_an_empty_directory_is_not_the_store(self, owned, disk, check):
         disk.unmount()
         with pytest.raises(StorageUnavailable, match="put it back") as caught:
-            getattr(owned, check)(Generation(1))
+            getattr(owned.claims, check)(Generation(1))
         assert caught.value.code is ErrorCode.STORE_GONE
         disk.mount()
-        getattr(owned, check)(Generation(1))
+        getattr(owned.claims, check)(Generation(1))
 
     @pytest.mark.parametrize("check", ["check_owner", "check_claim"])
     def test_nor_is_another_store_whose_generation_has_the_same_number(self, owned, disk, check):
@@ -81,7 +81,7 @@ class TestProof:
         claim(open_job(other))
         disk.unmount(instead=other)
         with pytest.raises(StorageUnavailable, match="does not have the claim") as caught:
-            getattr(owned, check)(Generation(1))
+            getattr(owned.claims, check)(Generation(1))
         assert caught.value.code is ErrorCode.STORE_REPLACED
 
     def test_nor_is_a_copy_that_was_made_before_the_claim(self, owned, disk):
@@ -89,13 +89,13 @@ class TestProof:
         claim(owned)
         disk.unmount(instead=copy)
         with pytest.raises(StorageUnavailable) as caught:
-            owned.check_owner(Generation(2))
+            owned.claims.check_owner(Generation(2))
         assert caught.value.code is ErrorCode.STORE_REPLACED
 
     def test_a_claim_that_is_damaged_proves_nothing(self, owned, disk):
         disk.put(owned.paths.claim(Generation(1)), b"rot")
         with pytest.raises(StorageUnavailable):
-            owned.check_owner(Generation(1))
+            owned.claims.check_owner(Generation(1))
 
     def test_nothing_is_reserved_recorded_or_succeeded_elsewhere(self, owned, disk):
         disk.unmount()
@@ -111,10 +111,10 @@ class TestProof:
         )
         published = manifest(generation=1, checkpoint_id=1, parent_checkpoint_id=None)
         for write in (
-            lambda: owned.record_trigger(trigger(1, 1)),
-            lambda: owned.publish(published),
-            lambda: owned.record_outcome(outcome),
-            lambda: owned.succeed_generation(Generation(1), claimant()),
+            lambda: owned.attempts.record_trigger(trigger(1, 1)),
+            lambda: owned.manifests.publish(published),
+            lambda: owned.attempts.record_outcome(outcome),
+            lambda: owned.claims.succeed(Generation(1), claimant()),
         ):
             with pytest.raises(StorageUnavailable):
                 write()
@@ -125,7 +125,7 @@ class TestProof:
         store = open_job(disk)
         claim_as(store, elsewhere(1))
         with pytest.raises(StorageUnavailable, match="put it back") as caught:
-            store.claim_generation(
+            store.claims.claim(
                 claimant(elsewhere(2)),
                 wait_ms=lambda _: None if disk.is_away else disk.unmount(),
                 announce=lambda _: pytest.fail("announced in another store"),
@@ -159,15 +159,15 @@ class TestProof:
         store, ours = open_job(Vanishing(disk, CLAIM.replace("1", "2"))), claimant()
         claim(store)
         with pytest.raises(StorageUnavailable):
-            store.succeed_generation(Generation(1), ours)
+            store.claims.succeed(Generation(1), ours)
         disk.mount()
-        assert store.succeed_generation(Generation(1), ours) == 2
+        assert store.claims.succeed(Generation(1), ours) == 2
 
     def test_an_id_that_was_reserved_in_another_store_is_not_used(self, disk):
         store = open_job(Vanishing(disk, "trigger.json"))
         claim(store)
         with pytest.raises(StorageUnavailable):
-            store.record_trigger(trigger(7, 1))
+            store.attempts.record_trigger(trigger(7, 1))
         disk.mount()
         assert disk.list("payments/checkpoints/") == []
 
@@ -175,24 +175,24 @@ class TestProof:
         store = open_job(Vanishing(disk, "0000000001.base.json"))
         claim_as(store, this_process())
         with pytest.raises(StorageUnavailable):
-            store.record_base(Generation(1), None)
+            store.generations.record_base(Generation(1), None)
         disk.mount()
-        assert store.read_base(Generation(1)) is None
-        store.record_base(Generation(1), None)
-        assert store.read_base(Generation(1)) is not None
+        assert store.generations.read_base(Generation(1)) is None
+        store.generations.record_base(Generation(1), None)
+        assert store.generations.read_base(Generation(1)) is not None
 
     def test_nor_one_whose_writer_slept_until_the_store_was_back(self, disk):
         store = open_job(Vanishing(disk, "1.base.json", back_after="1.base.copy.json"))
         claim_as(store, this_process())
         with pytest.raises(StorageUnavailable, match="does not have the base"):
-            store.record_base(Generation(1), None)
-        assert store.read_base(Generation(1)) is None
+            store.generations.record_base(Generation(1), None)
+        assert store.generations.read_base(Generation(1)) is None
 
     def test_who_slept_reserves_no_id(self, owned, disk):
         """Retention may have forgotten it, and then it would look as if nobody ever had it."""
         claim(open_job(disk))
         with pytest.raises(FencedError):
-            owned.record_trigger(trigger(7, 1))
+            owned.attempts.record_trigger(trigger(7, 1))
         assert disk.list("payments/checkpoints/") == []
 
     @pytest.mark.parametrize("effect", [Effect.FAIL, Effect.LOSE_ANSWER, Effect.DENY])
@@ -201,20 +201,20 @@ class TestProof:
         store, ours = open_job(faulty), claimant()
         for _ in range(3):
             with suppress(StorageUnavailable):
-                store.claim_generation(ours, wait_ms=never)
+                store.claims.claim(ours, wait_ms=never)
                 break
         disk.unmount()
         with pytest.raises(StorageUnavailable):
-            store.check_owner(Generation(1))
+            store.claims.check_owner(Generation(1))
 
     @pytest.mark.usefixtures("owned")
     def test_who_did_not_claim_it_has_nothing_to_compare(self, disk):
-        open_job(disk).check_owner(Generation(1))
+        open_job(disk).claims.check_owner(Generation(1))
 
     def test_a_process_elsewhere_proves_that_it_sees_the_claim(self, owned, disk):
-        elsewhere, proof = open_job(disk), owned.own_claim_sha256(Generation(1))
-        elsewhere.check_shared(Generation(1), proof, "far")
+        elsewhere, proof = open_job(disk), owned.claims.own_sha256(Generation(1))
+        elsewhere.claims.check_shared(Generation(1), proof, "far")
         for other in (SimulatedDisk(), MemoryObjectStore()):
             with pytest.raises(ConfigurationError, match="on host far is not") as caught:
-                open_job(other).check_shared(Generation(1), proof, "far")
+                open_job(other).claims.check_shared(Generation(1), proof, "far")
             assert caught.value.code is ErrorCode.STORE_NOT_SHARED

@@ -31,7 +31,7 @@ def test_completed_checkpoints(store):
     assert json.loads(second["operators"])["totals"]["keys"] == ["merchant"]
     totals = next(part for part in second["subtasks"] if part["operator_id"] == "totals")
     assert json.loads(totals["properties"])["late_row_count"] == 4
-    entry = store.read_manifest(CheckpointId(2)).subtasks[1]
+    entry = store.manifests.read(CheckpointId(2)).subtasks[1]
     assert (totals["row_count"], totals["size_bytes"]) == (entry.row_count, entry.size_bytes)
     assert rows[3]["inflight_rows"] > 0
 

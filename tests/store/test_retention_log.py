@@ -73,7 +73,7 @@ def test_a_claim_gives_up_what_is_not_decided() -> None:
     generation = claim(store)
     assert log.decide(1, "apply", "me", "late").by == "generation 1"
     log.create_plan(planned(2, 5))
-    store.succeed_generation(generation, claimant())
+    store.claims.succeed(generation, claimant())
     assert log.decide(2, "apply", "me", "late").by == "generation 2"
 
 
@@ -83,8 +83,8 @@ def test_a_claim_that_cannot_give_up_plans_is_repeated() -> None:
     faulty = FaultyStore(disk, Fault("put_if_absent", Effect.FAIL, "decision", last=2))
     store, me = open_job(faulty), claimant()
     with pytest.raises(StorageUnavailable):
-        store.claim_generation(me, wait_ms=lambda _: None)
-    assert store.claim_generation(me, wait_ms=lambda _: None) == 1
+        store.claims.claim(me, wait_ms=lambda _: None)
+    assert store.claims.claim(me, wait_ms=lambda _: None) == 1
     assert log_of(disk).decide(1, "apply", "me", "late").verdict == "abandon"
 
 

@@ -59,7 +59,9 @@ def incremental(store: CheckpointStore, split: int) -> CheckpointManifest:
             update={
                 "segments": (
                     written.subtasks[index].segments[0],
-                    store.write_state(CheckpointId(1), "window", index, KEYED.slice(split), part=1),
+                    store.parts.write_state(
+                        CheckpointId(1), "window", index, KEYED.slice(split), part=1
+                    ),
                 )
             }
         )
@@ -98,7 +100,7 @@ def test_what_was_in_flight_is_part_of_it():
     generation = claim(store)
     written = write(store, 1, generation)
     manifest = with_inflight(written, capture(store, 1))
-    store.publish(manifest)
+    store.manifests.publish(manifest)
     target = MemoryObjectStore()
     cut = write_savepoint(store, manifest, target, ANN, NOW_MS).cut()
     assert [e.path for e in cut.inflight_data] == ["operators/window/0/inflight_3.buf"]
@@ -133,7 +135,7 @@ def test_state_that_others_name_too_is_copied_and_is_not_canonical():
     store = open_job()
     generation = claim(store)
     written = write(store, 1, generation)
-    shared = store.write_shared("window", generation, 0, 1, KEYED)
+    shared = store.parts.write_shared("window", generation, 0, 1, KEYED)
     entry = written.subtasks[0].model_copy(update={"segments": (shared,)})
     manifest = written.model_copy(update={"subtasks": (entry, *written.subtasks[1:])})
     target = MemoryObjectStore()

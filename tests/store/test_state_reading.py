@@ -55,7 +55,7 @@ SECOND_CUT = {("a", 0): (1, 3), ("c", 20): (4, 4)}
 
 def test_segments_add_up_to_one_row_per_key():
     written = write(FIRST, SECOND_CUT)
-    table = read_operator(written.store, written.manifest, "totals")
+    table = read_operator(written.store.parts, written.manifest, "totals")
     assert table is not None
     assert table.num_rows == 4
     assert panes(table) == {
@@ -69,7 +69,7 @@ def test_segments_add_up_to_one_row_per_key():
 def test_subtasks_have_the_keys_that_they_own():
     written = write(FIRST, SECOND_CUT, parallelism=3)
     parts = [
-        read_rows(written.store, written.manifest, written.entry("totals", index))
+        read_rows(written.store.parts, written.manifest, written.entry("totals", index))
         for index in range(3)
     ]
     together = {
@@ -80,27 +80,27 @@ def test_subtasks_have_the_keys_that_they_own():
 
 def test_a_segment_of_which_every_window_has_fired_is_not_read():
     written = write({("a", 0): (1, 5)}, {("a", 20): (1, 3)}, parallelism=1, watermark_s=15)
-    table = read_rows(written.store, written.manifest, written.entry("totals"))
+    table = read_rows(written.store.parts, written.manifest, written.entry("totals"))
     assert panes(table) == {("a", 20): (1, 3)}
     assert len([key for verb, key in written.objects.calls if verb == "get"]) == 1
 
 
 def test_if_all_windows_have_fired_there_are_columns_and_no_rows():
     written = write({("a", 0): (1, 5)}, {("a", 20): (1, 3)}, parallelism=1, watermark_s=30)
-    table = read_rows(written.store, written.manifest, written.entry("totals"))
+    table = read_rows(written.store.parts, written.manifest, written.entry("totals"))
     assert table is not None
     assert (table.num_rows, table.schema.names[1]) == (0, "merchant")
 
 
 def test_who_wrote_nothing_has_no_rows():
     written = write(FIRST)
-    assert read_rows(written.store, written.manifest, written.entry("out")) is None
-    assert read_operator(written.store, written.manifest, "out") is None
+    assert read_rows(written.store.parts, written.manifest, written.entry("out")) is None
+    assert read_operator(written.store.parts, written.manifest, "out") is None
 
 
 def test_positions_of_sources_are_rows_like_any_other():
     written = write(FIRST, next_row=7)
-    table = read_operator(written.store, written.manifest, "in")
+    table = read_operator(written.store.parts, written.manifest, "in")
     assert table is not None
     assert table.select(["split_id", "next_row"]).to_pylist() == [
         {"split_id": 0, "next_row": 7},
@@ -115,7 +115,7 @@ def test_a_savepoint_is_read_like_its_checkpoint():
     found = read_savepoint(target)
     table = read_operator(SavepointFiles(found), found.record.cut(), "totals")
     assert table is not None
-    assert panes(table) == panes(read_operator(written.store, written.manifest, "totals"))
+    assert panes(table) == panes(read_operator(written.store.parts, written.manifest, "totals"))
     segment = next(e for e in found.record.cut().subtasks if e.operator_id == "totals").segments[0]
     data = target.get(segment.path)
     assert data is not None
@@ -130,4 +130,4 @@ def test_nothing_is_decoded_that_is_not_what_was_written(how):
     segment = written.entry("totals").segments[1]
     damage(written.store, written.store.paths.absolute(segment.path), how)
     with pytest.raises(CorruptCheckpointError, match=segment.path):
-        read_operator(written.store, written.manifest, "totals")
+        read_operator(written.store.parts, written.manifest, "totals")

@@ -28,7 +28,7 @@ def store(tmp_path_factory) -> CheckpointStore:
 
 def state(store: CheckpointStore, number: int, *selected: object) -> StateTable:
     selection = Selection(*selected)  # pyright: ignore[reportArgumentType]
-    return StateTable(store, store.read_manifest(CheckpointId(number)), selection)
+    return StateTable(store.parts, store.manifests.read(CheckpointId(number)), selection)
 
 
 def rows_of(table: StoredTable) -> pa.Table:
@@ -45,7 +45,7 @@ class TestState:
         rows = rows_of(table)
         assert rows.schema.names[:2] == ["subtask_index", "key_group"]
         assert rows.num_rows == len(ROWS)
-        whole = read_operator(store, store.read_manifest(CheckpointId(2)), "totals")
+        whole = read_operator(store.parts, store.manifests.read(CheckpointId(2)), "totals")
         assert rows.drop_columns(["subtask_index"]).equals(whole)
 
     def test_one_subtask_alone(self, store):
@@ -55,8 +55,8 @@ class TestState:
 
     def test_the_schema_costs_the_smallest_file(self, store):
         counting = FaultyStore(store.objects)
-        manifest = store.read_manifest(CheckpointId(2))
-        table = StateTable(CheckpointStore(counting, JOB), manifest, Selection("totals"))
+        manifest = store.manifests.read(CheckpointId(2))
+        table = StateTable(CheckpointStore(counting, JOB).parts, manifest, Selection("totals"))
         assert not counting.calls
         table.schema()
         segments = [s for e in manifest.subtasks if e.operator_id == "totals" for s in e.segments]
@@ -65,13 +65,13 @@ class TestState:
 
     def test_a_column_of_the_users_stays_what_it_is(self, tmp_path):
         store = write_job(tmp_path)
-        manifest = store.read_manifest(CheckpointId(2))
+        manifest = store.manifests.read(CheckpointId(2))
         entry = manifest.subtasks[2]
         rows = pa.table({"subtask_index": ["mine"]})
-        segment = store.write_state(CheckpointId(2), "out", 0, rows)
+        segment = store.parts.write_state(CheckpointId(2), "out", 0, rows)
         changed = entry.model_copy(update={"segments": (segment,)})
         other = manifest.model_copy(update={"subtasks": (changed,)})
-        assert rows_of(StateTable(store, other, Selection("out"))).equals(rows)
+        assert rows_of(StateTable(store.parts, other, Selection("out"))).equals(rows)
 
     @pytest.mark.parametrize(
         ("selection", "message"),
@@ -82,7 +82,7 @@ class TestState:
     )
     def test_an_operator_has_to_be_one(self, store, selection, message):
         with pytest.raises(ConfigurationError, match=message):
-            StateTable(store, store.read_manifest(CheckpointId(1)), selection)
+            StateTable(store.parts, store.manifests.read(CheckpointId(1)), selection)
 
     def test_without_rows_nobody_knows_the_columns(self, store):
         table = state(store, 1, "out")
@@ -92,7 +92,7 @@ class TestState:
 
     def test_damage_is_found(self, tmp_path):
         store = write_job(tmp_path)
-        segment = store.read_manifest(CheckpointId(1)).subtasks[1].segments[0]
+        segment = store.manifests.read(CheckpointId(1)).subtasks[1].segments[0]
         damage(store, store.paths.absolute(segment.path), "rotten")
         with pytest.raises(CorruptCheckpointError, match=segment.path):
             list(state(store, 1, "totals").read((0,)))
@@ -100,8 +100,8 @@ class TestState:
 
 class TestOffsets:
     def test_one_row_per_split(self, store):
-        manifest = store.read_manifest(CheckpointId(2))
-        rows = rows_of(OffsetsTable(store, manifest, Selection()))
+        manifest = store.manifests.read(CheckpointId(2))
+        rows = rows_of(OffsetsTable(store.parts, manifest, Selection()))
         assert rows.to_pylist() == [
             {
                 "operator_id": "in",
@@ -115,10 +115,10 @@ class TestOffsets:
 
     def test_sources_with_other_columns_are_put_together(self, tmp_path):
         store = write_job(tmp_path)
-        manifest = store.read_manifest(CheckpointId(1))
+        manifest = store.manifests.read(CheckpointId(1))
         first, *rest = manifest.subtasks
         files = pa.table({"split_id": [7], "path": ["a.parquet"], "next_row": [3]})
-        segment = store.write_state(CheckpointId(1), "files", 0, files)
+        segment = store.parts.write_state(CheckpointId(1), "files", 0, files)
         entry = first.model_copy(update={"operator_id": "files", "segments": (segment,)})
         both = manifest.model_copy(
             update={
@@ -127,21 +127,21 @@ class TestOffsets:
                 "operators_description": {**manifest.operators_description, "files": {}},
             }
         )
-        rows = rows_of(OffsetsTable(store, both, Selection()))
+        rows = rows_of(OffsetsTable(store.parts, both, Selection()))
         assert rows.column("path").to_pylist() == [None, "a.parquet", None]
-        only = rows_of(OffsetsTable(store, both, Selection("files")))
+        only = rows_of(OffsetsTable(store.parts, both, Selection("files")))
         assert only.column("split_id").to_pylist() == [7]
 
     def test_without_sources_there_are_no_positions(self, store):
-        manifest = store.read_manifest(CheckpointId(2))
+        manifest = store.manifests.read(CheckpointId(2))
         with pytest.raises(ConfigurationError, match="has no positions"):
-            OffsetsTable(store, manifest, Selection("totals")).schema()
+            OffsetsTable(store.parts, manifest, Selection("totals")).schema()
 
 
 class TestInflight:
     def test_elements_of_every_queue_in_their_order(self, store):
-        manifest = store.read_manifest(CheckpointId(5))
-        table = InflightTable(store, manifest, Selection())
+        manifest = store.manifests.read(CheckpointId(5))
+        table = InflightTable(store.parts, manifest, Selection())
         assert len(table.parts()) == 2
         rows = rows_of(table)
         assert rows.column("element").to_pylist().count("row") == manifest.inflight_rows
@@ -155,26 +155,26 @@ class TestInflight:
             assert (row["upstream"], row["sender"], row["receiver"]) == ("source", 0, 0)
 
     def test_one_subtask_alone(self, store):
-        manifest = store.read_manifest(CheckpointId(5))
-        assert len(InflightTable(store, manifest, Selection("totals", 1)).parts()) == 1
+        manifest = store.manifests.read(CheckpointId(5))
+        assert len(InflightTable(store.parts, manifest, Selection("totals", 1)).parts()) == 1
 
     def test_of_an_aligned_checkpoint_nothing_was(self, store):
-        table = InflightTable(store, store.read_manifest(CheckpointId(1)), Selection())
+        table = InflightTable(store.parts, store.manifests.read(CheckpointId(1)), Selection())
         assert table.parts() == []
         assert "row" not in table.schema().names
 
     def test_rows_of_different_kinds_need_a_choice(self, tmp_path):
         store = write_job(tmp_path)
-        manifest = store.read_manifest(CheckpointId(5))
+        manifest = store.manifests.read(CheckpointId(5))
         one, two = manifest.inflight_data
         schema = pa.schema([(name, pa.bool_()) for name in SCHEMA.names])
         encoder = InflightEncoder(schema, 9)
         encoder.add(Batch(pa.RecordBatch.from_pylist([{}], schema=schema)))
-        ref = store.write_inflight(CheckpointId(5), "out", 0, "input", 9, encoder.finish())
+        ref = store.parts.write_inflight(CheckpointId(5), "out", 0, "input", 9, encoder.finish())
         edge = two.edge.model_copy(update={"input_index": 1})
         counts = {"event_count": 1, "row_count": 1, "input_id": 9, "operator_id": "out"}
         other = two.model_copy(update={**dict(ref), **counts, "edge": edge, "subtask_index": 0})
         both = manifest.model_copy(update={"inflight_data": (one, other)})
         with pytest.raises(ConfigurationError, match="queues with rows of different kinds"):
-            InflightTable(store, both, Selection()).schema()
-        assert rows_of(InflightTable(store, both, Selection("out"))).num_rows == 1
+            InflightTable(store.parts, both, Selection()).schema()
+        assert rows_of(InflightTable(store.parts, both, Selection("out"))).num_rows == 1

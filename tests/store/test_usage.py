@@ -25,7 +25,7 @@ def job() -> StoredJob:
 
 def beat(job: StoredJob, generation: int, at_ms: int, **progress) -> None:
     heartbeat = Heartbeat(sequence=1, at_ms=at_ms, progress=progress)
-    job.store.beat(Generation(generation), heartbeat)
+    job.store.generations.beat(Generation(generation), heartbeat)
 
 
 def test_everything_but_the_files_of_checkpoints_is_a_record(job):
@@ -97,6 +97,6 @@ def test_the_pace_is_that_of_the_newest_generation(job):
 def test_attempts_that_did_not_complete_and_damaged_ones_do_not_count(job):
     job.attempt(ended=True)
     job.complete()
-    damage(job.store, job.store.paths.outcome(job.store.ended_ids()[1]), "torn")
+    damage(job.store, job.store.paths.outcome(job.store.attempts.ended_ids()[1]), "torn")
     assert checkpoint_interval_ms(job.store) == 5 * HOUR_MS / 2 / 3
     assert checkpoint_interval_ms(StoredJob().store) is None

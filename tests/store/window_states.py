@@ -71,9 +71,9 @@ def write_windows(
     next_row: int = 0,
 ) -> CheckpointManifest:
     """Publish a checkpoint whose state is in one segment per cut and subtask."""
-    generation = store.newest_generation()
+    generation = store.claims.newest()
     assert generation is not None
-    assert store.record_trigger(trigger(checkpoint_id, generation))
+    assert store.attempts.record_trigger(trigger(checkpoint_id, generation))
     watermark_us = None if watermark_s is None else watermark_s * SECOND
     subtasks = [
         entry
@@ -104,7 +104,7 @@ def write_windows(
             for i in range(parallelism)
         ),
     )
-    store.publish(written)
+    store.manifests.publish(written)
     return written
 
 
@@ -118,10 +118,10 @@ def _entries(
     """What one worker writes: it reads one split, and ``tables`` are its part of the state."""
     index = split.column("split_id")[0].as_py()
     segments = tuple(
-        store.write_state(number, "totals", index, table, part=part)
+        store.parts.write_state(number, "totals", index, table, part=part)
         for part, table in enumerate(tables)
     )
-    position = store.write_state(number, "in", index, split)
+    position = store.parts.write_state(number, "in", index, split)
     common = {"subtask_index": index, "sync_ms": 0.5, "async_ms": 1.0}
     return [
         SubtaskEntry(operator_id="in", segments=(position,), **common),

@@ -69,7 +69,7 @@ def test_a_killed_driver_makes_no_more_calls_of_the_store(simulation):
     with pytest.raises(ProcessKilledError):
         simulation.run()
     assert calls[-1].key.endswith("0000000001.base.json")
-    assert simulation.store.read_base(1) is not None
+    assert simulation.store.generations.read_base(1) is not None
     assert simulation.drivers[0].stages == []
 
 

@@ -23,7 +23,7 @@ def test_writes_are_kept_in_order_and_parsed():
     facts = history.facts()
     assert [claim.generation for _, claim in facts.claims] == [1]
     assert [base.generation for _, base in facts.bases] == [1]
-    completed = simulation.store.completed_ids()
+    completed = simulation.store.manifests.ids()
     assert [manifest.checkpoint_id for _, manifest in facts.manifests] == completed
     assert [commit.checkpoint_id for _, commit in facts.commits] == completed
     assert [trigger.checkpoint_id for _, trigger in facts.triggers] == completed
@@ -50,9 +50,9 @@ def test_a_cut_is_the_store_and_the_output_at_that_moment():
     cut = history.cut
     store = simulation.store
     twin = type(store)(cut.disk, store.job)
-    assert twin.completed_ids()[-1] == cut.checkpoint_id
+    assert twin.manifests.ids()[-1] == cut.checkpoint_id
     assert twin.verify(cut.checkpoint_id).problem is None
-    assert cut.checkpoint_id not in twin.committed_ids()
+    assert cut.checkpoint_id not in twin.attempts.committed_ids()
     assert cut.checkpoint_id not in cut.ledgers["out"].commits
     assert job.ledgers["out"].commits
 
@@ -60,7 +60,7 @@ def test_a_cut_is_the_store_and_the_output_at_that_moment():
 def test_a_deletion_of_what_a_manifest_names_is_noticed_before_it_happens():
     _, simulation, history = watched()
     simulation.run()
-    manifest = simulation.store.read_manifest(simulation.store.completed_ids()[0])
+    manifest = simulation.store.manifests.read(simulation.store.manifests.ids()[0])
     named = simulation.store.paths.absolute(manifest.files()[0].path)
     observed = simulation._open_store("driver-1", lambda: True).objects
     observed.delete("simulated/checkpoints/0000009999/leftover")

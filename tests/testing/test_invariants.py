@@ -10,10 +10,11 @@ from laminar_core.driver.supervisor import Supervisor
 from laminar_core.operators.aggregation import WindowAggregator
 from laminar_core.protocol.alignment import BarrierAligner
 from laminar_core.records.audit import START, follow
-from laminar_core.store import checkpoint_store
+from laminar_core.store import manifests
+from laminar_core.store.attempts import Attempts
 from laminar_core.store.audit_log import AuditLog
 from laminar_core.store.checkpoint_store import CheckpointStore
-from laminar_core.store.generations import GenerationLog
+from laminar_core.store.claims import Claims
 from laminar_core.testing import campaign, invariants
 from laminar_core.testing.campaign import SeedReport, draw, simulate_setting
 from laminar_core.testing.disaster_kinds import KINDS
@@ -77,26 +78,27 @@ def a_merge_that_failed_is_never_tried_again(monkeypatch):
 
 
 def older_checkpoints_lose_a_file(monkeypatch):
-    record_outcome = CheckpointStore.record_outcome
+    record_outcome = Attempts.record_outcome
 
     def delete_first(self, record):
         record_outcome(self, record)
-        for checkpoint_id in self.completed_ids()[:1]:
-            for file in self.read_manifest(checkpoint_id).files()[:1]:
-                self.objects.delete(self.paths.absolute(file.path))
+        store = CheckpointStore(self._objects, self._paths.job)
+        for checkpoint_id in store.manifests.ids()[:1]:
+            for file in store.manifests.read(checkpoint_id).files()[:1]:
+                store.objects.delete(store.paths.absolute(file.path))
 
-    monkeypatch.setattr(CheckpointStore, "record_outcome", delete_first)
+    monkeypatch.setattr(Attempts, "record_outcome", delete_first)
 
 
 def nobody_looks_for_a_newer_owner(monkeypatch):
-    monkeypatch.setattr(GenerationLog, "check_owner", lambda *_: None)
+    monkeypatch.setattr(Claims, "check_owner", lambda *_: None)
 
 
 def ids_start_again(monkeypatch):
-    monkeypatch.setattr(CheckpointStore, "highest_checkpoint_id", lambda _: None)
-    record_trigger = CheckpointStore.record_trigger
+    monkeypatch.setattr(Attempts, "highest_id", lambda _: None)
+    record_trigger = Attempts.record_trigger
     monkeypatch.setattr(
-        CheckpointStore, "record_trigger", lambda self, record: record_trigger(self, record) or True
+        Attempts, "record_trigger", lambda self, record: record_trigger(self, record) or True
     )
 
 
@@ -105,24 +107,24 @@ def nobody_writes_the_audit_log(monkeypatch):
 
 
 def claims_are_not_read_back(monkeypatch):
-    monkeypatch.setattr(GenerationLog, "check_claim", lambda *_: None)
+    monkeypatch.setattr(Claims, "check_claim", lambda *_: None)
 
 
 def who_looks_for_the_store_makes_it(monkeypatch):
-    check_claim = GenerationLog.check_claim
+    check_claim = Claims.check_claim
 
     def make_and_check(self, generation):
-        self.objects.create()
+        self._objects.create()
         check_claim(self, generation)
 
-    monkeypatch.setattr(GenerationLog, "check_claim", make_and_check)
+    monkeypatch.setattr(Claims, "check_claim", make_and_check)
 
 
 def workers_prove_nothing(monkeypatch):
     """And nobody looks for the files that they name."""
-    monkeypatch.setattr(GenerationLog, "claim_sha256", lambda *_: "0" * 64)
-    monkeypatch.setattr(GenerationLog, "own_claim_sha256", lambda *_: "0" * 64)
-    monkeypatch.setattr(checkpoint_store, "damage_by_listing", lambda *_: ())
+    monkeypatch.setattr(Claims, "sha256", lambda *_: "0" * 64)
+    monkeypatch.setattr(Claims, "own_sha256", lambda *_: "0" * 64)
+    monkeypatch.setattr(manifests, "damage_by_listing", lambda *_: ())
 
 
 def a_driver_that_gives_up_says_that_it_was_stopped(monkeypatch):

@@ -56,7 +56,10 @@ def test_options_of_a_single_run():
     with pytest.raises(JobFailedError):
         simulation.run(restart=NoRestart())
     assert simulation.run(actor=LAMINAR.because("again")).outcome == "finished"
-    assert [g.claim.reason for g in simulation.store.generations()] == ["started", "again"]
+    assert [g.claim.reason for g in simulation.store.generations.summaries()] == [
+        "started",
+        "again",
+    ]
 
 
 def test_actions_follow_the_nth_event_of_a_kind():
@@ -106,4 +109,4 @@ def test_a_killed_driver_is_not_an_exception_that_somebody_handles():
     simulation.when(GenerationStarted, simulation.kill_driver)
     with pytest.raises(ProcessKilledError):
         simulation.run()
-    assert simulation.store.generations()[0].end is None
+    assert simulation.store.generations.summaries()[0].end is None

@@ -90,8 +90,8 @@ def exact_and_whole(job: Job, simulation: Simulation) -> None:
     """The output is that of a sequential program, and every checkpoint verifies."""
     job.check()
     store = simulation.store
-    assert store.completed_ids()
-    problems = [store.verify(checkpoint_id).problem for checkpoint_id in store.completed_ids()]
+    assert store.manifests.ids()
+    problems = [store.verify(checkpoint_id).problem for checkpoint_id in store.manifests.ids()]
     assert set(problems) == {None}
     assert [s.problem for s in store.list_summaries() if s.problem] == []
 
@@ -114,12 +114,12 @@ def not_asked_again(simulation: Simulation) -> None:
 
 def one_older(simulation: Simulation) -> None:
     """The newest checkpoint is damaged, so recovery falls back to the one before it."""
-    rot(simulation, simulation.store.completed_ids()[-1:])
+    rot(simulation, simulation.store.manifests.ids()[-1:])
 
 
 def a_fresh_start(simulation: Simulation) -> None:
     """All of them are damaged, and somebody allows to begin anew."""
-    rot(simulation, simulation.store.completed_ids())
+    rot(simulation, simulation.store.manifests.ids())
     simulation.options = replace(simulation.options, allow_fresh=True)
 
 
@@ -129,7 +129,7 @@ def rot(simulation: Simulation, checkpoint_ids: list[int]) -> None:
     restore_id = simulation.options.restore_id
     if restore_id in checkpoint_ids:
         simulation.options = replace(simulation.options, restore_id=None)
-    if len(simulation.store.completed_ids()) == len(checkpoint_ids):
+    if len(simulation.store.manifests.ids()) == len(checkpoint_ids):
         simulation.options = replace(simulation.options, allow_fresh=True)
 
 

@@ -109,7 +109,7 @@ class Worker:
         return written.entries[0].segments
 
     def read(self, segments: Iterable[SegmentRef]) -> list[int]:
-        return [n for s in segments for n in self.store.read_state(s).column("n").to_pylist()]
+        return [n for s in segments for n in self.store.parts.read_state(s).column("n").to_pylist()]
 
 
 def a_chain() -> tuple[Worker, tuple[SegmentRef, ...]]:

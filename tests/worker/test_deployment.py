@@ -76,7 +76,7 @@ class Restored:
     def __init__(self) -> None:
         self.store = open_job()
         self.position = SPLITS.slice(1, 2)
-        self.ref = self.store.write_state(CheckpointId(7), "window", 0, self.position)
+        self.ref = self.store.parts.write_state(CheckpointId(7), "window", 0, self.position)
         self.manifest = manifest(
             subtasks=(
                 subtask("window", 0, self.ref, properties={"late": 3}),
@@ -131,7 +131,7 @@ class Rescaled:
         self.store = open_job()
         numbers = [pa.table({"n": [n]}) for n in range(4)]
         files = [
-            self.store.write_state(CheckpointId(7), "window", n, table)
+            self.store.parts.write_state(CheckpointId(7), "window", n, table)
             for n, table in enumerate(numbers)
         ]
         self.segments = [

@@ -190,12 +190,12 @@ def test_checkpoints_complete_while_a_loop_is_full(timeout_ms: int | None, ends)
     simulation.when(CheckpointCompleted, partial(simulation.kill_worker, 1), number=4)
     simulation.when(CheckpointCompleted, simulation.stop, number=9)
     assert simulation.run().outcome == "stopped"
-    logs = [feedback_rows(simulation, n) for n in simulation.store.completed_ids()]
+    logs = [feedback_rows(simulation, n) for n in simulation.store.manifests.ids()]
     assert logs[-1] == 120, "every row is in the log of the way back"
 
 
 def feedback_rows(simulation: Simulation, checkpoint_id: CheckpointId) -> int:
-    manifest = simulation.store.read_manifest(checkpoint_id)
+    manifest = simulation.store.manifests.read(checkpoint_id)
     return sum(e.row_count for e in manifest.inflight_data if e.edge.feedback)
 
 
@@ -204,7 +204,7 @@ def test_an_aligned_checkpoint_has_the_log_of_the_loop_and_nothing_else_in_fligh
     config = CoordinatorConfig(interval_ms=10, alignment_timeout_ms=None)
     simulation = Simulation(built.plan, parallelism=2, seed=5, checkpoint=config)
     simulation.run()
-    manifests = [simulation.store.read_manifest(n) for n in simulation.store.completed_ids()]
+    manifests = [simulation.store.manifests.read(n) for n in simulation.store.manifests.ids()]
     logged = [entry for manifest in manifests for entry in manifest.inflight_data]
     assert logged
     assert all(entry.edge.feedback and entry.direction == "input" for entry in logged)
@@ -218,8 +218,8 @@ def test_outside_of_the_loop_barriers_do_overtake() -> None:
         config = CoordinatorConfig(interval_ms=10, alignment_timeout_ms=UNALIGNED)
         simulation = Simulation(built.plan, parallelism=2, seed=seed, checkpoint=config)
         simulation.run()
-        for checkpoint_id in simulation.store.completed_ids():
-            for entry in simulation.store.read_manifest(checkpoint_id).inflight_data:
+        for checkpoint_id in simulation.store.manifests.ids():
+            for entry in simulation.store.manifests.read(checkpoint_id).inflight_data:
                 edge = entry.edge
                 overtaken.add((edge.upstream, edge.downstream, edge.feedback))
     assert ("in", "loop", False) in overtaken

@@ -94,7 +94,7 @@ def run_and_restore(before: int, after: int) -> list[RestoreProgressed]:
     job.check()
     started = [e for e in simulation.events if isinstance(e, GenerationStarted)][-1]
     assert started.restored_checkpoint_id is not None
-    manifest = simulation.store.read_manifest(started.restored_checkpoint_id)
+    manifest = simulation.store.manifests.read(started.restored_checkpoint_id)
     told = [e for e in simulation.events if isinstance(e, RestoreProgressed)]
     assert told[-1].percent == 100.0
     assert told[-1].files == told[-1].files_total > 0

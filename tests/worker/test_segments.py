@@ -48,7 +48,7 @@ class Writing:
         return self.writer.write_changes(OPERATOR, finished_us, merge)
 
     def read(self, segments: Iterable[SegmentRef]) -> list[int]:
-        return [n for s in segments for n in self.store.read_state(s).column("n").to_pylist()]
+        return [n for s in segments for n in self.store.parts.read_state(s).column("n").to_pylist()]
 
 
 def test_a_checkpoint_of_changes_writes_them_and_names_what_there_was() -> None:
@@ -305,10 +305,10 @@ def test_runs_are_merged_range_by_range_and_each_segment_is_read_once() -> None:
     for _ in range(3):
         change(*range(40))
     reads = []
-    read_state = writing.store.read_state
-    writing.store.read_state = lambda ref: reads.append(ref.path) or read_state(ref)
+    read_state = writing.store.parts.read_state
+    writing.store.parts.read_state = lambda ref: reads.append(ref.path) or read_state(ref)
     writing.compactions.run()
-    writing.store.read_state = read_state
+    writing.store.parts.read_state = read_state
     assert len(reads) == len(set(reads)) > 6
     assert len(merged_rows) > 6
     assert max(merged_rows) < 40

@@ -69,7 +69,7 @@ def test_every_part_is_durable_before_the_cut_counts_as_written():
     window, sink = written.entries
     assert (window.operator_id, window.subtask_index, window.row_count) == ("window", 1, 2)
     (segment,) = window.segments
-    assert writer.store.read_state(segment).equals(ROWS)
+    assert writer.store.parts.read_state(segment).equals(ROWS)
     assert window.written_bytes == segment.size_bytes
     assert (sink.segments, sink.properties, sink.committables) == ((), {"rows": 7}, offered)
     assert writer.wakes == 1
@@ -107,7 +107,7 @@ def test_a_write_whose_answer_was_lost_once_is_confirmed():
 
 def test_other_rows_under_the_same_id_decline_the_checkpoint():
     writer = Writer()
-    writer.store.write_state(CheckpointId(3), "window", 1, ROWS.slice(1))
+    writer.store.parts.write_state(CheckpointId(3), "window", 1, ROWS.slice(1))
     writer.submit(3, window=Snapshot([ROWS]))
     assert "holds something else" in writer.results()[0].reason
 
@@ -149,7 +149,7 @@ def test_changes_of_a_checkpoint_that_was_given_up_are_in_the_next_one(given_up)
         writer.writer.discard(CheckpointId(checkpoint_id))
     *_, written = writer.results()
     assert isinstance(written, Written)
-    tables = [writer.store.read_state(segment) for segment in written.entries[0].segments]
+    tables = [writer.store.parts.read_state(segment) for segment in written.entries[0].segments]
     assert sorted(n for table in tables for n in table["n"].to_pylist()) == list(checkpoint_ids)
 
 
@@ -204,7 +204,7 @@ def piece(*values: int, checkpoint_id: int = 3, number: int = 0, last: bool = Fa
 
 
 def values(writer: Writer, result) -> list[int]:
-    elements = writer.store.read_inflight(result.entry, SCHEMA)
+    elements = writer.store.parts.read_inflight(result.entry, SCHEMA)
     return [n for element in elements for n in element.data.column("n").to_pylist()]
 
 

@@ -127,10 +127,10 @@ class ControlClient:
         """Wait until ``generation`` has written down that it is over; None if it never will."""
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
         check_ms = self._clock.monotonic_ms() + _DRIVER_CHECK_MS
-        while (end := self._store.has_ended(generation)) is None:
+        while (end := self._store.generations.read_end(generation)) is None:
             now_ms = self._clock.monotonic_ms()
             if now_ms >= deadline_ms or (now_ms >= check_ms and self._is_over(generation)):
-                return self._store.has_ended(generation)
+                return self._store.generations.read_end(generation)
             if now_ms >= check_ms:
                 check_ms = now_ms + _DRIVER_CHECK_MS
             self._clock.wait_ms(POLL_MS)
@@ -142,12 +142,12 @@ class ControlClient:
         Raises:
             ConfigurationError: there is none; the message has the evidence.
         """
-        generation = self._store.newest_generation()
+        generation = self._store.claims.newest()
         if generation is None:
             raise self._not_running("it has never run")
-        if (end := self._store.has_ended(generation)) is not None:
+        if (end := self._store.generations.read_end(generation)) is not None:
             raise self._not_running(f"generation {generation}, the last one, {end.outcome}")
-        signs = self._store.owner_signs(generation, self._clock.wait_ms)
+        signs = self._store.claims.owner_signs(generation, self._clock.wait_ms)
         if signs == "gone":
             raise self._not_running(f"the driver of generation {generation} is gone")
         if signs == "silent":
@@ -159,10 +159,10 @@ class ControlClient:
 
         Neither this one, nor a later one that would have to.
         """
-        newest = self._store.newest_generation()
+        newest = self._store.claims.newest()
         if newest is None or newest > generation:
             return False  # A later one says what became of it.
-        return self._store.owner_signs(generation, self._clock.wait_ms) in {
+        return self._store.claims.owner_signs(generation, self._clock.wait_ms) in {
             "ended",
             "gone",
             "silent",

@@ -306,7 +306,9 @@ class ControlDesk:
     def _poll(self) -> None:
         begun: list[ControlEntry] = []
         try:
-            self._store.check_claim(self._generation)  # Commands in another store are not ours.
+            self._store.claims.check_claim(
+                self._generation
+            )  # Commands in another store are not ours.
             self._taker.take(begun)
         except LaminarError:
             pass  # The next heartbeat tries again.

@@ -193,12 +193,12 @@ class Drill:
         Raises:
             JobFailedError: none was completed.
         """
-        newest = self._scratch.completed_ids()[-1]
+        newest = self._scratch.manifests.ids()[-1]
         problem = self._scratch.verify(newest).problem
         if newest == restored.checkpoint_id or problem is not None:
             said = problem or "the drill ended before one was complete"
             raise JobFailedError(ErrorCode.DRILL_FAILED, f"no further checkpoint: {said}")
-        return self._scratch.read_manifest(newest)
+        return self._scratch.manifests.read(newest)
 
     def _compared(
         self, manifest: CheckpointManifest, after: CheckpointManifest
@@ -222,7 +222,7 @@ class Drill:
         total, mergeable = Content(), True
         for entry in manifest.subtasks:
             if entry.operator_id == operator_id:
-                rows = read_rows(self._scratch, manifest, entry)
+                rows = read_rows(self._scratch.parts, manifest, entry)
                 if rows is not None:
                     total += content_of([rows])
                     mergeable = mergeable and not unmergeable_columns(rows.schema)
@@ -254,7 +254,7 @@ def require_drillable(store: CheckpointStore, options: DrillOptions) -> None:
         ConfigurationError: the job has no completed checkpoint, or not the requested one.
         StorageUnavailable: the job's store did not answer.
     """
-    if store.newest_generation() is None or not (completed := store.completed_ids()):
+    if store.claims.newest() is None or not (completed := store.manifests.ids()):
         raise _nothing_to_drill(options.job)
     wanted = options.job.restore_id
     if wanted is not None and wanted not in completed:

@@ -128,12 +128,14 @@ class RecoveryManager:
             StorageUnavailable: the store, or a sink, did not answer; or retention was faster.
         """
         wish = self._options.wish if first else Wish()
-        self._store.check_owner(generation)  # The claim has fenced every earlier generation.
+        self._store.claims.check_owner(generation)  # The claim has fenced every earlier generation.
         # A savepoint, or what is read and verified whole, newest first.
         imported = self._importer.bring_in(generation, first=first)
         choice = imported or self._store.choose_checkpoint(wish)
         examined = self._compare(choice, wish, first=first)  # Operators, sources, sinks.
-        self._store.check_owner(generation)  # What a successor did is nothing to be refused for.
+        self._store.claims.check_owner(
+            generation
+        )  # What a successor did is nothing to be refused for.
         examined.report.raise_problem()
         self._write_down(generation, examined, first=first)
         self._settle_output(generation, examined)
@@ -234,7 +236,7 @@ class RecoveryManager:
     def _pinned(self, manifest: CheckpointManifest | None, operator_id: str) -> pa.Table | None:
         """The splits with their offsets, of all subtasks; None if the checkpoint has none."""
         parts = [
-            self._store.read_state(segment)
+            self._store.parts.read_state(segment)
             for entry in (() if manifest is None else manifest.subtasks)
             if entry.operator_id == operator_id
             for segment in entry.segments
@@ -270,10 +272,13 @@ class RecoveryManager:
 
     def _last_progress(self) -> Mapping[str, object]:
         """Return the progress in the newest heartbeat; empty if none is readable."""
-        newest = self._store.newest_generation()
+        newest = self._store.claims.newest()
         # A generation that is just recovering has no heartbeat yet.
         for generation in (newest, None if newest is None else Generation(newest - 1)):
-            if generation and (heartbeat := self._store.read_heartbeat(generation)) is not None:
+            if (
+                generation
+                and (heartbeat := self._store.generations.read_heartbeat(generation)) is not None
+            ):
                 return heartbeat.progress
         return {}
 
@@ -299,7 +304,7 @@ class RecoveryManager:
         )
         base_id = examined.base_id
         if not self._importer.go_over(audited.reference()):
-            self._store.record_base(generation, base_id, audited=audited.reference())
+            self._store.generations.record_base(generation, base_id, audited=audited.reference())
 
     def _settle_output(self, generation: Generation, examined: Examined) -> None:
         """Make visible exactly the output up to the restored checkpoint (PROTOCOL section 7).
@@ -313,7 +318,7 @@ class RecoveryManager:
         for committer in self._committers.values():
             committer.discard_uncommitted(generation)  # Who slept until now commits no more.
             # A generation that slept until here must not withdraw its successor's output.
-            self._store.check_owner(generation)
+            self._store.claims.check_owner(generation)
             committer.withdraw_after(base_id, generation)
 
     def _started(self, generation: Generation, examined: Examined) -> Start:

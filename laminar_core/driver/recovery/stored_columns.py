@@ -32,7 +32,7 @@ def column_mismatches(
         operator_id = entry.operator_id
         if operator_id in wanted and operator_id not in looked_at and entry.segments:
             looked_at.add(operator_id)
-            found = store.read_state(entry.segments[0]).schema
+            found = store.parts.read_state(entry.segments[0]).schema
             if differs := _difference(found, wanted[operator_id]):
                 what = f"the state of {operator_id} in checkpoint {manifest.checkpoint_id}"
                 yield Mismatch(_changed(what, differs), frozenset({operator_id}))
@@ -56,7 +56,7 @@ def _in_flight(
         if edge is None:
             continue
         try:
-            store.read_inflight(entry, edge.schema)
+            store.parts.read_inflight(entry, edge.schema)
         except IncompatibleStateError as error:
             yield Mismatch(error)
 

@@ -50,14 +50,14 @@ class Case:
         if self.dead:
             return
         now_s = int(self.clock.monotonic_ms() - self.clock.started_ms) // SECOND_MS
-        self.store.beat(self.generation, Heartbeat(sequence=now_s, at_ms=0))
+        self.store.generations.beat(self.generation, Heartbeat(sequence=now_s, at_ms=0))
         self.clock.planned[(now_s + 1) * SECOND_MS] = self.beat
 
     def die(self) -> None:
         self.dead = True
 
     def run_elsewhere(self) -> None:
-        self.generation = self.store.claim_generation(claimant(elsewhere()), wait_ms=never)
+        self.generation = self.store.claims.claim(claimant(elsewhere()), wait_ms=never)
         self.beat()
 
 
@@ -89,13 +89,13 @@ def test_a_job_that_never_ran_is_not_asked():
 
 def test_a_job_that_has_ended_is_not_asked():
     case = Case()
-    case.store.end_generation(claim(case.store), "finished", "")
+    case.store.generations.end(claim(case.store), "finished", "")
     assert "generation 1, the last one, finished" in refusal(case)
 
 
 def test_a_driver_elsewhere_that_is_silent_is_not_asked():
     case = Case()
-    case.store.claim_generation(claimant(elsewhere()), wait_ms=never)
+    case.store.claims.claim(claimant(elsewhere()), wait_ms=never)
     assert "gives no sign of life" in refusal(case)
 
 
@@ -114,7 +114,7 @@ def test_a_driver_that_ends_without_an_answer_is_not_waited_for():
     case = Case()
     generation = claim(case.store)
     asked = case.ask()
-    case.clock.planned[SECOND_MS] = lambda: case.store.end_generation(generation, "failed", "")
+    case.clock.planned[SECOND_MS] = lambda: case.store.generations.end(generation, "failed", "")
     with pytest.raises(LaminarError, match="generation 1 of job payments ended without"):
         case.client.wait(asked, 600 * SECOND_MS)
 
@@ -143,7 +143,7 @@ def test_the_time_is_over_sometime(begun, says):
 def test_the_end_is_waited_for():
     case = Case()
     generation = claim(case.store)
-    case.clock.planned[SECOND_MS] = lambda: case.store.end_generation(generation, "stopped", "")
+    case.clock.planned[SECOND_MS] = lambda: case.store.generations.end(generation, "stopped", "")
     end = case.client.wait_for_end(generation, 60 * SECOND_MS)
     assert end is not None
     assert end.outcome == "stopped"

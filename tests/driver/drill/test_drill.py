@@ -69,17 +69,17 @@ def objects(simulation: Simulation) -> dict[str, bytes | None]:
 def test_it_proves_what_was_restored_and_completes_a_checkpoint(name: str) -> None:
     job, simulation = interrupted(name, checkpoints=2)
     before, rows = objects(simulation), {n: ledger.rows() for n, ledger in job.ledgers.items()}
-    newest = simulation.store.completed_ids()[-1]
+    newest = simulation.store.manifests.ids()[-1]
     record, scratch = drill(simulation)
     assert (record.outcome, record.problems, record.exit_code) == ("passed", (), 0)
     assert (record.checkpoint_id, record.workers_before) == (newest, 2)
-    first, *_, last = scratch.completed_ids()[1:] * 2
-    assert scratch.read_manifest(first).parent_checkpoint_id == newest
+    first, *_, last = scratch.manifests.ids()[1:] * 2
+    assert scratch.manifests.read(first).parent_checkpoint_id == newest
     assert record.completed_checkpoint_id == last
     assert all(operator.is_equal for operator in record.operators)
     kept = {
         entry.operator_id
-        for entry in simulation.store.read_manifest(newest).subtasks
+        for entry in simulation.store.manifests.read(newest).subtasks
         if entry.segments and entry.operator_id not in {n.operator_id for n in job.plan.sources()}
     }
     assert {o.operator_id for o in record.operators if o.rows_restored} == kept
@@ -202,8 +202,8 @@ class TestWhatFails:
     def test_a_damaged_checkpoint_that_was_asked_for(self) -> None:
         _, simulation = interrupted()
         store = simulation.store
-        newest = store.completed_ids()[-1]
-        damage(store, f"{JOB}/{store.read_manifest(newest).files()[0].path}", "rotten")
+        newest = store.manifests.ids()[-1]
+        damage(store, f"{JOB}/{store.manifests.read(newest).files()[0].path}", "rotten")
         record, _ = drill(simulation, restore_id=newest)
         assert (record.outcome, record.exit_code) == ("failed", 5)
         assert drill(simulation)[0].checkpoint_id == newest - 1  # Else the newest that verifies.
@@ -244,13 +244,13 @@ class TestWhatFails:
 def test_a_copy_is_the_checkpoint_byte_by_byte() -> None:
     _, simulation = interrupted()
     store, scratch = simulation.store, CheckpointStore(SimulatedDisk(), JOB)
-    newest = store.completed_ids()[-1]
-    manifest = store.read_manifest(newest)
+    newest = store.manifests.ids()[-1]
+    manifest = store.manifests.read(newest)
     owner = SimulatedDriver(simulation.world, simulation.network, 91, None).identify()
     size_bytes = copy_checkpoint(store, scratch, manifest, owner)
     assert size_bytes == manifest.size_bytes
     assert manifest.audited is not None  # Of the log of the job, which stays where it is.
     copied = manifest.model_copy(update={"audited": None})
-    assert scratch.read_manifest(newest) == copied
+    assert scratch.manifests.read(newest) == copied
     assert scratch.verify(newest).problem is None
     assert scratch.choose_checkpoint().manifest == copied

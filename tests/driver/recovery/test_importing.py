@@ -165,13 +165,13 @@ class TestAfterwards:
     def test_the_same_command_again_continues_and_does_not_go_back(self, stopped):
         job, simulation, target = fork(stopped)
         simulation.run(from_savepoint=str(target))
-        completed = simulation.store.completed_ids()
+        completed = simulation.store.manifests.ids()
         simulation.run(from_savepoint=str(target))
         job.check()
         imports = [
             n
-            for n in simulation.store.completed_ids()
-            if simulation.store.read_manifest(n).imported_from
+            for n in simulation.store.manifests.ids()
+            if simulation.store.manifests.read(n).imported_from
         ]
         assert imports == completed[:1]
 
@@ -202,11 +202,11 @@ class TestAfterwards:
         job = slow_job(rows=30, row_ms=0)
         job.load(before.job.ledgers)
         objects = copied(before.simulation.objects)
-        given_up = before.simulation.store.completed_ids()[-1]
+        given_up = before.simulation.store.manifests.ids()[-1]
         simulation = Simulation(job.plan, checkpoint=SELDOM, objects=objects, first_driver=8)
         simulation.run(from_savepoint=str(target))
         store = simulation.store
-        for number in store.completed_ids():
+        for number in store.manifests.ids():
             if number > given_up:
                 objects.put(store.paths.manifest(number), b"rot")
         with pytest.raises(LaminarError):
@@ -222,10 +222,10 @@ class TestRefusals:
         simulation = Simulation(windows_job(2).plan, job="renamed")
         with pytest.raises(IncompatibleStateError):
             simulation.run(from_savepoint=str(stopped[1]))
-        assert simulation.store.newest_generation() is None
+        assert simulation.store.claims.newest() is None
 
     def test_nothing_is_no_savepoint(self, tmp_path):
         simulation = Simulation(windows_job(2).plan, job="renamed")
         with pytest.raises(ConfigurationError, match="there is nothing at"):
             simulation.run(from_savepoint=str(tmp_path / "s"))
-        assert simulation.store.newest_generation() is None
+        assert simulation.store.claims.newest() is None

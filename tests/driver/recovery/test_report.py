@@ -63,9 +63,9 @@ def codes(report: RecoveryReport) -> list[ErrorCode]:
 class TestWhatFits:
     def test_a_restore_names_the_checkpoint_and_what_goes_on(self):
         _, simulation = interrupted()
-        newest = simulation.store.completed_ids()[-1]
+        newest = simulation.store.manifests.ids()[-1]
         report = examine(simulation)
-        manifest = simulation.store.read_manifest(newest)
+        manifest = simulation.store.manifests.read(newest)
         assert (report.verdict, report.exit_code, report.problems) == ("restore", 0, ())
         assert report.checkpoint.checkpoint_id == newest
         assert report.checkpoint.size_bytes == manifest.size_bytes
@@ -91,7 +91,7 @@ class TestWhatFits:
         report = examine(simulation, restore_id=1)
         assert report.sinks[0].is_withdrawn
         assert report.sinks[0].visible_id in report.committed_beyond_ids
-        last = simulation.store.completed_ids()[-1]
+        last = simulation.store.manifests.ids()[-1]
         simulation.objects.delete(simulation.store.paths.commit(last))
         assert examine(simulation).redriven_ids == (last,)
         job.check()
@@ -108,7 +108,7 @@ class TestWhatFits:
 class TestWhatDoesNot:
     def test_each_rejected_one_has_its_reason(self):
         _, simulation = interrupted()
-        newest = simulation.store.completed_ids()[-1]
+        newest = simulation.store.manifests.ids()[-1]
         simulation.objects.put(simulation.store.paths.manifest(newest), b"rot")
         report = examine(simulation)
         assert report.checkpoint.checkpoint_id == newest - 1
@@ -200,7 +200,7 @@ def test_the_heartbeat_says_how_far_the_last_run_was() -> None:
     with pytest.raises(ProcessKilledError):
         simulation.run()
     assert examine(simulation).rows_to_replay == 0
-    assert simulation.store.read_heartbeat(1).progress["rows_in"] == 120
+    assert simulation.store.generations.read_heartbeat(1).progress["rows_in"] == 120
     report = examine(simulation, restore_id=1)
     read = sum(source.rows_read for source in report.sources)
     assert report.rows_to_replay == 120 - read

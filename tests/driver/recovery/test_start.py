@@ -42,7 +42,7 @@ def interrupted_commit() -> tuple[Job, Simulation]:
     ledger = job.ledgers["out"]
 
     def die(*call: str) -> None:
-        if call == ("publish", "after") and len(simulation.store.completed_ids()) > 1:
+        if call == ("publish", "after") and len(simulation.store.manifests.ids()) > 1:
             ledger.observe = lambda *_: None
             simulation.kill_driver()
             raise ProcessKilledError("driver-1")
@@ -59,7 +59,7 @@ def finished() -> tuple[Job, Simulation]:
     job = windows_job(2)
     simulation = Simulation(job.plan, checkpoint=OFTEN)
     simulation.run()
-    assert len(simulation.store.completed_ids()) > 3
+    assert len(simulation.store.manifests.ids()) > 3
     return job, simulation
 
 
@@ -70,7 +70,7 @@ def started(simulation: Simulation) -> GenerationStarted:
 
 def rot_from(simulation: Simulation, checkpoint_id: int) -> None:
     """Damage the manifests of this checkpoint and all later ones."""
-    for later in simulation.store.completed_ids():
+    for later in simulation.store.manifests.ids():
         if later >= checkpoint_id:
             simulation.objects.put(simulation.store.paths.manifest(later), b"rot")
 
@@ -92,10 +92,10 @@ class TestFallingBack:
     @pytest.mark.parametrize("how", ["missing", "torn", "rotten", "longer"])
     def test_damaged_state_is_not_restored_and_that_is_said(self, how):
         job, simulation = interrupted()
-        newest = simulation.store.completed_ids()[-1]
+        newest = simulation.store.manifests.ids()[-1]
         state = next(
             entry.segments[0].path
-            for entry in simulation.store.read_manifest(newest).subtasks
+            for entry in simulation.store.manifests.read(newest).subtasks
             if entry.segments
         )
         damage(simulation.store, f"simulated/{state}", how)
@@ -148,13 +148,13 @@ class TestSettlingOutput:
     def test_a_decided_commit_is_made_by_the_next_generation(self):
         job, simulation = interrupted()
         ledger = job.ledgers["out"]
-        newest = simulation.store.completed_ids()[-1]
+        newest = simulation.store.manifests.ids()[-1]
         simulation.objects.delete(simulation.store.paths.commit(newest))
         for name in ledger.commits.pop(newest, []):
             ledger.staged[name] = ledger.visible.pop(name)
         simulation.run()
         assert started(simulation).restored_checkpoint_id == newest
-        assert newest in simulation.store.committed_ids()
+        assert newest in simulation.store.attempts.committed_ids()
         job.check()
 
     @pytest.mark.parametrize("moment", ["before", "after"])
@@ -165,7 +165,7 @@ class TestSettlingOutput:
         job, simulation = finished()
         ledger = job.ledgers["out"]
         if verb == "commit":
-            newest = simulation.store.completed_ids()[-1]
+            newest = simulation.store.manifests.ids()[-1]
             simulation.objects.delete(simulation.store.paths.commit(newest))
         if verb == "withdraw_after":
             rot_from(simulation, max(ledger.commits))
@@ -210,7 +210,7 @@ class TestSettlingOutput:
 
     def test_rows_that_an_interrupted_commit_made_visible_are_taken_back_with_its_checkpoint(self):
         job, simulation = interrupted_commit()
-        newest = simulation.store.completed_ids()[-1]
+        newest = simulation.store.manifests.ids()[-1]
         rot_from(simulation, newest)
         simulation.run()
         assert started(simulation).restored_checkpoint_id == newest - 1
@@ -230,11 +230,11 @@ class TestSettlingOutput:
         store.objects.delete(store.paths.commit(newest))
         for name in ledger.commits.pop(newest):
             del ledger.visible[name]
-        bases = len(store.bases())
+        bases = len(store.generations.bases())
         with pytest.raises(CorruptCheckpointError, match="is gone: restore an older") as lost:
             simulation.run(restore_id=newest)
         assert lost.value.code is ErrorCode.TRANSACTION_LOST
-        assert len(store.bases()) == bases  # Refused before anything was decided.
+        assert len(store.generations.bases()) == bases  # Refused before anything was decided.
         simulation.run(restore_id=newest - 1)
         job.check()
 
@@ -247,7 +247,7 @@ class TestBeingDeleted:
         self, is_decided, behind
     ):
         job, simulation = interrupted()
-        newest = simulation.store.completed_ids()[-1]
+        newest = simulation.store.manifests.ids()[-1]
         plans = RetentionLog(simulation.objects, simulation.store.paths)
         plans.create_plan(planned(1, newest))
         if is_decided:
@@ -271,7 +271,7 @@ class TestFencing:
         )
         with pytest.raises(FencedError):
             simulation.run()
-        assert simulation.store.read_base(2).closed_by == 3
+        assert simulation.store.generations.read_base(2).closed_by == 3
         assert [e.generation for e in simulation.events if isinstance(e, GenerationStarted)] == [
             1,
             3,
@@ -303,7 +303,7 @@ class TestWishes:
 
     def test_going_back_before_a_time(self):
         job, simulation = finished()
-        third = simulation.store.read_manifest(3)
+        third = simulation.store.manifests.read(3)
         simulation.run(restore_before_ms=third.completed_at_ms)
         assert started(simulation).restored_checkpoint_id == 2
         job.check()

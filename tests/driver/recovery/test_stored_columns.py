@@ -72,7 +72,7 @@ def killed(simulation: Simulation) -> Simulation:
 
 
 def newest(simulation: Simulation) -> CheckpointManifest:
-    return simulation.store.read_manifest(simulation.store.completed_ids()[-1])
+    return simulation.store.manifests.read(simulation.store.manifests.ids()[-1])
 
 
 @pytest.mark.parametrize("build", [running, windowed])
@@ -91,7 +91,7 @@ def test_state_of_another_type_is_refused_before_the_start(build: Build) -> None
         simulation.run()
     assert refused.value.code is ErrorCode.OPERATORS_CHANGED
     assert sum(isinstance(event, GenerationStarted) for event in simulation.events) == starts
-    assert store.bases()[-1].generation == 1  # Nothing was written down.
+    assert store.generations.bases()[-1].generation == 1  # Nothing was written down.
 
 
 def test_rows_in_flight_of_other_columns_are_found_once_for_each_edge() -> None:

@@ -64,9 +64,9 @@ def test_a_living_driver_is_not_robbed_of_its_store(instance, tmp_path: Path) ->
 def test_a_driver_that_is_gone_is_no_obstacle(instance, how: str) -> None:
     store = open_job()
     if how == "ended":
-        store.end_generation(claim(store), "finished", "")
+        store.generations.end(claim(store), "finished", "")
     else:
-        store.claim_generation(claimant(elsewhere()), wait_ms=never, take_over=True)
+        store.claims.claim(claimant(elsewhere()), wait_ms=never, take_over=True)
     begin_anew(instance, store, remove=())
 
 

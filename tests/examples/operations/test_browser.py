@@ -33,7 +33,7 @@ def test_a_checkpoint_is_looked_at_and_pinned_in_the_ui(tmp_path: Path) -> None:
     generation = claim(store)
     for checkpoint_id in (1, 2, 3):
         complete(store, checkpoint_id, generation)
-    store.end_generation(generation, "stopped", "")
+    store.generations.end(generation, "stopped", "")
     ui, clock = DagsterClient(free_port()), SystemClock()
     with serving(tmp_path, "examples.operations.definitions", ui.port, clock):
         wait(lambda: ui.is_up() and "0000000003" in ui.partitions(checkpoint_key(JOB)))

@@ -79,7 +79,7 @@ def test_the_driver_is_killed_and_nobody_else(job: JobWatch) -> None:
             update={"pid": driver.pid, "pid_start_time": int(stat[19])}
         )
         job.store.objects.create()
-        job.store.claim_generation(replace(claimant(), owner=owner), wait_ms=never)
+        job.store.claims.claim(replace(claimant(), owner=owner), wait_ms=never)
         assert job.kill_driver() == driver.pid
         assert driver.wait(10) == -9
     assert job.driver_pid() is None

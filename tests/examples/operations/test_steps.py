@@ -50,7 +50,7 @@ class PlayedUi:
         return f"run {run_id} found damage"
 
     def partitions(self, _key: object) -> frozenset[str]:
-        return frozenset(map(partition_of, self.store.completed_ids()))
+        return frozenset(map(partition_of, self.store.manifests.ids()))
 
     def check(self, *_: object) -> str:
         return self.verdict
@@ -65,7 +65,7 @@ class RecoveringClock(ManualClock):
 
     def wait_ms(self, duration_ms: float) -> None:
         super().wait_ms(duration_ms)
-        ui, newest = self._ui, self._ui.store.newest_generation()
+        ui, newest = self._ui, self._ui.store.claims.newest()
         if newest == 1 and ui.recoveries:
             generation = claim(ui.store, ui.base)
             complete(ui.store, 9, generation)
@@ -89,8 +89,8 @@ def played(tmp_path: Path, driver: subprocess.Popen) -> Operations:
     stat = Path(f"/proc/{driver.pid}/stat").read_text().rpartition(")")[2].split()
     known = claimant()
     owner = known.owner.model_copy(update={"pid": driver.pid, "pid_start_time": int(stat[19])})
-    generation = job.store.claim_generation(replace(known, owner=owner), wait_ms=never)
-    job.store.record_base(generation, None)
+    generation = job.store.claims.claim(replace(known, owner=owner), wait_ms=never)
+    job.store.generations.record_base(generation, None)
     for checkpoint_id in (1, 2):
         complete(job.store, checkpoint_id, generation)
     ui = PlayedUi(job.store)

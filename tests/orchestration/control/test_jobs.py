@@ -74,7 +74,7 @@ class TestCheckpoint:
         assert line_of(result) == f"{outcome} command 1 for job payments: the disk is full"
 
     def test_nobody_runs_the_job(self, stream) -> None:
-        stream.store.end_generation(stream.generation, "stopped", "")
+        stream.store.generations.end(stream.generation, "stopped", "")
         assert line_of(stream.run("checkpoint", {})) == (
             "nobody runs job payments: generation 1, the last one, stopped; start it with "
             "`laminar run`"
@@ -199,7 +199,7 @@ class TestPins:
 
 def test_a_checkpoint_is_exported_without_a_driver(stream, tmp_path) -> None:
     completed(stream)
-    stream.store.end_generation(stream.generation, "stopped", "")
+    stream.store.generations.end(stream.generation, "stopped", "")
     target = str(tmp_path / "s")
     result = stream.run("export_savepoint", {"checkpoint_id": 1, "target": target}, ANN)
     assert shown(result)["what"] == f"checkpoint 1 is the savepoint {target}"

@@ -77,7 +77,9 @@ def test_requests_are_those_of_the_heartbeat(bench) -> None:
     said = {"puts": 1000, "gets": 2000, "lists": 0, "bytes_up": 77}
     at_ms = START_MS + HOUR_MS
     progress: JsonObject = {"requests": dict(said)}
-    bench.store.beat(Generation(1), Heartbeat(sequence=1, at_ms=at_ms, progress=progress))
+    bench.store.generations.beat(
+        Generation(1), Heartbeat(sequence=1, at_ms=at_ms, progress=progress)
+    )
     told = report(bench)
     (row,) = told["requests"]
     assert (row["generation"], row["puts"], row["gets"], row["hours"]) == (1, 1000, 2000, 1.0)

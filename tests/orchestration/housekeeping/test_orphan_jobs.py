@@ -56,8 +56,8 @@ def test_what_has_waited_is_deleted_and_no_checkpoint(bench) -> None:
     assert orphans(bench, mode="delete").success
     told = bench.materialised("retention")[-1]
     assert (told["deleted_files"], told["deleted_checkpoints"]) == (2, 0)
-    assert bench.store.completed_ids() == [1, 2, 3, 5, 6, 7]
-    assert all(bench.store.verify(c).problem is None for c in bench.store.completed_ids()[-2:])
+    assert bench.store.manifests.ids() == [1, 2, 3, 5, 6, 7]
+    assert all(bench.store.verify(c).problem is None for c in bench.store.manifests.ids()[-2:])
     assert orphans(bench).success
     assert bench.observed("retention")[-1]["left_over_files"] == 0
 
@@ -70,7 +70,7 @@ def test_the_form_can_shorten_the_quarantine(bench) -> None:
 
 
 def test_what_a_damaged_manifest_may_name_stays(bench) -> None:
-    damage(bench.store, bench.store.paths.manifest(bench.store.completed_ids()[0]), "torn")
+    damage(bench.store, bench.store.paths.manifest(bench.store.manifests.ids()[0]), "torn")
     assert orphans(bench, mode="delete").success
     bench.clock.wait_ms(DAY_MS + 1)
     assert orphans(bench, mode="delete").success
@@ -90,7 +90,7 @@ def test_a_checkpoint_that_a_later_generation_went_on_without_stays(bench) -> No
     assert orphans(bench, mode="delete").success
     bench.clock.wait_ms(DAY_MS + 1)
     assert orphans(bench, mode="delete").success
-    assert 7 in bench.store.completed_ids()
+    assert 7 in bench.store.manifests.ids()
 
 
 def test_holds_that_ended_are_told(bench) -> None:

@@ -46,7 +46,7 @@ def retention(bench: Bench, spec: StreamSpec = SPEC, **config: object):
 def test_what_the_policy_drops_is_deleted_and_told(bench) -> None:
     result = retention(bench, reason="every hour")
     assert result.success
-    assert bench.store.completed_ids() == [3, 4, 5]
+    assert bench.store.manifests.ids() == [3, 4, 5]
     (told,) = bench.materialised("retention")
     assert told["outcome"] == "done"
     assert (told["deleted_checkpoints"], told["deleted_ids"]) == (2, [1, 2])
@@ -69,7 +69,7 @@ def test_who_wanted_it_and_which_run_did_it_is_audited(bench) -> None:
 def test_what_is_gone_is_no_partition_any_more_and_its_history_stays(bench) -> None:
     assert retention(bench).success
     assert bench.instance.get_dynamic_partitions(PARTITIONS) == [partition_of(n) for n in (3, 4, 5)]
-    assert [record.checkpoint_id for record in bench.store.history()] == [1, 2, 3, 4, 5]
+    assert [record.checkpoint_id for record in bench.store.attempts.history()] == [1, 2, 3, 4, 5]
 
 
 def test_what_others_deleted_is_no_partition_either(bench) -> None:
@@ -117,7 +117,7 @@ def test_nothing_to_do_is_said(bench) -> None:
 def test_the_form_goes_before_the_policy_of_the_stream(bench) -> None:
     spec = SPEC.model_copy(update={"retention": RetentionConfig(keep_last=2)})
     assert retention(bench, spec, policy={"keep_last": 4}).success
-    assert bench.store.completed_ids() == [2, 3, 4, 5]
+    assert bench.store.manifests.ids() == [2, 3, 4, 5]
     (told,) = bench.materialised("retention")
     assert told["policy"]["keep_last"] == 4
 
@@ -125,7 +125,7 @@ def test_the_form_goes_before_the_policy_of_the_stream(bench) -> None:
 def test_the_policy_of_the_stream_is_the_default(bench) -> None:
     spec = SPEC.model_copy(update={"retention": RetentionConfig(keep_last=1)})
     assert retention(bench, spec).success
-    assert bench.store.completed_ids() == [5]
+    assert bench.store.manifests.ids() == [5]
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_the_policy_of_the_stream_is_the_default(bench) -> None:
 )
 def test_a_wrong_policy_fails_with_its_field_and_deletes_nothing(bench, policy, said) -> None:
     assert said in bench.failure(retention(bench, policy=policy))
-    assert len(bench.store.completed_ids()) == 5
+    assert len(bench.store.manifests.ids()) == 5
 
 
 def test_a_plan_that_does_not_hold_any_more_is_the_next_run_s(bench, monkeypatch) -> None:
@@ -148,14 +148,14 @@ def test_a_plan_that_does_not_hold_any_more_is_the_next_run_s(bench, monkeypatch
 
     monkeypatch.setattr(Retention, "_write_down", pin_meanwhile)
     assert retention(bench).success
-    assert len(bench.store.completed_ids()) == 5
+    assert len(bench.store.manifests.ids()) == 5
     assert len(bench.instance.get_dynamic_partitions(PARTITIONS)) == 5
     (told,) = bench.observed("retention")
     assert "nothing was deleted" in told["outcome"]
     assert "pinned as keep" in told["outcome"]
     monkeypatch.setattr(Retention, "_write_down", write_down)
     assert retention(bench).success
-    assert bench.store.completed_ids() == [2, 3, 4, 5]
+    assert bench.store.manifests.ids() == [2, 3, 4, 5]
 
 
 def test_what_an_earlier_run_began_is_finished_first(bench, monkeypatch) -> None:

@@ -166,4 +166,4 @@ def test_scheduled_runs_do_their_work_in_a_directory(bench) -> None:
             resources=bench.resources(),
         )
         assert result.success
-    assert bench.store.completed_ids() == [3, 4, 5]
+    assert bench.store.manifests.ids() == [3, 4, 5]

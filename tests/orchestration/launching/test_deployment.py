@@ -105,7 +105,7 @@ class TestRefusals:
         stream.has_run(1)
         said = line_of(stream.start("newest", expected_generation=4))
         assert "its newest generation is 1, not 4 as expected: generation 1, process" in said
-        assert stream.store.last_generation() == 1
+        assert stream.store.claims.last() == 1
 
     def test_a_start_that_somebody_overtakes_is_told_by_whom(self, processes, monkeypatch) -> None:
         """Goal: of two starts for one death that pass all looks at once, one driver runs."""

@@ -93,7 +93,7 @@ def own(stream: Import) -> str:
 
 
 def end(stream: Import) -> None:
-    stream.store.end_generation(stream.generation, "stopped", "")
+    stream.store.generations.end(stream.generation, "stopped", "")
 
 
 class TestForeign:
@@ -131,7 +131,7 @@ class TestForeign:
 
     def test_a_second_time_it_is_refused(self, stream, foreign) -> None:
         store, found = stream.store, read_savepoint(open_object_store(foreign))
-        generation = store.claim_generation(claimant(), wait_ms=never, take_over=True)
+        generation = store.claims.claim(claimant(), wait_ms=never, take_over=True)
         brought = import_savepoint(store, found, generation, 1_700_000_000_000, claim=False)
         brought.record_base()
         brought.publish()

@@ -368,4 +368,4 @@ class TestRescale:
         stream.has_run(2)
         assert stream.run("rescale", {"workers": 1}).success
         assert stream.bases == [None, 2]
-        assert stream.store.read_manifest(CheckpointId(3)) is not None
+        assert stream.store.manifests.read(CheckpointId(3)) is not None

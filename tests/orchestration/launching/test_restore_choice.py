@@ -26,7 +26,7 @@ class Reads(StartedStream):
 
     def of(self, checkpoint_id: int) -> int:
         """How often its state was read."""
-        manifest = self.store.read_manifest(CheckpointId(checkpoint_id))
+        manifest = self.store.manifests.read(CheckpointId(checkpoint_id))
         path = manifest.subtasks[0].segments[0].path
         return self.counts[self.store.paths.absolute(path)]
 
@@ -120,7 +120,7 @@ def test_only_the_manifest_that_was_read_is_believed(stream) -> None:
 def test_what_its_check_finds_damaged_the_next_attempt_does_not_take(stream) -> None:
     """Goal: the check of a run and the sensor speak of the same records."""
     assert choose_by_sizes(stream.store, damage_on_record(stream.instance, STREAM)).manifest == (
-        stream.store.read_manifest(CheckpointId(3))
+        stream.store.manifests.read(CheckpointId(3))
     )
     path = stream.damage(3)
     stream.counts.clear()
@@ -129,4 +129,4 @@ def test_what_its_check_finds_damaged_the_next_attempt_does_not_take(stream) -> 
     (found,) = damage_on_record(stream.instance, STREAM).values()
     assert found.paths == {path}
     next_one = choose_by_sizes(stream.store, damage_on_record(stream.instance, STREAM)).manifest
-    assert next_one == stream.store.read_manifest(CheckpointId(2))
+    assert next_one == stream.store.manifests.read(CheckpointId(2))

@@ -66,14 +66,14 @@ def test_this_very_process_runs_it() -> None:
 
 def test_a_driver_of_another_machine_is_watched() -> None:
     store = open_job()
-    store.claim_generation(claimant(elsewhere()), wait_ms=never)
+    store.claims.claim(claimant(elsewhere()), wait_ms=never)
     assert last_driver(store, ManualClock()).signs == "silent"
 
     class Beating(ManualClock):
         def wait_ms(self, duration_ms: float) -> None:
             super().wait_ms(duration_ms)
             now_ms = int(self.monotonic_ms()) - 1_700_000_000_000
-            store.beat(1, Heartbeat(sequence=now_ms, at_ms=0))
+            store.generations.beat(1, Heartbeat(sequence=now_ms, at_ms=0))
 
     assert last_driver(store, Beating()).signs == "beating"
 

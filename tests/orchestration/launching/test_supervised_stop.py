@@ -86,13 +86,13 @@ def test_who_takes_the_job_over_meanwhile_is_not_meant(stream, monkeypatch) -> N
     request = StopRequest(stream)
     request.ask(ME)
     (entry,) = request.log.entries()
-    assert entry.command.generation == own < stream.store.newest_generation()
+    assert entry.command.generation == own < stream.store.claims.newest()
 
 
 @pytest.mark.parametrize("outcome", ["never", "ended"])
 def test_a_driver_that_does_not_have_the_job_is_not_asked(stream, outcome) -> None:
     if outcome == "ended":
-        stream.store.end_generation(claim(stream.store), "failed", "")
+        stream.store.generations.end(claim(stream.store), "failed", "")
     assert not StopRequest(stream).ask(ME)
 
 
@@ -115,7 +115,7 @@ def test_a_store_that_is_down_is_no_reason_not_to_stop(stream, monkeypatch, capl
         raise StorageUnavailable(ErrorCode.STORE_IO, "no answer")
 
     request = StopRequest(stream)
-    monkeypatch.setattr(stream.store, "newest_generation", down)
+    monkeypatch.setattr(stream.store.claims, "newest", down)
     assert not request.ask(ME)
     assert "the driver cannot be asked through its store: no answer" in caplog.text
 
@@ -148,7 +148,7 @@ def test_an_interrupted_run_ends_its_driver_through_the_store(stream) -> None:
     assert [event["event"] for event in events[-2:]] == ["checkpoint-completed", "finished"]
     (entry,) = ControlLog(stream.store.objects, stream.store.paths).entries()
     assert entry.result.outcome == "completed"
-    assert stream.store.has_ended(1).outcome == "stopped"
+    assert stream.store.generations.read_end(1).outcome == "stopped"
     assert stream.living == []
 
 

@@ -234,7 +234,7 @@ def test_a_cursor_that_is_lost_costs_nothing(job: Job, ticks: Ticks, cursor: str
 @pytest.mark.parametrize(
     ("happened", "why"),
     [
-        (lambda job: job.store.end_generation(job.generation, "stopped", ""), "1 stopped"),
+        (lambda job: job.store.generations.end(job.generation, "stopped", ""), "1 stopped"),
         (lambda job: job.claim_by_the_dead(), "2 is starting"),
         (lambda job: (job.claim_by_the_dead(), job.beat()), "the driver of generation 2 is gone"),
     ],

@@ -102,4 +102,4 @@ def test_in_any_order_every_end_of_the_generation_is_told_once(steps: list[str])
             told += ids
     assert sorted(told) == sorted(ended)
     assert [attempt.checkpoint_id for attempt in known.open] == open_ids
-    assert Generation(job.generation) == job.store.newest_generation()
+    assert Generation(job.generation) == job.store.claims.newest()

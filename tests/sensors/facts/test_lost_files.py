@@ -59,7 +59,7 @@ def test_the_newest_is_damaged_as_long_as_nothing_has_completed_since(job: Job) 
 def test_what_a_generation_had_in_memory_ends_with_it(job: Job, end: str) -> None:
     mark_damaged(job, 3)
     if end == "it ended":
-        job.store.end_generation(job.generation, "failed", "out of memory")
+        job.store.generations.end(job.generation, "failed", "out of memory")
     else:
         job.claim(base=3)
     assert not known(job).is_in_memory
@@ -127,5 +127,5 @@ def test_a_real_job_is_seen_to_lose_a_file_and_to_heal_it() -> None:
     assert during.example == f"{harm.path} (missing)"
     assert during.newest_id in during.checkpoint_ids
     assert after is not None
-    assert after.newest_id == after.whole_id == simulation.store.completed_ids()[-1]
+    assert after.newest_id == after.whole_id == simulation.store.manifests.ids()[-1]
     assert set(harm.naming) <= set(after.checkpoint_ids)

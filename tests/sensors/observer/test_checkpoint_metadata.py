@@ -42,8 +42,8 @@ def shown(store: CheckpointStore, changes: CheckpointManifest) -> dg.AssetMateri
 
 
 def publish(store: CheckpointStore, changes: CheckpointManifest) -> StoredCheckpoint:
-    assert store.record_trigger(trigger(changes.checkpoint_id, changes.generation))
-    store.publish(changes)
+    assert store.attempts.record_trigger(trigger(changes.checkpoint_id, changes.generation))
+    store.manifests.publish(changes)
     found = read_stored(store, CheckpointId(changes.checkpoint_id))
     assert isinstance(found, StoredCheckpoint)
     return found
@@ -209,7 +209,7 @@ def with_source(store: CheckpointStore, **splits: list[int | None]) -> Checkpoin
     count = len(splits["next_row"])
     columns = {name: pa.array(column, pa.int64()) for name, column in splits.items()}
     table = pa.table({"split_id": list(range(count)), **columns})
-    state = store.write_state(CheckpointId(7), "window", 0, table)
+    state = store.parts.write_state(CheckpointId(7), "window", 0, table)
     descriptions = {**DESCRIPTIONS, "window": {"connector": "parquet"}}
     first, *others = plain().subtasks
     return plain(

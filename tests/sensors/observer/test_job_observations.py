@@ -65,7 +65,7 @@ def test_a_death_says_how_long_nothing_ran_and_what_is_done_again(job, daemon) -
 )
 def test_only_what_died_has_lost_time(job: Job, daemon: Daemon, outcome: str, *, is_lost) -> None:
     job.beat()
-    job.store.end_generation(job.generation, outcome, "so it is")
+    job.store.generations.end(job.generation, outcome, "so it is")
     job.clock.wait_ms(5_000)
     job.claim()
     restored(job, None)

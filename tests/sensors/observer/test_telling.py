@@ -14,7 +14,7 @@ from laminar_core.sensors.observer.findings import SCAN_MAX, SILENCE_MS, Observe
 from laminar_core.sensors.observer.sensor import build_checkpoint_reporter
 from laminar_core.sensors.observer.telling import LEFT_TO_RUN_MS
 from laminar_core.sensors.policy import AlertPolicy
-from laminar_core.store.generations import Claimant
+from laminar_core.store.claims import Claimant
 from laminar_core.store.owner import this_process
 from laminar_core.testing.faulty_store import FaultyStore
 from tests.sensors.observed import KEY, NOTHING_NEW, Daemon, DiedError, write_down
@@ -205,7 +205,7 @@ def test_ten_thousand_attempts_cost_a_bounded_tick_each(tmp_path, daemon, monkey
     job = stored_job(tmp_path / "long")
     job.claim()
     ids = [CheckpointId(number) for number in range(1, 10_001)]
-    monkeypatch.setattr(type(job.store), "attempted_ids", lambda _: ids)
+    monkeypatch.setattr(type(job.store.attempts), "ids", lambda _: ids)
     counting = Counting(job)
     daemon.uri = "memory://counting"
     monkeypatch.setitem(OBJECTS, daemon.uri, counting)
@@ -225,11 +225,11 @@ def test_numbers_may_jump_where_a_generation_starts_from_an_import(job: Job, dae
     claimant = Claimant(
         this_process(), Actor("ada", reason="to import"), "0.1.0", job.clock.now_ms()
     )
-    job.generation = job.store.claim_generation(claimant, wait_ms=never, take_over=True)
+    job.generation = job.store.claims.claim(claimant, wait_ms=never, take_over=True)
     daemon.ticks()  # It is claimed, and the copy is not there yet.
     complete(job.store, 40, job.generation)
     daemon.ticks()
-    job.store.record_base(job.generation, CheckpointId(40))
+    job.store.generations.record_base(job.generation, CheckpointId(40))
     for checkpoint_id in (41, 42):
         complete(job.store, checkpoint_id, job.generation)
     daemon.ticks()

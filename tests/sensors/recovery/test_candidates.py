@@ -40,7 +40,7 @@ def instance() -> Iterator[dg.DagsterInstance]:
 
 
 def state_of(store: CheckpointStore, checkpoint_id: int) -> str:
-    return store.read_manifest(CheckpointId(checkpoint_id)).subtasks[0].segments[0].path
+    return store.manifests.read(CheckpointId(checkpoint_id)).subtasks[0].segments[0].path
 
 
 def harm(store: CheckpointStore, checkpoint_id: int, how: str = "rotten") -> None:

@@ -65,7 +65,7 @@ def test_the_job_is_recovered_when_the_store_is_back(place):
     decisions = [sensor.decide() for _ in range(8)]
     found = next(decision for decision in decisions if isinstance(decision, Recover))
     assert found.attempt == 1
-    generation = simulation.store.last_generation()
+    generation = simulation.store.claims.last()
     result = simulation.run(
         expected_generation=generation, take_over=found.running_driver == "take_over"
     )

@@ -138,7 +138,7 @@ def test_a_recovery_that_somebody_cancelled_is_not_repeated(job: Job, ticks: Tic
 
 
 def test_a_damaged_checkpoint_is_skipped_and_named(job: Job, ticks: Ticks) -> None:
-    path = job.store.read_manifest(CheckpointId(2)).subtasks[0].segments[0].path
+    path = job.store.manifests.read(CheckpointId(2)).subtasks[0].segments[0].path
     damage(job.store, job.store.paths.absolute(path), "torn")
     ticks.tick()
     assert ticks.runs[0].tags["dagster/partition"] == partition_of(1)
@@ -147,7 +147,7 @@ def test_a_damaged_checkpoint_is_skipped_and_named(job: Job, ticks: Ticks) -> No
 
 def test_what_its_first_attempt_finds_damaged_its_second_one_skips(job: Job, ticks: Ticks) -> None:
     """Goal: lengths do not tell of a flipped bit; the check that is ahead of the driver does."""
-    path = job.store.read_manifest(CheckpointId(2)).subtasks[0].segments[0].path
+    path = job.store.manifests.read(CheckpointId(2)).subtasks[0].segments[0].path
     damage(job.store, job.store.paths.absolute(path), "rotten")
     ticks.tick()
     read_whole(ticks.instance, job.store, 2, ticks.runs[0].run_id)
@@ -201,12 +201,12 @@ def test_a_job_that_died_before_its_first_checkpoint_is_started(tmp_path: Path) 
 def test_a_job_that_ended_on_purpose_is_left_alone(
     job: Job, ticks: Ticks, outcome: str, reason: str
 ) -> None:
-    job.store.end_generation(job.generation, outcome, reason)
+    job.store.generations.end(job.generation, outcome, reason)
     assert ticks.tick() == f"generation 1 {outcome}: it is not meant to run"
 
 
 def test_a_job_that_failed_and_whose_driver_gave_up_is_recovered(job: Job, ticks: Ticks) -> None:
-    job.store.end_generation(job.generation, "failed", "worker 1: lost")
+    job.store.generations.end(job.generation, "failed", "worker 1: lost")
     ticks.tick()
     assert config_of(ticks.runs[0])["reason"] == "generation 1 failed: worker 1: lost"
 

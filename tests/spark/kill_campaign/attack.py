@@ -209,7 +209,7 @@ class Attacker:
 
     def _take_over(self, cell: Cell) -> None:
         """The sensor takes a driver that stands still for dead; another one becomes the owner."""
-        generation = self.stream.store.last_generation()
+        generation = self.stream.store.claims.last()
         decided = self.sensor.look_until_silent()
         self.sensor.begin_anew()
         if not isinstance(decided, Recover) or decided.running_driver != "take_over":

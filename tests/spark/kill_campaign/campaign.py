@@ -110,7 +110,7 @@ class Campaign:
         stream.wait("the end of the input", lambda: last.has_ended)
         if last.process.returncode != 0 or last.newest("finished") is None:
             raise CampaignError(f"the job did not finish; {stream.said()}")
-        self.figures.generations += len(stream.store.generations())
+        self.figures.generations += len(stream.store.generations.summaries())
         self.figures.checkpoints += sum(driver.completed() for driver in stream.drivers)
         expect_exact(stream)
         expect_one_writer(stream.store)
@@ -133,11 +133,11 @@ def expect_one_writer(store: CheckpointStore) -> None:
 
     A generation that completed a checkpoint after its successor had begun would break the order.
     """
-    records = [store.read_outcome(number) for number in store.ended_ids()]
+    records = [store.attempts.read_outcome(number) for number in store.attempts.ended_ids()]
     completed = [r for r in records if r is not None and r.outcome == "completed"]
     generations = [record.generation for record in sorted(completed, key=lambda r: r.checkpoint_id)]
     if generations != sorted(generations):
         raise CampaignError(f"an older generation completed checkpoints later: {generations}")
-    for number in store.completed_ids():
+    for number in store.manifests.ids():
         if problem := store.verify(number).problem:
             raise CampaignError(f"checkpoint {number} is damaged: {problem}")

@@ -66,11 +66,11 @@ class DagsterAttacker(Attacker):
         kill(driver.pid)
         self.stream.wait(f"{cell}: the end of the driver", lambda: driver.has_ended)
         self.stream.pauses.release()
-        newest = self.stream.store.last_generation() or 0
+        newest = self.stream.store.claims.last() or 0
         self._begin_again(cell)
         self.stream.wait(
             f"{cell}: Dagster's recovery of generation {newest}",
-            lambda: (self.stream.store.last_generation() or 0) > newest,
+            lambda: (self.stream.store.claims.last() or 0) > newest,
         )
         self._adopt(cell, newest + 1)
         self.figures.ended_by["recovery by Dagster"] += 1
@@ -80,7 +80,7 @@ class DagsterAttacker(Attacker):
             raise CampaignError(f"{cell}: processes {left} live on")
 
     def _adopt(self, cell: Cell, generation: int) -> None:
-        claim = self.stream.store.generations()[-1].claim
+        claim = self.stream.store.generations.summaries()[-1].claim
         if claim is None or claim.actor_kind is not ActorKind.SENSOR:
             raise CampaignError(f"{cell}: generation {generation} was claimed by {claim}")
         log = newest_log(self.stream.folder / "drivers")

@@ -355,6 +355,7 @@ class CheckpointDriver:
             self._identity, attempt.trigger, self._parent_id, acks, completion
         )
         if known := self._scrub.known_damage(manifest):
+            self._scrub.unpublished(manifest, known)
             failed = StoreFailed(checkpoint_id, _not_whole(known))
             self._host.post(lambda: self.dispatch(failed))
             return

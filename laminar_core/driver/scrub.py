@@ -87,7 +87,9 @@ class Scrub:
         self._reading = False
         self._next_ms = 0
         self._known: dict[str, DamagedFile] = {}
-        """Damage found before, by path; it is repaired or about to be."""
+        """Damage found before, by path."""
+        self._healing: set[str] = set()
+        """Damaged files whose owners were asked to write their whole state."""
 
     # --- what there is --------------------------------------------------------------------------
 
@@ -159,20 +161,25 @@ class Scrub:
     # --- what is found --------------------------------------------------------------------------
 
     def unpublished(self, manifest: CheckpointManifest, damage: tuple[DamagedFile, ...]) -> None:
-        """Handle a manifest that was not created, because files it names are missing."""
+        """Handle a manifest that was not created, because files it names are lost."""
         self._owners = {**self._owners, **dict(self._owners_of(manifest))}
         self._found(damage, "listing")
 
     def _found(self, damage: tuple[DamagedFile, ...], found_by: FoundBy) -> None:
-        """Heal at once, and report; what was reported before is being healed."""
-        new = tuple(file for file in damage if file.path not in self._known)
-        if not new:
-            return
-        self._known.update({file.path: file for file in new})
-        owners = sorted({self._owners[f.path] for f in new if f.path in self._owners})
+        """Heal at once, and report; each file once.
+
+        A file in the folder of the restored checkpoint has no owner until a manifest inherits it,
+        so it may be healed only when it is found again.
+        """
+        healable = [f.path for f in damage if f.path in self._owners.keys() - self._healing]
+        self._healing.update(healable)
+        owners = sorted({self._owners[path] for path in healable})
         if owners:
             self._host.broadcast(Renew(generation=self._generation, operators=tuple(owners)))
-        self._background.submit(self._report, new, found_by, [owner for owner, _ in owners])
+        new = tuple(file for file in damage if file.path not in self._known)
+        if new:
+            self._known.update({file.path: file for file in new})
+            self._background.submit(self._report, new, found_by, [owner for owner, _ in owners])
 
     def _report(
         self, damage: tuple[DamagedFile, ...], found_by: FoundBy, renewed: list[str]

@@ -103,6 +103,8 @@ FOUND = {
     7_320_001_244: (21, 24, 3, "a base in an older copy passed for the job"),
     7_320_011_190: (21, 24, 3, "a heartbeat in an empty directory passed for the job"),
     7_320_011_570: (21, 24, 3, "a generation ran whose base was in another store"),
+    7_320_013_956: (21, 24, 3, "a sleeper ended the job after its last checkpoint"),
+    7_320_014_201: (21, 24, 3, "a file of the restored checkpoint was known to be lost for ever"),
     7_310_000_544: (20, 22, 0, "what given-up checkpoints left to do held up the last one"),
 }
 """Seeds that failed once, with the numbers of scenarios, of kinds of disaster and of losses of the

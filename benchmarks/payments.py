@@ -8,9 +8,9 @@ from pyspark.sql import SparkSession, functions
 from benchmarks import dataset
 from benchmarks.result import Result, median
 from laminar_core.jobs.payments import pipeline
-from laminar_core.operators.windows import Duration
 from laminar_core.pipeline import CheckpointConfig, RunConfig
 from laminar_core.spark.session import open_session
+from laminar_core.units import Duration
 
 WORKERS = 2
 ROUNDS = 5

@@ -11,9 +11,10 @@ import dagster as dg
 from pydantic import AfterValidator, Field, model_validator
 
 from laminar_core.records.paths import check_job_name
-from laminar_core.resources.values import Duration, Place, Size, Values, accepted_by, milliseconds
+from laminar_core.resources.values import Place, Values
 from laminar_core.retention.config import RetentionConfig
 from laminar_core.sensors.policy import AlertPolicy
+from laminar_core.units import DurationText, Size, accepted_by, duration_ms
 
 _DAGSTER_NAME = re.compile(r"[A-Za-z0-9_]+")
 _OWNER = re.compile(r"team:\S+|[^@\s]+@[^@\s]+\.[^@\s]+")
@@ -80,13 +81,13 @@ Cron = Annotated[
 class CheckpointPolicy(Values):
     """When checkpoints are taken and what they write; the options of ``laminar run``."""
 
-    interval: Duration = "10 seconds"
-    timeout: Duration = "10 minutes"
-    min_pause: Duration | None = None
+    interval: DurationText = "10 seconds"
+    timeout: DurationText = "10 minutes"
+    min_pause: DurationText | None = None
     alignment: Literal["aligned", "unaligned"] | None = Field(
         default=None, description="Never, or from the start; None: after alignment_timeout."
     )
-    alignment_timeout: Duration | None = Field(
+    alignment_timeout: DurationText | None = Field(
         default=None, description="None: 30 seconds. Not together with alignment."
     )
     snapshots: Literal["full", "incremental", "changelog"] = "incremental"
@@ -161,17 +162,17 @@ class StreamSpec(Values):
         description="How recovery and the jobs start the driver: as a process of its own that "
         "survives Dagster, or inside the run.",
     )
-    start_timeout: Duration = Field(
+    start_timeout: DurationText = Field(
         default="10 minutes",
         description="Until the workers run, which includes reading the checkpoint; a driver that "
         "is slower is ended.",
     )
-    silence_timeout: Duration | None = Field(
+    silence_timeout: DurationText | None = Field(
         default=None,
         description="A worker whose process sends no sign of life for so long is dead; None: 30 "
         "seconds.",
     )
-    progress_timeout: Duration | None = Field(
+    progress_timeout: DurationText | None = Field(
         default=None,
         description="A worker that needs longer than this for one batch hangs; None: 30 minutes.",
     )
@@ -209,7 +210,7 @@ class StreamSpec(Values):
 
     @model_validator(mode="after")
     def _a_pause_between_checkpoints_is_no_standstill(self) -> Self:
-        if milliseconds(self.checkpoints.interval) >= milliseconds(self.alerts.checkpoint_age_max):
+        if duration_ms(self.checkpoints.interval) >= duration_ms(self.alerts.checkpoint_age_max):
             raise ValueError(
                 f"alerts.checkpoint_age_max ({self.alerts.checkpoint_age_max}) must be longer than "
                 f"checkpoints.interval ({self.checkpoints.interval}), or the job counts as stuck"
@@ -243,7 +244,7 @@ class StreamSpec(Values):
         return [word for name, value in options.items() if value for word in (name, value)]
 
     def _scrub(self) -> list[str]:
-        return [] if self.scrub_rate is None else ["--scrub-rate", self.scrub_rate]
+        return [] if self.scrub_rate is None else ["--scrub-rate", str(self.scrub_rate)]
 
     def dry_run_command(self, store_uri: str, words: Sequence[str] = ()) -> list[str]:
         """What says, as one JSON object, what ``command`` with these words would continue from."""

@@ -7,7 +7,6 @@ from dagster._core.definitions.target import ExecutableDefinition
 
 from laminar_core.orchestration.spec import StreamSpec
 from laminar_core.resources.names import StreamJob, job_name
-from laminar_core.resources.values import milliseconds
 from laminar_core.sensors.alerting.sensors import (
     build_check_failure_sensor,
     build_run_failure_sensor,
@@ -15,6 +14,7 @@ from laminar_core.sensors.alerting.sensors import (
 from laminar_core.sensors.alignment.sensor import build_alignment_sensor
 from laminar_core.sensors.recovery.sensor import RecoveryJobs, build_recovery_sensor
 from laminar_core.sensors.source_retention.sensor import build_source_retention_sensor
+from laminar_core.units import duration_ms
 
 
 def sensor_definitions(spec: StreamSpec, launching: dg.Definitions) -> dg.Definitions:
@@ -33,7 +33,7 @@ def sensor_definitions(spec: StreamSpec, launching: dg.Definitions) -> dg.Defini
     alignment = spec.alerts
     if spec.checkpoints.alignment == "aligned":  # Never anything else: so somebody decided.
         alignment = alignment.model_copy(update={"flip": False})
-    recovery = RecoveryJobs(job("recovery"), job("start"), milliseconds(spec.start_timeout))
+    recovery = RecoveryJobs(job("recovery"), job("start"), duration_ms(spec.start_timeout))
     return dg.Definitions(
         sensors=[
             build_alignment_sensor(spec.name, alignment),

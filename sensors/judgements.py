@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from laminar_core.records.audit import AuditReport
 from laminar_core.records.drill import DrillRecord
 from laminar_core.records.manifest import GenerationEnd
-from laminar_core.resources.values import milliseconds
 from laminar_core.sensors.policy import AlertPolicy
+from laminar_core.units import duration_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ def judge_alignment(alignment_ms: Sequence[float], policy: AlertPolicy) -> Verdi
     figures = {"alignment_ms": round(float(newest_ms), 3)}
     if p99_ms is not None:
         figures["alignment_p99_ms"] = round(float(p99_ms), 3)
-    if newest_ms > milliseconds(policy.alignment_hard):
+    if newest_ms > duration_ms(policy.alignment_hard):
         said = f"barriers waited {newest_ms:.0f} ms for each other, {policy.alignment_hard} is"
         return Verdict(passed=False, description=f"{said} an emergency", figures=figures)
     if p99_ms is None:
@@ -66,7 +66,7 @@ def judge_alignment(alignment_ms: Sequence[float], policy: AlertPolicy) -> Verdi
         return Verdict(passed=True, description=said, figures=figures)
     count = min(len(alignment_ms), policy.alignment_window)
     said = f"p99 of the last {count} alignment times is {p99_ms:.0f} ms"
-    if p99_ms > milliseconds(policy.alignment_act):
+    if p99_ms > duration_ms(policy.alignment_act):
         said = f"{said}, more than {policy.alignment_act}"
         return Verdict(passed=False, description=said, figures=figures)
     return Verdict(passed=True, description=said, figures=figures)
@@ -141,7 +141,7 @@ def judge_lost_files(lost: LostFiles | None, now_ms: int, policy: AlertPolicy) -
     if lost.newest_id == lost.whole_id:
         said = f"{said}. Healed: checkpoint {lost.newest_id} needs nothing that is lost"
         return Verdict(passed=False, description=said, figures=figures)
-    is_overdue = now_ms - lost.found_at_ms > milliseconds(policy.checkpoint_age_max)
+    is_overdue = now_ms - lost.found_at_ms > duration_ms(policy.checkpoint_age_max)
     if lost.is_in_memory and not is_overdue:
         said = f"{said}. Being healed: the next checkpoint writes it anew from memory"
         return Verdict(passed=False, description=said, figures=figures)
@@ -196,7 +196,7 @@ def source_retention(
     """Return when the source drops rows that a restore needs; None: it keeps everything."""
     if policy.source_keeps is None:
         return None
-    expires_at_ms = oldest_row_ms + milliseconds(policy.source_keeps)
+    expires_at_ms = oldest_row_ms + duration_ms(policy.source_keeps)
     return SourceRetention(expires_at_ms, expires_at_ms - now_ms)
 
 
@@ -215,7 +215,7 @@ def judge_source_retention(needs: SourceNeeds | None, now_ms: int, policy: Alert
         said = f"{said} have expired for {hours:.1f} hours: a restore may lose rows"
         return Verdict(passed=False, description=said, is_severe=True, figures=figures)
     said = f"{said} expire in {hours:.1f} hours"
-    if found.left_ms < milliseconds(policy.source_margin):
+    if found.left_ms < duration_ms(policy.source_margin):
         said = f"{said}, less than {policy.source_margin}: take a checkpoint, or let it keep more"
         return Verdict(passed=False, description=said, figures=figures)
     return Verdict(passed=True, description=said, figures=figures)
@@ -263,7 +263,7 @@ def judge_freshness(life: JobLife | None, now_ms: int, policy: AlertPolicy) -> V
     age_ms = now_ms - max(life.completed_at_ms or 0, life.meant_since_ms)
     newest = "none" if life.completed_id is None else f"checkpoint {life.completed_id}"
     said = f"newest is {newest}; {age_ms / 1000:.0f} s since a checkpoint or the start"
-    passed = age_ms <= milliseconds(policy.checkpoint_age_max)
+    passed = age_ms <= duration_ms(policy.checkpoint_age_max)
     if not passed:
         said = (
             f"{said}, more than {policy.checkpoint_age_max}: generation {life.generation} is stuck"
@@ -284,7 +284,7 @@ def judge_restorable(newest: DrillRecord | None, now_ms: int, policy: AlertPolic
         said = f"{said} failed: {'; '.join(newest.problems) or 'no reason given'}"
         return Verdict(passed=False, description=said, is_severe=True, figures=figures)
     said = f"{said} passed"
-    if now_ms - newest.started_at_ms > milliseconds(policy.drill_age_max):
+    if now_ms - newest.started_at_ms > duration_ms(policy.drill_age_max):
         said = f"{said}, but that is more than {policy.drill_age_max} ago: drill again"
         return Verdict(passed=False, description=said, figures=figures)
     return Verdict(passed=True, description=said, figures=figures)
@@ -314,7 +314,7 @@ def judge_transactions(
     count, first = len(waiting.checkpoint_ids), waiting.checkpoint_ids[0]
     figures = {"uncommitted": count, "oldest_s": round(age_ms / 1000, 3)}
     said = f"{known} is committed, {count} from checkpoint {first} on wait"
-    if age_ms <= milliseconds(policy.commit_age_max):
+    if age_ms <= duration_ms(policy.commit_age_max):
         return Verdict(passed=True, description=said, figures=figures)
     said = (
         f"{said}, the oldest for {age_ms / 1000:.0f} s, more than {policy.commit_age_max}: "

@@ -9,7 +9,8 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from laminar_core.resources.values import Duration, Values, milliseconds
+from laminar_core.resources.values import Values
+from laminar_core.units import DurationText, duration_ms
 
 
 def _importable(path: str) -> str:
@@ -33,11 +34,11 @@ class AlertPolicy(Values):
         default=True,
         description="Let the recovery sensor start the job again; False: it only alerts.",
     )
-    alignment_act: Duration = Field(
+    alignment_act: DurationText = Field(
         default="1 second",
         description="Force unaligned checkpoints when the p99 of the window is longer.",
     )
-    alignment_hard: Duration = Field(
+    alignment_hard: DurationText = Field(
         default="30 seconds", description="Force them when one checkpoint alone takes longer."
     )
     alignment_window: Annotated[int, Field(ge=1)] = Field(
@@ -46,7 +47,7 @@ class AlertPolicy(Values):
     alignment_samples_min: Annotated[int, Field(ge=1)] = Field(
         default=3, description="Fewer say nothing about the p99."
     )
-    alignment_calm: Duration = Field(
+    alignment_calm: DurationText = Field(
         default="200 milliseconds",
         description="Flip back when the in-flight rows of each recent checkpoint would have been "
         "worked off in this time.",
@@ -54,21 +55,23 @@ class AlertPolicy(Values):
     calm_checkpoints: Annotated[int, Field(ge=1)] = Field(
         default=10, description="How many in a row must be calm."
     )
-    cooldown: Duration = Field(default="1 minute", description="Between two changes of the mode.")
-    heartbeat_max: Duration = Field(
+    cooldown: DurationText = Field(
+        default="1 minute", description="Between two changes of the mode."
+    )
+    heartbeat_max: DurationText = Field(
         default="30 seconds", description="A driver that is silent for longer is taken for dead."
     )
-    checkpoint_age_max: Duration = Field(
+    checkpoint_age_max: DurationText = Field(
         default="10 minutes",
         description="A job without a completed checkpoint for longer is stuck.",
     )
     recoveries_max: Annotated[int, Field(ge=0)] = Field(
         default=5, description="Automatic recoveries in one hour; then a person has to look."
     )
-    source_keeps: Duration | None = Field(
+    source_keeps: DurationText | None = Field(
         default=None, description="How long the source keeps its rows; None: for ever."
     )
-    source_margin: Duration = Field(
+    source_margin: DurationText = Field(
         default="6 hours", description="Warn when rows that a restore needs expire sooner."
     )
     inflight_share_max: Share = Field(
@@ -79,11 +82,11 @@ class AlertPolicy(Values):
         description="Segments that a restore puts on top of each other for one subtask; neighbours "
         "that have no key group in common count as one.",
     )
-    commit_age_max: Duration = Field(
+    commit_age_max: DurationText = Field(
         default="1 minute",
         description="The sinks are stuck when completed output is not visible for longer.",
     )
-    drill_age_max: Duration = Field(
+    drill_age_max: DurationText = Field(
         default="2 days", description="Without a passed drill for longer nothing is restorable."
     )
     hook: Annotated[str, AfterValidator(_importable)] | None = Field(
@@ -94,7 +97,7 @@ class AlertPolicy(Values):
     @model_validator(mode="after")
     def _thresholds_are_ordered(self) -> Self:
         names = ("alignment_calm", "alignment_act", "alignment_hard")
-        times_ms = [milliseconds(getattr(self, name)) for name in names]
+        times_ms = [duration_ms(getattr(self, name)) for name in names]
         if not times_ms[0] < times_ms[1] <= times_ms[2]:
             raise ValueError(
                 "alignment_calm must be shorter than alignment_act, and that no longer than "

@@ -9,11 +9,11 @@ import click
 from laminar_core.cli.options import BYTES, BYTES_OR_ZERO, DURATION, store_option
 from laminar_core.driver.scrub import SCRUB_BYTES_PER_SECOND
 from laminar_core.pipeline import CheckpointConfig
-from laminar_core.pipeline.config import duration_ms
 from laminar_core.pipeline.state_config import StateConfig
 from laminar_core.plan.state_options import STATE_MEMORY_BYTES
 from laminar_core.protocol.unaligned import UnalignedCheckpointConfig
 from laminar_core.retention.config import RetentionConfig
+from laminar_core.units import duration_ms
 
 _DEFAULTS = UnalignedCheckpointConfig()
 

@@ -15,7 +15,6 @@ from laminar_core.driver.commands.words import requested_mode, require_done, tol
 from laminar_core.errors import ConfigurationError
 from laminar_core.host.clock import SystemClock
 from laminar_core.objectstore.opening import absolute_uri
-from laminar_core.pipeline.config import duration_ms
 from laminar_core.protocol.commands import RequestedMode
 from laminar_core.records.commands import (
     Action,
@@ -27,6 +26,7 @@ from laminar_core.records.commands import (
 )
 from laminar_core.store.attribution import actor_of_environment
 from laminar_core.store.command_log import ControlEntry, ControlLog
+from laminar_core.units import duration_ms
 
 
 def command_options(command: Callable[..., None]) -> Callable[..., None]:

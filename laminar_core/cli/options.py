@@ -5,9 +5,8 @@ from dataclasses import dataclass
 import click
 
 from laminar_core.errors import ConfigurationError
-from laminar_core.operators.windows import duration_us
 from laminar_core.pipeline.config import instant_ms
-from laminar_core.records.sizes import size_bytes
+from laminar_core.units import duration_us, size_bytes
 
 
 @dataclass(frozen=True, slots=True)

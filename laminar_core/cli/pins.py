@@ -9,13 +9,13 @@ from laminar_core.cli.jobs import job_option, open_job
 from laminar_core.cli.options import DURATION, json_option, store_option
 from laminar_core.cli.retention_view import pin_as_json, pin_as_remark
 from laminar_core.host.clock import SystemClock
-from laminar_core.pipeline.config import duration_ms
 from laminar_core.protocol.types import CheckpointId
 from laminar_core.records.actor import Actor
 from laminar_core.records.record import JsonObject
 from laminar_core.store.attribution import actor_of_environment
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.pins import Pins, StoredPin, pin_checkpoint, unpin_checkpoint
+from laminar_core.units import duration_ms
 
 _id_argument = click.argument("checkpoint_id", type=click.IntRange(min=1))
 _name_option = click.option(

@@ -13,10 +13,10 @@ from laminar_core.driver.liveness import Deadlines
 from laminar_core.driver.restart import ExponentialDelay
 from laminar_core.objectstore.opening import absolute_uri
 from laminar_core.pipeline import RunConfig
-from laminar_core.pipeline.config import duration_ms
 from laminar_core.spark.conditions import SparkFacts, master_of, refuse_unsuitable
 from laminar_core.spark.session import open_session
 from laminar_core.store.attribution import actor_of_environment
+from laminar_core.units import duration_ms
 
 FAST_START = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto",

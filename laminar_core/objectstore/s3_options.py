@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from laminar_core.errors import ConfigurationError, ErrorCode
+from laminar_core.units import size_bytes
 
 MIB = 1024**2
 PART_BYTES_MIN = 5 * MIB
@@ -20,8 +21,6 @@ ONE_PUT_BYTES_MAX = 5 * 1024**3
 PARTS_MAX = 10_000
 
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
-_SIZE = re.compile(r"([0-9]+) ?(KiB|MiB|GiB|)")
-_UNITS = {"": 1, "KiB": 1024, "MiB": MIB, "GiB": 1024**3}
 _SECRET = re.compile(r"secret|token|password|access_key|credential", re.IGNORECASE)
 _CUSTOMER_KEY = re.compile(r"sse_?c|customer", re.IGNORECASE)
 _READ_BACK_LATER = {"GLACIER", "DEEP_ARCHIVE"}
@@ -29,8 +28,10 @@ _EXAMPLE = "s3://bucket/prefix?region=eu-central-1"
 
 
 def _size(value: object) -> object:
-    match = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
-    return int(match[1]) * _UNITS[match[2]] if match else value
+    try:
+        return size_bytes(value) if isinstance(value, str) else value
+    except ConfigurationError as error:
+        raise ValueError(str(error)) from error
 
 
 def _endpoint(value: object) -> object:

@@ -9,9 +9,7 @@ A window covers [start, start + size): its start is in it, its end is not. Start
 of the slide (for tumbling windows, of the size), shifted by the offset, also before 1970.
 """
 
-import re
 from dataclasses import dataclass
-from datetime import timedelta
 
 import numpy as np
 import numpy.typing as npt
@@ -19,27 +17,11 @@ import pyarrow as pa
 
 from laminar_core.errors import ConfigurationError, DataError, ErrorCode
 from laminar_core.operators.base import JsonObject
+from laminar_core.units import US_MAX, Duration, duration_us
 
 TimesUs = npt.NDArray[np.int64]
 
-Duration = str | timedelta
-"""``"5 minutes"``, ``"1 hour 30 minutes"`` or a ``timedelta``."""
-
-# Half of the 64-bit range: 146,000 years. What lies beyond is a sentinel or a wrong unit, and
-# arithmetic on it would wrap.
-_TIME_LIMIT_US = 2**62
-
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
-_UNITS_US = {
-    "microsecond": 1,
-    "millisecond": 1_000,
-    "second": 1_000_000,
-    "minute": 60_000_000,
-    "hour": 3_600_000_000,
-    "day": 86_400_000_000,
-    "week": 604_800_000_000,
-}
-_PART = re.compile(rf"\s*(\d+)\s*({'|'.join(_UNITS_US)})s?(?=\s|$)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,27 +88,6 @@ def sliding(size: Duration, slide: Duration, *, offset: Duration | None = None) 
     return window
 
 
-def duration_us(duration: Duration) -> int:
-    """Convert to microseconds.
-
-    >>> duration_us("1 hour 30 minutes")
-    5400000000
-
-    Raises:
-        ConfigurationError: it cannot be read or is not positive (INVALID_OPTION).
-    """
-    if isinstance(duration, timedelta):
-        length_us = duration // timedelta(microseconds=1)
-    else:
-        length_us = _parse_us(duration)
-    if not 0 < length_us <= _TIME_LIMIT_US:
-        raise ConfigurationError(
-            ErrorCode.INVALID_OPTION,
-            f"a duration must be longer than nothing and shorter than eternity, not {duration!r}",
-        )
-    return length_us
-
-
 def pane_numbers(window: Window, times_us: TimesUs) -> TimesUs:
     """Return the pane number of each time: the slide that it falls into, counted from the offset.
 
@@ -180,7 +141,7 @@ def known_times_us(times: pa.Array, column: str) -> TimesUs:
     """
     unit = times.type.unit if pa.types.is_timestamp(times.type) else "us"
     values = times.view(pa.int64()).to_numpy()
-    limit = _TIME_LIMIT_US // _PER_SECOND["us"] * _PER_SECOND[unit]
+    limit = US_MAX // _PER_SECOND["us"] * _PER_SECOND[unit]
     worst = max(int(values.max(initial=0)), int(values.min(initial=0)), key=abs)
     if abs(worst) > limit:
         raise DataError(
@@ -195,16 +156,3 @@ def known_times_us(times: pa.Array, column: str) -> TimesUs:
 
 def _offset_us(offset: Duration | None) -> int:
     return 0 if offset is None else duration_us(offset)
-
-
-def _parse_us(text: str) -> int:
-    length_us, position = 0, 0
-    while part := _PART.match(text, position):
-        length_us += int(part[1]) * _UNITS_US[part[2].lower()]
-        position = part.end()
-    if text[position:].strip() or not position:
-        raise ConfigurationError(
-            ErrorCode.INVALID_OPTION,
-            f'{text!r} is not a duration; write for example "5 minutes" or "1 hour 30 minutes"',
-        )
-    return length_us

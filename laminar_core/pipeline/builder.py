@@ -37,8 +37,7 @@ from laminar_core.operators.deduplicate import Deduplicate
 from laminar_core.operators.loops import LoopHead
 from laminar_core.operators.stateless import FilterRows, MapBatches, SelectColumns
 from laminar_core.operators.watermarks import AssignWatermarks
-from laminar_core.operators.windows import Duration, duration_us
-from laminar_core.pipeline.config import CheckpointConfig, RunConfig, duration_ms, job_options
+from laminar_core.pipeline.config import CheckpointConfig, RunConfig, job_options
 from laminar_core.pipeline.event_time import EventTime
 from laminar_core.pipeline.graph import Node, plan_of
 from laminar_core.pipeline.job import StreamingJob
@@ -58,6 +57,7 @@ from laminar_core.records.paths import check_job_name, check_operator_id
 from laminar_core.spark.sessions import GivenSession, OwnSession
 from laminar_core.spark.stage import SparkCluster
 from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.units import Duration, duration_ms, duration_us
 
 Leaving = TypeVar("Leaving")
 """The result of a loop: a stream, or a tuple of streams."""

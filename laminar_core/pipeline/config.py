@@ -11,13 +11,13 @@ from laminar_core.driver.restart import ExponentialDelay, RestartStrategy
 from laminar_core.driver.scrub import SCRUB_BYTES_PER_SECOND
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.link.transport import TransportKind
-from laminar_core.operators.windows import Duration, duration_us
 from laminar_core.pipeline.state_config import StateConfig
 from laminar_core.protocol.coordinator_config import CoordinatorConfig
 from laminar_core.protocol.types import CheckpointId, Generation
 from laminar_core.protocol.unaligned import UnalignedCheckpointConfig
 from laminar_core.records.actor import LAMINAR, Actor
 from laminar_core.retention.config import RetentionConfig
+from laminar_core.units import Duration, duration_ms
 from laminar_core.worker.inflight import SnapshotLimits
 
 
@@ -248,8 +248,3 @@ def instant_ms(text: str) -> int:
             f"{text!r} is no time: write it in ISO 8601 with a zone, as in 2026-03-01T12:00:00Z",
         )
     return int(instant.timestamp() * 1000)
-
-
-def duration_ms(duration: Duration) -> int:
-    """Return whole milliseconds, at least one."""
-    return max(duration_us(duration) // 1000, 1)

@@ -6,10 +6,11 @@ from laminar_core.aggregates.accumulators import Aggregate
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.operators.aggregation import PartialAggregate, WindowAggregate
 from laminar_core.operators.running import CombineRows, RunningAggregate
-from laminar_core.operators.windows import Duration, Window, duration_us
+from laminar_core.operators.windows import Window
 from laminar_core.pipeline.event_time import EventTime, TimeColumn
 from laminar_core.plan.plan import Keyed
 from laminar_core.records.paths import check_operator_id
+from laminar_core.units import Duration, duration_us
 
 if TYPE_CHECKING:
     from laminar_core.pipeline.builder import Stream

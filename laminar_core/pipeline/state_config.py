@@ -5,7 +5,6 @@ from typing import get_args
 
 from laminar_core.codec.arrow import Compression
 from laminar_core.errors import ConfigurationError, ErrorCode
-from laminar_core.operators.windows import Duration, duration_us
 from laminar_core.plan.state_options import (
     STATE_MEMORY_BYTES,
     BackendName,
@@ -14,6 +13,7 @@ from laminar_core.plan.state_options import (
 )
 from laminar_core.state.rocks_chunks import MEMORY_BYTES_MIN
 from laminar_core.state.segment_chain import SEGMENTS_MAX
+from laminar_core.units import Duration, duration_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class StateConfig:
         """
         return StateOptions(
             snapshots=self.snapshots,
-            changelog_interval_ms=max(duration_us(self.changelog_interval) // 1000, 1),
+            changelog_interval_ms=duration_ms(self.changelog_interval),
             segments_max=self.segments_max,
             compression=self.compression,
             backend=self.backend,

@@ -2,14 +2,13 @@
 
 import tomllib
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from laminar_core.driver.events import JobListener
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.host.clock import Clock
-from laminar_core.operators.windows import duration_us
 from laminar_core.records.actor import Actor
 from laminar_core.records.record import Count, JsonObject, Positive
 from laminar_core.retention.background import BackgroundRetention
@@ -17,8 +16,7 @@ from laminar_core.retention.facts import RetentionPolicy
 from laminar_core.retention.run import Retention
 from laminar_core.store.audit_log import AuditLog
 from laminar_core.store.checkpoint_store import CheckpointStore
-
-Duration = Annotated[str, Field(description='As in "1 day" or "12 hours".')]
+from laminar_core.units import DurationText, duration_ms
 
 
 class RetentionConfig(BaseModel):
@@ -30,7 +28,7 @@ class RetentionConfig(BaseModel):
     hourly: Count = Field(default=0, description="The newest of each of so many hours.")
     daily: Count = Field(default=0, description="The newest of each of so many days (UTC).")
     weekly: Count = Field(default=0, description="The newest of each of so many weeks (Monday).")
-    max_age: Duration | None = Field(default=None, description="Keep nothing older ...")
+    max_age: DurationText | None = Field(default=None, description="Keep nothing older ...")
     min_kept: Positive = Field(default=1, description="... but so many restorable ones always.")
     savepoints: Literal["keep", "like-others"] = Field(
         default="keep", description="Checkpoints of the kind savepoint, unless they are orphans."
@@ -46,11 +44,13 @@ class RetentionConfig(BaseModel):
     orphans: Literal["report", "delete"] = Field(
         default="delete", description="Files that nothing names, after quarantine."
     )
-    quarantine: Duration = Field(default="1 day", description="From seen as an orphan to deleted.")
+    quarantine: DurationText = Field(
+        default="1 day", description="From seen as an orphan to deleted."
+    )
     history_keep: Count | None = Field(
         default=None, description="Ended attempts to remember beside the checkpoints; null: all."
     )
-    history_max_age: Duration | None = Field(default=None, description="Forget older ones.")
+    history_max_age: DurationText | None = Field(default=None, description="Forget older ones.")
 
     @classmethod
     def default(cls) -> Self:
@@ -67,14 +67,6 @@ class RetentionConfig(BaseModel):
     def announcement(self) -> JsonObject | None:
         """Return the policy for the claim to announce; None unless it is for announced runs."""
         return self.model_dump() if self.runs == "announced" else None
-
-    @model_validator(mode="after")
-    def _durations_are_durations(self) -> Self:
-        try:
-            self.policy()
-        except ConfigurationError as error:
-            raise ValueError(str(error)) from error
-        return self
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -127,7 +119,7 @@ class RetentionConfig(BaseModel):
             only_announced=self.runs == "announced",
             delete_unreadable=self.unreadable == "delete",
             delete_orphans=self.orphans == "delete",
-            quarantine_min_ms=_ms(self.quarantine),
+            quarantine_min_ms=duration_ms(self.quarantine),
             history_keep=self.history_keep,
             history_max_age_ms=_optional_ms(self.history_max_age),
         )
@@ -146,12 +138,8 @@ class RetentionConfig(BaseModel):
         return BackgroundRetention(listener, retention, by, self.model_dump(), clock.now_ms)
 
 
-def _ms(duration: str) -> int:
-    return max(1, duration_us(duration) // 1000)
-
-
 def _optional_ms(duration: str | None) -> int | None:
-    return None if duration is None else _ms(duration)
+    return None if duration is None else duration_ms(duration)
 
 
 def _first_problem(error: ValidationError) -> str:

@@ -10,7 +10,8 @@ from pydantic import Field, model_validator
 from laminar_core.driver.commands.words import requested_mode
 from laminar_core.orchestration.acts import ActForm, CheckpointNumber
 from laminar_core.records.retention_paths import check_pin_name
-from laminar_core.resources.values import Duration, Place, accepted_by, milliseconds
+from laminar_core.resources.values import Place
+from laminar_core.units import DurationText, accepted_by, duration_ms
 
 PinName = Annotated[str, accepted_by(check_pin_name)]
 Mode = Annotated[str, accepted_by(requested_mode)]
@@ -19,7 +20,7 @@ Mode = Annotated[str, accepted_by(requested_mode)]
 class CommandForm(ActForm):
     """Config of a command to the running driver."""
 
-    timeout: Duration = Field(
+    timeout: DurationText = Field(
         default="10 minutes",
         description="How long to wait; what the driver has not begun by then it will not do.",
     )
@@ -27,7 +28,7 @@ class CommandForm(ActForm):
     @property
     def timeout_ms(self) -> int:
         """Return the timeout in milliseconds."""
-        return milliseconds(self.timeout)
+        return duration_ms(self.timeout)
 
 
 class SavepointForm(CommandForm):
@@ -74,7 +75,7 @@ class PinForm(ActForm):
 
     checkpoint_id: CheckpointNumber = Field(description="Of a completed checkpoint, as in 42.")
     name: PinName = Field(default="pin", description="A checkpoint can have several pins.")
-    hold_for: Duration | None = Field(
+    hold_for: DurationText | None = Field(
         default=None, description="As in '2 days'; left out: until it is unpinned."
     )
 

@@ -39,8 +39,8 @@ from laminar_core.resources.names import (
     partition_of,
 )
 from laminar_core.resources.run_actor import actor_of_run
-from laminar_core.resources.values import milliseconds
 from laminar_core.sensors.observer.savepoint_reports import savepoint_materialization
+from laminar_core.units import duration_ms
 
 F = TypeVar("F", bound=ActForm)
 
@@ -176,7 +176,7 @@ def _mode(acting: Acting, form: ModeForm) -> None:
 
 
 def _pin(acting: Acting, form: PinForm) -> None:
-    hold_ms = None if form.hold_for is None else milliseconds(form.hold_for)
+    hold_ms = None if form.hold_for is None else duration_ms(form.hold_for)
     acting.control.pin(form.checkpoint_id, form.name, form.reason, hold_ms)
     how = "pinned" if form.hold_for is None else f"held for {form.hold_for}"
     what = f"checkpoint {form.checkpoint_id} is {how} as {form.name}"

@@ -22,7 +22,6 @@ from laminar_core.orchestration.housekeeping.retention_jobs import (
 )
 from laminar_core.orchestration.spec import StreamSpec
 from laminar_core.resources.drivers.detached import DetachedDriver
-from laminar_core.resources.values import Duration
 from laminar_core.retention.config import RetentionConfig
 from laminar_core.retention.decision import left_overs_policy, without_checkpoints
 from laminar_core.retention.facts import (
@@ -33,6 +32,7 @@ from laminar_core.retention.facts import (
     Unreadable,
 )
 from laminar_core.retention.run import Retention
+from laminar_core.units import DurationText
 
 
 class OrphanForm(ActForm):
@@ -43,7 +43,7 @@ class OrphanForm(ActForm):
         description="report: only say what is there. delete: what is seen for the first time goes "
         "into quarantine, and what has waited there long enough is deleted.",
     )
-    quarantine: Duration | None = Field(
+    quarantine: DurationText | None = Field(
         default=None, description="How long, as 1 day  [default: as the stream's policy has it]."
     )
 

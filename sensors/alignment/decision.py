@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from laminar_core.records.actor import ActorKind
-from laminar_core.resources.values import milliseconds
 from laminar_core.sensors.alerting.alerts import Concern
 from laminar_core.sensors.judgements import alignment_p99
 from laminar_core.sensors.policy import AlertPolicy
+from laminar_core.units import duration_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ def find_emergency(facts: AlignmentFacts, policy: AlertPolicy) -> list[Concern]:
 
     ``alignment_hard`` exceeded.
     """
-    worst = None if facts.not_running else _beyond(facts, milliseconds(policy.alignment_hard))
+    worst = None if facts.not_running else _beyond(facts, duration_ms(policy.alignment_hard))
     if worst is None:
         return []
     checkpoint_id, took_ms, said = worst
@@ -151,19 +151,19 @@ def find_emergency(facts: AlignmentFacts, policy: AlertPolicy) -> list[Concern]:
 def _wanted(facts: AlignmentFacts, policy: AlertPolicy) -> Change | Stay:
     if facts.mode.mode == "unaligned":
         return _calm(facts, policy)
-    hard = _beyond(facts, milliseconds(policy.alignment_hard))
+    hard = _beyond(facts, duration_ms(policy.alignment_hard))
     if hard is not None:
         return Change("unaligned", f"{hard[2]}, more than {policy.alignment_hard}")
     times_ms = _alignment_times_ms(facts.samples)
     p99_ms = alignment_p99(times_ms, policy)
-    if p99_ms is None or p99_ms <= milliseconds(policy.alignment_act):
+    if p99_ms is None or p99_ms <= duration_ms(policy.alignment_act):
         return Stay(_seen(facts, policy))
     return Change("unaligned", f"{_seen(facts, policy)}, more than {policy.alignment_act}")
 
 
 def _calm(facts: AlignmentFacts, policy: AlertPolicy) -> Change | Stay:
     """Forced unaligned by a sensor: is it over?"""
-    calm_ms = milliseconds(policy.alignment_calm)
+    calm_ms = duration_ms(policy.alignment_calm)
     streak = _calm_streak(facts, calm_ms)
     if streak >= policy.calm_checkpoints:
         said = f"what {streak} checkpoints in a row overtook is worked off in {calm_ms} ms each"
@@ -210,7 +210,7 @@ def _beyond(facts: AlignmentFacts, limit_ms: float) -> tuple[int, float, str] | 
 
 def _obstacle(facts: AlignmentFacts, policy: AlertPolicy, wanted: Change) -> str | None:
     """Return what prevents a change of the mode that would otherwise be made; None: nothing."""
-    request, cooldown_ms = facts.request, milliseconds(policy.cooldown)
+    request, cooldown_ms = facts.request, duration_ms(policy.cooldown)
     if request is not None and request.in_progress:
         return f"run {request.run_id} is changing it"
     if wanted.mode == "unaligned" and not facts.may_overtake:

@@ -26,10 +26,10 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from laminar_core.records.actor import ActorKind
-from laminar_core.resources.values import milliseconds
 from laminar_core.sensors.alerting.alerts import Anchor, Concern
 from laminar_core.sensors.policy import AlertPolicy
 from laminar_core.sensors.run_records import KnownRun
+from laminar_core.units import duration_ms
 
 HOUR_MS = 3_600_000
 LOOKS_MIN = 3
@@ -154,7 +154,7 @@ def decide_recovery(facts: RecoveryFacts, policy: AlertPolicy) -> Leave | Alarm 
 
 def _restarts_in_vain(facts: RecoveryFacts, policy: AlertPolicy) -> bool:
     """The driver starts the job again and again by itself, and it completes nothing."""
-    too_long = facts.in_vain_ms > milliseconds(policy.checkpoint_age_max)
+    too_long = facts.in_vain_ms > duration_ms(policy.checkpoint_age_max)
     return not facts.on_purpose and too_long and facts.in_vain >= max(policy.recoveries_max, 1)
 
 
@@ -187,7 +187,7 @@ def _wait_for(facts: RecoveryFacts, trouble: _Trouble, run: KnownRun) -> Leave |
 def _trouble(facts: RecoveryFacts, policy: AlertPolicy) -> _Trouble | Leave | Alarm:
     if facts.outcome is not None:
         return _after_the_end(facts, policy)
-    generation, age_max = facts.generation, milliseconds(policy.checkpoint_age_max)
+    generation, age_max = facts.generation, duration_ms(policy.checkpoint_age_max)
     if facts.owner == "gone":
         return _Trouble(f"the driver of generation {generation} is gone")
     if facts.progress_age_ms is None:
@@ -197,7 +197,7 @@ def _trouble(facts: RecoveryFacts, policy: AlertPolicy) -> _Trouble | Leave | Al
             return _Trouble(what, "silent")
         return Leave(f"generation {generation} is starting")
     silent_s = facts.silence.duration_ms / 1000
-    if facts.silence.exceeds(milliseconds(policy.heartbeat_max)):
+    if facts.silence.exceeds(duration_ms(policy.heartbeat_max)):
         what = f"generation {generation} has given no sign of life for {silent_s:.0f} s"
         return _Trouble(what, "silent")
     if min(facts.progress_age_ms, facts.beating_ms) > age_max:
@@ -295,11 +295,11 @@ def unreadable(problem: str) -> Alarm:
     return Alarm(concern)
 
 
-def store_down(problem: str, duration_ms: float, policy: AlertPolicy) -> list[Concern]:
+def store_down(problem: str, down_ms: float, policy: AlertPolicy) -> list[Concern]:
     """Return the problem of a store that has not answered for long: the job is unobserved."""
-    if duration_ms < _STORE_DOWN * milliseconds(policy.heartbeat_max):
+    if down_ms < _STORE_DOWN * duration_ms(policy.heartbeat_max):
         return []
-    said = f"For {duration_ms / 60_000:.0f} min nothing is known of the job: {problem}"
+    said = f"For {down_ms / 60_000:.0f} min nothing is known of the job: {problem}"
     return [Concern("store-down", "store-down", "error", "its store does not answer", said)]
 
 
@@ -319,7 +319,7 @@ def _concern(facts: RecoveryFacts, anchor: Anchor, title: str, text: str) -> Con
 
 
 def _restart_ms(policy: AlertPolicy) -> int:
-    return _RESTART_PAUSES * milliseconds(policy.heartbeat_max)
+    return _RESTART_PAUSES * duration_ms(policy.heartbeat_max)
 
 
 def _word(trouble: _Trouble) -> str:

@@ -22,7 +22,6 @@ from laminar_core.resources.names import (
     job_name,
     partition_of,
 )
-from laminar_core.resources.values import milliseconds
 from laminar_core.sensors.alerting.alerts import Concern, tell_news
 from laminar_core.sensors.background import BackgroundReads, StillReadingError, Unanswered
 from laminar_core.sensors.cursor import ToldCursor
@@ -53,6 +52,7 @@ from laminar_core.sensors.run_records import (
     was_terminated,
 )
 from laminar_core.store.checkpoint_store import CheckpointStore, Choice
+from laminar_core.units import duration_ms
 
 
 class RecoveryCursor(ToldCursor):
@@ -116,7 +116,7 @@ class _Tick:
     ) -> None:
         self._stream, self._policy, self._jobs = stream, policy, jobs
         self._clock, self._reads = clock, reads
-        self._age_max_ms = milliseconds(policy.checkpoint_age_max)
+        self._age_max_ms = duration_ms(policy.checkpoint_age_max)
 
     def run(
         self, context: dg.SensorEvaluationContext, checkpoints: CheckpointStoreResource

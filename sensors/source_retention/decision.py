@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from itertools import islice
 
 from laminar_core.protocol.types import CheckpointId, CheckpointKind
-from laminar_core.resources.values import milliseconds
 from laminar_core.sensors.alerting.alerts import Concern
 from laminar_core.sensors.facts.job_facts import completed_newest_first
 from laminar_core.sensors.facts.stored_checkpoints import watermark_us
@@ -25,6 +24,7 @@ from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.generation_summary import read_generation
 from laminar_core.store.owner import is_running, is_visible
 from laminar_core.store.pins import Pins
+from laminar_core.units import duration_ms
 
 _CHECKPOINTS_MAX = 200
 """Number of newest checkpoints that are read."""
@@ -100,7 +100,7 @@ def decide_source_retention(facts: SourceFacts, policy: AlertPolicy) -> SourceVe
     concerns = _pinned_concerns(older, facts.now_ms, policy)
     if verdict.passed:
         return SourceVerdict(line, tuple(concerns))
-    is_late = facts.now_ms - newest.triggered_at_ms > milliseconds(policy.checkpoint_age_max)
+    is_late = facts.now_ms - newest.triggered_at_ms > duration_ms(policy.checkpoint_age_max)
     state = "expired" if verdict.is_severe else "expiring"
     found = Concern(
         cause=f"source-retention:{state}:{newest.checkpoint_id if is_late else 'lag'}",
@@ -138,7 +138,7 @@ def _expiring(older: Sequence[Restorable], now_ms: int, policy: AlertPolicy) -> 
         pinned = " (pinned)" if each.pinned else ""
         if left_ms <= 0:
             said.append(f"{each.checkpoint_id}{pinned} expired {-left_ms / 3_600_000:.1f} h ago")
-        elif left_ms < milliseconds(policy.source_margin):
+        elif left_ms < duration_ms(policy.source_margin):
             said.append(f"{each.checkpoint_id}{pinned} expires in {left_ms / 3_600_000:.1f} h")
     return said[:10]
 
@@ -150,7 +150,7 @@ def _pinned_concerns(
     concerns: list[Concern] = []
     for each in older:
         left_ms = _left_ms(each, now_ms, policy)
-        if not each.pinned or left_ms >= milliseconds(policy.source_margin):
+        if not each.pinned or left_ms >= duration_ms(policy.source_margin):
             continue
         when = "have expired" if left_ms <= 0 else f"expire in {left_ms / 3_600_000:.1f} hours"
         concerns.append(

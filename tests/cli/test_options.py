@@ -11,7 +11,7 @@ def test_a_duration_stays_as_it_was_written(text: str) -> None:
     assert DURATION.convert(text, None, None) == text
 
 
-@pytest.mark.parametrize("text", ["soon", "", "10", "0 seconds", "-1 seconds", "5 parsecs"])
+@pytest.mark.parametrize("text", ["soon", "", "0 seconds", "-1 seconds", "5 parsecs"])
 def test_what_is_no_duration_is_refused(text: str) -> None:
     with pytest.raises(click.BadParameter, match="duration"):
         DURATION.convert(text, None, None)
@@ -44,7 +44,7 @@ def test_a_size_becomes_bytes(text, size_bytes: int) -> None:
     assert BYTES.convert(text, None, None) == size_bytes
 
 
-@pytest.mark.parametrize("text", ["", "0", "0MiB", "-1", "1.5GiB", "64MB", "much"])
+@pytest.mark.parametrize("text", ["", "0", "0MiB", "-1", "1,5GiB", "64M", "much"])
 def test_what_is_no_size_is_refused(text: str) -> None:
     with pytest.raises(click.BadParameter, match="is no size"):
         BYTES.convert(text, None, None)

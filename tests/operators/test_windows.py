@@ -1,7 +1,7 @@
 """Windows: durations as people write them, and the window that a time belongs to."""
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +13,6 @@ from laminar_core.errors import ConfigurationError, DataError, ErrorCode
 from laminar_core.operators.windows import (
     SlidingWindow,
     TumblingWindow,
-    duration_us,
     event_times_us,
     known_times_us,
     pane_numbers,
@@ -24,47 +23,6 @@ from laminar_core.operators.windows import (
 )
 
 MINUTE = 60_000_000
-
-
-@pytest.mark.parametrize(
-    ("text", "microseconds"),
-    [
-        ("5 minutes", 5 * MINUTE),
-        ("1 minute", MINUTE),
-        ("1 hour 30 minutes", 90 * MINUTE),
-        ("1 HOUR  30 Minutes ", 90 * MINUTE),
-        ("250 milliseconds", 250_000),
-        ("1 second 1 microsecond", 1_000_001),
-        ("2 weeks 1 day", 15 * 24 * 60 * MINUTE),
-        ("10seconds", 10_000_000),
-        (timedelta(minutes=5), 5 * MINUTE),
-        (timedelta(days=1, microseconds=1), 86_400_000_001),
-    ],
-)
-def test_durations_are_read_as_spark_writes_them(text: str, microseconds: int) -> None:
-    assert duration_us(text) == microseconds
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["", "5", "minutes", "5 minuts", "5 minutes and", "five minutes", "1 month", "-1 day", "1.5 h"],
-)
-def test_nonsense_is_refused_with_an_example(text: str) -> None:
-    with pytest.raises(ConfigurationError) as caught:
-        duration_us(text)
-    assert caught.value.code is ErrorCode.INVALID_OPTION
-    assert str(caught.value) == (
-        f'{text!r} is not a duration; write for example "5 minutes" or "1 hour 30 minutes"'
-    )
-
-
-@pytest.mark.parametrize(
-    "duration", ["0 seconds", timedelta(0), timedelta(seconds=-1), "999999999999 weeks"]
-)
-def test_a_duration_is_more_than_nothing_and_fits_the_clock(duration: str | timedelta) -> None:
-    with pytest.raises(ConfigurationError, match="longer than nothing") as caught:
-        duration_us(duration)
-    assert caught.value.code is ErrorCode.INVALID_OPTION
 
 
 def test_windows_are_written_in_words_and_kept_in_microseconds() -> None:

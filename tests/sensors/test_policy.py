@@ -3,14 +3,14 @@
 import pytest
 from pydantic import ValidationError
 
-from laminar_core.resources.values import milliseconds
 from laminar_core.sensors.policy import AlertPolicy
+from laminar_core.units import duration_ms
 
 
 def test_a_second_is_worth_acting_on_and_half_a_minute_is_an_emergency() -> None:
     policy = AlertPolicy()
-    assert milliseconds(policy.alignment_act) == 1_000
-    assert milliseconds(policy.alignment_hard) == 30_000
+    assert duration_ms(policy.alignment_act) == 1_000
+    assert duration_ms(policy.alignment_hard) == 30_000
 
 
 @pytest.mark.parametrize(

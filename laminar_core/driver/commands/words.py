@@ -1,9 +1,9 @@
 """Parse users' requests to a running job, and describe its answers."""
 
 from laminar_core.errors import ConfigurationError, ErrorCode, LaminarError
-from laminar_core.operators.windows import duration_us
 from laminar_core.protocol.commands import RequestedMode
 from laminar_core.records.commands import ControlResult
+from laminar_core.units import duration_ms
 
 
 def requested_mode(text: str) -> RequestedMode | int:
@@ -18,7 +18,7 @@ def requested_mode(text: str) -> RequestedMode | int:
     if text == "aligned" or text == "unaligned" or text == "default":  # noqa: PLR1714 - narrows
         return text
     try:
-        return max(duration_us(text) // 1000, 1)
+        return duration_ms(text)
     except ConfigurationError as error:
         raise ConfigurationError(
             error.code,

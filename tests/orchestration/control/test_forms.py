@@ -19,7 +19,7 @@ from tests.orchestration.acted_on import JOBS
     ("form", "values", "line"),
     [
         (CommandForm, {"timeout": "soon"}, "timeout: 'soon' is not a duration"),
-        (CommandForm, {"timeout": "10"}, "timeout: '10' is not a duration"),
+        (CommandForm, {"timeout": "10"}, "timeout: '10' has no unit"),
         (CommandForm, {"reason": ""}, "reason: String should have at least 1 character"),
         (SavepointForm, {"target": "backups/s"}, "target: give an absolute path, or a URI"),
         (SavepointForm, {"target": ""}, "target: give an absolute path, or a URI"),

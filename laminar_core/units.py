@@ -1,0 +1,171 @@
+"""Durations and sizes as people write them, wherever they write one.
+
+A duration: ``5s``, ``500ms``, ``1h30m``, ``"1 hour 30 minutes"`` or ``PT1H30M`` (ISO 8601). A
+number alone is refused, because it could mean seconds or milliseconds. A size: ``64MiB`` (1024s),
+``64MB`` (1000s) or ``1.5GiB``. A number alone is bytes.
+
+pydantic's own types do not fit: its ``ByteSize`` reads ``1,5GiB`` as one byte and ``64MB foo`` as
+64MB, and its ``timedelta`` does not know ``5s`` and takes ``P1M`` for 30 days.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from datetime import timedelta
+from decimal import Decimal
+from typing import Annotated
+
+from pydantic import AfterValidator, PlainValidator
+
+from laminar_core.errors import ConfigurationError, ErrorCode
+
+US_MAX = 2**62
+"""Half of the 64-bit range: 146,000 years. What lies beyond is a sentinel or a wrong unit, and
+arithmetic on it would wrap."""
+
+_WORDS_US = {
+    "microsecond": 1,
+    "millisecond": 1_000,
+    "second": 1_000_000,
+    "minute": 60_000_000,
+    "hour": 3_600_000_000,
+    "day": 86_400_000_000,
+    "week": 604_800_000_000,
+}
+_SHORT = {"us": "microsecond", "ms": "millisecond", "s": "second", "sec": "second", "m": "minute"}
+_SHORT |= {"min": "minute", "h": "hour", "d": "day", "w": "week"}
+_UNITS_US = {
+    **_WORDS_US,
+    **{f"{word}s": length_us for word, length_us in _WORDS_US.items()},
+    **{short: _WORDS_US[word] for short, word in _SHORT.items()},
+}
+_ISO_DATE_US = {"W": _UNITS_US["w"], "D": _UNITS_US["d"]}
+_ISO_TIME_US = {"H": _UNITS_US["h"], "M": _UNITS_US["m"], "S": _UNITS_US["s"]}
+
+_PREFIXES = ("k", "M", "G", "T")
+_UNITS_BYTES = {
+    "": 1,
+    "B": 1,
+    "KB": 1000,
+    **{f"{prefix}B": 1000 ** (n + 1) for n, prefix in enumerate(_PREFIXES)},
+    **{f"{prefix.upper()}iB": 1024 ** (n + 1) for n, prefix in enumerate(_PREFIXES)},
+}
+
+_NUMBER = r"([0-9]+(?:\.[0-9]+)?)"
+_PART = re.compile(rf"\s*{_NUMBER}\s*([A-Za-z]*)\s*")
+_BARE = re.compile(rf"\s*-?{_NUMBER}\s*")
+_ISO = re.compile(r"P(?=.)([0-9WD.]*)(?:T([0-9HMS.]+))?")
+_DIGITS_MAX = 30
+
+
+def duration_us(duration: str | timedelta) -> int:
+    """Return the microseconds of a duration.
+
+    >>> duration_us("1h30m") == duration_us("1 hour 30 minutes") == duration_us("PT1H30M")
+    True
+
+    Raises:
+        ConfigurationError: it cannot be read or is not positive (INVALID_OPTION).
+    """
+    if isinstance(duration, timedelta):
+        length_us = duration // timedelta(microseconds=1)
+    else:
+        length_us = _parse_us(duration)
+    if not 0 < length_us <= US_MAX:
+        raise _invalid(
+            f"a duration must be longer than nothing and shorter than eternity, not {duration!r}"
+        )
+    return length_us
+
+
+def duration_ms(duration: str | timedelta) -> int:
+    """Return the whole milliseconds of a duration, at least one.
+
+    >>> duration_ms("1.5s")
+    1500
+
+    Raises:
+        ConfigurationError: it cannot be read or is not positive (INVALID_OPTION).
+    """
+    return max(duration_us(duration) // 1000, 1)
+
+
+def size_bytes(size: str | int) -> int:
+    """Return the bytes of a size.
+
+    >>> size_bytes("64MiB"), size_bytes("64MB"), size_bytes("100")
+    (67108864, 64000000, 100)
+
+    Raises:
+        ConfigurationError: it cannot be read, or is negative (INVALID_OPTION).
+    """
+    match = _PART.fullmatch(str(size))
+    if match is None or len(match[1]) > _DIGITS_MAX or match[2] not in _UNITS_BYTES:
+        raise _invalid(f"{size!r} is no size: write for example 64MiB, 64MB or 1.5GiB")
+    return int(Decimal(match[1]) * _UNITS_BYTES[match[2]])
+
+
+def accepted_by(check: Callable[[str], object]) -> AfterValidator:
+    """Accept a text that ``check`` accepts; pydantic reports its refusal with the field's name."""
+
+    def validate(text: str) -> str:
+        _ask(check, text)
+        return text
+
+    return AfterValidator(validate)
+
+
+def _duration(value: object) -> str:
+    is_delta = isinstance(value, timedelta)
+    text = f"{value // timedelta(microseconds=1)}us" if is_delta else str(value)
+    _ask(duration_us, text)
+    return text
+
+
+def _size(value: object) -> str | int:
+    _ask(size_bytes, str(value))
+    return value if isinstance(value, int) else str(value)
+
+
+DurationText = Annotated[str, accepted_by(duration_us)]
+"""A duration that is kept as it was written."""
+
+Duration = Annotated[str | timedelta, PlainValidator(_duration)]
+"""A duration that is kept as it was written; a ``timedelta`` becomes a text."""
+
+Size = Annotated[str | int, PlainValidator(_size)]
+"""A size that is kept as it was written; a number is bytes."""
+
+
+def _ask(check: Callable[[str], object], value: str) -> None:
+    """Turn a refusal into the error that pydantic expects."""
+    try:
+        check(value)
+    except ConfigurationError as error:
+        raise ValueError(str(error)) from error
+
+
+def _parse_us(text: str) -> int:
+    iso = _ISO.fullmatch(text.strip())
+    if iso is None:
+        return int(sum(_parts(text, text.lower(), _UNITS_US)))
+    date, time = _parts(text, iso[1], _ISO_DATE_US), _parts(text, iso[2] or "", _ISO_TIME_US)
+    return int(sum(date) + sum(time))
+
+
+def _parts(whole: str, text: str, units_us: Mapping[str, int]) -> Iterator[Decimal]:
+    if _BARE.fullmatch(text):
+        raise _invalid(f"{whole!r} has no unit: write for example 5s, 500ms or 2 hours")
+    position = 0
+    while position < len(text) or (not text and units_us is _UNITS_US):
+        match = _PART.match(text, position)
+        if match is None or len(match[1]) > _DIGITS_MAX or match[2] not in units_us:
+            raise _invalid(
+                f"{whole!r} is not a duration: write for example 5s, 500ms, PT5S or "
+                '"1 hour 30 minutes"'
+            )
+        yield Decimal(match[1]) * units_us[match[2]]
+        position = match.end()
+
+
+def _invalid(message: str) -> ConfigurationError:
+    return ConfigurationError(ErrorCode.INVALID_OPTION, message)

@@ -1,0 +1,138 @@
+"""Durations and sizes: every way to write one, and one line for what is none."""
+
+from datetime import timedelta
+
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+from laminar_core.errors import ConfigurationError, ErrorCode
+from laminar_core.units import (
+    Duration,
+    DurationText,
+    Size,
+    duration_ms,
+    duration_us,
+    size_bytes,
+)
+
+MINUTE = 60_000_000
+
+
+@pytest.mark.parametrize(
+    ("text", "microseconds"),
+    [
+        ("5 minutes", 5 * MINUTE),
+        ("1 hour 30 minutes", 90 * MINUTE),
+        ("1 HOUR  30 Minutes ", 90 * MINUTE),
+        ("1 second 1 microsecond", 1_000_001),
+        ("2 weeks 1 day", 15 * 24 * 60 * MINUTE),
+        ("10seconds", 10_000_000),
+        ("5s", 5_000_000),
+        ("500ms", 500_000),
+        ("7us", 7),
+        ("2h", 120 * MINUTE),
+        ("1h30m", 90 * MINUTE),
+        ("1.5 h", 90 * MINUTE),
+        ("1w 1d", 8 * 24 * 60 * MINUTE),
+        ("PT5S", 5_000_000),
+        ("PT0.5S", 500_000),
+        ("P1DT2H3M", (26 * 60 + 3) * MINUTE),
+        ("P1W", 7 * 24 * 60 * MINUTE),
+        (timedelta(days=1, microseconds=1), 86_400_000_001),
+    ],
+)
+def test_a_duration_is_read_however_people_write_it(text: str, microseconds: int) -> None:
+    assert duration_us(text) == microseconds
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", " ", "minutes", "5 minuts", "5 minutes and", "five minutes", "1 month", "-1 day"),
+        *("1,5s", "5s5", "5 5s", "5 parsecs", "P", "PT", "P1M", "P1Y", "P1H", "PT1D", "9" * 31),
+    ],
+)
+def test_what_is_no_duration_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"write for example 5s, 500ms") as caught:
+        duration_us(text)
+    assert caught.value.code is ErrorCode.INVALID_OPTION
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["5", " 10 ", "1.5", "-1", "0"])
+def test_a_duration_without_a_unit_is_refused_because_it_is_ambiguous(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="has no unit"):
+        duration_us(text)
+
+
+@pytest.mark.parametrize(
+    "duration", ["0 seconds", timedelta(0), timedelta(seconds=-1), "999999999999 weeks"]
+)
+def test_a_duration_is_more_than_nothing_and_fits_the_clock(duration: str | timedelta) -> None:
+    with pytest.raises(ConfigurationError, match="longer than nothing") as caught:
+        duration_us(duration)
+    assert caught.value.code is ErrorCode.INVALID_OPTION
+
+
+@pytest.mark.parametrize(
+    ("duration", "milliseconds"),
+    [
+        ("1 second", 1000),
+        ("2 minutes 500 milliseconds", 120_500),
+        (timedelta(milliseconds=20), 20),
+        ("1500 microseconds", 1),
+        ("1 microsecond", 1),
+    ],
+)
+def test_milliseconds_are_whole_and_at_least_one(duration, milliseconds: int) -> None:
+    assert duration_ms(duration) == milliseconds
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("0", 0),
+        ("7", 7),
+        (8, 8),
+        ("7B", 7),
+        ("1KiB", 1 << 10),
+        (" 64 MiB ", 64 << 20),
+        ("2GiB", 2 << 30),
+        ("1.5GiB", 3 << 29),
+        ("1TiB", 1 << 40),
+        ("64MB", 64_000_000),
+        ("10kB", 10_000),
+        ("10KB", 10_000),
+    ],
+)
+def test_a_size_becomes_bytes(text: str | int, expected: int) -> None:
+    assert size_bytes(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["", "-1", -2, "1,5GiB", "64M", "64mib", "64MB foo", "much", "1\nMiB x", "9" * 31]
+)
+def test_what_is_no_size_is_refused_with_an_example(text: str | int) -> None:
+    with pytest.raises(ConfigurationError, match="is no size: write for example 64MiB, 64MB or"):
+        size_bytes(text)
+
+
+def test_values_of_configuration_are_kept_as_they_were_written() -> None:
+    assert TypeAdapter(DurationText).validate_python("1 hour 30 minutes") == "1 hour 30 minutes"
+    assert TypeAdapter(Duration).validate_python("5s") == "5s"
+    assert TypeAdapter(Duration).validate_python(timedelta(seconds=2)) == "2000000us"
+    assert TypeAdapter(Size).validate_python("64 MiB") == "64 MiB"
+    assert TypeAdapter(Size).validate_python(5) == 5
+
+
+@pytest.mark.parametrize("kind", [Duration, DurationText, Size], ids=["any", "text", "size"])
+@pytest.mark.parametrize("value", ["soon", True, None, [5], "1e3"])
+def test_other_values_are_refused_by_pydantic(kind, value) -> None:
+    with pytest.raises(ValidationError):
+        TypeAdapter(kind).validate_python(value)
+
+
+@pytest.mark.parametrize("number", [5, 1.5])
+def test_a_number_is_no_duration(number) -> None:
+    with pytest.raises(ValidationError, match="has no unit"):
+        TypeAdapter(Duration).validate_python(number)

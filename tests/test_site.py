@@ -42,6 +42,15 @@ def test_no_page_loads_anything_from_the_network(site: Path) -> None:
     assert len(pages) > 50
     loaded = re.compile(r"<(?:script|img|iframe)[^>]*src=\"?https?:|<link[^>]*href=\"?https?:")
     assert [str(page) for page in pages if loaded.search(page.read_text())] == []
+    # The theme fetches Mermaid from a server when a page has such a picture: ours are SVG files.
+    assert [str(page) for page in pages if 'class="mermaid"' in page.read_text()] == []
+
+
+def test_the_page_of_ideas_has_its_pictures(site: Path) -> None:
+    page = (site / "concepts.html").read_text()
+    for name in ("barrier", "alignment", "overtaking", "generations", "two-phases"):
+        assert f'src="images/concept-{name}.svg"' in page
+        assert "http://www.w3.org/2000/svg" in (site / f"images/concept-{name}.svg").read_text()
 
 
 def test_files_outside_the_documentation_that_pages_link_to_are_in_the_site(site: Path) -> None:

@@ -1,1 +1,1 @@
-"""Benchmarks: ratios within one run mean something, absolute figures depend on the machine."""
+"""Benchmarks. Compare ratios within one run: absolute figures depend on the machine."""

@@ -1,4 +1,4 @@
-"""What aggregates cost against the cheapest of them, and how fast their state is written and read.
+"""Cost of aggregates relative to the cheapest, and of writing and reading their state.
 
 Every figure that matters is a ratio of two medians of one run, so that a busy machine spoils both.
 """

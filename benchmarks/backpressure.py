@@ -33,10 +33,10 @@ from laminar_core.spark.session import open_session
 WORKERS = 2
 SLOWNESS = (1, 10, 100)
 ROW_US = 1.0
-"""What the slow operator needs for a row at a slowness of 1."""
+"""Time of the slow operator per row at a slowness of 1."""
 BATCH_ROWS = 8_192
 CHECKPOINTS = 5
-"""So many count, after a first one that found the queues half empty."""
+"""Number of measured checkpoints, after a first one with half-empty queues."""
 
 RECOVERIES = 7
 RECOVERY_SLOWNESS = 10

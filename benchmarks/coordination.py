@@ -1,4 +1,4 @@
-"""What a checkpoint of 5,000 subtasks costs the coordinator, in seconds of CPU."""
+"""CPU time of the coordinator for a checkpoint of 5,000 subtasks."""
 
 import statistics
 from collections import deque
@@ -116,7 +116,7 @@ class _Link:
             yield self.arrived.popleft()
 
     def wake(self) -> None:
-        """Nobody sleeps."""
+        """Do nothing: no thread sleeps."""
 
 
 class _Cluster:

@@ -1,4 +1,4 @@
-"""What the benchmarks read, and where they write: below ``build/bench``, made once."""
+"""Input and output of the benchmarks: below ``build/bench``, created once."""
 
 import shutil
 from pathlib import Path
@@ -11,14 +11,14 @@ RECOVERY_ROWS = 24_000_000
 
 
 def payments(rows: int) -> Path:
-    """A data set of that size."""
+    """Return a data set of that size."""
     path = ROOT / f"payments-{rows}"
     write_payments(path, rows=rows)
     return path
 
 
 def fresh(name: str) -> Path:
-    """An empty place to write to."""
+    """Return an empty folder for output."""
     path = ROOT / name
     shutil.rmtree(path, ignore_errors=True)
     return path

@@ -1,4 +1,4 @@
-"""What rows in flight cost a recovery: the same job restored from an aligned and an unaligned cut.
+"""Cost of in-flight rows in a recovery: one job restored from an aligned and an unaligned cut.
 
 Coordinator, workers, sockets and files are real, the workers are threads of this process. In
 Spark a recovery takes longer (``worker-recovery``), by the same amount in both cases.
@@ -33,7 +33,7 @@ TARGET, DOCUMENT = 1.1, 1.2
 
 
 class SlowMap:
-    """Needs ``batch_ms`` a batch, and says when it has seen so many rows."""
+    """An operator that needs ``batch_ms`` a batch, and signals when it has seen so many rows."""
 
     def __init__(self) -> None:
         self.batch_ms = 0.0
@@ -43,7 +43,7 @@ class SlowMap:
         self._seen: Future[float] = Future()
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Pass it on, later."""
+        """Return the batch after the delay."""
         if self.batch_ms and batch.num_rows:
             self._clock.wait_ms(self.batch_ms)
         with self._lock:
@@ -53,7 +53,7 @@ class SlowMap:
         return batch
 
     def after(self, rows: int) -> "Future[float]":
-        """When so many rows have come from now on."""
+        """Return a future that completes when so many more rows have come."""
         with self._lock:
             self._left, self._seen = rows, Future()
             return self._seen
@@ -87,7 +87,7 @@ class Job:
         return sum(entry.row_count for entry in self.store.manifests.read(newest).inflight_data)
 
     def recover(self, rows: int) -> float:
-        """Seconds from the start until the operator has processed so many rows."""
+        """Return the seconds from the start until the operator has processed so many rows."""
         self.slow.batch_ms = 0.0
         return self._run_until(self.slow.after(rows), ignore)
 

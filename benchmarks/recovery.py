@@ -1,4 +1,4 @@
-"""From SIGKILL until data flows again."""
+"""The time from SIGKILL until data flows again."""
 
 import json
 import os

@@ -19,18 +19,18 @@ class Result:
 
     @property
     def met(self) -> bool | None:
-        """Whether the value is on the right side of the target."""
+        """Whether the value meets the target; None without one."""
         if self.target is None:
             return None
         return self.value >= self.target if self.better == "higher" else self.value <= self.target
 
     def as_dict(self) -> dict[str, object]:
-        """For JSON."""
+        """Return the result as JSON-compatible values."""
         return {**asdict(self), "met": self.met}
 
 
 def median_seconds(action: Callable[[], object], repeats: int) -> float:
-    """Median duration of ``action`` after one call that does not count."""
+    """Return the median duration of ``action`` after one call that does not count."""
     action()
     return statistics.median(_seconds(action) for _ in range(repeats))
 
@@ -42,5 +42,5 @@ def _seconds(action: Callable[[], object]) -> float:
 
 
 def median(values: Sequence[float]) -> float:
-    """The middle one."""
+    """Return the median."""
     return statistics.median(values)

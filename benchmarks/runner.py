@@ -1,4 +1,4 @@
-"""What ``laminar bench`` calls: the benchmarks by name, and how a result looks."""
+"""The benchmarks for ``laminar bench`` by name, and their results."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class Benchmark:
 
     @property
     def description(self) -> str:
-        """First line of the function's docstring."""
+        """The first line of the function's docstring."""
         return (self.measure.__doc__ or "").splitlines()[0]
 
 
@@ -66,7 +66,7 @@ def descriptions() -> dict[str, str]:
 
 
 def run(names: Iterable[str], tell: Tell) -> list[Result]:
-    """Run these, one after the other; ``tell`` is told what is going on."""
+    """Run these, one after the other; ``tell`` gets a progress message per benchmark."""
     results: list[Result] = []
     for name in names:
         tell(f"{name}: {_ALL[name].description}")

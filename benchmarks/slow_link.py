@@ -11,7 +11,7 @@ import sys
 
 _CHUNK_BYTES = 64 * 1024
 _CATCH_UP_S = 0.02
-"""What a connection may be late because the machine is, and make up for."""
+"""Delay caused by the machine that a connection may make up for."""
 
 
 class Link:

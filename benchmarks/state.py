@@ -1,8 +1,8 @@
-"""State that is large: what a cut costs, what is uploaded, and what the backends differ in.
+"""Large state: cost of a cut, uploads, and differences of the backends.
 
-One subtask of a window aggregation, its segments on a local disk, and the threads that a worker
-has: rows keep coming while snapshots are written and chains merged. In a process of its own, so
-that memory can be told apart. Larger than by default:
+One subtask of a window aggregation, its segments on a local disk, and the threads of a worker: rows
+keep coming while snapshots are written and chains merged. It runs in a process of its own, so that
+its memory can be measured. Larger than by default:
 
     python -m benchmarks.state --keys 16000000 --backend rocksdb --memory 268435456
 """
@@ -53,7 +53,7 @@ _INPUT = pa.schema([("k", pa.string()), ("ts", pa.timestamp("us")), ("v", pa.int
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """What is measured."""
+    """The parameters of a measurement."""
 
     backend: Literal["memory", "rocksdb"] = "memory"
     keys: int = KEYS
@@ -74,7 +74,7 @@ class _Measured:
     merged_bytes: int = 0
 
     def start_anew(self) -> None:
-        """What is found from now on counts."""
+        """Drop earlier measurements."""
         self.cut_s.clear()
         self.process_s.clear()
         self.uploaded_bytes = self.merged_bytes = 0
@@ -248,7 +248,7 @@ def _found(measured: _Measured, name: str, changed_rows: int, row_bytes: float) 
 
 
 def in_another_process(size: Size) -> list[Result]:
-    """Measure with nobody else's memory."""
+    """Measure in a process of its own."""
     words = [f"--{name.replace('_', '-')}={value}" for name, value in _words(size).items()]
     command = [sys.executable, "-m", "benchmarks.state", *words]
     done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603 - ourselves

@@ -1,4 +1,4 @@
-"""What a store costs: a directory, a bucket next door, and a bucket behind a slow link.
+"""Cost of a store: a directory, a local bucket, and a bucket behind a slow link.
 
 The server is ministack, or versitygw if the machine has it (``tests/objectstore/s3_servers.py``).
 The slow link gives each connection 10 ms and 40 MiB/s, about what a virtual machine sees of S3.

@@ -1,7 +1,7 @@
 """End to end: a checkpoint over ten operators without load, with everything real but Spark.
 
-Coordinator, workers, sockets and files are those of a job; workers are threads of this process
-instead of Spark tasks, so they share one interpreter lock.
+Coordinator, workers, sockets and files are a job's; workers are threads of this process instead of
+Spark tasks, so they share one interpreter lock.
 """
 
 import tempfile

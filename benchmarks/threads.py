@@ -1,4 +1,4 @@
-"""A cluster in this process: what a job needs of Spark, with a thread for each worker.
+"""A cluster in this process: it replaces Spark, with a thread for each worker.
 
 Coordinator, sockets, files and the worker's loop are real. The workers share one interpreter lock.
 """
@@ -30,7 +30,7 @@ HOST = "127.0.0.1"
 
 
 Announce = Callable[[int, str], str]
-"""Says where a worker can be reached: from its index, and where it listens."""
+"""Returns the address of a worker, given its index and where it listens."""
 
 
 def _as_it_is(worker: int, endpoint: str) -> str:
@@ -46,7 +46,7 @@ class ThreadCluster:
         self._announce = announce
 
     def identify(self) -> Owner:
-        """This process."""
+        """Return the identity of this process."""
         return this_process()
 
     can_be_renewed = False
@@ -54,14 +54,14 @@ class ThreadCluster:
     slots = None
 
     def check(self, parallelism: int) -> tuple[JobEvent, ...]:
-        """Threads there are."""
+        """Accept any number of workers."""
         del parallelism
         return ()
 
     def start_coordinator(
         self, parts: CoordinatorParts, listener: IsolatedListener
     ) -> CoordinatorThread:
-        """As in a driver."""
+        """Start a coordinator as in a driver."""
         transport = CoordinatorTransport(self._kind, HOST, parts.identity.parallelism)
         return CoordinatorThread(parts, transport, SystemClock(), listener)
 
@@ -70,7 +70,7 @@ class ThreadCluster:
         return ThreadStage(deployment, self._announce)
 
     def wait(self, futures: Collection[Future[Any]], timeout_ms: float | None = None) -> None:
-        """Block until one of them is done."""
+        """Wait until one of the futures is done."""
         wait(futures, None if timeout_ms is None else timeout_ms / 1_000, FIRST_COMPLETED)
 
 
@@ -88,7 +88,7 @@ class ThreadStage:
         executor.shutdown(wait=False)
 
     def interrupt(self) -> None:
-        """Threads leave by themselves when their coordinator is gone."""
+        """Do nothing: threads exit by themselves when their coordinator is gone."""
 
     def _await(self, workers: list["Future[None]"]) -> None:
         wait(workers)
@@ -100,7 +100,7 @@ class ThreadStage:
 
 
 def _work(deployment: Deployment, index: int, announce: Announce) -> None:
-    """What a Spark task does."""
+    """Run one worker, like a Spark task."""
     transport = ZmqWorkerTransport(deployment.address, index, HOST)
     transport.endpoint = announce(index, transport.endpoint)
     store = CheckpointStore.open(deployment.store_uri, deployment.job)

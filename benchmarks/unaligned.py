@@ -1,6 +1,6 @@
-"""What an unaligned cut costs in the task's thread: trigger, switch, capture, and the way back.
+"""Cost of an unaligned cut in the task's thread: trigger, switch, capture, and restore.
 
-The names are those of the design document, whose targets are for Rust. Ours are stricter, but for
+The names come from the design document, whose targets are for Rust. Ours are stricter, except for
 the trigger: 100 ns is less than two calls of a Python function.
 """
 
@@ -209,13 +209,13 @@ class _Listener:
         self.captured: list[Captured] = []
 
     def on_operator(self, operator_id: str) -> None:
-        """Nobody watches."""
+        """Do nothing."""
 
     def on_cut(self, cut: Cut) -> None:
         """A part of the snapshot."""
 
     def on_captured(self, vertex_id: str, captured: Captured) -> None:
-        """What a barrier overtook."""
+        """Keep the captured elements."""
         del vertex_id
         self.captured.append(captured)
 

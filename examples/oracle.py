@@ -1,4 +1,4 @@
-"""The same aggregation as a Spark batch query, and a comparison row by row."""
+"""The stream's aggregation as a Spark batch query, and a comparison row by row."""
 
 from dataclasses import dataclass
 from functools import reduce

@@ -4,8 +4,8 @@
 
 Columns: ``merchant`` (string, Zipf-distributed), ``amount_cents`` (int64) and ``paid_at``
 (timestamp[us, UTC]). Payment *i* happened at ``start + i * step`` and is up to ``max_disorder_s``
-late, so whoever reads row groups in order, all of them or every n-th one, never meets a payment
-further behind than that.
+late, so a reader of row groups in order, of all or of every n-th one, never meets a payment further
+behind than that.
 """
 
 import json

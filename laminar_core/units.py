@@ -100,7 +100,7 @@ def size_bytes(size: str | int) -> int:
     """
     match = _PART.fullmatch(str(size))
     if match is None or len(match[1]) > _DIGITS_MAX or match[2] not in _UNITS_BYTES:
-        raise _invalid(f"{size!r} is no size: write for example 64MiB, 64MB or 1.5GiB")
+        raise _invalid(f"{size!r} is not a size: write for example 64MiB, 64MB or 1.5GiB")
     return int(Decimal(match[1]) * _UNITS_BYTES[match[2]])
 
 

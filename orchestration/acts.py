@@ -26,9 +26,9 @@ class ActForm(dg.Config):
     """Config of every act on a stream; the launchpad shows it as a form."""
 
     reason: str = Field(
-        default="asked for in Dagster",
+        default="requested in Dagster",
         min_length=1,
-        description="Why; the job's audit log keeps it, with who wants it and this run.",
+        description="Why: recorded in the job's audit log, with your name and this run.",
     )
 
 

@@ -49,7 +49,7 @@ def asset_definitions(spec: StreamSpec) -> dg.Definitions:
             _external(
                 spec,
                 "savepoint",
-                "Checkpoints that somebody has copied to a place of their own.",
+                "Checkpoints copied to a place of their own, where retention does not delete them.",
                 kinds={"arrow"},
                 upstream=checkpoint_key(spec.name),
             ),

@@ -140,23 +140,23 @@ CHECKS = (
     Check(
         INFLIGHT_CHECK,
         _of_newest(INFLIGHT_CHECK),
-        "The newest checkpoint consists of state more than of rows that were on their way.",
+        "Rows in flight are not too large a part of the newest checkpoint.",
     ),
     Check(
         CHAIN_CHECK,
         _of_newest(CHAIN_CHECK),
-        "A restore of the newest checkpoint does not put too many segments on top of each other.",
+        "A restore of the newest checkpoint does not merge too many segments.",
     ),
     Check(
         FILES_CHECK,
         _files_present,
-        "The job has found no completed checkpoint that lacks files; it looks after them as it "
-        "runs, and heals what it finds with its next checkpoint.",
+        "No file of a completed checkpoint is known to be lost; a running job looks for losses, "
+        "and repairs them with its next checkpoint.",
     ),
     Check(
         "audit_chain",
         _audit_chain,
-        "Nothing in the audit log was changed, removed or put in between.",
+        "Nothing in the audit log was changed, removed or inserted.",
     ),
     Check(
         "source_retention",
@@ -166,7 +166,7 @@ CHECKS = (
     Check(
         "sink_transactions",
         _transactions,
-        "What completed checkpoints hold becomes visible within commit_age_max.",
+        "The output of completed checkpoints becomes visible within commit_age_max.",
     ),
 )
 

@@ -68,7 +68,7 @@ def _cron(text: str) -> str:
         dg.ScheduleDefinition(name="cron", job_name="cron", cron_schedule=text)
     except dg.DagsterInvalidDefinitionError as error:
         raise ValueError(
-            f"{text!r} is no time as in crontab(5): give five fields, or @hourly, @daily …"
+            f"{text!r} is not a time as in crontab(5): give five fields, or @hourly, @daily …"
         ) from error
     return text
 

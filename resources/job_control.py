@@ -134,9 +134,9 @@ class JobControl:
         except (StorageUnavailable, KeyboardInterrupt, dg.DagsterExecutionInterruptedError):
             left_s = max(asked.expires_at_ms - self._clock.now_ms(), 0) // 1000
             self._tell(
-                f"nobody waits for command {asked.number} any more, but it stays in the log: it "
-                f"will be done if generation {asked.generation} begins it within {left_s} s; see "
-                "`laminar control list`"
+                f"the wait is over for command {asked.number}, but it stays in the log: it "
+                f"will be carried out if generation {asked.generation} begins it within {left_s} s"
+                "; see `laminar control list`"
             )
             raise
 

@@ -1,8 +1,8 @@
-"""Compare what is locked with known vulnerabilities, for ``make check`` and ``make audit``.
+"""Compare locked packages with known vulnerabilities, for ``make check`` and ``make audit``.
 
-The exit code is 1 if something locked is vulnerable. Where the advisories cannot be read one line
-says so and the exit code is 0: nobody can mend the code because the network is down. An answer is
-kept for a day, and that there was none for an hour, so that ``make check`` stays quick.
+The exit code is 1 if a locked package is vulnerable. If the advisories cannot be read, one line
+reports it and the exit code is 0, because a change of the code cannot repair the network. An answer
+is kept for a day, a failure for an hour, so that ``make check`` stays quick.
 """
 
 import hashlib
@@ -26,18 +26,18 @@ SECONDS_MAX = 60
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the advisories say of the lock file."""
+    """The advisories' verdict on the lock file."""
 
     kind: Literal["clean", "vulnerable", "skipped"]
     lines: tuple[str, ...]
 
 
-def judge(report: str, trouble: str) -> Verdict:
-    """Read what pip-audit printed; ``trouble`` is what it wrote to standard error."""
+def judge(report: str, errors: str) -> Verdict:
+    """Parse the output of pip-audit; ``errors`` is its standard error."""
     try:
         packages = json.loads(report)["dependencies"]
     except (ValueError, KeyError, TypeError):
-        why = (trouble.strip().splitlines() or ["no answer"])[-1]
+        why = (errors.strip().splitlines() or ["no answer"])[-1]
         return Verdict("skipped", (f"skipped, the advisories cannot be reached: {why}",))
     known = [package for package in packages if "skip_reason" not in package]
     if not known:
@@ -72,7 +72,7 @@ def ask(ignored: Iterable[str]) -> Verdict:
 
 
 def kept(path: Path, key: str, now_s: float) -> Verdict | None:
-    """The last answer, if it is of the same question and young enough."""
+    """Return the last answer, if it is for the same question and recent enough."""
     try:
         found = json.loads(path.read_text())
         verdict = Verdict(found["kind"], tuple(found["lines"]))
@@ -89,7 +89,7 @@ def keep(path: Path, key: str, now_s: float, verdict: Verdict) -> None:
 
 
 def main(words: list[str]) -> int:
-    """Say what is known, and fail if something is vulnerable."""
+    """Print the verdict; fail if a package is vulnerable."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
     ignored = sorted(settings["tool"]["laminar-audit"]["ignore"])
     key = hashlib.sha256(LOCK.read_bytes() + "\n".join(ignored).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""What MkDocs does beyond its settings: pages from outside ``docs``, and links that leave it.
+"""Extensions of MkDocs: pages from outside ``docs``, and links that leave it.
 
 The Markdown files are also read in the repository, where links are relative to the file and code
 blocks carry words for the tests (``bash stopped``). Both are translated here, so that no page has

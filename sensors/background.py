@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from laminar_core.errors import LaminarError
 
 WAIT_MS = 20_000
-"""Time for each read of a tick, of which there are at most two: Dagster ends a tick after 60 s."""
+"""Time for each read of a tick, at most two: Dagster ends a tick after 60 s."""
 
 _KEPT_MAX = 4
 """Number of unfinished or unclaimed reads that are kept."""

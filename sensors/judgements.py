@@ -62,7 +62,7 @@ def judge_alignment(alignment_ms: Sequence[float], policy: AlertPolicy) -> Verdi
         said = f"barriers waited {newest_ms:.0f} ms for each other, {policy.alignment_hard} is"
         return Verdict(passed=False, description=f"{said} an emergency", figures=figures)
     if p99_ms is None:
-        said = f"{len(alignment_ms)} checkpoints say nothing about the p99 yet"
+        said = f"{len(alignment_ms)} checkpoints are too few for a p99"
         return Verdict(passed=True, description=said, figures=figures)
     count = min(len(alignment_ms), policy.alignment_window)
     said = f"p99 of the last {count} alignment times is {p99_ms:.0f} ms"
@@ -139,13 +139,13 @@ def judge_lost_files(lost: LostFiles | None, now_ms: int, policy: AlertPolicy) -
     said = f"checkpoint{'s' if len(ids) > 1 else ''} {named}{more} cannot be restored: the job"
     said = f"{said} found damage while it ran, {lost.example}"
     if lost.newest_id == lost.whole_id:
-        said = f"{said}. Healed: checkpoint {lost.newest_id} needs nothing that is lost"
+        said = f"{said}. Repaired: checkpoint {lost.newest_id} names no lost file"
         return Verdict(passed=False, description=said, figures=figures)
     is_overdue = now_ms - lost.found_at_ms > duration_ms(policy.checkpoint_age_max)
     if lost.is_in_memory and not is_overdue:
-        said = f"{said}. Being healed: the next checkpoint writes it anew from memory"
+        said = f"{said}. Being repaired: the next checkpoint writes it anew from memory"
         return Verdict(passed=False, description=said, figures=figures)
-    said = f"{said}. Not healed: no checkpoint has completed since, and a restore"
+    said = f"{said}. Not repaired: no checkpoint has completed since, and a restore"
     if lost.whole_id is None:
         said = f"{said} finds none that is whole: put the files back from a copy"
     else:
@@ -285,7 +285,7 @@ def judge_restorable(newest: DrillRecord | None, now_ms: int, policy: AlertPolic
         return Verdict(passed=False, description=said, is_severe=True, figures=figures)
     said = f"{said} passed"
     if now_ms - newest.started_at_ms > duration_ms(policy.drill_age_max):
-        said = f"{said}, but that is more than {policy.drill_age_max} ago: drill again"
+        said = f"{said}, which is more than {policy.drill_age_max} ago: drill again"
         return Verdict(passed=False, description=said, figures=figures)
     return Verdict(passed=True, description=said, figures=figures)
 

@@ -28,7 +28,7 @@ class AlertPolicy(Values):
 
     flip: bool = Field(
         default=True,
-        description="Let the alignment sensor change the mode; False: it only says what it would.",
+        description="Let the alignment sensor change the mode; False: it only reports.",
     )
     recover: bool = Field(
         default=True,
@@ -45,7 +45,7 @@ class AlertPolicy(Values):
         default=20, description="Checkpoints of which the p99 is taken."
     )
     alignment_samples_min: Annotated[int, Field(ge=1)] = Field(
-        default=3, description="Fewer say nothing about the p99."
+        default=3, description="Fewer samples give no p99."
     )
     alignment_calm: DurationText = Field(
         default="200 milliseconds",
@@ -87,7 +87,7 @@ class AlertPolicy(Values):
         description="The sinks are stuck when completed output is not visible for longer.",
     )
     drill_age_max: DurationText = Field(
-        default="2 days", description="Without a passed drill for longer nothing is restorable."
+        default="2 days", description="Longest time since the last passed drill."
     )
     hook: Annotated[str, AfterValidator(_importable)] | None = Field(
         default=None,

@@ -270,6 +270,65 @@ def test_comparing_texts_and_asking_whether_there_is_one_is_no_search(line: str)
     assert prose_searches(ast.parse(line)) == []
 
 
+RIDDLE = re.compile(
+    r"\s*(What|That of|Those (of|that)|The same|Whose|Of|So (many|long|often|far)|As many)\b"
+)
+"""Beginnings that leave open who does what; a docstring names its subject."""
+
+COINED = re.compile(
+    r"\b(told|telling|mandates?|wish(es|ed)?|taker|desk|troubles?|nobody|somebody|whoever|that of"
+    r"|of which|of whom)\b",
+    re.IGNORECASE,
+)
+"""Words in place of the field's own: report, owner, lease, and whom or what one means."""
+
+
+CODE = re.compile(r"``.*?``", re.DOTALL)
+"""A name in a docstring: the rules are for its words."""
+
+LATER = ("cli/options.py", "cli/run.py", "cli/start_options.py", "cli/config.py", "spec.py")
+LATER += ("pipeline/config.py", "core/options.py", "core/configuration.py")
+
+
+def docstrings(tree: ast.AST, name: str = "") -> Iterator[tuple[str, str]]:
+    """Yield qualified name and text of each docstring of a public definition, attributes too."""
+    body = tree.body if isinstance(tree, ast.Module | ast.ClassDef | ast.FunctionDef) else []
+    for before, node in zip([None, *body], body, strict=False):
+        match before, node:
+            case ast.Assign(targets=[target]) | ast.AnnAssign(target=target), ast.Expr(
+                value=ast.Constant(value=str(text))
+            ):
+                yield f"{name}{ast.unparse(target)}", text
+            case None, ast.Expr(value=ast.Constant(value=str(text))):
+                yield name.rstrip("."), text
+            case _, ast.ClassDef(name=inner) | ast.FunctionDef(name=inner):
+                if not inner.startswith("_") or inner.endswith("__"):
+                    yield from docstrings(node, f"{name}{inner}.")
+
+
+@pytest.mark.parametrize(
+    "module", [m for m in MODULES if not m.startswith("tests/") and not m.endswith(LATER)]
+)
+def test_a_docstring_says_who_does_what_in_the_words_of_the_field(module: str) -> None:
+    found = docstrings(ast.parse((ROOT / module).read_text()))
+    assert [(n, t) for n, t in found if RIDDLE.match(t) or COINED.search(CODE.sub("", t))] == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        '"""What the store says."""',
+        'def f():\n    """Return the one that nobody claimed."""',
+        'class C:\n    """The same in JSON."""',
+        'class C:\n    n: int = 0\n    """Of the record that it is about."""',
+        'class C:\n    def f(self):\n        """Refuse two wishes at once."""',
+    ],
+)
+def test_every_kind_of_riddle_is_seen(source: str) -> None:
+    ((_, text),) = docstrings(ast.parse(source))
+    assert RIDDLE.match(text) or COINED.search(text)
+
+
 DESCRIBES_INPUTS = {
     "laminar_core/plan/plan.py": "writes the words that the fingerprint is of",
     "laminar_core/driver/recovery/compatibility.py": "compares fingerprints",

@@ -113,7 +113,7 @@ def test_a_size_becomes_bytes(text: str | int, expected: int) -> None:
     "text", ["", "-1", -2, "1,5GiB", "64M", "64mib", "64MB foo", "much", "1\nMiB x", "9" * 31]
 )
 def test_what_is_no_size_is_refused_with_an_example(text: str | int) -> None:
-    with pytest.raises(ConfigurationError, match="is no size: write for example 64MiB, 64MB or"):
+    with pytest.raises(ConfigurationError, match="is not a size: write for example 64MiB, 64MB or"):
         size_bytes(text)
 
 

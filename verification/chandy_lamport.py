@@ -9,9 +9,10 @@ The five rules, as document 004 numbers them:
 
 1. Channels are FIFO; a marker keeps its place among the messages.
 2. An initiator records its own state, then sends a marker on every outgoing channel.
-3. Whoever gets a marker and has not recorded yet does the same, and records what arrives on its
-   *other* incoming channels from then on. The marker's own channel is empty (ERRATA 3.1, 4.2).
-4. Whoever has recorded already closes the marker's channel: what was recorded on it is its state.
+3. A process that gets a marker and has not recorded yet does the same, and records what arrives on
+   its *other* incoming channels from then on. The marker's own channel is empty (ERRATA 3.1, 4.2).
+4. A process that has recorded already closes the marker's channel: what was recorded on it is its
+   state.
 5. The snapshot is complete when every process has got a marker on every incoming channel.
 
 What an initiator sends after its markers is outside the cut (ERRATA 4.3). The document lacks ids
@@ -24,7 +25,7 @@ between. Invariants, checked by ``tests/verification/test_chandy_lamport_model.p
 
 I1  Recorded states and channel states together are a reachable global state.
 I2  Every process records once per snapshot, and every channel is closed once.
-I3  A snapshot completes if everybody can be reached from an initiator and nobody gives it up.
+I3  A snapshot completes if every process can be reached from an initiator and none aborts it.
 
 Source: Chandy & Lamport 1985, "Distributed Snapshots", ACM TOCS 3(1), sections 3 and 4.
 """

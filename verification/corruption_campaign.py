@@ -1,6 +1,6 @@
 """Many corruptions of one real store: each is harmless, or found and recovered from.
 
-The store is that of a job with several generations, incremental and unaligned checkpoints, and a
+The store belongs to a job with several generations, incremental and unaligned checkpoints, and a
 step back in between. Before any damage every checkpoint is restored once: that is the truth. After
 each corruption it is known which checkpoints are still whole, byte by byte. Recovery has to find
 the newest of them, restore exactly the truth, and name all that it rejected. If none is whole it

@@ -5,7 +5,7 @@ Chance finds what is likely; a crash between two particular writes is not. Here 
     for point in crash_points(apply_plan, disk):
         left = disk.copy()
         crash_at(point, apply_plan, left)
-        apply_plan(left)  # Whoever comes next.
+        apply_plan(left)  # The next process.
         verify(left)
 
 ``simulated_crashes`` does the same to a whole job: the process that makes the call dies there, or

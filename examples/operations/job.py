@@ -94,7 +94,7 @@ def alignment_s(manifest: CheckpointManifest) -> float:
 
 
 def in_words(manifests: list[CheckpointManifest]) -> str:
-    """Describe the newest checkpoints for somebody who waits for one.
+    """Describe the newest checkpoints for a user who waits for one.
 
     >>> in_words([])
     'no checkpoint yet'

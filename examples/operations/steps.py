@@ -197,7 +197,7 @@ class Operations:
     def _generation(self) -> int:
         newest = self.job.generation()
         if newest is None or newest.end is not None:
-            raise StepFailed("nobody runs the job")
+            raise StepFailed("the job is not running")
         return newest.generation
 
     def _since(self, at_ms: int) -> list[CheckpointManifest]:

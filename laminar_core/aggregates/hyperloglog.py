@@ -9,7 +9,7 @@ ascending. Merging takes the larger rank of each register: it is exact, in any o
 The relative standard error is ``1.04 / sqrt(2**p)``: 1.63 % for ``p`` = 12.
 
 Source: Flajolet et al. 2007; the estimator, good for small and large counts without a table of
-corrections, is that of Ertl, "New cardinality estimation algorithms for HyperLogLog sketches"
+corrections, is by Ertl, "New cardinality estimation algorithms for HyperLogLog sketches"
 (2017), algorithm 6.
 """
 

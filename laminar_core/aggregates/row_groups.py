@@ -19,7 +19,7 @@ Integers = npt.NDArray[np.int64]
 class RowGroups:
     """The rows of a table by group.
 
-    Shapes: ``order`` has all row numbers, those of one group together and in order of arrival;
+    Shapes: ``order`` has all row numbers, grouped, and in order of arrival within a group;
     ``starts`` has where each group begins in ``order``, and the end of the last one.
     """
 

@@ -32,9 +32,11 @@ def audit() -> None:
 @store_option
 @job_option
 @json_option
-@click.option("--action", "actions", multiple=True, help="Only these; may be repeated.")
-@click.option("--actor", "actors", multiple=True, help="Only of these; may be repeated.")
-@click.option("--since", type=click.DateTime(_DATES), help="Only from this time on, in UTC.")
+@click.option("--action", "actions", multiple=True, help="List only this action; repeatable.")
+@click.option("--actor", "actors", multiple=True, help="List only this actor; repeatable.")
+@click.option(
+    "--since", type=click.DateTime(_DATES), help="List only records from this time on, in UTC."
+)
 def list_records(
     *,
     store: str,
@@ -97,7 +99,7 @@ def show(*, store: str, job: str | None, as_json: bool, number: int) -> None:
 @click.option(
     "--key-env",
     metavar="NAME",
-    help="Environment variable with the key that records are signed with"
+    help="Environment variable with the key that signs the records"
     f"  [default: {KEY_VARIABLE}, if it is set].",
 )
 @click.option(
@@ -106,7 +108,7 @@ def show(*, store: str, job: str | None, as_json: bool, number: int) -> None:
     type=click.IntRange(min=1),
     default=1,
     metavar="NUMBER",
-    help="Report only from this record on: what is older was looked into.",
+    help="Report damage only from this record on; older damage is known.",
 )
 def verify(*, store: str, job: str | None, as_json: bool, key_env: str | None, first: int) -> None:
     """Find every record that was edited, removed, moved, put in between, or cut off.

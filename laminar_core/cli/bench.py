@@ -17,7 +17,7 @@ from laminar_core.errors import ConfigurationError, ErrorCode
 @click.command()
 @click.argument("names", nargs=-1)
 @json_option
-@click.option("--list", "only_list", is_flag=True, help="Say which there are.")
+@click.option("--list", "only_list", is_flag=True, help="List the benchmarks.")
 def bench(*, names: tuple[str, ...], as_json: bool, only_list: bool) -> None:
     """Run the benchmarks NAMES, or all of them.
 

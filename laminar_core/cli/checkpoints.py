@@ -43,7 +43,10 @@ checkpoints.add_command(unpin)
 @job_option
 @json_option
 @click.option(
-    "--all", "everything", is_flag=True, help="Also those that did not complete, or are gone."
+    "--all",
+    "everything",
+    is_flag=True,
+    help="Include failed attempts and deleted ones.",
 )
 def list_checkpoints(*, store: str, job: str | None, as_json: bool, everything: bool) -> None:
     """List the checkpoints of a job, oldest first."""
@@ -82,7 +85,7 @@ def show(*, store: str, job: str | None, as_json: bool, checkpoint_id: int | Non
 @store_option
 @job_option
 @json_option
-@click.option("--all", "everything", is_flag=True, help="Every completed checkpoint.")
+@click.option("--all", "everything", is_flag=True, help="Verify every completed checkpoint.")
 @newest_by_default
 def verify(
     *, store: str, job: str | None, as_json: bool, everything: bool, checkpoint_id: int | None
@@ -109,10 +112,10 @@ def verify(
 @store_option
 @job_option
 @json_option
-@click.option("--inflight", is_flag=True, help="What was in flight, instead of the state.")
-@click.option("--operator", "operator_id", help="Only of this operator.")
-@click.option("--subtask", type=click.IntRange(min=0), help="Only of this subtask.")
-@click.option("--input-id", type=click.IntRange(min=0), help="Only of this queue (--inflight).")
+@click.option("--inflight", is_flag=True, help="Print in-flight data instead of state.")
+@click.option("--operator", "operator_id", help="Print only this operator.")
+@click.option("--subtask", type=click.IntRange(min=0), help="Print only this subtask.")
+@click.option("--input-id", type=click.IntRange(min=0), help="Print only this queue (--inflight).")
 @click.option(
     "--limit",
     type=click.IntRange(min=0),

@@ -40,9 +40,11 @@ def command_options(command: Callable[..., None]) -> Callable[..., None]:
             type=DURATION,
             default="10 minutes",
             show_default=True,
-            help="Of the wait; what is not begun by then is not done.",
+            help="Limit of the wait; a command that no driver has begun by then expires.",
         ),
-        click.option("--wait/--no-wait", default=True, help="For the result  [default: wait]."),
+        click.option(
+            "--wait/--no-wait", default=True, help="Wait for the result  [default: wait]."
+        ),
         click.option("--reason", default="asked for", show_default=True, help="Kept in the log."),
     )
     for option in reversed(options):

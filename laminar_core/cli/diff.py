@@ -28,7 +28,7 @@ _SIGNS: dict[ChangeKind, str] = {"added": "+", "removed": "-", "changed": "~"}
 @store_option
 @job_option
 @json_option
-@click.option("--operator", "operator_id", help="Only of this operator.")
+@click.option("--operator", "operator_id", help="Compare only this operator.")
 @click.option(
     "--limit",
     type=click.IntRange(min=0),

@@ -88,7 +88,7 @@ def drill(  # noqa: PLR0913 - one parameter per option
     The exit code is 0 if all that went well.
     """
     if sum(choice is not None for choice in (checkpoint_id, before, random_seed)) > 1:
-        raise click.UsageError("--checkpoint, --before and --random each say which: give one")
+        raise click.UsageError("--checkpoint, --before and --random exclude each other: give one")
     config = RunConfig(
         job=job,
         restore_id=checkpoint_id,

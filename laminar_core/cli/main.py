@@ -34,7 +34,7 @@ INTERRUPTED_EXIT_CODE = 130
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="laminar")
-@click.option("--debug", is_flag=True, help="Show tracebacks, and what Spark logs.")
+@click.option("--debug", is_flag=True, help="Show tracebacks and Spark's log.")
 @click.pass_context
 def laminar(context: click.Context, *, debug: bool) -> None:
     """Run stateful streaming pipelines inside Spark jobs, and manage their checkpoints."""

@@ -63,7 +63,7 @@ class BytesType(click.ParamType):
         except ConfigurationError as error:
             self.fail(str(error), param, ctx)
         if size == 0 and not self._may_be_zero:
-            self.fail(f"{value!r} is no size: write for example 64MiB or 1GiB", param, ctx)
+            self.fail(f"{value!r} is not a size: write for example 64MiB or 1GiB", param, ctx)
         return size
 
 

@@ -32,11 +32,11 @@ from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.owner import is_running, is_visible
 from laminar_core.store.savepoints import read_savepoint
 
-_HELP = """Say what TARGET would continue from, then run it like `laminar run`.
+_HELP = """Report what TARGET would continue from, then run it like `laminar run`.
 
 With --dry-run nothing is claimed, written or started: the checkpoint, its age and size, state that
 would not map, sources that no longer have the offsets, output that would be committed or withdrawn,
-and every checkpoint that is passed over with its reason. The job may be running meanwhile.
+and every checkpoint that is rejected, with its reason. The job may be running meanwhile.
 
 The exit code is 0 if it would start, else the one with which it would be refused.
 """
@@ -93,7 +93,7 @@ def _look_at_savepoint(
 def _sentence(options: JobOptions, origin: SavepointOrigin | None) -> str:
     place = options.from_savepoint
     if origin is None:
-        return f"job {options.job} has gone over to {place} before: it goes on"
+        return f"job {options.job} has already started from {place}: it continues"
     return (
         f"job {options.job} would start from {place}, which is checkpoint "
         f"{origin.checkpoint_id} of job {origin.job}, and whole"
@@ -165,7 +165,7 @@ recover = click.Command(
     callback=_recover,
     params=[
         *run.params,
-        click.Option(["--dry-run"], is_flag=True, help="Only say it: nothing is changed."),
+        click.Option(["--dry-run"], is_flag=True, help="Only report; change nothing."),
     ],
     help=_HELP,
 )

@@ -178,9 +178,9 @@ def _warning_lines(event: _Warning) -> Iterator[str]:
     match event:
         case NotEncrypted():
             yield (
-                "warning: whoever reads the cluster's network can connect as a worker, because "
-                f"Spark carries their key as it is: set {' and '.join(event.missing)} to true "
-                "(docs/security.md), or demand it with --require-encryption"
+                "warning: a reader of the cluster's network can connect as a worker, because "
+                f"Spark sends their key unencrypted: set {' and '.join(event.missing)} to true "
+                "(docs/security.md), or require it with --require-encryption"
             )
         case OperatorAtWork():
             yield (
@@ -227,7 +227,7 @@ def _store_lines(event: FilesDamaged | StoreLost | StoreBack) -> Iterator[str]:
         case StoreLost():
             yield f"the store is lost: {event.reason}"
         case StoreBack():
-            yield "the store is back, the job goes on with it"
+            yield "the store is back, and the job continues"
 
 
 def _damage_lines(event: FilesDamaged) -> Iterator[str]:

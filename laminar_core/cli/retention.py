@@ -152,7 +152,7 @@ def apply(  # noqa: PLR0913 - one parameter per option
         _show(runner, config, with_files=False, as_json=as_json)
         return
     if not yes and (as_json or not sys.stdin.isatty()):
-        raise click.UsageError("nobody can be asked here: give --yes, or --dry-run")
+        raise click.UsageError("the deletion cannot be confirmed here: give --yes, or --dry-run")
     actor = actor_of_environment(reason)
     with _bar() as tell:
         finished = runner.finish_earlier(tell, run_id=actor.run_id)

@@ -44,7 +44,7 @@ def print_plan(
     for number in unfinished:
         click.echo(f"plan {number} is decided and not finished: the next apply finishes it first")
     if plan.blocked is not None:
-        click.echo(f"nothing goes: {plan.blocked}")
+        click.echo(f"nothing is deleted: {plan.blocked}")
     click.echo(
         f"{_count(len(plan.deleted_ids), 'checkpoint')} and "
         f"{_count(len(plan.deleted_files), 'file')} go, {plan.deleted_bytes:,} bytes"

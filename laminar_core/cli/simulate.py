@@ -28,7 +28,7 @@ _MS_PER_HOUR = 3_600_000
     type=click.IntRange(min=1),
     default=SEEDS,
     show_default=True,
-    help="How many to run.",
+    help="Number of seeds to run.",
 )
 @click.option(
     "--from",
@@ -36,10 +36,12 @@ _MS_PER_HOUR = 3_600_000
     type=click.IntRange(min=0),
     default=0,
     show_default=True,
-    help="The first of them.",
+    help="First seed.",
 )
-@click.option("--seed", type=click.IntRange(min=0), help="Run this one only, as it ran before.")
-@click.option("--trace", is_flag=True, help="Show what happened, also if all is well.")
+@click.option(
+    "--seed", type=click.IntRange(min=0), help="Run only this seed, exactly as it ran before."
+)
+@click.option("--trace", is_flag=True, help="Print the events of each run, even if it passed.")
 @json_option
 def simulate(*, count: int, first: int, seed: int | None, trace: bool, as_json: bool) -> None:
     """Run small jobs through crashes, stalls, lost answers and zombies, and check the outcome.

@@ -108,7 +108,7 @@ def _of_driver(job: str, driver: DriverStatus) -> Iterator[str]:
     now = {
         "ended": _of_end(driver),
         "running": f"runs as {who}, {beat}",
-        "gone": f"is gone without a word ({who}), {beat}",
+        "gone": f"is gone and recorded no end ({who}), {beat}",
         "unseen": f"cannot be seen from here ({who}), {beat}",
     }[driver.state]
     yield f"job {job}, generation {driver.generation} {now}"

@@ -76,7 +76,7 @@ def decode_table(data: bytes | memoryview) -> pa.Table:
         table.validate(full=True)
     except (pa.ArrowException, OSError) as error:
         raise _unreadable(
-            f"the state file is no readable Arrow file ({_first_line(error)})"
+            f"the state file is not a readable Arrow file ({_first_line(error)})"
         ) from error
     return _without_format(table)
 

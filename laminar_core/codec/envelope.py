@@ -99,4 +99,6 @@ def unwrap(data: bytes | memoryview, content: Content) -> Sealed:
 
 
 def _unreadable(reason: str) -> CorruptCheckpointError:
-    return CorruptCheckpointError(ErrorCode.STATE_UNREADABLE, f"this is no whole state: {reason}")
+    return CorruptCheckpointError(
+        ErrorCode.STATE_UNREADABLE, f"this is not a complete state: {reason}"
+    )

@@ -235,7 +235,7 @@ def _verified_frames(file: memoryview) -> list[memoryview]:
         position = start + length
         messages.append(file[start:position])
     if position != trailer or len(messages) != frame_count:
-        raise _unreadable(f"its frames are not the {frame_count} that its trailer says")
+        raise _unreadable(f"its frames differ from the {frame_count} that its trailer says")
     return messages
 
 

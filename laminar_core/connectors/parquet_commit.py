@@ -4,9 +4,9 @@
     {path}/part-{checkpoint}-{subtask}-{sequence}-g{generation}.parquet      visible
     {path}/_laminar/commits/{checkpoint}.json      the files of one committed checkpoint
 
-I1. A file gets its final name by one rename, after it was synced: nobody sees a part of a file.
-I2. The commit manifest is created after all its files have their final names: who reads by the
-    manifests (``committed_files``) sees all of a checkpoint or nothing of it.
+I1. A file gets its final name by one rename, after it was synced: no reader sees a part of a file.
+I2. The commit manifest is created after all its files have their final names: a reader of the
+    manifests (``committed_files``) sees all of a checkpoint or nothing.
 I3. Every name holds the generation, so no restart writes a name a second time.
 I4. A file is listed once, also if several checkpoints offer it, or one offers it twice.
 Checked by ``tests/connectors/test_parquet_recovery.py``; the reasons are in ADR-0009.

@@ -4,9 +4,9 @@ A writer encodes rows as soon as a row group is full, on the data path: that cos
 milliseconds, limits memory to one row group per file, and is the backpressure of the sink. The rest
 - the last row group, the footer, ``fsync`` - is written in the background at the barrier.
 
-A snapshot offers the files of its interval and those of earlier snapshots that never finished. A
-file that cannot be made durable fails every later snapshot too: no checkpoint may complete without
-its rows.
+A snapshot offers the files of its interval and the files of earlier snapshots that never finished.
+A file that cannot be made durable fails every later snapshot too: no checkpoint may complete
+without its rows.
 """
 
 import os

@@ -40,7 +40,7 @@ class IsolatedListener:
         if is_first:  # Where one event fails the next ones mostly do, several in a second.
             said = f"{type(error).__name__}: {error}".splitlines()[0].removesuffix(": ")
             _log.warning(
-                "the event %s could not be reported (%s): the job goes on, and further failures "
+                "the event %s could not be reported (%s): the job continues, and further failures "
                 "are only counted",
                 event.event,
                 said,

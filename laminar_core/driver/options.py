@@ -1,4 +1,4 @@
-"""How a job is run, and how it ended."""
+"""The options that the driver runs a job with, and the result that it returns."""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -20,7 +20,7 @@ from laminar_core.worker.inflight import SnapshotLimits
 
 @dataclass(frozen=True, slots=True)
 class JobOptions:
-    """How a plan is run. ``pipeline.run`` fills this in."""
+    """The options of one run of a plan. ``pipeline.run`` derives them from its configuration."""
 
     job: str
     store_uri: str
@@ -30,49 +30,49 @@ class JobOptions:
     inflight_compression: Compression | None = None
     state: StateOptions = field(default_factory=StateOptions)
     scrub_bytes_per_second: int = SCRUB_BYTES_PER_SECOND
-    """How much of the newest checkpoint's files is read again in the background; 0: nothing."""
+    """Bytes per second of the newest checkpoint's files to read again for damage; 0: none."""
     restart: RestartStrategy = field(default_factory=ExponentialDelay)
     take_over: bool = False
-    """Claim the job although its driver may be alive."""
+    """Claim the job even if its driver may be alive; that driver is fenced."""
     expected_generation: Generation | None = None
-    """Claim the job only if this is the newest generation that it ever had; 0: it had none."""
+    """Claim the job only if this is its newest generation; 0: it must not have run before."""
     allow_fresh: bool = False
-    """Start empty although checkpoints exist, if none of them can be used."""
+    """Start empty if checkpoints exist but none of them can be used."""
     reset_state: tuple[str, ...] = ()
-    """Operators because of which all state is dropped and all sources start anew."""
+    """Changed operators; if there are any, all state is dropped and all sources start anew."""
     restore_id: CheckpointId | None = None
-    """Continue from this checkpoint instead of the newest; what came after it is left behind."""
+    """Continue from this checkpoint instead of the newest; later checkpoints become orphans."""
     restore_before_ms: int | None = None
     """Continue from the newest checkpoint that was completed before this wall-clock time."""
     from_savepoint: str | None = None
     """Start from the savepoint at this URI."""
     claim_savepoint: bool = False
-    """It is the job's from then on: deleted once a checkpoint builds on it."""
+    """Take over ``from_savepoint``: delete it once a checkpoint builds on it."""
     default_retention: JsonObject | None = None
-    """Of what this run completes, as its claims announce it; None: nothing is announced."""
+    """Retention policy that the claims of this run announce for its checkpoints; None: none."""
     savepoints_under: tuple[str, ...] = ()
-    """Where commands may send savepoints; see ``SavepointTargets``."""
+    """Directories and buckets below which commands may write; see ``SavepointTargets``."""
     actor: Actor = LAMINAR
-    """Who starts the job and why, for the claim and the audit log."""
+    """Who starts the job, and why, as the claim and the audit log record it."""
     deadlines: Deadlines = field(default_factory=Deadlines)
 
     @property
     def wish(self) -> Wish:
-        """What was asked for about the checkpoint to continue from."""
+        """Return which checkpoint the job is to continue from, as the recovery rules take it."""
         return Wish(self.restore_id, self.restore_before_ms, allow_fresh=self.allow_fresh)
 
 
 @dataclass(frozen=True, slots=True)
 class JobResult:
-    """How the job ended. Row counts are totals over its whole history."""
+    """The result of a job that ended. Row counts are totals over its whole history."""
 
     outcome: Literal["finished", "stopped"]
     rows_in: int
     rows_out: int
     rows_late: int
     checkpoints: int
-    """Completed by this run, over all its generations."""
+    """Number of checkpoints that this run completed, over all its generations."""
     generations: int
-    """Executions that this run needed."""
+    """Number of generations that this run needed: one, and one more for each restart."""
     collected: dict[str, pa.Table]
-    """What ``CollectSink`` gathered, by sink name."""
+    """Rows that each ``CollectSink`` gathered, by sink name."""

@@ -30,7 +30,7 @@ class PrivateFolder:
 
     @classmethod
     def open(cls, root: Path, prefix: str) -> Self:
-        """Make a folder in ``root``, and remove those of dead processes there.
+        """Make a folder in ``root``, and remove folders of dead processes there.
 
         Raises:
             OSError: it cannot be made, or ``root`` is not this user's alone.

@@ -1,6 +1,6 @@
 """Messages between workers and the coordinator: small JSON records, validated on both ends.
 
-Every message carries the generation of its sender; a receiver drops those of another one.
+Every message carries the generation of its sender; a receiver drops messages of another one.
 """
 
 from typing import Annotated, Literal, TypeVar

@@ -296,7 +296,7 @@ class ZmqWorkerTransport:
             raise _refused(f"worker {peer}") from error
 
     def receive(self) -> Iterator[tuple[Buffer, Buffer]]:
-        """Yield at most ``RECEIVE_FRAMES_MAX`` frames; those of one part are not copied.
+        """Yield at most ``RECEIVE_FRAMES_MAX`` frames; frames of one part are not copied.
 
         Raises:
             ProtocolError: a message has a header but no payload.

@@ -41,7 +41,9 @@ def open_object_store(uri: str) -> CountedStore:
         return S3ObjectStore(uri)
     parts = urlsplit(uri)
     if not uri or "\0" in uri:
-        raise ConfigurationError(ErrorCode.INVALID_OPTION, f"{uri!r} is no store: give a directory")
+        raise ConfigurationError(
+            ErrorCode.INVALID_OPTION, f"{uri!r} is not a store: give a directory"
+        )
     if "://" not in uri and parts.scheme != "file":
         return CountedObjectStore(_directory(uri))
     if parts.scheme == "file" and parts.netloc in {"", "localhost"} and parts.path:
@@ -59,7 +61,7 @@ def _directory(path: str) -> LocalObjectStore:
     objects = LocalObjectStore(path)
     if Path(objects.uri).is_file():
         raise ConfigurationError(
-            ErrorCode.INVALID_OPTION, f"{objects.uri} is a file, and no store: give a directory"
+            ErrorCode.INVALID_OPTION, f"{objects.uri} is a file, not a store: give a directory"
         )
     return objects
 
@@ -90,8 +92,8 @@ def probe(objects: ObjectStore) -> None:
     """Try the store out before a job relies on it; leave nothing behind.
 
     Raises:
-        ConfigurationError: it cannot be written, or it overwrites objects that it was told to leave
-            alone, or does not show what was written. Two drivers could then own one job.
+        ConfigurationError: it cannot be written, or it overwrites objects that must stay, or does
+            not show what was written. Two drivers could then own one job.
         StorageUnavailable: it is full, or does not answer.
     """
     key = f"{PROBE_FOLDER}{os.uname().nodename}-{os.getpid()}-{next(_PROBE_NUMBERS)}"

@@ -205,4 +205,4 @@ def _region(error: boto.ClientError) -> str:
     response: dict[str, Any] = dict(error.response)
     headers = response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
     found = response.get("Error", {}).get("Region") or headers.get("x-amz-bucket-region")
-    return f"region={found}" if found else "region=… (that of the bucket)"
+    return f"region={found}" if found else "region=… (the bucket's)"

@@ -168,7 +168,7 @@ def _check_name(name: str, known: list[str]) -> None:
         )
     if _SECRET.search(name):
         raise _invalid(_no_secrets(name))
-    raise _invalid(f"{name!r} is no parameter; there are: {', '.join(known)}")
+    raise _invalid(f"{name!r} is not a parameter; there are: {', '.join(known)}")
 
 
 def _no_secrets(what: str) -> str:

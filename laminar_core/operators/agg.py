@@ -126,7 +126,7 @@ def user(udaf: UserAggregate, *columns: str, name: str | None = None) -> Aggrega
         ConfigurationError: there is no column, or its name is no identifier (INVALID_OPTION).
     """
     _require(bool(columns), f"aggregate {udaf.name!r} needs at least one column")
-    _require(udaf.name.isidentifier(), f"{udaf.name!r} is no name: use letters, digits and _")
+    _require(udaf.name.isidentifier(), f"{udaf.name!r} is not a name: use letters, digits and _")
     state = UserDefined.of(udaf)
     return Aggregate("user", columns[0], name or udaf.name, columns[1:], state=state)
 

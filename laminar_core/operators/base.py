@@ -106,7 +106,7 @@ def output_watermark_of(subtask: OperatorSubtask, watermark_us: int) -> int | No
     """Return the watermark that ``subtask`` passes on; by default the watermark it received.
 
     An operator must be ``HoldsWatermark`` if it keeps rows until event time has passed them, or
-    emits times before those of its input. Otherwise its output is late downstream.
+    emits times earlier than its input. Otherwise its output is late downstream.
     """
     if watermark_us == WATERMARK_END_US or not isinstance(subtask, HoldsWatermark):
         return watermark_us

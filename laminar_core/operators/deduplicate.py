@@ -188,8 +188,8 @@ class Deduplicator:
                 ErrorCode.GENERATION_FORGOTTEN,
                 f"{self._spec.operator_id}: rows of producer {group.producer!r} are of generation"
                 f" {group.generation}, and generations up to {newest_forgotten} are forgotten, so"
-                " they may be copies: raise generations_max next time, and to go on now, drop such"
-                ' rows by expired="drop"',
+                " they may be copies: raise generations_max for the next run; to continue"
+                ' now, drop such rows with expired="drop"',
             )
 
     def _too_many_gaps(self, group: "Group", gaps: int, first_missing: int) -> DataError:

@@ -133,5 +133,5 @@ def _part(row: dict[str, str | int], source: pa.BufferReader) -> QueryPart:
 
 def _unreadable(reason: str) -> CorruptCheckpointError:
     return CorruptCheckpointError(
-        ErrorCode.STATE_UNREADABLE, f"this is no state of an executor: {reason}"
+        ErrorCode.STATE_UNREADABLE, f"this is not the state of an executor: {reason}"
     )

@@ -42,8 +42,8 @@ class MappingReport:
         return [
             *(f"{name}: fits" for name in self.mapped),
             *(f"{name}: changed, {difference}" for name, difference in self.changed),
-            *(f"{name}: has state, and is gone" for name in self.dropped),
-            *(f"{name}: new, the checkpoint knows nothing of it" for name in self.new),
+            *(f"{name}: has state, but is not in the pipeline" for name in self.dropped),
+            *(f"{name}: new, not in the checkpoint" for name in self.new),
         ]
 
     def problems(self) -> str:

@@ -20,7 +20,7 @@ sources are taken, never by a timer of its own (ERRATA 1.6, 1.7). A pipeline nee
 operators take part in checkpoints by themselves.
 
 Invariants, tried by ``tests/operators/test_stream_executor_model.py``:
-    I1  cut anywhere, restore, go on: the results are those of one executor that saw everything
+    I1  cut anywhere, restore, continue: the results equal those of an executor without a cut
     I2  bytes that were changed are refused, whatever was changed
     I3  state is never dropped without saying so
 """
@@ -283,7 +283,7 @@ class StreamExecutor:
                 self._states[part.query_id].check_versions(part.rows)
         raise IncompatibleStateError(
             ErrorCode.OPERATORS_CHANGED,
-            f"the queries are not those of the checkpoint: {mapping.problems()}; change them"
+            f"the queries differ from those of the checkpoint: {mapping.problems()}; change them"
             ' back, or drop all state and read all sources anew by on_changed="reset"',
         )
 

@@ -63,7 +63,7 @@ Window = TumblingWindow | SlidingWindow
 
 
 def tumbling(size: Duration, *, offset: Duration | None = None) -> TumblingWindow:
-    """Return windows of ``size``, the first of which begins ``offset`` after 1970.
+    """Return windows of ``size``, the first one beginning ``offset`` after 1970.
 
     Raises:
         ConfigurationError: a duration is invalid (INVALID_OPTION).

@@ -245,6 +245,6 @@ def instant_ms(text: str) -> int:
     if instant is None or instant.tzinfo is None:
         raise ConfigurationError(
             ErrorCode.INVALID_OPTION,
-            f"{text!r} is no time: write it in ISO 8601 with a zone, as in 2026-03-01T12:00:00Z",
+            f"{text!r} is not a time: write it in ISO 8601 with a zone, as in 2026-03-01T12:00:00Z",
         )
     return int(instant.timestamp() * 1000)

@@ -21,7 +21,7 @@ class StateConfig:
     """State of all operators of a job. May be another one whenever the job is started."""
 
     snapshots: SnapshotMode = "incremental"
-    """What a checkpoint writes: the ``full`` state, the changes since the last one
+    """The contents of a checkpoint: the ``full`` state, the changes since the last one
     (``incremental``), or the changes since the last of many uploads in between (``changelog``).
     """
     changelog_interval: Duration = "1 second"

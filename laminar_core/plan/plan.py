@@ -221,7 +221,7 @@ class Plan:
         feedback = [e for e in self.inputs_of(vertex.vertex_id) if e.feedback]
         for operator in vertex.operators:
             if isinstance(operator, LoopHead) and not feedback:
-                raise _no_loop(f"nothing comes back to loop {operator.operator_id}: do without it")
+                raise _no_loop(f"nothing leads back to loop {operator.operator_id}: remove it")
         for edge in feedback:
             if edge.loop is None:
                 raise _no_loop(

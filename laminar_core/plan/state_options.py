@@ -7,7 +7,7 @@ from laminar_core.codec.arrow import Compression
 from laminar_core.state.segment_chain import SEGMENTS_MAX
 
 SnapshotMode = Literal["full", "incremental", "changelog"]
-"""What a checkpoint writes of keyed state: all of it, the changes since the previous one, or the
+"""The keyed state in a checkpoint: all of it, the changes since the previous one, or the
 last of continuous uploads. A savepoint is always full.
 """
 

@@ -5,12 +5,12 @@ then answered by creating the result. Both records are create-only, so the follo
 number of drivers, running or suspended:
 
 C1  A command is carried out by at most one generation, and once: the one whose record it is.
-C2  A command that was taken up by a generation that is over is answered ``interrupted``: what
-    became of it nobody knows, and trying again would be a second time.
+C2  A command that was taken up by a generation that is over is answered ``interrupted``: its
+    outcome is unknown, and trying again could repeat it.
 C3  A command is carried out only by the generation that it is addressed to, and before it expires;
-    what is refused, or has expired, is not carried out by anybody, not even by one that was asleep.
-    It expires so long after the driver has found it as whoever left it was willing to wait, by the
-    driver's monotonic clock: the wall clocks of two machines are not compared.
+    a command that was refused or has expired is never carried out, not even by a generation that
+    was asleep. It expires when its client's time limit has passed since the driver found it, by
+    the driver's monotonic clock: the wall clocks of two machines are not compared.
 C4  Commands are taken up in the order of their numbers.
 
 Checked by ``tests/protocol/test_commands.py``.
@@ -83,7 +83,7 @@ def _decide(command: CommandFacts, generation: Generation, now_ms: float) -> Beg
     if command.started or max(begun_by or 0, addressed_to or 0) > generation:
         return None  # Under way; or this driver's time is over, and another one answers.
     if begun_by is not None and begun_by < generation:
-        reason = f"generation {begun_by} ended while it carried this out: look what became of it"
+        reason = f"generation {begun_by} ended while it carried this out: check its effect"
         return Answer(number, "interrupted", reason)
     if command.problem is not None:
         return Answer(number, "refused", command.problem)

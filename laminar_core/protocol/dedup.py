@@ -12,7 +12,7 @@ bounded:
 - A generation has at most ``gaps_max`` gaps. One more is ``TooManyGaps``, an error: the numbers are
   not consecutive, or rows are being lost, and forgetting a gap would lose its rows silently.
 - A producer has at most ``generations_max`` generations. A newer one makes it forget the oldest,
-  whose rows are ``Expired`` from then on, whether they are copies or not: nobody knows any more.
+  whose rows are ``Expired`` from then on, whether they are copies or not: that is unknown by then.
 
 This state is a part of the operator's snapshot, like any other, so it goes back together with the
 source's offsets (ERRATA 3.20); recognising and remembering a row are one step (ERRATA 3.21).
@@ -88,8 +88,8 @@ class SeenProducer:
 
     generations: tuple[SeenGeneration, ...] = ()
     newest_forgotten: int | None = None
-    """Newest generation whose runs were dropped. Its rows, and older ones, can no longer be told
-    from copies.
+    """Newest generation whose runs were dropped. Its rows, and older ones, can no longer
+    be distinguished from copies.
     """
 
 
@@ -124,7 +124,7 @@ def admit(
 ) -> Outcome:
     """Separate the fresh rows of one generation from copies. Pure.
 
-    ``numbers`` are ascending, disjoint runs like those of ``SeenGeneration``: duplicates within one
+    ``numbers`` are ascending, disjoint runs as in ``SeenGeneration``: duplicates within one
     call are for the caller to remove.
     """
     known = {s.generation: s for s in seen.generations}

@@ -38,14 +38,14 @@ I4  *No two timelines are committed.* A publisher commits after its check, step 
     every later generation sees it, so nothing else ever covers the same input again.
 
 **Deletion.** In step 2 a generation also gives up every plan of retention that is not decided yet;
-in step 3 it leaves alone what a decided one deletes. Whoever deletes writes the plan, looks for a
-newer generation, and only then decides. ``store.retention_log`` says why no generation starts
+in step 3 it leaves alone what a decided one deletes. A process that deletes writes the plan, looks
+for a newer generation, and only then decides. ``store.retention_log`` says why no generation starts
 from what is deleted.
 
 **Savepoints.** A generation that starts from a savepoint copies it into a checkpoint of its own,
 which is then its base. What it leaves behind is everything above the *floor*, the checkpoint that
 the savepoint was made of, and not what is above the copy. So in all of the above ``base(g)`` is the
-floor for whoever is older than *g*, and the copy for *g* itself: it wrote it, and reserved its id.
+floor for generations older than *g*, and the copy for *g* itself: it wrote it, and reserved its id.
 
 One case is not decided here: a checkpoint that was committed and is damaged afterwards. Falling
 back behind it repeats its output; ``committed_beyond`` names such ids, for the sink to take back.

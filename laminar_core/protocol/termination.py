@@ -1,8 +1,8 @@
 """Detect the end of a loop with two waves of four counters (Mattern 1987, section 6).
 
 A loop ends when its inputs from outside have ended and no batch is left in it, neither in a queue
-nor on its way. Nobody sees that at once: the workers are asked in waves, one after the other, and
-each answers, between two units of work, with what it knows of each loop:
+nor on its way. No process can see that at once: the workers are asked in waves, one after the
+other, and each answers, between two units of work, with what it knows of each loop:
 
 * ``outside_ended``: every channel that enters the loop from outside has been read to its end;
 * ``produced``: batches that its subtasks have put on the loop's edges so far, and those that they
@@ -16,7 +16,7 @@ Proof. Inside a loop batches come only of batches: event time does not travel in
 in it has a timer. Let *t* be a moment between the two waves, C(t) and P(t) the true totals then.
 Counters never fall, so consumed(k) <= C(t) and P(t) <= produced(k+1). Nothing is consumed that was
 not produced, C(t) <= P(t). If consumed(k) = produced(k+1), all of these are equal: at *t* nothing
-was queued or on its way, and nobody was at work, as answers are given between units of work. What
+was queued or on its way, and no worker was busy, as answers are given between units of work. What
 enters from outside had been worked off before *t*. So there is nothing left that could start
 anything. One wave alone proves nothing: a batch may be consumed where the wave has been, and its
 offspring be counted where it comes later.

@@ -1,4 +1,4 @@
-"""Account for the in-flight data of one subtask at its cut: which elements, of which queue.
+"""Account for the in-flight data of one subtask at its cut: its elements, per queue.
 
 The alignment machine decides when a channel is captured, recorded and sealed; the queues report
 their contents. In between, this module keeps the account of one checkpoint: every element belongs

@@ -1,6 +1,6 @@
 """Records of commands for a running job, and of their results.
 
-control/{n}.json          the command, by whoever reaches the store     create-only
+control/{n}.json          the command, by any process with access       create-only
 control/{n}.begun.json    a generation carries it out                   create-only
 control/{n}.result.json   how that ended                                create-only
 """

@@ -442,7 +442,7 @@ def fingerprint_of(description: Mapping[str, JsonValue]) -> str:
 def resolved_mode(
     alignment: Iterable[AlignmentEntry], inflight: Iterable[InflightEntry]
 ) -> ResolvedMode:
-    """Return the mode of a whole checkpoint, given those of its subtasks.
+    """Return the mode of a whole checkpoint, given its subtasks' modes.
 
     One switched subtask means that the timeout took effect. Otherwise an unaligned one means that
     the checkpoint was triggered so, even if others (in a loop) aligned. Overtaken elements without

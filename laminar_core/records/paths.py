@@ -70,8 +70,8 @@ def check_key(key: str) -> str:
     if len(key) > KEY_LENGTH_MAX or not all(map(is_key_part, key.split("/"))):
         raise ConfigurationError(
             ErrorCode.INVALID_OPTION,
-            f"{_shortened(key)!r} is no object name: join parts of letters, digits, '-', '_' and "
-            "'.' with '/'",
+            f"{_shortened(key)!r} is not an object name: join parts of letters, digits, '-', '_' "
+            "and '.' with '/'",
         )
     return key
 

@@ -111,7 +111,7 @@ class Record(BaseModel):
             raise ConfigurationError(
                 ErrorCode.OBJECT_TOO_LARGE,
                 f"the {type(self).__name__} cannot be written: {problem}; run the job with fewer "
-                "subtasks, or split what was asked for",
+                "subtasks, or split the request",
             )
         return data
 

@@ -26,7 +26,7 @@ def unseal(data: bytes) -> bytes:
     A damaged seal is not recognised and stays in the data, as a field that no record has.
 
     Raises:
-        CorruptCheckpointError: the digest is that of something else. Fall back to an older
+        CorruptCheckpointError: the digest does not fit. Fall back to an older
             checkpoint.
     """
     found = _SEAL.search(data)

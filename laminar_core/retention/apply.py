@@ -20,7 +20,7 @@ from laminar_core.store.records import create_or_confirm
 from laminar_core.store.retention_log import RetentionLog
 
 Map = Callable[..., Iterable[Any]]
-"""The built-in ``map``, or that of a pool."""
+"""The built-in ``map``, or the map of a pool."""
 
 Progress = Callable[[int, int], None]
 """Receives the number of steps done, and the number of all steps."""

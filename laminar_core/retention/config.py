@@ -86,9 +86,9 @@ class RetentionConfig(BaseModel):
                 return cls.model_validate(tomllib.loads(text))
             return cls.model_validate_json(text)
         except tomllib.TOMLDecodeError as error:
-            raise _invalid(f"{path} is no TOML: {error}") from error
+            raise _invalid(f"{path} is not valid TOML: {error}") from error
         except ValidationError as error:
-            raise _invalid(f"{path} is no retention policy: {_first_problem(error)}") from error
+            raise _invalid(f"{path} is not a retention policy: {_first_problem(error)}") from error
 
     @classmethod
     def of(cls, values: JsonObject) -> Self:

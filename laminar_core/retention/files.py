@@ -82,7 +82,7 @@ def _judge_file(
         case "part":
             assert file.checkpoint_id is not None
             if file.checkpoint_id in deleted:
-                reason = f"goes with checkpoint {file.checkpoint_id}"
+                reason = f"deleted with checkpoint {file.checkpoint_id}"
                 return FileVerdict(file.path, "delete", reason, file.size_bytes, file.checkpoint_id)
             return _judge_part(view, file, file.checkpoint_id)
 
@@ -93,11 +93,11 @@ def _judge_shared(view: View, file: StoredFile, names: _Names) -> FileVerdict:
         unknown = _listed(names.unreadable_ids)
         return _because(keep, f"checkpoint {unknown} may need it, its manifest is unreadable")
     if (last := names.going.get(file.path)) is not None:
-        reason = f"goes with checkpoint {last}, the last that names it"
+        reason = f"deleted with checkpoint {last}, the last that names it"
         return FileVerdict(file.path, "delete", reason, file.size_bytes, last)
     if not is_over(view.facts, file.generation):
         return _because(keep, f"generation {file.generation} may still name it")
-    return _judge_orphan(view, file, f"of generation {file.generation}, and nothing names it")
+    return _judge_orphan(view, file, f"of generation {file.generation}, and no manifest names it")
 
 
 def _judge_part(view: View, file: StoredFile, checkpoint_id: CheckpointId) -> FileVerdict:
@@ -110,7 +110,7 @@ def _judge_part(view: View, file: StoredFile, checkpoint_id: CheckpointId) -> Fi
         return FileVerdict(file.path, "report", reason, file.size_bytes)
     generation = incomplete[checkpoint_id]
     if generation is None:
-        reason = f"nothing says which generation tried checkpoint {checkpoint_id}"
+        reason = f"no record says which generation tried checkpoint {checkpoint_id}"
         return FileVerdict(file.path, "report", reason, file.size_bytes)
     if not is_over(view.facts, generation) or checkpoint_id > view.newest_id:
         reason = f"checkpoint {checkpoint_id} of generation {generation} may be under way"

@@ -263,7 +263,7 @@ def _stale(number: int, changes: Sequence[str]) -> ConfigurationError:
     rest = f"; and {more} more" if more > 0 else ""
     return ConfigurationError(
         ErrorCode.RETENTION_PLAN_STALE,
-        f"retention plan {number} does not hold any more, and nothing was deleted "
+        f"retention plan {number} is no longer valid, and nothing was deleted "
         f"({shown}{rest}): plan again",
     )
 

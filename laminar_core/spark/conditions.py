@@ -72,8 +72,7 @@ def master_of(master: str | None, settings: Mapping[str, str]) -> str | None:
     if master is not None and by_setting not in (None, master):
         raise ConfigurationError(
             ErrorCode.INVALID_OPTION,
-            f"--master {master} and --conf spark.master={by_setting} say different things: give "
-            "one of them",
+            f"--master {master} and --conf spark.master={by_setting} differ: give one of them",
         )
     return master or by_setting
 

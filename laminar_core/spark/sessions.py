@@ -58,7 +58,7 @@ class GivenSession:
         if gateway.is_lost(self.spark):
             raise JobFailedError(
                 ErrorCode.SPARK_LOST,
-                "the Spark session that the program gave is gone: start the program again",
+                "the Spark session of the program is lost: start the program again",
             )
         return self.spark
 
@@ -98,7 +98,7 @@ class OwnSession:
         try:
             self.spark = self._open()
         except LaminarError as error:  # What was possible at the start is not refused now.
-            raise JobFailedError(ErrorCode.SPARK_LOST, f"Spark is gone: {error}") from error
+            raise JobFailedError(ErrorCode.SPARK_LOST, f"Spark is lost: {error}") from error
         return self.spark
 
     def __enter__(self) -> Self:

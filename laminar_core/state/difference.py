@@ -24,7 +24,7 @@ class Difference:
     """Two states, compared by key.
 
     Shapes: ``before`` and ``after`` have the rows of the changed keys, in the same order;
-    ``removed`` has the columns of the older state, ``added`` those of the newer one.
+    ``removed`` has the columns of the older state, ``added`` has the newer one's.
     """
 
     keys: tuple[str, ...]

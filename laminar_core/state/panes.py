@@ -310,7 +310,7 @@ def stored_tables(panes: Sequence[PinnedPane], ground: Ground) -> Iterator[pa.Ta
     """Yield the tables of a checkpoint: one row per key and ``window_start``, in disjoint ranges.
 
     Shapes: all have ``layout.stored_schema``, sorted by key group, then ``window_start``; the key
-    groups of each table are below those of the next. Tables without rows are left out.
+    groups of each table are below the next one's. Tables without rows are left out.
     """
     size_bytes = sum(pane.size_bytes for pane in panes)
     ranges = ground.ranges_for(-(-size_bytes // TABLE_BYTES_MAX))

@@ -238,7 +238,7 @@ def split_by_window(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
     """Yield (``window_start`` in microseconds, its rows in order without that column).
 
     Rows of different windows share no memory afterwards: a window that stays open long must not
-    keep large batches alive of which it got a few rows.
+    keep a large batch alive for a few of its rows.
     """
     if not rows.num_rows:
         return

@@ -30,7 +30,7 @@ class Attempts:
         Raises:
             FencedError: a newer generation is claimed. Retention may have forgotten ids that this
                 one would take for free.
-            StorageUnavailable: the store did not answer, or is not that of the generation.
+            StorageUnavailable: the store did not answer, or is not the generation's.
         """
         generation = Generation(record.generation)
         self._claims.check_owner(generation)
@@ -48,7 +48,7 @@ class Attempts:
         """Record how the attempt ended; the first record stands.
 
         Raises:
-            StorageUnavailable: the store did not answer, or is not that of the generation.
+            StorageUnavailable: the store did not answer, or is not the generation's.
         """
         self._claims.check_claim(Generation(record.generation))
         key = self._paths.outcome(CheckpointId(record.checkpoint_id))

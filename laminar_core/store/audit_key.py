@@ -62,8 +62,8 @@ def read_key(path: Path) -> bytes:
     """Read the key from a file; a line end behind it is not part of the key.
 
     Raises:
-        ConfigurationError: the file cannot be read, is no regular file, belongs to another user, is
-            readable for others, or is empty or too long.
+        ConfigurationError: the file cannot be read, is not a regular file, belongs to another user,
+            is readable for others, or is empty or too long.
     """
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -82,7 +82,7 @@ def read_key(path: Path) -> bytes:
 
 def _problem_of(found: os.stat_result) -> str | None:
     if not stat.S_ISREG(found.st_mode):
-        return "is no regular file"
+        return "is not a regular file"
     if found.st_uid not in {os.getuid(), 0}:
         return "belongs to another user: the key must be a file of your own, or of root"
     if stat.S_IMODE(found.st_mode) & (stat.S_IRWXG | stat.S_IRWXO):

@@ -224,7 +224,7 @@ class AuditLog:
         stored = self._stored(_numbers(names))
         report = verify_chain(self.paths.job, stored, head, anchors=anchors.found, key=key)
         strays = tuple(
-            Finding("stray", None, f"{name} is no part of the log")
+            Finding("stray", None, f"{name} is not part of the log")
             for name in names
             if number_in(name) is None and f"{self.paths.audit}{name}" != self.paths.audit_head
         )

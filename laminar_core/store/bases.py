@@ -17,7 +17,9 @@ from laminar_core.store.records import create_or_confirm, read_record
 
 
 def create_base(objects: ObjectStore, paths: JobPaths, record: GenerationBase) -> bool:
-    """Create the base; return True if the stored base now equals ``record``, whoever wrote it.
+    """Create the base; return True if the stored base now equals ``record``.
+
+    It may have been written by another writer.
 
     Raises:
         StorageUnavailable: the store did not answer; call again with the same record.

@@ -109,7 +109,7 @@ class CheckpointParts:
         Raises:
             CorruptCheckpointError: missing, not the bytes that were written, or not what the
                 manifest says of it.
-            IncompatibleStateError: its rows are not those of ``schema``.
+            IncompatibleStateError: its rows do not have ``schema``.
         """
         data = read_verified(self._objects, self._paths, entry)
         expected = Expected(entry.input_id, entry.event_count, entry.row_count)

@@ -116,7 +116,7 @@ class CheckpointStore:
         """Summarise each checkpoint that left any object, by ascending id; reads no state.
 
         Raises:
-            CorruptCheckpointError: a base cannot be read, so orphans cannot be told.
+            CorruptCheckpointError: a base cannot be read, so orphans cannot be recognised.
         """
         committed = set(self.attempts.committed_ids())
         ended = self.attempts.ended_ids()

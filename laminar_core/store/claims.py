@@ -187,8 +187,8 @@ class Claims:
         if newest is not None and newest > generation:
             raise FencedError(
                 ErrorCode.FENCED,
-                f"generation {generation} of job {self._job} gave way to generation {newest}: "
-                "this process stops, the newer one goes on",
+                f"generation {generation} of job {self._job} was replaced by generation {newest}: "
+                "this process stops, the newer one continues",
             )
         self.check_claim(generation)
 
@@ -227,14 +227,14 @@ class Claims:
         if self.newest() is None:
             return StorageUnavailable(
                 ErrorCode.STORE_GONE,
-                f"{self._objects.uri} has nothing of job {self._job} any more: it was unmounted, "
-                "emptied or deleted; put it back, the job goes on with it",
+                f"{self._objects.uri} no longer contains job {self._job}: it was unmounted, "
+                "emptied or deleted; put it back, and the job continues",
             )
         return StorageUnavailable(
             ErrorCode.STORE_REPLACED,
             f"{self._objects.uri} does not have the claim of generation {generation} of job "
             f"{self._job}: another store, or an older copy, is in its place; put the right one "
-            "back, or start the job again to go on with this one",
+            "back, or start the job again to continue with this one",
         )
 
     def sha256(self, generation: Generation) -> str | None:
@@ -313,8 +313,8 @@ class Claims:
             problem = f"{problem}: {_describe(newest, claim)}"
         raise ConfigurationError(
             ErrorCode.UNEXPECTED_GENERATION,
-            f"job {self._job} is not started: {problem}; look at `laminar status`, and say which "
-            "generation to go on after",
+            f"job {self._job} is not started: {problem}; see `laminar status`, and give the "
+            "generation to follow",
         )
 
     def _refuse_unclaimed(self, expected: Generation) -> None:

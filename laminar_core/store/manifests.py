@@ -88,7 +88,7 @@ class Manifests:
 
         Raises:
             ConfigurationError: there is no such completed checkpoint.
-            CorruptCheckpointError: it cannot be read, or it is that of another checkpoint.
+            CorruptCheckpointError: it cannot be read, or belongs to another checkpoint.
         """
         manifest = self.find(checkpoint_id)
         if manifest is None:

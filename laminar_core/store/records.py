@@ -10,7 +10,7 @@ R = TypeVar("R", bound=Record)
 
 
 def create_or_confirm(objects: ObjectStore, key: str, data: bytes | memoryview) -> bool:
-    """Create the object; return True if it now holds exactly ``data``, whoever wrote it.
+    """Create the object; return True if it now holds exactly ``data``, from any writer.
 
     An answer can be lost after the object was created: the call raises, or a retry inside a client
     finds the client's own object and reports that it exists. So an error is answered by one more

@@ -76,5 +76,6 @@ def _require_on_timeline(store: CheckpointStore, checkpoint_id: CheckpointId) ->
     if not on_timeline(checkpoint_id, generation, store.generations.bases()):
         raise IncompatibleStateError(
             ErrorCode.NO_RESTORABLE_CHECKPOINT,
-            f"job {store.job} went back behind checkpoint {checkpoint_id}: export another one",
+            f"job {store.job} was restored to an older checkpoint than {checkpoint_id}: "
+            "export another one",
         )

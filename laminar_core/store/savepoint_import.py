@@ -2,7 +2,7 @@
 
 The order makes a crash at any point safe:
 
-1. reserve an id above every id of this job, and above that of the savepoint's checkpoint;
+1. reserve an id above every id of this job, and above the savepoint's checkpoint;
 2. copy the files and read them back;
 3. record the base, which names the copy and the savepoint: from here on the job has switched;
 4. publish the manifest.
@@ -118,8 +118,8 @@ def floor_of(store: CheckpointStore, found: FoundSavepoint) -> CheckpointId:
         return CheckpointId(0)
     if not on_timeline(checkpoint_id, generation, store.generations.bases()):
         raise _refused(
-            f"job {store.job} went back behind checkpoint {checkpoint_id}, of which "
-            f"{found.objects.uri} was made, and took its output back: start it under a new name "
+            f"job {store.job} was restored to an older checkpoint than {checkpoint_id}, from which "
+            f"{found.objects.uri} was made, and withdrew its output: start it under a new name "
             "with --job"
         )
     return checkpoint_id
@@ -203,7 +203,7 @@ def reopen(base: GenerationBase, job: str) -> FoundSavepoint:
         problem = str(error)
     raise _refused(
         f"job {job} was about to continue from the savepoint {use.uri}, and that was broken off; "
-        f"now {problem}: give --from-savepoint where it is now, or --restore with an id"
+        f"now {problem}: give its present place with --from-savepoint, or --restore with an id"
     )
 
 

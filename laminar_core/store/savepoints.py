@@ -109,7 +109,7 @@ def write_savepoint(
     if not create_or_confirm(target, RECORD, data):
         raise ConfigurationError(
             ErrorCode.TARGET_NOT_EMPTY,
-            f"somebody else made a savepoint in {target.uri} meanwhile: give another place",
+            f"another process made a savepoint in {target.uri} meanwhile: choose another place",
         )
     _require_all(target, {**files, RECORD: len(data)})
     return record
@@ -274,7 +274,7 @@ def read_savepoint(objects: ObjectStore) -> FoundSavepoint:
     if data is None:
         if objects.children(""):
             raise _no_savepoint(
-                f"{objects.uri} has no {RECORD}: it is no savepoint, or the copy was broken off"
+                f"{objects.uri} has no {RECORD}: it is not a savepoint, or its copy was interrupted"
             )
         raise _no_savepoint(f"there is nothing at {objects.uri}: give the place of a savepoint")
     try:

@@ -146,7 +146,7 @@ class OffsetsTable:
             if _SPLIT in (columns := self._columns_of(operator_id)).names
         ]
         if not found:
-            raise _invalid(f"{_name(self._manifest)} has no positions of such a source")
+            raise _invalid(f"{_name(self._manifest)} has no positions of this kind of source")
         columns = _united(found, "sources with different columns")
         return _with_subtask(columns).insert(0, pa.field(OPERATOR, pa.string()))
 

@@ -151,7 +151,7 @@ def windows_behind_windows_job(parallelism: int) -> Job:
 
 @cache
 def with_late_rows() -> list[pa.Table]:
-    """Return payments of which every seventh is far behind its predecessors where possible."""
+    """Return payments; every seventh is far behind its predecessors where possible."""
     tables = []
     for table in payments():
         rows = table.to_pylist()

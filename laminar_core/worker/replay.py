@@ -1,7 +1,7 @@
 """Order the replay of restored in-flight data before new rows.
 
 After a restore with another parallelism all of it waits in the queue of one channel of each edge,
-whoever sent it. New rows of the same origin come on any channel of that edge, and would overtake
+of any sender. New rows of the same origin come on any channel of that edge, and would overtake
 it. So on each edge the channels that still replay are read one after the other, in the order of
 their senders, before any new row. The combined queue is the first sender's, so the order also holds
 for a checkpoint that is taken meanwhile, however it is restored.

@@ -22,7 +22,7 @@ SLOW_BATCHES = 2
 """Consecutive slow batches before slicing: a single one may be caused by a busy machine."""
 
 JUDGED_SLICES = 8
-"""Number of slices of which the fastest defines the cost, for the same reason."""
+"""Number of slices; the fastest of them defines the cost, for the same reason."""
 
 PATIENCE_UNITS = 50
 """Whole batches before slices are tried again; doubled after each failure."""

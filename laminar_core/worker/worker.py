@@ -267,7 +267,7 @@ class Worker:
         elif now_ms - self._heard_ms > COORDINATOR_SILENCE_MAX_MS:
             raise FencedError(
                 ErrorCode.FENCED,
-                f"no word from the coordinator for {COORDINATOR_SILENCE_MAX_MS} ms, "
+                f"no message from the coordinator for {COORDINATOR_SILENCE_MAX_MS} ms, "
                 f"generation {self._deployment.generation} ends",
             )
         return heard

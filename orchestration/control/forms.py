@@ -22,7 +22,7 @@ class CommandForm(ActForm):
 
     timeout: DurationText = Field(
         default="10 minutes",
-        description="How long to wait; what the driver has not begun by then it will not do.",
+        description="How long to wait; the driver does not begin the command later.",
     )
 
     @property
@@ -35,8 +35,8 @@ class SavepointForm(CommandForm):
     """A savepoint of the running job."""
 
     target: Place = Field(
-        description="Where it goes: a new directory or s3://bucket/prefix that the driver reaches; "
-        "nothing must be there yet."
+        description="Target: a new directory or s3://bucket/prefix that the driver can reach; it "
+        "must be empty."
     )
 
 
@@ -46,7 +46,7 @@ class StopForm(CommandForm):
     savepoint: Place | None = Field(
         default=None,
         description="Copy the last checkpoint to this new directory or s3://bucket/prefix; if that "
-        "fails the job goes on.",
+        "fails the job continues.",
     )
     cancel: bool = Field(
         default=False,
@@ -92,6 +92,6 @@ class ExportForm(ActForm):
 
     checkpoint_id: CheckpointNumber = Field(description="Of a completed checkpoint, as in 42.")
     target: Place = Field(
-        description="A new directory or s3://bucket/prefix that Dagster reaches; nothing must be "
-        "there yet."
+        description="Target: a new directory or s3://bucket/prefix that Dagster can reach; it must "
+        "be empty."
     )

@@ -156,7 +156,7 @@ def _stop(acting: Acting, form: StopForm) -> None:
     reason, savepoint = form.reason, form.savepoint
     done = control.cancel(reason) if form.cancel else control.stop(reason, savepoint)
     end = control.store.generations.read_end(done.generation)
-    how = "it has not said how it ended" if end is None else end.outcome
+    how = "its result is not recorded" if end is None else end.outcome
     _tell_done(acting, done, outcome=how)
     acting.observe_deployment(
         f"generation {done.generation}: {how}", generation=done.generation, reason=reason
@@ -221,7 +221,7 @@ ACTS: tuple[Act[Any], ...] = (
         "savepoint",
         SavepointForm,
         _savepoint,
-        "Take a savepoint of the running job, which goes on.",
+        "Take a savepoint of the running job, which continues.",
     ),
     Act(
         "stop",
@@ -235,8 +235,8 @@ ACTS: tuple[Act[Any], ...] = (
         _mode,
         "Change how the checkpoints of the running job align, from the next one on.",
     ),
-    Act("pin", PinForm, _pin, "Keep a checkpoint: retention leaves it alone."),
-    Act("unpin", UnpinForm, _unpin, "Let retention treat a checkpoint like others again."),
+    Act("pin", PinForm, _pin, "Keep a checkpoint: retention does not delete it."),
+    Act("unpin", UnpinForm, _unpin, "Remove a pin, so that retention may delete the checkpoint."),
     Act(
         "export_savepoint",
         ExportForm,

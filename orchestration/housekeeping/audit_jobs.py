@@ -29,8 +29,8 @@ class AuditForm(ActForm):
 
     accept_up_to: Annotated[int, Field(ge=0)] = Field(
         default=0,
-        description="What is wrong with this record, and with older ones, somebody has looked "
-        "into: it does not count any more. 0: as the last verification had it. The log keeps it.",
+        description="Accept findings up to this record, because they were investigated: they do "
+        "not count any more. 0: as in the last verification. The log itself stays as it is.",
     )
 
 
@@ -42,7 +42,7 @@ def build_audit_job(spec: StreamSpec, clock: Clock) -> dg.JobDefinition:
         AuditForm,
         verify_audit,
         clock,
-        description=f"Find whether anybody touched the audit log of {spec.name}.",
+        description=f"Verify that the audit log was not changed: {spec.name}.",
     )
 
 

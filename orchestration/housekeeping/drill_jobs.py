@@ -187,5 +187,5 @@ def _without_a_record(result: CommandResult) -> str:
     if result.exit_code < 0:
         return f"the drill was killed by signal {-result.exit_code}{said}"
     if result.exit_code:
-        return f"the drill ended with exit code {result.exit_code}{said or ' and said nothing'}"
-    return f"the drill said nothing that is a record of a drill{said}"
+        return f"the drill ended with exit code {result.exit_code}{said or ' and printed nothing'}"
+    return f"the drill printed no record of a drill{said}"

@@ -40,11 +40,12 @@ class OrphanForm(ActForm):
 
     mode: Literal["report", "delete"] = Field(
         default="report",
-        description="report: only say what is there. delete: what is seen for the first time goes "
-        "into quarantine, and what has waited there long enough is deleted.",
+        description="report: only report. delete: put new left-over files into quarantine, and "
+        "delete those that have been there long enough.",
     )
     quarantine: DurationText | None = Field(
-        default=None, description="How long, as 1 day  [default: as the stream's policy has it]."
+        default=None,
+        description="Time in quarantine, such as 1 day  [default: the stream's policy].",
     )
 
 
@@ -56,7 +57,7 @@ def build_orphan_job(spec: StreamSpec, clock: Clock) -> dg.JobDefinition:
         OrphanForm,
         look_after_left_overs,
         clock,
-        description=f"Find what {spec.name} left behind, and delete what has waited.",
+        description=f"Find left-over files of {spec.name}, and delete them after quarantine.",
         resources=frozenset({"launcher"}),
     )
 

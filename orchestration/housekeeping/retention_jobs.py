@@ -26,10 +26,10 @@ ROWS_SHOWN = 200
 class RetentionForm(ActForm):
     """Options of a run of retention."""
 
-    dry_run: bool = Field(default=False, description="Only say what would go, and why.")
+    dry_run: bool = Field(default=False, description="Only report what would be deleted, and why.")
     verify: Literal["sizes", "bytes"] = Field(
         default="sizes",
-        description="How to tell what can be restored: by the length of the files, or whole.",
+        description="How to check checkpoints: by the lengths of files, or by all bytes.",
     )
     policy: dict[str, Any] = Field(
         default={},

@@ -47,9 +47,9 @@ class NotDue:
 def decide_tick(tick: Tick, completed_min: int = 0) -> Due | NotDue:
     """Decide whether to run; ``completed_min`` is the number of checkpoints that the job needs."""
     if tick.problem is not None:
-        return NotDue(f"the store could not be looked at: {tick.problem}")
+        return NotDue(f"the store could not be read: {tick.problem}")
     if tick.generation is None:
-        return NotDue("the stream never ran: there is nothing to look after")
+        return NotDue("the stream never ran: there is nothing to do")
     if tick.completed < completed_min:
         return NotDue(
             f"the store has {tick.completed} completed checkpoints: {tick.job} needs "

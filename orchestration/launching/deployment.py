@@ -21,11 +21,11 @@ from laminar_core.store.checkpoint_store import CheckpointStore
 
 
 class StartForm(RestartForm):
-    """Config of a start; nothing has a default."""
+    """Where to start from; this has no default."""
 
     start_from: Literal["newest", "fresh"] = Field(
-        description="The newest whole checkpoint; or nothing, which is refused as long as there is "
-        "a checkpoint to continue from."
+        description="newest: the newest whole checkpoint. fresh: without state, which is refused "
+        "as long as there is a checkpoint to continue from."
     )
 
 

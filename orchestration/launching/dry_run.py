@@ -86,7 +86,7 @@ def dry_run(
     try:
         report = json.loads(answer.stdout)
     except ValueError as error:
-        words_left = answer.stderr.strip().splitlines() or ["it said nothing"]
+        words_left = answer.stderr.strip().splitlines() or ["it printed nothing"]
         why = f"the dry run ended with exit code {answer.returncode}: {words_left[-1]}"
         raise refused(why) from error
     return DryRun(report)

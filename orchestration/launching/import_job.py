@@ -37,8 +37,8 @@ from laminar_core.store.savepoint_import import floor_of, is_of_this_job, uses_o
 from laminar_core.store.savepoints import FoundSavepoint, read_savepoint
 
 _DESCRIPTION = (
-    "Start the stream from a savepoint, as of another environment; a dry run reads it whole and "
-    "says what would come of it."
+    "Start the stream from a savepoint, for example of another environment; a dry run reads it "
+    "whole and reports the effect of a start."
 )
 
 
@@ -46,7 +46,7 @@ class ImportForm(RestartForm):
     """The savepoint to start from."""
 
     savepoint: Place = Field(
-        description="Where it is: a directory or s3://bucket/prefix that Dagster and the driver "
+        description="Its place: a directory or s3://bucket/prefix that Dagster and the driver can "
         "reach."
     )
     claim: bool = Field(
@@ -54,7 +54,7 @@ class ImportForm(RestartForm):
         description="Delete the savepoint once a checkpoint builds on it; else it is only read.",
     )
     dry_run: bool = Field(
-        default=False, description="Only read it whole and say what would come of it."
+        default=False, description="Only read it whole and report the effect of a start."
     )
 
 
@@ -81,13 +81,13 @@ def judge_savepoint(store: CheckpointStore, uri: str) -> Judged:
     what = f"checkpoint {origin.checkpoint_id} of job {origin.job} in {origin.store}"
     if is_of_this_job(store, origin):
         floor_of(store, found)
-        effect = f"job {store.job} goes back to {what}: output that came after is taken back"
+        effect = f"job {store.job} goes back to {what}: later output is withdrawn"
         return Judged(found, effect)
     if any(use.sha256 == found.sha256 for use in uses_of_savepoints(store)):
         raise IncompatibleStateError(
             ErrorCode.NO_RESTORABLE_CHECKPOINT,
-            f"job {store.job} has gone over to the savepoint {found.objects.uri} before: start it "
-            "from its newest checkpoint",
+            f"job {store.job} has already started from the savepoint {found.objects.uri}: "
+            "start it from its newest checkpoint",
         )
     floor_of(store, found)
     return Judged(found, f"job {store.job} begins with the state of {what}")

@@ -64,22 +64,22 @@ def recovery_definitions(spec: StreamSpec) -> dg.Definitions:
                 "recover",
                 RecoverForm,
                 _recover,
-                "Start the job again from a checkpoint, or from one before a time; or only say "
-                "what that would do.",
+                "Start the job again from a checkpoint, or from one before a time; or only "
+                "report what that would do.",
             ),
             _form_job(
                 spec,
                 "rollback",
                 RollbackForm,
                 _roll_back,
-                "Go back by a number of completed checkpoints; what came after is withdrawn.",
+                "Go back by a number of completed checkpoints; later output is withdrawn.",
             ),
             _form_job(
                 spec,
                 "rescale",
                 RescaleForm,
                 _rescale,
-                "Stop the job, and go on from that very checkpoint with other workers.",
+                "Stop the job, and continue from its last checkpoint with other workers.",
             ),
         ],
     )

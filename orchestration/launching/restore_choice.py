@@ -81,7 +81,7 @@ class WholeReads:
 
 
 def choose(store: CheckpointStore, wish: Wish, reads: WholeReads) -> Chosen:
-    """Find and verify the checkpoint that ``wish`` requests; changes nothing.
+    """Find and verify the checkpoint that ``wish`` describes; changes nothing.
 
     Raises:
         dagster.Failure: there is none, or it is damaged, orphaned or being deleted.
@@ -151,7 +151,7 @@ def _why_left(store: CheckpointStore, left: LeftBehind, *, look: bool) -> str:
             problem = store.verify(CheckpointId(left.checkpoint_id)).problem
         except LaminarError as error:
             problem = str(error)
-    return problem or "it is newer than the one that was wanted"
+    return problem or "it is newer than the requested one"
 
 
 def timeline(store: CheckpointStore) -> Iterator[CheckpointManifest]:

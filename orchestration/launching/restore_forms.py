@@ -31,8 +31,8 @@ class ExpectingForm(ActForm):
     expected_generation: int | None = Field(
         default=None,
         ge=0,
-        description="Start only if this is the newest generation, 0: it never ran. Empty: the one "
-        "that is the newest when this run begins.",
+        description="Start only if this is the newest generation (0: the job never ran). Empty: "
+        "the newest one when this run begins.",
     )
 
 
@@ -41,8 +41,8 @@ class RestartForm(ExpectingForm):
 
     running_driver: RunningDriver = Field(
         default="refuse",
-        description="If a driver runs the job: refuse (leave it alone and give up), stop (a last "
-        "checkpoint, then the end), cancel (the end), take_over (go on without it).",
+        description="If a driver runs the job: refuse (change nothing), stop (with a last "
+        "checkpoint), cancel (at once), take_over (continue as if it were dead).",
     )
 
     def request(self, actor: Actor) -> RestartRequest:
@@ -59,7 +59,7 @@ class RecoveryForm(RestartForm):
 
     reason: str = Field(
         min_length=1,
-        description="Why; the job's audit log keeps it, with who wants it and this run.",
+        description="Why: recorded in the job's audit log, with your name and this run.",
     )
 
 
@@ -73,7 +73,7 @@ class RecoverForm(RestartForm):
     )
     newest: bool = Field(default=False, description="The newest that is whole.")
     dry_run: bool = Field(
-        default=False, description="Only say what would be done; the job may be running."
+        default=False, description="Only report what would be done; the job may be running."
     )
 
     @model_validator(mode="after")
@@ -104,7 +104,8 @@ class RollbackForm(RestartForm):
     """How far to go back."""
 
     by: int = Field(
-        ge=1, description="So many completed checkpoints before the newest on the timeline."
+        ge=1,
+        description="How many completed checkpoints to go back from the newest.",
     )
 
 
@@ -113,8 +114,8 @@ class RescaleForm(ExpectingForm):
 
     workers: int = Field(
         ge=1,
-        description="Of the next driver, and of those that recover it; a plain start takes the "
-        "number that the stream's definition has.",
+        description="Workers of the next driver, and of those that recover it; a plain start uses "
+        "the number in the stream's definition.",
     )
 
     def request(self, actor: Actor) -> RestartRequest:

@@ -20,7 +20,7 @@ from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.generation_summary import GenerationSummary, read_generation
 
 RunningDriver = Literal["refuse", "stop", "cancel", "take_over"]
-"""What to do with a running driver: refuse the start; stop it with a last checkpoint; cancel it; or
+"""Treatment of a running driver: refuse the start; stop it with a last checkpoint; cancel it; or
 take over as if it were dead.
 """
 
@@ -99,7 +99,7 @@ def decide_settlement(last: LastDriver, wanted: RunningDriver) -> Settlement:
     match wanted:
         case "refuse":
             return Refuse(
-                f"{alive}: stop it first, or say with running_driver what is to become of it"
+                f"{alive}: stop it first, or choose with running_driver what happens to it"
             )
         case "stop" | "cancel":
             return Ask(wanted, last.generation, alive)
@@ -172,9 +172,9 @@ def nobody_left(stream: str, settlement: Settlement) -> Iterator[None]:
         if not isinstance(settlement, Ask | TakeOver):
             raise
         said = error.description if isinstance(error, dg.Failure) else str(error)
-        ended = "the driver before has ended, so nobody runs the job"
+        ended = "the previous driver has ended, so the job is not running"
         if isinstance(settlement, TakeOver):
-            ended = "the driver before may be gone, so see with `laminar status` who runs the job"
+            ended = "the previous driver may be gone: see `laminar status` for who runs the job"
         raise refused(
             f"{said}; {ended}: start it with {job_name(stream, 'recover')} or "
             f"{job_name(stream, 'start')}"

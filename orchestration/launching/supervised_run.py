@@ -56,7 +56,7 @@ class SupervisedRun:
     ) -> None:
         """Run the job to its end.
 
-        ``words`` are further arguments of ``laminar run``; ``first`` those of the first start only.
+        ``words`` are further arguments of ``laminar run``; ``first`` only for the first start.
 
         Raises:
             dagster.Failure: the driver gave up.

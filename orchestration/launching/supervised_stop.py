@@ -62,7 +62,7 @@ class StopThroughStore:
                 generation=generation,
             )
         except LaminarError as error:
-            self._log.warning("the driver cannot be asked through its store: %s", error)
+            self._log.warning("the driver cannot be stopped through its store: %s", error)
             return False
         wanted = "a last checkpoint" if target is None else f"a savepoint at {target}"
         self._log.info("command %s asks for %s and the end", self._asked.number, wanted)

@@ -173,7 +173,7 @@ def _look(session: DriverSession, start: DetachedStart, tail: LogTail, log: logg
     if exited and start.outcome is None:
         exit_code = session.close(0)
         raise dg.Failure(
-            f"the driver gave up {_how(exit_code)}: {tail.last_words or 'it said nothing'}",
+            f"the driver gave up {_how(exit_code)}: {tail.last_words or 'it printed nothing'}",
             metadata=_where(start) | {"exit_code": exit_code},
             allow_retries=exit_code != ConfigurationError.exit_code,
         )

@@ -18,7 +18,7 @@ _TAIL_BYTES_MAX = 1 << 20
 def open_log(folder: Path, now_ms: int) -> tuple[Path, int]:
     """Create a file named after the time; return its path and descriptor.
 
-    The name differs from that of any other start, even at the same moment.
+    The name differs from every other start's, even at the same moment.
     """
     folder.mkdir(parents=True, exist_ok=True)
     time = datetime.fromtimestamp(now_ms / 1000, UTC)

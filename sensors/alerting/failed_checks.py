@@ -1,7 +1,7 @@
 """Lasting failures of checks: from the first failed evaluation until the check passes again.
 
-All of them are one cause, whoever evaluates the check, and however often. A check that fails again
-for a new reason has a rising number; that is another cause.
+All of them are one cause, independent of who evaluates the check, and how often. A check that fails
+again for a new reason has a rising number; that is another cause.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -36,7 +36,9 @@ def build_run_failure_sensor(
         if run.job_name in {job_name(stream, job) for job in _JUDGING}:
             judged = _failed_check(context.instance, run.run_id)
             if judged is not None:
-                return dg.SkipReason(f"run {run.run_id}: its failed check {judged} is told")
+                return dg.SkipReason(
+                    f"run {run.run_id}: check {judged} failed, with an alert of its own"
+                )
         concern = _failed_run(run, context.failure_event.message or "")
         raise_alerts(stream, [concern], policy, context.log, clock.now_ms())
         return None

@@ -114,10 +114,10 @@ class Stay:
 def decide_alignment(facts: AlignmentFacts, policy: AlertPolicy) -> Change | Stay:
     """Return whether to change the mode of the running job, and why."""
     if facts.not_running is not None:
-        return Stay(f"nobody runs the job: {facts.not_running}")
+        return Stay(f"the job is not running: {facts.not_running}")
     if facts.mode.is_a_persons:
         return Stay(
-            f"{facts.mode.actor} set the mode to {facts.mode.mode}, which stays until somebody "
+            f"{facts.mode.actor} set the mode to {facts.mode.mode}, which stays until a person "
             f"sets it to default ({_seen(facts, policy)})"
         )
     wanted = _wanted(facts, policy)

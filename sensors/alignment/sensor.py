@@ -76,7 +76,7 @@ class _Tick:
                 "facts", lambda: read_alignment_facts(store, cursor.seen, window)
             )
         except Unanswered as error:
-            return dg.SensorResult(skip_reason=f"nothing is known: {error}", cursor=context.cursor)
+            return dg.SensorResult(skip_reason=f"no facts: {error}", cursor=context.cursor)
         facts = replace(facts, request=self._newest_request(context.instance))
         told = self._tell(context, facts, cursor)
         after = AlignmentCursor(seen=seen, told=told).model_dump_json()

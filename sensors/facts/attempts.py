@@ -106,7 +106,7 @@ class Attempts:
             self._bases = self._store.generations.bases()
         if on_timeline(checkpoint_id, generation, self._bases):
             return found
-        reason = f"completed by generation {generation}, but a later one did not go on from it"
+        reason = f"completed by generation {generation}, but a later one did not continue from it"
         return Failed(checkpoint_id, "orphan", reason, found.sha256)
 
     def _without_manifest(self, checkpoint_id: CheckpointId, *, overtaken: bool) -> Attempt:
@@ -142,6 +142,6 @@ def _abandoned(trigger: TriggerRecord) -> Failed:
     return Failed(
         trigger.checkpoint_id,
         "abandoned",
-        f"generation {trigger.generation} never said how it ended",
+        f"generation {trigger.generation} recorded no end",
         sha256_hex(b"abandoned " + trigger.to_bytes()),
     )

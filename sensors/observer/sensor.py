@@ -17,7 +17,7 @@ def build_checkpoint_reporter(
     clock: Clock | None = None,
     background: BackgroundReads | None = None,
 ) -> dg.SensorDefinition:
-    """Build the sensor that reports on ``stream``, whoever runs it.
+    """Build the sensor that reports on ``stream``, however it is run.
 
     While a run supervises the stream, that run reports the completed checkpoints.
     """
@@ -50,7 +50,7 @@ def build_checkpoint_reporter(
             asset_events=tick.events,
             dynamic_partitions_requests=partition_requests(instance, stream, tick),
             cursor=tick.cursor.model_dump_json(),
-            skip_reason="; ".join(tick.said) or "no new checkpoints, and nothing else",
+            skip_reason="; ".join(tick.said) or "nothing new",
         )
 
     return report_checkpoints

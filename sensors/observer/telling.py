@@ -123,7 +123,7 @@ class Observer:
         return not is_judged(self.instance, self.stream, found.checkpoint_id)
 
     def _marks(self, tick: Tick, found: FoundMarks | None, *, is_judging: bool) -> None:
-        """Report marks before the other verdicts, the last of which marks them all as reported."""
+        """Report marks before the other verdicts, because the last one marks all as reported."""
         if found is None:
             return
         tick.events += [event for event in found.events if not self._is_told(event)]
@@ -163,7 +163,7 @@ class Observer:
             more = f" and {len(told) - 1} more" if len(told) > 1 else ""
             tick.said.append(f"{told[-1]}{more}")
         if waits_for is not None:
-            tick.said.append(f"run {waits_for} is about to tell what it did")
+            tick.said.append(f"run {waits_for} is about to report what it did")
 
     def _acting(self, happening: Happening) -> str | None:
         """Return the unfinished run that did it, which may still fail before it has reported.
@@ -194,7 +194,7 @@ class Observer:
             return
         run = newest_run(self.instance, self.stream, "drill", self.now_ms)
         if run is not None and run.status == "in progress" and not run.hangs:
-            tick.said.append(f"run {run.run_id} drills, and tells of it itself")
+            tick.said.append(f"run {run.run_id} is a drill, and reports it itself")
             return
         shown = self._shown_drills()
         for drill in findings.drills:

@@ -45,7 +45,7 @@ class _Candidates:
             self._is_suspicious = True
             self._damaged |= dict.fromkeys(found.paths, found.problem)
             return (
-                f"{found.problem} (found by run {found.run_id[:8]}; once it is mended, "
+                f"{found.problem} (found by run {found.run_id[:8]}; once it is repaired, "
                 f"{store.job}_verify says so)"
             )
         if known := sorted(paths & self._damaged.keys()):

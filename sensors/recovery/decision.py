@@ -4,9 +4,9 @@ The rules:
 
 * A generation that ended by itself (finished, stopped, cancelled) is not dead.
 * One whose process is visible from here and gone is dead, at once.
-* One that nobody here can see is dead when its heartbeat has not *changed* for ``heartbeat_max``,
-  as this sensor has seen itself: clocks of two machines are not compared. Its process may be
-  asleep, so the recovery takes the job over; the generation in the store fences it.
+* One that is invisible from here is dead when its heartbeat has not *changed* for
+  ``heartbeat_max``, as this sensor has seen itself: clocks of two machines are not compared. Its
+  process may be asleep, so the recovery takes the job over; the generation in the store fences it.
 * One that beats without completing a checkpoint for ``checkpoint_age_max`` is stuck, if it has been
   seen to beat for as long: after an outage of the store, or of this sensor, it starts from zero.
 * One that has not given a first sign of life is still reading its checkpoint; that may take as
@@ -136,7 +136,7 @@ def decide_recovery(facts: RecoveryFacts, policy: AlertPolicy) -> Leave | Alarm 
     if not isinstance(trouble, _Trouble):
         return trouble
     if facts.terminated_run is not None:
-        said = f"{trouble.what}, and somebody terminated run {facts.terminated_run}, which owned it"
+        said = f"{trouble.what}, and a person terminated run {facts.terminated_run}, which owned it"
         return _alarm(
             facts, "recovery-cancelled", "it is not recovered", f"{said}: start it again."
         )
@@ -216,7 +216,7 @@ def _after_the_end(facts: RecoveryFacts, policy: AlertPolicy) -> _Trouble | Leav
         return Leave(f"generation {generation} {facts.outcome}: it is not meant to run")
     what = f"generation {generation} {facts.outcome}: {facts.outcome_reason}"
     if facts.outcome == "refused" and facts.started_by_kind is not ActorKind.SENSOR:
-        said = f"{what}. {facts.started_by or 'Somebody'} started it and was told why"
+        said = f"{what}. {facts.started_by or 'Somebody'} started it and got the reason"
         return _alarm(facts, "start-refused", "its start was refused", f"{said}: start it again.")
     if facts.owner == "gone" or facts.silence.exceeds(_restart_ms(policy)):
         return _Trouble(what)
@@ -230,7 +230,7 @@ def _next_attempt(
     if running := [run for run in done if run.status == "in progress"]:
         return _wait_for(facts, trouble, running[0])
     if cancelled := [run for run in done if run.status == "cancelled"]:
-        said = f"{trouble.what}, and somebody cancelled run {cancelled[0].run_id}, its recovery"
+        said = f"{trouble.what}, and a person cancelled run {cancelled[0].run_id}, its recovery"
         return _alarm(
             facts, "recovery-cancelled", "it is not recovered", f"{said}: recover it by hand."
         )
@@ -290,7 +290,7 @@ def nothing_restorable(facts: RecoveryFacts, why: str) -> Alarm:
 
 def unreadable(problem: str) -> Alarm:
     """Return the alarm for damaged records, which make it unknown whether the job is dead."""
-    said = f"Nobody can tell whether the job lives: {problem}"
+    said = f"It is unknown whether the job lives: {problem}"
     concern = Concern("unreadable", "nothing-restorable", "error", "its records are damaged", said)
     return Alarm(concern)
 
@@ -299,7 +299,7 @@ def store_down(problem: str, down_ms: float, policy: AlertPolicy) -> list[Concer
     """Return the problem of a store that has not answered for long: the job is unobserved."""
     if down_ms < _STORE_DOWN * duration_ms(policy.heartbeat_max):
         return []
-    said = f"For {down_ms / 60_000:.0f} min nothing is known of the job: {problem}"
+    said = f"No facts about the job for {down_ms / 60_000:.0f} min: {problem}"
     return [Concern("store-down", "store-down", "error", "its store does not answer", said)]
 
 

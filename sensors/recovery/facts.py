@@ -1,4 +1,4 @@
-"""Read from the store whether a job lives. Watching takes several ticks, none of which waits.
+"""Read from the store whether a job lives. Watching takes several ticks without waiting.
 
 ``Watched`` is the state between ticks: the newest heartbeat, and since when it has been the newest
 by this sensor's own clock. If the cursor is lost or set back, a death is detected later, never

@@ -165,7 +165,7 @@ class _Tick:
         try:
             choice = self._reads.read(key, lambda: choose_by_sizes(store, on_record))
         except StillReadingError:
-            return Leave(f"{decision.reason}; what to start from is still being looked for")
+            return Leave(f"{decision.reason}; the checkpoint to start from is still being chosen")
         return self._request(facts, decision, choice)
 
     def _unanswered(
@@ -181,7 +181,7 @@ class _Tick:
         told = self._tell(context, concerns, cursor) if concerns else cursor.told
         watched = watched.model_copy(update={"unanswered": True})
         after = RecoveryCursor(watched=watched, told=told, unanswered_since_ms=since_ms)
-        return _skip(f"nothing is known: {problem}", after)
+        return _skip(f"no facts: {problem}", after)
 
     def _tell(
         self,

@@ -106,7 +106,7 @@ def decide_source_retention(facts: SourceFacts, policy: AlertPolicy) -> SourceVe
         cause=f"source-retention:{state}:{newest.checkpoint_id if is_late else 'lag'}",
         anchor="source-retention",
         severity="error" if verdict.is_severe else "warning",
-        title="the source forgets what a restore needs",
+        title="the source drops rows that a restore needs",
         text=verdict.description,
         facts={"checkpoint_id": newest.checkpoint_id, **verdict.figures},
     )
@@ -120,7 +120,7 @@ def _remedy(
 ) -> tuple[str | None, str | None]:
     """The reason for a checkpoint now, or why there is to be none."""
     if facts.not_running is not None:
-        return None, f"nobody could take a checkpoint: {facts.not_running}"
+        return None, f"no checkpoint can be taken: {facts.not_running}"
     if not is_late:
         behind_h = (newest.triggered_at_ms - newest.oldest_row_ms) / 3_600_000
         return None, f"the stream is {behind_h:.1f} hours behind: another checkpoint is no help"
@@ -158,7 +158,7 @@ def _pinned_concerns(
                 cause=f"source-retention:pinned:{each.checkpoint_id}:{left_ms <= 0}",
                 anchor="source-retention",
                 severity="warning",
-                title=f"pinned checkpoint {each.checkpoint_id} outlives the source",
+                title=f"pinned checkpoint {each.checkpoint_id} outlives its rows at the source",
                 text=f"rows that a restore of checkpoint {each.checkpoint_id} reads {when}: "
                 "keep a copy of these rows, or unpin it",
                 facts={"checkpoint_id": each.checkpoint_id},

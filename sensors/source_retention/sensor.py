@@ -36,7 +36,7 @@ def build_source_retention_sensor(
         job_name=job_name(stream, "checkpoint"),
         minimum_interval_seconds=_INTERVAL_S,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description=f"Warns {policy.source_margin} before the source forgets rows that a restore "
+        description=f"Warns {policy.source_margin} before the source drops rows that a restore "
         f"of {stream} would read again.",
     )
     def watch_source(
@@ -49,7 +49,7 @@ def build_source_retention_sensor(
             store = checkpoints.open(stream)
             facts = reads.read("facts", lambda: read_source_facts(store, now_ms))
         except Unanswered as error:
-            return dg.SensorResult(skip_reason=f"nothing is known: {error}", cursor=context.cursor)
+            return dg.SensorResult(skip_reason=f"no facts: {error}", cursor=context.cursor)
         facts = replace(facts, request=newest_run(context.instance, stream, "checkpoint", now_ms))
         verdict = decide_source_retention(facts, policy)
         told = ToldCursor.read(context.cursor).told

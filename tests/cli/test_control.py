@@ -104,7 +104,7 @@ def test_a_stop_waits_for_the_end_of_the_job(laminar, asked):
     answer = laminar("stop")
     assert answer.code == 2, "it had ended before"
     assert answer.err == (
-        "error: nobody runs job payments: generation 1, the last one, stopped; start it with "
+        "error: job payments is not running: generation 1, the last one, stopped; start it with "
         "`laminar run`\n"
     )
 

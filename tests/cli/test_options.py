@@ -46,5 +46,5 @@ def test_a_size_becomes_bytes(text, size_bytes: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "0", "0MiB", "-1", "1,5GiB", "64M", "much"])
 def test_what_is_no_size_is_refused(text: str) -> None:
-    with pytest.raises(click.BadParameter, match="is no size"):
+    with pytest.raises(click.BadParameter, match="is not a size"):
         BYTES.convert(text, None, None)

@@ -103,7 +103,7 @@ def test_a_chosen_one_and_one_before_a_time(cli, place: Path) -> None:
     assert said["checkpoint"]["checkpoint_id"] == store_of(place).manifests.ids()[-1]
     answer = dry_run(cli, place, "--restore-before", "tomorrow")
     assert answer.code == 2
-    assert "'tomorrow' is no time" in answer.err
+    assert "'tomorrow' is not a time" in answer.err
 
 
 def test_damaged_ones_are_named_and_none_at_all_has_a_code_of_its_own(cli, place: Path) -> None:
@@ -146,9 +146,9 @@ def test_a_source_that_the_checkpoint_does_not_know_is_called_new(cli, place: Pa
     report = json.loads(dry_run(cli, place, "--json", target="job.py:renamed").out)
     (source,) = report["sources"]
     newest = store_of(place).manifests.ids()[-1]
-    assert source["problem"] == f"checkpoint {newest} knows nothing of this source"
+    assert source["problem"] == f"checkpoint {newest} does not contain this source"
     said = [problem["message"] for problem in report["problems"]]
-    assert sum("knows nothing of" in message for message in said) == 1, "it is refused once"
+    assert sum("does not contain" in message for message in said) == 1, "it is refused once"
 
 
 def test_a_live_driver_is_told_of(cli, place: Path) -> None:

@@ -97,9 +97,9 @@ def change(event: JobEvent, **changes) -> JobEvent:
             NotEncrypted(time_ms=1, missing=("spark.authenticate", "spark.network.crypto.enabled")),
             [
                 (
-                    "warning: whoever reads the cluster's network can connect as a worker, because "
-                    "Spark carries their key as it is: set spark.authenticate and "
-                    "spark.network.crypto.enabled to true (docs/security.md), or demand it with "
+                    "warning: a reader of the cluster's network can connect as a worker, because "
+                    "Spark sends their key unencrypted: set spark.authenticate and "
+                    "spark.network.crypto.enabled to true (docs/security.md), or require it with "
                     "--require-encryption"
                 )
             ],
@@ -150,7 +150,7 @@ def change(event: JobEvent, **changes) -> JobEvent:
         ),
         (
             StoreBack(time_ms=1, generation=3),
-            ["the store is back, the job goes on with it"],
+            ["the store is back, and the job continues"],
         ),
         (
             FilesDamaged(

@@ -54,7 +54,7 @@ def test_a_plan_says_what_goes_and_what_stays_and_why(laminar, job) -> None:
 def test_files_are_named_on_request(laminar) -> None:
     told = laminar("plan", "--keep-last", "2", "--files").out
     assert "delete checkpoints/0000000001/operators/window/state_0.seg (" in told
-    assert "goes with checkpoint 1\n" in told
+    assert "deleted with checkpoint 1\n" in told
 
 
 def test_json_is_everything(laminar) -> None:
@@ -153,7 +153,7 @@ def test_why_nothing_goes(laminar, job) -> None:
         damage(job.store, job.store.paths.manifest(number), "torn")
     answer = laminar("apply", "--yes")
     assert answer.code == 0
-    assert "nothing goes: no checkpoint can be restored" in answer.out
+    assert "nothing is deleted: no checkpoint can be restored" in answer.out
 
 
 def test_every_byte_is_read_on_request(laminar, job) -> None:

@@ -78,7 +78,7 @@ def place(own_imports: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
             ["counting.py", "--aligned", "--alignment-timeout", "1 second"],
             "with --aligned barriers overtake never: leave it out, or --alignment-timeout",
         ),
-        (["counting.py", "--max-inflight", "64M"], "'--max-inflight': '64M' is no size"),
+        (["counting.py", "--max-inflight", "64M"], "'--max-inflight': '64M' is not a size"),
         (["counting.py", "--inflight-compression", "gzip"], "'gzip' is not one of"),
         (["counting.py", "--conf", "spark.ui.enabled"], "'--conf': it needs key=value"),
         (["counting.py", "--restore", "0"], "'--restore': 0 is not in the range"),
@@ -87,7 +87,7 @@ def place(own_imports: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         (["counting.py", "--from-savepoint", "nowhere"], "give the place of a savepoint"),
         (
             ["counting.py", "--master", "yarn", "--conf", "spark.master=local"],
-            "--master yarn and --conf spark.master=local say different things",
+            "--master yarn and --conf spark.master=local differ",
         ),
         (
             ["counting.py", "--master", "yarn", "--conf", "spark.dynamicAllocation.enabled=true"],

@@ -45,7 +45,7 @@ def test_a_checkpoint_that_was_given_up_is_not_exported(cli, store, tmp_path):
     claim(store, base=1)
     answer = cli("savepoint", "export", "--store", store.objects.uri, 2, tmp_path / "s")
     assert answer.code == 2
-    assert "went back behind checkpoint 2" in answer.err
+    assert "was restored to an older checkpoint than 2" in answer.err
     assert not (tmp_path / "s").exists()
 
 

@@ -62,7 +62,10 @@ def test_a_job_that_runs(lines, job) -> None:
 
 
 def test_a_job_whose_driver_is_not_seen_or_gone_or_has_ended(lines, job) -> None:
-    claims = [(gone(this_process()), "is gone without a word"), (elsewhere(), "cannot be seen")]
+    claims = [
+        (gone(this_process()), "is gone and recorded no end"),
+        (elsewhere(), "cannot be seen"),
+    ]
     for owner, said in claims:
         job.store.claims.claim(claimant(owner), wait_ms=never, take_over=True)
         first, second, *_ = lines()

@@ -131,7 +131,7 @@ def test_text_that_is_no_utf8_is_unreadable():
 
 @pytest.mark.parametrize("data", [b"", b"PAR1", b"\x00" * 100])
 def test_what_is_no_arrow_file_is_unreadable(data):
-    with pytest.raises(CorruptCheckpointError, match="no readable Arrow file"):
+    with pytest.raises(CorruptCheckpointError, match="not a readable Arrow file"):
         decode_table(data)
 
 

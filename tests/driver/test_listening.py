@@ -78,7 +78,7 @@ def test_the_first_failure_is_logged_and_all_are_counted(caplog) -> None:
     (line,) = [record.getMessage() for record in caplog.records]
     assert line == (
         "the event data-flowing could not be reported (OSError: [Errno 28] No space left on "
-        "device): the job goes on, and further failures are only counted"
+        "device): the job continues, and further failures are only counted"
     )
     assert listener.failures == 3
 

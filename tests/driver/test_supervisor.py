@@ -302,7 +302,7 @@ class TestOwnership:
     def test_a_driver_that_is_taken_over_from_is_fenced(self):
         job, simulation = simulate()
         simulation.when(CheckpointCompleted, lambda: simulation.run(take_over=True))
-        with pytest.raises(FencedError, match="gave way to generation 2"):
+        with pytest.raises(FencedError, match="was replaced by generation 2"):
             simulation.run()
         job.check()
 

@@ -112,7 +112,7 @@ class ObjectStoreContract:
             lambda: objects.delete(key),
             lambda: objects.size(key),
         ):
-            with pytest.raises(ConfigurationError, match="is no object name"):
+            with pytest.raises(ConfigurationError, match="is not an object name"):
                 attempt()
 
     @pytest.mark.parametrize("folder", ["job", "/", "../", "a//"])

@@ -51,7 +51,7 @@ def test_anything_else_is_refused_with_advice(uri):
 @pytest.mark.parametrize("form", ["{}", "file://{}"])
 def test_a_file_is_no_store(tmp_path, form):
     (tmp_path / "notes.txt").write_text("x")
-    with pytest.raises(ConfigurationError, match=r"notes.txt is a file, and no store: give a dir"):
+    with pytest.raises(ConfigurationError, match=r"notes.txt is a file, not a store: give a dir"):
         open_object_store(form.format(tmp_path / "notes.txt"))
 
 

@@ -130,7 +130,7 @@ class TestCommandLine:
         ("uri", "said"),
         [
             ("s3://no-such-bucket?endpoint_url={}", "404 NoSuchBucket"),
-            ("s3://bucket?endpoint={}", "'endpoint' is no parameter; there are: endpoint_url,"),
+            ("s3://bucket?endpoint={}", "'endpoint' is not a parameter; there are: endpoint_url,"),
             ("s3://bucket?secret_key={}", "profile of ~/.aws"),
             ("s3://bucket?endpoint_url={}&profile=nobodys", "nobodys"),
         ],

@@ -64,9 +64,9 @@ class TestParameters:
     @pytest.mark.parametrize(
         ("query", "said"),
         [
-            ("regoin=x", "'regoin' is no parameter; there are: endpoint_url, region,"),
+            ("regoin=x", "'regoin' is not a parameter; there are: endpoint_url, region,"),
             ("region=a&region=b", "given once"),
-            ("bucket=other", "'bucket' is no parameter"),
+            ("bucket=other", "'bucket' is not a parameter"),
             ("part_size=1MiB", "part_size: Input should be greater than or equal to 5242880"),
             ("part_size=big", "part_size: "),
             ("parallel=0", "parallel: "),

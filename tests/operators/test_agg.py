@@ -52,7 +52,7 @@ class Nothing:
         (lambda: agg.percentile("v", 95), "fraction of a percentile is 0 to 1, not 95"),
         (lambda: agg.approx_percentile("v", -0.1), "fraction of a percentile is 0 to 1, not -0.1"),
         (lambda: agg.approx_percentile("v", 0.5, compression=9), "compression is 10 to 65535"),
-        (lambda: agg.user(Nothing(), "v"), "'no name' is no name"),
+        (lambda: agg.user(Nothing(), "v"), "'no name' is not a name"),
         (lambda: agg.user(Nothing()), "needs at least one column"),
     ],
 )

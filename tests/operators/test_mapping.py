@@ -30,8 +30,8 @@ def test_one_line_for_each() -> None:
         "a: fits",
         "e: fits",
         "b: changed, x was 1, is 2; y was null, is 3",
-        "c: has state, and is gone",
-        "f: new, the checkpoint knows nothing of it",
+        "c: has state, but is not in the pipeline",
+        "f: new, not in the checkpoint",
     ]
     assert REPORT.problems().startswith("b: changed")
     assert REPORT.problems().count("; ") == 3

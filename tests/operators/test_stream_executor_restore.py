@@ -78,9 +78,15 @@ def test_a_query_is_found_by_its_id_whatever_the_order() -> None:
 @pytest.mark.parametrize(
     ("queries", "problem"),
     [
-        ([RUNNING], "minutes: has state, and is gone"),
-        ([RUNNING, WINDOWED, replace(RUNNING, query_id="more")], "more: new, the checkpoint knows"),
-        ([replace(RUNNING, query_id="renamed"), WINDOWED], "totals: has state, and is gone; renam"),
+        ([RUNNING], "minutes: has state, but is not in the pipeline"),
+        (
+            [RUNNING, WINDOWED, replace(RUNNING, query_id="more")],
+            "more: new, not in the checkpoint",
+        ),
+        (
+            [replace(RUNNING, query_id="renamed"), WINDOWED],
+            "totals: has state, but is not in the pipeline; renam",
+        ),
         ([replace(RUNNING, keys=("v",)), WINDOWED], 'keys was \\["k"\\], is \\["v"\\]'),
     ],
 )

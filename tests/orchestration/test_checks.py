@@ -157,9 +157,9 @@ def test_a_short_limit_finds_a_chain(job: Job, checks: Checks, monkeypatch) -> N
 @pytest.mark.parametrize(
     ("then", "severity", "said"),
     [
-        ("nothing", "WARN", "Being healed"),
-        ("the next checkpoint", "WARN", "Healed: checkpoint 4"),
-        ("ten minutes", "ERROR", "Not healed"),
+        ("nothing", "WARN", "Being repaired"),
+        ("the next checkpoint", "WARN", "Repaired: checkpoint 4"),
+        ("ten minutes", "ERROR", "Not repaired"),
         ("a stop", "ERROR", "a restore goes back to checkpoint 2"),
         ("retention", None, "no completed checkpoint is known to lack a file"),
     ],
@@ -247,7 +247,7 @@ def test_checks_are_of_the_assets_that_they_are_about(checks: Checks) -> None:
     [
         ("this", None),
         ("new", "the stream never ran"),
-        ("gopher://hole", "the store could not be looked at"),
+        ("gopher://hole", "the store could not be read"),
     ],
 )
 def test_they_run_on_a_schedule_if_there_is_something_to_judge(checks, tmp_path, store, said):

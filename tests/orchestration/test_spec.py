@@ -63,7 +63,7 @@ def test_everything_reaches_the_command_line() -> None:
         ({"workers": 0}, "workers", "greater than or equal to 1"),
         ({"owner": "somebody"}, "owner", "e-mail address, or team:NAME"),
         ({"workerz": 3}, "workerz", "not permitted"),
-        ({"scrub_rate": "1M"}, "scrub_rate", "'1M' is no size: write for example 64MiB"),
+        ({"scrub_rate": "1M"}, "scrub_rate", "'1M' is not a size: write for example 64MiB"),
         ({"checkpoints": {"interval": "soon"}}, "checkpoints.interval", "soon"),
         ({"checkpoints": {"alignment": "sometimes"}}, "checkpoints.alignment", "'aligned'"),
         ({"checkpoints": {"snapshot": "full"}}, "checkpoints.snapshot", "not permitted"),

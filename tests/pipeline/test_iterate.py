@@ -162,7 +162,7 @@ def test_a_loop_without_a_way_back_is_refused() -> None:
     def draw(p: Pipeline) -> None:
         source(p).iterate(lambda rows: ([], rows), name="retry").sink("out", CollectSink())
 
-    assert "nothing comes back to loop retry" in str(refusal(draw))
+    assert "nothing leads back to loop retry" in str(refusal(draw))
 
 
 def test_feedback_that_has_never_left_the_loop_is_refused() -> None:

@@ -212,7 +212,7 @@ class TestResolvedMode:
 
 @pytest.mark.parametrize("path", ["", "/etc/passwd", "../other/a", "a//b", "a/../b", ".hidden"])
 def test_a_file_outside_the_job_is_refused(path):
-    with pytest.raises(ValidationError, match="no object name"):
+    with pytest.raises(ValidationError, match="not an object name"):
         FileRef(path=path, size_bytes=1, sha256=DIGEST)
 
 

@@ -114,7 +114,7 @@ def test_a_name_with_a_number_that_is_never_used_has_none(digits):
 
 @pytest.mark.parametrize("key", ["a" * 256, "/".join("a" * 500), "a/" + "b" * 5_000])
 def test_a_key_that_some_store_could_not_hold_is_refused(key):
-    with pytest.raises(ConfigurationError, match="is no object name") as caught:
+    with pytest.raises(ConfigurationError, match="is not an object name") as caught:
         check_key(key)
     assert len(str(caught.value)) < 400
 

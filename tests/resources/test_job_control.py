@@ -135,7 +135,7 @@ def test_a_refusal_says_why(case, outcome):
 
 def test_nobody_is_asked_if_nobody_runs_the_job(case):
     case.store.generations.end(case.generation, "stopped", "")
-    with pytest.raises(ConfigurationError, match="nobody runs job payments"):
+    with pytest.raises(ConfigurationError, match="job payments is not running"):
         case.control.checkpoint("r")
     assert case.log.numbers() == []
 
@@ -160,7 +160,7 @@ def test_a_run_that_is_terminated_says_what_becomes_of_its_command(case):
     with pytest.raises(dg.DagsterExecutionInterruptedError):
         case.control.checkpoint("r")
     assert case.told[-1] == (
-        "nobody waits for command 1 any more, but it stays in the log: it will be done if "
+        "the wait is over for command 1, but it stays in the log: it will be carried out if "
         "generation 1 begins it within 59 s; see `laminar control list`"
     )
 

@@ -65,8 +65,8 @@ def test_a_file(tmp_path: Path, name: str, text: str) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("p.toml", "keep_last = ", "is no TOML"),
-        ("p.json", "{", "is no retention policy: Invalid JSON"),
+        ("p.toml", "keep_last = ", "is not valid TOML"),
+        ("p.json", "{", "is not a retention policy: Invalid JSON"),
         ("p.json", '{"keep": 5}', "keep: Extra inputs are not permitted"),
         ("p.toml", "keep_last = 0", "keep_last: Input should be greater than or equal to 1"),
         ("p.toml", "keep_last = true", "keep_last: Input should be a valid integer"),

@@ -236,7 +236,7 @@ class TestStalePlans:
             return decide(number, *rest)
 
         retention.log.decide = asleep
-        with pytest.raises(ConfigurationError, match="does not hold any more"):
+        with pytest.raises(ConfigurationError, match="is no longer valid"):
             retention.apply(planned, ME, {})
         assert job.store.manifests.ids() == [1, 2, 3]
         assert job.store.choose_checkpoint().manifest.checkpoint_id == 3

@@ -15,7 +15,7 @@ from laminar_core.store.audit_log import AuditLog
 from tests.sensors.streams import STREAM, Job, Ticks
 
 KEY = checkpoint_key(STREAM)
-NOTHING_NEW = "no new checkpoints, and nothing else"
+NOTHING_NEW = "nothing new"
 
 
 class DiedError(Exception):

@@ -61,7 +61,7 @@ def test_the_p99_is_of_the_window_and_of_enough_samples() -> None:
 @pytest.mark.parametrize(
     ("aligned_ms", "passed", "said"),
     [
-        pytest.param([10, 10], True, "2 checkpoints say nothing", id="too few"),
+        pytest.param([10, 10], True, "2 checkpoints are too few", id="too few"),
         pytest.param([10, 10, 1_000], True, "is 1000 ms", id="at the threshold"),
         pytest.param([10, 1_001, 10], False, "more than 1 second", id="above"),
         pytest.param([40_000], False, "an emergency", id="one alone is enough if it is that long"),
@@ -99,10 +99,10 @@ OVERDUE = NOW_MS - 600_001
 @pytest.mark.parametrize(
     ("changes", "is_severe", "said"),
     [
-        pytest.param({"newest_id": 5, "whole_id": 5}, False, "Healed: checkpoint 5", id="healed"),
-        pytest.param({}, False, "Being healed: the next checkpoint writes it", id="in memory"),
-        pytest.param({"found_at_ms": OVERDUE + 1}, False, "Being healed", id="not yet overdue"),
-        pytest.param({"found_at_ms": OVERDUE}, True, "Not healed", id="overdue"),
+        pytest.param({"newest_id": 5, "whole_id": 5}, False, "Repaired: checkpoint 5", id="healed"),
+        pytest.param({}, False, "Being repaired: the next checkpoint writes it", id="in memory"),
+        pytest.param({"found_at_ms": OVERDUE + 1}, False, "Being repaired", id="not yet overdue"),
+        pytest.param({"found_at_ms": OVERDUE}, True, "Not repaired", id="overdue"),
         pytest.param({"is_in_memory": False}, True, "goes back to checkpoint 2", id="it is gone"),
         pytest.param(
             {"is_in_memory": False, "whole_id": None}, True, "finds none that is whole", id="all"

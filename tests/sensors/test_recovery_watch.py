@@ -107,7 +107,7 @@ def test_a_job_that_is_back_from_an_outage_is_not_stuck(
             if seen:
                 with monkeypatch.context() as patch:
                     patch.setitem(OBJECTS, ticks.uri, down)
-                    assert ticks.tick().startswith("nothing is known")
+                    assert ticks.tick().startswith("no facts: ")
             job.beats += outage_ms // 1_000  # It counts those that it cannot write, too.
             job.beat()
             assert "generation 1 is alive: checkpoint 1 completed" in ticks.tick()
@@ -224,7 +224,7 @@ def test_records_that_cannot_be_read_are_for_a_person(job: Job, what: str) -> No
     with dg.DagsterInstance.ephemeral() as instance:
         ticks = watched(instance, job, AlertPolicy(hook=HOOK))
         for _ in range(2):
-            assert ticks.tick().startswith("its records are damaged: Nobody can tell whether")
+            assert ticks.tick().startswith("its records are damaged: It is unknown whether")
     assert [alert.runbook for alert in HEARD] == ["docs/operations.md#nothing-restorable"]
 
 
@@ -237,11 +237,11 @@ def test_a_store_that_is_down_for_long_is_told_once(
     with dg.DagsterInstance.ephemeral() as instance:
         ticks = watched(instance, job, AlertPolicy(hook=HOOK))
         for _ in range(5):
-            assert ticks.tick().startswith("nothing is known: ")
+            assert ticks.tick().startswith("no facts: ")
             job.clock.wait_ms(120_000)
         assert ticks.tick().startswith(f"{STREAM}:recover:1:1:")
     (alert,) = HEARD
-    assert alert.text.startswith("For 6 min nothing is known of the job: ")
+    assert alert.text.startswith("No facts about the job for 6 min: ")
     assert alert.runbook == "docs/operations.md#store-down"
 
 
@@ -269,7 +269,7 @@ def test_a_choice_that_takes_long_is_taken_by_a_later_tick(
     with dg.DagsterInstance.ephemeral() as instance:
         ticks = watched(instance, job, POLICY, reads := BackgroundReads(wait_ms=50))
         while (
-            "still being looked for" not in ticks.tick()
+            "still being chosen" not in ticks.tick()
         ):  # On a busy machine the facts are late, too.
             assert ticks.runs == []
         reading = dict(reads._running)
@@ -278,7 +278,7 @@ def test_a_choice_that_takes_long_is_taken_by_a_later_tick(
             future.result(10)
         once = slow.asked
         while not (line := ticks.tick()).startswith(f"{STREAM}:recover:1:1:"):
-            assert line.startswith("nothing is known"), line
+            assert line.startswith("no facts: "), line
             assert ticks.runs == []
         assert slow.asked == once
 

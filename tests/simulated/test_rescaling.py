@@ -180,7 +180,7 @@ def test_a_loop_keeps_its_number_of_workers() -> None:
     with pytest.raises(ProcessKilledError):
         simulation.run()
     with pytest.raises(
-        IncompatibleStateError, match="loop rounds stays with its worker"
+        IncompatibleStateError, match="loop rounds stay with their worker"
     ) as refused:
         simulation.run(parallelism=3, take_over=True)
     assert refused.value.code is ErrorCode.UNSUPPORTED_PARALLELISM

@@ -186,7 +186,7 @@ def test_a_savepoint_behind_which_the_job_went_back_is_refused_in_that_job(tmp_p
     story.simulation.run()
     assert story.result().outcome == "completed"
     story.simulation.run(restore_id=CheckpointId(1))
-    with pytest.raises(IncompatibleStateError, match="went back behind checkpoint"):
+    with pytest.raises(IncompatibleStateError, match="was restored to an older checkpoint than"):
         story.simulation.run(from_savepoint=str(tmp_path / "s"))
     story.job.check()
 

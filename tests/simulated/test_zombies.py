@@ -88,7 +88,7 @@ def test_workers_of_a_driver_that_was_killed_work_on_in_vain_until_its_silence_e
     job.check()
     orphans = simulation.drivers[0].stages[0].workers
     simulation.world.run_until(lambda: all(o.ended.done() for o in orphans), LONG_MS)
-    assert all("no word from the coordinator" in str(o.ended.exception(0)) for o in orphans)
+    assert all("no message from the coordinator" in str(o.ended.exception(0)) for o in orphans)
     assert [s.generation for s in simulation.store.list_summaries() if s.committed][-1] == 2
     job.check()
 

@@ -52,7 +52,7 @@ def test_spark_that_does_not_start_again_is_a_failure_and_may_do_so_later(sparks
     session = OwnSession(sparks.open)
     sparks.lost, sparks.refuses = {1}, True
     for _ in range(2):
-        with pytest.raises(JobFailedError, match=r"Spark is gone: .*no memory") as caught:
+        with pytest.raises(JobFailedError, match=r"Spark is lost: .*no memory") as caught:
             session.live()
         assert caught.value.code is ErrorCode.SPARK_LOST
     sparks.refuses = False

@@ -100,8 +100,8 @@ def test_a_file_without_a_key_is_refused(tmp_path, monkeypatch, data):
 def test_what_is_no_file_is_refused_and_hangs_nothing(tmp_path, monkeypatch):
     os.mkfifo(tmp_path / "pipe", 0o600)
     for path, problem in (
-        (tmp_path / "pipe", "no regular file"),
-        (tmp_path, "no regular file"),
+        (tmp_path / "pipe", "not a regular file"),
+        (tmp_path, "not a regular file"),
         (tmp_path / "none", "cannot be read"),
     ):
         monkeypatch.setenv(KEY_FILE_VARIABLE, str(path))

@@ -386,7 +386,7 @@ class TestDamage:
         objects = with_records(1)
         objects.put(f"{PATHS.audit}note.txt", b"")
         report = open_log(objects).verify()
-        assert report.findings == (Finding("stray", None, "note.txt is no part of the log"),)
+        assert report.findings == (Finding("stray", None, "note.txt is not part of the log"),)
 
     def test_an_empty_log_is_whole(self):
         assert open_log(MemoryObjectStore()).verify() == AuditReport(0, START, ())

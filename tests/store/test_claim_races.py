@@ -35,7 +35,7 @@ def starter(number: int, expected: int | None, **options: object) -> Process:
 
 
 def after(generations: int) -> MemoryObjectStore:
-    """The store of a job whose driver of that generation is gone without a word."""
+    """The store of a job whose driver of that generation is gone and recorded no end."""
     store = open_job()
     for _ in range(generations):
         claim(store)

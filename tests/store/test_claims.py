@@ -94,7 +94,7 @@ class TestClaim:
             # One that came after the first had seen its silent heartbeat may succeed it, also
             # before the first has looked whether anybody did.
             overtaken = [
-                r for r in results if r.startswith("generation 1 of job payments gave way")
+                r for r in results if r.startswith("generation 1 of job payments was replaced")
             ]
             assert winners
             assert sorted([*winners, *("1" for _ in overtaken)]) == [
@@ -308,7 +308,7 @@ class TestFencing:
         store.claims.check_owner(first)
         second = claim(store)
         store.claims.check_owner(second)
-        with pytest.raises(FencedError, match="generation 1 of job payments gave way") as caught:
+        with pytest.raises(FencedError, match="job payments was replaced") as caught:
             store.claims.check_owner(first)
         assert caught.value.code is ErrorCode.FENCED
 

@@ -84,6 +84,6 @@ def test_a_failure_is_in_it_too(tmp_path):
 def test_behind_what_the_job_went_back_nothing_is_copied(tmp_path):
     store = completed()
     claim(store)  # It started anew, and not from checkpoint 1.
-    with pytest.raises(IncompatibleStateError, match="went back behind checkpoint 1"):
+    with pytest.raises(IncompatibleStateError, match="was restored to an older checkpoint than 1"):
         export_by_ann(store, str(tmp_path / "s"))
     assert audited(store) == []

@@ -170,7 +170,7 @@ def test_a_copy_that_is_broken_off_is_no_savepoint_and_gets_none():
     with pytest.raises(CheckpointDeclined):
         write_savepoint(store, manifest, target, ANN, NOW_MS, lambda: next(answers))
     assert len(target.list("")) == 1
-    with pytest.raises(ConfigurationError, match="the copy was broken off"):
+    with pytest.raises(ConfigurationError, match="its copy was interrupted"):
         read_savepoint(target)
     with pytest.raises(ConfigurationError, match="is not empty"):
         write_savepoint(store, manifest, target, ANN, NOW_MS)

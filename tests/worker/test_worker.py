@@ -135,7 +135,7 @@ class TestSilence:
         bench.clock.wait_ms(COORDINATOR_SILENCE_MAX_MS)
         bench.turn()
         bench.clock.wait_ms(1)
-        with pytest.raises(FencedError, match="no word from the coordinator for 15000 ms"):
+        with pytest.raises(FencedError, match="no message from the coordinator for 15000 ms"):
             bench.turn()
 
     def test_any_word_keeps_it_alive(self, bench):

@@ -171,7 +171,7 @@ class ControlClient:
     def _not_running(self, why: str) -> ConfigurationError:
         return ConfigurationError(
             ErrorCode.NO_LIVE_DRIVER,
-            f"nobody runs job {self._store.job}: {why}; start it with `laminar run`",
+            f"job {self._store.job} is not running: {why}; start it with `laminar run`",
         )
 
 
@@ -181,7 +181,7 @@ def _id_of(owner: Owner) -> str:
 
 
 def _timeout(asked: Asked, waited_ms: float, *, begun: bool) -> LaminarError:
-    what = "it is being done and may still succeed" if begun else "nobody has begun it"
+    what = "it is being done and may still succeed" if begun else "no driver has taken it up"
     return LaminarError(
         ErrorCode.COMMAND_TIMEOUT,
         f"no answer to command {asked.number} within {waited_ms / 1000:.0f} s, {what}: see "

@@ -33,7 +33,7 @@ class SavepointTargets:
         if target.startswith("s3://"):
             return self._in_bucket(S3Options.parse(target))
         if (path := _local(target)) is None:
-            raise self._refused(target, "is no directory and no bucket")
+            raise self._refused(target, "is neither a directory nor a bucket")
         if not any(_is_below(path, root) for root in self._directories()):
             raise self._refused(target, "is in none of the places that this driver may write to")
         return target
@@ -49,7 +49,7 @@ class SavepointTargets:
             found = root.model_copy(update={"prefix": wanted.prefix})
             if wanted in (plain, found):
                 return found.uri
-        problem = "brings parameters, and those of the driver's start are used: leave them away"
+        problem = "has parameters, but the driver uses those of its start: remove them"
         raise self._refused(wanted.place, problem)
 
     def _places(self) -> tuple[str, ...]:

@@ -46,7 +46,7 @@ def mismatches(manifest: CheckpointManifest, plan: Plan, parallelism: int) -> It
         problem = _changed(f"{where} has state of {', '.join(gone)}, which the pipeline lacks")
         yield Mismatch(problem, frozenset(gone))
     if new := sorted(descriptions.keys() - manifest.parallelism.keys()):
-        problem = _changed(f"the pipeline has {', '.join(new)}, which {where} knows nothing of")
+        problem = _changed(f"the pipeline has {', '.join(new)}, which {where} does not contain")
         yield Mismatch(problem, frozenset(new))
     for operator_id, now in descriptions.items():
         if operator_id in new:
@@ -113,13 +113,13 @@ def _check_parallelism(manifest: CheckpointManifest, plan: Plan, parallelism: in
 def _why_not_rescaled(manifest: CheckpointManifest, plan: Plan) -> str | None:
     """Return why the number of workers cannot change, or None (PROTOCOL section 10)."""
     if loops := sorted(set(plan.loops().values())):
-        return f"what goes round in loop {loops[0]} stays with its worker"
+        return f"rows in loop {loops[0]} stay with their worker"
     kept = {s.operator_id for s in manifest.subtasks if s.segments or s.properties}
     for operator in (operator for vertex in plan.vertices for operator in vertex.operators):
         if operator.operator_id in kept and redistribution_of(operator) is None:
             return (
-                f"{operator.operator_id} does not say how what it kept is divided "
-                "(its attribute redistribution)"
+                f"{operator.operator_id} does not declare how its state is redistributed "
+                "(attribute redistribution)"
             )
     edges = {(e.upstream, e.downstream, plan.input_index(e)): e for e in plan.edges}
     for entry in manifest.inflight_data:

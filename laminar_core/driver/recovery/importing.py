@@ -54,7 +54,7 @@ class Importer:
     def look(self) -> Generation | None:
         """Refuse what can be refused before the job is claimed, and before anything is copied.
 
-        A job that has gone over to the savepoint of another one before continues as it is.
+        A job that has already started from the savepoint of another one before continues as it is.
         What is read here was there before the claim, so no older generation can still add to it.
         Returns the generation it comes from, None if there is none.
 
@@ -148,7 +148,7 @@ class Importer:
                 yield operator_id
 
     def _refuse_other_output(self, found: FoundSavepoint) -> None:
-        """Refuse a sink whose output is neither empty nor exactly that of the savepoint.
+        """Refuse a sink whose output is neither empty nor exactly the output of the savepoint.
 
         A savepoint that stopped its job was made after the commit of its output. A sink's last
         commit may be older, if there was no output since.
@@ -163,7 +163,7 @@ class Importer:
                 continue
             raise ConfigurationError(
                 ErrorCode.INVALID_OPTION,
-                f"sink {operator_id} shows output up to checkpoint {visible}, and not just that of "
-                f"the savepoint (up to {origin.checkpoint_id} of job {origin.job}): write to "
-                "another place, or take a savepoint that stops the job",
+                f"sink {operator_id} shows output up to checkpoint {visible}, not exactly the "
+                f"output of the savepoint (up to {origin.checkpoint_id} of job {origin.job}): "
+                "write to another place, or take a savepoint that stops the job",
             )

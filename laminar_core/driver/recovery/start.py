@@ -215,7 +215,7 @@ class RecoveryManager:
             pinned: pa.Table | None = None
             if manifest is not None and node.operator_id not in manifest.parallelism:
                 # The comparison of the operators has refused it: there are no offsets to check.
-                unknown = f"checkpoint {manifest.checkpoint_id} knows nothing of this source"
+                unknown = f"checkpoint {manifest.checkpoint_id} does not contain this source"
                 reports.append(SourceReport(node.operator_id, problem=unknown))
                 continue
             try:

@@ -1,4 +1,4 @@
-"""Compare the columns of rows in a checkpoint with those of the pipeline.
+"""Compare the columns of rows in a checkpoint with the pipeline's.
 
 Descriptions define operators, not the types of their columns. These follow from the input, and
 change with a stateless function upstream. So one file of each operator and of each edge is read

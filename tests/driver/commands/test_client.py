@@ -128,7 +128,7 @@ def test_a_later_generation_is_waited_for_because_it_says_what_became_of_it():
     assert case.client.wait(asked, 60 * SECOND_MS).outcome == "completed"
 
 
-@pytest.mark.parametrize(("begun", "says"), [(True, "may still succeed"), (False, "nobody has")])
+@pytest.mark.parametrize(("begun", "says"), [(True, "may still succeed"), (False, "no driver has")])
 def test_the_time_is_over_sometime(begun, says):
     case = Case()
     claim(case.store)

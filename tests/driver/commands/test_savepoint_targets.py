@@ -75,7 +75,7 @@ def test_in_the_bucket_of_the_store_with_the_parameters_of_the_start():
 )
 def test_no_parameter_comes_from_a_command(parameters):
     said = refused(SavepointTargets(STORE), f"s3://bucket/savepoints/one?{parameters}")
-    assert "leave them away" in said
+    assert "remove them" in said
     assert "attacker" not in said
 
 

@@ -169,14 +169,14 @@ def test_an_operator_that_kept_something_has_to_say_how_it_is_divided() -> None:
     plan = with_second(PLAN, operators=(SaysNothing("time", ("key", "at")),))
     check_compatible(checkpoint_of(plan), plan, 3)
     assert (
-        "was taken with 2 workers and cannot be continued with 3, because time does not say how "
-        "what it kept is divided (its attribute redistribution): run with 2 workers"
+        "was taken with 2 workers and cannot be continued with 3, because time does not declare "
+        "how its state is redistributed (attribute redistribution): run with 2 workers"
     ) in refusal(checkpoint_of(plan, "time"), plan, 3)
 
 
 def test_loops_keep_their_number_of_workers() -> None:
     plan = loop_job(2).plan
-    assert "because what goes round in loop rounds stays" in refusal(checkpoint_of(plan), plan, 1)
+    assert "because rows in loop rounds stay with" in refusal(checkpoint_of(plan), plan, 1)
 
 
 def test_rows_in_flight_where_no_barrier_overtakes_belong_to_nobody_else() -> None:

@@ -76,13 +76,13 @@ class TestCheckpoint:
     def test_nobody_runs_the_job(self, stream) -> None:
         stream.store.generations.end(stream.generation, "stopped", "")
         assert line_of(stream.run("checkpoint", {})) == (
-            "nobody runs job payments: generation 1, the last one, stopped; start it with "
+            "job payments is not running: generation 1, the last one, stopped; start it with "
             "`laminar run`"
         )
 
     def test_the_time_is_over(self, stream) -> None:
         line = line_of(stream.run("checkpoint", {"timeout": "1 millisecond"}))
-        assert line.startswith("no answer to command 1 within 0 s, nobody has begun it")
+        assert line.startswith("no answer to command 1 within 0 s, no driver has taken it up")
 
     def test_the_store_is_down(self, stream) -> None:
         (stream.place / "store" / STREAM / "control").write_text("no directory")

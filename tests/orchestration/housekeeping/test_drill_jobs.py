@@ -91,7 +91,7 @@ def test_a_drill_that_did_not_pass_is_told_and_fails_the_run_with_its_line(bench
     [
         ("refuses", "exit code 2: the job has no completed checkpoint to drill"),
         ("breaks", "exit code 1: KeyError: 'x'"),
-        ("mumbles", "nothing that is a record of a drill: restoring"),
+        ("mumbles", "no record of a drill: restoring"),
         ("dies", "the drill was killed by signal 9: restoring"),
     ],
 )
@@ -142,7 +142,7 @@ def test_the_command_is_what_a_person_would_type() -> None:
         *("laminar", "drill", "jobs/payments.py", "--set", "input=in"),
         *("--store", "/store", "--job", "payments", "--checkpoint", "4"),
         *("--workers", "3", "--batches", "10", "--scratch", "s3://b/x"),
-        *("--conf", "spark.executor.memory=4g", "--reason", "asked for in Dagster", "--json"),
+        *("--conf", "spark.executor.memory=4g", "--reason", "requested in Dagster", "--json"),
     ]
     drawn = drill_command(spec, "/store", DrillForm(which="random"), 9)
     assert drawn[drawn.index("--random") + 1] == "9"

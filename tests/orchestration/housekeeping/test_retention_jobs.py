@@ -208,5 +208,5 @@ def test_a_store_that_stops_answering_fails_the_run_with_its_line(bench, monkeyp
 def test_a_store_that_is_none_fails_the_run_with_its_line(bench, tmp_path) -> None:
     (tmp_path / "file").write_text("")
     bench.uri = str(tmp_path / "file")
-    assert "is a file, and no store" in bench.failure(retention(bench))
+    assert "is a file, not a store" in bench.failure(retention(bench))
     assert len(bench.instance.get_dynamic_partitions(PARTITIONS)) == 5

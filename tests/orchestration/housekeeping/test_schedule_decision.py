@@ -14,7 +14,7 @@ def test_it_is_due_when_the_stream_ran_and_has_what_the_job_needs() -> None:
 
 def test_why_it_is_not_due_is_said() -> None:
     down = replace(TICK, problem="no answer", generation=None)
-    assert decide_tick(down) == NotDue("the store could not be looked at: no answer")
+    assert decide_tick(down) == NotDue("the store could not be read: no answer")
     never = decide_tick(replace(TICK, generation=None))
     assert isinstance(never, NotDue)
     assert "never ran" in never.reason

@@ -113,7 +113,7 @@ def test_without_a_checkpoint_there_is_nothing_to_drill(bench) -> None:
 def test_a_stream_that_never_ran_is_left_alone(bench) -> None:
     requests, why = tick(bench, "retention")
     assert not requests
-    assert why == "the stream never ran: there is nothing to look after"
+    assert why == "the stream never ran: there is nothing to do"
 
 
 def test_a_store_that_is_down_is_a_skipped_tick_with_the_reason(bench, tmp_path) -> None:
@@ -121,8 +121,8 @@ def test_a_store_that_is_down_is_a_skipped_tick_with_the_reason(bench, tmp_path)
     bench.uri = str(tmp_path / "file")
     requests, why = tick(bench, "retention")
     assert not requests
-    assert "the store could not be looked at" in (why or "")
-    assert "is a file, and no store" in (why or "")
+    assert "the store could not be read" in (why or "")
+    assert "is a file, not a store" in (why or "")
 
 
 def test_a_store_that_does_not_answer_is_a_skipped_tick(bench, monkeypatch) -> None:
@@ -133,7 +133,7 @@ def test_a_store_that_does_not_answer_is_a_skipped_tick(bench, monkeypatch) -> N
     monkeypatch.setattr(MemoryObjectStore, "children", no_answer)
     requests, why = tick(bench, "drill")
     assert not requests
-    assert why == "the store could not be looked at: the bucket does not answer"
+    assert why == "the store could not be read: the bucket does not answer"
 
 
 def test_what_a_schedule_asks_for_is_what_its_job_takes(bench) -> None:

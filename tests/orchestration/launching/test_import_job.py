@@ -136,7 +136,7 @@ class TestForeign:
         brought.record_base()
         brought.publish()
         line = line_of(stream.import_from(foreign))
-        assert "has gone over to the savepoint" in line
+        assert "has already started from the savepoint" in line
         assert line.endswith("start it from its newest checkpoint")
 
     def test_a_job_with_checkpoints_of_its_own_keeps_them(self, stream, foreign) -> None:
@@ -152,7 +152,7 @@ class TestOwn:
         end(stream)
         result = stream.import_from(place)
         assert "goes back to checkpoint 1" in shown(result)["effect"]
-        assert "output that came after is taken back" in shown(result)["effect"]
+        assert "later output is withdrawn" in shown(result)["effect"]
 
     def test_a_driver_that_lives_is_left_alone(self, stream) -> None:
         line = line_of(stream.import_from(own(stream)))
@@ -166,7 +166,7 @@ class TestOwn:
         stream.fails = True
         line = line_of(stream.import_from(own(stream), running_driver="stop"))
         assert stream.asked().action == StopJob()
-        assert line.startswith("no driver came up; the driver before has ended, so nobody runs")
+        assert line.startswith("no driver came up; the previous driver has ended, so the job")
 
     def test_unless_it_is_to_be_taken_over(self, stream, monkeypatch) -> None:
         monkeypatch.setattr(

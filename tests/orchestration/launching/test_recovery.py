@@ -70,7 +70,7 @@ class TestRecovery:
         assert stream.recovery(1).success
         left = stream.facts("recovery")["rejected_checkpoints"]
         assert [each["checkpoint_id"] for each in left] == [2, 3]
-        assert left[0]["reason"] == "it is newer than the one that was wanted"
+        assert left[0]["reason"] == "it is newer than the requested one"
         assert path in left[1]["reason"]
 
     def test_a_damaged_checkpoint_stops_at_the_check(self, stream) -> None:
@@ -231,14 +231,14 @@ class TestRunningDriver:
         stream.start("newest")
         stream.how = "refuses"
         said = line_of(stream.recovery(1, running_driver="stop"))
-        assert "no column merchant; the driver before has ended, so nobody runs the job" in said
+        assert "no column merchant; the previous driver has ended, so the job is" in said
 
     def test_who_took_over_and_cannot_start_it_is_sent_to_look(self, stream) -> None:
         stream.has_run(1)
         stream.start("newest")
         stream.how = "refuses"
         said = line_of(stream.recovery(1, running_driver="take_over"))
-        assert "no column merchant; the driver before may be gone" in said
+        assert "no column merchant; the previous driver may be gone" in said
 
 
 class TestRecover:

@@ -117,7 +117,7 @@ def test_a_store_that_is_down_is_no_reason_not_to_stop(stream, monkeypatch, capl
     request = StopRequest(stream)
     monkeypatch.setattr(stream.store.claims, "newest", down)
     assert not request.ask(ME)
-    assert "the driver cannot be asked through its store: no answer" in caplog.text
+    assert "the driver cannot be stopped through its store: no answer" in caplog.text
 
 
 def run_until_it_flows(

@@ -56,7 +56,7 @@ LOST_FILES = check_key("payments", "files_present")
 WARNED = Evaluation(
     number=5, at=50.0, partition=None, description="3 cannot be restored. Healed", trouble=3
 )
-SEVERE = replace(WARNED, is_severe=True, description="3 cannot be restored. Not healed")
+SEVERE = replace(WARNED, is_severe=True, description="3 cannot be restored. Not repaired")
 
 
 def tell(failed: Evaluation, told: tuple[str, ...]) -> tuple[list[str], tuple[str, ...]]:

@@ -94,7 +94,7 @@ SLOW = aligned(9_000, 9_000, 9_000)
 @pytest.mark.parametrize(
     ("known", "why"),
     [
-        ({"not_running": "generation 3 stopped"}, "nobody runs the job: generation 3 stopped"),
+        ({"not_running": "generation 3 stopped"}, "the job is not running: generation 3 stopped"),
         ({"mode": ModeInForce("aligned", 7, "ada", 1e9)}, "ada set the mode to aligned"),
         (
             {"mode": ModeInForce("5000", 7, "sensor person", 1e9)},

@@ -124,7 +124,7 @@ def test_a_run_that_has_not_ended_is_waited_for(job: Job, daemon: Daemon, end: s
     run_id = run_of(daemon, dg.DagsterRunStatus.STARTED)
     number = write_down(job, "mode", after={"mode": "unaligned"}, run_id=run_id)
     conclude(job, number)
-    assert daemon.tick() == f"run {run_id} is about to tell what it did"
+    assert daemon.tick() == f"run {run_id} is about to report what it did"
     run = daemon.instance.get_run_by_id(run_id)
     if end == "failure":
         daemon.instance.report_run_failed(run)

@@ -70,7 +70,7 @@ def test_the_check_follows_what_becomes_of_it(job: Job, daemon: Daemon) -> None:
     assert "a restore goes back to checkpoint 1" in later(job, daemon)
     job.claim(base=1)
     job.complete()
-    assert "Healed: checkpoint 3" in later(job, daemon)
+    assert "Repaired: checkpoint 3" in later(job, daemon)
     job.store.objects.delete(job.store.paths.manifest(CheckpointId(2)))
     later(job, daemon)
     assert verdicts(daemon) == ["WARN", "ERROR", "WARN", "passed"]

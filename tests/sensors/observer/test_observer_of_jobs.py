@@ -154,7 +154,7 @@ def test_a_drill_of_a_run_is_left_to_that_run(job: Job, daemon: Daemon) -> None:
         stand_ins().resolve_job_def(f"{STREAM}_drill"), status=dg.DagsterRunStatus.STARTED
     )
     number = drill(job)
-    assert "drills, and tells of it itself" in daemon.tick()
+    assert "is a drill, and reports it itself" in daemon.tick()
     shown = dg.AssetMaterialization(asset_key(STREAM, "drill"), tags={DRILL_TAG: str(number)})
     daemon.instance.report_runless_asset_event(shown)
     daemon.instance.report_run_failed(running)

@@ -133,7 +133,7 @@ def test_a_recovery_that_somebody_cancelled_is_not_repeated(job: Job, ticks: Tic
     ticks.tick()
     ticks.end(ticks.runs[0], dg.DagsterRunStatus.CANCELED)
     job.clock.wait_ms(60_000)
-    assert f"somebody cancelled run {ticks.runs[0].run_id}" in ticks.tick()
+    assert f"a person cancelled run {ticks.runs[0].run_id}" in ticks.tick()
     assert len(ticks.runs) == 1
 
 
@@ -160,7 +160,7 @@ def test_what_its_first_attempt_finds_damaged_its_second_one_skips(job: Job, tic
     ]
     said = config_of(ticks.runs[1])["reason"]
     assert "; damaged: checkpoint 2 (" in said
-    assert f"(found by run {ticks.runs[0].run_id[:8]}; once it is mended" in said
+    assert f"(found by run {ticks.runs[0].run_id[:8]}; once it is repaired" in said
 
 
 def test_it_reads_no_state(job: Job, ticks: Ticks, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,7 +240,7 @@ def test_a_driver_whose_run_was_terminated_is_for_a_person(tmp_path: Path) -> No
         job.claim_by_the_dead(run_id=run.run_id)
         job.complete()
         ticks.end(run, dg.DagsterRunStatus.CANCELED)
-        assert f"somebody terminated run {run.run_id}" in ticks.tick()
+        assert f"a person terminated run {run.run_id}" in ticks.tick()
         job.claim_by_the_dead(base=1)
         assert ticks.tick().startswith(f"{STREAM}:recover:2:1:")
 
@@ -337,5 +337,5 @@ def test_a_store_that_is_down_skips_the_tick(
 ) -> None:
     down = FaultyStore(job.store.objects, Fault(fault, Effect.FAIL, last=1))
     monkeypatch.setitem(OBJECTS, ticks.uri, down)
-    assert ticks.tick().startswith("nothing is known: ")
+    assert ticks.tick().startswith("no facts: ")
     assert ticks.tick().startswith(f"{STREAM}:recover:1:1:")

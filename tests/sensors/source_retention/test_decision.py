@@ -58,7 +58,7 @@ def test_the_newest_checkpoint(newest: Restorable, severity: str | None, asks: b
 @pytest.mark.parametrize(
     ("known", "why"),
     [
-        ({"not_running": "generation 3 stopped"}, "nobody could take a checkpoint: generation 3"),
+        ({"not_running": "generation 3 stopped"}, "no checkpoint can be taken: generation 3"),
         ({"request": KnownRun("r1", "j", "failed", 60_000)}, "run r1 was to take a checkpoint"),
     ],
 )
@@ -147,6 +147,6 @@ def test_a_store_that_is_down_skips_the_tick(
     down = FaultyStore(job.store.objects, Fault("get", Effect.FAIL, last=1))
     monkeypatch.setitem(OBJECTS, ticks.uri, down)
     ticks.cursor = before = '{"told": ["x"]}'
-    assert ticks.tick().startswith("nothing is known: ")
+    assert ticks.tick().startswith("no facts: ")
     assert ticks.cursor == before
     assert CheckpointId(1) in job.store.manifests.ids()

@@ -136,6 +136,7 @@ class Supervisor:
                 after=self._claimed(generation),
             )
             announced.append(record)
+            self._audit.confirm(record)
             return record.reference()
 
         try:

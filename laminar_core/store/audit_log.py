@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from laminar_core._version import __version__
-from laminar_core.errors import CorruptCheckpointError
+from laminar_core.errors import CorruptCheckpointError, ErrorCode, StorageUnavailable
 from laminar_core.objectstore.opening import ObjectStore, address
 from laminar_core.records.actor import Actor
 from laminar_core.records.audit import (
@@ -167,6 +167,23 @@ class AuditLog:
             return self.write(entry)
         finally:
             self._places.pop(entry.writer, None)
+
+    def confirm(self, record: AuditRecord) -> None:
+        """Make sure that a record is in this store, before an act that names it takes effect.
+
+        A process that was suspended inside ``append`` may have written it to another store, which
+        was in the place of the job's store meanwhile.
+
+        Raises:
+            StorageUnavailable: STORE_REPLACED, the record is not here; or the store did not answer.
+        """
+        key = self.paths.audit_record(record.number)
+        if self.objects.size(key) is None:
+            raise StorageUnavailable(
+                ErrorCode.STORE_REPLACED,
+                f"{address(self.objects, key)} was just written and is not there: another store "
+                "was in its place meanwhile",
+            )
 
     # --- reading --------------------------------------------------------------------------------
 

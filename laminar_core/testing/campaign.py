@@ -31,9 +31,9 @@ from laminar_core.testing.store_disasters import STORE_KINDS
 from laminar_core.testing.world import NotLiveError
 from laminar_core.worker.inflight import SnapshotLimits
 
-TURNS_MAX = 240_000
+TURNS_MAX = 480_000
 """One that needs more is not live. Nearly all take less than 120,000; a function of 450 s beside a
-checkpoint every 10 ms takes 179,000."""
+checkpoint every 10 ms takes 179,000, and more if workers of suspended drivers wait beside it."""
 
 SLOW = 10.0
 """The turns of a slow worker last so many times longer."""

@@ -398,3 +398,14 @@ def test_a_log_that_grows_while_it_is_verified_is_whole():
         objects = with_records(2)
         observe = at_call(call, "after", partial(append, open_log(objects)))
         assert open_log(ObservedStore(objects, "v", observe)).verify().findings == ()
+
+
+def test_a_record_that_went_into_another_store_is_not_confirmed():
+    disk = with_records(1)
+    log = open_log(disk)
+    record = log.append(action="start", actor=Actor("ann", reason=""))
+    log.confirm(record)
+    disk.delete(PATHS.audit_record(record.number))
+    with pytest.raises(StorageUnavailable, match="is not there") as caught:
+        log.confirm(record)
+    assert caught.value.code is ErrorCode.STORE_REPLACED

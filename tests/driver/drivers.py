@@ -1,5 +1,6 @@
 """A checkpoint driver over a real store, whose surroundings do what the test says."""
 
+from collections.abc import Callable
 from concurrent.futures import Future
 
 from laminar_core.driver.checkpointing import Background as Threads
@@ -12,6 +13,7 @@ from laminar_core.protocol.coordinator_events import Acknowledged, SubtaskId
 from laminar_core.protocol.types import CheckpointId, CheckpointKind, ResolvedMode
 from laminar_core.testing.faulty_store import Fault, FaultyStore
 from laminar_core.testing.ledger import Ledger, LedgerCommitter
+from laminar_core.testing.observed_store import ObservedStore, StoreCall
 from tests.driver.hosts import Background, Host
 from tests.plan.plans import small_plan
 from tests.records.manifests import alignment, subtask
@@ -25,9 +27,15 @@ SUBTASKS = {SubtaskId(vertex.vertex_id, index) for vertex in PLAN.vertices for i
 class Driver:
     """A driver over a real store, its I/O run when the test says so."""
 
-    def __init__(self, *faults: Fault, highest_id: int = 0, **config) -> None:
+    def __init__(
+        self,
+        *faults: Fault,
+        highest_id: int = 0,
+        observe: Callable[[StoreCall], object] = lambda _: None,
+        **config,
+    ) -> None:
         self.objects = FaultyStore(MemoryObjectStore(), *faults)
-        self.store = open_job(self.objects)
+        self.store = open_job(ObservedStore(self.objects, "driver", observe))
         self.generation = claim(self.store)
         self.host, self.io, self.commits = Host(), Background(), Background()
         self.deletions, self.control, self.copies, self.scrub = (

@@ -9,7 +9,7 @@ from laminar_core.protocol.types import CheckpointId, CheckpointKind, DeclineCau
 from laminar_core.protocol.unaligned import SWITCHES_IN_A_ROW
 from laminar_core.records.manifest import Heartbeat
 from laminar_core.testing.faulty_store import Effect, Fault
-from laminar_core.testing.observed_store import ObservedStore
+from laminar_core.testing.observed_store import StoreCall
 from tests.driver.drivers import PLAN, Driver
 from tests.store.stores import claim, open_job, trigger
 
@@ -234,17 +234,11 @@ class TestFencing:
         assert len(driver.host.fences) == 1
 
     def test_a_zombie_that_fell_asleep_while_it_published_claims_no_success(self):
-        driver = Driver()
-        driver.store.objects = ObservedStore(
-            driver.objects,
-            "zombie",
-            lambda call: (
-                call.moment == "after"
-                and call.verb == "put_if_absent"
-                and "manifest" in call.key
-                and claim(open_job(driver.objects))
-            ),
-        )
+        def take_over(call: StoreCall) -> None:
+            if (call.moment, call.verb) == ("after", "put_if_absent") and "manifest" in call.key:
+                claim(open_job(driver.objects))
+
+        driver = Driver(observe=take_over)
         driver.complete()
         assert driver.store.manifests.ids() == [1]
         assert len(driver.host.fences) == 1

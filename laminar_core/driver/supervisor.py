@@ -293,6 +293,8 @@ class Supervisor:
                     generation, replace(claimant, announced=announced)
                 )
             except StorageUnavailable as error:
+                if error.code in (ErrorCode.STORE_GONE, ErrorCode.STORE_REPLACED):
+                    self._audit.forget()  # A record of another store must not be followed in this.
                 self._idle_ms += self._clock.monotonic_ms() - asked_ms
                 outcome = GenerationOutcome("failed", error.code, str(error))
 

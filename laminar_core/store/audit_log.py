@@ -168,6 +168,14 @@ class AuditLog:
         finally:
             self._places.pop(entry.writer, None)
 
+    def forget(self) -> None:
+        """Forget what this object has seen, because another store was in the job's place.
+
+        An act that is repeated afterwards may be in the log twice.
+        """
+        self._places.clear()
+        self._seen = START
+
     def confirm(self, record: AuditRecord) -> None:
         """Make sure that a record is in this store, before an act that names it takes effect.
 

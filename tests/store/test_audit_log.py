@@ -409,3 +409,15 @@ def test_a_record_that_went_into_another_store_is_not_confirmed():
     with pytest.raises(StorageUnavailable, match="is not there") as caught:
         log.confirm(record)
     assert caught.value.code is ErrorCode.STORE_REPLACED
+
+
+def test_a_log_goes_on_after_its_own_record_once_another_stores_is_forgotten():
+    disk, entry_of = with_records(2), Actor("ann", reason="again")
+    namesake = ObservedStore(with_records(5), "ann", lambda _: None)
+    log = open_log(namesake)
+    entry = log.entry(action="claim", actor=entry_of)
+    assert log.write(entry).number == 6
+    namesake.inner = disk
+    log.forget()
+    assert log.write(entry).number == 3
+    assert open_log(disk).verify().findings == ()

@@ -69,7 +69,7 @@ class BackgroundRetention:
                 self._count(checkpoint_id)
             case Finished():
                 self._finish()
-                self._executor.shutdown(wait=False)  # What was asked for is still done.
+                self._executor.shutdown()  # A process that ends could not do it any more.
             case _:
                 pass
 

@@ -26,9 +26,10 @@ class Later(Executor):
     def submit(self, function, /, *args):
         self.waiting.append(lambda: function(*args))
 
-    def shutdown(self, *, wait, cancel_futures=False):
-        assert not wait
+    def shutdown(self, wait=True, *, cancel_futures=False):
+        assert wait, "threads of a process that ends can start no others"
         assert not cancel_futures
+        self.run()
         self.is_over = True
 
     def run(self) -> None:
@@ -109,7 +110,6 @@ def test_the_end_waits_for_no_batch(job) -> None:
     job.complete()
     watched.listen(completed(4))
     watched.listen(Finished.model_construct(time_ms=1, outcome="finished"))
-    watched.later.run()
     assert job.store.manifests.ids() == [4]
 
 
@@ -153,5 +153,4 @@ def test_the_end_lets_it_finish(job) -> None:
     watched.listen(completed(3))
     watched.listen(Finished.model_construct(time_ms=1, outcome="finished"))
     assert watched.later.is_over
-    watched.later.run()
     assert job.store.manifests.ids() == [3]

@@ -50,6 +50,7 @@ COVERED_ELSEWHERE = {
     "laminar_core/operators/base.py": "tests/operators/test_running.py",
     "laminar_core/plan/state_options.py": "tests/pipeline/test_state_config.py",
     "laminar_core/worker/progress.py": "tests/simulated/test_exactly_once.py",
+    "laminar_core/driver/hosting.py": "tests/driver/test_checkpointing.py",
     "laminar_core/driver/options.py": "tests/pipeline/test_job.py",
     "laminar_core/driver/drill/stand_ins.py": "tests/driver/drill/test_drill.py",
     "laminar_core/retention/apply.py": "tests/retention/test_crashes.py",

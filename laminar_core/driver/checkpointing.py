@@ -8,19 +8,18 @@ Results are posted back as events.
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 from laminar_core.connectors.base import Committer
 from laminar_core.driver.cleanup import Cleanup
-from laminar_core.driver.commits import CommitHost, CommitQueue, commit_output
+from laminar_core.driver.commits import CommitQueue, commit_output
 from laminar_core.driver.events import (
     CheckpointCompleted,
     CheckpointFailed,
-    JobEvent,
     MissingSubtask,
     ThresholdTooLow,
 )
 from laminar_core.driver.heartbeats import Heartbeats
+from laminar_core.driver.hosting import CoordinatorHost
 from laminar_core.driver.liveness import Deadlines
 from laminar_core.driver.missing import missing_line, missing_subtasks
 from laminar_core.driver.publication import (
@@ -39,7 +38,6 @@ from laminar_core.link.messages import (
     Completed,
     Resume,
     SnapshotAck,
-    ToWorker,
     Trigger,
     WaitingCheckpoint,
 )
@@ -132,30 +130,6 @@ class CheckpointAnswer:
     reason: str
 
 
-class CheckpointHost(CommitHost, Protocol):
-    """The coordinator, as the driver of its checkpoints sees it."""
-
-    def broadcast(self, message: ToWorker) -> None:
-        """Send a message to every worker."""
-        ...
-
-    def tell(self, event: JobEvent) -> None:
-        """Publish an event to the listener of the job."""
-        ...
-
-    def when_confirmed(self, action: Callable[[], None]) -> None:
-        """Do this once every worker has taken everything that was sent up to now."""
-        ...
-
-    def last_commit_done(self, kind: CheckpointKind) -> None:
-        """Note that the stop or final checkpoint is committed."""
-        ...
-
-    def host_of(self, worker: int) -> str:
-        """Return the host of this worker; empty if unknown."""
-        ...
-
-
 @dataclass(slots=True)
 class _Attempt:
     """One checkpoint under way: what its manifest will be made of."""
@@ -176,7 +150,7 @@ class CheckpointDriver:
     """The machine with its state, and the I/O it asks for."""
 
     def __init__(
-        self, parts: CoordinatorParts, host: CheckpointHost, background: Background
+        self, parts: CoordinatorParts, host: CoordinatorHost, background: Background
     ) -> None:
         self.completed_count = 0
         self._streak = SwitchStreak()

@@ -21,9 +21,9 @@ from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from concurrent.futures import Executor
 from contextlib import suppress
-from typing import Protocol
 
-from laminar_core.driver.events import CleanUpFailed, JobEvent
+from laminar_core.driver.events import CleanUpFailed
+from laminar_core.driver.hosting import CoordinatorHost
 from laminar_core.errors import LaminarError, ProtocolError
 from laminar_core.protocol.types import CheckpointId, Generation
 from laminar_core.records.actor import LAMINAR
@@ -33,26 +33,6 @@ from laminar_core.store.savepoint_import import claimed_savepoints
 
 SWEEP_MAX = 64
 """Attempts of earlier generations to look at; older ones were seen by an earlier start."""
-
-
-class CleanupHost(Protocol):
-    """The coordinator, as the cleanup sees it."""
-
-    def now_ms(self) -> int:
-        """Return the wall-clock time in milliseconds."""
-        ...
-
-    def post(self, action: Callable[[], None]) -> None:
-        """Run ``action`` in the coordinator's next turn."""
-        ...
-
-    def when_confirmed(self, action: Callable[[], None]) -> None:
-        """Do this once every worker has taken everything that was sent up to now."""
-        ...
-
-    def tell(self, event: JobEvent) -> None:
-        """Publish an event to the listener of the job."""
-        ...
 
 
 class Cleanup:
@@ -66,7 +46,7 @@ class Cleanup:
         store: CheckpointStore,
         generation: Generation,
         executor: Executor,
-        host: CleanupHost,
+        host: CoordinatorHost,
         changed: Callable[[int], None],
     ) -> None:
         self._store = store

@@ -7,9 +7,9 @@ because output becomes visible in the order of checkpoints.
 from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
-from typing import Protocol
 
 from laminar_core.connectors.base import Committer
+from laminar_core.driver.hosting import CoordinatorHost
 from laminar_core.driver.publication import committables_of
 from laminar_core.errors import ErrorCode, FencedError, LaminarError, StorageUnavailable
 from laminar_core.protocol.types import CheckpointId, Generation
@@ -20,30 +20,6 @@ RETRY_PAUSE_MS = (50, 5_000)
 """First and longest pause between attempts."""
 
 
-class CommitHost(Protocol):
-    """The coordinator, as the commit queue sees it."""
-
-    def now_ms(self) -> int:
-        """Return milliseconds since 1970, for records."""
-        ...
-
-    def monotonic_ms(self) -> float:
-        """Return monotonic milliseconds, for decisions."""
-        ...
-
-    def post(self, action: Callable[[], None]) -> None:
-        """Run ``action`` in the coordinator's thread; from any thread."""
-        ...
-
-    def fail(self, code: ErrorCode, reason: str, *, restart_helps: bool = True) -> None:
-        """End the generation with a failure; from any thread."""
-        ...
-
-    def fenced(self, error: FencedError) -> None:
-        """End the generation because a newer one is claimed; from any thread."""
-        ...
-
-
 class CommitQueue:
     """Called by the coordinator's thread; the attempts themselves run in ``executor``."""
 
@@ -52,7 +28,7 @@ class CommitQueue:
         attempt: Callable[[CheckpointManifest], None],
         on_committed: Callable[[CheckpointManifest], None],
         executor: Executor,
-        host: CommitHost,
+        host: CoordinatorHost,
     ) -> None:
         self._attempt = attempt
         self._on_committed = on_committed

@@ -17,7 +17,6 @@ from laminar_core.driver.checkpointing import (
     Background,
     CheckpointAnswer,
     CheckpointDriver,
-    CheckpointHost,
     CoordinatorParts,
 )
 from laminar_core.driver.commands.desk import ControlDesk
@@ -107,7 +106,7 @@ class CoordinatorLink(Protocol):
         ...
 
 
-class Coordinator(CheckpointHost):
+class Coordinator:
     """The coordinator of one generation."""
 
     def __init__(

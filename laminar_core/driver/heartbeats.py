@@ -5,30 +5,14 @@ place, such as the empty directory below a mount point, is left alone.
 """
 
 from concurrent.futures import Executor
-from typing import Protocol
 
-from laminar_core.driver.events import JobEvent, StoreBack, StoreLost
+from laminar_core.driver.events import StoreBack, StoreLost
+from laminar_core.driver.hosting import CoordinatorHost
 from laminar_core.errors import ErrorCode, FencedError, StorageUnavailable
 from laminar_core.protocol.types import Generation
 from laminar_core.records.manifest import Heartbeat
 from laminar_core.store.audit_log import AuditLog
 from laminar_core.store.checkpoint_store import CheckpointStore
-
-
-class HeartbeatHost(Protocol):
-    """The coordinator, as heartbeats see it. Called from the background thread."""
-
-    def now_ms(self) -> int:
-        """Return the wall-clock time in milliseconds."""
-        ...
-
-    def tell(self, event: JobEvent) -> None:
-        """Publish an event to the listener of the job."""
-        ...
-
-    def fenced(self, error: FencedError) -> None:
-        """End the generation because a newer one is claimed."""
-        ...
 
 
 class Heartbeats:
@@ -39,7 +23,7 @@ class Heartbeats:
         store: CheckpointStore,
         generation: Generation,
         audit: AuditLog,
-        host: HeartbeatHost,
+        host: CoordinatorHost,
         background: Executor,
     ) -> None:
         self._store = store

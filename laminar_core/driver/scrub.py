@@ -10,14 +10,15 @@ the whole state with the next checkpoint, which names no older file. Nothing is 
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import suppress
-from typing import Literal, Protocol
+from typing import Literal
 
-from laminar_core.driver.events import FilesDamaged, JobEvent
+from laminar_core.driver.events import FilesDamaged
+from laminar_core.driver.hosting import CoordinatorHost
 from laminar_core.errors import CorruptCheckpointError, FencedError, StorageUnavailable
-from laminar_core.link.messages import Renew, ToWorker
+from laminar_core.link.messages import Renew
 from laminar_core.protocol.types import CheckpointId, Generation
 from laminar_core.records.damage import DamagedFile, DamageKind
 from laminar_core.records.manifest import CheckpointManifest
@@ -32,34 +33,6 @@ _PAUSE_MIN_MS = 1_000
 FoundBy = Literal["listing", "reading"]
 
 
-class ScrubHost(Protocol):
-    """The coordinator, as the scrub sees it."""
-
-    def now_ms(self) -> int:
-        """Return the wall-clock time in milliseconds."""
-        ...
-
-    def monotonic_ms(self) -> float:
-        """Return monotonic milliseconds, for decisions."""
-        ...
-
-    def post(self, action: Callable[[], None]) -> None:
-        """Run ``action`` in the coordinator's thread; from any thread."""
-        ...
-
-    def tell(self, event: JobEvent) -> None:
-        """Publish an event to the listener of the job."""
-        ...
-
-    def broadcast(self, message: ToWorker) -> None:
-        """Send a message to every worker."""
-        ...
-
-    def fenced(self, error: FencedError) -> None:
-        """End the generation because a newer one is claimed."""
-        ...
-
-
 class Scrub:
     """The scrub of one generation; called from the coordinator's thread."""
 
@@ -67,7 +40,7 @@ class Scrub:
         self,
         store: CheckpointStore,
         generation: Generation,
-        host: ScrubHost,
+        host: CoordinatorHost,
         background: Executor,
         bytes_per_second: int,
     ) -> None:

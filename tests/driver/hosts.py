@@ -42,7 +42,7 @@ class Background(Executor):
 
 
 class Host:
-    """Implements ``CheckpointHost``."""
+    """Implements ``CoordinatorHost``."""
 
     def __init__(self) -> None:
         self.time_ms = 1_000

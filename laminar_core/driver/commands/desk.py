@@ -13,7 +13,8 @@ from typing import Literal, Protocol
 
 from laminar_core.driver.checkpointing import Background, CheckpointAnswer
 from laminar_core.driver.commands.savepoint_targets import SavepointTargets
-from laminar_core.driver.events import CommandAnswered, JobEvent
+from laminar_core.driver.events import CommandAnswered
+from laminar_core.driver.hosting import CoordinatorHost
 from laminar_core.errors import LaminarError, StorageUnavailable
 from laminar_core.objectstore.opening import open_object_store
 from laminar_core.protocol.commands import Answer, Begin, CommandFacts, ModeRefused, decide_commands
@@ -38,24 +39,11 @@ from laminar_core.store.savepoint_export import export_savepoint
 from laminar_core.store.savepoints import require_empty
 
 
-class DeskHost(Protocol):
-    """The coordinator, as commands see it. All methods but the clocks are called in its thread."""
+class CommandHost(CoordinatorHost, Protocol):
+    """The coordinator, as commands see it: they may also end the job, or change how it runs.
 
-    def now_ms(self) -> int:
-        """Return milliseconds since 1970, for records."""
-        ...
-
-    def monotonic_ms(self) -> float:
-        """Return monotonic milliseconds, for decisions."""
-        ...
-
-    def post(self, action: Callable[[], None]) -> None:
-        """Run ``action`` in the coordinator's thread; from any thread."""
-        ...
-
-    def tell(self, event: JobEvent) -> None:
-        """Publish an event to the listener of the job."""
-        ...
+    The methods that are added here are called in the coordinator's thread.
+    """
 
     def take(self, kind: CheckpointKind, *, once: bool) -> "Future[CheckpointAnswer]":
         """Request a checkpoint; a stop that fails ``once`` is not tried again."""
@@ -89,7 +77,7 @@ class ControlDesk:
         self,
         store: CheckpointStore,
         generation: Generation,
-        host: DeskHost,
+        host: CommandHost,
         background: Background,
         copy: CopySavepoint | None = None,
         *,

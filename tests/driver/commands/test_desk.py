@@ -29,7 +29,7 @@ from tests.store.stores import JOB, claim, open_job
 
 
 class Host:
-    """Implements ``DeskHost``: the test is the coordinator."""
+    """Implements ``CommandHost``: the test is the coordinator."""
 
     def __init__(self) -> None:
         self.posted, self.taken, self.cancelled, self.ends = [], [], [], []

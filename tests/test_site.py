@@ -113,7 +113,7 @@ def messages() -> str:
     for path in (ROOT / "laminar_core").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.JoinedStr):
-                parts = (v.value if isinstance(v, ast.Constant) else "…" for v in node.values)
+                parts = (str(v.value) if isinstance(v, ast.Constant) else "…" for v in node.values)
                 found.append("".join(parts))
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
                 found.append(node.value)

@@ -2,6 +2,7 @@
 
 import itertools
 import random
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -171,7 +172,7 @@ def test_the_schema_is_that_of_the_batches():
 
 
 def test_describe_tells_what_the_rows_depend_on():
-    described = DatagenSource(FIELDS, rows=10).describe()
+    described: Any = DatagenSource(FIELDS, rows=10).describe()
     assert described["fields"]["rank"]["exponent"] == 1.2
     assert described != DatagenSource(FIELDS, rows=10, seed=1).describe()
     assert described == DatagenSource(FIELDS, rows=10, batch_rows=1).describe()

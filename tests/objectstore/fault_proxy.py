@@ -106,7 +106,7 @@ class _Handler(BaseHTTPRequestHandler):
             fault.change()
         answer = None
         if effect not in {Effect.RESET, Effect.REFUSE, Effect.HOLD}:
-            answer = self._forward(_HIDDEN.get(effect, set()))
+            answer = self._forward(_HIDDEN.get(effect, set()) if effect else set())
         match effect:
             case Effect.RESET | Effect.LOSE_ANSWER | Effect.HOLD:
                 self._break()

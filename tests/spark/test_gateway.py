@@ -119,8 +119,8 @@ def test_forgetting_clears_every_name(remembered) -> None:
 
 @pytest.mark.parametrize("own_group", [True, False])
 def test_forgetting_kills_the_jvm_and_waits_for_its_end(remembered, own_group) -> None:
-    group = {"process_group": 0} if own_group else {}
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, **group) as jvm:
+    group, command = 0 if own_group else None, [sys.executable, "-c", "input()"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, process_group=group) as jvm:
         remembered[0].proc = jvm
         gateway.forget()
         assert jvm.returncode == -9

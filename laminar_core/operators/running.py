@@ -161,11 +161,6 @@ class RunningAggregator:
         self._schema = spec.output_schema(input_schema)
         self._rows = KeyedRows(self._layout)
 
-    @property
-    def key_count(self) -> int:
-        """The number of keys with a total."""
-        return len(self._rows)
-
     def process(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Merge partial results; yield the totals of their keys.
 

@@ -40,7 +40,6 @@ class SendWindow(Generic[T]):
     """Unconfirmed messages to one receiver. Pure; one thread calls it, with one clock."""
 
     def __init__(self, backoff: Backoff | None = None) -> None:
-        self.resent_count = 0
         self._backoff = backoff or Backoff()
         self._unconfirmed: deque[T] = deque()
         self._confirmed = 0
@@ -86,5 +85,4 @@ class SendWindow(Generic[T]):
             return ()
         self._attempts += 1
         self._due_ms = now_ms + self._backoff.delay_ms(self._attempts)
-        self.resent_count += len(self._unconfirmed)
         return tuple(self._unconfirmed)

@@ -47,16 +47,10 @@ from laminar_core.retention.view import (
     has_waited,
     is_over,
     is_too_old,
-    restorable,
 )
 
 _ALL = 2**62
 """More checkpoints than there will ever be."""
-
-
-def restorable_ids(facts: RetentionFacts) -> list[CheckpointId]:
-    """Return the checkpoints that a new generation could start from, newest first."""
-    return [c.checkpoint_id for c in restorable(facts)]
 
 
 def plan_retention(facts: RetentionFacts, policy: RetentionPolicy) -> RetentionPlan:

@@ -109,7 +109,7 @@ class RestoredState:
         """Return the snapshots that the operator continues from.
 
         After a change of parallelism ``redistribution`` selects them. An operator without one has
-        no state, which ``check_compatible`` verified.
+        no state, which the driver verified before the start.
         """
         return [self._snapshot(entry) for entry in self._entries(operator_id, redistribution)]
 

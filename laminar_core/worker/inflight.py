@@ -76,13 +76,8 @@ class Queue:
         )
 
 
-def serialised_bytes(element: InflightElement) -> int:
-    """Return the size of an element in an in-flight file, without the frame around it."""
-    return ElementSizes()(element)
-
-
 class ElementSizes:
-    """A faster ``serialised_bytes``, called for every element of a queue while rows wait.
+    """Computes the sizes of a queue's elements in an in-flight file, without their frames.
 
     pyarrow wraps columns anew at each access, so the dictionary columns of the newest schema are
     cached.

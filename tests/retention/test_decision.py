@@ -11,7 +11,6 @@ from laminar_core.records.pin import Pin
 from laminar_core.retention.decision import (
     left_overs_policy,
     plan_retention,
-    restorable_ids,
     without_checkpoints,
 )
 from laminar_core.retention.facts import (
@@ -25,6 +24,7 @@ from laminar_core.retention.facts import (
     Trace,
     Unreadable,
 )
+from laminar_core.retention.view import restorable
 
 NOON_MS = 20_000 * DAY_MS + 12 * HOUR_MS
 """Friday, 4 October 2024."""
@@ -94,7 +94,7 @@ class TestCounting:
 
     def test_what_cannot_be_restored_is_not_counted(self):
         facts = parse("1 2 3! 4 5? 6")
-        assert restorable_ids(facts) == [6, 4, 2, 1]
+        assert [c.checkpoint_id for c in restorable(facts)] == [6, 4, 2, 1]
         assert deleted(facts, keep_last=3) == [1]
         assert why(facts, 3, keep_last=3).startswith("keep: damaged, and newer than 2")
 
@@ -189,7 +189,7 @@ class TestProtection:
 
     def test_what_is_newer_than_the_newest_restorable_stays_even_an_orphan(self):
         facts = parse("1 2@1 3@1 4!@2", bases="1<- 2<1")
-        assert restorable_ids(facts) == [1]
+        assert [c.checkpoint_id for c in restorable(facts)] == [1]
         assert deleted(facts, keep_last=1) == []
         assert why(facts, 2) == "keep: newer than the newest that can be restored"
 
@@ -220,7 +220,7 @@ class TestProtection:
 
     def test_what_was_decided_is_finished_and_not_counted(self):
         facts = parse("1 2 3", marked=frozenset({CheckpointId(2)}))
-        assert restorable_ids(facts) == [3, 1]
+        assert [c.checkpoint_id for c in restorable(facts)] == [3, 1]
         assert deleted(facts, keep_last=2) == [2]
         assert why(facts, 2) == "delete: its deletion was decided before"
 

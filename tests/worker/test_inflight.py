@@ -15,7 +15,7 @@ from laminar_core.protocol.types import (
     Idle,
     Watermark,
 )
-from laminar_core.worker.inflight import MARK_BYTES, SnapshotLimits, serialised_bytes
+from laminar_core.worker.inflight import MARK_BYTES, ElementSizes, SnapshotLimits
 from laminar_core.worker.slicing import SLOW_BATCHES
 from tests.worker.task_bench import Bench, barrier, batch, rows, timed, unaligned, word
 
@@ -232,7 +232,7 @@ class TestSlowOperators:
 
 class TestLimits:
     def test_more_than_allowed_declines_the_checkpoint_and_drops_no_row(self):
-        limit = SnapshotLimits(max_inflight_buffer_bytes=serialised_bytes(rows(1)))
+        limit = SnapshotLimits(max_inflight_buffer_bytes=ElementSizes()(rows(1)))
         bench = Bench(inputs=2, parts={"limits": limit})
         bench.arrive(0, unaligned(1))
         bench.arrive(1, rows(1))
@@ -248,7 +248,7 @@ class TestLimits:
         assert bench.trace() == "U1 X1 1 2"
 
     def test_the_limit_counts_each_queue_and_each_checkpoint_for_itself(self):
-        limit = SnapshotLimits(max_inflight_buffer_bytes=serialised_bytes(rows(1)))
+        limit = SnapshotLimits(max_inflight_buffer_bytes=ElementSizes()(rows(1)))
         bench = Bench(inputs=2, parts={"limits": limit})
         for n in (1, 2):
             bench.arrive(0, rows(1), unaligned(n))
@@ -257,7 +257,7 @@ class TestLimits:
         assert (modes(bench), bench.declined) == ([(1, "unaligned"), (2, "unaligned")], [])
 
     def test_an_overtaken_output_counts_too(self):
-        limit = SnapshotLimits(max_inflight_buffer_bytes=serialised_bytes(rows(1)))
+        limit = SnapshotLimits(max_inflight_buffer_bytes=ElementSizes()(rows(1)))
         bench = Bench(inputs=1, parts={"limits": limit})
         bench.output.credits = 0
         bench.arrive(0, rows(1), rows(2))
@@ -299,13 +299,13 @@ class TestLimits:
         assert (bench.captured, bench.completed, bench.sum.total) == ([], [], 3)
 
     def test_sizes_are_those_of_the_file(self):
-        assert serialised_bytes(Watermark(5)) == serialised_bytes(Idle()) == MARK_BYTES
+        assert ElementSizes()(Watermark(5)) == ElementSizes()(Idle()) == MARK_BYTES
         plain = batch(*range(1000))
-        assert serialised_bytes(Batch(plain)) == plain.serialize().size
+        assert ElementSizes()(Batch(plain)) == plain.serialize().size
         words = pa.array(["a" * 500, "b" * 500]).dictionary_encode()
         encoded = pa.record_batch({"w": words})
-        assert serialised_bytes(Batch(encoded)) >= 1000
-        assert serialised_bytes(Batch(plain.slice(0, 10))) < 1000
+        assert ElementSizes()(Batch(encoded)) >= 1000
+        assert ElementSizes()(Batch(plain.slice(0, 10))) < 1000
 
 
 class TestRestored:

@@ -25,17 +25,6 @@ class Mismatch:
     operator_ids: frozenset[str] = frozenset()
 
 
-def check_compatible(manifest: CheckpointManifest, plan: Plan, parallelism: int) -> None:
-    """Refuse to restore state that the pipeline would misread.
-
-    Raises:
-        IncompatibleStateError: operators were changed, added or removed, or the parallelism is
-            another one and cannot be. The message names what differs.
-    """
-    for mismatch in mismatches(manifest, plan, parallelism):
-        raise mismatch.error
-
-
 def mismatches(manifest: CheckpointManifest, plan: Plan, parallelism: int) -> Iterator[Mismatch]:
     """Yield all mismatches, the gravest first; none if the pipeline can continue from it."""
     yield from _caught(_check_parallelism, manifest, plan, parallelism)

@@ -126,11 +126,6 @@ class RecoveryReport:
         """The exit code of a command that would start the job."""
         return self.problems[0].exit_code if self.problems else 0
 
-    @property
-    def unmapped(self) -> tuple[OperatorReport, ...]:
-        """State of the checkpoint that the pipeline would not continue from."""
-        return tuple(one for one in self.operators if one.status == "unmapped")
-
     def raise_problem(self) -> None:
         """Refuse if anything is in the way.
 

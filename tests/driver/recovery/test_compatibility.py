@@ -6,7 +6,7 @@ import pytest
 
 from laminar_core.connectors.collect import CollectSink
 from laminar_core.connectors.datagen import DatagenSource, Sequence
-from laminar_core.driver.recovery.compatibility import check_compatible
+from laminar_core.driver.recovery.compatibility import mismatches
 from laminar_core.errors import ErrorCode, IncompatibleStateError
 from laminar_core.operators.stateless import SelectColumns
 from laminar_core.operators.watermarks import AssignWatermarks
@@ -30,6 +30,12 @@ from laminar_core.records.manifest import (
 from laminar_core.testing.scenarios import loop_job
 from tests.plan.plans import KEEP, SCHEMA, SOURCE, TIME, small_plan, with_first, with_second
 from tests.records.manifests import file_ref, manifest, subtask
+
+
+def check_compatible(manifest: CheckpointManifest, plan: Plan, parallelism: int) -> None:
+    """Raise the gravest mismatch."""
+    for mismatch in mismatches(manifest, plan, parallelism):
+        raise mismatch.error
 
 
 def checkpoint_of(plan: Plan, *with_state: str, parallelism: int = 2) -> CheckpointManifest:

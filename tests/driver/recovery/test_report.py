@@ -137,7 +137,7 @@ class TestWhatDoesNot:
             ErrorCode.TRANSACTION_LOST,
             ErrorCode.TRANSACTION_LOST,
         ]
-        assert [o.operator_id for o in report.unmapped] == ["in"]
+        assert [o.operator_id for o in report.operators if o.status == "unmapped"] == ["in"]
         assert "lost rows" in report.sources[0].problem
         with pytest.raises(IncompatibleStateError, match=r"and 3 more: `laminar recover"):
             report.raise_problem()

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from laminar_core.driver.recovery.compatibility import check_compatible
+from laminar_core.driver.recovery.compatibility import mismatches
 from laminar_core.driver.recovery.state_reset import mapping_of, reset
 from laminar_core.errors import ConfigurationError, ErrorCode, IncompatibleStateError
 from laminar_core.operators import agg
@@ -73,7 +73,7 @@ def test_what_a_refusal_advises_is_accepted_and_another_name_is_not(
     fresh, _ = reset(choice, CHANGED, (named,))
     assert fresh.manifest is None
     with pytest.raises(IncompatibleStateError, match="has state of totals, which the pipeline"):
-        check_compatible(manifest, RENAMED, manifest.workers)
+        raise next(mismatches(manifest, RENAMED, manifest.workers)).error
 
 
 def test_a_name_that_nobody_has_is_refused(choice: Choice) -> None:

@@ -206,13 +206,13 @@ class CheckpointDriver:
 
     def keep(self, ack: SnapshotAck) -> None:
         """Keep the acknowledged parts for the manifest."""
-        attempt = self._attempts.get(CheckpointId(ack.checkpoint_id))
+        attempt = self._attempts.get(ack.checkpoint_id)
         if attempt is not None:
             attempt.acks[ack.worker] = ack
 
     def note_waiting(self, message: WaitingCheckpoint) -> None:
         """Keep what a worker waits for, in case that the checkpoint expires."""
-        attempt = self._attempts.get(CheckpointId(message.checkpoint_id))
+        attempt = self._attempts.get(message.checkpoint_id)
         if attempt is not None:
             attempt.waiting[message.worker] = message
 

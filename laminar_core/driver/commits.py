@@ -105,7 +105,7 @@ def commit_output(
     counts: dict[str, int] = {}
     for operator_id, committer in committers.items():
         committables = committables_of(manifest, operator_id)
-        committer.commit(CheckpointId(manifest.checkpoint_id), committables)
+        committer.commit(manifest.checkpoint_id, committables)
         counts[operator_id] = len(committables)
     store.attempts.record_commit(
         CommitRecord(

@@ -450,7 +450,7 @@ class Coordinator:
 
     def _on_ack(self, message: SnapshotAck) -> None:
         subtasks = {SubtaskId(v.vertex_id, message.worker) for v in self._identity.plan.vertices}
-        checkpoint_id = CheckpointId(message.checkpoint_id)
+        checkpoint_id = message.checkpoint_id
         self._checkpoints.keep(message)
         self._checkpoints.dispatch(Acknowledged(checkpoint_id, frozenset(subtasks)))
 

@@ -168,7 +168,7 @@ class Scrub:
             )  # What a successor deletes is not lost.
             log = DamageLog(self._store.objects, self._store.paths)
             for manifest, lost in naming_any(self._store.paths, self._lineage(), damage):
-                checkpoint_id = CheckpointId(manifest.checkpoint_id)
+                checkpoint_id = manifest.checkpoint_id
                 log.record(checkpoint_id, self._generation, lost, self._host.now_ms())
                 marked.append(checkpoint_id)
         except FencedError as error:

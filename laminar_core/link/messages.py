@@ -116,7 +116,7 @@ class WaitingCheckpoint(_Message):
     """A checkpoint has been under way here for long; the next report replaces this one."""
 
     type: Literal["waiting"] = "waiting"
-    checkpoint_id: int
+    checkpoint_id: CheckpointId
     vertices: tuple[WaitingVertex, ...]
 
 
@@ -124,7 +124,7 @@ class SnapshotAck(_Message):
     """All parts of this worker are durable."""
 
     type: Literal["snapshot-ack"] = "snapshot-ack"
-    checkpoint_id: int
+    checkpoint_id: CheckpointId
     entries: tuple[SubtaskEntry, ...]
     alignment: tuple[AlignmentEntry, ...]
     inflight: tuple[InflightEntry, ...] = ()
@@ -134,7 +134,7 @@ class SnapshotDecline(_Message):
     """This worker has no part for the checkpoint. ``reason`` is for people."""
 
     type: Literal["snapshot-decline"] = "snapshot-decline"
-    checkpoint_id: int
+    checkpoint_id: CheckpointId
     cause: DeclineCause
     reason: str
 
@@ -187,7 +187,7 @@ class Trigger(_Message):
     """Take a snapshot: sources cut now, the others when the barrier comes."""
 
     type: Literal["trigger"] = "trigger"
-    checkpoint_id: int
+    checkpoint_id: CheckpointId
     kind: CheckpointKind
     created_ms: int
     alignment_timeout_ms: int | None
@@ -196,7 +196,7 @@ class Trigger(_Message):
     def barrier(self) -> CheckpointBarrier:
         """Return the barrier to inject."""
         return CheckpointBarrier(
-            CheckpointId(self.checkpoint_id),
+            self.checkpoint_id,
             self.kind,
             self.created_ms,
             self.alignment_timeout_ms,
@@ -208,21 +208,21 @@ class AlignmentTimeout(_Message):
     """The checkpoint's alignment budget is spent: its barriers overtake from now on."""
 
     type: Literal["alignment-timeout"] = "alignment-timeout"
-    checkpoint_id: int
+    checkpoint_id: CheckpointId
 
 
 class Abort(_Message):
     """The checkpoint is aborted."""
 
     type: Literal["abort"] = "abort"
-    checkpoint_id: int
+    checkpoint_id: CheckpointId
 
 
 class Completed(_Message):
     """The checkpoint is complete and its output committed."""
 
     type: Literal["completed"] = "completed"
-    checkpoint_id: int
+    checkpoint_id: CheckpointId
 
 
 class Resume(_Message):

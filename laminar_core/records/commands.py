@@ -11,6 +11,7 @@ from pydantic import Field
 
 from laminar_core.records.actor import Actor, ActorKind, Attributed, kind_by_name
 from laminar_core.records.record import (
+    CheckpointNumber,
     Count,
     JsonObject,
     Positive,
@@ -105,6 +106,6 @@ class ControlResult(Record):
     reason: Prose = ""
     generation: Positive = Field(description="Who says so.")
     answered_at_ms: TimeMs
-    checkpoint_id: Positive | None = None
+    checkpoint_id: CheckpointNumber | None = None
     savepoint: str | None = Field(default=None, description="URI of what was made.")
     details: JsonObject = Field(default_factory=dict)

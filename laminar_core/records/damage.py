@@ -5,7 +5,15 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from laminar_core.records.limits import PATH_LENGTH_MAX
-from laminar_core.records.record import Count, Many, Positive, Record, Sealed, TimeMs
+from laminar_core.records.record import (
+    CheckpointNumber,
+    Count,
+    Many,
+    Positive,
+    Record,
+    Sealed,
+    TimeMs,
+)
 
 DamageKind = Literal["missing", "length", "digest"]
 """There is no such file; it has another length; its bytes are others."""
@@ -28,7 +36,7 @@ class DamageRecord(Sealed):
 
     format_version: Literal[1] = 1
     job: str
-    checkpoint_id: Positive
+    checkpoint_id: CheckpointNumber
     generation: Positive = Field(description="The one that found it.")
     found_at_ms: TimeMs
     file_count: Count

@@ -5,6 +5,7 @@ from typing import Literal
 from pydantic import Field
 
 from laminar_core.records.record import (
+    CheckpointNumber,
     Count,
     DurationMs,
     Many,
@@ -43,14 +44,14 @@ class DrillRecord(Record):
     problems: Many[Prose] = ()
     error_code: str | None = None
     exit_code: Count = 0
-    checkpoint_id: Positive | None
+    checkpoint_id: CheckpointNumber | None
     workers_before: Count
     workers: Positive
     operators: Many[DrilledOperator] = ()
     size_bytes: Count = Field(default=0, description="Copied from the job's store.")
     inflight_rows: Count = 0
     rows_read: Count = Field(default=0, description="New rows from the sources, in the drill.")
-    completed_checkpoint_id: Positive | None = Field(
+    completed_checkpoint_id: CheckpointNumber | None = Field(
         default=None, description="The further one, in the scratch store."
     )
     started_at_ms: TimeMs

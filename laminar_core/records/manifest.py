@@ -21,6 +21,7 @@ from laminar_core.records.actor import ActorKind, Attributed, kind_by_name
 from laminar_core.records.audit_ref import Audited, AuditRef
 from laminar_core.records.paths import Direction
 from laminar_core.records.record import (
+    CheckpointNumber,
     Count,
     DurationMs,
     FileRef,
@@ -187,8 +188,10 @@ class CheckpointManifest(Sealed):
     format_version: Literal[3] = 3
     job: str
     generation: Positive = Field(description="Fencing token of the writer.")
-    checkpoint_id: Positive
-    parent_checkpoint_id: Positive | None = Field(description="None: the first of a fresh start.")
+    checkpoint_id: CheckpointNumber
+    parent_checkpoint_id: CheckpointNumber | None = Field(
+        description="None: the first of a fresh start."
+    )
     kind: CheckpointKind
     mode: ResolvedMode
     is_unaligned: bool = Field(default=False, description="The mode is not aligned.")
@@ -330,7 +333,7 @@ class GenerationBase(Sealed):
 
     format_version: Literal[1] = 1
     generation: Positive
-    base_checkpoint_id: Positive | None
+    base_checkpoint_id: CheckpointNumber | None
     closed_by: Positive | None = None
     savepoint: SavepointUse | None = Field(default=None, description="The base is its copy.")
     audited: Audited = None
@@ -374,7 +377,7 @@ class TriggerRecord(Record):
     """Reserves a checkpoint id for one generation."""
 
     format_version: Literal[1] = 1
-    checkpoint_id: Positive
+    checkpoint_id: CheckpointNumber
     generation: Positive
     kind: CheckpointKind
     triggered_at_ms: TimeMs
@@ -384,7 +387,7 @@ class CommitRecord(Record):
     """The output of this checkpoint, and of all before it, is visible."""
 
     format_version: Literal[1] = 1
-    checkpoint_id: Positive
+    checkpoint_id: CheckpointNumber
     generation: Positive
     committed_at_ms: TimeMs
     committables: PerOperator[Count] = Field(default={}, description="Number per sink.")
@@ -408,7 +411,7 @@ class HistoryRecord(Record):
     """The outcome of one attempt at a checkpoint."""
 
     format_version: Literal[1] = 1
-    checkpoint_id: Positive
+    checkpoint_id: CheckpointNumber
     generation: Positive
     kind: CheckpointKind
     outcome: Outcome

@@ -15,6 +15,7 @@ from pydantic import (
 )
 
 from laminar_core.errors import ConfigurationError, ErrorCode
+from laminar_core.protocol.types import CheckpointId
 from laminar_core.records.limits import (
     COUNT_MAX,
     DEPTH_MAX,
@@ -73,7 +74,8 @@ JsonObject = Annotated[
     WithJsonSchema({"type": "object", "maxProperties": ITEMS_MAX}),
 ]
 Positive = Annotated[int, Field(ge=1, le=TEN_DIGITS_MAX)]
-"""A number of a checkpoint, a generation or a record, or anything else that has ten digits."""
+"""A number of a generation or a record, or anything else that has ten digits."""
+CheckpointNumber = Annotated[CheckpointId, Field(ge=1, le=TEN_DIGITS_MAX)]
 Count = Annotated[int, Field(ge=0, le=COUNT_MAX)]
 Parallelism = Annotated[int, Field(ge=1, le=PARALLELISM_MAX)]
 TimeMs = Annotated[int, Field(ge=TIME_MS_MIN, le=TIME_MS_MAX)]

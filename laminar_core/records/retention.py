@@ -12,6 +12,7 @@ from laminar_core.errors import CorruptCheckpointError, ErrorCode
 from laminar_core.records.actor import ActorKind, Attributed, kind_by_name
 from laminar_core.records.manifest import parse_record
 from laminar_core.records.record import (
+    CheckpointNumber,
     Count,
     JsonObject,
     Many,
@@ -37,7 +38,7 @@ class PlannedCheckpoint(Record):
     Paths are below the job's folder.
     """
 
-    checkpoint_id: Positive
+    checkpoint_id: CheckpointNumber
     reasons: Many[str]
     files: Many[str]
     size_bytes: Count = Field(description="Of the files.")
@@ -49,7 +50,7 @@ class PlannedOrphan(Record):
     path: str
     reason: Prose
     size_bytes: Count
-    checkpoint_id: Positive | None = None
+    checkpoint_id: CheckpointNumber | None = None
 
 
 class RetentionPlanRecord(Attributed, SealedRecord):
@@ -93,7 +94,7 @@ class RetentionDecision(SealedRecord):
     verdict: Literal["apply", "abandon"]
     by: str
     reason: Prose
-    checkpoint_ids: Many[Positive] = Field(default=(), description="What goes, if it does.")
+    checkpoint_ids: Many[CheckpointNumber] = Field(default=(), description="What goes, if it does.")
 
 
 class RetentionResult(SealedRecord):
@@ -112,7 +113,7 @@ class DeletionMarker(SealedRecord):
     """Stands beside a checkpoint from before its first file is deleted. Create-only."""
 
     format_version: Literal[1] = 1
-    checkpoint_id: Positive
+    checkpoint_id: CheckpointNumber
     plan: Positive
     actor: str
     reason: Prose
@@ -123,7 +124,7 @@ class Tombstone(SealedRecord):
 
     format_version: Literal[1] = 1
     tombstone: Literal[True] = True
-    checkpoint_id: Positive
+    checkpoint_id: CheckpointNumber
     plan: Positive
 
 
@@ -146,7 +147,7 @@ class PinRecord(SealedRecord):
     """A request to keep a checkpoint: for ever (a pin), or for a time (a hold)."""
 
     format_version: Literal[1] = 1
-    checkpoint_id: Positive
+    checkpoint_id: CheckpointNumber
     name: str
     actor: str
     reason: Prose

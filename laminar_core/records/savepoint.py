@@ -20,6 +20,7 @@ from laminar_core.errors import CorruptCheckpointError
 from laminar_core.records.manifest import CheckpointManifest, SubtaskEntry, parse_record, unreadable
 from laminar_core.records.manifest_versions import parse_manifest
 from laminar_core.records.record import (
+    CheckpointNumber,
     FileRef,
     JsonObject,
     Positive,
@@ -46,7 +47,7 @@ class SavepointOrigin(Record):
     job: str
     store: str = Field(description="URI at the time.")
     generation: Positive
-    checkpoint_id: Positive
+    checkpoint_id: CheckpointNumber
     claim_sha256: Sha256 | None = Field(description="Of the claim of that generation.")
 
 

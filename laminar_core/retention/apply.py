@@ -94,13 +94,13 @@ class Application:
             actor=self._record.actor,
             reason="; ".join(checkpoint.reasons),
         )
-        key = self._paths.paths.deletion(CheckpointId(checkpoint.checkpoint_id))
+        key = self._paths.paths.deletion(checkpoint.checkpoint_id)
         create_or_confirm(self._objects, key, marker.to_bytes())
 
     def _delete_checkpoint(self, checkpoint: PlannedCheckpoint) -> None:
         """Delete the files, then the manifest: a reader of the manifest sees the marker, too."""
         self._delete_all(map(self._key, checkpoint.files))
-        self._delete_all([self._store.paths.manifest(CheckpointId(checkpoint.checkpoint_id))])
+        self._delete_all([self._store.paths.manifest(checkpoint.checkpoint_id)])
 
     def _quarantine(self, seen: PlannedOrphan) -> None:
         record = QuarantineRecord(

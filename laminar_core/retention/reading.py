@@ -165,7 +165,7 @@ class _Reader:
         found = [m for m in manifests if isinstance(m, CheckpointManifest)]
         return [
             Completed(
-                checkpoint_id=CheckpointId(m.checkpoint_id),
+                checkpoint_id=m.checkpoint_id,
                 generation=Generation(m.generation),
                 completed_at_ms=m.completed_at_ms,
                 files={file.path: file.size_bytes for file in m.files()},
@@ -176,7 +176,7 @@ class _Reader:
         ]
 
     def _damage(self, manifest: CheckpointManifest, sizes: Mapping[str, int | None]) -> str | None:
-        checkpoint_id = CheckpointId(manifest.checkpoint_id)
+        checkpoint_id = manifest.checkpoint_id
         if known := self._known_damage.get(checkpoint_id):
             return known
         for file in manifest.files():

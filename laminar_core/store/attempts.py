@@ -34,14 +34,14 @@ class Attempts:
         """
         generation = Generation(record.generation)
         self._claims.check_owner(generation)
-        key = self._paths.trigger(CheckpointId(record.checkpoint_id))
+        key = self._paths.trigger(record.checkpoint_id)
         created = create_or_confirm(self._objects, key, record.to_bytes())
         self._claims.check_claim(generation)  # What is reserved elsewhere is not.
         return created
 
     def record_commit(self, record: CommitRecord) -> None:
         """Write down that the output is visible; a record that is there already stays."""
-        key = self._paths.commit(CheckpointId(record.checkpoint_id))
+        key = self._paths.commit(record.checkpoint_id)
         create_or_confirm(self._objects, key, record.to_bytes())
 
     def record_outcome(self, record: HistoryRecord) -> None:
@@ -51,7 +51,7 @@ class Attempts:
             StorageUnavailable: the store did not answer, or is not the generation's.
         """
         self._claims.check_claim(Generation(record.generation))
-        key = self._paths.outcome(CheckpointId(record.checkpoint_id))
+        key = self._paths.outcome(record.checkpoint_id)
         create_or_confirm(self._objects, key, record.to_bytes())
 
     def ids(self) -> list[CheckpointId]:

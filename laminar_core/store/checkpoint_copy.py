@@ -1,6 +1,6 @@
 """Copy one checkpoint of a job, byte by byte, into a store of its own, to be restored there."""
 
-from laminar_core.protocol.types import CheckpointId, Generation
+from laminar_core.protocol.types import Generation
 from laminar_core.records.actor import ActorKind
 from laminar_core.records.manifest import CheckpointManifest, GenerationClaim, GenerationEnd, Owner
 from laminar_core.store.checkpoint_store import CheckpointStore
@@ -42,6 +42,6 @@ def copy_checkpoint(
     create_and_read_back(target.objects, target.paths.claim(generation), claim.to_bytes())
     create_and_read_back(target.objects, target.paths.end(generation), ended.to_bytes())
     copy = manifest.model_copy(update={"audited": None})  # The audit log stays where it is.
-    key = source.paths.relative(source.paths.manifest(CheckpointId(manifest.checkpoint_id)))
+    key = source.paths.relative(source.paths.manifest(manifest.checkpoint_id))
     create_and_read_back(target.objects, target.paths.absolute(key), copy.to_bytes())
     return size_bytes

@@ -34,7 +34,7 @@ def damage_by_listing(
         StorageUnavailable: the store did not answer.
     """
     files = list(manifest.files())
-    folders = {paths.parts(CheckpointId(manifest.checkpoint_id))}
+    folders = {paths.parts(manifest.checkpoint_id)}
     folders.update(_folder_of(paths, file.path) for file in files)
     sizes = {key: n for folder in sorted(folders) for key, n in objects.sizes(folder).items()}
     found = ((file, sizes.get(paths.absolute(file.path))) for file in files)
@@ -72,7 +72,7 @@ def is_inherited(paths: JobPaths, manifest: CheckpointManifest, path: str) -> bo
     These are shared files, and files of the checkpoint that a chain began with: after a restore a
     chain continues from the restored checkpoint, even from the folder of a full one.
     """
-    own = paths.parts(CheckpointId(manifest.checkpoint_id))
+    own = paths.parts(manifest.checkpoint_id)
     return not paths.absolute(path).startswith(own)
 
 

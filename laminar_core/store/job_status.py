@@ -154,7 +154,7 @@ def _newest_checkpoint(
         return None
     damaged = DamageLog(store.objects, store.paths).in_words()
     for manifest in _completed(store, problems):
-        checkpoint_id, generation = CheckpointId(manifest.checkpoint_id), manifest.generation
+        checkpoint_id, generation = manifest.checkpoint_id, manifest.generation
         if (problem := damaged.get(checkpoint_id)) is not None:
             problems.append(f"checkpoint {checkpoint_id} cannot be restored: {problem}")
             continue

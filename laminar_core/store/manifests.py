@@ -141,4 +141,4 @@ class Manifests:
 
 
 def _ids(manifest: CheckpointManifest) -> tuple[Generation, CheckpointId]:
-    return Generation(manifest.generation), CheckpointId(manifest.checkpoint_id)
+    return Generation(manifest.generation), manifest.checkpoint_id

@@ -58,7 +58,7 @@ class Pins:
                 name. Nothing is pinned then.
             StorageUnavailable: the store did not answer; call again.
         """
-        checkpoint_id = CheckpointId(record.checkpoint_id)
+        checkpoint_id = record.checkpoint_id
         key = self._paths.pin(checkpoint_id, record.name)
         self._check_there(checkpoint_id)
         if not create_or_confirm(self._objects, key, record.to_bytes()):

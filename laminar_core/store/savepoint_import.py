@@ -63,7 +63,7 @@ class SavepointImport:
             FencedError: a newer generation was faster.
         """
         generation = Generation(self.manifest.generation)
-        base_id = CheckpointId(self.manifest.checkpoint_id)
+        base_id = self.manifest.checkpoint_id
         self.store.generations.record_base(generation, base_id, self.use, audited=audited)
 
     def publish(self) -> None:
@@ -106,7 +106,7 @@ def floor_of(store: CheckpointStore, found: FoundSavepoint) -> CheckpointId:
         IncompatibleStateError: going over to the savepoint would lose or repeat output.
     """
     origin = found.record.origin
-    checkpoint_id, generation = CheckpointId(origin.checkpoint_id), Generation(origin.generation)
+    checkpoint_id, generation = origin.checkpoint_id, Generation(origin.generation)
     _require_room(found.objects.uri, origin)
     if not is_of_this_job(store, origin):
         if store.manifests.ids() or store.attempts.committed_ids():
@@ -182,7 +182,7 @@ def unfinished_import(store: CheckpointStore) -> GenerationBase | None:
     base = store.generations.read_base(started[-1].generation)
     assert base is not None, "it was read a moment ago"
     assert base.base_checkpoint_id is not None, "the model refuses that"
-    found = store.objects.size(store.paths.manifest(CheckpointId(base.base_checkpoint_id)))
+    found = store.objects.size(store.paths.manifest(base.base_checkpoint_id))
     return base if found is None else None
 
 

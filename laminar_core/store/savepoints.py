@@ -25,7 +25,7 @@ from laminar_core.errors import (
     StorageUnavailable,
 )
 from laminar_core.objectstore.opening import ObjectStore, address, open_object_store, place_below
-from laminar_core.protocol.types import CheckpointId, Generation
+from laminar_core.protocol.types import Generation
 from laminar_core.records.actor import Actor
 from laminar_core.records.manifest import CheckpointManifest, SubtaskEntry
 from laminar_core.records.record import FileRef
@@ -250,7 +250,7 @@ class FoundSavepoint:
         """Read and verify every byte."""
         manifest = self.record.cut()
         return VerifyReport(
-            CheckpointId(manifest.checkpoint_id), tuple(self._verified(f) for f in manifest.files())
+            manifest.checkpoint_id, tuple(self._verified(f) for f in manifest.files())
         )
 
     def _verified(self, ref: FileRef) -> PartReport:

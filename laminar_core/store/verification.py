@@ -114,7 +114,7 @@ def verify_files(
 ) -> VerifyReport:
     """Read every byte of every file that ``manifest`` lists."""
     parts = tuple(_verify_part(objects, paths, ref) for ref in manifest.files())
-    return VerifyReport(CheckpointId(manifest.checkpoint_id), parts)
+    return VerifyReport(manifest.checkpoint_id, parts)
 
 
 def compare_sizes(
@@ -125,7 +125,7 @@ def compare_sizes(
     with ThreadPoolExecutor(_REQUESTS) as pool:
         lengths = list(pool.map(objects.size, [paths.absolute(ref.path) for ref in files]))
     parts = (_compare_part(ref, length) for ref, length in zip(files, lengths, strict=True))
-    return VerifyReport(CheckpointId(manifest.checkpoint_id), tuple(parts))
+    return VerifyReport(manifest.checkpoint_id, tuple(parts))
 
 
 def _compare_part(ref: FileRef, length: int | None) -> PartReport:

@@ -144,7 +144,7 @@ class History:
             self._keep(parse_manifest(write.data))
 
     def _keep(self, manifest: CheckpointManifest) -> None:
-        checkpoint_id = CheckpointId(manifest.checkpoint_id)
+        checkpoint_id = manifest.checkpoint_id
         weight = INFLIGHT_PREFERENCE if manifest.inflight_data else 1
         self._weights += weight
         if self._dice.randrange(self._weights) < weight:
@@ -162,7 +162,7 @@ class History:
             if base.closed_by is None
         ]
         for _, manifest in facts.manifests:
-            number = CheckpointId(manifest.checkpoint_id)
+            number = manifest.checkpoint_id
             listed = any(f"{JOB}/{file.path}" == call.key for file in manifest.files())
             readable = self._disk.size(f"{JOB}/checkpoints/{number:010}/manifest.json") is not None
             if listed and readable and on_timeline(number, Generation(manifest.generation), bases):
@@ -194,4 +194,4 @@ class History:
 
 def base_id_of(base: GenerationBase) -> CheckpointId | None:
     """Return the checkpoint that the generation restored; None: a fresh start."""
-    return None if base.base_checkpoint_id is None else CheckpointId(base.base_checkpoint_id)
+    return None if base.base_checkpoint_id is None else base.base_checkpoint_id

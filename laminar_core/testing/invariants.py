@@ -207,7 +207,7 @@ def _completed_in_the_past(
 ) -> Iterator[str]:
     """A sleeper may still complete a checkpoint; that is well if it is an orphan from the start."""
     for order, manifest in evidence.facts.manifests:
-        number, writer = CheckpointId(manifest.checkpoint_id), Generation(manifest.generation)
+        number, writer = manifest.checkpoint_id, Generation(manifest.generation)
         newer = [
             Base(Generation(base.generation), base_id_of(base))
             for base_order, base in bases

@@ -58,7 +58,7 @@ def recover_and_look(plan: Plan, options: JobOptions, objects: ObjectStore) -> R
     claimant = Claimant(_nobody(), options.actor, "test", clock.now_ms())
     generation = store.claims.claim(claimant, wait_ms=clock.wait_ms, take_over=True)
     start = manager.recover(generation, first=True)
-    restored_id = None if start.restored is None else CheckpointId(start.restored.checkpoint_id)
+    restored_id = None if start.restored is None else start.restored.checkpoint_id
     return Restored(restored_id, dict(_view(start, store, clock)), frozenset(told))
 
 

@@ -314,15 +314,15 @@ class Worker:
                 case Trigger():
                     task.trigger(message.barrier())
                 case AlignmentTimeout():
-                    task.time_out(CheckpointId(message.checkpoint_id))
+                    task.time_out(message.checkpoint_id)
                 case Abort():
-                    task.abort(CheckpointId(message.checkpoint_id))
+                    task.abort(message.checkpoint_id)
                 case Completed():
-                    task.committed(CheckpointId(message.checkpoint_id))
+                    task.committed(message.checkpoint_id)
                 case Resume():
                     task.resume()
         if isinstance(message, Abort):
-            self.on_discard(CheckpointId(message.checkpoint_id))
+            self.on_discard(message.checkpoint_id)
 
     def _report_progress(self) -> None:
         now_ms = self._clock.monotonic_ms()

@@ -34,7 +34,7 @@ class Chosen:
     @property
     def checkpoint_id(self) -> CheckpointId:
         """Its number."""
-        return CheckpointId(self.manifest.checkpoint_id)
+        return self.manifest.checkpoint_id
 
     @property
     def partition(self) -> str:
@@ -68,7 +68,7 @@ class WholeReads:
     def problem_of(self, manifest: CheckpointManifest) -> str | None:
         """Return the problem of its files, or None."""
         store = self._store
-        sha256 = _stored_sha256(store, CheckpointId(manifest.checkpoint_id))
+        sha256 = _stored_sha256(store, manifest.checkpoint_id)
         if sha256 == self._trusted:
             return None
         if sha256 not in self._reports:
@@ -96,7 +96,7 @@ def choose(store: CheckpointStore, wish: Wish, reads: WholeReads) -> Chosen:
     manifest = choice.manifest
     assert manifest is not None, "a restore has one"
     rejected = tuple(each for each in choice.decision.rejected if not each.orphan)
-    return replace(read_chosen(store, CheckpointId(manifest.checkpoint_id)), rejected=rejected)
+    return replace(read_chosen(store, manifest.checkpoint_id), rejected=rejected)
 
 
 def read_chosen(store: CheckpointStore, checkpoint_id: CheckpointId) -> Chosen:
@@ -148,7 +148,7 @@ def _why_left(store: CheckpointStore, left: LeftBehind, *, look: bool) -> str:
     problem = None
     if look:
         try:
-            problem = store.verify(CheckpointId(left.checkpoint_id)).problem
+            problem = store.verify(left.checkpoint_id).problem
         except LaminarError as error:
             problem = str(error)
     return problem or "it is newer than the requested one"

@@ -198,7 +198,7 @@ def _last_of(store: CheckpointStore, generation: Generation) -> CheckpointId | N
     newest = next(timeline(store), None)
     if newest is None or newest.generation != generation or newest.kind is not CheckpointKind.STOP:
         return None
-    return CheckpointId(newest.checkpoint_id)
+    return newest.checkpoint_id
 
 
 def _end_here(store: CheckpointStore, generation: Generation) -> str:

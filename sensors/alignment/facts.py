@@ -252,7 +252,7 @@ def _sample(store: CheckpointStore, record: HistoryRecord) -> SeenSample:
         checkpoint_id=record.checkpoint_id,
         triggered_at_ms=record.triggered_at_ms,
         alignment_ms=record.duration_ms if expired else record.alignment_ms_max,
-        inflight_rows=_inflight_rows(store, CheckpointId(record.checkpoint_id)),
+        inflight_rows=_inflight_rows(store, record.checkpoint_id),
         completed=record.outcome == "completed",
     )
 
@@ -286,7 +286,7 @@ def _under_way(after: Remembered, now_ms: int) -> UnderWay | None:
 
 def _may_overtake(store: CheckpointStore, samples: tuple[SeenSample, ...]) -> bool | None:
     """Return whether barriers can overtake on any edge; None until a manifest is readable."""
-    manifests = (_readable(store, CheckpointId(s.checkpoint_id)) for s in reversed(samples))
+    manifests = (_readable(store, s.checkpoint_id) for s in reversed(samples))
     newest = next((m for m in manifests if m is not None), None)
     if newest is None:
         return None

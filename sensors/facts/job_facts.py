@@ -105,7 +105,7 @@ def uncommitted(store: CheckpointStore) -> tuple[Uncommitted | None, int | None]
     waiting: list[StoredCheckpoint] = []
     committed_id = None
     for found in completed_newest_first(store):
-        checkpoint_id = CheckpointId(found.manifest.checkpoint_id)
+        checkpoint_id = found.manifest.checkpoint_id
         if _is_committed(store, checkpoint_id):
             committed_id = checkpoint_id
             break

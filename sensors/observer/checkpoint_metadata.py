@@ -9,7 +9,6 @@ from typing import Any
 import dagster as dg
 
 from laminar_core.objectstore.opening import address
-from laminar_core.protocol.types import CheckpointId
 from laminar_core.records.manifest import CheckpointManifest, fingerprint_of
 from laminar_core.resources.names import checkpoint_key, source_key
 from laminar_core.sensors.facts.stored_checkpoints import (
@@ -92,7 +91,7 @@ def position_metadata(positions: Sequence[SourcePosition]) -> dict[str, int]:
 
 def _identity(store: CheckpointStore, stored: StoredCheckpoint) -> dict[str, Any]:
     manifest = stored.manifest
-    location = store.paths.manifest(CheckpointId(manifest.checkpoint_id))
+    location = store.paths.manifest(manifest.checkpoint_id)
     found: dict[str, Any] = {
         "checkpoint_id": manifest.checkpoint_id,
         "generation": manifest.generation,

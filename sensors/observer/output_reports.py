@@ -5,7 +5,6 @@ from typing import Any
 import dagster as dg
 
 from laminar_core.errors import CorruptCheckpointError
-from laminar_core.protocol.types import CheckpointId
 from laminar_core.resources.names import asset_key
 from laminar_core.sensors.facts.stored_checkpoints import StoredCheckpoint, source_positions
 from laminar_core.sensors.observer.checkpoint_metadata import DATA_VERSION_TAG, event_time_metadata
@@ -25,7 +24,7 @@ def output_observation(
     """
     manifest = stored.manifest
     try:
-        commit = store.attempts.read_commit(CheckpointId(manifest.checkpoint_id))
+        commit = store.attempts.read_commit(manifest.checkpoint_id)
     except CorruptCheckpointError:
         return None
     if commit is None:

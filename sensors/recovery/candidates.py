@@ -7,7 +7,6 @@ checkpoint is never restored; it costs one attempt, and then it is on record.
 from collections.abc import Mapping
 
 from laminar_core.codec.arrow import sha256_hex
-from laminar_core.protocol.types import CheckpointId
 from laminar_core.records.manifest import CheckpointManifest
 from laminar_core.sensors.facts.integrity_records import FoundDamage
 from laminar_core.store.checkpoint_store import CheckpointStore, Choice
@@ -40,7 +39,7 @@ class _Candidates:
     def problem_of(self, manifest: CheckpointManifest) -> str | None:
         """Return the problem of a checkpoint, or None."""
         store, paths = self._store, {ref.path for ref in manifest.files()}
-        data = bytes_in(store.objects, store.paths.manifest(CheckpointId(manifest.checkpoint_id)))
+        data = bytes_in(store.objects, store.paths.manifest(manifest.checkpoint_id))
         if (found := self._on_record.get(sha256_hex(data or b""))) is not None:
             self._is_suspicious = True
             self._damaged |= dict.fromkeys(found.paths, found.problem)

@@ -77,7 +77,7 @@ def read_source_facts(store: CheckpointStore, now_ms: int) -> SourceFacts:
                 m.checkpoint_id,
                 m.triggered_at_ms,
                 oldest_row_needed_ms(watermark_us(m), m.triggered_at_ms),
-                CheckpointId(m.checkpoint_id) in pinned,
+                m.checkpoint_id in pinned,
             )
             for m in found
             if m.kind is not CheckpointKind.FINAL  # All input had ended: nothing is read again.

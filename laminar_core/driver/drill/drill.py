@@ -23,7 +23,6 @@ from laminar_core.errors import ConfigurationError, ErrorCode, JobFailedError, L
 from laminar_core.host.clock import Clock
 from laminar_core.plan.plan import Plan
 from laminar_core.protocol.coordinator_config import CoordinatorConfig
-from laminar_core.protocol.types import CheckpointId
 from laminar_core.records.drill import DrilledOperator, DrillRecord
 from laminar_core.records.manifest import CheckpointManifest
 from laminar_core.state.content import Content, content_of
@@ -122,7 +121,7 @@ class Drill:
             after={"checkpoint_id": manifest.checkpoint_id, "number": record.number},
         )
         reader, now_ms = job.actor.because("a restore drill reads it"), self._clock.now_ms()
-        checkpoint_id, name = CheckpointId(manifest.checkpoint_id), f"drill-{record.number}"
+        checkpoint_id, name = manifest.checkpoint_id, f"drill-{record.number}"
         with Pins(self._store).held(checkpoint_id, name, reader, now_ms, HOLD_MS):
             return self._restore(manifest, job, record)
 
@@ -163,7 +162,7 @@ class Drill:
             store_uri=self._scratch.objects.uri,
             checkpoint=CoordinatorConfig(interval_ms=INTERVAL_MS),
             restart=NoRestart(),
-            restore_id=CheckpointId(manifest.checkpoint_id),
+            restore_id=manifest.checkpoint_id,
             restore_before_ms=None,
             allow_fresh=False,
             take_over=False,

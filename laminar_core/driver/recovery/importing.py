@@ -15,7 +15,7 @@ from laminar_core.objectstore.opening import open_object_store
 from laminar_core.plan.plan import Plan
 from laminar_core.protocol.recovery import RestoreFrom
 from laminar_core.protocol.recovery_facts import Wish
-from laminar_core.protocol.types import CheckpointId, CheckpointKind, Generation
+from laminar_core.protocol.types import CheckpointKind, Generation
 from laminar_core.records.audit_ref import AuditRef
 from laminar_core.records.manifest import fingerprint_of
 from laminar_core.store.checkpoint_store import CheckpointStore, Choice
@@ -110,7 +110,7 @@ class Importer:
             self._store, found, generation, now_ms, claim=claim, forget=forget
         )
         self._brought = brought
-        decision = RestoreFrom(CheckpointId(brought.manifest.checkpoint_id))
+        decision = RestoreFrom(brought.manifest.checkpoint_id)
         return Choice(decision, brought.manifest, (brought.manifest,))
 
     def go_over(self, audited: AuditRef) -> bool:

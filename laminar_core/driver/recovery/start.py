@@ -79,7 +79,7 @@ class Examined:
     def base_id(self) -> CheckpointId | None:
         """The checkpoint to continue from; None is a fresh start."""
         manifest = self.choice.manifest
-        return None if manifest is None else CheckpointId(manifest.checkpoint_id)
+        return None if manifest is None else manifest.checkpoint_id
 
 
 class RecoveryManager:
@@ -254,7 +254,7 @@ class RecoveryManager:
                 for manifest in choice.redrive:
                     committables = committables_of(manifest, operator_id)
                     to_commit += len(committables)
-                    committer.check(CheckpointId(manifest.checkpoint_id), committables)
+                    committer.check(manifest.checkpoint_id, committables)
             except (ConfigurationError, CorruptCheckpointError) as error:
                 problem = error
             visible_id = committer.last_committed()

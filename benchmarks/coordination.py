@@ -103,7 +103,7 @@ class _Link:
 
     def __init__(self) -> None:
         self.arrived: deque[bytes] = deque()
-        self.triggered = self.heard_count = 0
+        self.triggered, self.heard_count = CheckpointId(0), 0
 
     def send(self, worker: int, message: bytes) -> None:
         if worker == 0:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from queue import SimpleQueue
+from typing import Any
 
 from benchmarks import dataset
 from benchmarks.result import Result, median
@@ -106,7 +107,7 @@ def _wait_for(process: "subprocess.Popen[str]", event: str) -> float:
     return next(e["time_ms"] for e in _events(process) if e["event"] == event)
 
 
-def _events(process: "subprocess.Popen[str]") -> Iterator[dict[str, float]]:
+def _events(process: "subprocess.Popen[str]") -> Iterator[dict[str, Any]]:
     assert process.stdout is not None
     for line in process.stdout:
         yield json.loads(line)

@@ -31,8 +31,17 @@ _WORDS_US = {
     "day": 86_400_000_000,
     "week": 604_800_000_000,
 }
-_SHORT = {"us": "microsecond", "ms": "millisecond", "s": "second", "sec": "second", "m": "minute"}
-_SHORT |= {"min": "minute", "h": "hour", "d": "day", "w": "week"}
+_SHORT = {
+    "us": "microsecond",
+    "ms": "millisecond",
+    "s": "second",
+    "sec": "second",
+    "m": "minute",
+    "min": "minute",
+    "h": "hour",
+    "d": "day",
+    "w": "week",
+}
 _UNITS_US = {
     **_WORDS_US,
     **{f"{word}s": length_us for word, length_us in _WORDS_US.items()},

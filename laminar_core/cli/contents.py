@@ -152,7 +152,8 @@ def _lines(elements: Iterable[InflightElement]) -> Iterator[Line]:
 
 def _rows(table: pa.Table) -> Iterator[Line]:
     for batch in table.to_batches(max_chunksize=ROWS_AT_ONCE):
-        yield from ({"element": "row", "row": row} for row in batch.to_pylist())
+        for row in batch.to_pylist():
+            yield {"element": "row", "row": row}
 
 
 def _text(line: Line) -> str:

@@ -203,7 +203,7 @@ def row_count(elements: Iterable[InflightElement]) -> int:
 
 def _read_header(file: memoryview) -> tuple[int, int]:
     """Input id and event count, verified."""
-    if len(file) < _HEADER_BYTES + _TRAILER_BYTES or file[: len(MAGIC)] != MAGIC:
+    if len(file) < _HEADER_BYTES + _TRAILER_BYTES or bytes(file[: len(MAGIC)]) != MAGIC:
         raise _unreadable("no in-flight file, or cut off in its header")
     magic_to_count = file[: _HEADER.size]
     _, version, compression, reserved, input_id, event_count = _HEADER.unpack(magic_to_count)

@@ -268,7 +268,7 @@ def _stale(number: int, changes: Sequence[str]) -> ConfigurationError:
     )
 
 
-def _ids_of(record: RetentionPlanRecord) -> tuple[int, ...]:
+def _ids_of(record: RetentionPlanRecord) -> tuple[CheckpointId, ...]:
     return tuple(c.checkpoint_id for c in record.checkpoints)
 
 

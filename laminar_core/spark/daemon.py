@@ -5,6 +5,9 @@ module the imports are made once, before the fork, and a worker that has to be r
 about half a second earlier. Everything works without it, too.
 """
 
+# The imports are the purpose.
+# pyright: reportUnusedImport=false
+
 import pandas as pd  # noqa: F401 - pyarrow imports it, one second long, with the first array
 import pyspark.daemon
 

@@ -5,6 +5,9 @@ one are cleared here by name. Every wait is bounded, because a call into a suspe
 returns.
 """
 
+# PySpark has no public names for these.
+# pyright: reportPrivateUsage=false
+
 import os
 import signal
 import threading

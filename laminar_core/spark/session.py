@@ -1,5 +1,8 @@
 """A Spark session for the command line, the demo and tests."""
 
+# PySpark has no public names for these.
+# pyright: reportPrivateUsage=false
+
 import os
 import sys
 from collections.abc import Mapping

@@ -4,6 +4,9 @@ Spark gang-schedules the tasks, places them, notices the death of a process and 
 UI. Rows come back only at the end, one per batch that a sink collected, as Arrow IPC.
 """
 
+# PySpark has no public name for its Java context.
+# pyright: reportPrivateUsage=false
+
 import os
 import re
 import signal

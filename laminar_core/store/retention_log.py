@@ -97,7 +97,7 @@ class RetentionLog:
         verdict: str,
         by: str,
         reason: str,
-        checkpoint_ids: tuple[int, ...] = (),
+        checkpoint_ids: tuple[CheckpointId, ...] = (),
     ) -> RetentionDecision:
         """Record the decision on a plan; return the first one, which stands.
 

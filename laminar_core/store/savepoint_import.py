@@ -258,9 +258,9 @@ def _reserve(
     store: CheckpointStore, origin: SavepointOrigin, generation: Generation, now_ms: int
 ) -> CheckpointId:
     """An id that is new to this job, and to sinks that show output of the savepoint's."""
-    number = max(store.attempts.highest_id() or 0, origin.checkpoint_id)
+    number = max(store.attempts.highest_id() or CheckpointId(0), origin.checkpoint_id)
     while True:
-        number += 1
+        number = CheckpointId(number + 1)
         record = TriggerRecord(
             checkpoint_id=number,
             generation=generation,
@@ -268,7 +268,7 @@ def _reserve(
             triggered_at_ms=now_ms,
         )
         if store.attempts.record_trigger(record):
-            return CheckpointId(number)
+            return number
         store.claims.check_owner(generation)
 
 

@@ -236,7 +236,9 @@ def _written_without_a_base(evidence: Evidence) -> Iterator[str]:
 
 def _orphans_that_count(evidence: Evidence, bases: list[GenerationBase]) -> Iterator[str]:
     known = [Base(Generation(base.generation), base_id_of(base)) for base in bases]
-    manifests = {m.checkpoint_id: m for _, m in evidence.facts.manifests}
+    manifests: dict[int, CheckpointManifest] = {
+        m.checkpoint_id: m for _, m in evidence.facts.manifests
+    }
 
     def is_orphan(number: int) -> bool:
         manifest = manifests.get(number)
@@ -273,7 +275,9 @@ def ids_never_reused(evidence: Evidence) -> Iterator[str]:
     """
     facts = evidence.facts
     late = _reserved_asleep(evidence)
-    owner = {t.checkpoint_id: t.generation for order, t in facts.triggers if order not in late}
+    owner: dict[int, int] = {
+        t.checkpoint_id: t.generation for order, t in facts.triggers if order not in late
+    }
     sleepers = {(t.checkpoint_id, t.generation) for order, t in facts.triggers if order in late}
     for _, manifest in facts.manifests:
         if owner.get(manifest.checkpoint_id) != manifest.generation:

@@ -148,7 +148,7 @@ def _why_left(store: CheckpointStore, left: LeftBehind, *, look: bool) -> str:
     problem = None
     if look:
         try:
-            problem = store.verify(left.checkpoint_id).problem
+            problem = store.verify(CheckpointId(left.checkpoint_id)).problem
         except LaminarError as error:
             problem = str(error)
     return problem or "it is newer than the requested one"

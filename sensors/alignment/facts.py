@@ -286,7 +286,7 @@ def _under_way(after: Remembered, now_ms: int) -> UnderWay | None:
 
 def _may_overtake(store: CheckpointStore, samples: tuple[SeenSample, ...]) -> bool | None:
     """Return whether barriers can overtake on any edge; None until a manifest is readable."""
-    manifests = (_readable(store, s.checkpoint_id) for s in reversed(samples))
+    manifests = (_readable(store, CheckpointId(s.checkpoint_id)) for s in reversed(samples))
     newest = next((m for m in manifests if m is not None), None)
     if newest is None:
         return None

@@ -102,7 +102,7 @@ def _sort(
     unended: list[OpenAttempt],
 ) -> None:
     try:
-        record = store.attempts.read_outcome(attempt.checkpoint_id)
+        record = store.attempts.read_outcome(CheckpointId(attempt.checkpoint_id))
     except CorruptCheckpointError:
         return
     if record is None:

@@ -218,7 +218,7 @@ class _Tick:
             case RestoreFrom(checkpoint_id, rejected):
                 damaged = [r for r in rejected if r.cause == "damaged"]
                 besides = f"; {_passed_over(damaged)}" if damaged else ""
-                config = {
+                config: dict[str, object] = {
                     "expected_generation": facts.generation,
                     "running_driver": decision.running_driver,
                     "reason": f"{decision.reason}{besides}",

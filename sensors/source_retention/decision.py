@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from laminar_core.protocol.types import CheckpointId, CheckpointKind
+from laminar_core.protocol.types import CheckpointKind
 from laminar_core.sensors.alerting.alerts import Concern
 from laminar_core.sensors.facts.job_facts import completed_newest_first
 from laminar_core.sensors.facts.stored_checkpoints import watermark_us

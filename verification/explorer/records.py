@@ -167,7 +167,8 @@ class StagingWriter:
         """Turn the staged records into a committable."""
         rows: list[JsonValue] = list[JsonValue](sorted(self.staged))
         self.staged = []
-        committables = ({"checkpoint": int(checkpoint_id), "rows": rows},) if rows else ()
+        staged: dict[str, JsonValue] = {"checkpoint": int(checkpoint_id), "rows": rows}
+        committables = (staged,) if rows else ()
         return lambda: Snapshot(committables=committables)
 
     def restore(self, snapshots: Sequence[Snapshot]) -> None:

@@ -5,6 +5,9 @@ queues of both ends, watermarks, the head of a loop, the committing sink. ``buil
 ``worker/wiring.py``: state first, then in-flight data of the inputs, then of the outputs.
 """
 
+# It steps what is inside of a task.
+# pyright: reportPrivateUsage=false
+
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -26,7 +26,7 @@ class Later(Executor):
     def submit(self, function, /, *args):
         self.waiting.append(lambda: function(*args))
 
-    def shutdown(self, wait=True, *, cancel_futures=False):
+    def shutdown(self, wait=True, *, cancel_futures=False):  # noqa: FBT002 - as in ``Executor``
         assert wait, "threads of a process that ends can start no others"
         assert not cancel_futures
         self.run()

@@ -5,7 +5,8 @@ because codes are only ever added.
 
     LaminarError
     ├── ConfigurationError       you asked for something that cannot be: change the call
-    │   └── IncompatibleStateError   the pipeline does not fit the checkpoint: change either
+    │   ├── IncompatibleStateError   the pipeline does not fit the checkpoint: change either
+    │   └── MissingExtraError        an optional package is not installed: install the extra
     ├── DataError                a row or file the pipeline cannot use: fix the data or the pipeline
     ├── StorageUnavailable       the store did not answer: retry inside the deadline
     ├── CorruptCheckpointError   a stored object is damaged: fall back to an older checkpoint
@@ -17,6 +18,22 @@ because codes are only ever added.
 """
 
 from enum import StrEnum
+
+__all__ = [
+    "CheckpointDeclined",
+    "ConfigurationError",
+    "CorruptCheckpointError",
+    "DataError",
+    "ErrorCode",
+    "FencedError",
+    "IncompatibleStateError",
+    "JobFailedError",
+    "LaminarError",
+    "LinkBrokenError",
+    "MissingExtraError",
+    "ProtocolError",
+    "StorageUnavailable",
+]
 
 
 class ErrorCode(StrEnum):
@@ -33,6 +50,7 @@ class ErrorCode(StrEnum):
     SPARK_UNSUITABLE = "spark-unsuitable"
     NOT_ENCRYPTED = "not-encrypted"
     NO_JAVA = "no-java"
+    MISSING_EXTRA = "missing-extra"
     JOB_OWNED = "job-owned-by-live-driver"
     NO_SUCH_CHECKPOINT = "no-such-checkpoint"
     STORE_NOT_WRITABLE = "store-not-writable"
@@ -129,6 +147,10 @@ class ConfigurationError(LaminarError):
 
 class IncompatibleStateError(ConfigurationError):
     """The pipeline and the checkpoint do not fit; nothing was started or deleted."""
+
+
+class MissingExtraError(ConfigurationError, ImportError):
+    """An optional package is not installed. Also an ``ImportError``, as whoever imports expects."""
 
 
 class DataError(LaminarError):

@@ -9,6 +9,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
+ALL = PROJECT["dependencies"] + [r for name in EXTRAS if name != "jvm" for r in EXTRAS[name]]
 
 
 def names(requirements: list[str]) -> set[str]:
@@ -19,7 +20,7 @@ def names(requirements: list[str]) -> set[str]:
 @pytest.mark.parametrize(
     ("lock", "requirements"),
     [
-        ("requirements.lock", PROJECT["dependencies"] + EXTRAS["dagster"] + EXTRAS["dev"]),
+        ("requirements.lock", ALL),
         ("requirements-jvm.lock", EXTRAS["jvm"]),
     ],
 )

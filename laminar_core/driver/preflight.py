@@ -12,6 +12,7 @@ from laminar_core.host.clock import Clock
 from laminar_core.plan.plan import Plan
 from laminar_core.store.audit_log import AuditLog
 from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.worker.backends import require_backend
 
 
 def check_start(plan: Plan, options: JobOptions, store: CheckpointStore, clock: Clock) -> None:
@@ -38,9 +39,11 @@ def check_plan(plan: Plan, options: JobOptions) -> None:
 
     Raises:
         ConfigurationError: they contradict each other, or a sink does not support its rows.
+        MissingExtraError: state is to be in RocksDB, which is not installed.
     """
     plan.check()
     _refuse_overlap_in_loops(plan, options)
+    require_backend(options.state)
     require_parallelism(options.parallelism, plan.max_parallelism)
     for vertex in plan.vertices:
         if vertex.sink is not None:

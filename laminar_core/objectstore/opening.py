@@ -8,6 +8,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from laminar_core.errors import ConfigurationError, ErrorCode, StorageUnavailable
+from laminar_core.host.extras import needs_extra
 from laminar_core.objectstore.contract import CountedStore, ObjectStore, SelfProbing
 from laminar_core.objectstore.counting_store import CountedObjectStore
 from laminar_core.objectstore.local import LocalObjectStore
@@ -34,10 +35,11 @@ def open_object_store(uri: str) -> CountedStore:
         ConfigurationError: a file instead of a directory, a scheme that is not supported, a file
             URI of another host, or an ``s3://`` URI with a parameter that does not exist or does
             not belong there.
+        MissingExtraError: an ``s3://`` URI, and boto3 is not installed.
     """
     if uri.startswith("s3://"):
-        from laminar_core.objectstore.s3 import S3ObjectStore  # noqa: PLC0415 - boto3 starts slowly
-
+        with needs_extra("s3", "s3:// stores"):  # Imported here, because boto3 starts slowly.
+            from laminar_core.objectstore.s3 import S3ObjectStore  # noqa: PLC0415
         return S3ObjectStore(uri)
     parts = urlsplit(uri)
     if not uri or "\0" in uri:

@@ -6,12 +6,12 @@ from typing import get_args
 from laminar_core.codec.arrow import Compression
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.plan.state_options import (
+    MEMORY_BYTES_MIN,
     STATE_MEMORY_BYTES,
     BackendName,
     SnapshotMode,
     StateOptions,
 )
-from laminar_core.state.rocks_chunks import MEMORY_BYTES_MIN
 from laminar_core.state.segment_chain import SEGMENTS_MAX
 from laminar_core.units import Duration, duration_ms
 

@@ -17,6 +17,8 @@ BackendName = Literal["memory", "rocksdb"]
 """Where the running job keeps keyed state; checkpoints do not depend on it."""
 
 STATE_MEMORY_BYTES = 256 * 1024 * 1024
+MEMORY_BYTES_MIN = 16 * 1024 * 1024
+"""With less, RocksDB would write many tiny files."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,8 +26,10 @@ from laminar_core.driver.coordinator_thread import CoordinatorThread
 from laminar_core.driver.events import JobEvent, NotEncrypted
 from laminar_core.driver.execution import Collected
 from laminar_core.driver.listening import IsolatedListener
-from laminar_core.errors import ErrorCode, JobFailedError
+from laminar_core.errors import ErrorCode, JobFailedError, LaminarError
 from laminar_core.host.clock import Clock, SystemClock
+from laminar_core.link.messages import ToCoordinator, ToWorker
+from laminar_core.link.reliable_delivery import ControlEnd
 from laminar_core.link.transport import (
     CoordinatorTransport,
     TransportKind,
@@ -49,7 +51,7 @@ from laminar_core.store.owner import this_process
 from laminar_core.worker.deployment import Deployment
 from laminar_core.worker.life import living
 from laminar_core.worker.snapshots import background_threads
-from laminar_core.worker.worker import Worker
+from laminar_core.worker.worker import Worker, failure
 
 SLOTS_ANSWER_MAX_S = 10.0
 """A JVM that does not answer is found out by others."""
@@ -81,7 +83,7 @@ class WorkerTask:
     def _work(
         self, index: int, host: str, transport: ZmqWorkerTransport
     ) -> Iterator[pa.RecordBatch]:
-        store = CheckpointStore.open(self.deployment.store_uri, self.deployment.job)
+        store = self._store(index, transport)
         with background_threads() as threads:
             worker = Worker(self.deployment, index, transport, store, threads, SystemClock())
             try:
@@ -95,6 +97,18 @@ class WorkerTask:
                 raise
             finally:
                 worker.close()
+
+    def _store(self, index: int, transport: ZmqWorkerTransport) -> CheckpointStore:
+        """Open the store, or tell the coordinator why this machine cannot."""
+        try:
+            return CheckpointStore.open(self.deployment.store_uri, self.deployment.job)
+        except LaminarError as error:
+            generation = self.deployment.generation
+            control = ControlEnd[ToWorker, ToCoordinator](
+                generation, transport.send_control, SystemClock()
+            )
+            control.send(failure(generation, index, error))
+            raise
 
 
 def _output(sink: str, batch: pa.RecordBatch) -> pa.RecordBatch:

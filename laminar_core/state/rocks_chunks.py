@@ -22,9 +22,6 @@ from rocksdict import DBCompressionType, Env, Options, Rdict, WriteBatch, WriteO
 from laminar_core.codec.arrow import Compression
 from laminar_core.errors import ErrorCode, StorageUnavailable
 
-MEMORY_BYTES_MIN = 16 * 1024 * 1024
-"""With less, RocksDB would write many tiny files."""
-
 _SIGN = 1 << 63
 _VALUE_BYTES_MIN = 4096
 """Smaller ones stay with their keys."""

@@ -29,6 +29,7 @@ from laminar_core.testing.scenarios import SCENARIOS
 from laminar_core.testing.simulation import Simulation
 from laminar_core.testing.store_disasters import STORE_KINDS
 from laminar_core.testing.world import NotLiveError
+from laminar_core.worker.backends import require_backend
 from laminar_core.worker.inflight import SnapshotLimits
 
 TURNS_MAX = 480_000
@@ -202,9 +203,13 @@ def simulate_setting(setting: Setting, build: BuildJob) -> SeedReport:
 def simulate_seeds(
     seeds: range, scenarios: Mapping[str, BuildJob] = SCENARIOS
 ) -> Iterator[SeedReport]:
-    """Yield one report per seed, as they are completed."""
-    for seed in seeds:
-        yield simulate_seed(seed, scenarios)
+    """Yield one report per seed, as they are completed.
+
+    Raises:
+        MissingExtraError: RocksDB is not installed; some seeds keep their state in it.
+    """
+    require_backend(StateOptions(backend="rocksdb"))
+    return (simulate_seed(seed, scenarios) for seed in seeds)
 
 
 class _Run:

@@ -5,18 +5,23 @@ at the end; the next worker on the same machine removes folders of killed worker
 (``private_folders``).
 """
 
+import importlib
 import os
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from laminar_core.errors import ErrorCode, StorageUnavailable
+from laminar_core.host.extras import needs_extra
 from laminar_core.host.private_folders import PrivateFolder
 from laminar_core.plan.state_options import StateOptions
 from laminar_core.state.chunks import MemoryBackend, Shelf, StateBackend
-from laminar_core.state.rocks_chunks import RocksBackend
 from laminar_core.worker.deployment import Deployment
+
+if TYPE_CHECKING:
+    from laminar_core.state.rocks_chunks import RocksBackend
 
 SPARK_FOLDERS = "SPARK_LOCAL_DIRS"
 """Set by Spark in every Python worker: its own folders, separated by commas."""
@@ -24,13 +29,28 @@ SPARK_FOLDERS = "SPARK_LOCAL_DIRS"
 _FILES = "rocksdb"
 
 
+def require_backend(options: StateOptions) -> None:
+    """Verify that this process can keep state where the options say.
+
+    Raises:
+        MissingExtraError: in RocksDB, and its package is not installed.
+    """
+    if options.backend == "rocksdb":
+        with needs_extra("rocksdb", "jobs with state in RocksDB"):
+            importlib.import_module("rocksdict")
+
+
 def open_backend(deployment: Deployment, subtask_index: int) -> StateBackend:
     """Return the backend that the job's options name.
 
     It creates files only when state needs them.
+
+    Raises:
+        MissingExtraError: the package for it is not installed on this machine.
     """
     if deployment.state.backend == "memory":
         return MemoryBackend()
+    require_backend(deployment.state)
     prefix = f"{deployment.job}-{deployment.generation}-{subtask_index}-"
     return WorkingState(working_root(deployment.state, subtask_index), prefix, deployment.state)
 
@@ -59,6 +79,9 @@ class WorkingState:
             StorageUnavailable: the folder cannot be made (WORKING_STATE).
         """
         if self._files is None:
+            # Imported by those who need it: RocksDB is an extra.
+            from laminar_core.state.rocks_chunks import RocksBackend  # noqa: PLC0415
+
             try:
                 self._folder = PrivateFolder.open(self._root, self._prefix)
             except OSError as error:

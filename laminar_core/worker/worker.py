@@ -51,7 +51,7 @@ from laminar_core.link.messages import (
 from laminar_core.link.reliable_delivery import ControlEnd
 from laminar_core.link.transport import WorkerTransport
 from laminar_core.objectstore.contract import counts_of
-from laminar_core.protocol.types import CheckpointId, DeclineCause
+from laminar_core.protocol.types import CheckpointId, DeclineCause, Generation
 from laminar_core.records.manifest import AlignmentEntry
 from laminar_core.records.record import FileRef
 from laminar_core.store.checkpoint_store import CheckpointStore
@@ -88,6 +88,20 @@ COORDINATOR_SILENCE_MAX_MS = 15_000
 """After this time without a message from the coordinator, the driver counts as dead."""
 
 _RESTART_WOULD_MEET_IT_AGAIN = (ConfigurationError, DataError, ProtocolError)
+
+
+def failure(generation: Generation, worker: int, error: Exception) -> WorkerFailed:
+    """Return the message that says why a worker ends, and whether a restart could help."""
+    code = error.code if isinstance(error, LaminarError) else ErrorCode.WORKER_FAILED
+    said = str(error) if isinstance(error, LaminarError) else f"{type(error).__name__}: {error}"
+    helps = not isinstance(error, _RESTART_WOULD_MEET_IT_AGAIN)
+    return WorkerFailed(
+        generation=generation,
+        worker=worker,
+        code=code,
+        reason=said,
+        restart_helps=helps or isinstance(error, CorruptCheckpointError),
+    )
 
 
 class Phase(Enum):
@@ -232,18 +246,7 @@ class Worker:
 
     def failed(self, error: Exception) -> None:
         """Report to the coordinator why this worker ends."""
-        code = error.code if isinstance(error, LaminarError) else ErrorCode.WORKER_FAILED
-        said = str(error) if isinstance(error, LaminarError) else f"{type(error).__name__}: {error}"
-        helps = not isinstance(error, _RESTART_WOULD_MEET_IT_AGAIN)
-        self._send(
-            WorkerFailed(
-                generation=self._deployment.generation,
-                worker=self._me,
-                code=code,
-                reason=said,
-                restart_helps=helps or isinstance(error, CorruptCheckpointError),
-            )
-        )
+        self._send(failure(self._deployment.generation, self._me, error))
 
     def wait_ms(self) -> float:
         """Return the longest sleep before the next turn, if no message arrives meanwhile."""

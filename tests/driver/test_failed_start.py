@@ -33,6 +33,7 @@ from laminar_core.errors import (
     JobFailedError,
     LaminarError,
     LinkBrokenError,
+    MissingExtraError,
     ProtocolError,
     StorageUnavailable,
 )
@@ -43,6 +44,7 @@ EXPECTED = {
     LaminarError: ("failed", "raise"),
     ConfigurationError: ("refused", "raise"),
     IncompatibleStateError: ("refused", "raise"),
+    MissingExtraError: ("refused", "raise"),
     DataError: ("failed", "raise"),
     StorageUnavailable: ("failed", "restart"),
     CorruptCheckpointError: ("failed", "raise"),

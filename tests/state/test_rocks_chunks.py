@@ -8,7 +8,8 @@ import pyarrow as pa
 import pytest
 
 from laminar_core.errors import ErrorCode, StorageUnavailable
-from laminar_core.state.rocks_chunks import MEMORY_BYTES_MIN, RocksBackend
+from laminar_core.plan.state_options import MEMORY_BYTES_MIN
+from laminar_core.state.rocks_chunks import RocksBackend
 
 SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int64()), ("l", pa.list_(pa.int32()))])
 

@@ -427,3 +427,20 @@ def is_somewhere(name: str) -> bool:
     """A place from the top, or within the package, or a test that is called by its file's name."""
     places = [ROOT / name, ROOT / "laminar_core" / name]
     return any(place.exists() for place in places) or any((ROOT / "tests").rglob(name))
+
+
+LINUX_ONLY = re.compile(
+    r"/proc\b|\b(eventfd\w*|pidfd_\w+|memfd_create|sched_\w+|posix_fadvise|copy_file_range|prctl"
+    r"|O_DIRECT|O_TMPFILE|O_PATH|SOCK_CLOEXEC|SOCK_NONBLOCK)\b"
+)
+ASKS_FIRST = {
+    "laminar_core/store/owner.py": "boot and pid namespace are nowhere else; without them: unknown",
+    "resources/drivers/guard.py": "looks at the platform first",
+}
+
+
+@pytest.mark.parametrize("module", [m for m in MODULES if m.split("/")[0] in TESTED])
+def test_nothing_is_for_linux_alone(module: str) -> None:
+    """``psutil`` knows processes and open files on macOS as well."""
+    found = LINUX_ONLY.findall((ROOT / module).read_text())
+    assert bool(found) == (module in ASKS_FIRST), found

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import yaml
 
 from examples.operations.stream import FOLDER_VARIABLE
@@ -19,7 +20,6 @@ from laminar_core.resources.drivers import guard
 
 _GRACE_MS = 15_000
 _STEP_MS = 100
-_PROC = Path("/proc")
 
 
 def free_port() -> int:
@@ -68,9 +68,13 @@ def write_workspace(path: Path, module: str) -> Path:
 
 def started_for(folder: Path) -> list[int]:
     """Return the pids of living processes with the demonstration's mark, but this one."""
-    mark = f"{FOLDER_VARIABLE}={folder}\0".encode()
-    pids = [int(entry.name) for entry in _PROC.iterdir() if entry.name.isdigit()]
-    return [pid for pid in pids if pid != os.getpid() and mark in _environment(pid)]
+    marked = (FOLDER_VARIABLE, str(folder))
+    processes = psutil.process_iter(["environ", "pid"])
+    return [
+        process.info["pid"]
+        for process in processes
+        if marked in (process.info["environ"] or {}).items() and process.info["pid"] != os.getpid()
+    ]
 
 
 def end_all(folder: Path, clock: Clock) -> int:
@@ -110,14 +114,3 @@ def _moved(settings: Mapping[str, Any], home: str) -> dict[str, Any]:
         else value
         for name, value in settings.items()
     }
-
-
-def _environment(pid: int) -> bytes:
-    """Return a process's environment at its start.
-
-    Empty if it has ended or belongs to another user.
-    """
-    try:
-        return (_PROC / str(pid) / "environ").read_bytes()
-    except OSError:
-        return b""

@@ -18,6 +18,7 @@ import os
 import select
 import socket
 import struct
+import sys
 import threading
 from contextlib import suppress
 
@@ -59,7 +60,7 @@ class Door:
         self._lock = threading.Lock()
         self._listening: socket.socket | None = None
         self._guard: threading.Thread | None = None
-        self._stop = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._stopped, self._stop = os.pipe()
         self._shut = False
         self._events = open_socket(context, zmq.PAIR, network=False)
         server.monitor("inproc://door", _EVENTS)
@@ -107,8 +108,9 @@ class Door:
         if self._events.closed:
             return
         if self._guard is not None:
-            os.eventfd_write(self._stop, 1)
+            os.write(self._stop, b"!")
             self._guard.join()
+        os.close(self._stopped)
         os.close(self._stop)
         # In this order: libzmq would wait for ever for somebody who reads its events.
         with suppress(zmq.ZMQError):
@@ -119,14 +121,14 @@ class Door:
 
     def _watch(self) -> None:
         poller = select.poll()
-        for descriptor in (int(self._events.getsockopt(zmq.FD)), self._stop):
+        for descriptor in (int(self._events.getsockopt(zmq.FD)), self._stopped):
             poller.register(descriptor, select.POLLIN)
-        while not any(ready == self._stop for ready, _ in poller.poll(LOOKS_EVERY_MS)):
+        while not any(ready == self._stopped for ready, _ in poller.poll(LOOKS_EVERY_MS)):
             self._keep_out(self.connections().open >= self._most)
 
     def _keep_out(self, shut: bool) -> None:  # noqa: FBT001 - private, and the only argument
         """Have the kernel drop requests for connections, or let them in again."""
-        if shut is self._shut:
+        if shut is self._shut or sys.platform != "linux":  # The limit of descriptors has to do.
             return
         assert self._listening is not None
         if shut:

@@ -12,8 +12,8 @@ import os
 import resource
 import socket
 from collections.abc import Sequence
-from pathlib import Path
 
+import psutil
 import zmq
 
 from laminar_core.errors import ConfigurationError, ErrorCode
@@ -102,7 +102,7 @@ def require_descriptors(connections: int) -> None:
     if soft not in (resource.RLIM_INFINITY, allowed) and soft < DESCRIPTORS_WANTED:
         soft = min(allowed, DESCRIPTORS_WANTED)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    needed = sum(1 for _ in Path("/proc/self/fd").iterdir()) + connections + _SPARE_DESCRIPTORS
+    needed = psutil.Process().num_fds() + connections + _SPARE_DESCRIPTORS
     if soft != resource.RLIM_INFINITY and soft < needed:
         raise ConfigurationError(
             ErrorCode.INVALID_OPTION,

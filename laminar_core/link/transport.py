@@ -12,6 +12,7 @@ import os
 import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -108,11 +109,17 @@ class WorkerTransport(Protocol):
         ...
 
 
+_WAKE_UPS_MAX = 65_536
+"""As many as a pipe holds: they are all forgotten at once."""
+
+
 class WakeUp:
     """Ends a wait from any thread; does nothing once it is closed."""
 
     def __init__(self) -> None:
-        self._fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._woken, self._wake = os.pipe()
+        os.set_blocking(self._woken, False)
+        os.set_blocking(self._wake, False)
         self._closed = False
         # Reentrant, because a signal handler may call ``set`` in the midst of another ``set``.
         self._lock = threading.RLock()
@@ -121,24 +128,26 @@ class WakeUp:
         """End the current wait, or the next one if there is none."""
         with self._lock:
             if not self._closed:  # The number may be somebody else's file by now.
-                os.eventfd_write(self._fd, 1)
+                with suppress(BlockingIOError):  # It is full of earlier calls.
+                    os.write(self._wake, b"!")
 
     def wait(self, sockets: "Iterable[zmq.Socket[bytes]]", timeout_ms: float) -> None:
         """Wait until one of ``sockets`` has a message, ``set`` is called, or the time is over."""
         poller = zmq.Poller()
         for zmq_socket in sockets:
             poller.register(zmq_socket, zmq.POLLIN)
-        poller.register(self._fd, zmq.POLLIN)
+        poller.register(self._woken, zmq.POLLIN)
         ready = dict(poller.poll(max(math.ceil(timeout_ms), 0)))
-        if self._fd in ready:
-            os.eventfd_read(self._fd)
+        if self._woken in ready:
+            os.read(self._woken, _WAKE_UPS_MAX)
 
     def close(self) -> None:
         """Close the descriptor."""
         with self._lock:
             if not self._closed:
                 self._closed = True
-                os.close(self._fd)
+                os.close(self._woken)
+                os.close(self._wake)
 
 
 class CoordinatorTransport:

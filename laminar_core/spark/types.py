@@ -4,6 +4,7 @@
 # pyright: standard
 
 from collections.abc import Iterator
+from inspect import signature
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
@@ -26,6 +27,10 @@ _WIDER = {
 }
 
 
+_IN_UTC = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
+"""PySpark before 4.3 takes no time zone: its timestamps are in UTC anyway."""
+
+
 def spark_schema(columns: pa.Schema) -> StructType:
     """Return the Spark schema of these columns, all nullable."""
     known = pa.schema([pa.field(column.name, _known(column.type)) for column in columns])
@@ -38,7 +43,7 @@ def spark_batches(rows: pa.Table, schema: StructType) -> Iterator[pa.RecordBatch
     Raises:
         ConfigurationError: a column has values that the type cannot represent.
     """
-    target = to_arrow_schema(schema, timezone="UTC")
+    target = to_arrow_schema(schema, **_IN_UTC)
     columns = [_as(rows, field) for field in target]
     table = pa.Table.from_arrays(columns, schema=target)
     yield from table.combine_chunks().to_batches(max_chunksize=ROWS_AT_ONCE)

@@ -10,7 +10,8 @@ import os
 import signal
 import subprocess
 from contextlib import suppress
-from pathlib import Path
+
+import psutil
 
 from laminar_core.host.clock import Clock
 from laminar_core.records.manifest import Owner
@@ -18,7 +19,7 @@ from laminar_core.store.owner import is_running, is_visible
 
 _CLEANING_MS_MAX = 10_000
 _CLEANING_STEP_MS = 20
-_PROC = Path("/proc")
+_ENDED = (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
 
 
 class DriverSession:
@@ -77,9 +78,7 @@ class DriverSession:
         return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
 
     def _living(self) -> list[int]:
-        if _PROC.is_dir():
-            return session_members(self.pid)
-        return [] if self.exited else [self.pid]  # Not Linux: its children see their pipes close.
+        return session_members(self.pid)
 
 
 def kill_session_of(owner: Owner) -> bool:
@@ -102,13 +101,11 @@ def kill_session_of(owner: Owner) -> bool:
 
 def session_members(session_id: int) -> list[int]:
     """Return the pids of the processes in a session, without those that have ended."""
-    return [int(e.name) for e in _PROC.iterdir() if e.name.isdigit() and _is_in(e, session_id)]
+    return [pid for pid in sorted(psutil.pids()) if _is_in(pid, session_id)]
 
 
-def _is_in(entry: Path, session_id: int) -> bool:
+def _is_in(pid: int, session_id: int) -> bool:
     try:
-        stat = (entry / "stat").read_text(errors="replace")
-    except OSError:  # It has ended meanwhile.
+        return os.getsid(pid) == session_id and psutil.Process(pid).status() not in _ENDED
+    except (OSError, psutil.Error):  # It has ended meanwhile, or is none of this user's.
         return False
-    state, _, _, session = stat.rpartition(")")[2].split()[:4]
-    return int(session) == session_id and state not in "ZX"

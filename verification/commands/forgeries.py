@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import click
+import psutil
 
 from laminar_core.cli.options import json_option
 from laminar_core.testing.simulation import JOB
@@ -159,7 +160,7 @@ def serve() -> None:
     """Run each command that comes in, in memory that ends; one line of JSON answers it."""
     from laminar_core.cli import main as entry  # noqa: PLC0415 - late, in this process alone
 
-    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    used = psutil.Process().memory_info().vms
     resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY_BYTES, resource.RLIM_INFINITY))
     answers = sys.stdout
     for line in sys.stdin:

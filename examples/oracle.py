@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from laminar_core.connectors.parquet_commit import committed_files
+from laminar_core.connectors import committed_files
 
 KEYS = ["merchant", "window_start"]
 DIFFERENCES_MAX = 5

@@ -8,9 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from laminar_core.codec.stable_hash import hash_columns
-from laminar_core.connectors.parquet_sink import ParquetSink
-from laminar_core.connectors.parquet_source import ParquetSource
+from laminar_core.connectors import ParquetSink, ParquetSource
+from laminar_core.operators import hash_columns
 from laminar_core.pipeline import Pipeline, Stream
 
 ATTEMPTS_MAX = 5

@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from laminar_core.codec.stable_hash import hash_columns
-from laminar_core.connectors.parquet_commit import read_committed
+from laminar_core.connectors import read_committed
 from laminar_core.jobs.loop import ATTEMPT_FEE_CENTS, ATTEMPTS_MAX, SUCCESS_PERCENT
+from laminar_core.operators import hash_columns
 
 PAYMENT = ["merchant", "amount_cents", "paid_at"]
 OUTCOME = ["attempts", "fee_cents", "settled"]

@@ -4,8 +4,7 @@ laminar run jobs/payments.py --set input=build/payments --set output=build/total
   --store build/checkpoints
 """
 
-from laminar_core.connectors.parquet_sink import ParquetSink
-from laminar_core.connectors.parquet_source import ParquetSource
+from laminar_core.connectors import ParquetSink, ParquetSource
 from laminar_core.operators import agg, windows
 from laminar_core.pipeline import Pipeline
 

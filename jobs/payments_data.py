@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from laminar_core.connectors.datagen import DatagenSource, EventTime, UniformInt, ZipfKey
+from laminar_core.connectors import DatagenSource, EventTime, UniformInt, ZipfKey
 from laminar_core.errors import ConfigurationError, ErrorCode, LaminarError
 
 ROW_GROUP_ROWS = 500_000

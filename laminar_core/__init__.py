@@ -2,8 +2,12 @@
 
 from typing import TYPE_CHECKING
 
+from laminar_core._version import __version__
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+__all__ = ["__version__", "register"]
 
 
 def register(spark: "SparkSession") -> None:

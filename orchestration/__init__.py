@@ -1,4 +1,25 @@
 """Dagster's view of the streams: assets, checks and jobs; ``definitions`` puts them together."""
 
+from laminar_core.host.extras import needs_extra
+
+with needs_extra("dagster", "Dagster definitions"):
+    from laminar_core.orchestration.factory import laminar_definitions
+    from laminar_core.orchestration.spec import (
+        CheckpointPolicy,
+        PriceTable,
+        SchedulePolicy,
+        StreamSpec,
+    )
+    from laminar_core.sensors.policy import AlertPolicy
+
+__all__ = [
+    "AlertPolicy",
+    "CheckpointPolicy",
+    "PriceTable",
+    "SchedulePolicy",
+    "StreamSpec",
+    "laminar_definitions",
+]
+
 if __name__ != "laminar_core.orchestration":
     raise ImportError("import laminar_core.orchestration: this is no package of its own")

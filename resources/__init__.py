@@ -1,9 +1,12 @@
 """Dagster resources: the checkpoint store, and the driver process of a streaming job."""
 
-from laminar_core.resources.checkpoints import CheckpointStoreResource
-from laminar_core.resources.drivers.detached import DetachedDriver
-from laminar_core.resources.drivers.events import DriverEvent
-from laminar_core.resources.drivers.supervised import DriverResult, SparkDriverClient
+from laminar_core.host.extras import needs_extra
+
+with needs_extra("dagster", "Dagster resources"):
+    from laminar_core.resources.checkpoints import CheckpointStoreResource
+    from laminar_core.resources.drivers.detached import DetachedDriver
+    from laminar_core.resources.drivers.events import DriverEvent
+    from laminar_core.resources.drivers.supervised import DriverResult, SparkDriverClient
 
 __all__ = [
     "CheckpointStoreResource",

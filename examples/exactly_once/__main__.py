@@ -35,7 +35,7 @@ from laminar_core.resources import (
     DriverEvent,
     SparkDriverClient,
 )
-from laminar_core.spark.session import open_session
+from laminar_core.spark import open_session
 from laminar_core.store.checkpoint_store import CheckpointStore
 
 EVENTS = 24_000_000

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from laminar_core.resources.drivers.supervised import DriverEvent
+from laminar_core.resources import DriverEvent
 
 Victim = Literal["worker", "driver"]
 

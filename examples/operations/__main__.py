@@ -34,7 +34,7 @@ from examples.screen import perform
 from laminar_core.host.clock import SystemClock
 from laminar_core.jobs.payments_data import write_payments
 from laminar_core.orchestration.streams import ROOT
-from laminar_core.spark.session import open_session
+from laminar_core.spark import open_session
 
 ROWS = 24_000_000
 """Ten minutes of rows; the rest at the end is read at full speed."""

@@ -3,7 +3,7 @@
 import dagster as dg
 
 from examples.operations.stream import folder, slow_payments
-from laminar_core.orchestration.factory import laminar_definitions
+from laminar_core.orchestration import laminar_definitions
 from laminar_core.resources import CheckpointStoreResource, DetachedDriver, SparkDriverClient
 
 defs = dg.Definitions.merge(

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from laminar_core.connectors.parquet_sink import ParquetSink
-from laminar_core.connectors.parquet_source import ParquetSource
+from laminar_core.connectors import ParquetSink, ParquetSource
 from laminar_core.host.clock import SystemClock
 from laminar_core.operators import agg, windows
 from laminar_core.pipeline import Pipeline

@@ -7,7 +7,7 @@ from examples.operations.client import DagsterClient, Run
 from examples.operations.job import JobWatch, alignment_s, duration_s, in_words
 from examples.operations.pipeline import set_brake
 from examples.operations.stage import Stage, StepFailed
-from laminar_core.orchestration.spec import StreamSpec
+from laminar_core.orchestration import StreamSpec
 from laminar_core.records.manifest import CheckpointManifest, GenerationBase
 from laminar_core.resources.names import (
     ACTOR_TAG,

@@ -6,10 +6,9 @@
 import os
 from pathlib import Path
 
-from laminar_core.orchestration.spec import CheckpointPolicy, SchedulePolicy, StreamSpec
+from laminar_core.orchestration import AlertPolicy, CheckpointPolicy, SchedulePolicy, StreamSpec
 from laminar_core.orchestration.streams import PAYMENTS, ROOT
-from laminar_core.retention.config import RetentionConfig
-from laminar_core.sensors.policy import AlertPolicy
+from laminar_core.pipeline import RetentionConfig
 
 FOLDER_VARIABLE = "LAMINAR_DEMO_FOLDER"
 ROWS_PER_SECOND = 40_000

@@ -1,5 +1,7 @@
 """The builder that users write their pipelines with, and how a run is configured."""
 
+from laminar_core.driver.options import JobResult
+from laminar_core.driver.restart import ExponentialDelay, FailureRate, FixedDelay, NoRestart
 from laminar_core.pipeline.builder import Pipeline, Stream
 from laminar_core.pipeline.config import CheckpointConfig, RunConfig
 from laminar_core.pipeline.job import StreamingJob
@@ -11,7 +13,12 @@ from laminar_core.retention.config import RetentionConfig
 
 __all__ = [
     "CheckpointConfig",
+    "ExponentialDelay",
+    "FailureRate",
+    "FixedDelay",
+    "JobResult",
     "KeyedStream",
+    "NoRestart",
     "Pipeline",
     "Retention",
     "RetentionConfig",

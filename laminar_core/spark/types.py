@@ -5,6 +5,7 @@
 
 from collections.abc import Iterator
 from inspect import signature
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
@@ -27,7 +28,9 @@ _WIDER = {
 }
 
 
-_IN_UTC = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
+_IN_UTC: dict[str, Any] = (
+    {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
+)
 """PySpark before 4.3 takes no time zone: its timestamps are in UTC anyway."""
 
 

@@ -144,6 +144,25 @@ def test_a_listing_orders_once_however_often_it_shows_the_same():
     assert bench.ordered == [(("window", 0),)]
 
 
+def test_a_file_in_the_folder_of_the_restored_checkpoint_is_healed_once_it_is_inherited():
+    """A chain goes on from it; who found it before had nobody to ask."""
+    bench = Bench()
+    restored = bench.manifest()
+    lost = restored.subtasks[0].segments[0].path
+    bench.harm(lost, "missing")
+    bench.pass_time(20)
+    assert (len(bench.told), bench.ordered) == (1, [])
+    inherits = bench.job.prepare()
+    inherits = inherits.model_copy(update={"subtasks": restored.subtasks})
+    for _ in range(2):
+        known = bench.scrub.known_damage(inherits)
+        assert [file.path for file in known] == [lost]
+        bench.scrub.unpublished(inherits, known)
+        bench.settle()
+    assert bench.ordered == [(("window", 0),)]
+    assert len(bench.told) == 1
+
+
 def test_a_file_that_a_worker_could_not_merge_is_read_at_once_also_without_a_rate():
     bench = Bench(bytes_per_second=0)
     segment = bench.manifest().subtasks[0].segments[2]

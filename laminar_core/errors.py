@@ -150,7 +150,7 @@ class IncompatibleStateError(ConfigurationError):
 
 
 class MissingExtraError(ConfigurationError, ImportError):
-    """An optional package is not installed. Also an ``ImportError``, as whoever imports expects."""
+    """An optional package is not installed. Also an ``ImportError``, for callers that import."""
 
 
 class DataError(LaminarError):

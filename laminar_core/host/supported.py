@@ -1,4 +1,4 @@
-"""What Laminar runs on: checked before anything is imported that would fail without a reason."""
+"""Refuse an unsupported system before an import fails there without a reason."""
 
 import sys
 from importlib.metadata import PackageNotFoundError, version

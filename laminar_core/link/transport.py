@@ -110,7 +110,7 @@ class WorkerTransport(Protocol):
 
 
 _WAKE_UPS_MAX = 65_536
-"""As many as a pipe holds: they are all forgotten at once."""
+"""The capacity of a pipe on Linux in bytes: one read empties it."""
 
 
 class WakeUp:

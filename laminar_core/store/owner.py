@@ -15,8 +15,8 @@ from laminar_core.records.manifest import Owner
 _CLAIM_NUMBERS = count(1)
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _PROC = Path("/proc")
-"""Two facts are nowhere else: the boot and the pid namespace. Where it is missing (macOS), no owner
-is visible, and whoever wants to know whether one is alive waits for its heartbeat."""
+"""The only place of two facts, the boot and the pid namespace. Without it (macOS) no owner is
+visible, and a start has to watch the owner's heartbeat."""
 
 
 def this_process() -> Owner:

@@ -67,10 +67,10 @@ def test_a_list_behind_a_paragraph_is_a_list(site: Path) -> None:
 def test_public_names_have_a_reference(site: Path) -> None:
     for page, name in (
         ("pipeline", "laminar_core.pipeline.CheckpointConfig"),
-        ("connectors", "laminar_core.connectors.parquet_sink.ParquetSink"),
+        ("connectors", "laminar_core.connectors.ParquetSink"),
         ("operators", "laminar_core.operators.agg.approx_percentile"),
-        ("testing", "laminar_core.testing.simulation.Simulation"),
-        ("orchestration", "laminar_core.orchestration.spec.StreamSpec"),
+        ("testing", "laminar_core.testing.Simulation"),
+        ("orchestration", "laminar_core.orchestration.StreamSpec"),
     ):
         assert f'id="{name}"' in (site / "api" / f"{page}.html").read_text()
 

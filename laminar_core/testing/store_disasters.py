@@ -123,4 +123,6 @@ STORE_KINDS: dict[str, Callable[[Disasters], None]] = {
     "store-replaced": store_replaced,
     "store-unshared": store_unshared,
 }
-"""Drawn apart from the other kinds, so that these are the same for a seed with and without."""
+"""Drawn apart from the other kinds, so that these are the same for a seed with and without.
+
+Append new kinds at the end: ``tests/testing/test_campaign.py`` replays old seeds by position."""

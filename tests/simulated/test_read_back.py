@@ -132,5 +132,5 @@ def test_between_two_checkpoints_changes_add_up():
 
 def count(simulation: Simulation, manifest: CheckpointManifest) -> int:
     entries = [e for e in manifest.subtasks if e.operator_id in keyed_operators(simulation)]
-    tables = [read_rows(simulation.store, manifest, entry) for entry in entries]
+    tables = [read_rows(simulation.store.parts, manifest, entry) for entry in entries]
     return sum(table.num_rows for table in tables if table is not None)

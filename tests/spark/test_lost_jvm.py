@@ -96,5 +96,5 @@ def test_a_disk_that_is_full_under_the_log_costs_no_job(job, tmp_path) -> None:
         answer = subprocess.run(command, cwd=ROOT, stdout=full, stderr=log, check=False)
     said = (tmp_path / "driver.log").read_text().splitlines()
     assert answer.returncode == 0
-    assert [line for line in said if "the job goes on" in line] == said[:1]
+    assert [line for line in said if "the job continues" in line] == said[:1]
     assert job.committed() == job.expected()

@@ -386,5 +386,4 @@ KINDS: dict[str, Callable[[Disasters], None]] = {
     "rescale": rescale,
     "broken-link": broken_link,
 }
-"""Append new kinds at the end: ``tests/testing/test_campaign.py`` replays seeds that failed once with
-the first so many kinds, by position."""
+"""Append new kinds at the end: ``tests/testing/test_campaign.py`` replays old seeds by position."""

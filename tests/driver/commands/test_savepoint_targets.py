@@ -94,4 +94,6 @@ def test_a_store_of_this_process_is_commanded_by_this_process_alone():
 
 @pytest.mark.parametrize("target", ["http://host/x", "memory://other", "a\0b"])
 def test_what_is_no_place_is_refused(tmp_path, target):
-    assert "neither a directory nor a bucket" in refused(SavepointTargets(str(tmp_path / "data/store")), target)
+    assert "neither a directory nor a bucket" in refused(
+        SavepointTargets(str(tmp_path / "data/store")), target
+    )

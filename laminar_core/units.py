@@ -10,7 +10,7 @@ pydantic's own types do not fit: its ``ByteSize`` reads ``1,5GiB`` as one byte a
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Annotated
 
@@ -113,6 +113,26 @@ def size_bytes(size: str | int) -> int:
     return int(Decimal(match[1]) * _UNITS_BYTES[match[2]])
 
 
+def instant_ms(text: str) -> int:
+    """Return the milliseconds since 1970 of an ISO 8601 time with a zone.
+
+    >>> instant_ms("1970-01-01T01:00:00+01:00")
+    0
+
+    Raises:
+        ConfigurationError: it is none, or says no zone (INVALID_OPTION).
+    """
+    try:
+        instant = datetime.fromisoformat(text)
+    except ValueError:
+        instant = None
+    if instant is None or instant.tzinfo is None:
+        raise _invalid(
+            f"{text!r} is not a time: write it in ISO 8601 with a zone, as in 2026-03-01T12:00:00Z"
+        )
+    return int(instant.timestamp() * 1000)
+
+
 def accepted_by(check: Callable[[str], object]) -> AfterValidator:
     """Accept a text that ``check`` accepts; pydantic reports its refusal with the field's name."""
 
@@ -137,6 +157,9 @@ def _size(value: object) -> str | int:
 
 DurationText = Annotated[str, accepted_by(duration_us)]
 """A duration that is kept as it was written."""
+
+Instant = Annotated[str, accepted_by(instant_ms)]
+"""A time that is kept as it was written."""
 
 Duration = Annotated[str | timedelta, PlainValidator(_duration)]
 """A duration that is kept as it was written; a ``timedelta`` becomes a text."""

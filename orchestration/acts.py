@@ -10,7 +10,6 @@ from pydantic import Field, ValidationError
 from laminar_core.errors import LaminarError
 from laminar_core.orchestration.spec import StreamSpec
 from laminar_core.resources.names import ACTS_ON_TAG, StreamJob, job_name
-from laminar_core.units import duration_ms
 
 CheckpointNumber = Annotated[int, Field(ge=1)]
 
@@ -74,7 +73,7 @@ def act_tags(spec: StreamSpec, name: StreamJob | None = None) -> dict[str, str]:
 
 def _runtime_s_max(spec: StreamSpec) -> int:
     """A run that starts a driver reads its checkpoint before, for as long as the start may take."""
-    return max(_RUNTIME_S_MAX, 2 * duration_ms(spec.start_timeout) // 1000 + _MARGIN_S)
+    return max(_RUNTIME_S_MAX, 2 * spec.start_timeout_ms // 1000 + _MARGIN_S)
 
 
 @contextmanager

@@ -5,16 +5,25 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import dagster as dg
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, BaseModel, Field, model_validator
 
+from laminar_core import configuration
+from laminar_core.configuration import (
+    NetworkOptions,
+    RecoveryOptions,
+    SparkOptions,
+    StateConfig,
+)
+from laminar_core.options import words_of
+from laminar_core.plan.state_options import BackendName, SnapshotMode
 from laminar_core.records.paths import check_job_name
 from laminar_core.resources.values import Place, Values
 from laminar_core.retention.config import RetentionConfig
 from laminar_core.sensors.policy import AlertPolicy
-from laminar_core.units import DurationText, Size, accepted_by, duration_ms
+from laminar_core.units import accepted_by, duration_ms
 
 _DAGSTER_NAME = re.compile(r"[A-Za-z0-9_]+")
 _OWNER = re.compile(r"team:\S+|[^@\s]+@[^@\s]+\.[^@\s]+")
@@ -78,46 +87,26 @@ Cron = Annotated[
 ]
 
 
-class CheckpointPolicy(Values):
-    """When checkpoints are taken and what they write; the options of ``laminar run``."""
+_START_TIMEOUT_MS = 600_000
+_MOVED = {
+    "scrub_rate": ("checkpoints", "scrub_rate"),
+    "start_timeout": ("recovery", "start_timeout"),
+    "silence_timeout": ("recovery", "silence_timeout"),
+    "progress_timeout": ("recovery", "progress_timeout"),
+    "require_encryption": ("network", "require_encryption"),
+    "spark_conf": ("spark", "conf"),
+}
+"""Older names of fields of a stream, and where they are now."""
 
-    interval: DurationText = "10 seconds"
-    timeout: DurationText = "10 minutes"
-    min_pause: DurationText | None = None
-    alignment: Literal["aligned", "unaligned"] | None = Field(
-        default=None, description="Never, or from the start; None: after alignment_timeout."
-    )
-    alignment_timeout: DurationText | None = Field(
-        default=None, description="None: 30 seconds. Not together with alignment."
-    )
-    snapshots: Literal["full", "incremental", "changelog"] = "incremental"
-    state_backend: Literal["memory", "rocksdb"] = "memory"
 
-    @model_validator(mode="after")
-    def _says_once_when_barriers_overtake(self) -> Self:
-        if self.alignment is not None and self.alignment_timeout is not None:
-            raise ValueError(
-                f"alignment={self.alignment!r} says when barriers overtake: leave it out, or "
-                "alignment_timeout"
-            )
-        return self
+class CheckpointPolicy(configuration.CheckpointPolicy):
+    """When checkpoints are taken, and what they may cost.
 
-    def words(self) -> list[str]:
-        """The words of the command line that differ from its defaults, and the interval."""
-        options = {
-            "--checkpoint-interval": self.interval,
-            "--checkpoint-timeout": self.timeout if self._is_set("timeout") else None,
-            "--min-pause": self.min_pause,
-            "--alignment-timeout": self.alignment_timeout,
-            "--snapshots": self.snapshots if self._is_set("snapshots") else None,
-            "--state-backend": self.state_backend if self._is_set("state_backend") else None,
-        }
-        words = [word for name, value in options.items() if value for word in (name, value)]
-        words.append("--keep-all")  # The stream's own policy decides, and the schedule applies it.
-        return words if self.alignment is None else [*words, f"--{self.alignment}"]
+    ``snapshots`` and ``state_backend`` are older names of ``StreamSpec.state``, which wins.
+    """
 
-    def _is_set(self, name: str) -> bool:
-        return getattr(self, name) != type(self).model_fields[name].default
+    snapshots: SnapshotMode = "incremental"
+    state_backend: BackendName = "memory"
 
 
 class SchedulePolicy(Values):
@@ -162,31 +151,11 @@ class StreamSpec(Values):
         description="How recovery and the jobs start the driver: as a process of its own that "
         "survives Dagster, or inside the run.",
     )
-    start_timeout: DurationText = Field(
-        default="10 minutes",
-        description="Until the workers run, which includes reading the checkpoint; a driver that "
-        "is slower is ended.",
-    )
-    silence_timeout: DurationText | None = Field(
-        default=None,
-        description="A worker whose process sends no sign of life for so long is dead; None: 30 "
-        "seconds.",
-    )
-    progress_timeout: DurationText | None = Field(
-        default=None,
-        description="A worker that needs longer than this for one batch hangs; None: 30 minutes.",
-    )
-    scrub_rate: Size | None = Field(
-        default=None,
-        description="Bytes a second of stored files that the job reads again, to find damage while "
-        'it can still write them anew; "0": none; None: 1MiB.',
-    )
-    require_encryption: bool = Field(
-        default=False,
-        description="Refuse a cluster whose network could read the rows, or the key of the "
-        "workers.",
-    )
     checkpoints: CheckpointPolicy = CheckpointPolicy()
+    state: StateConfig = StateConfig()
+    recovery: RecoveryOptions = RecoveryOptions()
+    network: NetworkOptions = NetworkOptions()
+    spark: SparkOptions = SparkOptions()
     retention: RetentionConfig = RetentionConfig()
     alerts: AlertPolicy = AlertPolicy()
     schedules: SchedulePolicy = SchedulePolicy()
@@ -196,7 +165,6 @@ class StreamSpec(Values):
         description="Folder or URI: a supervised run that is terminated leaves a savepoint below "
         "it; None: its last checkpoint.",
     )
-    spark_conf: dict[str, str] = Field(default_factory=dict)
     restarts_max: Annotated[int, Field(ge=0)] = 3
     owner: Annotated[str, AfterValidator(_owner)] = "team:streaming"
     tags: Annotated[dict[str, str], AfterValidator(_tags)] = Field(
@@ -208,9 +176,25 @@ class StreamSpec(Values):
     description: str = ""
     laminar: tuple[str, ...] = (sys.executable, "-m", "laminar_core.cli")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _older_names(cls, values: Any) -> Any:  # noqa: ANN401 - before they are checked
+        """Take what stood beside the sections before there were any."""
+        if not isinstance(values, dict) or not _MOVED.keys() & values.keys():
+            return values
+        values = dict(values)
+        for old in _MOVED.keys() & values.keys():
+            section, name = _MOVED[old]
+            given, value = values.get(section, {}), values.pop(old)
+            if isinstance(given, BaseModel):
+                given = given.model_dump(exclude_unset=True)
+            values[section] = given if value is None else {**given, name: value}
+        return values
+
     @model_validator(mode="after")
     def _a_pause_between_checkpoints_is_no_standstill(self) -> Self:
-        if duration_ms(self.checkpoints.interval) >= duration_ms(self.alerts.checkpoint_age_max):
+        interval = self.checkpoints.interval
+        if interval and duration_ms(interval) >= duration_ms(self.alerts.checkpoint_age_max):
             raise ValueError(
                 f"alerts.checkpoint_age_max ({self.alerts.checkpoint_age_max}) must be longer than "
                 f"checkpoints.interval ({self.checkpoints.interval}), or the job counts as stuck"
@@ -222,29 +206,13 @@ class StreamSpec(Values):
 
         ``words`` are further ones of ``laminar run``, such as ``--restore 42``.
         """
-        safety = ["--require-encryption"] if self.require_encryption else []
-        more = [
-            *self._patience(),
-            *safety,
-            *self.checkpoints.words(),
-            *self._scrub(),
-            *self.conf_words(),
-            *words,
-        ]
+        given = self.checkpoints.model_dump(exclude_unset=True)
+        # Sensors compare with the interval, and the stream's own policy decides what is kept.
+        fixed = {"interval": self.checkpoints.interval, "keep_last": "all"}
+        policy = CheckpointPolicy.of({**fixed, **given})
+        sections = (policy, self.state, self.recovery, self.network, self.spark)
+        more = [*(word for section in sections for word in words_of(section)), *words]
         return [*self.laminar, "run", *self._job_words(store_uri, words), *more, "--json"]
-
-    def _patience(self) -> list[str]:
-        """What is the stream's own of how long its workers may take."""
-        is_patient = "start_timeout" in self.model_fields_set
-        options = {
-            "--start-timeout": self.start_timeout if is_patient else None,
-            "--silence-timeout": self.silence_timeout,
-            "--progress-timeout": self.progress_timeout,
-        }
-        return [word for name, value in options.items() if value for word in (name, value)]
-
-    def _scrub(self) -> list[str]:
-        return [] if self.scrub_rate is None else ["--scrub-rate", str(self.scrub_rate)]
 
     def dry_run_command(self, store_uri: str, words: Sequence[str] = ()) -> list[str]:
         """What says, as one JSON object, what ``command`` with these words would continue from."""
@@ -260,9 +228,11 @@ class StreamSpec(Values):
         workers = () if "--workers" in words else ("--workers", str(self.workers))
         return [*self.target_words(), "--store", store_uri, "--job", self.name, *workers]
 
-    def conf_words(self) -> list[str]:
-        """Spark's settings."""
-        return [word for k, v in self.spark_conf.items() for word in ("--conf", f"{k}={v}")]
+    @property
+    def start_timeout_ms(self) -> int:
+        """How long Dagster waits for the workers; 10 minutes, if the stream does not set it."""
+        is_set = "start_timeout" in self.recovery.model_fields_set
+        return duration_ms(self.recovery.start_timeout) if is_set else _START_TIMEOUT_MS
 
     @property
     def code_version(self) -> str:

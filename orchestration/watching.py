@@ -14,7 +14,6 @@ from laminar_core.sensors.alerting.sensors import (
 from laminar_core.sensors.alignment.sensor import build_alignment_sensor
 from laminar_core.sensors.recovery.sensor import RecoveryJobs, build_recovery_sensor
 from laminar_core.sensors.source_retention.sensor import build_source_retention_sensor
-from laminar_core.units import duration_ms
 
 
 def sensor_definitions(spec: StreamSpec, launching: dg.Definitions) -> dg.Definitions:
@@ -33,7 +32,7 @@ def sensor_definitions(spec: StreamSpec, launching: dg.Definitions) -> dg.Defini
     alignment = spec.alerts
     if spec.checkpoints.alignment == "aligned":  # Never anything else: so somebody decided.
         alignment = alignment.model_copy(update={"flip": False})
-    recovery = RecoveryJobs(job("recovery"), job("start"), duration_ms(spec.start_timeout))
+    recovery = RecoveryJobs(job("recovery"), job("start"), spec.start_timeout_ms)
     return dg.Definitions(
         sensors=[
             build_alignment_sensor(spec.name, alignment),

@@ -48,7 +48,7 @@ COVERED_ELSEWHERE = {
     "laminar_core/store/savepoint_import.py": "tests/driver/recovery/test_importing.py",
     "laminar_core/connectors/base.py": "tests/worker/test_sinks.py",
     "laminar_core/operators/base.py": "tests/operators/test_running.py",
-    "laminar_core/plan/state_options.py": "tests/pipeline/test_state_config.py",
+    "laminar_core/plan/state_options.py": "tests/test_configuration.py",
     "laminar_core/worker/progress.py": "tests/simulated/test_exactly_once.py",
     "laminar_core/driver/hosting.py": "tests/driver/test_checkpointing.py",
     "laminar_core/driver/options.py": "tests/pipeline/test_job.py",

@@ -6,17 +6,24 @@ Restore a checkpoint in a scratch Spark job to prove that it can be restored.
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import click
 
-from laminar_core.cli.options import INSTANT, GlobalSettings, json_option, store_option
-from laminar_core.cli.start_options import SparkSettings, program_options, spark_options
+from laminar_core.cli.options import INSTANT, GlobalSettings, GroupedCommand, json_option
+from laminar_core.cli.start_options import (
+    checkpoint_config,
+    configuration_of,
+    open_spark,
+    program_options,
+    section_options,
+)
 from laminar_core.cli.target import load_pipeline
 from laminar_core.cli.views import print_table
 from laminar_core.driver.drill.drill import BATCHES_MAX, Drill, DrillOptions, require_drillable
 from laminar_core.host.clock import SystemClock
 from laminar_core.host.private_folders import PrivateFolder, temporary_root
-from laminar_core.pipeline import CheckpointConfig, Pipeline, RunConfig
+from laminar_core.pipeline import Pipeline, RunConfig
 from laminar_core.pipeline.config import job_options
 from laminar_core.records.drill import DrillRecord
 from laminar_core.records.paths import check_job_name
@@ -26,10 +33,9 @@ from laminar_core.store.attribution import actor_of_environment
 from laminar_core.store.checkpoint_store import CheckpointStore
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @program_options
-@store_option
-@click.option("--job", help="Name of the job in the store  [default: the pipeline's].")
+@section_options("spark")
 @click.option(
     "--checkpoint",
     "checkpoint_id",
@@ -45,7 +51,6 @@ from laminar_core.store.checkpoint_store import CheckpointStore
     metavar="SEED",
     help="Draw one before the newest: equal seeds, equal draws.",
 )
-@spark_options
 @click.option(
     "--batches",
     type=click.IntRange(min=0),
@@ -68,16 +73,14 @@ def drill(  # noqa: PLR0913 - one parameter per option
     *,
     target: str,
     settings: tuple[str, ...],
-    store: str,
-    job: str | None,
     checkpoint_id: int | None,
     before: str | None,
     random_seed: int | None,
-    spark: SparkSettings,
     batches: int,
     scratch: str | None,
     reason: str,
     as_json: bool,
+    **values: Any,  # noqa: ANN401 - one for each option
 ) -> None:
     """Restore a checkpoint of TARGET's job in a scratch Spark job, and prove it.
 
@@ -89,22 +92,25 @@ def drill(  # noqa: PLR0913 - one parameter per option
     """
     if sum(choice is not None for choice in (checkpoint_id, before, random_seed)) > 1:
         raise click.UsageError("--checkpoint, --before and --random exclude each other: give one")
+    configuration = configuration_of(values, "spark")
+    configuration.spark.master_for(configuration.workers)  # Refuses what cannot run.
     config = RunConfig(
-        job=job,
+        job=configuration.job,
         restore_id=checkpoint_id,
         restore_before=before,
         actor=actor_of_environment(reason),
     )
     pipeline = load_pipeline(target, settings)
-    wanted = job_options(pipeline.name, spark.workers, CheckpointConfig(store), config)
+    checkpoint = checkpoint_config(configuration)
+    wanted = job_options(pipeline.name, configuration.workers, checkpoint, config)
     options = DrillOptions(wanted, random_seed, batches)
     name = check_job_name(wanted.job)
     # Whatever can be refused without Spark is refused before it is started.
     pipeline.plan().check()
-    require_drillable(CheckpointStore.open(store, name), options)
+    require_drillable(CheckpointStore.open(checkpoint.store, name), options)
     with _place(scratch) as place:  # It goes last: workers write there as long as they live.
         title = f"laminar drill of {name}"
-        with OwnSession(lambda: spark.open(title, settings_of_all)) as session:
+        with OwnSession(lambda: open_spark(configuration, title, settings_of_all)) as session:
             record = _run(session, pipeline, options, place)
     if as_json:
         click.echo(record.model_dump_json(indent=1))

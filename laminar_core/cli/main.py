@@ -15,6 +15,7 @@ from laminar_core._version import __version__
 from laminar_core.cli.audit import audit
 from laminar_core.cli.bench import bench
 from laminar_core.cli.checkpoints import checkpoints
+from laminar_core.cli.config import config
 from laminar_core.cli.control import checkpoint, control, mode, stop
 from laminar_core.cli.drill import drill
 from laminar_core.cli.drills import drills
@@ -45,6 +46,7 @@ laminar.add_command(run)
 laminar.add_command(recover)
 laminar.add_command(drill)
 laminar.add_command(drills)
+laminar.add_command(config)
 laminar.add_command(status)
 laminar.add_command(jobs)
 laminar.add_command(checkpoint)

@@ -6,9 +6,15 @@ from typing import Any
 
 import click
 
+from laminar_core.cli.options import GroupedCommand
 from laminar_core.cli.recovery_view import print_recovery
 from laminar_core.cli.run import run
-from laminar_core.cli.start_options import start_config
+from laminar_core.cli.start_options import (
+    SECTIONS,
+    checkpoint_config,
+    configuration_of,
+    run_config,
+)
 from laminar_core.cli.target import load_pipeline
 from laminar_core.driver.listening import NOBODY
 from laminar_core.driver.options import JobOptions
@@ -22,7 +28,6 @@ from laminar_core.errors import (
 )
 from laminar_core.host.clock import SystemClock
 from laminar_core.objectstore.opening import open_object_store
-from laminar_core.pipeline import CheckpointConfig
 from laminar_core.pipeline.config import job_options
 from laminar_core.plan.plan import Plan
 from laminar_core.records.paths import check_job_name
@@ -48,8 +53,11 @@ def _recover(*, dry_run: bool, **values: Any) -> None:  # noqa: ANN401 - the opt
     built = load_pipeline(values["target"], values["settings"])
     plan = built.plan()
     plan.check()
-    config = start_config(dict(values))  # Refuses wishes that do not go together, as a run would.
-    options = job_options(built.name, values["workers"], CheckpointConfig(store), config)
+    rest = dict(values)
+    configuration = configuration_of(rest, *SECTIONS)
+    config = run_config(configuration, rest)  # Refuses what contradicts itself, as a run would.
+    checkpoint = checkpoint_config(configuration)
+    options = job_options(built.name, configuration.workers, checkpoint, config)
     opened = CheckpointStore.open(store, check_job_name(options.job))
     opened.claims.check_expected(options.expected_generation)
     if options.from_savepoint is not None:
@@ -160,7 +168,7 @@ def owner_of(store: CheckpointStore) -> str | None:
     )
 
 
-recover = click.Command(
+recover = GroupedCommand(
     "recover",
     callback=_recover,
     params=[

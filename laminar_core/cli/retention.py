@@ -4,7 +4,6 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,16 @@ import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from laminar_core.cli.jobs import job_option, open_job
-from laminar_core.cli.options import DURATION, json_option, store_option
+from laminar_core.cli.options import (
+    SETTINGS,
+    STRONGER_THAN_FILES,
+    GroupedCommand,
+    json_option,
+    options_of,
+    store_option,
+    taken,
+    together,
+)
 from laminar_core.cli.retention_view import (
     plan_as_json,
     print_plan,
@@ -21,7 +29,6 @@ from laminar_core.cli.retention_view import (
     status_as_json,
 )
 from laminar_core.host.clock import SystemClock
-from laminar_core.records.record import JsonObject
 from laminar_core.retention.config import RetentionConfig
 from laminar_core.retention.run import Retention
 from laminar_core.retention.status import read_status
@@ -29,45 +36,16 @@ from laminar_core.store.attribution import actor_of_environment
 from laminar_core.store.audit_log import AuditLog
 from laminar_core.store.checkpoint_store import CheckpointStore
 
-_POLICY_OPTIONS = (
+_POLICY = [setting for setting in SETTINGS.values() if setting.section == "retention"]
+
+policy_options = together(
     click.option(
         "--policy",
         "policy_file",
         type=click.Path(path_type=Path),
         help="A TOML or JSON file with a policy; options say what is different.",
     ),
-    click.option("--keep-last", type=click.IntRange(min=1), help="Restorable ones  [default: 3]."),
-    click.option("--hourly", type=click.IntRange(min=0), help="The newest of so many hours."),
-    click.option("--daily", type=click.IntRange(min=0), help="The newest of so many days."),
-    click.option("--weekly", type=click.IntRange(min=0), help="The newest of so many weeks."),
-    click.option("--max-age", type=DURATION, help="Keep nothing older, but --min-kept."),
-    click.option("--min-kept", type=click.IntRange(min=1), help="At any age  [default: 1]."),
-    click.option(
-        "--savepoints",
-        type=click.Choice(["keep", "like-others"]),
-        help="Checkpoints of the kind savepoint  [default: keep].",
-    ),
-    click.option(
-        "--runs",
-        type=click.Choice(["all", "announced"]),
-        help="Whose checkpoints may go; announced: of runs started without --keep-last and "
-        "--keep-all  [default: all].",
-    ),
-    click.option(
-        "--unreadable",
-        type=click.Choice(["report", "delete"]),
-        help="Old ones whose manifest cannot be read  [default: report].",
-    ),
-    click.option(
-        "--orphans",
-        type=click.Choice(["report", "delete"]),
-        help="Files that nothing names, after quarantine  [default: delete].",
-    ),
-    click.option("--quarantine", type=DURATION, help="How long they wait  [default: 1 day]."),
-    click.option(
-        "--history-keep", type=click.IntRange(min=0), help="Attempts to remember  [default: all]."
-    ),
-    click.option("--history-max-age", type=DURATION, help="Forget older attempts."),
+    options_of(_POLICY, "Policy"),
     click.option(
         "--verify",
         "whole",
@@ -77,25 +55,18 @@ _POLICY_OPTIONS = (
 )
 
 
-def policy_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options; their values become the argument ``config``."""
-
-    @wraps(command)
-    def with_config(*args: Any, **values: Any) -> None:  # noqa: ANN401 - as click calls it
-        command(*args, config=_config(values), **values)
-
-    wrapped = with_config
-    for option in reversed(_POLICY_OPTIONS):
-        wrapped = option(wrapped)
-    return wrapped
-
-
-def _config(values: dict[str, Any]) -> RetentionConfig:
-    """Take the options of the policy out of ``values``."""
+def _config(context: click.Context, values: dict[str, Any]) -> RetentionConfig:
+    """Take the policy out of ``values``; a file of its own takes the place of ``laminar.toml``."""
     path = values.pop("policy_file")
-    base: JsonObject = {} if path is None else RetentionConfig.read(path).model_dump()
-    named = {name: values.pop(name) for name in RetentionConfig.model_fields}
-    return RetentionConfig.of(base | {n: value for n, value in named.items() if value is not None})
+    named = taken(values, _POLICY)
+    if path is None:
+        return RetentionConfig.of(named)
+    stronger = {
+        setting.name: named[setting.name]
+        for setting in _POLICY
+        if context.get_parameter_source(setting.parameter) in STRONGER_THAN_FILES
+    }
+    return RetentionConfig.of(RetentionConfig.read(path).model_dump() | stronger)
 
 
 @click.group()
@@ -103,7 +74,7 @@ def retention() -> None:
     """Delete old checkpoints of a job, and what was left behind."""
 
 
-@retention.command()
+@retention.command(cls=GroupedCommand)
 @store_option
 @job_option
 @policy_options
@@ -113,17 +84,18 @@ def plan(
     *,
     store: str,
     job: str | None,
-    config: RetentionConfig,
     whole: bool,
     files: bool,
     as_json: bool,
+    **values: Any,  # noqa: ANN401 - one for each option
 ) -> None:
     """Show what would go and what stays, and why; nothing is changed."""
+    config = _config(click.get_current_context(), values)
     runner = _runner(open_job(store, job), config, whole=whole)
     _show(runner, config, with_files=files, as_json=as_json)
 
 
-@retention.command()
+@retention.command(cls=GroupedCommand)
 @store_option
 @job_option
 @policy_options
@@ -135,18 +107,19 @@ def apply(  # noqa: PLR0913 - one parameter per option
     *,
     store: str,
     job: str | None,
-    config: RetentionConfig,
     whole: bool,
     yes: bool,
     dry_run: bool,
     reason: str,
     as_json: bool,
+    **values: Any,  # noqa: ANN401 - one for each option
 ) -> None:
     """Delete what the policy does not keep, after confirmation.
 
     An unfinished earlier run is finished first. If this run is killed at any point, the next run
     continues it.
     """
+    config = _config(click.get_current_context(), values)
     runner = _runner(open_job(store, job), config, whole=whole)
     if dry_run:
         _show(runner, config, with_files=False, as_json=as_json)

@@ -5,17 +5,20 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from types import FrameType
+from typing import Any
 
 import click
 from pyspark.sql import SparkSession
 
-from laminar_core.cli.checkpoint_options import checkpoint_options
-from laminar_core.cli.options import GlobalSettings
+from laminar_core.cli.options import GlobalSettings, GroupedCommand
 from laminar_core.cli.reporting import JsonReporter, Reporter, TextReporter
 from laminar_core.cli.start_options import (
-    SparkSettings,
+    SECTIONS,
+    checkpoint_config,
+    configuration_of,
+    open_spark,
     program_options,
-    spark_options,
+    run_config,
     start_options,
 )
 from laminar_core.cli.target import load_pipeline
@@ -32,34 +35,35 @@ ONE_SIGNAL_MS = 250
 """Signals closer to each other are one."""
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @program_options
-@checkpoint_options
 @start_options
-@spark_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per event.")
 @click.option(
     "--progress/--no-progress", default=None, help="Progress bar  [default: on a terminal]."
 )
 @click.pass_obj
-def run(  # noqa: PLR0913 - one parameter per group of options
+def run(
     settings_of_all: GlobalSettings,
     *,
     target: str,
     settings: tuple[str, ...],
-    checkpoint: CheckpointConfig,
-    config: RunConfig,
-    spark: SparkSettings,
     as_json: bool,
     progress: bool | None,
+    **values: Any,  # noqa: ANN401 - one for each option
 ) -> None:
     """Run the pipeline that TARGET builds.
 
     TARGET is a file or a module, with :function behind it if the function is not called
     "pipeline". Ctrl-C or SIGTERM takes a last checkpoint, commits and ends; a second one ends at
     once.
+
+    Variables LAMINAR_… and the file laminar.toml set options, too: see `laminar config`.
     """
-    start_spark = partial(spark.open, settings=settings_of_all)
+    configuration = configuration_of(values, *SECTIONS)
+    configuration.spark.master_for(configuration.workers)  # Refuses what cannot run.
+    checkpoint, config = checkpoint_config(configuration), run_config(configuration, values)
+    start_spark = partial(open_spark, configuration, settings=settings_of_all)
     with _reporting(as_json=as_json, show_bar=progress) as reporter:
         _run(load_pipeline(target, settings), start_spark, checkpoint, config, reporter)
 

@@ -1,12 +1,12 @@
 """The builder that users write their pipelines with, and how a run is configured."""
 
+from laminar_core.configuration import StateConfig
 from laminar_core.driver.options import JobResult
 from laminar_core.driver.restart import ExponentialDelay, FailureRate, FixedDelay, NoRestart
 from laminar_core.pipeline.builder import Pipeline, Stream
 from laminar_core.pipeline.config import CheckpointConfig, RunConfig
 from laminar_core.pipeline.job import StreamingJob
 from laminar_core.pipeline.keyed import KeyedStream, WindowedStream
-from laminar_core.pipeline.state_config import StateConfig
 from laminar_core.protocol.dedup import Retention
 from laminar_core.protocol.unaligned import UnalignedCheckpointConfig
 from laminar_core.retention.config import RetentionConfig

@@ -2,13 +2,14 @@
 
 import tomllib
 from pathlib import Path
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from laminar_core.driver.events import JobListener
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.host.clock import Clock
+from laminar_core.options import NONE, Options, problem_of
 from laminar_core.records.actor import Actor
 from laminar_core.records.record import Count, JsonObject, Positive
 from laminar_core.retention.background import BackgroundRetention
@@ -16,19 +17,19 @@ from laminar_core.retention.facts import RetentionPolicy
 from laminar_core.retention.run import Retention
 from laminar_core.store.audit_log import AuditLog
 from laminar_core.store.checkpoint_store import CheckpointStore
-from laminar_core.units import DurationText, duration_ms
+from laminar_core.units import Duration, duration_ms
 
 
-class RetentionConfig(BaseModel):
+class RetentionConfig(Options):
     """A retention policy. A checkpoint stays if any rule keeps it; see ``docs/retention.md``."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     keep_last: Positive = Field(default=3, description="Newest restorable checkpoints.")
     hourly: Count = Field(default=0, description="The newest of each of so many hours.")
     daily: Count = Field(default=0, description="The newest of each of so many days (UTC).")
     weekly: Count = Field(default=0, description="The newest of each of so many weeks (Monday).")
-    max_age: DurationText | None = Field(default=None, description="Keep nothing older ...")
+    max_age: Annotated[Duration | None, NONE] = Field(
+        default=None, description="Keep nothing older ..."
+    )
     min_kept: Positive = Field(default=1, description="... but so many restorable ones always.")
     savepoints: Literal["keep", "like-others"] = Field(
         default="keep", description="Checkpoints of the kind savepoint, unless they are orphans."
@@ -44,13 +45,13 @@ class RetentionConfig(BaseModel):
     orphans: Literal["report", "delete"] = Field(
         default="delete", description="Files that nothing names, after quarantine."
     )
-    quarantine: DurationText = Field(
-        default="1 day", description="From seen as an orphan to deleted."
+    quarantine: Duration = Field(default="1 day", description="From seen as an orphan to deleted.")
+    history_keep: Annotated[Count | None, NONE] = Field(
+        default=None, description="Ended attempts to remember beside the checkpoints; none: all."
     )
-    history_keep: Count | None = Field(
-        default=None, description="Ended attempts to remember beside the checkpoints; null: all."
+    history_max_age: Annotated[Duration | None, NONE] = Field(
+        default=None, description="Forget older ones."
     )
-    history_max_age: DurationText | None = Field(default=None, description="Forget older ones.")
 
     @classmethod
     def default(cls) -> Self:
@@ -88,19 +89,7 @@ class RetentionConfig(BaseModel):
         except tomllib.TOMLDecodeError as error:
             raise _invalid(f"{path} is not valid TOML: {error}") from error
         except ValidationError as error:
-            raise _invalid(f"{path} is not a retention policy: {_first_problem(error)}") from error
-
-    @classmethod
-    def of(cls, values: JsonObject) -> Self:
-        """Make a policy of named values.
-
-        Raises:
-            ConfigurationError: it is none.
-        """
-        try:
-            return cls.model_validate(values)
-        except ValidationError as error:
-            raise _invalid(f"not a retention policy: {_first_problem(error)}") from error
+            raise _invalid(f"{path} is not a retention policy: {problem_of(error, cls)}") from error
 
     def policy(self) -> RetentionPolicy:
         """Return the policy for the protocol, with durations in milliseconds.
@@ -138,15 +127,8 @@ class RetentionConfig(BaseModel):
         return BackgroundRetention(listener, retention, by, self.model_dump(), clock.now_ms)
 
 
-def _optional_ms(duration: str | None) -> int | None:
+def _optional_ms(duration: Duration | None) -> int | None:
     return None if duration is None else duration_ms(duration)
-
-
-def _first_problem(error: ValidationError) -> str:
-    first = error.errors(include_url=False, include_context=False)[0]
-    where = ".".join(str(part) for part in first["loc"])
-    said = first["msg"].removeprefix("Value error, ")
-    return f"{where}: {said}" if where else said
 
 
 def _invalid(message: str) -> ConfigurationError:

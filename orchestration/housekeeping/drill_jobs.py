@@ -13,6 +13,7 @@ from pydantic import Field, ValidationError, model_validator
 from laminar_core.driver.drill.drill import BATCHES_MAX
 from laminar_core.host.clock import Clock
 from laminar_core.host.private_folders import PrivateFolder, temporary_root
+from laminar_core.options import words_of
 from laminar_core.orchestration.acts import ActForm, CheckpointNumber
 from laminar_core.orchestration.housekeeping.chores import Chore, chore_job
 from laminar_core.orchestration.housekeeping.report_tables import table_of
@@ -123,7 +124,7 @@ def drill_command(spec: StreamSpec, store_uri: str, form: DrillForm, seed: int |
         *("--store", store_uri, "--job", spec.name, *choice),
         *("--workers", str(form.workers or spec.workers), "--batches", str(form.batches)),
         *(() if form.scratch is None else ("--scratch", form.scratch)),
-        *spec.conf_words(),
+        *words_of(spec.spark),
         *("--reason", form.reason, "--json"),
     ]
 

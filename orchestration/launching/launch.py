@@ -28,7 +28,6 @@ from laminar_core.resources.drivers.supervised import SparkDriverClient
 from laminar_core.resources.run_actor import actor_of_run, child_environment
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.generation_summary import read_generation
-from laminar_core.units import duration_ms
 
 FIRST = {"dagster/priority": "10"}
 """Tags of what brings a stream back: in a queue it is ahead of housekeeping."""
@@ -131,7 +130,7 @@ def start_driver(  # noqa: PLR0913 - what, where, how, and on whose word
         command,
         env=environment,
         log=context.log,
-        start_timeout_s=duration_ms(spec.start_timeout) / 1000,
+        start_timeout_s=spec.start_timeout_ms / 1000,
     )
     return _started(store, command, start.events, log=start.log)
 

@@ -76,14 +76,17 @@ def place(own_imports: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         (["counting.py", "--alignment-timeout", "x"], "'--alignment-timeout'"),
         (
             ["counting.py", "--aligned", "--alignment-timeout", "1 second"],
-            "with --aligned barriers overtake never: leave it out, or --alignment-timeout",
+            "give one of --alignment, --alignment-timeout, --aligned, --unaligned, and once",
         ),
         (["counting.py", "--max-inflight", "64M"], "'--max-inflight': '64M' is not a size"),
-        (["counting.py", "--inflight-compression", "gzip"], "'gzip' is not one of"),
+        (["counting.py", "--inflight-compression", "gzip"], "not 'gzip' (or none)"),
         (["counting.py", "--conf", "spark.ui.enabled"], "'--conf': it needs key=value"),
-        (["counting.py", "--restore", "0"], "'--restore': 0 is not in the range"),
+        (
+            ["counting.py", "--restore", "0"],
+            "'--restore': must be greater than or equal to 1",
+        ),
         (["counting.py", "--expect-generation", "3"], "never ran, and generation 3 was expected"),
-        (["counting.py", "--transport", "pigeon"], "'pigeon' is not one of"),
+        (["counting.py", "--transport", "pigeon"], "or 'auto', not 'pigeon'"),
         (["counting.py", "--from-savepoint", "nowhere"], "give the place of a savepoint"),
         (
             ["counting.py", "--master", "yarn", "--conf", "spark.master=local"],

@@ -7,6 +7,7 @@ import dagster as dg
 import pytest
 from pydantic import Field, model_validator
 
+from laminar_core.configuration import RecoveryOptions
 from laminar_core.errors import ErrorCode, LaminarError
 from laminar_core.orchestration.acts import (
     act_job,
@@ -59,7 +60,7 @@ def test_a_run_that_may_supervise_the_stream_has_all_the_time_it_needs() -> None
 
 def test_a_run_may_take_longer_than_the_start_that_it_waits_for() -> None:
     """Goal: Dagster ends what takes longer, and the driver with it that reads its checkpoint."""
-    slow = SPEC.model_copy(update={"start_timeout": "4 hours"})
+    slow = SPEC.model_copy(update={"recovery": RecoveryOptions(start_timeout="4 hours")})
     assert int(act_tags(slow)["dagster/max_runtime"]) > 2 * 4 * 3600
 
 

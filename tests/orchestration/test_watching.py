@@ -7,6 +7,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from laminar_core.configuration import RecoveryOptions
 from laminar_core.host.clock import ManualClock
 from laminar_core.orchestration.factory import laminar_definitions
 from laminar_core.orchestration.spec import CheckpointPolicy, StreamSpec
@@ -112,7 +113,7 @@ def test_what_starts_the_driver_may_take_as_long_as_the_stream_says(
     monkeypatch.setattr("laminar_core.sensors.recovery.sensor.SystemClock", lambda: job.clock)
     job.claim_by_the_dead()
     job.complete()
-    patient = SPEC.model_copy(update={"start_timeout": start_timeout})
+    patient = SPEC.model_copy(update={"recovery": RecoveryOptions(start_timeout=start_timeout)})
     ticks = ticks_of(instance, job, "recovery", patient)
     ticks.tick(dg.DagsterRunStatus.STARTED)
     job.clock.wait_ms((minutes - 1) * 60_000)

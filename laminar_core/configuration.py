@@ -1,0 +1,418 @@
+"""What can be set about a run: a model for each concern, and the file ``laminar.toml``.
+
+The models are what the command line, the environment, the file, Dagster's ``StreamSpec`` and the
+Python API have in common; ``docs/configuration.md`` lists them. Options of one start, such as the
+checkpoint to go back to, are no part of ``Configuration``: a file or a variable would repeat them
+at every start.
+"""
+
+import tomllib
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    BeforeValidator,
+    Field,
+    PlainValidator,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
+
+from laminar_core.codec.arrow import Compression
+from laminar_core.driver.liveness import Deadlines
+from laminar_core.driver.restart import ExponentialDelay
+from laminar_core.errors import ConfigurationError, ErrorCode
+from laminar_core.link.transport import TransportKind
+from laminar_core.options import NONE, Flag, Options, Setting, problem_of, sections_of, settings_of
+from laminar_core.plan.state_options import (
+    MEMORY_BYTES_MIN,
+    BackendName,
+    SnapshotMode,
+    StateOptions,
+)
+from laminar_core.protocol.unaligned import UnalignedCheckpointConfig
+from laminar_core.retention.config import RetentionConfig
+from laminar_core.spark.conditions import SparkFacts, master_of, refuse_unsuitable
+from laminar_core.state.segment_chain import SEGMENTS_MAX
+from laminar_core.units import (
+    Duration,
+    Instant,
+    Size,
+    duration_ms,
+    size_bytes,
+)
+
+FILE_NAME = "laminar.toml"
+"""Read if it is in the working directory and no other file is named."""
+
+Count = Annotated[int, Field(ge=0)]
+Positive = Annotated[int, Field(ge=1)]
+_A_DURATION = TypeAdapter[str | timedelta](Duration)
+
+MaybeDuration = Annotated[Duration | None, NONE]
+MaybeCompression = Annotated[Compression | None, NONE]
+MaybeText = Annotated[str | None, NONE]
+
+
+def _alignment(value: object) -> str | timedelta:
+    if value in ("aligned", "unaligned"):
+        return str(value)
+    try:
+        return _A_DURATION.validate_python(value)
+    except ValidationError as error:
+        raise ValueError(
+            f"{value!r} is none of aligned, unaligned and a duration such as 5s"
+        ) from (error)
+
+
+def _at_least(least: str | int, measure: Any) -> AfterValidator:  # noqa: ANN401 - a function
+    def validate(value: str | int) -> str | int:
+        if measure(value) < measure(least):
+            raise ValueError(f"must be at least {least}, not {value}")
+        return value
+
+    return AfterValidator(validate)
+
+
+def _settings_of_spark(value: object) -> object:
+    """Let numbers and booleans be written as TOML has them."""
+    if not isinstance(value, dict):
+        return value
+    return {
+        name: str(each).lower() if isinstance(each, bool) else str(each)
+        for name, each in value.items()
+    }
+
+
+class CheckpointOptions(Options):
+    """When checkpoints are taken, and how much they may cost."""
+
+    interval: Annotated[MaybeDuration, Flag("--checkpoint-interval")] = Field(
+        default="10 seconds",
+        description="Time between two triggers; none: only the last checkpoint is taken.",
+    )
+    timeout: Annotated[Duration, Flag("--checkpoint-timeout")] = Field(
+        default="10 minutes",
+        description="A checkpoint that takes longer is given up; the job goes on.",
+    )
+    sync_timeout: MaybeDuration = Field(
+        default="10 seconds",
+        description="A checkpoint that stops a worker for longer is given up; none: no limit.",
+    )
+    min_pause: MaybeDuration = Field(
+        default=None,
+        description="Shortest time between the end of a checkpoint and the next trigger.",
+    )
+    max_concurrent: Annotated[Positive, Flag("--max-concurrent-checkpoints")] = Field(
+        default=1,
+        description="Checkpoints under way at the same time; more than 1 needs --aligned.",
+    )
+    tolerable_failures: Annotated[Count | None, NONE] = Field(
+        default=3,
+        description="Failed checkpoints in a row that the job survives; none: any number.",
+    )
+    alignment: Annotated[
+        str | timedelta,
+        PlainValidator(_alignment),
+        Flag(
+            "--alignment",
+            ("--alignment-timeout",),
+            {"--aligned": "aligned", "--unaligned": "unaligned"},
+        ),
+    ] = Field(
+        default="30 seconds",
+        validation_alias=AliasChoices("alignment", "alignment_timeout"),
+        description="When barriers overtake the data: so long after the checkpoint's creation, "
+        "from the start (unaligned) or never (aligned).",
+    )
+    max_inflight: Annotated[Size, _at_least(1, size_bytes)] = Field(
+        default="512MiB",
+        description="In-flight data of one queue, serialised; a checkpoint that would hold more "
+        "is given up.",
+    )
+    inflight_compression: MaybeCompression = Field(
+        default=None, description="Compression of in-flight data in the store."
+    )
+    scrub_rate: Size = Field(
+        default="1MiB",
+        validation_alias=AliasChoices("scrub_rate", "scrub_bytes_per_second"),
+        description="Bytes of stored files that are read again each second, to find damage while "
+        "the state is still in memory; 0: none.",
+    )
+
+    @model_validator(mode="after")
+    def _checkpoints_that_overtake_do_not_overlap(self) -> Self:
+        if self.max_concurrent > 1 and self.overtaking().alignment_timeout_ms is not None:
+            raise ValueError(
+                "checkpoints that may turn unaligned cannot overlap: set max_concurrent to 1, or "
+                "alignment to aligned"
+            )
+        return self
+
+    def overtaking(self) -> UnalignedCheckpointConfig:
+        """Return when barriers overtake, in milliseconds, and the limit of what they pass."""
+        fixed = self.alignment in ("aligned", "unaligned")
+        threshold = {} if fixed else {"alignment_timeout_threshold_ms": duration_ms(self.alignment)}
+        return UnalignedCheckpointConfig(
+            enabled=self.alignment != "aligned",
+            force_unaligned=self.alignment == "unaligned",
+            max_inflight_buffer_bytes=size_bytes(self.max_inflight),
+            **threshold,
+        )
+
+
+class CheckpointPolicy(CheckpointOptions):
+    """When checkpoints are taken, how much they may cost, and how many are kept."""
+
+    keep_last: Annotated[
+        Literal["default", "all"] | Positive, Flag(switches={"--keep-all": "all"})
+    ] = Field(
+        default="default",
+        description="How many of the newest checkpoints, of all runs, the running job keeps; all: "
+        "it deletes none; default: of runs with the default, the last 10 and the newest of each of "
+        "24 hours and 7 days.",
+    )
+
+    @property
+    def retention(self) -> RetentionConfig | None:
+        """What the running job applies; None: it deletes nothing."""
+        if isinstance(self.keep_last, int):
+            return RetentionConfig(keep_last=self.keep_last, savepoints="like-others")
+        return RetentionConfig.default() if self.keep_last == "default" else None
+
+
+class StateConfig(Options):
+    """How keyed state is kept, and what a checkpoint writes of it. May change at every start."""
+
+    snapshots: SnapshotMode = Field(
+        default="incremental",
+        description="What a checkpoint writes: all state (full), what changed since the last one "
+        "(incremental), or what changed since the last of many uploads in between (changelog).",
+    )
+    changelog_interval: Duration = Field(
+        default="1 second", description="Time between two uploads, for changelog."
+    )
+    segments_max: Annotated[int, Field(ge=2)] = Field(
+        default=SEGMENTS_MAX,
+        description="Files that hold the state of an operator in a worker; more are merged beside "
+        "the job.",
+    )
+    compression: Annotated[MaybeCompression, Flag("--state-compression")] = Field(
+        default=None, description="Compression of state in the store."
+    )
+    backend: Annotated[BackendName, Flag("--state-backend")] = Field(
+        default="memory",
+        description="Where the state of windows is while the job runs: in memory, or on disk "
+        "(rocksdb), where it may be larger than memory.",
+    )
+    memory: Annotated[
+        Size, _at_least(f"{MEMORY_BYTES_MIN >> 20}MiB", size_bytes), Flag("--state-memory")
+    ] = Field(
+        default="256MiB",
+        validation_alias=AliasChoices("memory", "memory_bytes"),
+        description="Memory of each worker for rocksdb: buffers, and rows that are gathered and "
+        "merged.",
+    )
+    directory: Annotated[MaybeText, Flag("--state-directory")] = Field(
+        default=None,
+        description="Working files of rocksdb, on a local disk; none: Spark's local folders.",
+    )
+
+    def options(self) -> StateOptions:
+        """Return the same for the runtime."""
+        return StateOptions(
+            snapshots=self.snapshots,
+            changelog_interval_ms=duration_ms(self.changelog_interval),
+            segments_max=self.segments_max,
+            compression=self.compression,
+            backend=self.backend,
+            memory_bytes=size_bytes(self.memory),
+            directory=self.directory,
+        )
+
+
+class RecoveryOptions(Options):
+    """When a worker counts as lost, how often the job is restarted, and where savepoints may go."""
+
+    restarts: Count = Field(default=10, description="Restarts after failures in a row.")
+    start_timeout: Duration = Field(
+        default="2 minutes",
+        description="Workers that have not restored their state by then are started again.",
+    )
+    silence_timeout: Annotated[Duration, _at_least("3 seconds", duration_ms)] = Field(
+        default="30 seconds",
+        description="A worker whose process sends no sign of life for so long is dead.",
+    )
+    progress_timeout: Duration = Field(
+        default="30 minutes",
+        description="A worker that needs longer for one batch hangs; the job is started again.",
+    )
+    savepoints_under: tuple[str, ...] = Field(
+        default=(),
+        strict=False,
+        description="Directories and buckets below which commands may have savepoints written; by "
+        "default where the store is, and the driver's working directory.",
+    )
+
+    @property
+    def restart(self) -> ExponentialDelay:
+        """How the driver restarts a job that failed."""
+        return ExponentialDelay(attempts=self.restarts)
+
+    @property
+    def deadlines(self) -> Deadlines:
+        """How long workers may take."""
+        return Deadlines(
+            register_ms=duration_ms(self.start_timeout),
+            silence_ms=duration_ms(self.silence_timeout),
+            progress_ms=duration_ms(self.progress_timeout),
+        )
+
+
+class NetworkOptions(Options):
+    """How workers talk to each other."""
+
+    transport: TransportKind | Literal["auto"] = Field(
+        default="auto",
+        description="auto: unix sockets (ipc) with a local master, else TCP that is encrypted and "
+        "authenticated (curve); tcp is neither.",
+    )
+    require_encryption: bool = Field(
+        default=False,
+        description="Refuse a cluster whose network could read the rows, or the key of the "
+        "workers.",
+    )
+
+
+class SparkOptions(Options):
+    """Where the workers run."""
+
+    master: MaybeText = Field(
+        default=None, description="Spark master; none: local[N], with N workers."
+    )
+    conf: Annotated[dict[str, str], BeforeValidator(_settings_of_spark)] = Field(
+        default_factory=dict, description="Settings of Spark."
+    )
+
+    def master_for(self, workers: int) -> str:
+        """Return the master that was asked for, by option or by setting, or this host.
+
+        Raises:
+            ConfigurationError: the two differ, or such a Spark could not run the workers.
+        """
+        master = master_of(self.master, self.conf) or f"local[{workers}]"
+        refuse_unsuitable(SparkFacts(master, self.conf), workers)
+        return master
+
+
+class StartOptions(Options):
+    """What one start continues from. A file or a variable would repeat it at every start."""
+
+    restore_id: Annotated[Positive | None, Flag("--restore")] = Field(
+        default=None,
+        description="Go back to this checkpoint; what came after it is withdrawn.",
+    )
+    restore_before: Annotated[Instant | None, Flag(also=("--before",))] = Field(
+        default=None,
+        description="Go back to the newest checkpoint completed before this time (ISO 8601 with a "
+        "zone).",
+    )
+    from_savepoint: str | None = Field(
+        default=None,
+        description="Start from the savepoint at this URI: of this job a step back, of another one "
+        "under a new --job.",
+    )
+    claim: bool = Field(
+        default=False,
+        description="Delete the savepoint once a checkpoint builds on it; else it is only read.",
+    )
+    take_over: bool = Field(
+        default=False, description="Run although the job's driver may be alive; it is fenced."
+    )
+    expected_generation: Annotated[Count | None, Flag("--expect-generation")] = Field(
+        default=None,
+        description="Start only if this is the newest generation that ran the job (0: it never "
+        "ran). Of several starts that expect the same one, one succeeds.",
+    )
+    allow_fresh: bool = Field(
+        default=False,
+        description="Start empty, and withdraw the output, if checkpoints exist and none is "
+        "usable.",
+    )
+    reset_state: tuple[str, ...] = Field(
+        default=(),
+        strict=False,
+        description="Drop all state, read all sources anew and withdraw earlier output, because "
+        "this operator changed or is gone.",
+    )
+
+    @model_validator(mode="after")
+    def _asks_for_one_thing(self) -> Self:
+        goes_back = self.restore_id is not None or self.restore_before is not None
+        if self.from_savepoint is not None and (goes_back or self.allow_fresh):
+            raise ValueError(
+                "a savepoint is a start of its own: leave restore_id, restore_before and "
+                "allow_fresh away, or from_savepoint"
+            )
+        if self.reset_state and (goes_back or self.from_savepoint):
+            raise ValueError(
+                "reset_state drops all state: leave restore_id, restore_before and from_savepoint "
+                "away, or reset_state"
+            )
+        if self.claim and self.from_savepoint is None:
+            raise ValueError("only a savepoint can be claimed: give from_savepoint")
+        if self.restore_id is not None and self.restore_before is not None:
+            raise ValueError("restore_id and restore_before both say which checkpoint: give one")
+        return self
+
+
+class Configuration(Options):
+    """Everything that ``laminar.toml`` may set."""
+
+    store: str | None = Field(default=None, description="Directory or URI of the checkpoint store.")
+    job: str | None = Field(
+        default=None, description="Name of the job in the store; by default the pipeline's."
+    )
+    workers: Positive = Field(
+        default=2,
+        description="Spark tasks that run side by side; another number at every start, if need be.",
+    )
+    checkpoints: CheckpointPolicy = CheckpointPolicy()
+    state: StateConfig = StateConfig()
+    recovery: RecoveryOptions = RecoveryOptions()
+    network: NetworkOptions = NetworkOptions()
+    spark: SparkOptions = SparkOptions()
+    retention: RetentionConfig = RetentionConfig()
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read a ``laminar.toml``.
+
+        Raises:
+            ConfigurationError: it cannot be read, or an option is unknown or not allowed; the
+                message names file and key.
+        """
+        try:
+            return cls.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+        except OSError as error:
+            raise ConfigurationError(
+                ErrorCode.NO_SUCH_PATH, f"{path} cannot be read: {error.strerror}"
+            ) from error
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ConfigurationError(ErrorCode.INVALID_OPTION, f"{path}: {error}") from error
+        except ValidationError as error:
+            raise ConfigurationError(
+                ErrorCode.INVALID_OPTION, f"{path}: {problem_of(error, cls)}"
+            ) from error
+
+
+def all_settings() -> list[Setting]:
+    """Return every option of ``Configuration``, in the order of its fields."""
+    found = settings_of(Configuration)
+    for section, model in sections_of(Configuration).items():
+        found += settings_of(model, section, "retention_" if section == "retention" else "")
+    return found

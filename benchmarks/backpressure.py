@@ -159,7 +159,7 @@ def _start(
     return slow_pipeline(ROW_US * slowness).start(
         spark,
         checkpoint=CheckpointConfig(
-            store=str(dataset.fresh("store")), interval="500 milliseconds", unaligned=unaligned
+            str(dataset.fresh("store")), interval="500 milliseconds", unaligned=unaligned
         ),
         run=RunConfig(workers=WORKERS, restart=FixedDelay(attempts=1000)),
         listener=events.put,

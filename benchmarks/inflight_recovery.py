@@ -69,7 +69,7 @@ class Job:
         rows = p.source("in", MemorySource([numbers] * WORKERS, BATCH_ROWS, bounded=False))
         rows.rebalance().map(self.slow, name="slow").sink("out", CollectSink())
         self.plan = p.plan()
-        config = CheckpointConfig(store=store_uri, interval="1 second", unaligned=unaligned)
+        config = CheckpointConfig(store_uri, interval="1 second", unaligned=unaligned)
         self.options = JobOptions("benchmark", store_uri, WORKERS, config.coordinator_config())
         self.store = CheckpointStore.open(store_uri, self.options.job)
 

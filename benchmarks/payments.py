@@ -53,7 +53,7 @@ def throughput() -> list[Result]:
 def _seconds(spark: SparkSession, path: str, interval: Duration | None) -> float:
     """From the call to the committed result, in a warm session."""
     output, store = dataset.fresh("output"), dataset.fresh("store")
-    checkpoint = CheckpointConfig(store=str(store), interval=interval)
+    checkpoint = CheckpointConfig(str(store), interval=interval)
     job = pipeline(path, str(output))
     return _timed(lambda: job.run(spark, checkpoint=checkpoint, run=RunConfig(workers=WORKERS)))
 

@@ -32,7 +32,7 @@ def worker() -> list[Result]:
     events: SimpleQueue[JobEvent] = SimpleQueue()
     job = pipeline(path, str(dataset.fresh("output")), ROWS_PER_SECOND).start(
         spark,
-        checkpoint=CheckpointConfig(store=str(dataset.fresh("store")), interval="1 second"),
+        checkpoint=CheckpointConfig(str(dataset.fresh("store")), interval="1 second"),
         run=RunConfig(workers=WORKERS, restart=FixedDelay(attempts=1000)),  # No pause is measured.
         listener=events.put,
     )

@@ -1,9 +1,9 @@
-"""What can be set about a run: a model for each concern, and the file ``laminar.toml``.
+"""The options of a run, in a model for each concern, and the file ``laminar.toml``.
 
-The models are what the command line, the environment, the file, Dagster's ``StreamSpec`` and the
-Python API have in common; ``docs/configuration.md`` lists them. Options of one start, such as the
-checkpoint to go back to, are no part of ``Configuration``: a file or a variable would repeat them
-at every start.
+The command line, the environment, the file, Dagster's ``StreamSpec`` and the Python API share these
+models; ``docs/configuration.md`` lists their fields. Options of one start, such as the checkpoint
+to go back to, are not in ``Configuration``, because a file or a variable would repeat them at every
+start.
 """
 
 import tomllib
@@ -79,7 +79,7 @@ def _at_least(least: str | int, measure: Any) -> AfterValidator:  # noqa: ANN401
 
 
 def _settings_of_spark(value: object) -> object:
-    """Let numbers and booleans be written as TOML has them."""
+    """Accept numbers and booleans of TOML."""
     if not isinstance(value, dict):
         return value
     return {
@@ -91,30 +91,20 @@ def _settings_of_spark(value: object) -> object:
 class CheckpointOptions(Options):
     """When checkpoints are taken, and how much they may cost."""
 
-    interval: Annotated[MaybeDuration, Flag("--checkpoint-interval")] = Field(
-        default="10 seconds",
-        description="Time between two triggers; none: only the last checkpoint is taken.",
-    )
-    timeout: Annotated[Duration, Flag("--checkpoint-timeout")] = Field(
-        default="10 minutes",
-        description="A checkpoint that takes longer is given up; the job goes on.",
-    )
-    sync_timeout: MaybeDuration = Field(
-        default="10 seconds",
-        description="A checkpoint that stops a worker for longer is given up; none: no limit.",
-    )
-    min_pause: MaybeDuration = Field(
-        default=None,
-        description="Shortest time between the end of a checkpoint and the next trigger.",
-    )
-    max_concurrent: Annotated[Positive, Flag("--max-concurrent-checkpoints")] = Field(
-        default=1,
-        description="Checkpoints under way at the same time; more than 1 needs --aligned.",
-    )
-    tolerable_failures: Annotated[Count | None, NONE] = Field(
-        default=3,
-        description="Failed checkpoints in a row that the job survives; none: any number.",
-    )
+    interval: Annotated[MaybeDuration, Flag("--checkpoint-interval")] = "10 seconds"
+    """Time between two triggers; none: only the last checkpoint is taken."""
+    timeout: Annotated[Duration, Flag("--checkpoint-timeout")] = "10 minutes"
+    """A checkpoint that takes longer expires; the job continues."""
+    sync_timeout: MaybeDuration = "10 seconds"
+    """Longest pause of a worker at its cut; a checkpoint that needs a longer one is given up; none:
+    no limit.
+    """
+    min_pause: MaybeDuration = None
+    """Shortest time between the end of a checkpoint and the next trigger."""
+    max_concurrent: Annotated[Positive, Flag("--max-concurrent-checkpoints")] = 1
+    """Checkpoints under way at the same time; more than 1 needs --aligned."""
+    tolerable_failures: Annotated[Count | None, NONE] = 3
+    """Failed checkpoints in a row that the job survives; none: any number."""
     alignment: Annotated[
         str | timedelta,
         PlainValidator(_alignment),
@@ -123,26 +113,22 @@ class CheckpointOptions(Options):
             ("--alignment-timeout",),
             {"--aligned": "aligned", "--unaligned": "unaligned"},
         ),
-    ] = Field(
-        default="30 seconds",
-        validation_alias=AliasChoices("alignment", "alignment_timeout"),
-        description="When barriers overtake the data: so long after the checkpoint's creation, "
-        "from the start (unaligned) or never (aligned).",
-    )
-    max_inflight: Annotated[Size, _at_least(1, size_bytes)] = Field(
-        default="512MiB",
-        description="In-flight data of one queue, serialised; a checkpoint that would hold more "
-        "is given up.",
-    )
-    inflight_compression: MaybeCompression = Field(
-        default=None, description="Compression of in-flight data in the store."
-    )
+    ] = Field(default="30 seconds", validation_alias=AliasChoices("alignment", "alignment_timeout"))
+    """Time from a checkpoint's creation until its barriers overtake the data; unaligned: they do
+    from the start, aligned: they never do.
+    """
+    max_inflight: Annotated[Size, _at_least(1, size_bytes)] = "512MiB"
+    """Limit of in-flight data, serialised, per queue; a checkpoint that would exceed it is given
+    up.
+    """
+    inflight_compression: MaybeCompression = None
+    """Compression of in-flight data in the store."""
     scrub_rate: Size = Field(
-        default="1MiB",
-        validation_alias=AliasChoices("scrub_rate", "scrub_bytes_per_second"),
-        description="Bytes of stored files that are read again each second, to find damage while "
-        "the state is still in memory; 0: none.",
+        default="1MiB", validation_alias=AliasChoices("scrub_rate", "scrub_bytes_per_second")
     )
+    """Bytes of the newest checkpoint's files that are read again each second, to detect damage
+    while the state is still in memory; 0: none.
+    """
 
     @model_validator(mode="after")
     def _checkpoints_that_overtake_do_not_overlap(self) -> Self:
@@ -170,16 +156,15 @@ class CheckpointPolicy(CheckpointOptions):
 
     keep_last: Annotated[
         Literal["default", "all"] | Positive, Flag(switches={"--keep-all": "all"})
-    ] = Field(
-        default="default",
-        description="How many of the newest checkpoints, of all runs, the running job keeps; all: "
-        "it deletes none; default: of runs with the default, the last 10 and the newest of each of "
-        "24 hours and 7 days.",
-    )
+    ] = "default"
+    """How many of the newest checkpoints the running job keeps, whichever run completed them; all:
+    it deletes none; default: of runs with the default, it keeps the last 10 and the newest of each
+    of 24 hours and 7 days.
+    """
 
     @property
     def retention(self) -> RetentionConfig | None:
-        """What the running job applies; None: it deletes nothing."""
+        """The policy that the running job applies; None: it deletes nothing."""
         if isinstance(self.keep_last, int):
             return RetentionConfig(keep_last=self.keep_last, savepoints="like-others")
         return RetentionConfig.default() if self.keep_last == "default" else None
@@ -188,42 +173,29 @@ class CheckpointPolicy(CheckpointOptions):
 class StateConfig(Options):
     """How keyed state is kept, and what a checkpoint writes of it. May change at every start."""
 
-    snapshots: SnapshotMode = Field(
-        default="incremental",
-        description="What a checkpoint writes: all state (full), what changed since the last one "
-        "(incremental), or what changed since the last of many uploads in between (changelog).",
-    )
-    changelog_interval: Duration = Field(
-        default="1 second", description="Time between two uploads, for changelog."
-    )
-    segments_max: Annotated[int, Field(ge=2)] = Field(
-        default=SEGMENTS_MAX,
-        description="Files that hold the state of an operator in a worker; more are merged beside "
-        "the job.",
-    )
-    compression: Annotated[MaybeCompression, Flag("--state-compression")] = Field(
-        default=None, description="Compression of state in the store."
-    )
-    backend: Annotated[BackendName, Flag("--state-backend")] = Field(
-        default="memory",
-        description="Where the state of windows is while the job runs: in memory, or on disk "
-        "(rocksdb), where it may be larger than memory.",
-    )
+    snapshots: SnapshotMode = "incremental"
+    """The contents of a checkpoint: the full state, the changes since the last one (incremental),
+    or the changes since the last of many uploads in between (changelog).
+    """
+    changelog_interval: Duration = "1 second"
+    """Time between two uploads, with changelog."""
+    segments_max: Annotated[int, Field(ge=2)] = SEGMENTS_MAX
+    """Files that hold the state of an operator in a worker; more are merged beside the job."""
+    compression: Annotated[MaybeCompression, Flag("--state-compression")] = None
+    """Compression of state in the store."""
+    backend: Annotated[BackendName, Flag("--state-backend")] = "memory"
+    """Where the running job keeps the state of windows: in memory, or on disk with rocksdb, where
+    it may be larger than memory.
+    """
     memory: Annotated[
         Size, _at_least(f"{MEMORY_BYTES_MIN >> 20}MiB", size_bytes), Flag("--state-memory")
-    ] = Field(
-        default="256MiB",
-        validation_alias=AliasChoices("memory", "memory_bytes"),
-        description="Memory of each worker for rocksdb: buffers, and rows that are gathered and "
-        "merged.",
-    )
-    directory: Annotated[MaybeText, Flag("--state-directory")] = Field(
-        default=None,
-        description="Working files of rocksdb, on a local disk; none: Spark's local folders.",
-    )
+    ] = Field(default="256MiB", validation_alias=AliasChoices("memory", "memory_bytes"))
+    """Memory per worker for rocksdb: its buffers, and rows that are gathered and merged."""
+    directory: Annotated[MaybeText, Flag("--state-directory")] = None
+    """Folder for the working files of rocksdb, on a local disk; none: Spark's local folders."""
 
     def options(self) -> StateOptions:
-        """Return the same for the runtime."""
+        """Return the options for the runtime."""
         return StateOptions(
             snapshots=self.snapshots,
             changelog_interval_ms=duration_ms(self.changelog_interval),
@@ -238,25 +210,18 @@ class StateConfig(Options):
 class RecoveryOptions(Options):
     """When a worker counts as lost, how often the job is restarted, and where savepoints may go."""
 
-    restarts: Count = Field(default=10, description="Restarts after failures in a row.")
-    start_timeout: Duration = Field(
-        default="2 minutes",
-        description="Workers that have not restored their state by then are started again.",
-    )
-    silence_timeout: Annotated[Duration, _at_least("3 seconds", duration_ms)] = Field(
-        default="30 seconds",
-        description="A worker whose process sends no sign of life for so long is dead.",
-    )
-    progress_timeout: Duration = Field(
-        default="30 minutes",
-        description="A worker that needs longer for one batch hangs; the job is started again.",
-    )
-    savepoints_under: tuple[str, ...] = Field(
-        default=(),
-        strict=False,
-        description="Directories and buckets below which commands may have savepoints written; by "
-        "default where the store is, and the driver's working directory.",
-    )
+    restarts: Count = 10
+    """Restarts after failures in a row."""
+    start_timeout: Duration = "2 minutes"
+    """Workers that have not restored their state by then are started again."""
+    silence_timeout: Annotated[Duration, _at_least("3 seconds", duration_ms)] = "30 seconds"
+    """A worker whose process sends no sign of life for so long is dead."""
+    progress_timeout: Duration = "30 minutes"
+    """A worker that needs longer for one batch hangs; the job is started again."""
+    savepoints_under: tuple[str, ...] = Field(default=(), strict=False)
+    """Directories and buckets below which commands may have savepoints written; by default
+    where the store is, and the driver's working directory.
+    """
 
     @property
     def restart(self) -> ExponentialDelay:
@@ -276,27 +241,23 @@ class RecoveryOptions(Options):
 class NetworkOptions(Options):
     """How workers talk to each other."""
 
-    transport: TransportKind | Literal["auto"] = Field(
-        default="auto",
-        description="auto: unix sockets (ipc) with a local master, else TCP that is encrypted and "
-        "authenticated (curve); tcp is neither.",
-    )
-    require_encryption: bool = Field(
-        default=False,
-        description="Refuse a cluster whose network could read the rows, or the key of the "
-        "workers.",
-    )
+    transport: Literal["auto", TransportKind] = "auto"
+    """auto: unix sockets (ipc) with a local master, else TCP that is encrypted and
+    authenticated (curve); tcp is neither.
+    """
+    require_encryption: bool = False
+    """Refuse a cluster whose network could read the rows, or the key of the workers."""
 
 
 class SparkOptions(Options):
     """Where the workers run."""
 
-    master: MaybeText = Field(
-        default=None, description="Spark master; none: local[N], with N workers."
-    )
+    master: MaybeText = None
+    """Spark master; none: local[N], with N workers."""
     conf: Annotated[dict[str, str], BeforeValidator(_settings_of_spark)] = Field(
-        default_factory=dict, description="Settings of Spark."
+        default_factory=dict
     )
+    """Settings of Spark."""
 
     def master_for(self, workers: int) -> str:
         """Return the master that was asked for, by option or by setting, or this host.
@@ -310,45 +271,30 @@ class SparkOptions(Options):
 
 
 class StartOptions(Options):
-    """What one start continues from. A file or a variable would repeat it at every start."""
+    """The checkpoint or savepoint that one start continues from, and what it may give up."""
 
-    restore_id: Annotated[Positive | None, Flag("--restore")] = Field(
-        default=None,
-        description="Go back to this checkpoint; what came after it is withdrawn.",
-    )
-    restore_before: Annotated[Instant | None, Flag(also=("--before",))] = Field(
-        default=None,
-        description="Go back to the newest checkpoint completed before this time (ISO 8601 with a "
-        "zone).",
-    )
-    from_savepoint: str | None = Field(
-        default=None,
-        description="Start from the savepoint at this URI: of this job a step back, of another one "
-        "under a new --job.",
-    )
-    claim: bool = Field(
-        default=False,
-        description="Delete the savepoint once a checkpoint builds on it; else it is only read.",
-    )
-    take_over: bool = Field(
-        default=False, description="Run although the job's driver may be alive; it is fenced."
-    )
-    expected_generation: Annotated[Count | None, Flag("--expect-generation")] = Field(
-        default=None,
-        description="Start only if this is the newest generation that ran the job (0: it never "
-        "ran). Of several starts that expect the same one, one succeeds.",
-    )
-    allow_fresh: bool = Field(
-        default=False,
-        description="Start empty, and withdraw the output, if checkpoints exist and none is "
-        "usable.",
-    )
-    reset_state: tuple[str, ...] = Field(
-        default=(),
-        strict=False,
-        description="Drop all state, read all sources anew and withdraw earlier output, because "
-        "this operator changed or is gone.",
-    )
+    restore_id: Annotated[Positive | None, Flag("--restore")] = None
+    """Go back to this checkpoint; what came after it is withdrawn."""
+    restore_before: Annotated[Instant | None, Flag(also=("--before",))] = None
+    """Go back to the newest checkpoint completed before this time (ISO 8601 with a zone)."""
+    from_savepoint: str | None = None
+    """Start from the savepoint at this URI: of this job a step back, of another one under a new
+    --job.
+    """
+    claim: bool = False
+    """Delete the savepoint once a checkpoint builds on it; else it is only read."""
+    take_over: bool = False
+    """Run although the job's driver may be alive; it is fenced."""
+    expected_generation: Annotated[Count | None, Flag("--expect-generation")] = None
+    """Start only if this is the newest generation that ran the job (0: it never ran). Of
+    several starts that expect the same one, one succeeds.
+    """
+    allow_fresh: bool = False
+    """Start empty, and withdraw the output, if checkpoints exist and none is usable."""
+    reset_state: tuple[str, ...] = Field(default=(), strict=False)
+    """Drop all state, read all sources anew and withdraw earlier output, because this operator
+    changed or is gone.
+    """
 
     @model_validator(mode="after")
     def _asks_for_one_thing(self) -> Self:
@@ -373,14 +319,12 @@ class StartOptions(Options):
 class Configuration(Options):
     """Everything that ``laminar.toml`` may set."""
 
-    store: str | None = Field(default=None, description="Directory or URI of the checkpoint store.")
-    job: str | None = Field(
-        default=None, description="Name of the job in the store; by default the pipeline's."
-    )
-    workers: Positive = Field(
-        default=2,
-        description="Spark tasks that run side by side; another number at every start, if need be.",
-    )
+    store: str | None = None
+    """Directory or URI of the checkpoint store."""
+    job: str | None = None
+    """Name of the job in the store; by default the pipeline's."""
+    workers: Positive = 2
+    """Spark tasks that run side by side, of any number that the job had before."""
     checkpoints: CheckpointPolicy = CheckpointPolicy()
     state: StateConfig = StateConfig()
     recovery: RecoveryOptions = RecoveryOptions()

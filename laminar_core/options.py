@@ -1,15 +1,15 @@
 """How an option is declared: once, as a field of a model.
 
-A field has a type, a default and a description. From it are made the option of the command line,
-the environment variable, the key in ``laminar.toml`` and the argument in Python. Which options
-there are is in ``configuration``.
+A field has a type, a default and a docstring, which is its description. From it are made the option
+of the command line, the environment variable, the key in ``laminar.toml`` and the argument in
+Python. ``configuration`` declares the options.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import cached_property
-from typing import Annotated, Any, Literal, Self, cast, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, cast, get_args, get_origin
 
 from pydantic import (
     BaseModel,
@@ -32,39 +32,38 @@ _PLAIN = {
     "a valid tuple": "a list",
     "a valid ": "a ",
 }
-"""What a writer of a file calls it."""
+"""pydantic's words, and those of a person who writes a file."""
 
 
 class Options(BaseModel):
     """Base of all options. Its error is one line that names the option."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True
+    )
 
-    def __init__(self, /, **values: Any) -> None:  # noqa: ANN401 - pydantic checks them
-        """Check the values.
+    if not TYPE_CHECKING:  # Type checkers make the signature from the fields.
 
-        Raises:
-            ConfigurationError: one of them is unknown or not allowed (INVALID_OPTION).
-        """
-        try:
-            super().__init__(**values)
-        except ValidationError as error:
-            text = problem_of(error, type(self))
-            raise ConfigurationError(
-                ErrorCode.INVALID_OPTION, f"{type(self).__name__}: {text}"
-            ) from error
+        def __init__(self, /, *given: object, **values: object) -> None:
+            """Check the values; those of fields with ``kw_only=False`` may have no name.
 
-    @classmethod
-    def of(cls, values: Mapping[str, Any]) -> Self:
-        """Make one of named values.
+            Raises:
+                ConfigurationError: one of them is unknown or not allowed (INVALID_OPTION).
+            """
+            fields = type(self).model_fields.items()
+            names = [name for name, info in fields if info.kw_only is False]
+            if len(given) > len(names) or values.keys() & names[: len(given)]:
+                raise TypeError(f"{type(self).__name__} takes options by name, once each")
+            try:
+                super().__init__(**dict(zip(names, given, strict=False)), **values)
+            except ValidationError as error:
+                text = problem_of(error, type(self))
+                raise ConfigurationError(
+                    ErrorCode.INVALID_OPTION, f"{type(self).__name__}: {text}"
+                ) from error
 
-        Raises:
-            ConfigurationError: one of them is unknown or not allowed (INVALID_OPTION).
-        """
-        return cls(**values)
-
-    # Models in models are checked without this method, and the outermost reports the whole path.
-    __init__.__pydantic_base_init__ = True  # pyright: ignore[reportFunctionMemberAccess]
+        # Nested models are checked without this method, and the outermost reports the whole path.
+        __init__.__pydantic_base_init__ = True
 
 
 def _none(value: object, check: ValidatorFunctionWrapHandler) -> object:
@@ -125,43 +124,39 @@ class Setting:
 
     @property
     def default(self) -> Any:  # noqa: ANN401 - of the field's type
-        """What it is if nobody sets it."""
+        """Its value if no source sets it."""
         return self.info.get_default(call_default_factory=True)
 
     @property
     def description(self) -> str:
         """One or two sentences."""
-        return self.info.description or ""
-
-    def __hash__(self) -> int:
-        """Tell it from others by its parameter."""
-        return hash(self.parameter)
+        return " ".join((self.info.description or "").split())
 
     @cached_property
-    def types(self) -> frozenset[Any]:
-        """The types of which a value may be, and the values of a ``Literal``."""
-        return frozenset(_types(self.info.annotation))
+    def types(self) -> tuple[Any, ...]:
+        """Its possible types, and the values of a ``Literal``."""
+        return tuple(_types(self.info.annotation))
 
     @property
     def is_switch(self) -> bool:
         """Whether it is on or off."""
-        return self.types == {bool}
+        return self.info.annotation is bool
 
     @property
     def is_repeatable(self) -> bool:
         """Whether the command line may name it several times."""
-        return bool(self.types & {tuple, dict})
+        return tuple in self.types or dict in self.types
 
     @property
     def allowed(self) -> str:
-        """What a value looks like, in capitals, or the values that there are."""
+        """The form of a value in capitals, or the possible values."""
         choices = [*self.flag.switches.values()] if timedelta in self.types else []
-        choices += _literals(self.info.annotation)
+        choices += [each for each in self.types if isinstance(each, str)]
         if timedelta in self.types:
             choices.append("DURATION")
         elif dict in self.types:
             choices.append("KEY=VALUE")
-        elif {str, int} <= self.types:
+        elif str in self.types and int in self.types:
             choices.append("SIZE")
         elif int in self.types:
             choices.append("N")
@@ -273,11 +268,3 @@ def _types(annotation: Any) -> Iterator[Any]:  # noqa: ANN401 - as typing has it
             yield from _types(each)
     else:
         yield annotation
-
-
-def _literals(annotation: Any) -> Iterator[str]:  # noqa: ANN401 - as typing has it
-    if get_origin(annotation) is Literal:
-        yield from map(str, get_args(annotation))
-    else:
-        for each in get_args(annotation):
-            yield from _literals(each)

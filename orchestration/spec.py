@@ -1,4 +1,4 @@
-"""What a team writes to have a streaming job in Dagster. Nothing but checked values."""
+"""The description of a streaming job for Dagster: checked values, and nothing else."""
 
 import hashlib
 import re
@@ -112,7 +112,7 @@ class CheckpointPolicy(configuration.CheckpointPolicy):
 class SchedulePolicy(Values):
     """When the stream's housekeeping runs, in UTC; None turns one off.
 
-    ``enabled``: they are on as soon as Dagster loads them; else somebody turns them on in its UI.
+    ``enabled``: they are on as soon as Dagster loads them; else they are turned on in its UI.
     """
 
     enabled: bool = True
@@ -126,7 +126,7 @@ class SchedulePolicy(Values):
 
 
 class PriceTable(Values):
-    """What the provider of the store asks for, in ``currency``; the defaults are no offer."""
+    """Prices of the store's provider, in ``currency``; the defaults are only examples."""
 
     currency: str = "USD"
     put_per_1000: Annotated[float, Field(ge=0)] = 0.005
@@ -202,20 +202,20 @@ class StreamSpec(Values):
         return self
 
     def command(self, store_uri: str, words: Sequence[str] = ()) -> list[str]:
-        """What starts the driver; it writes one JSON object per event to standard output.
+        """Return the words that start the driver, which prints one JSON object per event.
 
-        ``words`` are further ones of ``laminar run``, such as ``--restore 42``.
+        ``words`` are further options of ``laminar run``, such as ``--restore 42``.
         """
-        given = self.checkpoints.model_dump(exclude_unset=True)
         # Sensors compare with the interval, and the stream's own policy decides what is kept.
-        fixed = {"interval": self.checkpoints.interval, "keep_last": "all"}
-        policy = CheckpointPolicy.of({**fixed, **given})
+        given = self.checkpoints
+        keep = given.keep_last if "keep_last" in given.model_fields_set else "all"
+        policy = given.model_copy(update={"interval": given.interval, "keep_last": keep})
         sections = (policy, self.state, self.recovery, self.network, self.spark)
         more = [*(word for section in sections for word in words_of(section)), *words]
         return [*self.laminar, "run", *self._job_words(store_uri, words), *more, "--json"]
 
     def dry_run_command(self, store_uri: str, words: Sequence[str] = ()) -> list[str]:
-        """What says, as one JSON object, what ``command`` with these words would continue from."""
+        """Return the words that report, as JSON, what such a ``command`` would continue from."""
         job_words = self._job_words(store_uri, words)
         return [*self.laminar, "recover", *job_words, *words, "--dry-run", "--json"]
 

@@ -20,7 +20,7 @@ def row(setting: Setting) -> str:
 
 
 def tables() -> dict[str, str]:
-    """Return the table of each section; that of options outside of sections has no name."""
+    """Return a table for each section, and one with an empty name for the other options."""
     return {
         section: HEAD + "".join(row(each) for each in all_settings() if each.section == section)
         for section in ("", *sections_of(Configuration))

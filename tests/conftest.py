@@ -26,6 +26,7 @@ CHOSEN = ("LAMINAR_SEEDS", "LAMINAR_VERSITYGW")
 for _variable in [name for name in os.environ if OF_THE_MACHINE.match(name)]:
     if _variable not in CHOSEN:
         del os.environ[_variable]
+os.environ["LAMINAR_CONFIG"] = os.devnull  # And no laminar.toml of the working directory.
 sys.dont_write_bytecode = False  # As it is where nothing is set.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # As a shell starts what is to run behind it.
     signal.signal(signal.SIGINT, signal.default_int_handler)

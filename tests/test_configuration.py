@@ -26,6 +26,7 @@ from laminar_core.options import Setting, sections_of, settings_of
 from laminar_core.orchestration.spec import StreamSpec
 from laminar_core.plan.state_options import StateOptions
 from laminar_core.retention.config import RetentionConfig
+from tests.spark.guides import blocks
 
 ROOT = Path(__file__).parent.parent
 
@@ -112,7 +113,7 @@ def effective(words: list[str], setting: Setting, **variables: str) -> tuple[Any
         value = values[setting.parameter]
         source = context.get_parameter_source(setting.parameter)
         assert source is not None
-        found.append((dict(value) if dict in setting.types else value, source.name))
+        found.append((value, source.name))
 
     result = CliRunner().invoke(command, words, env=variables, standalone_mode=False)
     if result.exception is not None:
@@ -123,6 +124,7 @@ def effective(words: list[str], setting: Setting, **variables: str) -> tuple[Any
 @pytest.fixture(autouse=True)
 def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("LAMINAR_CONFIG")
     return tmp_path
 
 
@@ -220,6 +222,12 @@ def test_a_mistake_in_a_file_is_one_line(empty_folder: Path, text: str, said: st
     assert "\n" not in str(caught.value)
 
 
+def test_the_example_of_the_documentation_is_read(empty_folder: Path) -> None:
+    (example,) = [each for each in blocks("configuration.md") if each.language == "toml"]
+    (empty_folder / "laminar.toml").write_text(example.text)
+    assert effective([], SETTINGS["state.memory"]) == ("1GiB", "DEFAULT_MAP")
+
+
 def test_a_file_that_is_not_there_is_named() -> None:
     with pytest.raises(ConfigurationError, match=r"nowhere.toml cannot be read"):
         Configuration.read(Path("nowhere.toml"))
@@ -232,10 +240,9 @@ def test_the_defaults_are_those_of_the_runtime() -> None:
 
 def test_the_state_reaches_the_runtime() -> None:
     values = {s.name: of(s) for s in all_settings() if s.section == "state"}
-    assert StateConfig.of(values).options() == StateOptions(
+    assert StateConfig(**values).options() == StateOptions(
         "changelog", 500, 3, "lz4", "rocksdb", 64 << 20, "/scratch"
     )
-    assert StateConfig.of({"memory_bytes": 64 << 20}).memory == 64 << 20
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,10 @@ class Inner(Options):
 
 
 class Example(Options):
+    size: Size = Field(default="1MiB", kw_only=False)
     wait: Annotated[Duration | None, NONE, Flag("--max-wait", ("--wait",))] = Field(
         default="5s", description="How long."
     )
-    size: Size = "1MiB"
     mode: Literal["slow", "fast"] = "slow"
     on: bool = False
     many: tuple[str, ...] = Field(default=(), strict=False)
@@ -41,8 +41,8 @@ def test_a_field_has_a_name_in_every_place() -> None:
 
 def test_what_is_allowed_can_be_shown() -> None:
     assert {name: setting.allowed for name, setting in SETTINGS.items()} == {
-        "wait": "DURATION|none",
         "size": "SIZE",
+        "wait": "DURATION|none",
         "mode": "slow|fast",
         "on": "",
         "many": "TEXT",
@@ -53,7 +53,7 @@ def test_what_is_allowed_can_be_shown() -> None:
 def test_what_a_model_was_given_becomes_words() -> None:
     example = Example(wait=None, on=False, many=("a", "b"), pairs={"k": "v"}, size=7)
     assert words_of(example) == [
-        *("--max-wait", "none", "--size", "7", "--no-on", "--many", "a", "--many", "b"),
+        *("--size", "7", "--max-wait", "none", "--no-on", "--many", "a", "--many", "b"),
         *("--pairs", "k=v"),
     ]
     assert words_of(Example()) == []
@@ -68,13 +68,13 @@ def test_what_a_model_was_given_becomes_words() -> None:
         ({"many": 5}, "many: must be a list, not 5"),
         ({"inner": {"count": 0}}, "inner.count: must be greater than or equal to 1, not 0"),
         ({"inner": {"cuont": 1}}, "inner.cuont is unknown; there are: count"),
-        ({"wiat": "5s"}, "wiat is unknown; there are: wait, size, mode, on, many, pairs, inner"),
+        ({"wiat": "5s"}, "wiat is unknown; there are: size, wait, mode, on, many, pairs, inner"),
     ],
     ids=str,
 )
 def test_a_mistake_is_one_line_that_names_the_field(values, said) -> None:
     with pytest.raises(ConfigurationError) as caught:
-        Example.of(values)
+        Example(**values)
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -84,3 +84,11 @@ def test_a_text_is_read_as_the_field_has_it() -> None:
     assert SETTINGS["wait"].parse("2h") == "2h"
     with pytest.raises(ValueError, match=r"has no unit: .* \(or none\)"):
         SETTINGS["wait"].parse("5")
+
+
+def test_a_field_may_be_given_by_position_if_it_says_so() -> None:
+    assert Example("2MiB", mode="fast") == Example(size="2MiB", mode="fast")
+    with pytest.raises(TypeError, match="by name, once each"):
+        Example("2MiB", size="1MiB")  # pyright: ignore[reportCallIssue]
+    with pytest.raises(TypeError, match="by name, once each"):
+        Example("2MiB", "5s")  # pyright: ignore[reportCallIssue]

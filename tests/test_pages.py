@@ -29,6 +29,7 @@ PAGES = sorted(path.name for path in (ROOT / "docs").glob("*.md"))
 RUN_BY = {
     "add-to-dagster.md": "tests/spark/test_guides.py",
     "cli.md": "tests/test_pages.py",
+    "configuration.md": "tests/test_configuration.py",
     "connectors.md": "tests/test_pages.py",
     "custom-connector.md": "tests/spark/test_guides.py",
     "errors.md": "tests/test_site.py",

@@ -13,6 +13,7 @@ import click
 import pytest
 
 from laminar_core.cli.main import laminar
+from laminar_core.configuration import all_settings
 from laminar_core.errors import ErrorCode, LaminarError
 from tests.spark.guides import blocks, missing_lines
 from tests.test_errors import classes_of
@@ -146,6 +147,7 @@ def test_every_command_and_option_on_the_page_of_the_command_line_exists() -> No
     options |= {
         option for command in known.values() for p in command.params for option in p.secondary_opts
     }
+    options |= {switch for setting in all_settings() for switch in setting.flag.switches}
     assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", page)) - options <= {"--help"}
     top = {name.split()[1] for name in known if " " in name}
     assert [word for word in sorted(top) if f"laminar {word}" not in page] == []

@@ -48,8 +48,8 @@ def _source(context: click.Context, setting: Setting) -> str:
 
 def _shown(value: object) -> object:
     """Return a value for people and for JSON."""
-    if isinstance(value, tuple) and value and isinstance(value[0], tuple):
-        return {name: "(not shown)" if SECRET.search(name) else each for name, each in value}
+    if isinstance(value, dict):
+        return {n: "(not shown)" if SECRET.search(n) else each for n, each in value.items()}
     return value
 
 

@@ -20,7 +20,7 @@ from laminar_core.units import Duration, Instant
 Decorator = Callable[[Any], Any]
 OTHERS = "Other options"
 FILE = "laminar.file"
-"""Where the context of a command keeps which file was read."""
+"""Key of the file that was read, in the context of a command."""
 
 STRONGER_THAN_FILES = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
 SETTINGS = {setting.key: setting for setting in all_settings()}
@@ -28,7 +28,7 @@ SETTINGS = {setting.key: setting for setting in all_settings()}
 
 @dataclass(frozen=True, slots=True)
 class GlobalSettings:
-    """What stands before the command."""
+    """Options before the command's name."""
 
     debug: bool = False
 
@@ -95,19 +95,20 @@ class SettingOption(click.Option):
         also += "  [default: none]" if default is None and NONE in setting.info.metadata else ""
         more = {
             "help": setting.description + ("  [repeatable]" if many else also),
-            "default": None if many else default,
             "show_default": not (many or setting.is_switch or default is None),
-            "is_flag": setting.is_switch,
+            "is_flag": setting.is_switch or None,
             "multiple": many,
             "metavar": None if setting.is_switch else setting.allowed,
             "envvar": None if once else setting.variable,
         } | more
+        if not (many or default is None):  # None would count as given, also of a required option.
+            more["default"] = default
         super().__init__([names[0] + off, *flag.also, setting.parameter], type=kind, **more)
         self.setting = setting
         self.group = group
 
     def add_to_parser(self, parser: Any, ctx: click.Context) -> None:  # noqa: ANN401 - click's own
-        """Take the switches, too; all values are kept, so that two can be told from one."""
+        """Add the switches; all values are kept, so that contradictions are found."""
         switches = self.setting.flag.switches
         if not switches:
             super().add_to_parser(parser, ctx)
@@ -129,11 +130,16 @@ class SettingOption(click.Option):
             value = (*(ctx.lookup_default(str(self.name)) or ()), *value)
         return value, source
 
+    def process_value(self, ctx: click.Context, value: Any) -> Any:  # noqa: ANN401 - click's own
+        """Return the value as the field has it: pairs become a dictionary."""
+        value = super().process_value(ctx, value)
+        return dict(value) if isinstance(self.type, KeyValueType) else value
+
     def get_error_hint(self, ctx: click.Context | None) -> str:
         """Name what has the wrong value: the variable, or the option."""
         if ctx and ctx.get_parameter_source(str(self.name)) is ParameterSource.ENVIRONMENT:
             return f"{self.setting.variable} in the environment"
-        return f"'{self.setting.flag.name}'"
+        return super().get_error_hint(ctx)
 
 
 class GroupedCommand(click.Command):
@@ -189,8 +195,7 @@ def together(*decorators: Decorator) -> Decorator:
 
 def taken(values: dict[str, Any], settings: Iterable[Setting]) -> dict[str, Any]:
     """Take the values of these settings out of ``values``, under the names of their fields."""
-    found = {setting: values.pop(setting.parameter) for setting in settings}
-    return {s.name: dict(value) if dict in s.types else value for s, value in found.items()}
+    return {setting.name: values.pop(setting.parameter) for setting in settings}
 
 
 def _read_file(ctx: click.Context, param: click.Parameter, path: Path | None) -> Path | None:
@@ -234,5 +239,9 @@ store_option = together(
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
-DURATION = SettingType(Setting("", "value", FieldInfo.from_annotation(Duration)))
-INSTANT = SettingType(Setting("", "value", FieldInfo.from_annotation(Instant)))
+def _type_of(annotation: Any) -> SettingType:  # noqa: ANN401 - as typing has it
+    return SettingType(Setting("", "value", FieldInfo.from_annotation(annotation)))
+
+
+DURATION = _type_of(Duration)
+INSTANT = _type_of(Instant)

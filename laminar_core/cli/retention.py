@@ -60,13 +60,13 @@ def _config(context: click.Context, values: dict[str, Any]) -> RetentionConfig:
     path = values.pop("policy_file")
     named = taken(values, _POLICY)
     if path is None:
-        return RetentionConfig.of(named)
+        return RetentionConfig(**named)
     stronger = {
         setting.name: named[setting.name]
         for setting in _POLICY
         if context.get_parameter_source(setting.parameter) in STRONGER_THAN_FILES
     }
-    return RetentionConfig.of(RetentionConfig.read(path).model_dump() | stronger)
+    return RetentionConfig(**(RetentionConfig.read(path).model_dump() | stronger))
 
 
 @click.group()

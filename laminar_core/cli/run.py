@@ -1,4 +1,4 @@
-"""``laminar run``: one pipeline, one driver, until its input ends or somebody stops it."""
+"""``laminar run``: one pipeline, one driver, until its input ends or it is stopped."""
 
 import signal
 from collections.abc import Callable, Iterator

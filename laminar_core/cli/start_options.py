@@ -1,4 +1,4 @@
-"""The options of everything that starts a job, and what they become."""
+"""Options of the commands that start a job, and the configuration that they result in."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ FAST_START = {
 
 START = settings_of(StartOptions)
 SECTIONS = [name for name in sections_of(Configuration) if name != "retention"]
-"""What a run can set; retention is for ``laminar retention``."""
+"""Sections of a run; the other one, retention, is for ``laminar retention``."""
 
 program_options = together(
     click.argument("target"),
@@ -74,8 +74,8 @@ def configuration_of(values: dict[str, Any], *sections: str) -> Configuration:
     Raises:
         ConfigurationError: two of them do not go together.
     """
-    found = {name: taken(values, _settings(name)) for name in sections}
-    return Configuration.of({**taken(values, _settings("")), **found})
+    found: dict[str, Any] = {name: taken(values, _settings(name)) for name in sections}
+    return Configuration(**taken(values, _settings("")), **found)
 
 
 def run_config(configuration: Configuration, values: dict[str, Any]) -> RunConfig:
@@ -86,31 +86,27 @@ def run_config(configuration: Configuration, values: dict[str, Any]) -> RunConfi
     """
     start, reason = taken(values, START), values.pop("reason")
     recovery = configuration.recovery
-    return RunConfig.of(
-        {
-            **start,
-            "from_savepoint": start["from_savepoint"] and absolute_uri(start["from_savepoint"]),
-            "workers": configuration.workers,
-            "job": configuration.job,
-            "restart": recovery.restart,
-            "deadlines": recovery.deadlines,
-            "savepoints_under": tuple(map(absolute_uri, recovery.savepoints_under)),
-            "actor": actor_of_environment(reason),
-            **configuration.network.model_dump(),
-        }
+    start["from_savepoint"] = start["from_savepoint"] and absolute_uri(start["from_savepoint"])
+    return RunConfig(
+        **start,
+        **configuration.network.model_dump(),
+        workers=configuration.workers,
+        job=configuration.job,
+        restart=recovery.restart,
+        deadlines=recovery.deadlines,
+        savepoints_under=tuple(map(absolute_uri, recovery.savepoints_under)),
+        actor=actor_of_environment(reason),
     )
 
 
 def checkpoint_config(configuration: Configuration) -> CheckpointConfig:
-    """Return what a run does about checkpoints."""
+    """Return the part about checkpoints, as the library takes it."""
     policy = configuration.checkpoints
-    return CheckpointConfig.of(
-        {
-            **policy.model_dump(exclude={"keep_last"}),
-            "store": configuration.store,
-            "state": configuration.state,
-            "retention": policy.retention,
-        }
+    return CheckpointConfig(
+        **policy.model_dump(exclude={"keep_last"}),
+        store=configuration.store or "",
+        state=configuration.state,
+        retention=policy.retention,
     )
 
 

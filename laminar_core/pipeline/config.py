@@ -1,4 +1,4 @@
-"""What a program says about a run: the models of ``configuration``, and what only Python has."""
+"""The configuration of a run in Python: models of ``configuration`` with further fields."""
 
 from typing import Annotated, Literal, Self
 
@@ -7,7 +7,6 @@ from pydantic import ConfigDict, Field, InstanceOf, SkipValidation, model_valida
 from laminar_core.configuration import (
     CheckpointOptions,
     NetworkOptions,
-    Positive,
     StartOptions,
     StateConfig,
 )
@@ -24,24 +23,18 @@ from laminar_core.worker.inflight import SnapshotLimits
 
 
 class CheckpointConfig(CheckpointOptions):
-    """Where checkpoints go, when they are taken, and how state is kept."""
+    """Where checkpoints are stored, when they are taken, and how state is kept."""
 
-    store: str = Field(
-        description="A directory that driver and workers share, or a URI such as "
-        "s3://bucket/checkpoints."
-    )
-    state: StateConfig = Field(default=StateConfig(), description="How keyed state is kept.")
-    retention: RetentionConfig | None = Field(
-        default=None, description="Which checkpoints to keep while the job runs; None: all of them."
-    )
-    unaligned: InstanceOf[UnalignedCheckpointConfig] | None = Field(
-        default=None, description="In place of alignment and max_inflight: both as numbers."
-    )
-    guarantee: Literal["exactly-once"] = Field(
-        default="exactly-once",
-        description="Of the state. Unaligned checkpoints need it, and Laminar has no other "
-        "(FLINK-18403).",
-    )
+    store: str = Field(kw_only=False)
+    """A directory that driver and workers share, or a URI such as s3://bucket/checkpoints."""
+    state: StateConfig = StateConfig()
+    """Storage of keyed state, and the way it is checkpointed."""
+    retention: RetentionConfig | None = None
+    """The checkpoints to keep while the job runs; None: all."""
+    unaligned: InstanceOf[UnalignedCheckpointConfig] | None = None
+    """In place of alignment and max_inflight: both as numbers."""
+    guarantee: Literal["exactly-once"] = "exactly-once"
+    """The guarantee for state. Unaligned checkpoints require it, the only one (FLINK-18403)."""
 
     @model_validator(mode="after")
     def _says_once_when_barriers_overtake(self) -> Self:
@@ -54,7 +47,7 @@ class CheckpointConfig(CheckpointOptions):
         return self.unaligned or super().overtaking()
 
     def coordinator_config(self) -> CoordinatorConfig:
-        """Return the same in milliseconds."""
+        """Return the settings of the coordinator, in milliseconds."""
         return CoordinatorConfig(
             interval_ms=None if self.interval is None else duration_ms(self.interval),
             min_pause_ms=0 if self.min_pause is None else duration_ms(self.min_pause),
@@ -65,7 +58,7 @@ class CheckpointConfig(CheckpointOptions):
         )
 
     def snapshot_limits(self) -> SnapshotLimits:
-        """Return what one subtask's part may cost."""
+        """Return the limits of one subtask's snapshot."""
         return SnapshotLimits(
             max_inflight_buffer_bytes=self.overtaking().max_inflight_buffer_bytes,
             sync_timeout_ms=None if self.sync_timeout is None else duration_ms(self.sync_timeout),
@@ -77,39 +70,31 @@ class RunConfig(StartOptions, NetworkOptions):
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
-    workers: Positive | None = Field(
-        default=None, description="Number of Spark tasks; by default as many as Spark runs at once."
-    )
-    job: str | None = Field(
-        default=None, description="Name of the job in the store; by default the pipeline's."
-    )
-    restart: Annotated[RestartStrategy, SkipValidation] = Field(
-        default=ExponentialDelay(), description="When a job that failed is started again."
-    )
-    savepoints_under: tuple[str, ...] = Field(
-        default=(),
-        strict=False,
-        description="Directories and buckets below which commands may have savepoints written. By "
-        "default: the directory that the store is in, or its bucket, and the directory that the "
-        "driver runs in.",
-    )
-    actor: InstanceOf[Actor] = Field(
-        default=LAMINAR, description="Who starts the job and why, for the claim and the audit log."
-    )
-    deadlines: InstanceOf[Deadlines] = Field(
-        default=Deadlines(), description="How long the workers may take."
-    )
+    workers: int | None = None
+    """Number of Spark tasks; by default as many as Spark runs at once."""
+    job: str | None = None
+    """Name of the job in the store; by default the pipeline's."""
+    restart: Annotated[RestartStrategy, SkipValidation] = ExponentialDelay()
+    """When a job that failed is started again."""
+    savepoints_under: tuple[str, ...] = Field(default=(), strict=False)
+    """Directories and buckets below which commands may have savepoints written. By default: the
+    directory that the store is in, or its bucket, and the directory that the driver runs in.
+    """
+    actor: InstanceOf[Actor] = LAMINAR
+    """Who starts the job and why, for the claim and the audit log."""
+    deadlines: InstanceOf[Deadlines] = Deadlines()
+    """How long the workers may take."""
 
     @property
     def restore_before_ms(self) -> int | None:
-        """Milliseconds since 1970."""
+        """The time in milliseconds since 1970."""
         return None if self.restore_before is None else instant_ms(self.restore_before)
 
 
 def job_options(
     name: str, workers: int, checkpoint: CheckpointConfig, run: RunConfig
 ) -> JobOptions:
-    """What the runtime wants to know; ``name`` is the pipeline's."""
+    """Return the options for the driver; ``name`` is the pipeline's."""
     return JobOptions(
         job=run.job or name,
         store_uri=checkpoint.store,

@@ -4,7 +4,7 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, ValidationError
+from pydantic import ValidationError
 
 from laminar_core.driver.events import JobListener
 from laminar_core.errors import ConfigurationError, ErrorCode
@@ -23,35 +23,34 @@ from laminar_core.units import Duration, duration_ms
 class RetentionConfig(Options):
     """A retention policy. A checkpoint stays if any rule keeps it; see ``docs/retention.md``."""
 
-    keep_last: Positive = Field(default=3, description="Newest restorable checkpoints.")
-    hourly: Count = Field(default=0, description="The newest of each of so many hours.")
-    daily: Count = Field(default=0, description="The newest of each of so many days (UTC).")
-    weekly: Count = Field(default=0, description="The newest of each of so many weeks (Monday).")
-    max_age: Annotated[Duration | None, NONE] = Field(
-        default=None, description="Keep nothing older ..."
-    )
-    min_kept: Positive = Field(default=1, description="... but so many restorable ones always.")
-    savepoints: Literal["keep", "like-others"] = Field(
-        default="keep", description="Checkpoints of the kind savepoint, unless they are orphans."
-    )
-    runs: Literal["all", "announced"] = Field(
-        default="all",
-        description="Whose checkpoints may go; announced: of runs that were started without an "
-        "option for retention, and said so in their claim.",
-    )
-    unreadable: Literal["report", "delete"] = Field(
-        default="report", description="Old ones whose manifest cannot be read."
-    )
-    orphans: Literal["report", "delete"] = Field(
-        default="delete", description="Files that nothing names, after quarantine."
-    )
-    quarantine: Duration = Field(default="1 day", description="From seen as an orphan to deleted.")
-    history_keep: Annotated[Count | None, NONE] = Field(
-        default=None, description="Ended attempts to remember beside the checkpoints; none: all."
-    )
-    history_max_age: Annotated[Duration | None, NONE] = Field(
-        default=None, description="Forget older ones."
-    )
+    keep_last: Positive = 3
+    """Newest restorable checkpoints."""
+    hourly: Count = 0
+    """The newest of each of so many hours."""
+    daily: Count = 0
+    """The newest of each of so many days (UTC)."""
+    weekly: Count = 0
+    """The newest of each of so many weeks (Monday)."""
+    max_age: Annotated[Duration | None, NONE] = None
+    """Keep nothing older ..."""
+    min_kept: Positive = 1
+    """... but so many restorable ones always."""
+    savepoints: Literal["keep", "like-others"] = "keep"
+    """Checkpoints of the kind savepoint, unless they are orphans."""
+    runs: Literal["all", "announced"] = "all"
+    """Whose checkpoints may go; announced: of runs that were started without an option for
+    retention, and said so in their claim.
+    """
+    unreadable: Literal["report", "delete"] = "report"
+    """Old ones whose manifest cannot be read."""
+    orphans: Literal["report", "delete"] = "delete"
+    """Files that nothing names, after quarantine."""
+    quarantine: Duration = "1 day"
+    """From seen as an orphan to deleted."""
+    history_keep: Annotated[Count | None, NONE] = None
+    """Ended attempts to remember beside the checkpoints; none: all."""
+    history_max_age: Annotated[Duration | None, NONE] = None
+    """Forget older ones."""
 
     @classmethod
     def default(cls) -> Self:

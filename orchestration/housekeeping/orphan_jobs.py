@@ -71,7 +71,7 @@ def look_after_left_overs(chore: Chore, form: OrphanForm) -> None:
     changes: dict[str, Any] = {"orphans": "delete"}
     if form.quarantine is not None:
         changes["quarantine"] = form.quarantine
-    policy = RetentionConfig.of(chore.spec.retention.model_dump() | changes)
+    policy = RetentionConfig(**(chore.spec.retention.model_dump() | changes))
     runner = Retention(
         chore.store, left_overs_policy(policy.policy()), chore.clock.now_ms, audit=chore.audit
     )

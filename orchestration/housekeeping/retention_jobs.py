@@ -56,7 +56,7 @@ def apply_retention(chore: Chore, form: RetentionForm) -> None:
     Raises:
         LaminarError: the policy is none, or as ``Retention`` does, but for a stale plan.
     """
-    policy = RetentionConfig.of(chore.spec.retention.model_dump() | form.policy)
+    policy = RetentionConfig(**(chore.spec.retention.model_dump() | form.policy))
     runner = Retention(
         chore.store, policy.policy(), chore.clock.now_ms, verify=form.verify, audit=chore.audit
     )

@@ -4,6 +4,7 @@ import json
 
 
 def test_the_strongest_source_wins_and_is_named(cli, tmp_path, monkeypatch) -> None:
+    monkeypatch.delenv("LAMINAR_CONFIG")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "laminar.toml").write_text("store = 's'\nworkers = 4\n[state]\nmemory = '1GiB'\n")
     monkeypatch.setenv("LAMINAR_WORKERS", "5")

@@ -104,7 +104,10 @@ def test_the_version_is_the_one_in_every_checkpoint(cli) -> None:
         (("run", "--store", "s"), "Missing argument 'TARGET'"),
         (("checkpoints", "show", "0", "--store", "s"), "0 is not in the range"),
         (("checkpoints", "show", "one", "--store", "s"), "'one' is not a valid integer"),
-        (("run", "x.py", "--store", "s", "--workers", "0"), "0 is not in the range"),
+        (
+            ("run", "x.py", "--store", "s", "--workers", "0"),
+            "must be greater than or equal to 1, not '0'",
+        ),
     ],
     ids=str,
 )

@@ -86,7 +86,10 @@ def place(own_imports: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
             "'--restore': must be greater than or equal to 1",
         ),
         (["counting.py", "--expect-generation", "3"], "never ran, and generation 3 was expected"),
-        (["counting.py", "--transport", "pigeon"], "or 'auto', not 'pigeon'"),
+        (
+            ["counting.py", "--transport", "pigeon"],
+            "must be 'auto', 'ipc', 'curve' or 'tcp', not 'pigeon'",
+        ),
         (["counting.py", "--from-savepoint", "nowhere"], "give the place of a savepoint"),
         (
             ["counting.py", "--master", "yarn", "--conf", "spark.master=local"],

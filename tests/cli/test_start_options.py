@@ -4,19 +4,21 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from laminar_core.cli.main import laminar
 from laminar_core.cli.options import GlobalSettings
 from laminar_core.cli.start_options import (
     FAST_START,
     SECTIONS,
+    checkpoint_config,
     configuration_of,
     open_spark,
     run_config,
     start_options,
 )
-from laminar_core.configuration import Configuration, SparkOptions
+from laminar_core.configuration import Configuration, SparkOptions, StateConfig
 from laminar_core.driver.liveness import Deadlines
 from laminar_core.driver.restart import ExponentialDelay
-from laminar_core.pipeline import RunConfig
+from laminar_core.pipeline import CheckpointConfig, RunConfig
 from laminar_core.records.actor import Actor
 
 
@@ -76,6 +78,36 @@ def test_everything_can_be_set(said, monkeypatch, tmp_path) -> None:
     time = "2026-03-01T12:00:00Z"
     for name in ("--restore-before", "--before"):
         assert said(name, time).restore_before == time
+
+
+def test_the_words_of_an_older_launch_mean_the_same() -> None:
+    words = [
+        *("--start-timeout", "1 hour", "--silence-timeout", "1 minute"),
+        *("--progress-timeout", "2 hours", "--require-encryption"),
+        *("--checkpoint-interval", "1 second", "--checkpoint-timeout", "1 minute"),
+        *("--min-pause", "2 seconds", "--snapshots", "changelog", "--state-backend", "rocksdb"),
+        *("--keep-all", "--unaligned", "--scrub-rate", "256 KiB"),
+        *("--conf", "spark.executor.memory=4g", "--restore", "7", "--json"),
+    ]
+    context = laminar.commands["run"].make_context("run", ["job.py", "--store", "s", *words])
+    configuration = configuration_of(context.params, *SECTIONS)
+    checkpoint = checkpoint_config(configuration)
+    assert checkpoint == CheckpointConfig(
+        "s",
+        interval="1 second",
+        timeout="1 minute",
+        min_pause="2 seconds",
+        alignment="unaligned",
+        scrub_rate="256 KiB",
+        state=StateConfig(snapshots="changelog", backend="rocksdb"),
+    )
+    assert configuration.spark.conf == {"spark.executor.memory": "4g"}
+    run = run_config(configuration, context.params)
+    assert (run.restore_id, run.require_encryption) == (7, True)
+    assert run.deadlines == Deadlines(3_600_000, silence_ms=60_000, progress_ms=7_200_000)
+    older = ["job.py", "--store", "s", "--alignment-timeout", "5 seconds"]
+    context = laminar.commands["run"].make_context("run", older)
+    assert configuration_of(context.params, *SECTIONS).checkpoints.alignment == "5 seconds"
 
 
 @pytest.mark.parametrize(

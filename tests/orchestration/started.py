@@ -10,6 +10,7 @@ from typing import Any, Literal
 import dagster as dg
 import pytest
 
+from laminar_core.configuration import RecoveryOptions
 from laminar_core.errors import LaminarError
 from laminar_core.host.clock import SystemClock
 from laminar_core.orchestration.factory import laminar_definitions
@@ -131,7 +132,7 @@ class StartedStream:
             program=Path(__file__).with_name("stream_stand_in.py"),
             arguments={"how": self.how},
             launch=self.launch,
-            start_timeout=self.start_timeout,
+            recovery=RecoveryOptions(start_timeout=self.start_timeout),
             laminar=(sys.executable, "-c", _RUN_AS_MODULE),
         )
 

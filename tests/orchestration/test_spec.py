@@ -46,16 +46,18 @@ def test_everything_reaches_the_command_line() -> None:
 
 
 def test_older_names_of_fields_mean_the_same() -> None:
-    older = StreamSpec(
-        name="orders",
-        program=Path("orders.py"),
-        start_timeout="1 hour",
-        silence_timeout="1 minute",
-        progress_timeout=None,
-        require_encryption=True,
-        scrub_rate="0",
-        spark_conf={"spark.a": "b"},
-        checkpoints=CheckpointPolicy(snapshots="changelog", alignment_timeout="5s"),
+    older = StreamSpec.model_validate(
+        {
+            "name": "orders",
+            "program": "orders.py",
+            "start_timeout": "1 hour",
+            "silence_timeout": "1 minute",
+            "progress_timeout": None,
+            "require_encryption": True,
+            "scrub_rate": "0",
+            "spark_conf": {"spark.a": "b"},
+            "checkpoints": {"snapshots": "changelog", "alignment_timeout": "5s"},
+        }
     )
     assert older.start_timeout_ms == 3_600_000
     words = " ".join(after_the_program(older))

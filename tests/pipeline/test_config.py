@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 
+from laminar_core.configuration import StateConfig
 from laminar_core.driver.liveness import Deadlines
 from laminar_core.driver.options import JobOptions
 from laminar_core.driver.restart import ExponentialDelay, NoRestart
@@ -46,6 +47,13 @@ def test_the_defaults_take_a_checkpoint_every_ten_seconds() -> None:
         tolerable_failures=3,
         alignment_timeout_ms=30_000,
     )
+
+
+def test_older_names_mean_the_same() -> None:
+    older = {"scrub_bytes_per_second": 7, "alignment_timeout": "5 seconds"}
+    config = CheckpointConfig("store", **older)
+    assert config == CheckpointConfig(store="store", scrub_rate=7, alignment="5 seconds")
+    assert StateConfig.model_validate({"memory_bytes": 7 << 24}) == StateConfig(memory=7 << 24)
 
 
 def test_every_setting_reaches_the_coordinator() -> None:

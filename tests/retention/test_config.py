@@ -46,7 +46,7 @@ def test_everything_can_be_set() -> None:
         history_keep=1000,
         history_max_age_ms=90 * DAY_MS,
     )
-    assert RetentionConfig.of(config.model_dump()) == config
+    assert RetentionConfig(**config.model_dump()) == config
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_the_default_policy_is_for_runs_that_announce_it() -> None:
     default = RetentionConfig.default()
     announced = default.announcement()
     assert announced is not None
-    assert RetentionConfig.of(announced) == default
+    assert RetentionConfig(**announced) == default
     policy = default.policy()
     assert policy.only_announced
     assert (policy.keep_savepoints, policy.delete_orphans) == (False, False)

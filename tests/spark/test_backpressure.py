@@ -74,7 +74,7 @@ def test_unaligned_checkpoint_with_backpressure(spark: SparkSession, tmp_path: P
     running = slow_job().start(
         spark,
         checkpoint=CheckpointConfig(
-            store=str(tmp_path / "store"),
+            str(tmp_path / "store"),
             interval="150 milliseconds",
             unaligned=UnalignedCheckpointConfig(alignment_timeout_threshold_ms=20),
         ),

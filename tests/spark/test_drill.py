@@ -33,7 +33,7 @@ def test_a_drill_proves_the_restore_and_touches_nothing(
     mine = ("drills", "audit")
     before = files(runner.job.store, *mine), files(runner.job.output)
     clock = SystemClock()
-    checkpoint = CheckpointConfig(store=runner.job.store).coordinator_config()
+    checkpoint = CheckpointConfig(runner.job.store).coordinator_config()
     job = JobOptions("payments", runner.job.store, 2, checkpoint)
     scratch = CheckpointStore.open(str(tmp_path / "scratch"), "payments")
     record = Drill(

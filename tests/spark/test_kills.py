@@ -50,7 +50,7 @@ def test_killed_workers_leave_the_output_exact(spark: SparkSession, job: SmallJo
     events: SimpleQueue[JobEvent | None] = SimpleQueue()
     running = pipeline(job.input, job.output, rows_per_second=12_000).start(
         spark,
-        checkpoint=CheckpointConfig(store=job.store, interval="150 milliseconds"),
+        checkpoint=CheckpointConfig(job.store, interval="150 milliseconds"),
         run=RunConfig(workers=2, restart=FixedDelay(attempts=1000)),
         listener=events.put,
     )

@@ -39,7 +39,7 @@ def test_a_killed_worker_leaves_the_output_of_a_loop_exact(
     events: SimpleQueue[JobEvent] = SimpleQueue()
     running = pipeline(str(payments), output, rows_per_second=30_000).start(
         spark,
-        checkpoint=CheckpointConfig(store=store, interval="100 milliseconds"),
+        checkpoint=CheckpointConfig(store, interval="100 milliseconds"),
         run=RunConfig(workers=2),
         listener=events.put,
     )

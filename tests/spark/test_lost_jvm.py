@@ -35,7 +35,7 @@ def kill_the_jvm(event):
 
 pipeline(source, output, rows_per_second=20_000).run(
     open_session("local[2]", "mine"),
-    checkpoint=CheckpointConfig(store=store, interval="100 milliseconds"),
+    checkpoint=CheckpointConfig(store, interval="100 milliseconds"),
     run=RunConfig(workers=2),
     listener=kill_the_jvm,
 )

@@ -45,7 +45,7 @@ class Runner:
         built = built or pipeline(self.job.input, self.job.output)
         return built.run(
             self.spark,
-            checkpoint=CheckpointConfig(store=self.job.store, interval="100 milliseconds"),
+            checkpoint=CheckpointConfig(self.job.store, interval="100 milliseconds"),
             run=RunConfig(**options),
             listener=self.events.append,
         )
@@ -60,7 +60,7 @@ class Runner:
 
         running = pipeline(self.job.input, self.job.output, rows_per_second=20_000).start(
             self.spark,
-            checkpoint=CheckpointConfig(store=self.job.store, interval="100 milliseconds"),
+            checkpoint=CheckpointConfig(self.job.store, interval="100 milliseconds"),
             run=RunConfig(workers=2),
             listener=listen,
         )
@@ -202,7 +202,7 @@ def test_a_store_that_cannot_be_written_is_refused(runner: Runner) -> None:
     for unusable in ("/proc/laminar", str(Path(runner.job.input) / "payments-000.parquet")):
         with pytest.raises(LaminarError) as refused:
             pipeline(runner.job.input, runner.job.output).run(
-                runner.spark, checkpoint=CheckpointConfig(store=unusable), run=RunConfig(workers=2)
+                runner.spark, checkpoint=CheckpointConfig(unusable), run=RunConfig(workers=2)
             )
         assert unusable in str(refused.value)
         assert refused.value.exit_code in (2, 4)
@@ -213,7 +213,7 @@ def test_output_of_another_run_is_not_mixed_with(runner: Runner, tmp_path: Path)
     with pytest.raises(ConfigurationError, match="output of another run"):
         pipeline(runner.job.input, runner.job.output).run(
             runner.spark,
-            checkpoint=CheckpointConfig(store=str(tmp_path / "another-store")),
+            checkpoint=CheckpointConfig(str(tmp_path / "another-store")),
             run=RunConfig(workers=2),
         )
     runner.assert_exact()

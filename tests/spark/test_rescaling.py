@@ -28,7 +28,7 @@ class Parts:
     def __init__(self, spark: SparkSession, store: str) -> None:
         self.spark = spark
         self.checkpoint = CheckpointConfig(
-            store=store,
+            store,
             interval="100 milliseconds",
             unaligned=UnalignedCheckpointConfig(force_unaligned=True),
         )

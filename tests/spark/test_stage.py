@@ -34,7 +34,7 @@ def numbers(*, rows: int | None = ROWS, **options) -> Pipeline:
 
 def run(pipeline: Pipeline, spark: SparkSession, store: Path, restart=None, **options):
     config = RunConfig(workers=2, restart=restart or NoRestart())
-    checkpoint = CheckpointConfig(store=str(store), interval="100 milliseconds")
+    checkpoint = CheckpointConfig(str(store), interval="100 milliseconds")
     return pipeline.run(spark, checkpoint=checkpoint, run=config, **options)
 
 
@@ -79,7 +79,7 @@ def test_a_job_that_is_cancelled_leaves_no_stage_behind(spark, tmp_path):
         if isinstance(event, WorkersRunning):
             jobs[0].cancel()
 
-    checkpoint = CheckpointConfig(store=str(tmp_path))
+    checkpoint = CheckpointConfig(str(tmp_path))
     jobs.append(p.start(spark, checkpoint=checkpoint, run=RunConfig(workers=2), listener=cancel))
     with pytest.raises(JobFailedError, match="cancelled"):
         jobs[0].result(60)

@@ -7,6 +7,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from laminar_core.configuration import SparkOptions
 from laminar_core.orchestration.housekeeping.drill_jobs import (
     DrillForm,
     build_drill_job,
@@ -134,7 +135,7 @@ def test_the_command_is_what_a_person_would_type() -> None:
         name="payments",
         program=Path("jobs/payments.py"),
         arguments={"input": "in"},
-        spark_conf={"spark.executor.memory": "4g"},
+        spark=SparkOptions(conf={"spark.executor.memory": "4g"}),
         laminar=("laminar",),
     )
     form = DrillForm(which="checkpoint", checkpoint_id=4, workers=3, scratch="s3://b/x")

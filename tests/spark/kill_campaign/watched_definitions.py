@@ -5,6 +5,7 @@ from pathlib import Path
 
 import dagster as dg
 
+from laminar_core.configuration import RecoveryOptions, SparkOptions
 from laminar_core.orchestration.factory import laminar_definitions
 from laminar_core.orchestration.spec import CheckpointPolicy, SchedulePolicy, StreamSpec
 from laminar_core.resources import CheckpointStoreResource, DetachedDriver, SparkDriverClient
@@ -24,8 +25,8 @@ STREAM = StreamSpec(
     arguments={"input": JOB.input, "output": JOB.output, "rows_per_second": str(PACED)},
     checkpoints=CheckpointPolicy(interval=INTERVAL),
     retention=RetentionConfig(keep_last=3),
-    spark_conf=SPARK_CONF,
-    start_timeout="5 minutes",
+    spark=SparkOptions(conf=SPARK_CONF),
+    recovery=RecoveryOptions(start_timeout="5 minutes"),
     # Every attack of a round may cost the driver; five an hour is what the policy has by default.
     alerts=AlertPolicy(recoveries_max=CELLS_PER_ROUND),
     schedules=SchedulePolicy(

@@ -38,7 +38,7 @@ class RetentionConfig(Options):
     savepoints: Literal["keep", "like-others"] = "keep"
     """Checkpoints of the kind savepoint, unless they are orphans."""
     runs: Literal["all", "announced"] = "all"
-    """Whose checkpoints may go; announced: of runs that were started without an option for
+    """The runs that the policy applies to. announced: those that were started without an option for
     retention, and said so in their claim.
     """
     unreadable: Literal["report", "delete"] = "report"

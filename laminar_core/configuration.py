@@ -64,9 +64,8 @@ def _alignment(value: object) -> str | timedelta:
     try:
         return _A_DURATION.validate_python(value)
     except ValidationError as error:
-        raise ValueError(
-            f"{value!r} is none of aligned, unaligned and a duration such as 5s"
-        ) from (error)
+        problem = f"{value!r} is none of aligned, unaligned and a duration such as 5s"
+        raise ValueError(problem) from error
 
 
 def _at_least(least: str | int, measure: Any) -> AfterValidator:  # noqa: ANN401 - a function
@@ -129,6 +128,15 @@ class CheckpointOptions(Options):
     """Bytes of the newest checkpoint's files that are read again each second, to detect damage
     while the state is still in memory; 0: none.
     """
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_alignment_is_the_default(cls, fields: Any) -> Any:  # noqa: ANN401 - as pydantic's
+        """Accept None, which definitions in Dagster could give."""
+        if not isinstance(fields, dict):
+            return fields
+        unset = {n for n in ("alignment", "alignment_timeout") if fields.get(n, n) is None}
+        return {name: value for name, value in fields.items() if name not in unset}
 
     @model_validator(mode="after")
     def _checkpoints_that_overtake_do_not_overlap(self) -> Self:

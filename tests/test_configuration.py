@@ -257,6 +257,13 @@ def test_what_a_run_keeps(keep, expected) -> None:
     assert CheckpointPolicy(keep_last=keep).retention == expected
 
 
+def test_no_alignment_is_the_default_one() -> None:
+    usual, given = CheckpointPolicy(), {"alignment": None, "alignment_timeout": None}
+    assert CheckpointPolicy(**given) == usual
+    later = CheckpointPolicy(**{**given, "alignment_timeout": "5s"})
+    assert later.overtaking().alignment_timeout_ms == 5_000
+
+
 @pytest.mark.parametrize(
     ("alignment", "timeout_ms"),
     [("30 seconds", 30_000), ("5s", 5_000), ("unaligned", 0), ("aligned", None)],

@@ -136,7 +136,6 @@ class Supervisor:
                 after=self._claimed(generation),
             )
             announced.append(record)
-            self._audit.confirm(record)
             return record.reference()
 
         try:

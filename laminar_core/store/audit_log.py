@@ -154,6 +154,7 @@ class AuditLog:
             link = self._walk(link)
             if self.objects.size(self.paths.audit_head) is None:
                 self._put_head(link)
+        self._confirm(record)
         self._advance_head(self._see(Link.to(record.number, data)))
         return record
 
@@ -176,17 +177,15 @@ class AuditLog:
         self._places.clear()
         self._seen = START
 
-    def confirm(self, record: AuditRecord) -> None:
-        """Make sure that a record is in this store, before an act that names it takes effect.
+    def _confirm(self, record: AuditRecord) -> None:
+        """Make sure that the record is in this store, before the act that it announces.
 
-        A process that was suspended inside ``append`` may have written it to another store, which
-        was in the place of the job's store meanwhile.
-
-        Raises:
-            StorageUnavailable: STORE_REPLACED, the record is not here; or the store did not answer.
+        A process that was suspended while it wrote may have written to another store, which was in
+        the place of the job's meanwhile.
         """
         key = self.paths.audit_record(record.number)
         if self.objects.size(key) is None:
+            self.forget()
             raise StorageUnavailable(
                 ErrorCode.STORE_REPLACED,
                 f"{address(self.objects, key)} was just written and is not there: another store "

@@ -26,9 +26,9 @@ from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
 from laminar_core.testing.observed_store import ObservedStore, StoreCall
 
 PATHS = JobPaths("payments")
-CALLS = 4
+CALLS = 5
 """Of one append to a log that has records, with nobody else there."""
-FIRST_CALLS = 7
+FIRST_CALLS = 8
 """Of the first one: it finds no head, and looks for records, and for what names one."""
 
 FOREIGN_HEAD = head_at(Link(77, "0" * 64), "another-job").to_bytes()
@@ -114,7 +114,7 @@ class TestAppend:
         objects = FaultyStore(with_records(30))
         append(open_log(objects))
         verbs = [verb for verb, _ in objects.calls]
-        assert verbs == ["get", "put_if_absent", "put", "get"]
+        assert verbs == ["get", "put_if_absent", "size", "put", "get"]
         assert len(verbs) == CALLS
 
     def test_a_key_signs_records_and_head(self):
@@ -400,15 +400,23 @@ def test_a_log_that_grows_while_it_is_verified_is_whole():
         assert open_log(ObservedStore(objects, "v", observe)).verify().findings == ()
 
 
-def test_a_record_that_went_into_another_store_is_not_confirmed():
-    disk = with_records(1)
-    log = open_log(disk)
-    record = log.append(action="start", actor=Actor("ann", reason=""))
-    log.confirm(record)
-    disk.delete(PATHS.audit_record(record.number))
+def test_an_act_whose_record_went_into_another_store_must_not_happen():
+    """Its writer was suspended inside the call, and the right store is back."""
+    disk, elsewhere = with_records(1), MemoryObjectStore()
+    asleep = True
+
+    def swap(call: StoreCall) -> None:
+        if asleep and call.verb == "put_if_absent":
+            store.inner = elsewhere if call.moment == "before" else disk
+
+    store = ObservedStore(disk, "ann", swap)
+    log = open_log(store)
     with pytest.raises(StorageUnavailable, match="is not there") as caught:
-        log.confirm(record)
+        append(log)
     assert caught.value.code is ErrorCode.STORE_REPLACED
+    asleep = False
+    assert append(log) == 2
+    assert open_log(disk).verify().findings == ()
 
 
 def test_a_log_goes_on_after_its_own_record_once_another_stores_is_forgotten():

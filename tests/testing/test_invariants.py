@@ -104,7 +104,6 @@ def ids_start_again(monkeypatch):
 
 def nobody_writes_the_audit_log(monkeypatch):
     monkeypatch.setattr(AuditLog, "write", lambda _, entry: follow(START, entry))
-    monkeypatch.setattr(AuditLog, "confirm", lambda *_: None)
 
 
 def claims_are_not_read_back(monkeypatch):

@@ -302,7 +302,6 @@ class RecoveryManager:
                 "reset": "; ".join(report.reset.lines()) if report.reset else None,
             },
         )
-        self._audit.confirm(audited)
         base_id = examined.base_id
         if not self._importer.go_over(audited.reference()):
             self._store.generations.record_base(generation, base_id, audited=audited.reference())

@@ -151,11 +151,16 @@ class AuditLog:
             data = record.to_bytes()
             if create_or_confirm(self.objects, self.paths.audit_record(record.number), data):
                 break
-            link = self._walk(link)
+            link = self._walk(link)  # Maybe from one store into another.
+            if not self._holds(link):
+                self.forget()
+                link, head_lost = self._newest()
+                continue
             if self.objects.size(self.paths.audit_head) is None:
                 self._put_head(link)
-        self._confirm(record)
-        self._advance_head(self._see(Link.to(record.number, data)))
+        written = Link.to(record.number, data)
+        self._confirm(written)
+        self._advance_head(self._see(written))
         return record
 
     def write_once(self, entry: AuditEntry) -> AuditRecord:
@@ -177,15 +182,15 @@ class AuditLog:
         self._places.clear()
         self._seen = START
 
-    def _confirm(self, record: AuditRecord) -> None:
+    def _confirm(self, written: Link) -> None:
         """Make sure that the record is in this store, before the act that it announces.
 
         A process that was suspended while it wrote may have written to another store, which was in
         the place of the job's meanwhile.
         """
-        key = self.paths.audit_record(record.number)
-        if self.objects.size(key) is None:
+        if not self._holds(written):
             self.forget()
+            key = self.paths.audit_record(written.number)
             raise StorageUnavailable(
                 ErrorCode.STORE_REPLACED,
                 f"{address(self.objects, key)} was just written and is not there: another store "
@@ -263,7 +268,7 @@ class AuditLog:
         A record that the head, or anything else, names and that is not there is no reason to fill
         its place: the gap shows what happened.
         """
-        head, is_damaged = self._read_head()
+        head, is_damaged = self._confirmed_head()
         if head is not None:
             return self._see(head), False
         link = max(self._newest_listed(), self._newest_named(), self._seen, key=_number_of)
@@ -290,6 +295,16 @@ class AuditLog:
         self._seen = max(self._seen, link, key=_number_of)
         return self._seen
 
+    def _confirmed_head(self) -> tuple[Link | None, bool]:
+        """Read the head until two answers agree.
+
+        One answer may be another store's, if this process was suspended meanwhile.
+        """
+        answer = self._read_head()
+        while answer[0] is not None and answer != (again := self._read_head()):
+            answer = again
+        return answer
+
     def _read_head(self) -> tuple[Link | None, bool]:
         """Return the record that the head names, and whether there is a head that is unusable."""
         data = bytes_in(self.objects, self.paths.audit_head)
@@ -305,7 +320,7 @@ class AuditLog:
 
     def _advance_head(self, link: Link) -> None:
         self._put_head(link)
-        while (newer := self._walk(link)) != link:
+        while (newer := self._walk(link)) != link and self._holds(newer):
             link = newer
             self._put_head(link)
 
@@ -314,6 +329,13 @@ class AuditLog:
         while (data := bytes_in(self.objects, self._after(link))) is not None:
             link = Link.to(link.number + 1, data)
         return link
+
+    def _holds(self, link: Link) -> bool:
+        """Whether ``link`` is in this store; if not, it was written or read in another one."""
+        if link == START:
+            return True
+        data = bytes_in(self.objects, self.paths.audit_record(link.number))
+        return data is not None and Link.to(link.number, data) == link
 
     def _after(self, link: Link) -> str:
         return self.paths.audit_record(link.number + 1)

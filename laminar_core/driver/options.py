@@ -11,7 +11,7 @@ from laminar_core.driver.restart import ExponentialDelay, RestartStrategy
 from laminar_core.driver.scrub import SCRUB_BYTES_PER_SECOND
 from laminar_core.plan.state_options import StateOptions
 from laminar_core.protocol.coordinator_config import CoordinatorConfig
-from laminar_core.protocol.recovery_facts import Wish
+from laminar_core.protocol.recovery_facts import RestoreRequest
 from laminar_core.protocol.types import CheckpointId, Generation
 from laminar_core.records.actor import LAMINAR, Actor
 from laminar_core.records.record import JsonObject
@@ -57,9 +57,9 @@ class JobOptions:
     deadlines: Deadlines = field(default_factory=Deadlines)
 
     @property
-    def wish(self) -> Wish:
+    def restore_request(self) -> RestoreRequest:
         """Return which checkpoint the job is to continue from, as the recovery rules take it."""
-        return Wish(self.restore_id, self.restore_before_ms, allow_fresh=self.allow_fresh)
+        return RestoreRequest(self.restore_id, self.restore_before_ms, allow_fresh=self.allow_fresh)
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,8 +64,8 @@ from laminar_core.protocol.recovery_facts import (
     BeingDeleted,
     Readable,
     RestoreFacts,
+    RestoreRequest,
     Unreadable,
-    Wish,
 )
 from laminar_core.protocol.types import CheckpointId, Generation
 
@@ -212,16 +212,16 @@ Question = ReadManifest | VerifyFiles
 Decision = RestoreFrom | StartFresh | Refuse
 
 
-def decide_restore(facts: RestoreFacts, wish: Wish) -> Decision | Question:
+def decide_restore(facts: RestoreFacts, request: RestoreRequest) -> Decision | Question:
     """Choose the newest checkpoint that is on the timeline and whole, or ask for a missing fact.
 
     The caller answers a question by adding the fact, and calls again. If a particular checkpoint
     was requested, no other is chosen.
     """
-    wanted = facts.candidates if wish.checkpoint_id is None else {wish.checkpoint_id}
+    wanted = facts.candidates if request.checkpoint_id is None else {request.checkpoint_id}
     rejected: list[Rejected] = []
     for checkpoint_id in sorted(wanted, reverse=True):
-        match _judge(facts, wish, checkpoint_id):
+        match _judge(facts, request, checkpoint_id):
             case ReadManifest() | VerifyFiles() as question:
                 return question
             case Rejected() as verdict:
@@ -231,11 +231,11 @@ def decide_restore(facts: RestoreFacts, wish: Wish) -> Decision | Question:
             case "usable":
                 beyond = _committed_beyond(facts, checkpoint_id)
                 return RestoreFrom(checkpoint_id, _with_lost(facts, rejected, beyond), beyond)
-    if wish.checkpoint_id is not None:
-        return _refuse_wanted(facts, wish.checkpoint_id, tuple(rejected))
-    if wish.before_ms is not None:
+    if request.checkpoint_id is not None:
+        return _refuse_wanted(facts, request.checkpoint_id, tuple(rejected))
+    if request.before_ms is not None:
         return _refuse_before(tuple(rejected))
-    return _without_checkpoint(facts, tuple(rejected), allow_fresh=wish.allow_fresh)
+    return _without_checkpoint(facts, tuple(rejected), allow_fresh=request.allow_fresh)
 
 
 def commits_to_redrive(facts: RestoreFacts, restored_id: CheckpointId) -> tuple[CheckpointId, ...]:
@@ -252,7 +252,7 @@ def commits_to_redrive(facts: RestoreFacts, restored_id: CheckpointId) -> tuple[
 
 
 def _judge(
-    facts: RestoreFacts, wish: Wish, checkpoint_id: CheckpointId
+    facts: RestoreFacts, request: RestoreRequest, checkpoint_id: CheckpointId
 ) -> Question | Rejected | Literal["absent", "too new", "usable"]:
     fact = facts.manifests.get(checkpoint_id)
     if fact is None:
@@ -266,7 +266,7 @@ def _judge(
         return Rejected(checkpoint_id, reason, "orphan")
     if isinstance(fact, Unreadable):
         return Rejected(checkpoint_id, fact.reason)
-    if wish.before_ms is not None and fact.completed_at_ms >= wish.before_ms:
+    if request.before_ms is not None and fact.completed_at_ms >= request.before_ms:
         return "too new"
     return _judge_files(facts, checkpoint_id)
 

@@ -78,7 +78,7 @@ class RestoreFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class RestoreRequest:
     """The requested checkpoint, or a time before which it completed; by default the newest.
 
     ``before_ms`` is wall-clock time. ``allow_fresh`` permits an empty start although checkpoints

@@ -67,7 +67,9 @@ class ControlCommand(Attributed):
     """A command for the driver of ``generation``."""
 
     format_version: Literal[1, 2] = 2
-    command_id: str = Field(description="Unlike any other: tells equal wishes apart.", min_length=8)
+    command_id: str = Field(
+        description="Unlike any other: tells equal commands apart.", min_length=8
+    )
     job: str
     generation: Positive = Field(description="Which is to do it; no other one does.")
     action: Action

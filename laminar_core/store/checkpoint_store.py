@@ -28,8 +28,8 @@ from laminar_core.protocol.recovery_facts import (
     ManifestFact,
     Readable,
     RestoreFacts,
+    RestoreRequest,
     Unreadable,
-    Wish,
 )
 from laminar_core.protocol.types import CheckpointId, Generation
 from laminar_core.records.manifest import (
@@ -64,7 +64,7 @@ class Choice:
     redrive: tuple[CheckpointManifest, ...] = ()
 
 
-ANY = Wish()
+NEWEST = RestoreRequest()
 """Restore the newest checkpoint that verifies."""
 
 Examine = Callable[[CheckpointManifest], str | None]
@@ -130,7 +130,9 @@ class CheckpointStore:
             for checkpoint_id in sorted({*self.attempts.ids(), *ended, *committed})
         ]
 
-    def choose_checkpoint(self, wish: Wish = ANY, examine: Examine | None = None) -> Choice:
+    def choose_checkpoint(
+        self, request: RestoreRequest = NEWEST, examine: Examine | None = None
+    ) -> Choice:
         """Choose what the generation that was claimed last continues from; changes nothing.
 
         Call it after ``claims.claim`` and before ``generations.record_base``: this order makes the
@@ -144,7 +146,7 @@ class CheckpointStore:
         facts = self._listed_facts()
         found: dict[CheckpointId, CheckpointManifest] = {}
         while True:
-            match decide_restore(facts, wish):
+            match decide_restore(facts, request):
                 case ReadManifest(checkpoint_id):
                     fact = self._manifest_fact(checkpoint_id, found)
                     facts = replace(facts, manifests={**facts.manifests, checkpoint_id: fact})

@@ -21,7 +21,7 @@ from laminar_core.orchestration.launching.restore_forms import (
     RollbackForm,
 )
 from laminar_core.orchestration.spec import StreamSpec
-from laminar_core.protocol.recovery_facts import Wish
+from laminar_core.protocol.recovery_facts import RestoreRequest
 from laminar_core.protocol.types import CheckpointId
 from laminar_core.resources.checkpoints import CheckpointStoreResource
 from laminar_core.resources.drivers.detached import DetachedDriver
@@ -147,7 +147,7 @@ def _recover(restarter: Restarter, form: RecoverForm) -> Restored | DryRun:
     if form.dry_run:
         return _say(restarter, form.words)
     with in_one_line():
-        chosen = choose(restarter.store, form.wish, restarter.reads)
+        chosen = choose(restarter.store, form.restore_request, restarter.reads)
     _log_integrity(restarter, chosen)
     # A driver that is ended first may complete one more, which is the newest then.
     stays = not form.newest or form.running_driver == "refuse"
@@ -178,7 +178,7 @@ def _say(restarter: Restarter, words: list[str]) -> DryRun:
 
 
 def _chosen(restarter: Restarter, checkpoint_id: CheckpointId) -> Chosen:
-    return choose(restarter.store, Wish(checkpoint_id=checkpoint_id), restarter.reads)
+    return choose(restarter.store, RestoreRequest(checkpoint_id=checkpoint_id), restarter.reads)
 
 
 def _log_integrity(restarter: Restarter, chosen: Chosen) -> None:

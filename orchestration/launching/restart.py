@@ -41,7 +41,7 @@ from laminar_core.orchestration.launching.running_driver import (
 )
 from laminar_core.orchestration.launching.supervised_run import Context, open_store
 from laminar_core.orchestration.spec import StreamSpec
-from laminar_core.protocol.recovery_facts import Wish
+from laminar_core.protocol.recovery_facts import RestoreRequest
 from laminar_core.protocol.types import CheckpointId, Generation
 from laminar_core.resources.checkpoints import CheckpointStoreResource
 from laminar_core.resources.job_control import JobControl
@@ -247,7 +247,7 @@ def last_workers(store: CheckpointStore) -> int | None:
 def _where_it_ended(store: CheckpointStore, settled: Settled, reads: WholeReads) -> Chosen:
     if settled.checkpoint_id is not None:
         return read_chosen(store, CheckpointId(settled.checkpoint_id))
-    return choose(store, Wish(), reads)
+    return choose(store, RestoreRequest(), reads)
 
 
 def _rows_to_replay(store: CheckpointStore, chosen: Chosen, rows_in: object) -> int | None:

@@ -9,7 +9,7 @@ import dagster as dg
 from laminar_core.codec.arrow import sha256_hex
 from laminar_core.errors import CorruptCheckpointError, LaminarError
 from laminar_core.protocol.recovery import Refuse, Rejected, RestoreFrom, on_timeline
-from laminar_core.protocol.recovery_facts import Wish
+from laminar_core.protocol.recovery_facts import RestoreRequest
 from laminar_core.protocol.types import CheckpointId, Generation
 from laminar_core.records.manifest import CheckpointManifest
 from laminar_core.resources.names import job_name, partition_of
@@ -80,14 +80,14 @@ class WholeReads:
         return self._reports[chosen.sha256]
 
 
-def choose(store: CheckpointStore, wish: Wish, reads: WholeReads) -> Chosen:
-    """Find and verify the checkpoint that ``wish`` describes; changes nothing.
+def choose(store: CheckpointStore, request: RestoreRequest, reads: WholeReads) -> Chosen:
+    """Find and verify the checkpoint that ``request`` describes; changes nothing.
 
     Raises:
         dagster.Failure: there is none, or it is damaged, orphaned or being deleted.
         LaminarError: the store did not answer, or the timeline cannot be known.
     """
-    choice = store.choose_checkpoint(wish, reads.problem_of)
+    choice = store.choose_checkpoint(request, reads.problem_of)
     if not isinstance(choice.decision, RestoreFrom):
         reason = f"it has no completed checkpoint; {job_name(store.job, 'start')} begins it"
         if isinstance(choice.decision, Refuse):

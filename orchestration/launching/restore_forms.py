@@ -7,7 +7,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from laminar_core.orchestration.acts import ActForm
 from laminar_core.orchestration.launching.running_driver import RestartRequest, RunningDriver
-from laminar_core.protocol.recovery_facts import Wish
+from laminar_core.protocol.recovery_facts import RestoreRequest
 from laminar_core.protocol.types import CheckpointId
 from laminar_core.records.actor import Actor
 
@@ -84,13 +84,13 @@ class RecoverForm(RestartForm):
         return self
 
     @property
-    def wish(self) -> Wish:
+    def restore_request(self) -> RestoreRequest:
         """Return the choice for the store."""
         checkpoint_id = None if self.checkpoint is None else CheckpointId(self.checkpoint)
         before_ms = None
         if self.before is not None:
             before_ms = int(datetime.fromisoformat(self.before).timestamp() * 1000)
-        return Wish(checkpoint_id=checkpoint_id, before_ms=before_ms)
+        return RestoreRequest(checkpoint_id=checkpoint_id, before_ms=before_ms)
 
     @property
     def words(self) -> list[str]:

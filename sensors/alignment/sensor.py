@@ -103,9 +103,9 @@ class _Tick:
     def _request(self, facts: AlignmentFacts, change: Change) -> dg.RunRequest:
         mode = job_name(self._stream, "mode")
         command = f"{facts.generation}:{facts.claimed_at_ms}:{facts.mode.number}"
-        wish = f"{command}:{facts.newest_id}:{change.mode}"
+        request = f"{command}:{facts.newest_id}:{change.mode}"
         return dg.RunRequest(
-            run_key=f"{self._stream}:mode:{wish}",
+            run_key=f"{self._stream}:mode:{request}",
             job_name=mode,
             run_config={"ops": {mode: {"config": {"mode": change.mode, "reason": change.reason}}}},
             tags={ACTS_ON_TAG: self._stream},

@@ -143,7 +143,7 @@ def test_a_mode_is_set_and_what_holds_is_told(laminar, asked, mode, timeout_ms, 
     assert laminar("mode", mode).out.startswith(told)
 
 
-def test_bad_wishes_are_refused_before_anything_is_left(laminar, asked):
+def test_bad_requests_are_refused_before_anything_is_left(laminar, asked):
     assert "the mode is aligned, unaligned, default" in laminar("mode", "faster").err
     assert "--cancel takes no checkpoint" in laminar("stop", "--cancel", "--savepoint", "s").err
     assert asked.log.numbers() == []

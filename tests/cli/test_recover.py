@@ -202,8 +202,8 @@ def test_a_start_from_a_savepoint_in_json(cli, place: Path) -> None:
     said = json.loads(dry_run(cli, place, "--from-savepoint", savepoint, "--json").out)
     assert (said["verdict"], said["exit_code"], said["problems"]) == ("restore", 0, [])
     assert (said["savepoint"], said["origin"]["checkpoint_id"]) == (str(savepoint), newest)
-    wish = ("--from-savepoint", savepoint, "--json", "--job", "other")
-    refused = dry_run(cli, place, *wish)
+    options = ("--from-savepoint", savepoint, "--json", "--job", "other")
+    refused = dry_run(cli, place, *options)
     assert refused.code == 2
     said = json.loads(refused.out)
     assert (said["verdict"], said["origin"], said["exit_code"]) == ("refuse", None, 2)
@@ -211,15 +211,15 @@ def test_a_start_from_a_savepoint_in_json(cli, place: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wishes", "problem"),
+    ("options", "problem"),
     [
         (("--claim",), "only a savepoint can be claimed"),
         (("--from-savepoint", "s", "--restore", 1), "a savepoint is a start of its own"),
         (("--reset-state", "in", "--restore", 1), "reset_state drops all state"),
     ],
 )
-def test_what_a_run_would_refuse_is_refused(cli, place: Path, wishes, problem: str) -> None:
-    answer = dry_run(cli, place, *wishes)
+def test_what_a_run_would_refuse_is_refused(cli, place: Path, options, problem: str) -> None:
+    answer = dry_run(cli, place, *options)
     assert (answer.code, problem in answer.err) == (2, True)
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from laminar_core.host.clock import Clock
 from laminar_core.protocol.recovery import RestoreFrom
-from laminar_core.protocol.recovery_facts import Wish
+from laminar_core.protocol.recovery_facts import RestoreRequest
 from laminar_core.protocol.types import CheckpointId, CheckpointKind, Generation
 from laminar_core.records.actor import Actor
 from laminar_core.records.commands import CancelJob, ControlBegun, ControlResult, StopJob
@@ -129,6 +129,6 @@ class PlayedDriver:
 def wanted(store: CheckpointStore, options: Options) -> CheckpointId | None:
     """What a start with these options continues from."""
     restore = options.restore
-    wish = Wish(checkpoint_id=None if restore is None else CheckpointId(restore))
-    decision = store.choose_checkpoint(wish).decision
+    request = RestoreRequest(checkpoint_id=None if restore is None else CheckpointId(restore))
+    decision = store.choose_checkpoint(request).decision
     return decision.checkpoint_id if isinstance(decision, RestoreFrom) else None

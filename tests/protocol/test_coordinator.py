@@ -362,7 +362,7 @@ def test_impossible_options_are_refused_by_name(options, named) -> None:
             "10?Q 11r1 20a1 21b1 22p1 23?q 30!",
             "reserve1:stop inject1 publish1 commit1 completed1 answer-Q:completed1 reserve2:stop",
         ),
-        # An id that somebody else has makes it no other wish.
+        # An id that is taken: the next one serves the same request.
         (
             "10?Q 11k1 12r2 20d2",
             "reserve1:stop reserve2:stop inject2 abort2 resume declined2 answer-Q:declined2",

@@ -215,10 +215,10 @@ def work(disk: Disk, generation: int, parent: int) -> Iterator[None]:
         parent = checkpoint_id
 
 
-def check(schedule: list[tuple[int, int]], wishes: list[int], rules: Rules) -> None:
+def check(schedule: list[tuple[int, int]], preferences: list[int], rules: Rules) -> None:
     """Let generations take ``(who, steps)`` in turn; then recover once more, undisturbed."""
     disk = Disk()
-    generations = [run(disk, rules, wish) for wish in wishes]
+    generations = [run(disk, rules, preference) for preference in preferences]
     for who, steps in schedule:
         for _ in range(steps):
             next(generations[who], None)
@@ -230,18 +230,18 @@ def check(schedule: list[tuple[int, int]], wishes: list[int], rules: Rules) -> N
 
 
 SCHEDULES = st.lists(st.tuples(st.integers(0, ACTORS - 1), st.integers(1, 40)), max_size=14)
-WISHES = st.lists(st.integers(0, 5), min_size=ACTORS, max_size=ACTORS)
+PREFERENCES = st.lists(st.integers(0, 5), min_size=ACTORS, max_size=ACTORS)
 
 
 @settings(max_examples=1_000, deadline=None, derandomize=True)
-@given(SCHEDULES, WISHES)
-def test_whoever_sleeps_when_the_output_is_that_of_one_timeline(schedule, wishes):
+@given(SCHEDULES, PREFERENCES)
+def test_whoever_sleeps_when_the_output_is_that_of_one_timeline(schedule, preferences):
     """Goal: the invariants of ``protocol.recovery`` hold with floors.
 
     Method: as in ``test_recovery_model``; some generations go back to savepoints. In the end every
     input up to the newest checkpoint is visible once.
     """
-    check(schedule, wishes, RIGHT)
+    check(schedule, preferences, RIGHT)
 
 
 @pytest.mark.parametrize(
@@ -261,9 +261,9 @@ def test_every_rule_is_needed(rules):
     chance = random.Random(1)
     for _ in range(30_000):
         schedule = [(chance.randrange(ACTORS), chance.randint(1, 40)) for _ in range(14)]
-        wishes = [chance.randrange(6) for _ in range(ACTORS)]
+        preferences = [chance.randrange(6) for _ in range(ACTORS)]
         try:
-            check(schedule, wishes, rules)
+            check(schedule, preferences, rules)
         except AssertionError:
             return
     pytest.fail(f"no interleaving breaks {rules}")

@@ -24,8 +24,8 @@ from laminar_core.protocol.recovery_facts import (
     ManifestFact,
     Readable,
     RestoreFacts,
+    RestoreRequest,
     Unreadable,
-    Wish,
 )
 from laminar_core.protocol.types import CheckpointId, Generation
 
@@ -114,13 +114,13 @@ class TestDecideRestore:
         ],
     )
     def test_the_newest_whole_one_on_the_timeline_wins(self, checkpoints, bases, restored):
-        decision = decide_restore(parse_store(checkpoints, bases), Wish())
+        decision = decide_restore(parse_store(checkpoints, bases), RestoreRequest())
         assert isinstance(decision, RestoreFrom)
         assert decision.checkpoint_id == restored
 
     def test_each_rejected_one_is_reported_with_its_reason(self):
         facts = parse_store("1@1 2@1/1! 3? 4. 5@1/2", "1<- 2<4")
-        decision = decide_restore(facts, Wish())
+        decision = decide_restore(facts, RestoreRequest())
         assert isinstance(decision, RestoreFrom)
         assert [(r.checkpoint_id, r.reason[:12], r.orphan) for r in decision.rejected] == [
             (5, "a generation", True),
@@ -129,12 +129,12 @@ class TestDecideRestore:
         ]
 
     def test_falling_back_behind_committed_output_names_what_comes_again(self):
-        decision = decide_restore(parse_store("1@1* 2@1/1!* 3@1/2!*"), Wish())
+        decision = decide_restore(parse_store("1@1* 2@1/1!* 3@1/2!*"), RestoreRequest())
         assert isinstance(decision, RestoreFrom)
         assert (decision.checkpoint_id, decision.committed_beyond) == (1, (2, 3))
 
     def test_without_damage_no_output_comes_again(self):
-        decision = decide_restore(parse_store("1@1* 2@1/1*"), Wish())
+        decision = decide_restore(parse_store("1@1* 2@1/1*"), RestoreRequest())
         assert decision == RestoreFrom(CheckpointId(2))
 
     @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ class TestDecideRestore:
     )
     def test_a_timeline_without_checkpoints_starts_fresh(self, checkpoints, bases, committed_by):
         facts = parse_store(checkpoints, bases, committed_by)
-        assert isinstance(decide_restore(facts, Wish()), StartFresh)
+        assert isinstance(decide_restore(facts, RestoreRequest()), StartFresh)
 
     @pytest.mark.parametrize(
         ("checkpoints", "bases", "committed_by", "reason"),
@@ -167,26 +167,28 @@ class TestDecideRestore:
         self, checkpoints, bases, committed_by, reason
     ):
         facts = parse_store(checkpoints, bases, committed_by)
-        decision = decide_restore(facts, Wish())
+        decision = decide_restore(facts, RestoreRequest())
         assert isinstance(decision, Refuse)
         assert reason in decision.reason
-        assert isinstance(decide_restore(facts, Wish(allow_fresh=True)), StartFresh)
+        assert isinstance(decide_restore(facts, RestoreRequest(allow_fresh=True)), StartFresh)
 
     def test_starting_fresh_over_committed_output_names_it(self):
-        decision = decide_restore(parse_store("1@1!* 2@1/1!*", "1<-", 1), Wish(allow_fresh=True))
+        decision = decide_restore(
+            parse_store("1@1!* 2@1/1!*", "1<-", 1), RestoreRequest(allow_fresh=True)
+        )
         assert isinstance(decision, StartFresh)
         assert decision.committed_beyond == (1, 2)
         assert len(decision.rejected) == 2
 
     def test_allow_fresh_does_not_pass_over_a_good_checkpoint(self):
-        decision = decide_restore(parse_store("1@1"), Wish(allow_fresh=True))
+        decision = decide_restore(parse_store("1@1"), RestoreRequest(allow_fresh=True))
         assert decision == RestoreFrom(CheckpointId(1))
 
 
 class TestWantedId:
     def test_it_is_taken_though_there_are_newer_ones(self):
         facts = parse_store("1@1* 2@1/1* 3@1/2")
-        decision = decide_restore(facts, Wish(CheckpointId(1)))
+        decision = decide_restore(facts, RestoreRequest(CheckpointId(1)))
         assert decision == RestoreFrom(CheckpointId(1), committed_beyond=(CheckpointId(2),))
 
     @pytest.mark.parametrize(
@@ -200,7 +202,7 @@ class TestWantedId:
     )
     def test_nothing_else_will_do(self, checkpoints, bases, reason):
         facts = parse_store(checkpoints, bases)
-        decision = decide_restore(facts, Wish(CheckpointId(2), allow_fresh=True))
+        decision = decide_restore(facts, RestoreRequest(CheckpointId(2), allow_fresh=True))
         assert isinstance(decision, Refuse)
         assert "checkpoint 2 cannot be restored" in decision.reason
         assert reason in decision.reason
@@ -208,9 +210,11 @@ class TestWantedId:
     def test_an_id_nobody_knows_is_asked_for_and_refused(self):
         facts = RestoreFacts(frozenset(), ())
         wanted = CheckpointId(9)
-        assert decide_restore(facts, Wish(wanted, allow_fresh=True)) == ReadManifest(wanted)
+        assert decide_restore(facts, RestoreRequest(wanted, allow_fresh=True)) == ReadManifest(
+            wanted
+        )
         known = RestoreFacts(frozenset(), (), manifests={wanted: Absent()})
-        assert isinstance(decide_restore(known, Wish(wanted, allow_fresh=True)), Refuse)
+        assert isinstance(decide_restore(known, RestoreRequest(wanted, allow_fresh=True)), Refuse)
 
     @pytest.mark.parametrize(
         ("checkpoints", "bases", "cause"),
@@ -227,7 +231,7 @@ class TestWantedId:
     def test_why_it_cannot_be_had(self, checkpoints, bases, cause):
         facts = parse_store(checkpoints, bases)
         facts = replace(facts, manifests={CheckpointId(2): Absent(), **facts.manifests})
-        decision = decide_restore(facts, Wish(CheckpointId(2)))
+        decision = decide_restore(facts, RestoreRequest(CheckpointId(2)))
         assert isinstance(decision, Refuse)
         assert decision.cause == cause
 
@@ -245,17 +249,21 @@ class TestBefore:
         ],
     )
     def test_the_newest_whole_one_before_a_time(self, checkpoints, before_ms, restored):
-        decision = decide_restore(parse_store(checkpoints), Wish(before_ms=before_ms))
+        decision = decide_restore(parse_store(checkpoints), RestoreRequest(before_ms=before_ms))
         assert isinstance(decision, RestoreFrom)
         assert decision.checkpoint_id == restored
 
     def test_what_is_too_new_is_not_rejected_and_not_read(self):
-        decision = decide_restore(parse_store("1@1 2@1/1 3@1/2!"), Wish(before_ms=15_000))
+        decision = decide_restore(parse_store("1@1 2@1/1 3@1/2!"), RestoreRequest(before_ms=15_000))
         assert decision == RestoreFrom(CheckpointId(1))
 
     def test_that_there_was_none_is_not_that_none_can_be_read(self):
-        never = decide_restore(parse_store("2@1 3@1/2"), Wish(before_ms=15_000, allow_fresh=True))
-        lost = decide_restore(parse_store("1@1! 3@1/1"), Wish(before_ms=15_000, allow_fresh=True))
+        never = decide_restore(
+            parse_store("2@1 3@1/2"), RestoreRequest(before_ms=15_000, allow_fresh=True)
+        )
+        lost = decide_restore(
+            parse_store("1@1! 3@1/1"), RestoreRequest(before_ms=15_000, allow_fresh=True)
+        )
         assert isinstance(never, Refuse)
         assert isinstance(lost, Refuse)
         assert (never.cause, lost.cause) == ("never-completed", "damaged")
@@ -264,7 +272,7 @@ class TestBefore:
 
 class TestBeingDeleted:
     def test_it_is_no_candidate_and_not_damaged(self):
-        decision = decide_restore(parse_store("1@1 2~ 3@1/2!"), Wish())
+        decision = decide_restore(parse_store("1@1 2~ 3@1/2!"), RestoreRequest())
         assert isinstance(decision, RestoreFrom)
         assert decision.checkpoint_id == 1
         assert [(r.checkpoint_id, r.cause) for r in decision.rejected] == [
@@ -273,14 +281,14 @@ class TestBeingDeleted:
         ]
 
     def test_alone_it_is_no_loss(self):
-        assert isinstance(decide_restore(parse_store("1~", "1<-"), Wish()), StartFresh)
+        assert isinstance(decide_restore(parse_store("1~", "1<-"), RestoreRequest()), StartFresh)
 
 
 class TestCommittedAndGone:
     def test_it_is_reported_though_nothing_of_it_is_left(self):
         facts = parse_store("1@1* 2@1/1! 3.*")
         facts = replace(facts, committed=facts.committed | {CheckpointId(4)})
-        decision = decide_restore(facts, Wish())
+        decision = decide_restore(facts, RestoreRequest())
         assert isinstance(decision, RestoreFrom)
         assert [r.checkpoint_id for r in decision.rejected] == [4, 3, 2]
         assert "manifest is gone" in decision.rejected[0].reason
@@ -288,7 +296,7 @@ class TestCommittedAndGone:
     def test_newer_ones_that_were_not_looked_at_are_not_gone(self):
         facts = replace(parse_store("1@1* 2@1/1* 3@1/2*"), manifests={})
         facts = replace(facts, manifests={CheckpointId(1): Readable(Generation(1))})
-        decision = decide_restore(facts, Wish(CheckpointId(1)))
+        decision = decide_restore(facts, RestoreRequest(CheckpointId(1)))
         assert decision == RestoreFrom(CheckpointId(1), (), (CheckpointId(2), CheckpointId(3)))
 
 
@@ -302,7 +310,7 @@ class TestQuestions:
             facts = RestoreFacts(
                 full.candidates, full.bases, full.committed, None, manifests, damage
             )
-            match decide_restore(facts, Wish()):
+            match decide_restore(facts, RestoreRequest()):
                 case ReadManifest(checkpoint_id):
                     asked.append(f"read {checkpoint_id}")
                     manifests[checkpoint_id] = full.manifests.get(checkpoint_id, Absent())

@@ -18,7 +18,13 @@ from laminar_core.protocol.recovery import (
     commits_to_redrive,
     decide_restore,
 )
-from laminar_core.protocol.recovery_facts import Absent, Base, Readable, RestoreFacts, Wish
+from laminar_core.protocol.recovery_facts import (
+    Absent,
+    Base,
+    Readable,
+    RestoreFacts,
+    RestoreRequest,
+)
 from laminar_core.protocol.types import CheckpointId, Generation
 
 CLOSED = -1
@@ -133,7 +139,7 @@ def _steps(store: Store, rules: Rules) -> Iterator[RestoreFacts]:
 def restore(store: Store, facts: RestoreFacts):
     """Answer the questions of the decision; return what is restored, and the facts."""
     while True:
-        match decide_restore(facts, Wish()):
+        match decide_restore(facts, RestoreRequest()):
             case ReadManifest(checkpoint_id):
                 fact = fact_of(store.manifests.get(checkpoint_id))
                 facts = replace(facts, manifests={**facts.manifests, checkpoint_id: fact})

@@ -98,7 +98,7 @@ def test_a_checkpoint_is_asked_for_on_behalf_of_the_run(case):
         (lambda c: c.set_mode("2 seconds", "r"), SetMode(mode=2_000)),
     ],
 )
-def test_each_wish_is_the_one_of_the_command_line(case, ask, action):
+def test_each_request_is_that_of_the_command_line(case, ask, action):
     case.answers()
     ask(case.control)
     assert case.asked().action == action

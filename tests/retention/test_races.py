@@ -7,7 +7,7 @@ import pytest
 from laminar_core.errors import ConfigurationError, CorruptCheckpointError
 from laminar_core.objectstore.opening import ObjectStore
 from laminar_core.protocol.recovery import Refuse, RestoreFrom
-from laminar_core.protocol.recovery_facts import Wish
+from laminar_core.protocol.recovery_facts import RestoreRequest
 from laminar_core.protocol.types import CheckpointId
 from laminar_core.retention.facts import RetentionPolicy
 from laminar_core.store.checkpoint_store import CheckpointStore
@@ -31,13 +31,13 @@ def job() -> StoredJob:
     return job
 
 
-def restorer(wish: Wish):
+def restorer(request: RestoreRequest):
     """A driver that takes the job over and starts from what it chooses."""
 
     def restore(objects: ObjectStore) -> int | str | None:
         store = CheckpointStore(objects, JOB)
         generation = store.claims.claim(claimant(elsewhere()), wait_ms=never, take_over=True)
-        choice = store.choose_checkpoint(wish)
+        choice = store.choose_checkpoint(request)
         if isinstance(choice.decision, Refuse):
             return choice.decision.cause
         assert isinstance(choice.decision, RestoreFrom)
@@ -49,9 +49,9 @@ def restorer(wish: Wish):
 
 @pytest.mark.parametrize("wanted", [1, 2, None])
 def test_no_generation_starts_from_what_is_deleted(job: StoredJob, wanted: int | None) -> None:
-    wish = Wish(None if wanted is None else CheckpointId(wanted))
+    request = RestoreRequest(None if wanted is None else CheckpointId(wanted))
     seen = Counter()
-    processes = [restorer(wish), lambda objects: run(job, LAST, objects)]
+    processes = [restorer(request), lambda objects: run(job, LAST, objects)]
     for left, (restored, applied) in outcomes(job.store.objects, processes):
         store = CheckpointStore(left, JOB)
         seen[restored, type(applied).__name__] += 1

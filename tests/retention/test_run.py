@@ -10,7 +10,7 @@ from laminar_core.errors import (
     StorageUnavailable,
 )
 from laminar_core.objectstore.s3 import S3ObjectStore
-from laminar_core.protocol.recovery_facts import Wish
+from laminar_core.protocol.recovery_facts import RestoreRequest
 from laminar_core.protocol.types import CheckpointId
 from laminar_core.records.damage import DamagedFile
 from laminar_core.records.retention_paths import RetentionPaths
@@ -256,7 +256,10 @@ class TestFinishingLater:
 
     def test_what_was_decided_is_finished_first(self, job):
         self.interrupted(job, Fault("delete", Effect.FAIL, "0000000001/operators"))
-        assert job.store.choose_checkpoint(Wish(CheckpointId(1))).decision.cause == "being-deleted"
+        assert (
+            job.store.choose_checkpoint(RestoreRequest(CheckpointId(1))).decision.cause
+            == "being-deleted"
+        )
         job.pin(3)
         (result,) = job.retention(RetentionPolicy(keep_last=9)).finish_earlier()
         assert (result.number, result.deleted_checkpoints) == (1, 2)
@@ -280,7 +283,10 @@ class TestFinishingLater:
         damage(job.store, getattr(PATHS, step)(1), "torn")
         with pytest.raises(CorruptCheckpointError, match=f"0000000001.{step}.json"):
             job.retention(LAST).finish_earlier()
-        assert job.store.choose_checkpoint(Wish(CheckpointId(1))).decision.cause == "being-deleted"
+        assert (
+            job.store.choose_checkpoint(RestoreRequest(CheckpointId(1))).decision.cause
+            == "being-deleted"
+        )
         job.store.objects.delete(PATHS.plan(1))  # The way out that the message tells.
         assert run(job, LAST).deleted_checkpoints == 2
 

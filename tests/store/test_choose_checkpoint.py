@@ -2,7 +2,7 @@ import pytest
 
 from laminar_core.errors import CorruptCheckpointError, StorageUnavailable
 from laminar_core.protocol.recovery import Refuse, RestoreFrom, StartFresh
-from laminar_core.protocol.recovery_facts import Wish
+from laminar_core.protocol.recovery_facts import RestoreRequest
 from laminar_core.protocol.types import CheckpointId, Generation
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
 from tests.store.stores import DAMAGE, claim, commit, complete, damage, ids, open_job, write
@@ -77,7 +77,7 @@ def test_if_none_is_whole_it_refuses_and_never_starts_empty_in_silence(job):
     assert isinstance(refused.decision, Refuse)
     assert "none of 3 checkpoints can be restored (newest: 3" in refused.decision.reason
     assert refused.manifest is None
-    fresh = job.choose_checkpoint(Wish(allow_fresh=True))
+    fresh = job.choose_checkpoint(RestoreRequest(allow_fresh=True))
     assert isinstance(fresh.decision, StartFresh)
     assert fresh.decision.committed_beyond == (1,)
 
@@ -121,12 +121,12 @@ def test_an_unreadable_orphan_is_told_by_its_reservation(job):
 
 def test_a_wanted_one_is_restored(job):
     commit(job, 2, 1)
-    choice = job.choose_checkpoint(Wish(CheckpointId(1)))
+    choice = job.choose_checkpoint(RestoreRequest(CheckpointId(1)))
     assert choice.decision == RestoreFrom(CheckpointId(1), (), (CheckpointId(2),))
 
 
 def test_a_wanted_one_that_is_not_there_is_refused(job):
-    choice = job.choose_checkpoint(Wish(CheckpointId(9), allow_fresh=True))
+    choice = job.choose_checkpoint(RestoreRequest(CheckpointId(9), allow_fresh=True))
     assert isinstance(choice.decision, Refuse)
 
 
@@ -154,9 +154,12 @@ def test_one_with_a_deletion_marker_is_passed_over(job):
 def test_the_newest_before_a_time(job):
     completed = [job.manifests.read(n).completed_at_ms for n in ids(1, 2, 3)]
     assert len(set(completed)) == 1  # The clock of these stands still.
-    refused = job.choose_checkpoint(Wish(before_ms=completed[0]))
+    refused = job.choose_checkpoint(RestoreRequest(before_ms=completed[0]))
     assert refused.decision.cause == "never-completed"
-    assert job.choose_checkpoint(Wish(before_ms=completed[0] + 1)).manifest.checkpoint_id == 3
+    assert (
+        job.choose_checkpoint(RestoreRequest(before_ms=completed[0] + 1)).manifest.checkpoint_id
+        == 3
+    )
 
 
 def test_files_of_older_checkpoints_are_not_read_without_need(job):

@@ -46,7 +46,10 @@ _CHECKPOINTS_WITHOUT_ROWS_MAX = 5
 
 @dataclass(frozen=True, slots=True)
 class DrillOptions:
-    """The options of a drill. ``job.wish`` selects the checkpoint; ``random_seed`` draws one."""
+    """The options of a drill.
+
+    ``job.restore_request`` selects the checkpoint; ``random_seed`` draws one.
+    """
 
     job: JobOptions
     random_seed: int | None = None

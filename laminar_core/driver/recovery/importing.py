@@ -14,7 +14,7 @@ from laminar_core.host.clock import Clock
 from laminar_core.objectstore.opening import open_object_store
 from laminar_core.plan.plan import Plan
 from laminar_core.protocol.recovery import RestoreFrom
-from laminar_core.protocol.recovery_facts import Wish
+from laminar_core.protocol.recovery_facts import RestoreRequest
 from laminar_core.protocol.types import CheckpointKind, Generation
 from laminar_core.records.audit_ref import AuditRef
 from laminar_core.records.manifest import fingerprint_of
@@ -98,7 +98,7 @@ class Importer:
         claim = self._options.claim_savepoint
         found = self._found if first else None
         if found is None:
-            asked = first and self._options.wish != Wish()
+            asked = first and self._options.restore_request != RestoreRequest()
             base = None if asked else unfinished_import(self._store)
             if base is None or base.savepoint is None:
                 return None

@@ -43,7 +43,7 @@ from laminar_core.errors import (
 from laminar_core.host.clock import Clock
 from laminar_core.plan.plan import Plan
 from laminar_core.protocol.recovery import Refuse
-from laminar_core.protocol.recovery_facts import Wish
+from laminar_core.protocol.recovery_facts import RestoreRequest
 from laminar_core.protocol.types import CheckpointId, Generation
 from laminar_core.records.manifest import CheckpointManifest
 from laminar_core.store.audit_log import AuditLog
@@ -127,12 +127,12 @@ class RecoveryManager:
             FencedError: a newer generation is claimed.
             StorageUnavailable: the store, or a sink, did not answer; or retention was faster.
         """
-        wish = self._options.wish if first else Wish()
+        request = self._options.restore_request if first else RestoreRequest()
         self._store.claims.check_owner(generation)  # The claim has fenced every earlier generation.
         # A savepoint, or what is read and verified whole, newest first.
         imported = self._importer.bring_in(generation, first=first)
-        choice = imported or self._store.choose_checkpoint(wish)
-        examined = self._compare(choice, wish, first=first)  # Operators, sources, sinks.
+        choice = imported or self._store.choose_checkpoint(request)
+        examined = self._compare(choice, request, first=first)  # Operators, sources, sinks.
         self._store.claims.check_owner(
             generation
         )  # What a successor did is nothing to be refused for.
@@ -148,28 +148,28 @@ class RecoveryManager:
             CorruptCheckpointError: a base cannot be read, so no timeline can be known.
             StorageUnavailable: the store, or a sink, did not answer.
         """
-        wish = self._options.wish
-        return self._compare(self._store.choose_checkpoint(wish), wish, first=True)
+        request = self._options.restore_request
+        return self._compare(self._store.choose_checkpoint(request), request, first=True)
 
     # --- compare --------------------------------------------------------------------------------
 
-    def _compare(self, choice: Choice, wish: Wish, *, first: bool) -> Examined:
+    def _compare(self, choice: Choice, request: RestoreRequest, *, first: bool) -> Examined:
         """Collect all problems, instead of the first one only."""
         left = None
         if first and self._options.reset_state:
             choice, left = reset(choice, self._plan, self._options.reset_state)
-            wish = replace(wish, allow_fresh=True)
+            request = replace(request, allow_fresh=True)
         manifest = choice.manifest
         job, workers = self._options.job, self._options.parallelism
         rejected = choice.decision.rejected
         if isinstance(choice.decision, Refuse):
-            problem = _refusal(job, wish, choice.decision)
+            problem = _refusal(job, request, choice.decision)
             report = RecoveryReport(job, workers, rejected=rejected, problems=(problem,))
             return Examined(choice, {}, report)
         problems: list[LaminarError] = []
         operators = self._operators(manifest, problems)
         splits, sources = self._sources(manifest, problems)
-        sinks = tuple(self._sinks(choice, wish, problems))
+        sinks = tuple(self._sinks(choice, request, problems))
         checkpoint = None
         if manifest is not None:
             checkpoint = CheckpointReport.of(manifest, self._clock.now_ms())
@@ -244,7 +244,7 @@ class RecoveryManager:
         return pa.concat_tables(parts) if parts else None
 
     def _sinks(
-        self, choice: Choice, wish: Wish, problems: list[LaminarError]
+        self, choice: Choice, request: RestoreRequest, problems: list[LaminarError]
     ) -> Iterator[SinkReport]:
         base_id = 0 if choice.manifest is None else choice.manifest.checkpoint_id
         for operator_id, committer in self._committers.items():
@@ -258,7 +258,7 @@ class RecoveryManager:
             except (ConfigurationError, CorruptCheckpointError) as error:
                 problem = error
             visible_id = committer.last_committed()
-            if visible_id is not None and choice.manifest is None and not wish.allow_fresh:
+            if visible_id is not None and choice.manifest is None and not request.allow_fresh:
                 problem = problem or _foreign_output(self._options.job, operator_id, visible_id)
             if problem is not None:
                 problems.append(problem)
@@ -351,9 +351,9 @@ def _workers_before(restored: CheckpointManifest | None, workers: int) -> int | 
     return None if restored is None or restored.workers == workers else restored.workers
 
 
-def _refusal(job: str, wish: Wish, refused: Refuse) -> LaminarError:
+def _refusal(job: str, request: RestoreRequest, refused: Refuse) -> LaminarError:
     """There is none, there never was one, none can be read: three different answers."""
-    time = "" if wish.before_ms is None else f" ({_instant(wish.before_ms)})"
+    time = "" if request.before_ms is None else f" ({_instant(request.before_ms)})"
     message = f"job {job} is not started: {refused.reason}{time}"
     match refused.cause:
         case "damaged":

@@ -294,7 +294,7 @@ class TestFencing:
         job.check()
 
 
-class TestWishes:
+class TestRestoreRequests:
     def test_going_back_to_a_checkpoint_takes_back_what_came_after_it(self):
         job, simulation = finished()
         simulation.run(restore_id=2)
@@ -322,7 +322,7 @@ class TestWishes:
             (ErrorCode.NO_RESTORABLE_CHECKPOINT, 5),
         ]
 
-    def test_a_wish_binds_until_a_generation_has_started_from_it(self):
+    def test_a_restore_request_binds_until_a_generation_has_started_from_it(self):
         job, simulation = finished()
 
         def fail() -> None:
@@ -335,7 +335,7 @@ class TestWishes:
         assert failed == ["it did not answer"]
         job.check()
 
-    def test_a_restart_goes_on_from_the_newest_checkpoint_whatever_was_wished_for(self):
+    def test_a_restart_continues_from_the_newest_checkpoint_whatever_was_requested(self):
         job, simulation = finished()
         newest = sum(isinstance(e, CheckpointCompleted) for e in simulation.events)
         simulation.when(CheckpointCompleted, lambda: simulation.kill_worker(0), number=newest + 1)

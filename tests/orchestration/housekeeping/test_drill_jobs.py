@@ -119,7 +119,7 @@ def test_a_random_one_is_drawn_by_a_seed_that_is_told(bench) -> None:
         ({"workers": 0}, "workers"),
     ],
 )
-def test_an_unclear_wish_is_refused_before_anything_starts(bench, config, said) -> None:
+def test_an_unclear_request_is_refused_before_anything_starts(bench, config, said) -> None:
     assert said in bench.failure(drill(bench, "passes", **config))
     assert not notes(bench).exists()
 

@@ -104,7 +104,7 @@ def test_holds_that_ended_are_told(bench) -> None:
 @pytest.mark.parametrize(
     ("config", "said"), [({"quarantine": "soon"}, "soon"), ({"quarantine": "-1 day"}, "-1 day")]
 )
-def test_a_wrong_wish_is_refused(bench, config, said) -> None:
+def test_a_wrong_request_is_refused(bench, config, said) -> None:
     assert said in bench.failure(orphans(bench, **config))
 
 

@@ -294,11 +294,11 @@ class TestRecover:
         assert (stream.living, stream.materialized("recovery")) == ([2], [])
 
     @pytest.mark.parametrize(
-        ("wish", "words"),
+        ("fields", "words"),
         [({"newest": True}, []), ({"before": LATER}, ["--restore-before", LATER])],
     )
-    def test_a_dry_run_asks_for_the_same(self, wish, words) -> None:
-        assert RecoverForm(**wish).words == words
+    def test_a_dry_run_asks_for_the_same(self, fields, words) -> None:
+        assert RecoverForm(**fields).words == words
 
     def test_a_time_finds_the_newest_that_was_completed_before_it(self, stream) -> None:
         stream.has_run(3)

@@ -9,7 +9,7 @@ import pytest
 
 from laminar_core.objectstore.local import LocalObjectStore
 from laminar_core.orchestration.launching.restore_choice import WholeReads, choose
-from laminar_core.protocol.recovery_facts import Wish
+from laminar_core.protocol.recovery_facts import RestoreRequest
 from laminar_core.protocol.types import CheckpointId
 from laminar_core.sensors.facts.integrity_records import damage_on_record
 from laminar_core.sensors.recovery.candidates import choose_by_sizes
@@ -107,14 +107,14 @@ def test_who_has_a_driver_end_does_not_read_again_what_it_has_read(stream) -> No
 
 
 def test_only_the_manifest_that_was_read_is_believed(stream) -> None:
-    reads, wish = WholeReads(stream.store), Wish(checkpoint_id=CheckpointId(3))
-    sha256 = choose(stream.store, wish, WholeReads(stream.store)).sha256
+    reads, request = WholeReads(stream.store), RestoreRequest(checkpoint_id=CheckpointId(3))
+    sha256 = choose(stream.store, request, WholeReads(stream.store)).sha256
     stream.damage(3)
     reads.trust(sha256)
-    assert choose(stream.store, wish, reads).checkpoint_id == 3
+    assert choose(stream.store, request, reads).checkpoint_id == 3
     reads.trust(sha256[::-1])
     with pytest.raises(dg.Failure, match="sha256 differs"):
-        choose(stream.store, wish, reads)
+        choose(stream.store, request, reads)
 
 
 def test_what_its_check_finds_damaged_the_next_attempt_does_not_take(stream) -> None:

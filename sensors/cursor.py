@@ -19,7 +19,7 @@ class Cursor(Values):
             return cls()
 
 
-class ToldCursor(Cursor):
+class AlertCursor(Cursor):
     """Causes that an alert has been raised for, as long as they last."""
 
     told: tuple[str, ...] = ()

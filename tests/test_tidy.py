@@ -70,7 +70,7 @@ COVERED_ELSEWHERE = {
     "sensors/facts/job_facts.py": "tests/orchestration/test_checks.py",
     "sensors/facts/stored_checkpoints.py": "tests/sensors/observer/test_checkpoint_metadata.py",
     "sensors/observer/findings.py": "tests/sensors/observer/test_observer_of_jobs.py",
-    "sensors/observer/output_reports.py": "tests/sensors/observer/test_telling.py",
+    "sensors/observer/output_reports.py": "tests/sensors/observer/test_observer.py",
     "sensors/recovery/facts.py": "tests/sensors/recovery/test_sensor.py",
     "sensors/source_retention/sensor.py": "tests/sensors/source_retention/test_decision.py",
     "orchestration/factory.py": "tests/orchestration/test_assets.py",

@@ -19,7 +19,7 @@ from laminar_core.driver.checkpointing import (
     CheckpointDriver,
     CoordinatorParts,
 )
-from laminar_core.driver.commands.desk import ControlDesk
+from laminar_core.driver.commands.dispatcher import CommandDispatcher
 from laminar_core.driver.events import (
     DataFlowing,
     JobEvent,
@@ -143,7 +143,7 @@ class Coordinator:
         self._checkpoints = CheckpointDriver(parts, self, background)
         self._ends_anyway = False
         """Whether the job must end even if a requested savepoint fails."""
-        self._desk = ControlDesk(
+        self._dispatcher = CommandDispatcher(
             parts.store,
             self._identity.generation,
             self,
@@ -193,7 +193,7 @@ class Coordinator:
 
     def last_commit_done(self, kind: CheckpointKind) -> None:
         """End the job, because its stop or final checkpoint is committed; savepoints come first."""
-        self._desk.before_the_end(kind, lambda: self._let_go(kind))
+        self._dispatcher.before_the_end(kind, lambda: self._let_go(kind))
 
     def _let_go(self, kind: CheckpointKind) -> None:
         self.broadcast(Finish(generation=self._identity.generation))
@@ -201,7 +201,9 @@ class Coordinator:
         if kind is CheckpointKind.FINAL:
             self._end(GenerationOutcome("finished", counts=counts))
         else:
-            self._end(GenerationOutcome("stopped", reason=self._desk.stopped_by, counts=counts))
+            self._end(
+                GenerationOutcome("stopped", reason=self._dispatcher.stopped_by, counts=counts)
+            )
 
     def _end(self, outcome: GenerationOutcome) -> None:
         """Set the outcome if none is set; callable from any thread."""
@@ -260,7 +262,7 @@ class Coordinator:
         for _, _, answer in self._early:
             answer.set_result(CheckpointAnswer(None, Outcome.ABORTED.value, reason))
         ended = self.outcome.result().kind if self.outcome.done() else "failed"
-        self._desk.close(reason, ended if ended in ("finished", "stopped") else None)
+        self._dispatcher.close(reason, ended if ended in ("finished", "stopped") else None)
 
     def _run_posted(self) -> None:
         while True:
@@ -304,7 +306,7 @@ class Coordinator:
             self._checkpoints.beat(
                 Heartbeat(sequence=self._heartbeats, at_ms=self.now_ms(), progress=progress)
             )
-            self._desk.tick()
+            self._dispatcher.tick()
         if self._is_due("progress", PROGRESS_EVENT_INTERVAL_MS, now_ms) and self._progress.complete:
             self.tell(self._progress.event(now_ms, self.now_ms(), self._parts.rows_total))
 

@@ -263,7 +263,7 @@ class SparkStage:
         return tasks.mapInArrow(WorkerTask(deployment), OUTPUT_DDL, barrier=True).toArrow()
 
 
-_TELLING = (
+_INFORMATIVE = (
     re.compile("exited unexpectedly|ExecutorLostFailure"),
     re.compile(
         r"^(?!org\.|java\.|py4j\.|pyspark\.)[\w.]*(Error|Exception): "
@@ -275,5 +275,5 @@ _TELLING = (
 def _why_lost(error: Exception) -> str:
     """Return the most informative line of Spark's report; the rest is in Spark's own log."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    telling = [line for sign in _TELLING for line in lines if sign.search(line)]
-    return f"a worker died: {(telling or lines or [type(error).__name__])[0][:300]}"
+    informative = [line for sign in _INFORMATIVE for line in lines if sign.search(line)]
+    return f"a worker died: {(informative or lines or [type(error).__name__])[0][:300]}"

@@ -41,7 +41,7 @@ Fact = str | int | float
 
 
 @dataclass(frozen=True, slots=True)
-class Concern:
+class Incident:
     """A problem that a decision reports. ``cause`` is equal for repetitions of the same problem."""
 
     cause: str
@@ -74,32 +74,32 @@ class Alert:
 Hook = Callable[[Alert], object]
 
 
-def alert_of(stream: str, concern: Concern, at_ms: int) -> Alert:
+def alert_of(stream: str, incident: Incident, at_ms: int) -> Alert:
     """Return the alert for a reported problem."""
     return Alert(
         stream=stream,
-        severity=concern.severity,
-        title=f"{stream}: {concern.title}",
-        text=" ".join(concern.text.split()),
-        runbook=f"{RUNBOOK}#{concern.anchor}",
-        facts=dict(concern.facts),
+        severity=incident.severity,
+        title=f"{stream}: {incident.title}",
+        text=" ".join(incident.text.split()),
+        runbook=f"{RUNBOOK}#{incident.anchor}",
+        facts=dict(incident.facts),
         at_ms=at_ms,
-        run_id=concern.run_id,
+        run_id=incident.run_id,
     )
 
 
-def untold(
-    concerns: Sequence[Concern], told: Iterable[str]
-) -> tuple[list[Concern], tuple[str, ...]]:
+def new_incidents(
+    incidents: Sequence[Incident], alerted: Iterable[str]
+) -> tuple[list[Incident], tuple[str, ...]]:
     """Return the problems without an alert so far, and the causes to remember.
 
     A cause that is not found any more is forgotten, so that it is alerted again if it comes back.
 
-    >>> untold([], ["stuck:7"])
+    >>> new_incidents([], ["stuck:7"])
     ([], ())
     """
-    known = set(told)
-    return [f for f in concerns if f.cause not in known], tuple(f.cause for f in concerns)
+    known = set(alerted)
+    return [f for f in incidents if f.cause not in known], tuple(f.cause for f in incidents)
 
 
 def hook_problem(policy: AlertPolicy, imports: BackgroundReads) -> str | None:
@@ -121,13 +121,13 @@ def hook_problem(policy: AlertPolicy, imports: BackgroundReads) -> str | None:
 
 def raise_alerts(
     stream: str,
-    concerns: Iterable[Concern],
+    incidents: Iterable[Incident],
     policy: AlertPolicy,
     log: logging.Logger,
     now_ms: int,
 ) -> None:
     """Log each problem and pass it to the hook; a failure of the hook is only logged."""
-    alerts = [alert_of(stream, concern, now_ms) for concern in concerns]
+    alerts = [alert_of(stream, incident, now_ms) for incident in incidents]
     for alert in alerts:
         level = logging.ERROR if alert.severity == "error" else logging.WARNING
         log.log(level, "%s: %s See %s.", alert.title, alert.text, alert.runbook)
@@ -135,16 +135,16 @@ def raise_alerts(
         _call_hook(policy, alerts, log)
 
 
-def tell_news(
+def raise_new_alerts(
     stream: str,
-    concerns: Sequence[Concern],
-    told: Iterable[str],
+    incidents: Sequence[Incident],
+    alerted: Iterable[str],
     policy: AlertPolicy,
     log: logging.Logger,
     now_ms: int,
 ) -> tuple[str, ...]:
     """Raise an alert for each new problem; return the causes to remember."""
-    news, remembered = untold(concerns, told)
+    news, remembered = new_incidents(incidents, alerted)
     raise_alerts(stream, news, policy, log, now_ms)
     return remembered
 

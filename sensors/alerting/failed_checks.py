@@ -15,10 +15,10 @@ from dagster._core.storage.asset_check_execution_record import (
 )
 
 from laminar_core.resources.names import StreamCheck
-from laminar_core.sensors.alerting.alerts import Concern
+from laminar_core.sensors.alerting.alerts import Incident
 from laminar_core.sensors.judgements import NEWEST_MARK
 
-TOLD_IF_MILD: frozenset[StreamCheck] = frozenset({"files_present"})
+ALERT_ON_WARNING: frozenset[StreamCheck] = frozenset({"files_present"})
 """Checks whose warnings raise alerts. Warnings of other checks have their own sensor."""
 
 _FAILED_MAX = 20
@@ -38,7 +38,7 @@ class Evaluation:
     is_severe: bool = False
     description: str = ""
     run_id: str | None = None
-    trouble: int = 0
+    newest_mark: int = 0
     """Rises with each new problem, if the check reports one."""
 
 
@@ -55,7 +55,7 @@ class Lasting:
         """The cause of all failures since the last pass that report the same problem."""
         which = self.newest.partition or ""
         cause = f"check:{self.check.to_user_string()}:{which}:{self.passed}"
-        return f"{cause}:{self.newest.trouble}" if self.newest.trouble else cause
+        return f"{cause}:{self.newest.newest_mark}" if self.newest.newest_mark else cause
 
     @property
     def warning(self) -> str:
@@ -63,22 +63,22 @@ class Lasting:
         return f"{self.cause}:mild"
 
     @property
-    def told_as(self) -> str:
+    def reported_cause(self) -> str:
         """The cause remembered for the failure in its current state."""
         return self.cause if self.newest.is_severe else self.warning
 
     @property
     def is_alarming(self) -> bool:
         """Whether the failure raises an alert."""
-        return self.newest.is_severe or self.check.name in TOLD_IF_MILD
+        return self.newest.is_severe or self.check.name in ALERT_ON_WARNING
 
-    def concern(self) -> Concern:
+    def incident(self) -> Incident:
         """Return the problem for an alert."""
         name, where = self.check.name, self.check.asset_key.to_user_string()
         partition = self.newest.partition
         which = f" of {partition.lstrip('0')}" if partition else ""
-        return Concern(
-            cause=self.told_as,
+        return Incident(
+            cause=self.reported_cause,
             anchor="check-failed",
             severity="error" if self.newest.is_severe else "warning",
             title=f"check {name}{which} failed",
@@ -103,18 +103,20 @@ def lasting_failure(
     return Lasting(check, newest, 0 if passed is None else passed.number)
 
 
-def untold_failures(
-    lasting: Sequence[Lasting], told: Sequence[str] | None
-) -> tuple[list[Concern], tuple[str, ...]]:
+def new_failures(
+    lasting: Sequence[Lasting], alerted: Sequence[str] | None
+) -> tuple[list[Incident], tuple[str, ...]]:
     """Return the failures that need an alert, and the causes to remember.
 
-    ``told`` None: this is the first look, so no failure so far counts as new. A severe failure that
+    ``alerted`` is None in the first tick, so no failure so far counts as new. A severe failure that
     becomes a warning is still the same one; a warning that becomes severe is new.
     """
     alarming = [each for each in lasting if each.is_alarming]
-    known = {each.told_as for each in alarming} if told is None else set(told)
-    news = [each.concern() for each in alarming if known.isdisjoint({each.cause, each.told_as})]
-    known |= {each.told_as for each in alarming}
+    known = {each.reported_cause for each in alarming} if alerted is None else set(alerted)
+    news = [
+        each.incident() for each in alarming if known.isdisjoint({each.cause, each.reported_cause})
+    ]
+    known |= {each.reported_cause for each in alarming}
     both = (cause for each in lasting for cause in (each.cause, each.warning))
     return news, tuple(cause for cause in both if cause in known)
 
@@ -166,9 +168,9 @@ def _evaluation(record: AssetCheckExecutionRecord) -> Evaluation | None:
         is_severe=data.severity is dg.AssetCheckSeverity.ERROR,
         description=data.description or "",
         run_id=record.run_id or None,
-        trouble=_trouble(data.metadata.get(NEWEST_MARK)),
+        newest_mark=_newest_mark(data.metadata.get(NEWEST_MARK)),
     )
 
 
-def _trouble(figure: dg.MetadataValue | None) -> int:
+def _newest_mark(figure: dg.MetadataValue | None) -> int:
     return (figure.value or 0) if isinstance(figure, dg.IntMetadataValue) else 0

@@ -6,8 +6,8 @@ import dagster as dg
 
 from laminar_core.host.clock import Clock, SystemClock
 from laminar_core.resources.names import ACTS_ON_TAG, STREAM_TAG, StreamJob, job_name
-from laminar_core.sensors.alerting.alerts import HOOK_MS_MAX, Concern, hook_problem, raise_alerts
-from laminar_core.sensors.alerting.failed_checks import lasting_failures, untold_failures
+from laminar_core.sensors.alerting.alerts import HOOK_MS_MAX, Incident, hook_problem, raise_alerts
+from laminar_core.sensors.alerting.failed_checks import lasting_failures, new_failures
 from laminar_core.sensors.background import BackgroundReads
 from laminar_core.sensors.cursor import Cursor
 from laminar_core.sensors.policy import AlertPolicy
@@ -39,8 +39,8 @@ def build_run_failure_sensor(
                 return dg.SkipReason(
                     f"run {run.run_id}: check {judged} failed, with an alert of its own"
                 )
-        concern = _failed_run(run, context.failure_event.message or "")
-        raise_alerts(stream, [concern], policy, context.log, clock.now_ms())
+        incident = _failed_run(run, context.failure_event.message or "")
+        raise_alerts(stream, [incident], policy, context.log, clock.now_ms())
         return None
 
     return tell_of_failed_runs
@@ -68,8 +68,8 @@ def _failed_check(instance: dg.DagsterInstance, run_id: str) -> str | None:
     return None
 
 
-def _failed_run(run: dg.DagsterRun, message: str) -> Concern:
-    return Concern(
+def _failed_run(run: dg.DagsterRun, message: str) -> Incident:
+    return Incident(
         cause=f"run:{run.run_id}",
         anchor="run-failed",
         severity="error",
@@ -104,20 +104,20 @@ def build_check_failure_sensor(
         default_status=dg.DefaultSensorStatus.RUNNING,
         description=f"Alerts when a check of {stream} fails severely, or has found lost files.",
     )
-    def tell_of_failed_checks(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+    def report_failed_checks(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         checks = _checks_of(context, stream)
         lasting = list(lasting_failures(context.instance, checks))
-        news, told = untold_failures(lasting, CheckCursor.read(context.cursor).told)
+        news, alerted = new_failures(lasting, CheckCursor.read(context.cursor).told)
         raise_alerts(stream, news, policy, context.log, clock.now_ms())
-        said = "; ".join(concern.title for concern in news) or "none failed severely"
+        said = "; ".join(incident.title for incident in news) or "none failed severely"
         line = f"{len(checks)} checks, since the last look: {said}"
         problem = hook_problem(policy, imports)
         return dg.SensorResult(
             skip_reason=line if problem is None else f"{line}; {problem}",
-            cursor=CheckCursor(told=told).model_dump_json(),
+            cursor=CheckCursor(told=alerted).model_dump_json(),
         )
 
-    return tell_of_failed_checks
+    return report_failed_checks
 
 
 def _checks_of(context: dg.SensorEvaluationContext, stream: str) -> list[dg.AssetCheckKey]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from laminar_core.records.actor import ActorKind
-from laminar_core.sensors.alerting.alerts import Concern
+from laminar_core.sensors.alerting.alerts import Incident
 from laminar_core.sensors.judgements import alignment_p99
 from laminar_core.sensors.policy import AlertPolicy
 from laminar_core.units import duration_ms
@@ -126,7 +126,7 @@ def decide_alignment(facts: AlignmentFacts, policy: AlertPolicy) -> Change | Sta
     return wanted
 
 
-def find_emergency(facts: AlignmentFacts, policy: AlertPolicy) -> list[Concern]:
+def find_emergency(facts: AlignmentFacts, policy: AlertPolicy) -> list[Incident]:
     """Return the problem that people must know even if the sensor acts.
 
     ``alignment_hard`` exceeded.
@@ -136,7 +136,7 @@ def find_emergency(facts: AlignmentFacts, policy: AlertPolicy) -> list[Concern]:
         return []
     checkpoint_id, took_ms, said = worst
     return [
-        Concern(
+        Incident(
             cause=f"alignment:{facts.generation}:{facts.mode.number}",
             anchor="alignment",
             severity="warning",

@@ -12,7 +12,7 @@ import dagster as dg
 from laminar_core.host.clock import Clock, SystemClock
 from laminar_core.resources.checkpoints import CheckpointStoreResource
 from laminar_core.resources.names import ACTS_ON_TAG, job_name
-from laminar_core.sensors.alerting.alerts import tell_news
+from laminar_core.sensors.alerting.alerts import raise_new_alerts
 from laminar_core.sensors.alignment.decision import (
     AlignmentFacts,
     Change,
@@ -22,12 +22,12 @@ from laminar_core.sensors.alignment.decision import (
 )
 from laminar_core.sensors.alignment.facts import Remembered, read_alignment_facts
 from laminar_core.sensors.background import BackgroundReads, Unanswered
-from laminar_core.sensors.cursor import ToldCursor
+from laminar_core.sensors.cursor import AlertCursor
 from laminar_core.sensors.policy import AlertPolicy
 from laminar_core.sensors.run_records import newest_run
 
 
-class AlignmentCursor(ToldCursor):
+class AlignmentCursor(AlertCursor):
     """The state of the sensor between ticks; losing it only costs time."""
 
     seen: Remembered = Remembered()
@@ -78,19 +78,19 @@ class _Tick:
         except Unanswered as error:
             return dg.SensorResult(skip_reason=f"no facts: {error}", cursor=context.cursor)
         facts = replace(facts, request=self._newest_request(context.instance))
-        told = self._tell(context, facts, cursor)
-        after = AlignmentCursor(seen=seen, told=told).model_dump_json()
+        alerted = self._alert(context, facts, cursor)
+        after = AlignmentCursor(seen=seen, told=alerted).model_dump_json()
         decision = decide_alignment(facts, self._policy)
         if isinstance(decision, Change):
             context.log.info("%s: %s", decision.mode, decision.reason)
             return dg.SensorResult(run_requests=[self._request(facts, decision)], cursor=after)
         return dg.SensorResult(skip_reason=decision.reason, cursor=after)
 
-    def _tell(
+    def _alert(
         self, context: dg.SensorEvaluationContext, facts: AlignmentFacts, cursor: AlignmentCursor
     ) -> tuple[str, ...]:
         found, now_ms = find_emergency(facts, self._policy), self._clock.now_ms()
-        return tell_news(self._stream, found, cursor.told, self._policy, context.log, now_ms)
+        return raise_new_alerts(self._stream, found, cursor.told, self._policy, context.log, now_ms)
 
     def _newest_request(self, instance: dg.DagsterInstance) -> ModeRun | None:
         run = newest_run(instance, self._stream, "mode", self._clock.now_ms())

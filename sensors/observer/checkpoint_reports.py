@@ -42,7 +42,7 @@ Report = dg.AssetMaterialization | dg.AssetObservation
 Emit = Callable[[Report], None]
 
 
-def is_told(instance: dg.DagsterInstance, key: dg.AssetKey, sha256: str) -> bool:
+def is_reported(instance: dg.DagsterInstance, key: dg.AssetKey, sha256: str) -> bool:
     """Return whether an event of the asset reports the record with this digest."""
     # Dagster has an index on this tag, whatever the kind of the event and its partition.
     return bool(instance.get_event_tags_for_asset(key, {DATA_VERSION_TAG: sha256}))
@@ -85,7 +85,7 @@ def unreported(
     after_id = 0 if newest is None else newest.manifest.checkpoint_id
     same = newest is not None and newest.manifest.generation == store.claims.newest()
     for _, attempt in Attempts(store).after(after_id, is_same_generation=same):
-        if isinstance(attempt, StoredCheckpoint) and not is_told(instance, key, attempt.sha256):
+        if isinstance(attempt, StoredCheckpoint) and not is_reported(instance, key, attempt.sha256):
             found.append(attempt)
         if len(found) == limit:
             break
@@ -107,7 +107,7 @@ def _newest_reported(
     key = checkpoint_key(store.job)
     newest = int(max(instance.get_materialized_partitions(key), default="0"))
     stored = read_stored(store, CheckpointId(newest)) if newest else None
-    if isinstance(stored, StoredCheckpoint) and is_told(instance, key, stored.sha256):
+    if isinstance(stored, StoredCheckpoint) and is_reported(instance, key, stored.sha256):
         return stored
     return None
 

@@ -56,7 +56,7 @@ _IDS_SHOWN = 20
 
 @dataclass(frozen=True, slots=True)
 class Happening:
-    """An event to be reported, unless ``told_by`` is a run of this Dagster that reported it.
+    """An event to be reported, unless ``reported_by`` is a run of this Dagster that reported it.
 
     ``at_ms``: when it happened, by the writer's clock.
     """
@@ -64,7 +64,7 @@ class Happening:
     asset: StreamAsset
     event: Event
     at_ms: int
-    told_by: str | None = None
+    reported_by: str | None = None
 
 
 def happenings(store: CheckpointStore, audited: Audited) -> list[Happening]:
@@ -77,11 +77,11 @@ def happenings(store: CheckpointStore, audited: Audited) -> list[Happening]:
     asset = _ABOUT.get(record.action)
     if asset is None or (record.action in _CONCLUDED and record.outcome == "intended"):
         return []
-    told_by = None if record.action in _STARTS_AND_ENDS else record.run_id
-    found = [Happening(asset, _event(store, asset, audited), record.at_ms, told_by)]
+    reported_by = None if record.action in _STARTS_AND_ENDS else record.run_id
+    found = [Happening(asset, _event(store, asset, audited), record.at_ms, reported_by)]
     if (uri := savepoint_of(audited)) is not None:
         event = _savepoint(store.job, uri, audited)
-        made = Happening("savepoint", event, record.at_ms, told_by)
+        made = Happening("savepoint", event, record.at_ms, reported_by)
         found = [made] if asset == "savepoint" else [*found, made]
     return found
 

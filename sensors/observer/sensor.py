@@ -6,7 +6,7 @@ from laminar_core.host.clock import Clock, SystemClock
 from laminar_core.resources.checkpoints import CheckpointStoreResource
 from laminar_core.sensors.background import BackgroundReads, Unanswered
 from laminar_core.sensors.observer.findings import read_findings
-from laminar_core.sensors.observer.telling import Observer, partition_requests
+from laminar_core.sensors.observer.observer import Observer, partition_requests
 from laminar_core.sensors.policy import AlertPolicy
 from laminar_core.sensors.run_records import supervising_run
 
@@ -28,7 +28,7 @@ def build_checkpoint_reporter(
         name=f"{stream}_checkpoint_reporter",
         minimum_interval_seconds=1,  # The daemon looks every five seconds at best.
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description=f"Tells once of each checkpoint of {stream}, and of whatever happened to it.",
+        description=f"Reports each checkpoint of {stream} once, and what happened to it.",
     )
     def report_checkpoints(
         context: dg.SensorEvaluationContext, checkpoints: CheckpointStoreResource
@@ -45,7 +45,7 @@ def build_checkpoint_reporter(
             return dg.SensorResult(skip_reason=f"{stream} never ran in {store.objects.uri}")
         instance = context.instance
         observer = Observer(instance, stream, now_ms, supervising_run(instance, stream))
-        tick = observer.tell(findings)
+        tick = observer.report(findings)
         return dg.SensorResult(
             asset_events=tick.events,
             dynamic_partitions_requests=partition_requests(instance, stream, tick),

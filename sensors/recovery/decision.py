@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from laminar_core.records.actor import ActorKind
-from laminar_core.sensors.alerting.alerts import Anchor, Concern
+from laminar_core.sensors.alerting.alerts import Anchor, Incident
 from laminar_core.sensors.policy import AlertPolicy
 from laminar_core.sensors.run_records import KnownRun
 from laminar_core.units import duration_ms
@@ -108,7 +108,7 @@ class Leave:
 class Alarm:
     """Something is wrong that this sensor does not, or may not, put right."""
 
-    concern: Concern
+    incident: Incident
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ class Recover:
 
 
 @dataclass(frozen=True, slots=True)
-class _Trouble:
+class _Failure:
     what: str
     kind: Literal["dead", "silent", "stuck"] = "dead"
 
@@ -130,26 +130,26 @@ def decide_recovery(facts: RecoveryFacts, policy: AlertPolicy) -> Leave | Alarm 
     """Return whether the job is dead or stuck, and what to do about it now."""
     if facts.generation == 0:
         return Leave("the job has never run")
-    trouble = _trouble(facts, policy)
-    if isinstance(trouble, Leave) and _restarts_in_vain(facts, policy):
-        return Alarm(_restarting(facts, trouble))
-    if not isinstance(trouble, _Trouble):
-        return trouble
+    failure = _find_failure(facts, policy)
+    if isinstance(failure, Leave) and _restarts_in_vain(facts, policy):
+        return Alarm(_restarting(facts, failure))
+    if not isinstance(failure, _Failure):
+        return failure
     if facts.terminated_run is not None:
-        said = f"{trouble.what}, and a person terminated run {facts.terminated_run}, which owned it"
+        said = f"{failure.what}, and a person terminated run {facts.terminated_run}, which owned it"
         return _alarm(
             facts, "recovery-cancelled", "it is not recovered", f"{said}: start it again."
         )
     if facts.supervising_run is not None:
-        said = f"{trouble.what}; run {facts.supervising_run} owns the driver"
-        if trouble.kind == "stuck":
+        said = f"{failure.what}; run {facts.supervising_run} owns the driver"
+        if failure.kind == "stuck":
             return _alarm(facts, "job-stuck", "it is stuck", f"{said}: terminate that run.")
         if not facts.silence.exceeds(max(_restart_ms(policy), _RESTART_MS_MIN)):
             return Leave(f"{said} and starts it again by itself")
-        trouble = replace(trouble, what=f"{said} and has not started it again")
+        failure = replace(failure, what=f"{said} and has not started it again")
     if (acting := facts.acting_run) is not None:
-        return _wait_for(facts, trouble, acting)
-    return _next_attempt(facts, policy, trouble)
+        return _wait_for(facts, failure, acting)
+    return _next_attempt(facts, policy, failure)
 
 
 def _restarts_in_vain(facts: RecoveryFacts, policy: AlertPolicy) -> bool:
@@ -158,59 +158,59 @@ def _restarts_in_vain(facts: RecoveryFacts, policy: AlertPolicy) -> bool:
     return not facts.on_purpose and too_long and facts.in_vain >= max(policy.recoveries_max, 1)
 
 
-def _restarting(facts: RecoveryFacts, trouble: Leave) -> Concern:
+def _restarting(facts: RecoveryFacts, failure: Leave) -> Incident:
     minutes = facts.in_vain_ms / 60_000
-    return Concern(
+    return Incident(
         cause="restarts-in-vain",  # Whatever generation it has come to.
         anchor="too-many-recoveries",
         severity="error",
         title="it restarts again and again",
         text=f"{facts.in_vain} generations in {minutes:.0f} min completed no checkpoint: look for "
-        f"the cause in the driver's log. {trouble.reason}",
+        f"the cause in the driver's log. {failure.reason}",
         facts={"generation": facts.generation, "in_vain": facts.in_vain},
     )
 
 
-def _wait_for(facts: RecoveryFacts, trouble: _Trouble, run: KnownRun) -> Leave | Alarm:
-    said = f"{trouble.what}; run {run.run_id} ({run.job}) is under way"
+def _wait_for(facts: RecoveryFacts, failure: _Failure, run: KnownRun) -> Leave | Alarm:
+    said = f"{failure.what}; run {run.run_id} ({run.job}) is under way"
     if not run.hangs:
         return Leave(said)
     said = f"{said} for {run.created_ms_ago / 60_000:.0f} min"
     return _alarm(
         facts,
         "job-dead",
-        f"it is {_word(trouble)}, and a run hangs",
+        f"it is {_word(failure)}, and a run hangs",
         f"{said}: terminate that run, with force if its process is gone, and recover it by hand.",
     )
 
 
-def _trouble(facts: RecoveryFacts, policy: AlertPolicy) -> _Trouble | Leave | Alarm:
+def _find_failure(facts: RecoveryFacts, policy: AlertPolicy) -> _Failure | Leave | Alarm:
     if facts.outcome is not None:
         return _after_the_end(facts, policy)
     generation, age_max = facts.generation, duration_ms(policy.checkpoint_age_max)
     if facts.owner == "gone":
-        return _Trouble(f"the driver of generation {generation} is gone")
+        return _Failure(f"the driver of generation {generation} is gone")
     if facts.progress_age_ms is None:
         start_max_ms = max(age_max, facts.start_timeout_ms)
         if facts.silence.exceeds(start_max_ms):
             what = f"generation {generation} has not begun within {start_max_ms / 60_000:g} min"
-            return _Trouble(what, "silent")
+            return _Failure(what, "silent")
         return Leave(f"generation {generation} is starting")
     silent_s = facts.silence.duration_ms / 1000
     if facts.silence.exceeds(duration_ms(policy.heartbeat_max)):
         what = f"generation {generation} has given no sign of life for {silent_s:.0f} s"
-        return _Trouble(what, "silent")
+        return _Failure(what, "silent")
     if min(facts.progress_age_ms, facts.beating_ms) > age_max:
         minutes = facts.progress_age_ms / 60_000
         what = f"generation {generation} lives, but no checkpoint completed for {minutes:.1f} min"
-        return _Trouble(what, "stuck")
+        return _Failure(what, "stuck")
     return Leave(
         f"generation {generation} is alive: {_checkpoint(facts)} "
         f"{facts.progress_age_ms / 1000:.0f} s ago, last sign of life seen {silent_s:.0f} s ago"
     )
 
 
-def _after_the_end(facts: RecoveryFacts, policy: AlertPolicy) -> _Trouble | Leave | Alarm:
+def _after_the_end(facts: RecoveryFacts, policy: AlertPolicy) -> _Failure | Leave | Alarm:
     generation = facts.generation
     if facts.on_purpose:
         return Leave(f"generation {generation} {facts.outcome}: it is not meant to run")
@@ -219,43 +219,43 @@ def _after_the_end(facts: RecoveryFacts, policy: AlertPolicy) -> _Trouble | Leav
         said = f"{what}. {facts.started_by or 'Somebody'} started it and got the reason"
         return _alarm(facts, "start-refused", "its start was refused", f"{said}: start it again.")
     if facts.owner == "gone" or facts.silence.exceeds(_restart_ms(policy)):
-        return _Trouble(what)
+        return _Failure(what)
     return Leave(f"{what}; its driver may start it again by itself")
 
 
 def _next_attempt(
-    facts: RecoveryFacts, policy: AlertPolicy, trouble: _Trouble
+    facts: RecoveryFacts, policy: AlertPolicy, failure: _Failure
 ) -> Leave | Alarm | Recover:
     done = [run for run in facts.attempts if run.status != "created"]
     if running := [run for run in done if run.status == "in progress"]:
-        return _wait_for(facts, trouble, running[0])
+        return _wait_for(facts, failure, running[0])
     if cancelled := [run for run in done if run.status == "cancelled"]:
-        said = f"{trouble.what}, and a person cancelled run {cancelled[0].run_id}, its recovery"
+        said = f"{failure.what}, and a person cancelled run {cancelled[0].run_id}, its recovery"
         return _alarm(
             facts, "recovery-cancelled", "it is not recovered", f"{said}: recover it by hand."
         )
     if not policy.recover:
-        said = f"{trouble.what}, and recover is off in its AlertPolicy: recover it by hand."
-        anchor: Anchor = "job-stuck" if trouble.kind == "stuck" else "job-dead"
-        return _alarm(facts, anchor, f"it is {_word(trouble)}", said)
+        said = f"{failure.what}, and recover is off in its AlertPolicy: recover it by hand."
+        anchor: Anchor = "job-stuck" if failure.kind == "stuck" else "job-dead"
+        return _alarm(facts, anchor, f"it is {_word(failure)}", said)
     most = policy.recoveries_max
     if len(done) >= most or len(facts.recent) >= most:
         return _alarm(
             facts,
             "too-many-recoveries",
             "it dies again and again",
-            f"{trouble.what}. {len(done)} recoveries of this generation and "
+            f"{failure.what}. {len(done)} recoveries of this generation and "
             f"{len(facts.recent)} within one hour are enough ({most}): look for the "
             "cause, then recover it by hand.",
         )
     in_vain = done if facts.newest_checkpoint is not None else facts.recent
     if (left_ms := _backoff_left_ms(in_vain)) > 0:
-        said = f"{trouble.what}; recovered {len(in_vain)}x in vain"
+        said = f"{failure.what}; recovered {len(in_vain)}x in vain"
         return Leave(f"{said}, the next one starts in {left_ms / 1000:.0f} s")
     return Recover(
         attempt=len(done) + 1,
-        running_driver="refuse" if trouble.kind == "dead" else "take_over",
-        reason=trouble.what,
+        running_driver="refuse" if failure.kind == "dead" else "take_over",
+        reason=failure.what,
     )
 
 
@@ -274,12 +274,12 @@ def _backoff_left_ms(in_vain: Sequence[KnownRun]) -> float:
     return pause_ms - max(min(ages_ms), 0)
 
 
-def concerns_of(facts: RecoveryFacts, decision: Leave | Alarm | Recover) -> list[Concern]:
+def incidents_of(facts: RecoveryFacts, decision: Leave | Alarm | Recover) -> list[Incident]:
     """Return the problems for alerts; a stuck job is one even if it is restarted at once."""
     if isinstance(decision, Recover) and decision.running_driver == "take_over":
         said = f"{decision.reason}: it is taken over. Look at its log for what held it up."
-        return [_concern(facts, "job-stuck", "it was stuck or silent", said)]
-    return [decision.concern] if isinstance(decision, Alarm) else []
+        return [_incident(facts, "job-stuck", "it was stuck or silent", said)]
+    return [decision.incident] if isinstance(decision, Alarm) else []
 
 
 def nothing_restorable(facts: RecoveryFacts, why: str) -> Alarm:
@@ -291,24 +291,26 @@ def nothing_restorable(facts: RecoveryFacts, why: str) -> Alarm:
 def unreadable(problem: str) -> Alarm:
     """Return the alarm for damaged records, which make it unknown whether the job is dead."""
     said = f"It is unknown whether the job lives: {problem}"
-    concern = Concern("unreadable", "nothing-restorable", "error", "its records are damaged", said)
-    return Alarm(concern)
+    incident = Incident(
+        "unreadable", "nothing-restorable", "error", "its records are damaged", said
+    )
+    return Alarm(incident)
 
 
-def store_down(problem: str, down_ms: float, policy: AlertPolicy) -> list[Concern]:
+def store_down(problem: str, down_ms: float, policy: AlertPolicy) -> list[Incident]:
     """Return the problem of a store that has not answered for long: the job is unobserved."""
     if down_ms < _STORE_DOWN * duration_ms(policy.heartbeat_max):
         return []
     said = f"No facts about the job for {down_ms / 60_000:.0f} min: {problem}"
-    return [Concern("store-down", "store-down", "error", "its store does not answer", said)]
+    return [Incident("store-down", "store-down", "error", "its store does not answer", said)]
 
 
 def _alarm(facts: RecoveryFacts, anchor: Anchor, title: str, text: str) -> Alarm:
-    return Alarm(_concern(facts, anchor, title, text))
+    return Alarm(_incident(facts, anchor, title, text))
 
 
-def _concern(facts: RecoveryFacts, anchor: Anchor, title: str, text: str) -> Concern:
-    return Concern(
+def _incident(facts: RecoveryFacts, anchor: Anchor, title: str, text: str) -> Incident:
+    return Incident(
         cause=f"{anchor}:{facts.generation}:{facts.claimed_at_ms}",
         anchor=anchor,
         severity="error",
@@ -322,8 +324,8 @@ def _restart_ms(policy: AlertPolicy) -> int:
     return _RESTART_PAUSES * duration_ms(policy.heartbeat_max)
 
 
-def _word(trouble: _Trouble) -> str:
-    return "stuck" if trouble.kind == "stuck" else "dead"
+def _word(failure: _Failure) -> str:
+    return "stuck" if failure.kind == "stuck" else "dead"
 
 
 def _checkpoint(facts: RecoveryFacts) -> str:

@@ -22,9 +22,9 @@ from laminar_core.resources.names import (
     job_name,
     partition_of,
 )
-from laminar_core.sensors.alerting.alerts import Concern, tell_news
+from laminar_core.sensors.alerting.alerts import Incident, raise_new_alerts
 from laminar_core.sensors.background import BackgroundReads, StillReadingError, Unanswered
-from laminar_core.sensors.cursor import ToldCursor
+from laminar_core.sensors.cursor import AlertCursor
 from laminar_core.sensors.facts.integrity_records import damage_on_record
 from laminar_core.sensors.policy import AlertPolicy
 from laminar_core.sensors.recovery.candidates import choose_by_sizes
@@ -34,8 +34,8 @@ from laminar_core.sensors.recovery.decision import (
     Leave,
     Recover,
     RecoveryFacts,
-    concerns_of,
     decide_recovery,
+    incidents_of,
     nothing_restorable,
     store_down,
     unreadable,
@@ -55,7 +55,7 @@ from laminar_core.store.checkpoint_store import CheckpointStore, Choice
 from laminar_core.units import duration_ms
 
 
-class RecoveryCursor(ToldCursor):
+class RecoveryCursor(AlertCursor):
     """The state of the sensor between ticks; losing it only costs time."""
 
     watched: Watched = Watched()
@@ -141,13 +141,13 @@ class _Tick:
             decision = act = unreadable(str(error))
         except Unanswered as error:
             return self._unanswered(context, str(error), cursor, watched)
-        concerns = concerns_of(facts, act if isinstance(act, Alarm) else decision)
-        after = RecoveryCursor(watched=watched, told=self._tell(context, concerns, cursor))
+        incidents = incidents_of(facts, act if isinstance(act, Alarm) else decision)
+        after = RecoveryCursor(watched=watched, told=self._alert(context, incidents, cursor))
         match act:
             case Leave(reason):
                 return _skip(reason, after)
-            case Alarm(concern):
-                return _skip(f"{concern.title}: {concern.text}", after)
+            case Alarm(incident):
+                return _skip(f"{incident.title}: {incident.text}", after)
             case request:
                 context.log.info("%s: %s", request.job_name, decision)
                 return self._result(request, after)
@@ -177,20 +177,22 @@ class _Tick:
     ) -> dg.SensorResult:
         now_ms = self._clock.now_ms()
         since_ms = now_ms if cursor.unanswered_since_ms is None else cursor.unanswered_since_ms
-        concerns = store_down(problem, now_ms - since_ms, self._policy)
-        told = self._tell(context, concerns, cursor) if concerns else cursor.told
+        incidents = store_down(problem, now_ms - since_ms, self._policy)
+        alerted = self._alert(context, incidents, cursor) if incidents else cursor.told
         watched = watched.model_copy(update={"unanswered": True})
-        after = RecoveryCursor(watched=watched, told=told, unanswered_since_ms=since_ms)
+        after = RecoveryCursor(watched=watched, told=alerted, unanswered_since_ms=since_ms)
         return _skip(f"no facts: {problem}", after)
 
-    def _tell(
+    def _alert(
         self,
         context: dg.SensorEvaluationContext,
-        concerns: list[Concern],
+        incidents: list[Incident],
         cursor: RecoveryCursor,
     ) -> tuple[str, ...]:
         now_ms = self._clock.now_ms()
-        return tell_news(self._stream, concerns, cursor.told, self._policy, context.log, now_ms)
+        return raise_new_alerts(
+            self._stream, incidents, cursor.told, self._policy, context.log, now_ms
+        )
 
     def _with_runs(self, instance: dg.DagsterInstance, facts: RecoveryFacts) -> RecoveryFacts:
         now_ms, stream = self._clock.now_ms(), self._stream

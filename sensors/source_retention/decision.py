@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from laminar_core.protocol.types import CheckpointKind
-from laminar_core.sensors.alerting.alerts import Concern
+from laminar_core.sensors.alerting.alerts import Incident
 from laminar_core.sensors.facts.job_facts import completed_newest_first
 from laminar_core.sensors.facts.stored_checkpoints import watermark_us
 from laminar_core.sensors.judgements import (
@@ -57,7 +57,7 @@ class SourceVerdict:
     """``ask_for`` is the reason to take a checkpoint now; None: it is not needed, or no help."""
 
     line: str
-    concerns: tuple[Concern, ...] = ()
+    incidents: tuple[Incident, ...] = ()
     ask_for: str | None = None
 
 
@@ -97,12 +97,12 @@ def decide_source_retention(facts: SourceFacts, policy: AlertPolicy) -> SourceVe
     line = "; ".join(
         [verdict.description, *([f"older ones: {', '.join(lasting)}"] if lasting else [])]
     )
-    concerns = _pinned_concerns(older, facts.now_ms, policy)
+    incidents = _pinned_incidents(older, facts.now_ms, policy)
     if verdict.passed:
-        return SourceVerdict(line, tuple(concerns))
+        return SourceVerdict(line, tuple(incidents))
     is_late = facts.now_ms - newest.triggered_at_ms > duration_ms(policy.checkpoint_age_max)
     state = "expired" if verdict.is_severe else "expiring"
-    found = Concern(
+    found = Incident(
         cause=f"source-retention:{state}:{newest.checkpoint_id if is_late else 'lag'}",
         anchor="source-retention",
         severity="error" if verdict.is_severe else "warning",
@@ -112,7 +112,7 @@ def decide_source_retention(facts: SourceFacts, policy: AlertPolicy) -> SourceVe
     )
     ask_for, why_not = _remedy(facts, newest, is_late=is_late)
     line = f"{line}; {why_not}" if why_not else line
-    return SourceVerdict(line, (found, *concerns), ask_for)
+    return SourceVerdict(line, (found, *incidents), ask_for)
 
 
 def _remedy(
@@ -143,18 +143,18 @@ def _expiring(older: Sequence[Restorable], now_ms: int, policy: AlertPolicy) -> 
     return said[:10]
 
 
-def _pinned_concerns(
+def _pinned_incidents(
     older: Sequence[Restorable], now_ms: int, policy: AlertPolicy
-) -> list[Concern]:
+) -> list[Incident]:
     """Return problems of pinned checkpoints, whose users rely on restoring them."""
-    concerns: list[Concern] = []
+    incidents: list[Incident] = []
     for each in older:
         left_ms = _left_ms(each, now_ms, policy)
         if not each.pinned or left_ms >= duration_ms(policy.source_margin):
             continue
         when = "have expired" if left_ms <= 0 else f"expire in {left_ms / 3_600_000:.1f} hours"
-        concerns.append(
-            Concern(
+        incidents.append(
+            Incident(
                 cause=f"source-retention:pinned:{each.checkpoint_id}:{left_ms <= 0}",
                 anchor="source-retention",
                 severity="warning",
@@ -164,7 +164,7 @@ def _pinned_concerns(
                 facts={"checkpoint_id": each.checkpoint_id},
             )
         )
-    return concerns
+    return incidents
 
 
 def _left_ms(each: Restorable, now_ms: int, policy: AlertPolicy) -> int:

@@ -7,9 +7,9 @@ import dagster as dg
 from laminar_core.host.clock import Clock, SystemClock
 from laminar_core.resources.checkpoints import CheckpointStoreResource
 from laminar_core.resources.names import ACTS_ON_TAG, job_name
-from laminar_core.sensors.alerting.alerts import tell_news
+from laminar_core.sensors.alerting.alerts import raise_new_alerts
 from laminar_core.sensors.background import BackgroundReads, Unanswered
-from laminar_core.sensors.cursor import ToldCursor
+from laminar_core.sensors.cursor import AlertCursor
 from laminar_core.sensors.policy import AlertPolicy
 from laminar_core.sensors.run_records import newest_run
 from laminar_core.sensors.source_retention.decision import (
@@ -52,9 +52,9 @@ def build_source_retention_sensor(
             return dg.SensorResult(skip_reason=f"no facts: {error}", cursor=context.cursor)
         facts = replace(facts, request=newest_run(context.instance, stream, "checkpoint", now_ms))
         verdict = decide_source_retention(facts, policy)
-        told = ToldCursor.read(context.cursor).told
-        told = tell_news(stream, verdict.concerns, told, policy, context.log, now_ms)
-        cursor = ToldCursor(told=told).model_dump_json()
+        alerted = AlertCursor.read(context.cursor).told
+        alerted = raise_new_alerts(stream, verdict.incidents, alerted, policy, context.log, now_ms)
+        cursor = AlertCursor(told=alerted).model_dump_json()
         if verdict.ask_for is None:
             return dg.SensorResult(skip_reason=verdict.line, cursor=cursor)
         context.log.info("%s", verdict.line)

@@ -56,7 +56,7 @@ def results(aggregate: object, rows: pa.Table, cut: int) -> list[dict]:
     return pa.table({"k": merged.column("k"), "r": finish(merged, aggregate)}).to_pylist()
 
 
-def test_groups_are_told_apart_and_halves_merged() -> None:
+def test_groups_are_distinguished_and_halves_merged() -> None:
     rows = pa.table({"k": ["a", "b", "a", "b", "c"], "v": [1.0, 5.0, 4.0, None, None]})
     for cut in (0, 1, 3, 5):
         found = results(agg.user(GeometricMean(), "v"), rows, cut)

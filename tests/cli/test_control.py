@@ -40,7 +40,7 @@ def laminar(cli, asked: Asked):
     return lambda *words: cli(*words, "--store", asked.root)
 
 
-def test_a_checkpoint_is_asked_for_and_its_number_is_told(laminar, asked):
+def test_a_checkpoint_is_asked_for_and_its_number_is_reported(laminar, asked):
     asked.will_answer(checkpoint_id=12)
     answer = laminar("checkpoint", "--reason", "before the release")
     assert (answer.code, answer.out, answer.err) == (0, "checkpoint 12 completed\n", "")
@@ -137,7 +137,7 @@ def test_what_was_not_done_is_an_error_that_says_why(laminar, asked, outcome, co
         ("5 seconds", 5000, "barriers overtake after 5000 ms from now on; 1 of 3 edges"),
     ],
 )
-def test_a_mode_is_set_and_what_holds_is_told(laminar, asked, mode, timeout_ms, told):
+def test_a_mode_is_set_and_what_holds_is_reported(laminar, asked, mode, timeout_ms, told):
     details = {"alignment_timeout_ms": timeout_ms, "edges": 3, "edges_always_aligned": 1}
     asked.will_answer(details=details)
     assert laminar("mode", mode).out.startswith(told)

@@ -83,7 +83,7 @@ def test_what_cannot_be_is_refused(laminar, job, words, said) -> None:
     assert Pins(job.store).list() == []
 
 
-def test_a_pin_that_cannot_be_read_is_told_and_can_be_taken_away(laminar, job) -> None:
+def test_a_pin_that_cannot_be_read_is_reported_and_can_be_taken_away(laminar, job) -> None:
     laminar("pin", "1")
     damage(job.store, "payments/pins/0000000001-pin.json", "torn")
     (pin,) = json.loads(laminar("list", "--json").out)[0]["pins"]

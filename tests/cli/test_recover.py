@@ -151,7 +151,7 @@ def test_a_source_that_the_checkpoint_does_not_know_is_called_new(cli, place: Pa
     assert sum("does not contain" in message for message in said) == 1, "it is refused once"
 
 
-def test_a_live_driver_is_told_of(cli, place: Path) -> None:
+def test_a_live_driver_is_reported(cli, place: Path) -> None:
     store = store_of(place)
     assert "may be alive on driver-1" in dry_run(cli, place).out
     store.generations.end(store.claims.newest(), "stopped", "")

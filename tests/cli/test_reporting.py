@@ -279,7 +279,7 @@ def test_values_that_json_lacks_are_text(capsys) -> None:
     ]
 
 
-def test_people_are_told_of_a_failure_as_the_command_ends(capsys) -> None:
+def test_a_failure_is_printed_as_the_command_ends(capsys) -> None:
     with TextReporter(show_bar=False) as reporter:
         reporter.failed(DataError(ErrorCode.NULL_KEY, "row 3 has no key"))
     assert capsys.readouterr().err == ""

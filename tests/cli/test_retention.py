@@ -186,7 +186,7 @@ def test_status(laminar, job) -> None:
     assert [pin["name"] for pin in status["pins"]] == ["keep"]
 
 
-def test_an_interrupted_plan_is_told_and_finished(laminar, job) -> None:
+def test_an_interrupted_plan_is_reported_and_finished(laminar, job) -> None:
     laminar("apply", "--keep-last", "2", "--yes")
     job.store.objects.delete("payments/retention/0000000001.result.json")
     assert "plan 1 is decided and not finished" in laminar("plan").out

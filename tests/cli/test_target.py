@@ -141,7 +141,7 @@ def test_a_program_that_cannot_be_loaded_is_the_users(place, target: str, text, 
     assert error.code is ErrorCode.INVALID_PIPELINE
 
 
-def test_an_error_of_ours_inside_the_program_is_told_as_it_is(place: Path) -> None:
+def test_an_error_of_ours_inside_the_program_is_reported_as_it_is(place: Path) -> None:
     (place / "ours.py").write_text(
         "from laminar_core.errors import DataError, ErrorCode\n"
         "def pipeline():\n    raise DataError(ErrorCode.NULL_KEY, 'row 3 has no key')\n"

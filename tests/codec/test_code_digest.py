@@ -72,7 +72,7 @@ def test_values_closed_over_defaults_and_bound_arguments_count() -> None:
     assert code_digest(partial(adder, 1)) != code_digest(partial(adder, 2))
 
 
-def test_what_has_no_source_is_told_by_its_instructions() -> None:
+def test_code_without_a_source_is_digested_by_its_instructions() -> None:
     same = [eval("lambda x: x + 1"), eval("lambda x:   x + 1")]
     assert code_digest(same[0]) == code_digest(same[1])
     assert code_digest(same[0]) != code_digest(eval("lambda x: x + 2"))

@@ -52,7 +52,7 @@ class TestTrigger:
         driver.settle()
         assert driver.triggered() == [1]
 
-    def test_a_budget_that_is_always_too_short_is_told(self):
+    def test_a_budget_that_is_always_too_short_is_reported(self):
         driver = Driver(interval_ms=100, alignment_timeout_ms=50)
         for _ in range(SWITCHES_IN_A_ROW):
             driver.complete(CheckpointKind.MANUAL, mode="switched")

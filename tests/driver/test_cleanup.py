@@ -197,7 +197,7 @@ def test_it_says_how_many_deletions_wait() -> None:
 
 
 @pytest.mark.parametrize("operation", ["list", "delete"])
-def test_an_error_is_told_and_the_next_look_goes_on(operation: str) -> None:
+def test_an_error_is_reported_and_the_next_look_goes_on(operation: str) -> None:
     bench = Bench(Fault(operation, Effect.FAIL, key="0000000002", last=1))
     bench.cleanup.given_up(TWO)
     bench.host.confirm()
@@ -211,7 +211,7 @@ def test_an_error_is_told_and_the_next_look_goes_on(operation: str) -> None:
     assert bench.parts()[2] == 0
 
 
-def test_an_error_in_the_sweep_is_told_too() -> None:
+def test_an_error_in_the_sweep_is_reported_too() -> None:
     bench = Bench(Fault("list", Effect.FAIL, last=1))
     bench.end_generation()
     bench.cleanup.sweep(THREE)
@@ -219,7 +219,7 @@ def test_an_error_in_the_sweep_is_told_too() -> None:
     assert [type(event) for event in bench.host.told] == [CleanUpFailed]
 
 
-def test_a_bug_is_told_and_does_not_end_the_job(monkeypatch) -> None:
+def test_a_bug_is_reported_and_does_not_end_the_job(monkeypatch) -> None:
     bench = Bench()
     monkeypatch.setattr(bench.store.parts, "discard", lambda _: 1 / 0)
     bench.cleanup.late(TWO)

@@ -219,7 +219,7 @@ class TestRegistration:
             "MB of state; give them more time (--start-timeout)"
         )
 
-    def test_the_progress_of_a_restore_is_told_once_everybody_has_started(self):
+    def test_the_progress_of_a_restore_is_reported_once_everybody_has_started(self):
         cluster = Cluster()
         cluster.hear(restoring(cluster, 0, read=0))
         assert [e for e in cluster.events if isinstance(e, RestoreProgressed)] == []
@@ -272,7 +272,7 @@ class TestSilence:
 
 
 class TestProgress:
-    def test_the_first_rows_are_told_once(self, cluster):
+    def test_the_first_rows_are_reported_once(self, cluster):
         cluster.register(0, 1)
         cluster.hear(cluster.progress(0))
         assert cluster.told(DataFlowing) == []
@@ -290,7 +290,7 @@ class TestProgress:
         assert (second.rows_in, second.watermark_us, second.rows_total) == (35, 3, 100)
         assert second.rows_per_s == pytest.approx(20, rel=0.05)
 
-    def test_unaligned_cuts_of_all_workers_are_told(self, cluster):
+    def test_unaligned_cuts_of_all_workers_are_reported(self, cluster):
         cluster.register(0, 1)
         for worker in (0, 1):
             metrics = UnalignedCheckpointMetrics(1 + worker, worker, 10)

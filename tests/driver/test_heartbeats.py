@@ -39,7 +39,7 @@ def test_a_heartbeat_is_in_the_store():
     assert (bench.seen, bench.host.told) == (2, [])
 
 
-def test_a_lost_store_is_told_once_and_so_is_its_return():
+def test_a_lost_store_is_reported_once_and_so_is_its_return():
     bench = Bench()
     bench.disk.unmount()
     bench.beat()

@@ -84,7 +84,7 @@ def test_without_a_rate_nothing_is_read():
     assert bench.pass_time(5) == 0
 
 
-def test_what_is_found_is_told_once_marked_and_healed():
+def test_what_is_found_is_reported_once_marked_and_healed():
     bench = Bench()
     lost = bench.manifest().subtasks[0].segments[1].path
     bench.harm(lost)

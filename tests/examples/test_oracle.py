@@ -53,7 +53,7 @@ def test_every_kind_of_difference_is_found_and_named(found: pa.Table, difference
     assert comparison.differences[0] == difference
 
 
-def test_only_the_first_differences_are_told() -> None:
+def test_only_the_first_differences_are_reported() -> None:
     expected = answer(*((f"m{n}", n) for n in range(50)))
     assert len(compare(expected, answer()).differences) == DIFFERENCES_MAX
 

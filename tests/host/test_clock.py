@@ -15,7 +15,7 @@ def test_the_systems_monotonic_clock_does_not_go_back() -> None:
     assert readings == sorted(readings)
 
 
-def test_the_system_waits_at_least_as_long_as_it_is_told() -> None:
+def test_the_system_waits_at_least_as_long_as_requested() -> None:
     clock = SystemClock()
     before_ms = clock.monotonic_ms()
     clock.wait_ms(2)

@@ -46,7 +46,7 @@ class S3Contract(ObjectStoreContract):
         assert (objects.counts - before).lists == 4
 
     @pytest.mark.parametrize("data", [b"", LARGE], ids=["in one request", "in parts"])
-    def test_of_fifty_writers_one_wins_and_it_is_the_one_that_is_told(self, server, data):
+    def test_of_fifty_writers_one_wins_and_gets_the_success(self, server, data):
         racers = 50 if not data else 8  # Parts in memory: 8 * 11 MiB, twice.
         objects = S3ObjectStore(server.uri(*SMALL_PARTS))
         start = threading.Barrier(racers)

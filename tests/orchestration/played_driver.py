@@ -95,7 +95,7 @@ class PlayedDriver:
         self.tell("checkpoint-completed", checkpoint_id=checkpoint_id)
 
     def look(self) -> None:
-        """Do what was asked for since the last look, as a driver's desk does."""
+        """Carry out the commands since the last poll, as the driver's dispatcher does."""
         for entry in self.log.read_after(self._seen):
             self._seen = entry.number
             self._obey(entry)

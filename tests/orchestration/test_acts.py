@@ -86,7 +86,7 @@ def test_a_bug_stays_one() -> None:
         ({"count": 7}, "config: count and times must not make 7"),
     ],
 )
-def test_a_mistake_in_a_form_is_told_with_its_field(values, line) -> None:
+def test_a_mistake_in_a_form_is_reported_with_its_field(values, line) -> None:
     with pytest.raises(dg.Failure) as caught:
         valid_form(Form, values)
     assert caught.value.description == line

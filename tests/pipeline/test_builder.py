@@ -126,7 +126,7 @@ def test_what_cannot_be_is_refused_where_it_is_written(what: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_windows_take_the_time_of_the_watermark_or_the_one_they_are_told() -> None:
+def test_windows_take_the_time_of_the_watermark_or_the_one_they_are_given() -> None:
     keyed = stream().key_by("key")
     assert keyed.window(MINUTE, time="at").aggregate("a", agg.count()).schema.names[0] == "key"
     with pytest.raises(ConfigurationError, match="word"):

@@ -225,7 +225,7 @@ class TestAnchors:
             "record 3 is cut off: the claim of generation 7 names record 3"
         ]
 
-    def test_of_many_that_name_what_is_cut_off_the_newest_is_told(self):
+    def test_of_many_that_name_what_is_cut_off_the_newest_is_reported(self):
         stored, _ = chain(4)
         shorter, head = chain(2)
         anchors = [anchor(stored[3]), anchor(stored[4], "the manifest of checkpoint 9")]

@@ -19,7 +19,7 @@ def test_names() -> None:
     assert PATHS.path_in_quarantine(PATHS.quarantined(path)) == path
 
 
-def test_names_are_told_apart() -> None:
+def test_names_are_distinguished() -> None:
     assert PATHS.step_of("0000000003.plan.json") == (3, "plan")
     assert PATHS.step_of("0000000003.decision.json") == (3, "decision")
     assert PATHS.step_of("0000000003.result.json") == (3, "result")
@@ -53,7 +53,7 @@ def test_names_are_told_apart() -> None:
         ("payments/shared/0000000001-0-00000002.seg", StoredName("unknown")),
     ],
 )
-def test_what_is_stored_is_told_by_its_whole_name(key: str, expected: StoredName) -> None:
+def test_a_stored_object_is_recognised_by_its_whole_name(key: str, expected: StoredName) -> None:
     assert PATHS.tell(key) == expected
 
 

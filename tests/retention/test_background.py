@@ -113,7 +113,7 @@ def test_the_end_waits_for_no_batch(job) -> None:
     assert job.store.manifests.ids() == [4]
 
 
-def test_what_goes_wrong_is_told_and_tried_again(job) -> None:
+def test_a_failure_is_reported_and_tried_again(job) -> None:
     watched = Watched(job, Fault("delete", Effect.FAIL))
     watched.listen(completed(3))
     watched.later.run()

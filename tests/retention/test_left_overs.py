@@ -130,7 +130,7 @@ class TestLeftOvers:
         assert job.store.objects.get(job.store.paths.manifest(CheckpointId(4))) is not None
         assert job.store.manifests.find(CheckpointId(4)) is None
 
-    def test_files_of_others_are_told_and_never_deleted(self, left):
+    def test_files_of_others_are_reported_and_never_deleted(self, left):
         left.store.objects.put("payments/checkpoints/0000000001/notes.txt", b"mine")
         left.store.objects.put("payments/shared/window/more.seg", b"mine")
         plan = left.retention(replace(LAST, quarantine_min_ms=0)).plan().plan
@@ -195,7 +195,7 @@ class TestRecoveryAfterwards:
         assert isinstance(decision, Refuse)
         assert "checkpoint 3 was committed and is gone" in decision.reason
 
-    def test_what_was_deleted_is_told_as_that(self, job):
+    def test_what_was_deleted_is_reported_as_that(self, job):
         run(job, LAST)
         with pytest.raises(ConfigurationError, match="checkpoint 1, retention deleted it"):
             job.store.manifests.read(CheckpointId(1))

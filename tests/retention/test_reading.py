@@ -85,7 +85,7 @@ def test_rot_is_seen_by_reading_every_byte(job) -> None:
     assert checkpoint(facts_of(job, known), 2).damage == "rotten"
 
 
-def test_a_manifest_that_cannot_be_read_is_told(job) -> None:
+def test_a_manifest_that_cannot_be_read_is_reported(job) -> None:
     damage(job.store, job.store.paths.manifest(CheckpointId(2)), "torn")
     found = checkpoint(facts_of(job), 2)
     assert isinstance(found, Unreadable)

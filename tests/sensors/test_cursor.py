@@ -2,14 +2,14 @@
 
 import pytest
 
-from laminar_core.sensors.cursor import ToldCursor
+from laminar_core.sensors.cursor import AlertCursor
 
 
 @pytest.mark.parametrize("text", [None, "", "nonsense", '{"told": 7}', '{"of_another": 1}'])
 def test_what_cannot_be_read_is_empty(text: str | None) -> None:
-    assert ToldCursor.read(text) == ToldCursor()
+    assert AlertCursor.read(text) == AlertCursor()
 
 
 def test_what_a_tick_leaves_the_next_one_reads() -> None:
-    left = ToldCursor(told=("stuck:7",))
-    assert ToldCursor.read(left.model_dump_json()) == left
+    left = AlertCursor(told=("stuck:7",))
+    assert AlertCursor.read(left.model_dump_json()) == left

@@ -129,7 +129,7 @@ def test_a_sensor_that_looks_seldom_still_sees_that_nothing_completes(tmp_path: 
         assert ticks.tick().startswith(f"{STREAM}:recover:1:1:")
 
 
-def test_a_job_that_its_driver_restarts_in_vain_is_told_once(tmp_path: Path) -> None:
+def test_a_job_that_its_driver_restarts_in_vain_is_reported_once(tmp_path: Path) -> None:
     """Goal: each generation looks young and alive, and for hours nothing completes."""
     HEARD.clear()
     job = stored_job(tmp_path)
@@ -228,7 +228,7 @@ def test_records_that_cannot_be_read_are_for_a_person(job: Job, what: str) -> No
     assert [alert.runbook for alert in HEARD] == ["docs/operations.md#nothing-restorable"]
 
 
-def test_a_store_that_is_down_for_long_is_told_once(
+def test_a_store_that_is_down_for_long_is_reported_once(
     job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     HEARD.clear()
@@ -283,7 +283,7 @@ def test_a_choice_that_takes_long_is_taken_by_a_later_tick(
         assert slow.asked == once
 
 
-def test_people_are_told_once_of_what_lasts(job: Job) -> None:
+def test_a_lasting_problem_raises_one_alert(job: Job) -> None:
     HEARD.clear()
     with dg.DagsterInstance.ephemeral() as instance:
         ticks = watched(instance, job, AlertPolicy(recover=False, hook=HOOK))

@@ -134,7 +134,7 @@ def test_a_sum_that_does_not_fit_leaves_everything_as_it_was() -> None:
     assert as_model(rows.update(partial([("b", 0, 1)]))) == expected([("b", 0, 1)])
 
 
-def test_keys_with_equal_hashes_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_with_equal_hashes_are_distinguished(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "laminar_core.state.keyed_rows.hash_columns",
         lambda _columns, rows: pa.array([7] * rows, pa.uint64()).to_numpy(),

@@ -194,7 +194,7 @@ def test_other_operators_write_all_they_have():
         ({}, ["x"], ()),
     ],
 )
-def test_keys_tell_rows_apart(description, columns, keys):
+def test_keys_distinguish_rows(description, columns, keys):
     assert key_columns(description, pa.schema([(name, pa.int64()) for name in columns])) == keys
 
 

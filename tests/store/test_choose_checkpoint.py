@@ -111,7 +111,7 @@ def test_the_orphan_of_a_zombie_is_neither_restored_nor_committed(job):
     assert [m.checkpoint_id for m in choice.redrive] == [2, 3]
 
 
-def test_an_unreadable_orphan_is_told_by_its_reservation(job):
+def test_an_unreadable_orphan_is_recognised_by_its_reservation(job):
     write(job, 4, 1)
     claim(job, base=3)
     job.objects.put(job.paths.manifest(CheckpointId(4)), b"torn")

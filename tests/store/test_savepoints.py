@@ -255,7 +255,7 @@ def test_a_bucket_holds_savepoints_as_a_directory_does(s3_server):
     assert list(dict(list_savepoints(f"{folder}?{settings}"))) == places[1:]
 
 
-def test_a_place_that_is_replaced_while_it_is_written_to_is_told():
+def test_a_place_that_is_replaced_while_it_is_written_to_is_reported():
     """Goal: no savepoint counts of which a part lies in the directory that was there before."""
     moment = told = 0
     while True:

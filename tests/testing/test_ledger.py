@@ -129,7 +129,7 @@ def test_an_observer_can_fail_a_call_or_lose_its_answer(ledger, moment, visible)
     assert values(ledger) == visible
 
 
-def test_sinks_are_told_apart_by_their_names(ledger):
+def test_sinks_are_distinguished_by_their_names(ledger):
     assert LedgerSink(ledger, "a").describe() != LedgerSink(ledger, "b").describe()
 
 

@@ -18,7 +18,7 @@ class TestContract(ObjectStoreContract):
     """Observed by somebody who does nothing, it keeps the contract."""
 
 
-def test_every_call_is_told_twice():
+def test_every_call_is_reported_twice():
     calls: list[StoreCall] = []
     store = ObservedStore(MemoryObjectStore(), "me", calls.append)
     store.put("a", b"1")

@@ -25,7 +25,7 @@ def test_the_oldest_notes_are_forgotten_and_counted(monkeypatch):
     assert [line.split()[-1] for line in rest] == ["3", "4"]
 
 
-def test_digests_tell_traces_apart():
+def test_digests_distinguish_traces():
     traces = [Trace(0) for _ in range(3)]
     for trace, what in zip(traces, ("same", "same", "other"), strict=True):
         trace.note(1, 1, "job", what)

@@ -203,7 +203,7 @@ class TestAnActOfOneProcess:
         crash_points(self.write_then_index, disk)
         assert disk.list("") == []
 
-    def test_an_act_that_ends_before_the_point_is_told(self) -> None:
+    def test_an_act_that_ends_before_the_point_is_reported(self) -> None:
         late = CrashPoint(9, "put toy/index", "before", "crash")
         with pytest.raises(AssertionError, match="never reached"):
             crash_at(late, self.write_then_index, SimulatedDisk())

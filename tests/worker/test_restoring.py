@@ -52,7 +52,7 @@ def report(worker: int, files: int, total: int = 4, file_bytes: int = 10 * MB) -
     )
 
 
-def test_totals_are_told_from_when_all_have_started() -> None:
+def test_totals_are_reported_once_all_have_started() -> None:
     progress = RestoreProgress(2)
     assert progress.take(report(0, 4)) is None
     told = progress.take(report(1, 0))
@@ -64,7 +64,7 @@ def test_totals_are_told_from_when_all_have_started() -> None:
     assert progress.take(report(1, 4)) is None, "the same once more"
 
 
-def test_a_start_without_state_tells_nothing() -> None:
+def test_a_start_without_state_reports_nothing() -> None:
     progress = RestoreProgress(1)
     assert progress.take(report(0, 0, total=0)) is None
 

@@ -69,7 +69,7 @@ def refusal(case: Case) -> str:
     return str(caught.value)
 
 
-def test_the_answer_is_waited_for_and_what_happens_is_told():
+def test_the_answer_is_waited_for_and_what_happens_is_reported():
     case, told = Case(), []
     claim(case.store)
     asked = case.ask()

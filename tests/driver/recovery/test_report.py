@@ -84,7 +84,7 @@ class TestWhatFits:
         assert (report.verdict, report.exit_code, report.checkpoint) == ("fresh", 0, None)
         assert report.sources == (SourceReport("in", 3, 0, 120),)
 
-    def test_output_that_would_be_committed_and_withdrawn_is_told(self):
+    def test_output_that_would_be_committed_and_withdrawn_is_reported(self):
         job, simulation = interrupted()
         simulation.run()
         assert examine(simulation).sinks[0].is_withdrawn is False

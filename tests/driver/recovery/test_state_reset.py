@@ -36,7 +36,7 @@ CHANGED = running(Ledger(), agg.count())
 RENAMED = running(Ledger(), agg.sum("v"), name="sums")
 
 
-def test_what_maps_is_told_by_operator(manifest: CheckpointManifest) -> None:
+def test_what_maps_is_reported_by_operator(manifest: CheckpointManifest) -> None:
     mapping = mapping_of(manifest, CHANGED)
     assert [name for name, _ in mapping.changed] == ["totals"]
     assert (mapping.dropped, mapping.new) == ((), ())

@@ -137,7 +137,7 @@ def test_the_check_may_block_a_recovery_of_what_is_damaged_and_of_nothing_else(
         played.kill()
 
 
-def test_a_blocked_recovery_is_told(played: Operations) -> None:
+def test_a_blocked_recovery_is_reported(played: Operations) -> None:
     played.ui.blocked = 1
     with played.stage.step("damage"):
         played.damage()

@@ -32,7 +32,7 @@ from tests.orchestration.acted_on import JOBS
         (PinForm, {"checkpoint_id": 1, "hold_for": "ever"}, "hold_for: 'ever' is not a duration"),
     ],
 )
-def test_a_mistake_is_told_with_its_field(form, values, line) -> None:
+def test_a_mistake_is_reported_with_its_field(form, values, line) -> None:
     with pytest.raises(dg.Failure) as caught:
         valid_form(form, values)
     assert caught.value.description is not None

@@ -54,7 +54,7 @@ def verdicts(bench: Bench) -> list[bool]:
     return [event.asset_check_evaluation_data.passed for event in events if event is not None]
 
 
-def test_a_sound_log_is_told_and_judged(bench) -> None:
+def test_a_sound_log_is_reported_and_judged(bench) -> None:
     assert verify(bench).success
     (told,) = bench.materialised("audit")
     assert (told["records"], told["findings"], told["newest_record"]) == (3, 0, 3)

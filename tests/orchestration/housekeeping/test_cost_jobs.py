@@ -61,7 +61,7 @@ def test_what_retention_would_save_is_what_it_then_deletes(bench) -> None:
     )
 
 
-def test_checkpoints_are_told_by_age(bench) -> None:
+def test_checkpoints_are_reported_by_age(bench) -> None:
     ages = {row["age"]: row["checkpoints"] for row in report(bench)["by_age"]}
     assert ages["younger than an hour"] == 2  # One each half hour, the last one now.
     assert ages["younger than a day"] == ages["all"] == 5

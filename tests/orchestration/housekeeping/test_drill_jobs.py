@@ -53,7 +53,7 @@ def verdicts(bench: Bench) -> list[tuple[bool, str]]:
     return [(each.passed, each.description or "") for each in found]
 
 
-def test_a_drill_that_passed_is_told_with_its_operators(bench) -> None:
+def test_a_drill_that_passed_is_reported_with_its_operators(bench) -> None:
     result = drill(bench, "passes")
     assert result.success
     (told,) = bench.materialised("drill")
@@ -76,7 +76,7 @@ def test_it_acts_for_whoever_asked_in_the_run_and_leaves_no_copy_behind(bench) -
     assert not Path(copy).parent.exists()
 
 
-def test_a_drill_that_did_not_pass_is_told_and_fails_the_run_with_its_line(bench) -> None:
+def test_a_drill_that_did_not_pass_is_reported_and_fails_the_run_with_its_line(bench) -> None:
     said = "drill 7 failed: window restored 3 rows, its files have 4"
     assert bench.failure(drill(bench, "fails")) == said
     (told,) = bench.materialised("drill")
@@ -96,12 +96,12 @@ def test_a_drill_that_did_not_pass_is_told_and_fails_the_run_with_its_line(bench
         ("dies", "the drill was killed by signal 9: restoring"),
     ],
 )
-def test_without_a_record_nothing_is_told_but_why(bench, how, said) -> None:
+def test_without_a_record_only_the_reason_is_reported(bench, how, said) -> None:
     assert said in bench.failure(drill(bench, how))
     assert (bench.materialised("drill"), verdicts(bench)) == ([], [])
 
 
-def test_a_random_one_is_drawn_by_a_seed_that_is_told(bench) -> None:
+def test_a_random_one_is_drawn_by_a_seed_that_is_reported(bench) -> None:
     result = drill(bench, "passes", which="random")
     (told,) = bench.materialised("drill")
     assert (told["checkpoint_id"], told["seed"]) == (2, seed_of(result.run_id))

@@ -93,7 +93,7 @@ def test_a_checkpoint_that_a_later_generation_went_on_without_stays(bench) -> No
     assert 7 in bench.store.manifests.ids()
 
 
-def test_holds_that_ended_are_told(bench) -> None:
+def test_holds_that_ended_are_reported(bench) -> None:
     bench.job.pin(6, "over", until_ms=bench.clock.now_ms() - 1)
     bench.job.pin(7, "for-ever")
     assert pin_of(7).expires_at_ms is None

@@ -43,7 +43,7 @@ def retention(bench: Bench, spec: StreamSpec = SPEC, **config: object):
     return bench.run(build_retention_job(spec, bench.clock), config)
 
 
-def test_what_the_policy_drops_is_deleted_and_told(bench) -> None:
+def test_what_the_policy_drops_is_deleted_and_reported(bench) -> None:
     result = retention(bench, reason="every hour")
     assert result.success
     assert bench.store.manifests.ids() == [3, 4, 5]
@@ -91,7 +91,7 @@ def test_only_reading_every_byte_finds_a_flipped_bit(bench) -> None:
     assert (by_size["planned_checkpoints"], whole["planned_checkpoints"]) == (2, 1)
 
 
-def test_the_plan_that_was_carried_out_can_be_told_by_its_number(bench) -> None:
+def test_the_plan_that_was_carried_out_can_be_found_by_its_number(bench) -> None:
     assert retention(bench).success
     key = asset_key(JOB, "retention")
     (record,) = bench.instance.fetch_materializations(key, limit=9).records
@@ -190,7 +190,7 @@ def test_files_left_behind_are_in_the_table(bench) -> None:
     assert {row["verdict"] for row in bench.materialised("retention")[-1]["files"]} == {"delete"}
 
 
-def test_an_empty_store_is_told_from_one_with_nothing_to_do(tmp_path) -> None:
+def test_an_empty_store_is_distinguished_from_one_with_nothing_to_do(tmp_path) -> None:
     with bench_at(tmp_path) as bench:
         assert "has no job payments: start it first" in bench.failure(retention(bench))
         assert not bench.store.objects.list("")

@@ -101,7 +101,7 @@ class TestRefusals:
         with pytest.raises(dg.DagsterInvalidConfigError, match=r"start_fr|start_fo"):
             stream.run("start", config, op=f"{STREAM}__deployment")
 
-    def test_another_generation_than_expected_is_told_with_its_owner(self, stream) -> None:
+    def test_another_generation_than_expected_is_reported_with_its_owner(self, stream) -> None:
         stream.has_run(1)
         said = line_of(stream.start("newest", expected_generation=4))
         assert "its newest generation is 1, not 4 as expected: generation 1, process" in said

@@ -24,7 +24,7 @@ REFUSED = (
 )
 
 
-def test_the_report_is_told_also_where_the_exit_code_is_a_refusal() -> None:
+def test_the_report_is_shown_also_where_the_exit_code_is_a_refusal() -> None:
     said = answer(REFUSED, exit_code=3)
     assert str(said) == "job orders would be refused: no; x"
     with pytest.raises(dg.Failure, match="would be refused: no; x") as caught:
@@ -38,7 +38,7 @@ def test_what_can_be_started_is_not_refused() -> None:
     assert said.metadata()["what"] == "job orders would start from nothing"
 
 
-def test_a_program_that_cannot_say_is_told_in_its_own_words() -> None:
+def test_the_error_of_a_program_without_a_report_is_shown_verbatim() -> None:
     with pytest.raises(dg.Failure, match=r"exit code 2: Error: no such file: o\.py"):
         answer("", exit_code=2, complaint="Traceback\nError: no such file: o.py\n")
 

@@ -160,7 +160,7 @@ class TestOwn:
         assert stream.asked_with == []
         assert stream.log.numbers() == []
 
-    def test_one_that_is_stopped_and_not_followed_is_told_of(self, stream, monkeypatch) -> None:
+    def test_one_that_is_stopped_and_not_followed_is_reported(self, stream, monkeypatch) -> None:
         stream.will_answer(checkpoint_id=2)
         stream.ends_when_asked(monkeypatch)
         stream.fails = True
@@ -190,7 +190,7 @@ def test_there_is_none(stream, tmp_path) -> None:
     assert line == f"there is nothing at {tmp_path}/nothing: give the place of a savepoint"
 
 
-def test_one_that_cannot_be_read_is_told(stream, foreign) -> None:
+def test_one_that_cannot_be_read_is_reported(stream, foreign) -> None:
     record = Path(foreign) / "savepoint.json"
     record.write_bytes(record.read_bytes()[:-20])
     assert "savepoint.json" in line_of(stream.import_from(foreign))

@@ -64,7 +64,7 @@ class TestRecovery:
         assert made.tags[f"dagster/input_data_version/{STREAM}/checkpoint"] == sha256
         assert made.tags["dagster/data_version"] == f"0000000002-{sha256[:12]}-g2"
 
-    def test_what_is_left_behind_is_told_with_the_reason(self, stream) -> None:
+    def test_what_is_left_behind_is_reported_with_the_reason(self, stream) -> None:
         stream.has_run(3)
         path = stream.damage(3)
         assert stream.recovery(1).success

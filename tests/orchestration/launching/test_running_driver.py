@@ -107,7 +107,7 @@ class TestSettle:
 
 
 class _Answering(ManualClock):
-    """The driver of the newest generation refuses, as a desk does, what is not for it."""
+    """The driver of the newest generation, which refuses commands for another one."""
 
     def __init__(self, store: CheckpointStore) -> None:
         super().__init__()

@@ -118,7 +118,7 @@ def test_without_a_place_for_its_log_nothing_is_started(launch: Launch) -> None:
     assert launch.pids == []
 
 
-def test_a_driver_that_dies_is_told_with_its_signal(launch: Launch) -> None:
+def test_a_driver_that_dies_is_reported_with_its_signal(launch: Launch) -> None:
     assert "gave up at signal 9" in str(failure_of(launch, "dies").description)
 
 

@@ -1,4 +1,4 @@
-"""Alerts: told once per cause, carried on by the user's own function, and never in the way."""
+"""Alerts: alerted once per cause, carried on by the user's own function, and never in the way."""
 
 import json
 import logging
@@ -13,11 +13,11 @@ from laminar_core.orchestration.streams import ROOT
 from laminar_core.sensors.alerting import alerts
 from laminar_core.sensors.alerting.alerts import (
     Alert,
-    Concern,
+    Incident,
     alert_of,
     hook_problem,
+    new_incidents,
     raise_alerts,
-    untold,
 )
 from laminar_core.sensors.background import BackgroundReads
 from laminar_core.sensors.policy import AlertPolicy
@@ -25,8 +25,8 @@ from laminar_core.sensors.policy import AlertPolicy
 LOG = logging.getLogger("alerts")
 HERE = __name__
 HEARD: list[Alert] = []
-STUCK = Concern("job-stuck:7", "job-stuck", "error", "it is stuck", "Look.\n At it.", {"n": 7})
-LATE = Concern("alignment:7:0", "alignment", "warning", "slow", "Find the operator.", run_id="r1")
+STUCK = Incident("job-stuck:7", "job-stuck", "error", "it is stuck", "Look.\n At it.", {"n": 7})
+LATE = Incident("alignment:7:0", "alignment", "warning", "slow", "Find the operator.", run_id="r1")
 
 
 def hear(alert: Alert) -> None:
@@ -53,11 +53,11 @@ def _nothing_heard() -> Iterator[None]:
     HEARD.clear()
 
 
-def tell(hook: str | None, *concerns: Concern) -> None:
-    raise_alerts("payments", concerns, AlertPolicy(hook=hook), LOG, 1_700_000_000_000)
+def tell(hook: str | None, *incidents: Incident) -> None:
+    raise_alerts("payments", incidents, AlertPolicy(hook=hook), LOG, 1_700_000_000_000)
 
 
-def test_a_hook_gets_each_concern_as_an_alert() -> None:
+def test_a_hook_gets_each_incident_as_an_alert() -> None:
     tell(f"{HERE}:hear", STUCK, LATE)
     stuck, late = HEARD
     assert stuck == Alert(
@@ -143,13 +143,13 @@ def test_a_hook_that_hangs_does_not_hold_up_the_tick(
     assert "takes more than 20 ms" in caplog.text
 
 
-def test_a_cause_is_told_once_as_long_as_it_lasts() -> None:
-    news, told = untold([STUCK], ())
+def test_a_cause_is_reported_once_as_long_as_it_lasts() -> None:
+    news, alerted = new_incidents([STUCK], ())
     assert news == [STUCK]
-    news, told = untold([STUCK, LATE], told)
+    news, alerted = new_incidents([STUCK, LATE], alerted)
     assert news == [LATE]
-    _, told = untold([], told)
-    news, _ = untold([STUCK], told)
+    _, alerted = new_incidents([], alerted)
+    news, _ = new_incidents([STUCK], alerted)
     assert news == [STUCK]
 
 

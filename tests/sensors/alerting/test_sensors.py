@@ -83,7 +83,7 @@ def tell_of(instance: dg.DagsterInstance, job: dg.JobDefinition) -> dg.DagsterRu
         ("a_job_of_their_own", {STREAM_TAG: STREAM}),
     ],
 )
-def test_a_failed_run_of_the_stream_is_told(
+def test_a_failed_run_of_the_stream_is_reported(
     instance: dg.DagsterInstance, name: str, tags: dict[str, str]
 ) -> None:
     run = tell_of(instance, failing_job(name, tags))
@@ -99,7 +99,9 @@ def test_a_failed_run_of_another_is_not(instance: dg.DagsterInstance, name: str)
     assert HEARD == []
 
 
-def test_a_run_that_failed_by_its_check_is_told_as_the_check(instance: dg.DagsterInstance) -> None:
+def test_a_run_that_failed_by_its_check_is_alerted_as_the_check(
+    instance: dg.DagsterInstance,
+) -> None:
     """Goal: a drill that does not pass is one alert; one that breaks down is its own."""
     tell_of(instance, failing_job(f"{STREAM}_drill", {}, judges(passed=False)))
     assert HEARD == []
@@ -108,7 +110,7 @@ def test_a_run_that_failed_by_its_check_is_told_as_the_check(instance: dg.Dagste
     assert [alert.title for alert in HEARD] == [f"{STREAM}: {STREAM}_drill failed"] * 2
 
 
-def test_a_recovery_that_a_check_blocks_is_told(instance: dg.DagsterInstance) -> None:
+def test_a_recovery_that_a_check_blocks_is_reported(instance: dg.DagsterInstance) -> None:
     tell_of(instance, failing_job(f"{STREAM}_recovery", {}, judges(passed=False)))
     assert len(HEARD) == 1
 
@@ -188,7 +190,7 @@ class Checks:
         verify_job.execute_in_process(instance=self.ticks.instance)
 
 
-def test_a_severe_failure_is_told_once(instance: dg.DagsterInstance) -> None:
+def test_a_severe_failure_is_reported_once(instance: dg.DagsterInstance) -> None:
     checks = Checks(instance)
     assert checks.ticks.tick() == "2 checks, since the last look: none failed severely"
     checks.run(severe=False, mild=False)
@@ -199,7 +201,7 @@ def test_a_severe_failure_is_told_once(instance: dg.DagsterInstance) -> None:
     assert alert.severity == "error"
 
 
-def test_it_is_told_again_when_it_has_passed_in_between(instance: dg.DagsterInstance) -> None:
+def test_it_is_reported_again_when_it_has_passed_in_between(instance: dg.DagsterInstance) -> None:
     checks = Checks(instance)
     checks.ticks.tick()
     for severe in (False, False, True, False):
@@ -210,7 +212,7 @@ def test_it_is_told_again_when_it_has_passed_in_between(instance: dg.DagsterInst
 
 
 def test_evaluations_of_a_failure_that_lasts_are_one_alert(instance: dg.DagsterInstance) -> None:
-    """Goal: a job that is late all night is told once, though its check runs every half hour."""
+    """Goal: a job that is late all night raises one alert, though its check runs each half hour."""
     checks = Checks(instance)
     checks.ticks.tick()
     for _ in range(25):  # More than a tick looks at.
@@ -245,14 +247,14 @@ def test_a_hook_that_cannot_be_imported_is_said_at_once(instance: dg.DagsterInst
     )
 
 
-def test_what_failed_before_the_first_look_is_not_told(instance: dg.DagsterInstance) -> None:
+def test_what_failed_before_the_first_look_is_not_reported(instance: dg.DagsterInstance) -> None:
     checks = Checks(instance)
     checks.run(severe=False)
     checks.ticks.tick()
     assert HEARD == []
 
 
-def test_what_a_sensor_reported_is_told_too(instance: dg.DagsterInstance) -> None:
+def test_a_failure_that_a_sensor_reported_raises_an_alert_too(instance: dg.DagsterInstance) -> None:
     checks = Checks(instance)
     checks.ticks.tick()
     checks.report(passed=False, partition="0000000042")

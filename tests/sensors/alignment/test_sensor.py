@@ -319,7 +319,7 @@ def hear(alert: Alert) -> None:
     HEARD.append(alert)
 
 
-def test_people_are_told_once_of_an_emergency(job: Job, ticks: Ticks) -> None:
+def test_an_emergency_raises_one_alert(job: Job, ticks: Ticks) -> None:
     HEARD.clear()
     policy = AlertPolicy(hook=f"{__name__}:hear")
     ticks.sensor = build_alignment_sensor(STREAM, policy, job.clock)

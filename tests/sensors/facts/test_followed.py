@@ -27,7 +27,7 @@ def look(job: Job, before: Followed, back: int = 100) -> tuple[list[int], Follow
     return [record.checkpoint_id for record in ended], after
 
 
-def test_each_end_is_told_once(job: Job) -> None:
+def test_each_end_is_reported_once(job: Job) -> None:
     first, second = job.trigger(), job.trigger()
     job.end(first, "declined")
     ended, known = look(job, Followed())
@@ -84,7 +84,7 @@ def test_numbers_that_retention_forgot_hide_later_ones_for_half_a_minute(job: Jo
 
 @settings(max_examples=60)
 @given(st.lists(st.sampled_from(["trigger", "end", "look", "restart"]), max_size=40))
-def test_in_any_order_every_end_of_the_generation_is_told_once(steps: list[str]) -> None:
+def test_in_any_order_every_end_of_the_generation_is_reported_once(steps: list[str]) -> None:
     job = Job(CheckpointStore(MemoryObjectStore(), STREAM))
     job.claim()
     known, told, open_ids, ended = Followed(), [], [], []

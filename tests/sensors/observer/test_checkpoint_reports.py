@@ -104,7 +104,7 @@ def test_a_damaged_manifest_does_not_hide_the_checkpoints_after_it(instance, sto
     assert report(instance, store) == [1, 3]
 
 
-def test_a_store_that_was_begun_anew_is_reported_anew(instance, store) -> None:
+def test_a_store_that_was_begun_anew_is_reported_again(instance, store) -> None:
     """Goal: numbers alone do not tell two checkpoints apart."""
     for checkpoint_id in (1, 2):
         complete(store, checkpoint_id, 1)

@@ -74,7 +74,9 @@ def test_only_what_died_has_lost_time(job: Job, daemon: Daemon, outcome: str, *,
     assert ("down_s" in shown.metadata) == is_lost
 
 
-def test_restarts_of_a_driver_are_told_although_a_run_started_it(job: Job, daemon: Daemon) -> None:
+def test_restarts_of_a_driver_are_reported_although_a_run_started_it(
+    job: Job, daemon: Daemon
+) -> None:
     run = daemon.instance.create_run_for_job(stand_ins().resolve_job_def(f"{STREAM}_mode"))
     restored(job, None, run_id=run.run_id)
     daemon.tick()
@@ -82,7 +84,7 @@ def test_restarts_of_a_driver_are_told_although_a_run_started_it(job: Job, daemo
     assert shown.metadata["run"].value == run.run_id
 
 
-def test_an_end_is_told(job: Job, daemon: Daemon) -> None:
+def test_an_end_is_reported(job: Job, daemon: Daemon) -> None:
     write_down(job, "end", reason="no rows left", after={"generation": 1, "outcome": "finished"})
     assert daemon.tick() == "generation 1 finished: no rows left"
 
@@ -90,7 +92,7 @@ def test_an_end_is_told(job: Job, daemon: Daemon) -> None:
 # --- commands, pins, savepoints -------------------------------------------------------------------
 
 
-def test_a_command_is_told_when_it_has_ended_and_with_what_was_asked_for(job, daemon) -> None:
+def test_a_command_is_reported_when_it_has_ended_with_its_request(job, daemon) -> None:
     number = write_down(
         job, "mode", reason="p99 is 4 s", after={"command": 1, "kind": "mode", "mode": "unaligned"}
     )
@@ -136,7 +138,7 @@ def test_a_run_that_has_not_ended_is_waited_for(job: Job, daemon: Daemon, end: s
     assert len(daemon.observed("deployment")) == (0 if end == "success" else 1)
 
 
-def test_a_pin_is_told_of_its_checkpoint(job: Job, daemon: Daemon) -> None:
+def test_a_pin_is_reported_for_its_checkpoint(job: Job, daemon: Daemon) -> None:
     job.complete()
     number = write_down(job, "pin", after={"checkpoint_id": 1, "name": "keep"})
     conclude(job, number)
@@ -160,7 +162,9 @@ def test_a_savepoint_that_somebody_exports_is_a_materialisation(job, daemon, tmp
     assert daemon.observed("savepoint") == []
 
 
-def test_a_savepoint_out_of_reach_is_told_without_looking_into_it(job: Job, daemon: Daemon) -> None:
+def test_a_savepoint_out_of_reach_is_reported_without_looking_into_it(
+    job: Job, daemon: Daemon
+) -> None:
     number = write_down(job, "stop", after={"kind": "stop", "target": "gopher://hole"})
     conclude(job, number)
     daemon.ticks()
@@ -172,7 +176,7 @@ def test_a_savepoint_out_of_reach_is_told_without_looking_into_it(job: Job, daem
     assert len(daemon.observed("deployment")) == 1
 
 
-def test_an_export_that_failed_is_told_as_one(job: Job, daemon: Daemon) -> None:
+def test_an_export_that_failed_is_reported_as_one(job: Job, daemon: Daemon) -> None:
     number = write_down(job, "export", after={"checkpoint_id": 1, "savepoint": "/full"})
     conclude(job, number, outcome="failed", reason="the disk is full")
     daemon.ticks()

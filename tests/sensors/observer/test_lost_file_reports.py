@@ -40,7 +40,7 @@ def later(job: Job, daemon: Daemon) -> str:
     return "; ".join(daemon.ticks())
 
 
-def test_a_loss_is_told_within_a_minute_without_another_checkpoint(job, daemon) -> None:
+def test_a_loss_is_reported_within_a_minute_without_another_checkpoint(job, daemon) -> None:
     job.complete()
     job.complete()
     daemon.ticks()
@@ -94,7 +94,7 @@ def test_a_tick_that_dies_tells_each_mark_once(job: Job, daemon: Daemon, writes:
     assert verdicts(daemon) == ["passed", "WARN"]
 
 
-def test_a_timeline_that_cannot_be_known_keeps_nothing_else_from_being_told(job, daemon) -> None:
+def test_an_unknown_timeline_keeps_nothing_else_from_being_reported(job, daemon) -> None:
     job.complete()
     mark_damaged(job, 1)
     job.store.objects.delete(job.store.paths.base_copy(job.generation))
@@ -103,7 +103,7 @@ def test_a_timeline_that_cannot_be_known_keeps_nothing_else_from_being_told(job,
     assert verdicts(daemon) == []
 
 
-def test_people_are_told_of_a_loss_of_its_escalation_and_of_the_next_one(job, daemon) -> None:
+def test_a_loss_its_escalation_and_the_next_one_raise_alerts(job, daemon) -> None:
     """Goal: from the driver's record to the hook."""
     HEARD.clear()
     check = dg.AssetCheckSpec(KEY.name, asset=KEY.asset_key)

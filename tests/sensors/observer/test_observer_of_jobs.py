@@ -50,7 +50,7 @@ def test_what_is_judged_bad_is_said_in_the_line_of_the_tick(job: Job, daemon: Da
 # --- output ---------------------------------------------------------------------------------------
 
 
-def test_output_is_told_when_it_is_visible(job: Job, daemon: Daemon) -> None:
+def test_output_is_reported_when_it_is_visible(job: Job, daemon: Daemon) -> None:
     job.complete()
     daemon.ticks()
     assert daemon.observed("output") == []
@@ -87,7 +87,7 @@ def test_the_partitions_of_deleted_checkpoints_go_and_their_history_stays(
     assert shown.tags["laminar/retention-plan"] == "1"
 
 
-def test_what_was_deleted_before_anybody_told_of_it_gets_no_partition(job, daemon) -> None:
+def test_a_checkpoint_deleted_before_it_was_reported_gets_no_partition(job, daemon) -> None:
     for _ in range(3):
         commit(job.store, job.complete(), 1)
     retain(job)
@@ -139,7 +139,7 @@ def drill(job: Job, outcome: str = "passed") -> int:
     return write_drill(job.store, record).number
 
 
-def test_drills_are_told_once(job: Job, daemon: Daemon) -> None:
+def test_drills_are_reported_once(job: Job, daemon: Daemon) -> None:
     drill(job)
     drill(job, "failed")
     assert "drill of checkpoint 1 failed" in daemon.tick()

@@ -26,7 +26,7 @@ def test_what_is_in_it_and_where_it_comes_from(tmp_path: Path) -> None:
     assert facts["state_rows"] == 4
 
 
-def test_one_that_is_out_of_reach_is_told_with_its_place_and_why(tmp_path: Path) -> None:
+def test_one_that_is_out_of_reach_is_reported_with_its_place_and_why(tmp_path: Path) -> None:
     made = savepoint_materialization("payments", str(tmp_path / "s"))
     assert made.metadata["savepoint"].value == str(tmp_path / "s")
     assert "there is nothing at" in made.metadata["not_readable_from_here"].value

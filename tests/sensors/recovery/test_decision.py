@@ -12,8 +12,8 @@ from laminar_core.sensors.recovery.decision import (
     Recover,
     RecoveryFacts,
     Silence,
-    concerns_of,
     decide_recovery,
+    incidents_of,
 )
 from laminar_core.sensors.run_records import KnownRun, RunStatus
 
@@ -40,8 +40,8 @@ def decide(facts: RecoveryFacts, policy: AlertPolicy = POLICY) -> str:
     match decide_recovery(facts, policy):
         case Recover(attempt, running_driver):
             return f"{running_driver} {attempt}"
-        case Alarm(concern):
-            return f"#{concern.anchor}"
+        case Alarm(incident):
+            return f"#{incident.anchor}"
         case Leave(reason):
             return reason
 
@@ -169,7 +169,7 @@ def test_a_stuck_job_in_a_supervised_run_is_for_a_person() -> None:
 @pytest.mark.parametrize(
     ("facts", "anchor"), [(GONE, "#job-dead"), (SILENT, "#job-dead"), (STUCK, "#job-stuck")]
 )
-def test_with_recovery_off_a_person_is_told(facts: RecoveryFacts, anchor: str) -> None:
+def test_with_recovery_off_an_alert_is_raised(facts: RecoveryFacts, anchor: str) -> None:
     assert decide(facts, POLICY.model_copy(update={"recover": False})) == anchor
 
 
@@ -177,8 +177,8 @@ def test_a_policy_of_no_recoveries_is_one_of_alarms() -> None:
     assert decide(GONE, AlertPolicy(recoveries_max=0)) == "#too-many-recoveries"
 
 
-def test_that_a_job_was_stuck_is_told_though_it_is_taken_over() -> None:
-    (found,) = concerns_of(STUCK, decide_recovery(STUCK, POLICY))
+def test_a_stuck_job_raises_an_alert_though_it_is_taken_over() -> None:
+    (found,) = incidents_of(STUCK, decide_recovery(STUCK, POLICY))
     assert found.cause == "job-stuck:4:0"
-    assert concerns_of(GONE, decide_recovery(GONE, POLICY)) == []
-    assert concerns_of(ALIVE, decide_recovery(ALIVE, POLICY)) == []
+    assert incidents_of(GONE, decide_recovery(GONE, POLICY)) == []
+    assert incidents_of(ALIVE, decide_recovery(ALIVE, POLICY)) == []

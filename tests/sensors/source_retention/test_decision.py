@@ -51,7 +51,7 @@ def facts(*restorable: Restorable, **known: object) -> SourceFacts:
 )
 def test_the_newest_checkpoint(newest: Restorable, severity: str | None, asks: bool) -> None:  # noqa: FBT001
     verdict = decide_source_retention(facts(newest), POLICY)
-    assert [found.severity for found in verdict.concerns] == ([severity] if severity else [])
+    assert [found.severity for found in verdict.incidents] == ([severity] if severity else [])
     assert (verdict.ask_for is not None) == asks
 
 
@@ -79,14 +79,14 @@ def test_older_ones_are_listed_and_pinned_ones_are_worth_a_warning() -> None:
     assert verdict.line.endswith(
         "older ones: 7 (pinned) expires in 4.0 h, 6 expires in 3.0 h, 5 (pinned) expired 6.0 h ago"
     )
-    assert [f.cause for f in verdict.concerns] == [
+    assert [f.cause for f in verdict.incidents] == [
         "source-retention:pinned:7:False",
         "source-retention:pinned:5:True",
     ]
 
 
 def test_without_checkpoints_nothing_is_needed() -> None:
-    assert decide_source_retention(facts(), POLICY).concerns == ()
+    assert decide_source_retention(facts(), POLICY).incidents == ()
 
 
 # --- the sensor -----------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from laminar_core.sensors.facts.attempts import Failed, Pending
 from laminar_core.sensors.facts.stored_checkpoints import StoredCheckpoint
 from laminar_core.sensors.observer.check_events import is_judged, says_the_same
 from laminar_core.sensors.observer.checkpoint_metadata import DATA_VERSION_TAG
-from laminar_core.sensors.observer.checkpoint_reports import Report, is_told
+from laminar_core.sensors.observer.checkpoint_reports import Report, is_reported
 from laminar_core.sensors.observer.findings import (
     DRILLS_MAX,
     Findings,
@@ -60,7 +60,7 @@ class Observer:
     supervisor: str | None = None
     """The run that reports completed checkpoints itself."""
 
-    def tell(self, findings: Findings) -> Tick:
+    def report(self, findings: Findings) -> Tick:
         """Report what is new, and advance the cursor."""
         tick = Tick(findings.cursor)
         self._attempts(tick, findings)
@@ -89,9 +89,9 @@ class Observer:
                         is_settled = False
                     else:
                         tick.partitions.append(stored.partition)
-                        completed += [found.checkpoint_id] if self._tell(tick, found) else []
+                        completed += [found.checkpoint_id] if self._report(tick, found) else []
                 case Failed() as attempt:
-                    failed += [attempt] if self._tell(tick, found) else []
+                    failed += [attempt] if self._report(tick, found) else []
                 case _:
                     pass
             if is_settled:
@@ -107,11 +107,11 @@ class Observer:
         return self.supervisor is not None and age_ms < LEFT_TO_RUN_MS
 
     def _is_known(self, found: FoundAttempt) -> bool:
-        return found.event is None or self._is_told(found.event)
+        return found.event is None or self._is_reported(found.event)
 
-    def _tell(self, tick: Tick, found: FoundAttempt) -> bool:
+    def _report(self, tick: Tick, found: FoundAttempt) -> bool:
         """Whether it was new."""
-        if found.event is None or self._is_told(found.event):
+        if found.event is None or self._is_reported(found.event):
             return False
         tick.events.append(found.event)
         return True
@@ -126,7 +126,7 @@ class Observer:
         """Report marks before the other verdicts, because the last one marks all as reported."""
         if found is None:
             return
-        tick.events += [event for event in found.events if not self._is_told(event)]
+        tick.events += [event for event in found.events if not self._is_reported(event)]
         if is_judging or not says_the_same(self.instance, found.verdict):
             tick.events.append(found.verdict)
             if not found.verdict.passed:
@@ -136,7 +136,7 @@ class Observer:
     def _beside(self, tick: Tick, found: FoundBeside | None, *, is_judging: bool) -> None:
         if found is None:
             return
-        tick.events += [event for event in found.events if not self._is_told(event)]
+        tick.events += [event for event in found.events if not self._is_reported(event)]
         if is_judging:
             tick.events += found.verdicts
             failed = [each.description for each in found.verdicts if not each.passed]
@@ -147,7 +147,7 @@ class Observer:
     # --- the job --------------------------------------------------------------------------------
 
     def _acts(self, tick: Tick, findings: Findings) -> None:
-        told: list[str] = []
+        reported: list[str] = []
         waits_for: str | None = None
         for act in findings.acts:
             waits_for = next((run for each in act.happenings if (run := self._acting(each))), None)
@@ -157,11 +157,11 @@ class Observer:
             for each in act.happenings:
                 if not self._is_shown(each):
                     tick.events.append(each.event)
-                    told.append(each.event.description or each.asset)
+                    reported.append(each.event.description or each.asset)
             tick.gone += [partition_of(checkpoint_id) for checkpoint_id in act.gone]
-        if told:
-            more = f" and {len(told) - 1} more" if len(told) > 1 else ""
-            tick.said.append(f"{told[-1]}{more}")
+        if reported:
+            more = f" and {len(reported) - 1} more" if len(reported) > 1 else ""
+            tick.said.append(f"{reported[-1]}{more}")
         if waits_for is not None:
             tick.said.append(f"run {waits_for} is about to report what it did")
 
@@ -178,16 +178,16 @@ class Observer:
         run = self._run_of(happening)
         if run is not None and run.status == dg.DagsterRunStatus.SUCCESS:
             return True
-        return self._is_told(happening.event)
+        return self._is_reported(happening.event)
 
     def _run_of(self, happening: Happening) -> dg.DagsterRun | None:
         """Return the run that did it; None: no run, or one of another Dagster."""
-        run_id = happening.told_by
+        run_id = happening.reported_by
         return None if run_id is None else self.instance.get_run_by_id(run_id)
 
-    def _is_told(self, event: Report) -> bool:
+    def _is_reported(self, event: Report) -> bool:
         version = (event.tags or {})[DATA_VERSION_TAG]
-        return is_told(self.instance, event.asset_key, version)
+        return is_reported(self.instance, event.asset_key, version)
 
     def _drills(self, tick: Tick, findings: Findings) -> None:
         if not findings.drills:
@@ -200,7 +200,11 @@ class Observer:
         for drill in findings.drills:
             tick.move(drill=drill.number)
             event = drill.event
-            if event is not None and str(drill.number) not in shown and not self._is_told(event):
+            if (
+                event is not None
+                and str(drill.number) not in shown
+                and not self._is_reported(event)
+            ):
                 tick.events.append(event)
                 tick.said.append(f"{event.description}")
 

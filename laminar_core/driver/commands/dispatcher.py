@@ -70,7 +70,7 @@ pointless; returns its URI. Raises LaminarError.
 """
 
 
-class ControlDesk:
+class CommandDispatcher:
     """The commands of one generation. The coordinator's thread calls its public methods."""
 
     def __init__(
@@ -85,7 +85,7 @@ class ControlDesk:
     ) -> None:
         self._store = store
         self._targets = SavepointTargets(store.objects.uri, savepoints_under)
-        self._taker = ControlTaker(store, generation, host.now_ms, host.monotonic_ms, self._targets)
+        self._queue = CommandQueue(store, generation, host.now_ms, host.monotonic_ms, self._targets)
         """Used by the background thread only."""
         self._generation = generation
         self._host = host
@@ -266,7 +266,7 @@ class ControlDesk:
             savepoint=savepoint,
             details=details or {},
         )
-        self._executor.submit(self._taker.put, number, result)
+        self._executor.submit(self._queue.put, number, result)
         self._host.tell(
             CommandAnswered(
                 time_ms=result.answered_at_ms,
@@ -297,7 +297,7 @@ class ControlDesk:
             self._store.claims.check_claim(
                 self._generation
             )  # Commands in another store are not ours.
-            self._taker.take(begun)
+            self._queue.take(begun)
         except LaminarError:
             pass  # The next heartbeat tries again.
         finally:
@@ -335,7 +335,7 @@ class _Open:
         )
 
 
-class ControlTaker:
+class CommandQueue:
     """Takes up the commands of one generation, in one thread. Rules: ``protocol.commands``."""
 
     def __init__(

@@ -11,8 +11,8 @@ from laminar_core.resources.names import STREAM_TAG
 from laminar_core.sensors.background import BackgroundReads
 from laminar_core.sensors.facts.attempts import PENDING_MAX
 from laminar_core.sensors.observer.findings import SCAN_MAX, SILENCE_MS, ObserverCursor
+from laminar_core.sensors.observer.observer import LEFT_TO_RUN_MS
 from laminar_core.sensors.observer.sensor import build_checkpoint_reporter
-from laminar_core.sensors.observer.telling import LEFT_TO_RUN_MS
 from laminar_core.sensors.policy import AlertPolicy
 from laminar_core.store.claims import Claimant
 from laminar_core.store.owner import this_process
@@ -39,7 +39,7 @@ def test_a_tick_tells_and_the_next_one_has_nothing_to_say(job: Job, daemon: Daem
     assert daemon.completed() == daemon.partitions() == [1, 2]
 
 
-def test_how_other_attempts_ended_is_told_once(job: Job, daemon: Daemon) -> None:
+def test_how_other_attempts_ended_is_reported_once(job: Job, daemon: Daemon) -> None:
     job.complete()
     fail(job, "declined")
     fail(job, "expired")
@@ -77,7 +77,7 @@ def test_an_attempt_whose_end_nobody_wrote_down_is_abandoned(job, daemon, later:
     assert daemon.failed() == [(1, "abandoned")]
 
 
-def test_an_orphan_is_told_as_what_it_is(job: Job, daemon: Daemon) -> None:
+def test_an_orphan_is_reported_as_what_it_is(job: Job, daemon: Daemon) -> None:
     job.complete()
     job.complete()
     job.claim(base=1)
@@ -86,7 +86,7 @@ def test_an_orphan_is_told_as_what_it_is(job: Job, daemon: Daemon) -> None:
     assert daemon.failed() == [(2, "orphan")]
 
 
-def test_a_manifest_that_cannot_be_read_is_told_once_and_again_when_it_is_mended(
+def test_a_manifest_that_cannot_be_read_is_reported_once_and_again_when_it_is_mended(
     job: Job, daemon: Daemon
 ) -> None:
     job.complete()
@@ -122,7 +122,7 @@ def test_a_cursor_that_is_set_back_repeats_nothing(job: Job, daemon: Daemon) -> 
 
 
 @pytest.mark.parametrize("writes", range(10))
-def test_whatever_a_tick_got_done_before_it_died_is_not_told_again(
+def test_whatever_a_tick_got_done_before_it_died_is_not_reported_again(
     job: Job, daemon: Daemon, writes: int
 ) -> None:
     """Goal: each write of the daemon is a place to die at; the next tick tells the rest."""
@@ -150,7 +150,7 @@ def test_two_ticks_at_once_may_repeat_but_never_fail(job: Job, daemon: Daemon) -
     assert set(daemon.completed()) == {1}
 
 
-def test_a_store_that_was_begun_anew_is_told_anew(job: Job, daemon: Daemon, tmp_path) -> None:
+def test_a_store_that_was_begun_anew_is_reported_again(job: Job, daemon: Daemon, tmp_path) -> None:
     """Goal: numbers alone do not tell two histories apart."""
     for _ in range(2):
         job.complete()
@@ -176,7 +176,7 @@ def test_an_older_cursor_is_of_another_store() -> None:
 # --- bounds ---------------------------------------------------------------------------------------
 
 
-def test_many_are_told_in_parts(job: Job, daemon: Daemon, monkeypatch) -> None:
+def test_many_are_reported_in_parts(job: Job, daemon: Daemon, monkeypatch) -> None:
     monkeypatch.setattr("laminar_core.sensors.observer.findings.REPORTS_MAX", 4)
     for _ in range(7):
         job.complete()
@@ -258,7 +258,7 @@ def test_a_tick_without_news_costs_the_same_however_long_the_job_has_lived(
 # --- a run that supervises the stream -------------------------------------------------------------
 
 
-def test_while_a_run_reports_the_checkpoints_everything_else_is_told(
+def test_while_a_run_reports_the_checkpoints_everything_else_is_reported(
     job: Job, daemon: Daemon
 ) -> None:
     job.complete()
@@ -361,7 +361,7 @@ def test_a_store_that_hangs_skips_ticks_and_a_later_one_takes_what_was_read(
     assert said == "reported checkpoints 1 to 1"
 
 
-def test_history_wiped_in_dagster_is_not_told_again(job: Job, daemon: Daemon) -> None:
+def test_history_wiped_in_dagster_is_not_reported_again(job: Job, daemon: Daemon) -> None:
     """Who wipes an asset does not want to have it back; the cursor stands for that."""
     job.complete()
     daemon.ticks()

@@ -1,4 +1,4 @@
-"""What the desk takes from the log, hands over, and answers; whole jobs: ``test_savepoints``."""
+"""The dispatcher reads, executes and answers commands; whole jobs: ``test_savepoints``."""
 
 from concurrent.futures import Future
 
@@ -6,7 +6,7 @@ import pytest
 
 from laminar_core.driver.checkpointing import Background as Threads
 from laminar_core.driver.checkpointing import CheckpointAnswer
-from laminar_core.driver.commands.desk import ControlDesk
+from laminar_core.driver.commands.dispatcher import CommandDispatcher
 from laminar_core.errors import ErrorCode, StorageUnavailable
 from laminar_core.objectstore.memory import MemoryObjectStore
 from laminar_core.protocol.commands import ModeRefused
@@ -66,7 +66,7 @@ class Host:
 
 
 class Case:
-    """A desk, and the log in front of it."""
+    """A dispatcher and the log that it reads."""
 
     def __init__(self, *faults: Fault) -> None:
         objects = FaultyStore(MemoryObjectStore(), *faults)
@@ -75,11 +75,11 @@ class Case:
         self.log = ControlLog(self.store.objects, self.store.paths)
         self.host, self.io, self.copies = Host(), Background(), Background()
         self.failure: Exception | None = None
-        self.desk = self.opened()
+        self.dispatcher = self.opened()
 
-    def opened(self) -> ControlDesk:
+    def opened(self) -> CommandDispatcher:
         threads = Threads(self.io, self.io, self.io, self.io, self.copies, scrub=self.io)
-        return ControlDesk(self.store, self.generation, self.host, threads, self.copy)
+        return CommandDispatcher(self.store, self.generation, self.host, threads, self.copy)
 
     def copy(self, command: ControlCommand, checkpoint_id: CheckpointId, is_cancelled) -> str:
         del command
@@ -104,7 +104,7 @@ class Case:
         return self.log.append(ControlCommand(**fields | changes))
 
     def turn(self) -> None:
-        self.desk.tick()
+        self.dispatcher.tick()
         while self.io.queue or self.host.posted:
             self.io.run()
             while self.host.posted:
@@ -205,7 +205,7 @@ def test_a_stop_with_a_savepoint_ends_the_job_after_the_copy(tmp_path):
     case.turn()
     assert case.host.taken[0][:2] == (CheckpointKind.STOP, True)
     case.complete()
-    case.desk.before_the_end(CheckpointKind.STOP, lambda: case.host.ends.append("end"))
+    case.dispatcher.before_the_end(CheckpointKind.STOP, lambda: case.host.ends.append("end"))
     assert case.host.ends == []
     case.copies.run()
     case.turn()
@@ -219,7 +219,7 @@ def test_a_stop_whose_copy_fails_does_not_end_the_job(tmp_path):
     case.ask(StopJob(target=str(tmp_path / "s")))
     case.turn()
     case.complete()
-    case.desk.before_the_end(CheckpointKind.STOP, lambda: case.host.ends.append("end"))
+    case.dispatcher.before_the_end(CheckpointKind.STOP, lambda: case.host.ends.append("end"))
     case.copies.run()
     case.turn()
     assert (case.host.ends, case.host.revoked) == ([], 1)
@@ -233,7 +233,7 @@ def test_of_two_targets_one_is_enough_to_end_the_job(tmp_path):
     case.turn()
     case.complete(0)
     case.complete(1)
-    case.desk.before_the_end(CheckpointKind.STOP, lambda: case.host.ends.append("end"))
+    case.dispatcher.before_the_end(CheckpointKind.STOP, lambda: case.host.ends.append("end"))
     case.copies.queue.popleft()()
     case.failure = StorageUnavailable(ErrorCode.STORE_FULL, "no space")
     case.copies.run()
@@ -244,7 +244,7 @@ def test_of_two_targets_one_is_enough_to_end_the_job(tmp_path):
 
 def test_the_end_of_the_input_does_not_wait_for_anybody():
     case = Case()
-    case.desk.before_the_end(CheckpointKind.FINAL, lambda: case.host.ends.append("end"))
+    case.dispatcher.before_the_end(CheckpointKind.FINAL, lambda: case.host.ends.append("end"))
     assert case.host.ends == ["end"]
 
 
@@ -255,7 +255,7 @@ def test_who_still_waits_when_the_job_ends_is_answered(tmp_path):
     case.turn()
     case.complete(0)
     case.complete(1)
-    case.desk.close("stopped", "stopped")
+    case.dispatcher.close("stopped", "stopped")
     case.copies.run()
     case.turn()
     assert case.outcome(1)[:3] == ("completed", "the job has stopped", 5)
@@ -267,19 +267,19 @@ def test_a_stop_that_a_failure_came_before_is_not_done():
     case = Case()
     case.ask(StopJob())
     case.turn()
-    case.desk.close("worker 1: lost", None)
+    case.dispatcher.close("worker 1: lost", None)
     case.turn()
     assert case.outcome()[:2] == ("failed", "the job ended before this was done: worker 1: lost")
-    assert case.desk.stopped_by == ""
+    assert case.dispatcher.stopped_by == ""
 
 
 def test_who_stopped_the_job_is_known_when_it_ends():
     case = Case()
-    assert case.desk.stopped_by == ""
+    assert case.dispatcher.stopped_by == ""
     case.ask(StopJob(), actor="bob", reason="a new version")
     case.turn()
     case.complete()
-    assert case.desk.stopped_by == "by bob: a new version"
+    assert case.dispatcher.stopped_by == "by bob: a new version"
 
 
 def test_a_mode_is_set_or_refused():
@@ -295,7 +295,7 @@ def test_what_is_not_for_this_generation_is_refused_and_not_done():
     case = Case()
     case.ask(TakeCheckpoint())
     case.generation = claim(case.store, base=None)
-    case.desk = case.opened()
+    case.dispatcher = case.opened()
     case.turn()
     assert case.outcome()[0] == "refused"
     assert case.host.taken == []
@@ -306,7 +306,7 @@ def test_what_an_earlier_generation_had_begun_is_interrupted():
     case.ask(TakeCheckpoint())
     case.log.begin(1, ControlBegun(generation=case.generation, begun_at_ms=1))
     case.generation = Generation(case.generation + 1)
-    case.desk = case.opened()
+    case.dispatcher = case.opened()
     case.turn()
     assert case.outcome()[0] == "interrupted"
     assert case.host.taken == []

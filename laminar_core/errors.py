@@ -82,6 +82,9 @@ class ErrorCode(StrEnum):
     TOO_MANY_ROWS = "too-many-rows"
     SEQUENCE_GAPS = "sequence-gaps"
     GENERATION_FORGOTTEN = "generation-forgotten"
+    BAD_ROW = "bad-row"
+    TOO_MANY_BAD_ROWS = "too-many-bad-rows"
+    NOT_ENCODABLE = "not-encodable"
 
     # Storage
     STORE_FULL = "store-full"
@@ -203,6 +206,9 @@ _DATA_CODES = {
     ErrorCode.TOO_MANY_ROWS,
     ErrorCode.SEQUENCE_GAPS,
     ErrorCode.GENERATION_FORGOTTEN,
+    ErrorCode.BAD_ROW,
+    ErrorCode.TOO_MANY_BAD_ROWS,
+    ErrorCode.NOT_ENCODABLE,
 }
 _CONFIGURATION_CODES = {ErrorCode.STORE_NOT_SHARED}
 

@@ -1,8 +1,9 @@
-"""Durations and sizes as people write them, wherever they write one.
+"""Durations, sizes and shares as people write them, wherever they write one.
 
 A duration: ``5s``, ``500ms``, ``1h30m``, ``"1 hour 30 minutes"`` or ``PT1H30M`` (ISO 8601). A
 number alone is refused, because it could mean seconds or milliseconds. A size: ``64MiB`` (1024s),
 ``64MB`` (1000s) or ``1.5GiB``. A number alone is bytes.
+A share: ``1%`` or ``0.5 %``.
 
 pydantic's own types do not fit: its ``ByteSize`` reads ``1,5GiB`` as one byte and ``64MB foo`` as
 64MB, and its ``timedelta`` does not know ``5s`` and takes ``P1M`` for 30 days.
@@ -12,6 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 from decimal import Decimal
+from fractions import Fraction
 from typing import Annotated
 
 from pydantic import AfterValidator, PlainValidator
@@ -63,7 +65,9 @@ _NUMBER = r"([0-9]+(?:\.[0-9]+)?)"
 _PART = re.compile(rf"\s*{_NUMBER}\s*([A-Za-z]*)\s*")
 _BARE = re.compile(rf"\s*-?{_NUMBER}\s*")
 _ISO = re.compile(r"P(?=.)([0-9WD.]*)(?:T([0-9HMS.]+))?")
+_SHARE = re.compile(rf"\s*{_NUMBER}\s*%\s*")
 _DIGITS_MAX = 30
+_WHOLE_PERCENT = 100
 
 
 def duration_us(duration: str | timedelta) -> int:
@@ -111,6 +115,21 @@ def size_bytes(size: str | int) -> int:
     if match is None or len(match[1]) > _DIGITS_MAX or match[2] not in _UNITS_BYTES:
         raise _invalid(f"{size!r} is not a size: write for example 64MiB, 64MB or 1.5GiB")
     return int(Decimal(match[1]) * _UNITS_BYTES[match[2]])
+
+
+def share(text: str) -> Fraction:
+    """Return a share of a whole.
+
+    >>> share("1%"), share("0.5 %")
+    (Fraction(1, 100), Fraction(1, 200))
+
+    Raises:
+        ConfigurationError: it cannot be read, or is more than the whole (INVALID_OPTION).
+    """
+    match = _SHARE.fullmatch(text)
+    if match is None or len(match[1]) > _DIGITS_MAX or Fraction(match[1]) > _WHOLE_PERCENT:
+        raise _invalid(f"{text!r} is not a share: write for example 1%, 0.5% or 100%")
+    return Fraction(match[1]) / _WHOLE_PERCENT
 
 
 def instant_ms(text: str) -> int:

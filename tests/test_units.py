@@ -1,6 +1,7 @@
 """Durations and sizes: every way to write one, and one line for what is none."""
 
 from datetime import timedelta
+from fractions import Fraction
 
 import pytest
 from pydantic import TypeAdapter, ValidationError
@@ -12,6 +13,7 @@ from laminar_core.units import (
     Size,
     duration_ms,
     duration_us,
+    share,
     size_bytes,
 )
 
@@ -136,3 +138,20 @@ def test_other_values_are_refused_by_pydantic(kind, value) -> None:
 def test_a_number_is_no_duration(number) -> None:
     with pytest.raises(ValidationError, match="has no unit"):
         TypeAdapter(Duration).validate_python(number)
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [("1%", Fraction(1, 100)), (" 0.5 % ", Fraction(1, 200)), ("0%", 0), ("100%", 1)],
+)
+def test_a_share_is_exact(text: str, part: Fraction) -> None:
+    assert share(text) == part
+
+
+@pytest.mark.parametrize(
+    "text", ["", "%", "1", "0.01", "-1%", "101%", "1,5%", "1%%", "9" * 31 + "%"]
+)
+def test_what_is_no_share_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"write for example 1%") as caught:
+        share(text)
+    assert caught.value.code is ErrorCode.INVALID_OPTION

@@ -1,0 +1,1 @@
+"""Foreign bytes into rows, and rows into bytes."""

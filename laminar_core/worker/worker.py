@@ -5,7 +5,7 @@ credit allows. It keeps receiving while it cannot send; otherwise workers that w
 in a ring would wait for ever.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import Enum, auto
 from functools import partial
 
@@ -102,6 +102,21 @@ def failure(generation: Generation, worker: int, error: Exception) -> WorkerFail
         reason=said,
         restart_helps=helps or isinstance(error, CorruptCheckpointError),
     )
+
+
+def without_aborted(messages: Sequence[ToWorker]) -> list[ToWorker]:
+    """Leave out what begins or switches checkpoints that are aborted later in ``messages``.
+
+    A worker that a user's function kept busy finds many such checkpoints at once. To begin each of
+    them, and then to finish and drop its parts, would hold up the next checkpoint.
+    """
+    aborted = {message.checkpoint_id for message in messages if isinstance(message, Abort)}
+    return [
+        message
+        for message in messages
+        if not isinstance(message, Trigger | AlignmentTimeout)
+        or message.checkpoint_id not in aborted
+    ]
 
 
 class Phase(Enum):
@@ -257,12 +272,14 @@ class Worker:
 
     def _receive_control(self) -> bool:
         heard = False
+        due: list[ToWorker] = []
         for data in self._transport.receive_control():
             heard = True
             message = decode_to_worker(data)
             if message.generation == self._deployment.generation:
-                for due in self._control.receive(message):
-                    self._on_message(due)
+                due.extend(self._control.receive(message))
+        for message in without_aborted(due):
+            self._on_message(message)
         self._control.tick()
         now_ms = self._clock.monotonic_ms()
         if heard:
@@ -402,9 +419,9 @@ class Worker:
         self._settle(checkpoint_id, channels_of(alignment.vertex_id))
 
     def on_discard(self, checkpoint_id: CheckpointId) -> None:
-        """Drop the checkpoint's parts."""
-        self._snapshots.discard(checkpoint_id)
-        self._parts.pop(checkpoint_id, None)
+        """Drop the checkpoint's parts, if any were begun since it was last dropped."""
+        if self._parts.pop(checkpoint_id, None) is not None:
+            self._snapshots.discard(checkpoint_id)
 
     def on_decline(self, checkpoint_id: CheckpointId, cause: DeclineCause, reason: str) -> None:
         """Send the decline to the coordinator."""

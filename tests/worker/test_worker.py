@@ -77,16 +77,7 @@ class Bench:
         self.worker.run_once()
 
     def trigger(self, checkpoint_id: int) -> None:
-        self.hear(
-            Trigger(
-                generation=GENERATION,
-                checkpoint_id=checkpoint_id,
-                kind="manual",
-                created_ms=0,
-                alignment_timeout_ms=None,
-                unaligned=False,
-            )
-        )
+        self.hear(trigger_of(checkpoint_id))
 
     def turn(self, times: int = 1) -> None:
         for _ in range(times):
@@ -100,6 +91,21 @@ class Bench:
 
     def said(self, kind: type) -> list:
         return self.link.heard(kind)
+
+
+def trigger_of(checkpoint_id: int) -> Trigger:
+    return Trigger(
+        generation=GENERATION,
+        checkpoint_id=checkpoint_id,
+        kind="manual",
+        created_ms=0,
+        alignment_timeout_ms=None,
+        unaligned=False,
+    )
+
+
+def abort_of(checkpoint_id: int) -> Abort:
+    return Abort(generation=GENERATION, checkpoint_id=checkpoint_id)
 
 
 @pytest.fixture
@@ -215,6 +221,25 @@ class TestCheckpoints:
         bench.settle()
         assert (bench.said(SnapshotAck), bench.said(SnapshotDecline)) == ([], [])
         assert not any("/state_" in key for key in bench.store.objects.list(""))
+
+    def test_those_that_were_aborted_while_a_function_was_busy_are_not_begun(self, bench):
+        bench.turn(30)
+        missed = range(1, 51)
+        bench.hear(*(message(n) for n in missed for message in (trigger_of, abort_of)))
+        bench.turn(20)
+        assert not bench.background.queue
+        bench.trigger(51)
+        bench.settle()
+        assert [ack.checkpoint_id for ack in bench.said(SnapshotAck)] == [51]
+
+    def test_one_that_is_aborted_again_leaves_no_more_work(self, bench):
+        bench.turn(30)
+        bench.trigger(1)
+        bench.turn(20)
+        bench.hear(abort_of(1))
+        left = len(bench.background.queue)
+        bench.hear(abort_of(1))
+        assert len(bench.background.queue) == left
 
     def test_a_part_that_cannot_be_made_ends_the_worker(self, bench):
         def fail(*_: str) -> None:

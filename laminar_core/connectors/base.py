@@ -1,6 +1,7 @@
 """The interfaces of sources and sinks: replayable splits in, two-phase committables out."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
@@ -9,11 +10,23 @@ from laminar_core.operators.base import JsonObject, PendingSnapshot, Snapshot, S
 from laminar_core.protocol.types import CheckpointId, Generation
 
 
+@dataclass(frozen=True, slots=True)
+class SourceBatch:
+    """Rows that a reader returned, in order."""
+
+    rows: pa.RecordBatch
+    split_id: int | None = None
+    """The split that they are of; None if rows of several splits are side by side."""
+
+
 class SourceReader(Protocol):
     """Reads one subtask's splits, in order. Its position is part of the checkpoint."""
 
-    def poll(self) -> pa.RecordBatch | None:
-        """Return the next batch, or None if none is available right now.
+    def poll(self, rows_max: int) -> SourceBatch | None:
+        """Return the next rows, at most ``rows_max``, or None if none are available right now.
+
+        It must not wait. Afterwards ``position`` is exactly behind these rows: the reader keeps
+        what else it has decoded, because only the source knows the offset in the middle of a batch.
 
         Raises:
             DataError: a split cannot be read.
@@ -26,7 +39,10 @@ class SourceReader(Protocol):
         ...
 
     def position(self) -> pa.Table:
-        """Return the splits with ``next_row`` behind what ``poll`` returned, for ``open``."""
+        """Return the splits, positioned behind all rows that ``poll`` returned, for ``open``.
+
+        Same columns as ``Source.discover``. Later calls of ``poll`` do not change the table.
+        """
         ...
 
     def close(self) -> None:
@@ -52,11 +68,9 @@ class Source(Protocol):
     def discover(self) -> pa.Table:
         """Return all splits of a fresh start, one row each, in reading order, at their beginning.
 
-        Called in the driver, once: the result is pinned in every checkpoint. Three columns are
-        required, all int64; others are the source's own: ``split_id`` (reading order), ``next_row``
-        (rows of the split that were returned; 0 here) and ``row_count`` (null: unbounded).
-        ``next_row`` counts rows, because a worker takes large batches in slices and saves a
-        position in the middle of one: offsets with gaps between them do not fit here.
+        Called in the driver, once: the result is pinned in every checkpoint. The columns of
+        ``split_columns()`` are required; others are the source's own. Only the source interprets
+        ``offset``, so it can be a byte, a sequence number with gaps, or JSON.
         """
         ...
 

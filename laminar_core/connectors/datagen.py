@@ -19,13 +19,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from laminar_core.connectors.base import SourceBatch
 from laminar_core.errors import ConfigurationError, ErrorCode, IncompatibleStateError
 from laminar_core.operators.base import JsonObject, JsonValue
-
-SPLITS_SCHEMA = pa.schema(
-    [("split_id", pa.int64()), ("next_row", pa.int64()), ("row_count", pa.int64())]
-)
-"""``row_count`` is null when the source is unbounded."""
+from laminar_core.state.splits import at_rows, numbered_splits, row_offsets
 
 Rows = npt.NDArray[np.int64]
 Bits = npt.NDArray[np.uint64]
@@ -224,10 +221,9 @@ class DatagenSource:
         return pa.schema([(name, field.type) for name, field in self.fields.items()])
 
     def discover(self) -> pa.Table:
-        """Return all splits, at their beginning. Shapes: ``SPLITS_SCHEMA``."""
-        counts = [self._row_count(split_id) for split_id in range(self.splits)]
-        columns = [list(range(self.splits)), [0] * self.splits, counts]
-        return pa.table(columns, schema=SPLITS_SCHEMA)
+        """Return all splits, at their beginning. Shapes: ``SPLIT``."""
+        names = [f"{split_id} of {self.splits}" for split_id in range(self.splits)]
+        return numbered_splits(names, [self._row_count(n) for n in range(self.splits)])
 
     def check(self, splits: pa.Table) -> None:
         """Verify that these splits are of a source with the same rows.
@@ -235,7 +231,7 @@ class DatagenSource:
         Raises:
             IncompatibleStateError: the number of splits or rows has changed.
         """
-        pinned = {pin["split_id"]: pin["row_count"] for pin in splits.to_pylist()}
+        pinned = {pin["split_id"]: pin["rows_total"] for pin in splits.to_pylist()}
         if pinned != {split_id: self._row_count(split_id) for split_id in range(self.splits)}:
             lengths = [count for count in pinned.values() if count is not None]
             rows = sum(lengths) if len(lengths) == len(pinned) else None
@@ -246,7 +242,7 @@ class DatagenSource:
             )
 
     def open(self, splits: pa.Table) -> "DatagenReader":
-        """Read ``splits`` together, each from its ``next_row``."""
+        """Read ``splits`` together, each from its offset."""
         return DatagenReader(self, splits)
 
     def rows_between(self, start: int, stop: int) -> pa.RecordBatch:
@@ -271,16 +267,16 @@ class DatagenReader:
         self._source = source
         self._splits = splits
         self._split_id = splits["split_id"].to_numpy()
-        self._next_row = splits["next_row"].to_numpy().copy()
-        self._row_count = splits["row_count"].fill_null(_INT64_MAX).to_numpy()
+        self._next_row = row_offsets(splits)
+        self._row_count = splits["rows_total"].fill_null(_INT64_MAX).to_numpy()
 
     @property
     def finished(self) -> bool:
         """Whether all splits are read to their end."""
         return bool((self._next_row >= self._row_count).all())
 
-    def poll(self) -> pa.RecordBatch | None:
-        """Return the next batch, in the order of the whole sequence; None once finished."""
+    def poll(self, rows_max: int) -> SourceBatch | None:
+        """Return the next rows, in the order of the whole sequence; None once finished."""
         unread = self._next_row < self._row_count
         if not unread.any():
             return None
@@ -288,16 +284,18 @@ class DatagenReader:
         start = self._next_row[unread].min()
         abreast = unread & (self._next_row == start)
         ahead = self._next_row[unread & ~abreast]
-        share = max(1, self._source.batch_rows // int(abreast.sum()))
-        stop = min([start + share, *self._row_count[abreast], *ahead])
-        self._next_row[abreast] = stop
+        rows = min(rows_max, max(self._source.batch_rows, int(abreast.sum())))
+        # Fewer rows than splits: the first of them take one row, the others are hindmost then.
+        taken = np.flatnonzero(abreast)[:rows]
+        share = rows // len(taken)
+        stop = min([start + share, *self._row_count[taken], *ahead])
+        self._next_row[taken] = stop
         steps = np.arange(start, stop, dtype=np.int64)[:, np.newaxis] * self._source.splits
-        return self._source.batch((steps + self._split_id[abreast]).ravel())
+        return SourceBatch(self._source.batch((steps + self._split_id[taken]).ravel()))
 
     def position(self) -> pa.Table:
-        """Return the splits with ``next_row`` after all rows that ``poll`` returned."""
-        index = self._splits.schema.get_field_index("next_row")
-        return self._splits.set_column(index, "next_row", pa.array(self._next_row.copy()))
+        """Return the splits, positioned behind all rows that ``poll`` returned."""
+        return at_rows(self._splits, self._next_row)
 
     def close(self) -> None:
         """Do nothing: no resources are open."""

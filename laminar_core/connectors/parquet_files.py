@@ -1,7 +1,7 @@
 """Find Parquet files, read their footers, and check that they are unchanged.
 
 A *pin* is one row group as a plain dictionary: path, ``file_size_bytes``, ``file_row_groups``,
-``row_group`` and ``row_count``.
+``row_group`` and ``rows_total``.
 """
 
 import glob
@@ -100,6 +100,17 @@ def is_of_input(path: str, file: str) -> bool:
     return parts[: len(named)] == named and ".." not in parts[len(named) :]
 
 
+def name_below(path: str, file: str) -> str:
+    """Return the name of a file of the input without the directory that the input names.
+
+    >>> name_below("/data/payments", "/data/payments/day=1/a.parquet")
+    'day=1/a.parquet'
+    >>> name_below("/data/a.parquet", "/data/a.parquet")
+    'a.parquet'
+    """
+    return "/".join(Path(file).parts[len(_named_parts(path)) :]) or Path(file).name
+
+
 def _named_parts(pattern: str) -> tuple[str, ...]:
     return tuple(takewhile(lambda part: not glob.has_magic(part), Path(pattern).parts))
 
@@ -161,7 +172,7 @@ def pins(file: Path, footer: pq.FileMetaData) -> Iterator[dict[str, Any]]:
                 "file_size_bytes": size_bytes,
                 "file_row_groups": footer.num_row_groups,
                 "row_group": row_group,
-                "row_count": row_count,
+                "rows_total": row_count,
             }
 
 
@@ -180,7 +191,7 @@ def verified_footer(path: Path, pinned: list[dict[str, Any]]) -> pq.FileMetaData
         raise _changed(path, f"{footer.num_row_groups} row groups")
     for split in pinned:
         row_count = footer.row_group(split["row_group"]).num_rows
-        if row_count != split["row_count"]:
+        if row_count != split["rows_total"]:
             raise _changed(path, f"{row_count} rows in row group {split['row_group']}")
     return footer
 

@@ -19,6 +19,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from laminar_core.connectors.base import SourceBatch
 from laminar_core.connectors.parquet_files import (
     ENCODED_STRING,
     check_same_schema,
@@ -27,6 +28,7 @@ from laminar_core.connectors.parquet_files import (
     difference,
     is_of_input,
     list_files,
+    name_below,
     pins,
     read_footer,
     read_footers,
@@ -35,18 +37,17 @@ from laminar_core.connectors.parquet_files import (
 )
 from laminar_core.errors import ConfigurationError, DataError, ErrorCode, IncompatibleStateError
 from laminar_core.operators.base import JsonObject, JsonValue
+from laminar_core.state.splits import at_rows, numbered_splits, row_offsets, split_columns
 
-SPLITS_SCHEMA = pa.schema(
-    [
-        ("split_id", pa.int64()),
-        ("path", pa.string()),
-        ("file_size_bytes", pa.int64()),
-        ("file_row_groups", pa.int64()),
-        ("row_group", pa.int64()),
-        ("row_count", pa.int64()),
-        ("next_row", pa.int64()),
-    ]
+_PIN = (
+    ("path", pa.string()),
+    ("file_size_bytes", pa.int64()),
+    ("file_row_groups", pa.int64()),
+    ("row_group", pa.int64()),
 )
+
+SPLITS_SCHEMA = split_columns(*_PIN)
+"""A split is a row group; its offset is the number of rows of it that were read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +104,9 @@ class ParquetSource:
         for file, footer in zip(files, footers, strict=True):
             check_same_schema(files[0], schema, file, declared_schema(footer, self.columns, file))
         pinned = [pin for pair in zip(files, footers, strict=True) for pin in pins(*pair)]
-        rows = [{"split_id": at, "next_row": 0, **pin} for at, pin in enumerate(pinned)]
-        return pa.Table.from_pylist(rows, schema=SPLITS_SCHEMA)
+        names = [f"{name_below(str(self.path), p['path'])}/{p['row_group']}" for p in pinned]
+        totals = [pin["rows_total"] for pin in pinned]
+        return numbered_splits(names, totals, pa.Table.from_pylist(pinned, pa.schema(_PIN)))
 
     def check(self, splits: pa.Table) -> None:
         """Verify that every pinned file with rows left is the one that was pinned.
@@ -115,7 +117,7 @@ class ParquetSource:
                 first and counts them.
         """
         self._refuse_other_files(splits)
-        unread = [pin for pin in splits.to_pylist() if pin["next_row"] < pin["row_count"]]
+        unread = [pin for pin in splits.to_pylist() if not pin["done"]]
         unread.sort(key=itemgetter("path"))
         problems: list[IncompatibleStateError] = []
         for path, pinned in groupby(unread, key=itemgetter("path")):
@@ -156,7 +158,7 @@ class ParquetSource:
             )
 
     def open(self, splits: pa.Table) -> "ParquetReader":
-        """Read ``splits`` in the order given, each from its ``next_row``.
+        """Read ``splits`` in the order given, each from its offset.
 
         Raises:
             IncompatibleStateError: one of them is no file of this input.
@@ -173,11 +175,13 @@ class ParquetReader:
         self._columns = columns
         self._batch_rows = batch_rows
         self._pinned: list[dict[str, Any]] = splits.to_pylist()
-        self._next_row = splits["next_row"].to_numpy().copy()
-        self._row_count = splits["row_count"].to_numpy()
+        self._next_row = row_offsets(splits)
+        self._row_count = splits["rows_total"].to_numpy()
         self._current = 0
         self._file: _OpenFile | None = None
         self._batches: Iterator[pa.RecordBatch] | None = None
+        self._decoded: pa.RecordBatch | None = None
+        """Rows of the current row group that were decoded and not yet returned."""
         self._pass_finished_splits()
 
     @property
@@ -185,8 +189,8 @@ class ParquetReader:
         """Whether all splits are read to their end."""
         return self._current == len(self._pinned)
 
-    def poll(self) -> pa.RecordBatch | None:
-        """Return the next batch, within one row group; None once finished.
+    def poll(self, rows_max: int) -> SourceBatch | None:
+        """Return the next rows, within one row group; None once finished.
 
         Raises:
             DataError: the file is damaged, missing or not the pinned one.
@@ -194,6 +198,14 @@ class ParquetReader:
         if self.finished:
             return None
         split = self._pinned[self._current]
+        decoded = self._decode(split) if self._decoded is None else self._decoded
+        batch, rest = decoded.slice(0, rows_max), decoded.slice(rows_max)
+        self._decoded = rest if rest.num_rows else None
+        self._next_row[self._current] += batch.num_rows
+        self._pass_finished_splits()
+        return SourceBatch(batch, split["split_id"])
+
+    def _decode(self, split: dict[str, Any]) -> pa.RecordBatch:
         with unreadable(split["path"], f"row group {split['row_group']} of "):
             if self._batches is None:
                 self._batches = self._open_split(split)
@@ -202,20 +214,17 @@ class ParquetReader:
             raise DataError(
                 ErrorCode.UNREADABLE_FILE,
                 f"{split['path']}: row group {split['row_group']} ends after "
-                f"{self._next_row[self._current]} of {split['row_count']} rows: restore the file",
+                f"{self._next_row[self._current]} of {split['rows_total']} rows: restore the file",
             )
-        self._next_row[self._current] += batch.num_rows
-        self._pass_finished_splits()
         return batch
 
     def position(self) -> pa.Table:
-        """Return the splits with ``next_row`` after all rows that ``poll`` returned."""
-        index = self._splits.schema.get_field_index("next_row")
-        return self._splits.set_column(index, "next_row", pa.array(self._next_row.copy()))
+        """Return the splits, positioned behind all rows that ``poll`` returned."""
+        return at_rows(self._splits, self._next_row)
 
     def close(self) -> None:
         """Close the file that is open, if any."""
-        self._batches = None
+        self._batches = self._decoded = None
         if self._file is not None:
             self._file.close()
             self._file = None

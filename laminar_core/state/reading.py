@@ -30,6 +30,7 @@ from laminar_core.aggregates.ordered import Endmost
 from laminar_core.aggregates.row_groups import RowGroups, StateFunction
 from laminar_core.records.record import JsonObject
 from laminar_core.state.keyed_rows import newest_rows
+from laminar_core.state.splits import current
 from laminar_core.state.window_state import KEY_GROUP, WINDOW_START, unfinished_rows
 
 _KEYS_OF_KIND = {"deduplicate": ("producer", "generation", "first")}
@@ -86,7 +87,7 @@ def merged_rows(
         case _ if _named(description, schema) and KEY_GROUP in schema.names:
             return newest_rows(tables, _named(description, schema), schema)
         case _:
-            return pa.concat_tables(tables)
+            return pa.concat_tables([current(table) for table in tables])
 
 
 def key_columns(description: JsonObject, schema: pa.Schema) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ data. The caller decides where to read it.
 # pyarrow ships no types, which the strict mode of this package would not accept.
 # pyright: standard
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,6 +16,7 @@ import pyarrow as pa
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.protocol.types import Batch, Watermark
 from laminar_core.records.manifest import CheckpointManifest, InflightEntry, SubtaskEntry
+from laminar_core.state.splits import current
 from laminar_core.store.checkpoint_parts import CheckpointParts
 from laminar_core.store.state_reading import StateFiles, read_rows
 
@@ -232,11 +233,11 @@ def _repeated(place: dict[str, object], count: int) -> dict[str, pa.Array]:
     return {f.name: pa.repeat(pa.scalar(place[f.name], f.type), count) for f in _PLACE}
 
 
-def _columns_of(files: StateFiles, entries: Iterable[SubtaskEntry]) -> pa.Schema:
+def _columns_of(files: StateFiles, entries: Sequence[SubtaskEntry]) -> pa.Schema:
     """Read the smallest file: all of an operator have the same columns."""
     segments = [segment for entry in entries for segment in entry.segments]
     smallest = min(segments, key=lambda segment: segment.size_bytes)
-    return files.read_state(smallest).schema.remove_metadata()
+    return current(files.read_state(smallest)).schema.remove_metadata()
 
 
 def _with_subtask(columns: pa.Schema) -> pa.Schema:

@@ -5,12 +5,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from laminar_core.connectors.base import SourceBatch
 from laminar_core.errors import ErrorCode, IncompatibleStateError
 from laminar_core.operators.base import JsonObject
-
-_SPLITS_SCHEMA = pa.schema(
-    [("split_id", pa.int64()), ("next_row", pa.int64()), ("row_count", pa.int64())]
-)
+from laminar_core.state.splits import at_rows, numbered_splits, row_offsets
 
 
 @dataclass(frozen=True)
@@ -39,8 +37,7 @@ class MemorySource:
         """Return every split, at its first row."""
         counts = [split.num_rows for split in self.splits]
         known = counts if self.bounded else [None] * len(counts)
-        columns = [list(range(len(counts))), [0] * len(counts), known]
-        return pa.table(columns, schema=_SPLITS_SCHEMA)
+        return numbered_splits([str(number) for number in range(len(counts))], known)
 
     def check(self, splits: pa.Table) -> None:
         """Verify that the splits still have the rows.
@@ -48,8 +45,8 @@ class MemorySource:
         Raises:
             IncompatibleStateError: one is not there, or has fewer rows than were read from it.
         """
-        for split in splits.to_pylist():
-            split_id, next_row = split["split_id"], split["next_row"]
+        ids = splits.column("split_id").to_pylist()
+        for split_id, next_row in zip(ids, row_offsets(splits), strict=True):
             if split_id >= len(self.splits) or next_row > self.splits[split_id].num_rows:
                 raise IncompatibleStateError(
                     ErrorCode.SOURCE_CHANGED,
@@ -66,26 +63,29 @@ class MemoryReader:
 
     def __init__(self, source: MemorySource, splits: pa.Table) -> None:
         self._source = source
-        self._positions = splits.to_pylist()
+        self._splits = splits
+        self._ids: list[int] = splits.column("split_id").to_pylist()
+        self._next_rows = row_offsets(splits)
         self._batches = 0
         self._gap = 0
         self.closed = False
 
-    def poll(self) -> pa.RecordBatch | None:
+    def poll(self, rows_max: int) -> SourceBatch | None:
         """Return the next rows of the first unfinished split; None if there are none now."""
         if self._gap:
             self._gap -= 1
             return None
-        position = self._next()
-        if position is None:
+        place = self._next()
+        if place is None:
             return None
-        split = self._source.splits[position["split_id"]]
-        rows = split.slice(position["next_row"], self._source.batch_rows)
-        position["next_row"] += rows.num_rows
+        split_id, next_row = self._ids[place], int(self._next_rows[place])
+        source = self._source
+        rows = source.splits[split_id].slice(next_row, min(source.batch_rows, rows_max))
+        self._next_rows[place] += rows.num_rows
         self._batches += 1
-        if self._source.gap_every and self._batches % self._source.gap_every == 0:
-            self._gap = self._source.gap_polls
-        return rows.combine_chunks().to_batches()[0]
+        if source.gap_every and self._batches % source.gap_every == 0:
+            self._gap = source.gap_polls
+        return SourceBatch(rows.combine_chunks().to_batches()[0], split_id)
 
     @property
     def finished(self) -> bool:
@@ -93,15 +93,15 @@ class MemoryReader:
         return self._source.bounded and self._next() is None
 
     def position(self) -> pa.Table:
-        """Return all splits of this reader with their next row."""
-        return pa.Table.from_pylist(self._positions, schema=_SPLITS_SCHEMA)
+        """Return all splits of this reader, behind the rows that it returned."""
+        return at_rows(self._splits, self._next_rows)
 
     def close(self) -> None:
         """Remember that it was closed."""
         self.closed = True
 
-    def _next(self) -> dict[str, int] | None:
-        for position in self._positions:
-            if position["next_row"] < self._source.splits[position["split_id"]].num_rows:
-                return position
+    def _next(self) -> int | None:
+        for place, split_id in enumerate(self._ids):
+            if self._next_rows[place] < self._source.splits[split_id].num_rows:
+                return place
         return None

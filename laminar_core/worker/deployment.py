@@ -18,10 +18,10 @@ from laminar_core.protocol.unaligned import Direction
 from laminar_core.records.manifest import CheckpointManifest, SubtaskEntry
 from laminar_core.records.segment import SegmentRef
 from laminar_core.state.rescaling import Redistribution, Rescaling, deal
+from laminar_core.state.splits import current, in_reading_order, unread
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.worker.inflight import SnapshotLimits
 from laminar_core.worker.outputs import edge_ref
-from laminar_core.worker.pacing import has_rows_left, in_reading_order
 from laminar_core.worker.restored_edges import (
     EventTimes,
     RestoredEdge,
@@ -175,10 +175,10 @@ class RestoredState:
         every = self._deployment.splits[operator_id]
         entry = self._subtasks.get((operator_id, self._me))
         if entry is not None and self._rescaling is None:
-            mine = map(self._read, entry.segments)
+            mine = [current(self._read(segment)) for segment in entry.segments]
             return pa.concat_tables([every.slice(0, 0), *mine])
         ordered = in_reading_order(every)
-        dealt = deal(has_rows_left(ordered), self._deployment.parallelism, self._me)
+        dealt = deal(unread(ordered), self._deployment.parallelism, self._me)
         return ordered.take(pa.array(dealt, pa.int64()))
 
     def finished(self, vertex_id: str) -> bool:

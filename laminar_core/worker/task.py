@@ -65,7 +65,7 @@ from laminar_core.worker.pacing import PacedSource
 from laminar_core.worker.replay import ReplayOrder
 from laminar_core.worker.segments import MergeTables
 from laminar_core.worker.sinks import CommittingSink
-from laminar_core.worker.slicing import WorkUnit
+from laminar_core.worker.slicing import SLICE_ROWS_MAX, WorkUnit
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +254,7 @@ class Task:
         if self._stopped:
             return False
         self._computes(self.parts.source_id)
-        batch = source.poll(self._unit.rows_max)
+        batch = source.poll(self._unit.rows_max or SLICE_ROWS_MAX)
         if batch is not None:
             self._process(batch)
             return True

@@ -11,10 +11,10 @@ from laminar_core.records.commands import ControlCommand
 from laminar_core.records.manifest import CheckpointManifest, SubtaskEntry
 from laminar_core.resources.names import partition_of
 from laminar_core.state.segment_chain import runs_of
+from laminar_core.state.splits import current, is_table_of_splits, rows_read, rows_total
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.command_log import ControlEntry, ControlLog
 from laminar_core.store.records import bytes_in
-from laminar_core.worker.pacing import rows_before, rows_in_all
 
 _POSITIONS_BYTES_MAX = 1 << 20
 _COMMANDS_MAX = 20
@@ -134,11 +134,11 @@ def _asked_for(entry: ControlEntry, wanted: str, manifest: CheckpointManifest) -
 
 
 def _position(operator_id: str, parts: list[pa.Table]) -> SourcePosition:
-    totals = [rows_in_all(part) if "row_count" in part.column_names else None for part in parts]
+    totals = [rows_total(part) for part in parts]
     known = [total for total in totals if total is not None]
     return SourcePosition(
         operator_id,
-        sum(rows_before(part) for part in parts),
+        sum(rows_read(part) for part in parts),
         sum(known) if len(known) == len(totals) else None,
     )
 
@@ -153,4 +153,4 @@ def _splits_of(
         table = store.parts.read_state(entry.segments[0])
     except CorruptCheckpointError:
         return None
-    return table if "next_row" in table.column_names else None
+    return current(table) if is_table_of_splits(table.schema) else None

@@ -57,7 +57,7 @@ def test_one_line_a_fact_and_a_key(diff):
         ),
         "totals 0: late_row_count 2 -> 4 (+2)",
         "in: 0 added, 0 removed, 1 changed, 0 unchanged",
-        "  ~ split_id=0: next_row 4 -> 9 (+5)",
+        "  ~ split_id=0: offset 4 -> 9, rows_read 4 -> 9 (+5)",
         "totals: 1 added, 1 removed, 2 changed, 1 unchanged",
         "  + merchant=d, window_start=1970-01-01 00:00:10+00:00: count(*)=1, sum(amount)=-1",
         "  - merchant=b, window_start=1970-01-01 00:00:00+00:00: count(*)=2, sum(amount)=7",
@@ -71,7 +71,7 @@ def test_one_line_a_fact_and_a_key(diff):
 
 def test_the_other_way_round_everything_is_reversed(diff):
     assert "totals: 1 added, 1 removed, 2 changed" in diff(2, 1).out
-    assert "  ~ split_id=0: next_row 9 -> 4 (-5)" in diff(2, 1).out
+    assert "  ~ split_id=0: offset 9 -> 4, rows_read 9 -> 4 (-5)" in diff(2, 1).out
 
 
 def test_a_limit_counts_keys_of_each_kind(diff):

@@ -20,6 +20,7 @@ from laminar_core.connectors.datagen import (
     random_bits,
 )
 from laminar_core.errors import ConfigurationError, ErrorCode, IncompatibleStateError
+from laminar_core.state.splits import at_rows
 
 FIELDS = {
     "id": Sequence(),
@@ -31,10 +32,14 @@ FIELDS = {
 }
 
 
-def read(source, splits, polls=None):
+ALL = 1_000_000
+
+
+def read(source, splits, polls=None, rows_max=ALL):
     """Rows of ``polls`` batches, or of all, and the position afterwards."""
     reader = source.open(splits)
-    batches = list(itertools.islice(iter(reader.poll, None), polls))
+    batches = [b.rows for b in itertools.islice(iter(lambda: reader.poll(rows_max), None), polls)]
+    assert all(0 < batch.num_rows <= rows_max for batch in batches)
     return [row for batch in batches for row in batch.to_pylist()], reader.position()
 
 
@@ -73,12 +78,16 @@ def test_any_cutting_of_the_reads_gives_the_same_rows(total, splits, batch_rows,
     source = DatagenSource(FIELDS, total, splits, batch_rows, seed=seed)
     chance = random.Random(seed)
     position, rows = source.discover(), []
-    while (pa.compute.less(position["next_row"], position["row_count"])).to_pylist().count(True):
+    while not all(position["done"].to_pylist()):
         order = chance.sample(range(splits), splits)
         parts = [
             position.take(pa.array(order[reader::readers], pa.int64())) for reader in range(readers)
         ]
-        results = [read(source, part, chance.randint(0, 3)) for part in parts if part.num_rows]
+        results = [
+            read(source, part, chance.randint(0, 3), chance.choice([1, 3, ALL]))
+            for part in parts
+            if part.num_rows
+        ]
         rows += [row for read_rows, _ in results for row in read_rows]
         position = pa.concat_tables([after for _, after in results])
     expected = DatagenSource(FIELDS, seed=seed).rows_between(0, total).to_pylist()
@@ -95,16 +104,25 @@ def test_event_time_never_falls_back_further_than_the_jitter(splits_read):
     assert 0 < max(behind) <= 35
 
 
+def test_fewer_rows_than_splits_are_the_next_ones_of_the_whole_sequence():
+    source = DatagenSource({"id": Sequence()}, rows=8, splits=4)
+    first, position = read(source, source.discover(), polls=1, rows_max=3)
+    assert [row["id"] for row in first] == [0, 1, 2]
+    assert position["rows_read"].to_pylist() == [1, 1, 1, 0]
+    rest, _ = read(source, position, rows_max=3)
+    assert [row["id"] for row in rest] == [3, 4, 5, 6, 7]
+
+
 def test_a_split_that_is_behind_catches_up_first():
     source = DatagenSource({"id": Sequence()}, rows=8, splits=2)
-    position = source.discover().set_column(1, "next_row", pa.array([3, 1]))
+    position = at_rows(source.discover(), np.array([3, 1]))
     assert [row["id"] for row in read(source, position)[0]] == [3, 5, 6, 7]
 
 
 def test_an_unbounded_source_never_finishes_and_its_position_resumes():
     source = DatagenSource({"id": Sequence()}, splits=2, batch_rows=4)
     rows, position = read(source, source.discover(), polls=3)
-    assert position["row_count"].null_count == 2
+    assert position["rows_total"].null_count == 2
     more, _ = read(source, position, polls=1)
     assert [row["id"] for row in rows + more] == list(range(16))
     assert not source.open(position).finished
@@ -114,19 +132,19 @@ def test_a_bounded_source_finishes_with_its_last_row():
     source = DatagenSource({"id": Sequence()}, rows=5, splits=3)
     reader = source.open(source.discover())
     assert not reader.finished
-    assert reader.poll().num_rows == 3
-    assert reader.poll().num_rows == 2
+    assert reader.poll(ALL).rows.num_rows == 3
+    assert reader.poll(ALL).rows.num_rows == 2
     assert reader.finished
-    assert reader.poll() is None
+    assert reader.poll(ALL) is None
 
 
 def test_a_position_is_not_changed_by_later_reads():
     source = DatagenSource({"id": Sequence()}, rows=50, splits=2, batch_rows=10)
     reader = source.open(source.discover())
-    reader.poll()
+    reader.poll(ALL)
     position = reader.position()
-    reader.poll()
-    assert position["next_row"].to_pylist() == [5, 5]
+    reader.poll(ALL)
+    assert position["offset"].to_pylist() == ["5", "5"]
 
 
 def test_columns_do_not_share_randomness():
@@ -168,7 +186,7 @@ def test_zipf_strings_share_one_dictionary_and_name_the_rank():
 
 def test_the_schema_is_that_of_the_batches():
     source = DatagenSource(FIELDS, rows=10)
-    assert source.open(source.discover()).poll().schema == source.schema()
+    assert source.open(source.discover()).poll(ALL).rows.schema == source.schema()
 
 
 def test_describe_tells_what_the_rows_depend_on():

@@ -86,7 +86,7 @@ def test_row_groups_without_rows_are_not_pinned(tmp_path):
     with pq.ParquetWriter(file, pa.schema([("n", pa.int64())])) as writer:
         for numbers in ([1, 2], [], [3]):
             writer.write_table(pa.table({"n": pa.array(numbers, pa.int64())}))
-    found = [(pin["row_group"], pin["row_count"]) for pin in pins(file, footer(file))]
+    found = [(pin["row_group"], pin["rows_total"]) for pin in pins(file, footer(file))]
     assert [count for _, count in found] == [2, 1]
     assert footer(file).row_group(found[1][0]).num_rows == 1
 

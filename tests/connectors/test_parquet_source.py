@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 
 from laminar_core.connectors.parquet_source import SPLITS_SCHEMA, ParquetSource
 from laminar_core.errors import ConfigurationError, DataError, ErrorCode, IncompatibleStateError
+from laminar_core.state.splits import current
 
 ROWS = 100
+ALL = 1_000_000
 
 
 def table(start=0, stop=ROWS):
@@ -34,9 +36,9 @@ def folder(tmp_path_factory):
     return path
 
 
-def read(source, splits, polls=None):
+def read(source, splits, polls=None, rows_max=ALL):
     reader = source.open(splits)
-    batches = list(itertools.islice(iter(reader.poll, None), polls))
+    batches = [b.rows for b in itertools.islice(iter(lambda: reader.poll(rows_max), None), polls)]
     position = reader.position()
     reader.close()
     return batches, position
@@ -56,9 +58,12 @@ def test_splits_are_the_row_groups_in_order(folder):
     assert splits.schema == SPLITS_SCHEMA
     assert splits["split_id"].to_pylist() == list(range(12))
     assert splits["row_group"].to_pylist() == [0, 1, 2] * 4
-    assert splits["row_count"].to_pylist() == [10, 10, 5] * 4
-    assert splits["next_row"].to_pylist() == [0] * 12
+    assert splits["rows_total"].to_pylist() == [10, 10, 5] * 4
+    assert splits["offset"].to_pylist() == ["0"] * 12
     assert splits["path"].to_pylist()[3] == str(folder / "part-1.parquet")
+    assert splits["split"].to_pylist()[:4] == [
+        "part-0.parquet/0", "part-0.parquet/1", "part-0.parquet/2", "part-1.parquet/0",
+    ]  # fmt: skip
     assert set(splits["file_row_groups"].to_pylist()) == {3}
 
 
@@ -75,20 +80,25 @@ def test_a_batch_is_never_of_two_row_groups(folder):
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9))), st.integers(1, 3))
-@example([(3, 1), (4, 9)], 1)  # Skips three rows of the first batch, none of the second.
+@given(
+    st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9), st.sampled_from([1, 2, 5, ALL]))),
+    st.integers(1, 3),
+)
+@example([(3, 1, ALL), (4, 9, ALL)], 1)  # Skips three rows of the first batch, none of the second.
 def test_reading_resumes_anywhere(folder, interruptions, readers):
-    """Goal: positions lose and repeat nothing, whatever the batch sizes before and after.
+    """Goal: positions lose and repeat nothing, whatever is decoded and asked for at once.
 
-    Method: read with one batch size for some polls, stop, go on at the position with another; the
-    splits are dealt to several readers.
+    Method: read with one batch size and one ``rows_max`` for some polls, stop, go on at the
+    position with others; the splits are dealt to several readers.
     """
     splits = ParquetSource(folder).discover()
     found = []
     for dealt in (splits.take(pa.array(range(at, 12, readers))) for at in range(readers)):
         position, parts = dealt, []
-        for batch_rows, polls in interruptions:
-            batches, position = read(ParquetSource(folder, batch_rows=batch_rows), position, polls)
+        for batch_rows, polls, rows_max in interruptions:
+            source = ParquetSource(folder, batch_rows=batch_rows)
+            batches, position = read(source, position, polls, rows_max)
+            assert all(batch.num_rows <= rows_max for batch in batches)
             parts += numbers(batches)
         parts += numbers(read(ParquetSource(folder), position)[0])
         assert parts == sorted(parts)
@@ -99,31 +109,44 @@ def test_reading_resumes_anywhere(folder, interruptions, readers):
 def test_finished_comes_with_the_last_row(folder):
     reader = ParquetSource(folder).open(ParquetSource(folder).discover().slice(0, 1))
     assert not reader.finished
-    assert reader.poll().num_rows == 10
+    assert reader.poll(ALL).rows.num_rows == 10
     assert reader.finished
-    assert reader.poll() is None
-    assert reader.position()["next_row"].to_pylist() == [10]
+    assert reader.poll(ALL) is None
+    assert reader.position()["offset"].to_pylist() == ["10"]
+    assert reader.position()["done"].to_pylist() == [True]
 
 
 def test_no_splits_are_finished_at_once(folder):
     reader = ParquetSource(folder).open(SPLITS_SCHEMA.empty_table())
     assert reader.finished
-    assert reader.poll() is None
+    assert reader.poll(ALL) is None
     assert reader.position() == SPLITS_SCHEMA.empty_table()
+
+
+def test_a_position_that_an_older_laminar_wrote_goes_on_where_it_was(folder):
+    source = ParquetSource(folder)
+    fresh = source.discover()
+    pins = ["split_id", "path", "file_size_bytes", "file_row_groups", "row_group"]
+    rows = {"row_count": fresh["rows_total"], "next_row": pa.array([10, 3] + [0] * 10)}
+    old = pa.table({name: fresh[name] for name in pins} | rows)
+    stored = current(old)
+    assert stored.schema == SPLITS_SCHEMA
+    source.check(stored)
+    assert numbers(read(source, stored)[0]) == list(range(13, ROWS))
 
 
 def test_a_position_is_not_changed_by_later_reads(folder):
     reader = ParquetSource(folder, batch_rows=4).open(ParquetSource(folder).discover())
-    reader.poll()
+    reader.poll(ALL)
     position = reader.position()
-    reader.poll()
+    reader.poll(ALL)
     reader.close()
-    assert position["next_row"].to_pylist()[0] == 4
+    assert position["offset"].to_pylist()[0] == "4"
 
 
 def test_only_the_chosen_columns_are_read_in_that_order(folder):
     source = ParquetSource(folder, columns=["at", "n"])
-    batch = source.open(source.discover().slice(0, 1)).poll()
+    batch = source.open(source.discover().slice(0, 1)).poll(ALL).rows
     assert batch.schema.names == source.schema().names == ["at", "n"]
     assert batch["n"].to_pylist() == list(range(10))
 
@@ -133,7 +156,7 @@ def test_at_most_one_file_is_open_and_none_after_the_end(folder):
     seen = []
     while not reader.finished:
         assert len(open_files(folder)) <= 1
-        reader.poll()
+        reader.poll(ALL)
         seen += open_files(folder)
     assert set(seen) == {f"part-{at}.parquet" for at in range(4)}
     assert open_files(folder) == []
@@ -141,7 +164,7 @@ def test_at_most_one_file_is_open_and_none_after_the_end(folder):
 
 def test_closing_in_the_middle_closes_the_file(folder):
     reader = ParquetSource(folder, batch_rows=3).open(ParquetSource(folder).discover())
-    reader.poll()
+    reader.poll(ALL)
     assert len(open_files(folder)) == 1
     reader.close()
     assert open_files(folder) == []
@@ -175,7 +198,7 @@ def test_large_strings_become_the_declared_dictionary(tmp_path):
     rows = pa.table({"name": pa.array(["a", None, "b"], pa.large_string())})
     pq.write_table(rows, tmp_path / "a.parquet")
     source = ParquetSource(tmp_path)
-    batch = source.open(source.discover()).poll()
+    batch = source.open(source.discover()).poll(ALL).rows
     assert batch.schema == source.schema()
     assert batch["name"].to_pylist() == ["a", None, "b"]
 
@@ -205,11 +228,11 @@ def test_a_damaged_page_stops_reading_and_names_file_and_row_group(folder, tmp_p
     content[chunk.dictionary_page_offset + chunk.total_compressed_size - 1] ^= 1
     file.write_bytes(content)
     reader = ParquetSource(tmp_path).open(ParquetSource(tmp_path).discover())
-    assert reader.poll()["n"].to_pylist() == list(range(10))
+    assert reader.poll(ALL).rows["n"].to_pylist() == list(range(10))
     with pytest.raises(DataError, match=r"row group 1 of .*a\.parquet") as caught:
-        reader.poll()
+        reader.poll(ALL)
     assert caught.value.code is ErrorCode.UNREADABLE_FILE
-    assert reader.position()["next_row"].to_pylist() == [10, 0, 0]
+    assert reader.position()["offset"].to_pylist() == ["10", "0", "0"]
 
 
 def rewrite(file: Path, change: str) -> None:
@@ -239,9 +262,9 @@ def test_a_changed_file_is_noticed_before_a_restore_and_while_reading(tmp_path, 
         source.check(splits)
     assert caught.value.code is ErrorCode.SOURCE_CHANGED
     reader = source.open(splits)
-    reader.poll()
+    reader.poll(ALL)
     with pytest.raises(DataError, match=r"b\.parquet"):
-        reader.poll()
+        reader.poll(ALL)
 
 
 def test_all_changed_files_are_counted(tmp_path):

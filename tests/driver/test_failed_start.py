@@ -79,7 +79,7 @@ FOREIGN = [
     RecursionError("maximum recursion depth exceeded"),
     RuntimeError("can't start new thread"),
     AssertionError(),
-    KeyError("next_row"),
+    KeyError("offset"),
     UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"),
     ImportError("No module named x"),
     SyntaxError("bad"),

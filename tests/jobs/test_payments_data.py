@@ -36,7 +36,7 @@ def test_the_files_have_the_columns_that_the_job_reads(payments):
 
 def test_all_rows_are_there_in_compressed_dictionary_encoded_row_groups(payments):
     splits = ParquetSource(payments).discover()
-    assert sum(splits["row_count"].to_pylist()) == 1_500_000
+    assert sum(splits["rows_total"].to_pylist()) == 1_500_000
     assert len(set(splits["path"].to_pylist())) == 8
     chunk = pq.read_metadata(payments / "payments-000.parquet").row_group(0).column(0)
     assert (chunk.compression, chunk.has_dictionary_page) == ("LZ4", True)
@@ -55,7 +55,10 @@ def test_whoever_reads_every_nth_row_group_meets_no_row_later_than_the_disorder(
     splits = source.discover()
     for at in range(readers):
         reader = source.open(splits.take(pa.array(range(at, splits.num_rows, readers))))
-        times = [b["paid_at"].cast(pa.int64()).to_numpy() for b in iter(reader.poll, None)]
+        times = [
+            batch.rows["paid_at"].cast(pa.int64()).to_numpy()
+            for batch in iter(lambda reader=reader: reader.poll(1_000_000), None)
+        ]
         read = np.concatenate(times)
         behind = np.maximum.accumulate(read) - read
         assert 19_000_000 < behind.max() <= 20_000_000
@@ -84,14 +87,14 @@ def test_the_number_of_files_does_not_change_the_rows(tmp_path):
 
 def test_more_files_than_rows_are_no_trouble(tmp_path):
     write_payments(tmp_path / "x", rows=2, files=5)
-    assert ParquetSource(tmp_path / "x").discover()["row_count"].to_pylist() == [1, 1]
+    assert ParquetSource(tmp_path / "x").discover()["rows_total"].to_pylist() == [1, 1]
 
 
 def test_row_groups_are_cut_at_their_size(tmp_path, monkeypatch):
     monkeypatch.setattr(payments_data, "ROW_GROUP_ROWS", 150)
     monkeypatch.setattr(payments_data, "CHUNK_ROWS", 40)
     write_payments(tmp_path / "x", **SMALL | {"files": 2})
-    counts = ParquetSource(tmp_path / "x").discover()["row_count"].to_pylist()
+    counts = ParquetSource(tmp_path / "x").discover()["rows_total"].to_pylist()
     assert counts == [150, 150, 150, 50] * 2
 
 

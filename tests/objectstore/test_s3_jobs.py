@@ -60,7 +60,7 @@ class TestJobs:
         verified = json.loads(cli("checkpoints", "verify", "--store", uri, "--all", "--json").out)
         assert [report["ok"] for report in verified] == [True] * len(listed)
         second = listed[1]["checkpoint_id"]
-        assert "next_row" in cli("checkpoints", "read", "--store", uri, second).out
+        assert "offset" in cli("checkpoints", "read", "--store", uri, second).out
 
     def test_every_third_write_goes_wrong_and_no_checkpoint_is_lost(self, s3_server, proxy):
         """Goal: what passes is not noticed, and no winner takes itself for a loser."""

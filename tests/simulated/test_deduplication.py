@@ -9,13 +9,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
+from laminar_core.connectors.base import SourceBatch
 from laminar_core.driver.events import CheckpointCompleted
 from laminar_core.errors import DataError, ErrorCode
 from laminar_core.pipeline import Pipeline, Retention
 from laminar_core.protocol.coordinator_config import CoordinatorConfig
+from laminar_core.state.splits import at_rows, row_offsets
 from laminar_core.testing.ledger import Ledger, LedgerSink
 from laminar_core.testing.memory_source import MemoryReader, MemorySource
 from laminar_core.testing.simulation import Simulation
@@ -61,13 +64,13 @@ class AtLeastOnceReader(MemoryReader):
     def __init__(self, source: AtLeastOnceSource, splits: pa.Table) -> None:
         super().__init__(source, splits)
         self._lag_rows = source.lag_rows
-        self._again: list[pa.RecordBatch] = []
-        self._random = Random(str(self._positions))
+        self._again: list[SourceBatch] = []
+        self._random = Random(str(splits.to_pylist()))
 
-    def poll(self) -> pa.RecordBatch | None:
+    def poll(self, rows_max: int) -> SourceBatch | None:
         if self._again and self._random.random() < 0.3:
             return self._again.pop(self._random.randrange(len(self._again)))
-        batch = super().poll()
+        batch = super().poll(rows_max)
         if batch is None:
             return self._again.pop() if self._again else None
         if self._random.random() < 0.4:
@@ -81,8 +84,7 @@ class AtLeastOnceReader(MemoryReader):
     def position(self) -> pa.Table:
         """A finished split is read again from its last rows on, too."""
         splits = super().position()
-        behind = [max(0, row - self._lag_rows) for row in splits.column("next_row").to_pylist()]
-        return splits.set_column(1, "next_row", pa.array(behind))
+        return at_rows(splits, np.maximum(row_offsets(splits) - self._lag_rows, 0))
 
 
 def job(*, deduplicated: bool = True, retention: Retention | None = None) -> Job:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pytest
 
+from laminar_core.connectors.base import SourceBatch
 from laminar_core.driver.events import CheckpointCompleted, DataFlowing
 from laminar_core.pipeline import Pipeline
 from laminar_core.protocol.coordinator import CoordinatorConfig
@@ -114,9 +115,9 @@ class CountedReader:
         self._inner = inner
         self._polls = polls
 
-    def poll(self) -> pa.RecordBatch | None:
+    def poll(self, rows_max: int) -> SourceBatch | None:
         self._polls.append(1)
-        return self._inner.poll()
+        return self._inner.poll(rows_max)
 
     def __getattr__(self, name: str):
         return getattr(self._inner, name)

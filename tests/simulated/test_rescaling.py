@@ -24,6 +24,7 @@ from laminar_core.protocol.types import CheckpointId
 from laminar_core.protocol.virtual_channels import VirtualChannels
 from laminar_core.records.manifest import CheckpointManifest
 from laminar_core.state.rescaling import Rescaling
+from laminar_core.state.splits import rows_total
 from laminar_core.testing.jobs import normal
 from laminar_core.testing.scenarios import SCENARIOS, windows_job
 from laminar_core.testing.simulation import Simulation
@@ -32,7 +33,6 @@ from laminar_core.worker import deployment
 from laminar_core.worker.deployment import RestoredState
 from laminar_core.worker.inflight import SnapshotLimits
 from laminar_core.worker.operator_chain import Chain
-from laminar_core.worker.pacing import rows_in_all
 from laminar_core.worker.replay import ReplayOrder
 from tests.simulated.test_savepoints import GOLDEN, SHOWN_BEFORE
 
@@ -76,7 +76,7 @@ def run(
     simulation.options = replace(simulation.options, parallelism=workers[-1])
     result = simulation.run(take_over=True)
     splits = [node.source.discover() for node in job.plan.sources()]
-    assert result.rows_in == sum(rows_in_all(table) or 0 for table in splits)
+    assert result.rows_in == sum(rows_total(table) or 0 for table in splits)
     assert result.rows_out == sum(len(ledger.rows()) for ledger in job.ledgers.values())
     started = [e for e in simulation.events if isinstance(e, GenerationStarted)]
     ids = [e.restored_checkpoint_id for e in started if e.restored_checkpoint_id is not None]

@@ -130,7 +130,7 @@ class Backpressured:
         store = self.simulation.store
         states = [s for e in manifest.subtasks if e.operator_id == "in" for s in e.segments]
         splits = [row for state in states for row in store.parts.read_state(state).to_pylist()]
-        read = [self.tables[s["split_id"]].slice(0, s["next_row"]) for s in splits]
+        read = [self.tables[s["split_id"]].slice(0, s["rows_read"]) for s in splits]
         return ids(batch for table in read for batch in table.to_batches())
 
     def written(self, manifest: CheckpointManifest) -> Counter[int]:

@@ -24,6 +24,7 @@ from laminar_core.state.reading import (
     merged_rows,
     unmergeable_columns,
 )
+from laminar_core.state.splits import split_table
 
 SECOND = 1_000_000
 INPUT = pa.schema(
@@ -173,7 +174,7 @@ def test_state_of_a_newer_version_is_refused():
 
 
 def test_other_operators_write_all_they_have():
-    splits = pa.table({"split_id": [1, 2], "next_row": [5, 6]})
+    splits = split_table([{"split_id": n, "split": str(n), "offset": "x"} for n in (1, 2)])
     assert merged_rows([splits, splits], {"kind": "parquet"}, {}).num_rows == 4
 
 
@@ -189,7 +190,7 @@ def test_other_operators_write_all_they_have():
             ["key_group", "producer", "generation", "first", "last"],
             ("producer", "generation", "first"),
         ),
-        ({"kind": "parquet"}, ["split_id", "next_row"], ("split_id",)),
+        ({"kind": "parquet"}, ["split_id", "offset"], ("split_id",)),
         ({"kind": "collect"}, ["x", "y"], ()),
         ({}, ["x"], ()),
     ],

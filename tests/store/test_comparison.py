@@ -57,8 +57,8 @@ def test_positions_of_sources_change(store):
     before = write_windows(store, 1, [], next_row=3)
     after = write_windows(store, 2, [], next_row=5)
     (part,) = compare_operator(store.parts, before, after, "in").parts
-    assert part.before.column("next_row").to_pylist() == [3, 3]
-    assert part.after.column("next_row").to_pylist() == [5, 5]
+    assert part.before.column("offset").to_pylist() == ["3", "3"]
+    assert part.after.column("offset").to_pylist() == ["5", "5"]
 
 
 def test_an_operator_that_only_one_of_them_has(store):

@@ -102,9 +102,9 @@ def test_positions_of_sources_are_rows_like_any_other():
     written = write(FIRST, next_row=7)
     table = read_operator(written.store.parts, written.manifest, "in")
     assert table is not None
-    assert table.select(["split_id", "next_row"]).to_pylist() == [
-        {"split_id": 0, "next_row": 7},
-        {"split_id": 1, "next_row": 7},
+    assert table.select(["split_id", "offset"]).to_pylist() == [
+        {"split_id": 0, "offset": "7"},
+        {"split_id": 1, "offset": "7"},
     ]
 
 

@@ -107,8 +107,12 @@ class TestOffsets:
                 "operator_id": "in",
                 "subtask_index": index,
                 "split_id": index,
-                "next_row": 9,
-                "row_count": 100,
+                "split": f"split {index}",
+                "offset": "9",
+                "rows_read": 9,
+                "rows_total": 100,
+                "done": False,
+                "newest_us": None,
             }
             for index in (0, 1)
         ]
@@ -117,7 +121,9 @@ class TestOffsets:
         store = write_job(tmp_path)
         manifest = store.manifests.read(CheckpointId(1))
         first, *rest = manifest.subtasks
-        files = pa.table({"split_id": [7], "path": ["a.parquet"], "next_row": [3]})
+        files = pa.table(
+            {"split_id": [7], "path": ["a.parquet"], "next_row": [3], "row_count": [5]}
+        )
         segment = store.parts.write_state(CheckpointId(1), "files", 0, files)
         entry = first.model_copy(update={"operator_id": "files", "segments": (segment,)})
         both = manifest.model_copy(
@@ -129,6 +135,7 @@ class TestOffsets:
         )
         rows = rows_of(OffsetsTable(store.parts, both, Selection()))
         assert rows.column("path").to_pylist() == [None, "a.parquet", None]
+        assert rows.column("offset").to_pylist()[1] == "3"  # As older Laminars wrote it.
         only = rows_of(OffsetsTable(store.parts, both, Selection("files")))
         assert only.column("split_id").to_pylist() == [7]
 

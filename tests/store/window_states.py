@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import pyarrow as pa
 from pydantic import JsonValue
 
@@ -9,6 +10,7 @@ from laminar_core.codec.key_groups import key_group_range, key_groups_of
 from laminar_core.protocol.types import CheckpointId
 from laminar_core.records.manifest import CheckpointManifest, SubtaskEntry, fingerprint_of
 from laminar_core.records.record import JsonObject
+from laminar_core.state.splits import at_rows, numbered_splits
 from laminar_core.state.window_layout import TIME_TYPE
 from laminar_core.store.checkpoint_store import CheckpointStore
 from tests.records.manifests import alignment, manifest
@@ -61,6 +63,13 @@ def owned(panes: Panes, subtask_index: int, parallelism: int) -> dict[tuple[str,
     return {key: value for (key, value), group in pairs if group in mine}
 
 
+def splits_at(split_id: int, rows: int) -> pa.Table:
+    """The position of a source with one split of 100 rows."""
+    fresh = numbered_splits([f"split {split_id}"], [100])
+    at = at_rows(fresh, np.array([rows]))
+    return at.set_column(0, "split_id", pa.array([split_id], pa.int64()))
+
+
 def write_windows(
     store: CheckpointStore,
     checkpoint_id: int,
@@ -82,7 +91,7 @@ def write_windows(
             store,
             CheckpointId(checkpoint_id),
             [stored(owned(panes, index, parallelism)) for panes in cuts],
-            pa.table({"split_id": [index], "next_row": [next_row], "row_count": [100]}),
+            splits_at(index, next_row),
             {
                 "watermark_us": watermark_us,
                 "late_row_count": next_row // 2,

@@ -4,9 +4,10 @@ import pyarrow as pa
 import pytest
 
 from laminar_core.errors import IncompatibleStateError
+from laminar_core.state.splits import rows_read, rows_total
 from laminar_core.testing.memory_source import MemorySource
-from laminar_core.worker.pacing import rows_before, rows_in_all
 
+ALL = 1_000_000
 TABLES = [pa.table({"n": [0, 1, 2, 3, 4]}), pa.table({"n": [10, 11]})]
 
 
@@ -16,25 +17,25 @@ def drain(reader, polls: int = 100) -> list[int | None]:
     for _ in range(polls):
         if reader.finished:
             break
-        batch = reader.poll()
-        found.extend([None] if batch is None else batch.column("n").to_pylist())
+        batch = reader.poll(ALL)
+        found.extend([None] if batch is None else batch.rows.column("n").to_pylist())
     return found
 
 
 def test_every_split_is_read_in_order_in_batches():
     source = MemorySource(TABLES, batch_rows=2)
     reader = source.open(source.discover())
-    assert reader.poll().column("n").to_pylist() == [0, 1]
+    assert reader.poll(ALL).rows.column("n").to_pylist() == [0, 1]
     assert drain(reader) == [2, 3, 4, 10, 11]
     assert reader.finished
-    assert reader.poll() is None
+    assert reader.poll(ALL) is None
 
 
 @pytest.mark.parametrize("batches", range(5))
 def test_reading_goes_on_at_any_position(batches):
     source = MemorySource(TABLES, batch_rows=2)
     reader = source.open(source.discover())
-    before = [reader.poll().column("n").to_pylist() for _ in range(batches)]
+    before = [reader.poll(ALL).rows.column("n").to_pylist() for _ in range(batches)]
     again = source.open(reader.position())
     assert [n for rows in before for n in rows] + drain(again) == [0, 1, 2, 3, 4, 10, 11]
 
@@ -42,8 +43,8 @@ def test_reading_goes_on_at_any_position(batches):
 def test_a_position_counts_rows():
     source = MemorySource(TABLES, batch_rows=3)
     reader = source.open(source.discover())
-    reader.poll()
-    assert (rows_before(reader.position()), rows_in_all(reader.position())) == (3, 7)
+    reader.poll(ALL)
+    assert (rows_read(reader.position()), rows_total(reader.position())) == (3, 7)
 
 
 def test_a_reader_reads_its_own_splits_only():
@@ -51,7 +52,7 @@ def test_a_reader_reads_its_own_splits_only():
     assert drain(source.open(source.discover().slice(1, 1))) == [10, 11]
     nothing = source.open(source.discover().slice(0, 0))
     assert nothing.finished
-    assert nothing.poll() is None
+    assert nothing.poll(ALL) is None
 
 
 def test_gaps_come_where_they_were_asked_for():
@@ -63,7 +64,7 @@ def test_without_a_bound_it_never_ends():
     source = MemorySource(TABLES, batch_rows=5, bounded=False)
     reader = source.open(source.discover())
     assert drain(reader, polls=4) == [0, 1, 2, 3, 4, 10, 11, None, None]
-    assert rows_in_all(source.discover()) is None
+    assert rows_total(source.discover()) is None
 
 
 def test_rows_that_are_gone_are_noticed_before_a_restore():

@@ -10,6 +10,7 @@ from laminar_core.errors import CorruptCheckpointError
 from laminar_core.link.transport import CoordinatorAddress
 from laminar_core.protocol.types import CheckpointId, Generation
 from laminar_core.records.manifest import CheckpointManifest
+from laminar_core.state.splits import current
 from laminar_core.worker.deployment import Deployment, RestoredState
 from laminar_core.worker.restored_edges import RestoredEdge
 from tests.plan.plans import SOURCE, small_plan
@@ -182,12 +183,14 @@ def test_segments_without_a_key_of_the_new_subtask_are_not_read() -> None:
 @pytest.mark.parametrize("parallelism", [1, 2, 3, 5])
 def test_with_other_workers_splits_are_dealt_anew_with_their_offsets(parallelism: int) -> None:
     """In the order of discovery: later ones are later in event time."""
-    splits = pa.table(
-        {
-            "split_id": [5, 0, 1, 4, 3, 2],
-            "next_row": [0, 3, 9, 0, 2, 9],
-            "row_count": [9, 9, 9, None, 9, 9],
-        }
+    splits = current(
+        pa.table(
+            {
+                "split_id": [5, 0, 1, 4, 3, 2],
+                "next_row": [0, 3, 9, 0, 2, 9],
+                "row_count": [9, 9, 9, None, 9, 9],
+            }
+        )
     )
     rescaled = Rescaled()
     dealt = [rescaled.state(n, parallelism, window=splits) for n in range(parallelism)]

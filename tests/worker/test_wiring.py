@@ -100,7 +100,7 @@ class Bench:
 
 def rows(count: int) -> Batch:
     reader = SOURCE.open(SOURCE.discover())
-    return Batch(reader.poll().slice(0, count))
+    return Batch(reader.poll(100).rows.slice(0, count))
 
 
 class TestChannels:
@@ -356,7 +356,7 @@ def test_rows_are_counted_over_all_tasks() -> None:
         while bench.sink.work():
             bench.sink.flush()
     counts = bench.wiring.counts()
-    read = SOURCE.discover().column("row_count").to_pylist()[0]
+    read = SOURCE.discover().column("rows_total").to_pylist()[0]
     assert counts.rows_in == counts.rows_since_start == read
     own = pa.Table.from_batches(bench.sink.parts.sink.writer.collected())
     assert counts.rows_out == own.num_rows

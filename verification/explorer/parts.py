@@ -79,7 +79,7 @@ class Listener:
             snapshot = pending.pending()
             tables = list(snapshot.tables)
             if tables:
-                offset = int(tables[0].column("next_row")[0].as_py())
+                offset = int(tables[0].column("offset")[0].as_py())
                 part = part._replace(offset=offset)
             elif pending.operator_id == "sink":
                 part = part._replace(committables=tuple(map(committable_of, snapshot.committables)))

@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
+from laminar_core.connectors.base import SourceBatch
 from laminar_core.link.wire import ArrowElement
 from laminar_core.operators.base import JsonValue, PendingSnapshot, Snapshot
 from laminar_core.protocol.types import (
@@ -22,6 +24,7 @@ from laminar_core.protocol.types import (
     Idle,
     Watermark,
 )
+from laminar_core.state.splits import at_rows, numbered_splits
 
 _SCHEMA = pa.schema([("path", pa.string()), ("number", pa.int64())])
 
@@ -128,12 +131,13 @@ class NumberedReader:
         self._row_count = row_count
         self._ends = ends
 
-    def poll(self) -> pa.RecordBatch | None:
+    def poll(self, rows_max: int) -> SourceBatch | None:
         """Return the next record."""
+        del rows_max
         if self.next_row == self._row_count:
             return None
         self.next_row += 1
-        return batch_of(Record(self._path, self.next_row - 1))
+        return SourceBatch(batch_of(Record(self._path, self.next_row - 1)), split_id=0)
 
     @property
     def finished(self) -> bool:
@@ -141,7 +145,7 @@ class NumberedReader:
         return self._ends and self.next_row == self._row_count
 
     def position(self) -> pa.Table:
-        """Return the offset."""
+        """Return the one split."""
         return _position(self.next_row, self._row_count)
 
     def close(self) -> None:
@@ -150,7 +154,7 @@ class NumberedReader:
 
 @cache
 def _position(next_row: int, row_count: int) -> pa.Table:
-    return pa.table({"next_row": [next_row], "row_count": [row_count]})
+    return at_rows(numbered_splits(["0"], [row_count]), np.array([next_row]))
 
 
 class StagingWriter:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from laminar_core.connectors.base import Sink, SinkWriter, Source, SourceReader
+from laminar_core.connectors.base import Sink, SinkWriter, Source, SourceBatch, SourceReader
 from laminar_core.operators.base import (
     IncrementalSubtask,
     JsonObject,
@@ -214,9 +214,9 @@ class BoundedReader:
         self._reader = reader
         self._left = batches_max
 
-    def poll(self) -> pa.RecordBatch | None:
+    def poll(self, rows_max: int) -> SourceBatch | None:
         """Return the next batch, up to the limit."""
-        batch = self._reader.poll() if self._left > 0 else None
+        batch = self._reader.poll(rows_max) if self._left > 0 else None
         self._left -= batch is not None
         return batch
 

@@ -14,7 +14,7 @@ from laminar_core.driver.recovery.state_reset import Reset
 from laminar_core.errors import LaminarError
 from laminar_core.protocol.recovery import Rejected
 from laminar_core.records.manifest import CheckpointManifest
-from laminar_core.worker.pacing import rows_before, rows_in_all
+from laminar_core.state.splits import rows_read, rows_total
 
 Verdict = Literal["restore", "fresh", "refuse"]
 
@@ -179,6 +179,6 @@ def source_report(
     said = None if problem is None else str(problem)
     if pinned is None:
         return SourceReport(operator_id, problem=said)
-    read, total = rows_before(pinned), rows_in_all(pinned)
+    read, total = rows_read(pinned), rows_total(pinned)
     left = None if total is None else total - read
     return SourceReport(operator_id, pinned.num_rows, read, left, said)

@@ -41,14 +41,14 @@ from laminar_core.errors import (
     LaminarError,
 )
 from laminar_core.host.clock import Clock
-from laminar_core.plan.plan import Plan
+from laminar_core.plan.plan import Plan, SourceNode
 from laminar_core.protocol.recovery import Refuse
 from laminar_core.protocol.recovery_facts import RestoreRequest
 from laminar_core.protocol.types import CheckpointId, Generation
 from laminar_core.records.manifest import CheckpointManifest
+from laminar_core.state.splits import current, missing_columns, rows_total
 from laminar_core.store.audit_log import AuditLog
 from laminar_core.store.checkpoint_store import CheckpointStore, Choice
-from laminar_core.worker.pacing import rows_in_all
 
 RESTARTED = "restarted after a failure"
 """The reason in the record of a generation that a failure restarted."""
@@ -221,7 +221,7 @@ class RecoveryManager:
             try:
                 pinned = self._pinned(manifest, node.operator_id)
                 if pinned is None:
-                    found = node.source.discover()
+                    found = _discovered(node)
                     pinned = found if manifest is None else found.slice(0, 0)
                 if manifest is not None:
                     node.source.check(pinned)
@@ -236,7 +236,7 @@ class RecoveryManager:
     def _pinned(self, manifest: CheckpointManifest | None, operator_id: str) -> pa.Table | None:
         """The splits with their offsets, of all subtasks; None if the checkpoint has none."""
         parts = [
-            self._store.parts.read_state(segment)
+            current(self._store.parts.read_state(segment))
             for entry in (() if manifest is None else manifest.subtasks)
             if entry.operator_id == operator_id
             for segment in entry.segments
@@ -323,7 +323,7 @@ class RecoveryManager:
 
     def _started(self, generation: Generation, examined: Examined) -> Start:
         options = self._options
-        totals = [rows_in_all(table) for table in examined.splits.values()]
+        totals = [rows_total(table) for table in examined.splits.values()]
         start = Start(
             identity=JobIdentity(options.job, generation, self._plan, options.parallelism),
             restored=examined.choice.manifest,
@@ -344,6 +344,22 @@ class RecoveryManager:
             )
         )
         return start
+
+
+def _discovered(node: SourceNode) -> pa.Table:
+    """Return the source's splits.
+
+    Raises:
+        ConfigurationError: the table lacks a column that Laminar needs.
+    """
+    found = node.source.discover()
+    if missing := missing_columns(found):
+        raise ConfigurationError(
+            ErrorCode.WRONG_SCHEMA,
+            f"source {node.operator_id}: discover() of {type(node.source).__name__} returned a "
+            f"table of splits without {', '.join(missing)}: make it with split_table()",
+        )
+    return found
 
 
 def _workers_before(restored: CheckpointManifest | None, workers: int) -> int | None:

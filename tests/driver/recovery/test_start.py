@@ -1,9 +1,12 @@
 """What a generation starts from, in every state that its predecessors may have left behind."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
+import pyarrow as pa
 import pytest
 
+from laminar_core.connectors.collect import CollectSink
 from laminar_core.driver.events import CheckpointCompleted, GenerationFailed, GenerationStarted
 from laminar_core.errors import (
     ConfigurationError,
@@ -12,9 +15,11 @@ from laminar_core.errors import (
     FencedError,
     StorageUnavailable,
 )
+from laminar_core.pipeline import Pipeline
 from laminar_core.protocol.coordinator_config import CoordinatorConfig
 from laminar_core.store.retention_log import RetentionLog
 from laminar_core.testing.jobs import Job
+from laminar_core.testing.memory_source import MemorySource
 from laminar_core.testing.observed_store import StoreCall
 from laminar_core.testing.scenarios import windows_job
 from laminar_core.testing.simulation import Simulation
@@ -292,6 +297,25 @@ class TestFencing:
         with pytest.raises(FencedError):
             simulation.run()
         job.check()
+
+
+@dataclass(frozen=True)
+class CountingRowsOnly(MemorySource):
+    """A source of the time when every offset was a number of rows."""
+
+    def discover(self) -> pa.Table:
+        return pa.table({"split_id": [0], "next_row": [0], "row_count": [1]})
+
+
+def test_a_source_without_the_columns_of_a_split_is_refused_and_they_are_named():
+    p = Pipeline("simulated")
+    p.source("in", CountingRowsOnly([pa.table({"n": [1]})])).sink("out", CollectSink())
+    with pytest.raises(
+        ConfigurationError, match=r"source in: .* without split \(string\)"
+    ) as caught:
+        Simulation(p.plan()).run()
+    assert caught.value.code is ErrorCode.WRONG_SCHEMA
+    assert "split_table()" in str(caught.value)
 
 
 class TestRestoreRequests:

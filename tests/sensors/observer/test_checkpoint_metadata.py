@@ -233,7 +233,7 @@ def test_positions_of_a_source_that_never_ends_have_none(store) -> None:
 
 
 def test_a_position_that_cannot_be_read_costs_only_itself(store) -> None:
-    written = with_source(store, next_row=[30])
+    written = with_source(store, next_row=[30], row_count=[40])
     stored = publish(store, written)
     damage(store, store.paths.absolute(written.subtasks[0].segments[0].path), "rotten")
     event = materialization(store, stored)

@@ -63,11 +63,12 @@ def test_counts_are_the_state() -> None:
 def test_a_reader_continues_at_its_offset_and_may_never_end() -> None:
     reader = NumberedReader("a", 2, 1, ends=True)
     assert not reader.finished
-    batch = reader.poll()
+    batch = reader.poll(1)
     assert batch is not None
-    assert record_of(batch) == Record("a", 1)
-    assert (reader.finished, reader.poll()) == (True, None)
-    assert reader.position().to_pylist() == [{"next_row": 2, "row_count": 2}]
+    assert record_of(batch.rows) == Record("a", 1)
+    assert (reader.finished, reader.poll(1)) == (True, None)
+    (split,) = reader.position().to_pylist()
+    assert (split["offset"], split["rows_read"], split["done"]) == ("2", 2, True)
     assert not NumberedReader("a", 2, 2, ends=False).finished
 
 

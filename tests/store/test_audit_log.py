@@ -423,7 +423,7 @@ def test_a_writer_that_slept_in_a_call_which_another_store_answered(forked_by, i
             if is_contended and calls == 3 and call.moment == "before":
                 append(open_log(disk), "another writer")
             asleep = calls == sleeps_in and call.moment == "before"
-            store.inner = other if asleep else disk
+            store.inner = other if asleep else disk  # noqa: B023 - called in this turn only
 
         store = ObservedStore(disk, "ann", swap)
         log = open_log(store)

@@ -107,7 +107,7 @@ FOUND = {
     7_320_014_201: (21, 24, 3, "a file of the restored checkpoint was known to be lost for ever"),
     7_320_005_517: (21, 24, 3, "the record of a start was in another store"),
     7_320_016_767: (21, 24, 3, "the audit log went on after a record of a namesake's"),
-    7_330_000_339: (21, 24, 3, "a record followed one of an older copy, where the sleeper had read"),
+    7_330_000_339: (21, 24, 3, "a record followed one of an older copy, which the sleeper read"),
     7_310_000_544: (20, 22, 0, "what given-up checkpoints left to do held up the last one"),
 }
 """Seeds that failed once, with the numbers of scenarios, of kinds of disaster and of losses of the

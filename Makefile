@@ -45,6 +45,7 @@ check: $(READY)  ## formatting, lint, types, import contracts, house rules, docu
 	@$(BIN)/ruff check $(SOURCES)
 	@$(BIN)/ruff format --check $(SOURCES)
 	@$(BIN)/pyright
+	@$(BIN)/pyright --pythonplatform Darwin --pythonversion 3.11
 	@$(BIN)/pyright --project tests
 	@$(BIN)/lint-imports
 	@$(BIN)/python -m pytest -q tests/test_tidy.py

@@ -30,6 +30,7 @@ from laminar_core.errors import (
     ErrorCode,
     StorageUnavailable,
 )
+from laminar_core.host.durability import flush_to_disk
 from laminar_core.operators.base import JsonObject
 from laminar_core.protocol.types import CheckpointId, Generation
 
@@ -292,7 +293,7 @@ class ParquetCommitter:
         with temporary.open("w") as file:
             json.dump(content, file, indent=1)
             file.flush()
-            os.fsync(file.fileno())
+            flush_to_disk(file.fileno())
         temporary.rename(manifest)
         sync_directory(manifest.parent)
 
@@ -370,7 +371,7 @@ def sync_directory(path: Path) -> None:
     """Make the names in ``path`` durable, not only the files behind them."""
     handle = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(handle)
+        flush_to_disk(handle)
     finally:
         os.close(handle)
 

@@ -29,6 +29,7 @@ from laminar_core.connectors.parquet_commit import (
 )
 from laminar_core.connectors.plain import plain_schema
 from laminar_core.errors import ConfigurationError, ErrorCode, StorageUnavailable
+from laminar_core.host.durability import flush_to_disk
 from laminar_core.operators.base import JsonObject, PendingSnapshot, Snapshot, SubtaskContext
 from laminar_core.protocol.types import CheckpointId
 
@@ -291,7 +292,7 @@ class _StagedFile:
         self._end()
         assert self._file is not None
         self._file.flush()
-        os.fsync(self._file.fileno())
+        flush_to_disk(self._file.fileno())
         size_bytes = self._file.tell()
         self._file.close()
         generation, subtask, sequence = self._identity

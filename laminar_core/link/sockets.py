@@ -12,6 +12,7 @@ import os
 import resource
 import socket
 from collections.abc import Sequence
+from contextlib import suppress
 
 import psutil
 import zmq
@@ -37,8 +38,9 @@ otherwise. libzmq answers in a thread of its own: a busy worker is not a silent 
 LINGER_MS = 1000
 """How long a closing socket tries to send its last messages."""
 
-DESCRIPTORS_WANTED = 65_536
-"""Processes start with 1,024 in most places, and may have many more if they ask."""
+DESCRIPTORS_WANTED = (65_536, 10_240)
+"""Processes start with 1,024 in most places (on macOS with 256), and may have many more if they
+ask. macOS refuses the first of these numbers where the kernel is set to fewer per process."""
 
 _UNLIMITED = 0  # Channel credit bounds what is under way; the sockets must never refuse.
 _SPARE_DESCRIPTORS = 128  # For state files, the store, and what user code opens.
@@ -97,11 +99,7 @@ def require_descriptors(connections: int) -> None:
     Raises:
         ConfigurationError: it may not.
     """
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    allowed = DESCRIPTORS_WANTED if hard == resource.RLIM_INFINITY else hard
-    if soft not in (resource.RLIM_INFINITY, allowed) and soft < DESCRIPTORS_WANTED:
-        soft = min(allowed, DESCRIPTORS_WANTED)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    soft = _raised_limit()
     needed = psutil.Process().num_fds() + connections + _SPARE_DESCRIPTORS
     if soft != resource.RLIM_INFINITY and soft < needed:
         raise ConfigurationError(
@@ -109,6 +107,18 @@ def require_descriptors(connections: int) -> None:
             f"process {os.getpid()} needs about {needed} open files for its connections and may "
             f"have {soft}: raise the limit (ulimit -n), or run with fewer workers",
         )
+
+
+def _raised_limit() -> int:
+    """Raise this process's limit of open files as far as is wanted and allowed; return it."""
+    for wanted in DESCRIPTORS_WANTED:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        aim = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        if soft == resource.RLIM_INFINITY or soft >= aim:
+            return soft
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (aim, hard))
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
 def parts_of(message: Buffer) -> Sequence[Buffer]:

@@ -428,7 +428,7 @@ def _close(
 
 
 def _private_directory() -> PrivateFolder:
-    """A short directory: the path of a unix socket may have 107 bytes at most.
+    """A short directory: the path of a unix socket may have 107 bytes at most, on macOS 103.
 
     Raises:
         ConfigurationError: it cannot be made.

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from laminar_core.errors import ConfigurationError, ErrorCode, LaminarError, StorageUnavailable
+from laminar_core.host.durability import flush_to_disk
 from laminar_core.objectstore.regular_files import (
     HIDDEN,
     NO_OBJECT,
@@ -174,7 +175,7 @@ class LocalObjectStore:
         with _removed_on_error(temporary), temporary.open("wb") as file:
             file.write(data)
             file.flush()
-            os.fsync(file.fileno())
+            flush_to_disk(file.fileno())
         return temporary
 
     def _create_temporary(self, directory: Path) -> Path:
@@ -269,7 +270,7 @@ def _mkdir(directory: Path) -> None:
 def _sync_directory(directory: Path) -> None:
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.fsync(descriptor)
+        flush_to_disk(descriptor)
     finally:
         os.close(descriptor)
 

@@ -34,7 +34,8 @@ class DriverSession:
     @property
     def exited(self) -> bool:
         """Whether the driver itself has ended; processes that it started may continue."""
-        return self._process.returncode is not None or self._how_it_ended() is not None
+        # Its exit status stays unread until ``close``: so long nobody else can get this pid.
+        return self._process.returncode is not None or _has_ended(self.pid)
 
     def request_stop(self) -> None:
         """Send SIGTERM to the driver alone.
@@ -54,13 +55,13 @@ class DriverSession:
     def close(self, grace_s: float) -> int:
         """Kill the rest of the session; return the exit code, negative for a signal.
 
-        After a normal end the JVM gets ``grace_s`` seconds to remove its temporary files. A second
-        call only returns the exit code, because the pid may belong to another process by then.
+        If the driver has ended, its JVM notices, and gets ``grace_s`` seconds to remove its
+        temporary files. A second call only returns the exit code, because the pid may belong to
+        another process by then.
         """
         if self._process.returncode is not None:
             return self._process.returncode
-        ended = self._how_it_ended()
-        if ended is not None and ended.si_code == os.CLD_EXITED:
+        if self.exited:
             self._clean_up(1000 * grace_s, kill=False)
         self._clean_up(_CLEANING_MS_MAX, kill=True)
         return self._process.wait()
@@ -72,10 +73,6 @@ class DriverSession:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             self._clock.wait_ms(_CLEANING_STEP_MS)
-
-    def _how_it_ended(self) -> os.waitid_result | None:
-        # The exit status stays unread until ``close``: so long nobody else can get this pid.
-        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
 
     def _living(self) -> list[int]:
         return session_members(self.pid)
@@ -106,6 +103,14 @@ def session_members(session_id: int) -> list[int]:
 
 def _is_in(pid: int, session_id: int) -> bool:
     try:
-        return os.getsid(pid) == session_id and psutil.Process(pid).status() not in _ENDED
-    except (OSError, psutil.Error):  # It has ended meanwhile, or is none of this user's.
+        return os.getsid(pid) == session_id and not _has_ended(pid)
+    except (OSError, psutil.AccessDenied):  # It has ended meanwhile, or is none of this user's.
         return False
+
+
+def _has_ended(pid: int) -> bool:
+    """Return whether the process is gone, or a zombie that nobody has waited for."""
+    try:
+        return psutil.Process(pid).status() in _ENDED
+    except psutil.NoSuchProcess:  # Also what some systems raise for a zombie.
+        return True

@@ -21,6 +21,27 @@ from laminar_core.link.sockets import (
     whole_of,
 )
 
+MANY, FEWER = DESCRIPTORS_WANTED
+
+
+class Limit:
+    """The kernel's limit of open files; it refuses to set more than ``most``."""
+
+    def __init__(
+        self, patch: pytest.MonkeyPatch, soft: int, hard: int, most: int | None = None
+    ) -> None:
+        self.now = (soft, hard)
+        self.most = most
+        self.asked: list[tuple[int, int]] = []
+        patch.setattr(resource, "getrlimit", lambda _: self.now)
+        patch.setattr(resource, "setrlimit", lambda _, new: self.set(new))
+
+    def set(self, new: tuple[int, int]) -> None:
+        self.asked.append(new)
+        if self.most is not None and new[0] > self.most:
+            raise ValueError("current limit exceeds maximum limit")
+        self.now = new
+
 
 @pytest.mark.parametrize("kind", [zmq.ROUTER, zmq.DEALER, zmq.PUSH, zmq.PULL, zmq.PAIR])
 @pytest.mark.parametrize("network", [False, True])
@@ -57,8 +78,8 @@ def test_a_short_message_is_not_copied() -> None:
     ("limits", "asked"),
     [
         ((256, 4_096), [(4_096, 4_096)]),
-        ((1_024, 1_048_576), [(DESCRIPTORS_WANTED, 1_048_576)]),
-        ((1_024, resource.RLIM_INFINITY), [(DESCRIPTORS_WANTED, resource.RLIM_INFINITY)]),
+        ((1_024, 1_048_576), [(MANY, 1_048_576)]),
+        ((1_024, resource.RLIM_INFINITY), [(MANY, resource.RLIM_INFINITY)]),
         ((100_000, 1_048_576), []),
         ((4_096, 4_096), []),
         ((resource.RLIM_INFINITY, resource.RLIM_INFINITY), []),
@@ -66,11 +87,22 @@ def test_a_short_message_is_not_copied() -> None:
 )
 def test_a_process_opens_as_many_files_as_it_may(monkeypatch, limits, asked) -> None:
     """A burst of connections before a door shuts must not take the last descriptor."""
-    calls: list[tuple[int, int]] = []
-    monkeypatch.setattr(resource, "getrlimit", lambda _: limits)
-    monkeypatch.setattr(resource, "setrlimit", lambda _, new: calls.append(new))
+    limit = Limit(monkeypatch, *limits)
     require_descriptors(100)
-    assert calls == asked
+    assert limit.asked == asked
+
+
+def test_a_kernel_that_refuses_many_files_is_asked_for_fewer(monkeypatch) -> None:
+    """On macOS the hard limit is infinite, and the kernel has one of its own that is not."""
+    limit = Limit(monkeypatch, 256, resource.RLIM_INFINITY, most=FEWER)
+    require_descriptors(100)
+    assert limit.asked == [(MANY, resource.RLIM_INFINITY), (FEWER, resource.RLIM_INFINITY)]
+
+
+def test_a_kernel_that_refuses_any_more_leaves_the_limit_as_it_is(monkeypatch) -> None:
+    Limit(monkeypatch, 256, resource.RLIM_INFINITY, most=256)
+    with pytest.raises(ConfigurationError, match="may have 256"):
+        require_descriptors(1_000)
 
 
 def test_too_few_descriptors_are_refused_before_the_first_connection(monkeypatch) -> None:

@@ -1,13 +1,21 @@
 """Whose session is killed: that of a driver which leads one, and of nobody else."""
 
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from laminar_core.host.clock import SystemClock
 from laminar_core.records.manifest import Owner
-from laminar_core.resources.drivers.session import kill_session_of, session_members
+from laminar_core.resources.drivers.session import (
+    DriverSession,
+    kill_session_of,
+    session_members,
+)
 from laminar_core.store.owner import this_process
 from tests.resources.drivers.test_supervised import is_alive, wait_for_end
 
@@ -67,3 +75,46 @@ def test_this_process_does_not_kill_its_own(monkeypatch) -> None:
     monkeypatch.setattr("laminar_core.resources.drivers.session.session_members", lambda pid: [pid])
     assert not kill_session_of(this_process())
     assert killed == []
+
+
+JVM = "import sys; sys.stdin.read(); open('tidied', 'w').close()"
+DRIVER = (
+    "import subprocess, sys, signal\n"
+    f"subprocess.Popen([sys.executable, '-c', {JVM!r}], stdin=subprocess.PIPE)\n"
+    "print('up', flush=True); signal.pause()"
+)
+"""A driver, and a JVM that tidies up when its driver is gone."""
+
+
+@pytest.fixture
+def driver(tmp_path: Path) -> Iterator["subprocess.Popen[bytes]"]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", DRIVER],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    )
+    assert process.stdout
+    assert process.stdout.readline() == b"up\n"
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def test_the_end_of_a_driver_is_seen_and_its_pid_stays_taken(driver, monkeypatch) -> None:
+    monkeypatch.delattr(os, "waitid", raising=False)  # As on macOS before Python 3.13.
+    session = DriverSession(driver, SystemClock())
+    assert not session.exited
+    os.kill(driver.pid, signal.SIGKILL)
+    assert session.wait(60)
+    assert driver.returncode is None
+    assert session.close(0) == -signal.SIGKILL
+    assert session_members(driver.pid) == []
+
+
+def test_the_jvm_of_a_killed_driver_may_tidy_up(driver, tmp_path: Path) -> None:
+    session = DriverSession(driver, SystemClock())
+    os.kill(driver.pid, signal.SIGKILL)
+    assert session.wait(60)
+    assert session.close(60) == -signal.SIGKILL
+    assert (tmp_path / "tidied").exists()

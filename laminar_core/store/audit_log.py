@@ -15,6 +15,7 @@ and puts that one into the head: the last writer of the head always sees the new
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 
 from laminar_core._version import __version__
@@ -71,6 +72,8 @@ class AuditLog:
         self._key = key or find_key()
         # Where an entry went, or tried to when the store did not answer: a second try starts there.
         self._places: dict[Owner, tuple[Link, bool]] = {}
+        # The entries whose places were forgotten: their records have numbers after these, if any.
+        self._forgotten: dict[Owner, int] = {}
         # The newest record that this object has seen: a head that goes back behind it is no news.
         self._seen = START
 
@@ -144,6 +147,8 @@ class AuditLog:
         Raises:
             StorageUnavailable: as in ``append``.
         """
+        if (record := self._written_before(entry)) is not None:
+            return record
         link, head_lost = self._places.get(entry.writer) or self._newest()
         while True:
             self._places[entry.writer] = link, head_lost
@@ -173,14 +178,29 @@ class AuditLog:
             return self.write(entry)
         finally:
             self._places.pop(entry.writer, None)
+            self._forgotten.pop(entry.writer, None)
 
     def forget(self) -> None:
         """Forget what this object has seen, because another store was in the job's place.
 
-        An act that is repeated afterwards may be in the log twice.
+        An entry that is written again afterwards is looked for first.
         """
+        for writer, (link, _) in self._places.items():
+            self._forgotten[writer] = min(link.number, self._forgotten.get(writer, link.number))
         self._places.clear()
         self._seen = START
+
+    def _written_before(self, entry: AuditEntry) -> AuditRecord | None:
+        """Return the entry's record if it is here, although its place was forgotten."""
+        if entry.writer not in self._forgotten:
+            return None
+        for number in self.numbers():
+            if number > self._forgotten[entry.writer]:
+                with suppress(CorruptCheckpointError):
+                    record = self.read(number)
+                    if record is not None and record.writer == entry.writer:
+                        return record
+        return None
 
     def _confirm(self, written: Link) -> None:
         """Make sure that the record is in this store, before the act that it announces.

@@ -435,7 +435,7 @@ def test_a_writer_that_slept_in_a_call_which_another_store_answered(forked_by, i
             append(log, "slept")
         report = open_log(disk).verify()
         assert report.findings == (), sleeps_in
-        # An act that is repeated because its record was not found may have two.
+        # Appending anew makes a second record of an act whose first one was not found.
         assert reasons(disk).count("slept") in (1, 2), sleeps_in
     assert None in replaced
     assert replaced <= {None, ErrorCode.STORE_REPLACED}
@@ -454,6 +454,19 @@ def test_an_act_whose_record_went_into_another_store_must_not_happen():
         append(log)
     assert caught.value.code is ErrorCode.STORE_REPLACED
     assert append(log) == 2
+    assert open_log(disk).verify().findings == ()
+
+
+def test_an_entry_whose_place_was_forgotten_is_written_once():
+    """Its answer was lost, then another store was in the place for a while."""
+    disk = with_records(2)
+    log = open_log(disk)
+    entry = log.entry(action="claim", actor=Actor("ann", reason="once"))
+    assert log.write(entry).number == 3
+    append(open_log(disk), "another writer")
+    log.forget()
+    assert log.write(entry).number == 3
+    assert reasons(disk) == ["before 0", "before 1", "once", "another writer"]
     assert open_log(disk).verify().findings == ()
 
 

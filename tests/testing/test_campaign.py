@@ -108,6 +108,8 @@ FOUND = {
     7_320_005_517: (21, 24, 3, "the record of a start was in another store"),
     7_320_016_767: (21, 24, 3, "the audit log went on after a record of a namesake's"),
     7_330_000_339: (21, 24, 3, "a record followed one of an older copy, which the sleeper read"),
+    7_330_008_419: (21, 24, 3, "the place of a record was forgotten, and it was written again"),
+    7_330_009_954: (21, 24, 3, "the place of a record was forgotten, and it was written again"),
     7_310_000_544: (20, 22, 0, "what given-up checkpoints left to do held up the last one"),
 }
 """Seeds that failed once, with the numbers of scenarios, of kinds of disaster and of losses of the

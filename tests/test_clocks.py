@@ -34,7 +34,7 @@ COMPARED = {
     "laminar_core/store/job_status.py:_newest_checkpoint": SHOWN,
     "laminar_core/store/usage.py:GenerationTraffic.duration_ms": ONE_CLOCK,
     "orchestration/housekeeping/cost_jobs.py:checkpoint_metadata": SHOWN,
-    "orchestration/housekeeping/orphan_jobs.py:left_over_metadata": SHOWN,
+    "orchestration/housekeeping/left_over_jobs.py:left_over_metadata": SHOWN,
     "orchestration/launching/restart.py:Restored.metadata": SHOWN,
     "resources/job_control.py:JobControl._left_behind": SHOWN,
     "sensors/alignment/facts.py:_facts": ONE_CLOCK,

@@ -78,7 +78,7 @@ OTHER: dict[str, Any] = {
 """A value for each option; not the default, where there is another that may stand alone."""
 
 OF_A_STREAM = {"store": "uri of the resource CheckpointStoreResource", "job": "name"}
-"""What a stream calls otherwise, or has from its deployment."""
+"""Options that a stream has under another name, or that its deployment sets."""
 
 
 def of(setting: Setting) -> Any:

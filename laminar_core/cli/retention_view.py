@@ -136,7 +136,7 @@ def _freed(files: Iterable[FileVerdict]) -> dict[int, int]:
 
 
 def _file_lines(plan: RetentionPlan, *, with_files: bool) -> Iterator[str]:
-    """Yield orphans and problems; files deleted with a checkpoint only if requested."""
+    """Yield left-over files and problems; files deleted with a checkpoint only if requested."""
     gone = set(plan.deleted_ids)
     for file in plan.files:
         with_its_checkpoint = file.action == "delete" and file.checkpoint_id in gone

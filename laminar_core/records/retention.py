@@ -44,8 +44,8 @@ class PlannedCheckpoint(Record):
     size_bytes: Count = Field(description="Of the files.")
 
 
-class PlannedOrphan(Record):
-    """A file that nothing names. ``checkpoint_id``: of the attempt that left it."""
+class PlannedFile(Record):
+    """A left-over file; ``checkpoint_id`` is the attempt that left it."""
 
     path: str
     reason: Prose
@@ -66,11 +66,11 @@ class RetentionPlanRecord(Attributed, SealedRecord):
     planned_at_ms: TimeMs
     policy: JsonObject
     checkpoints: Many[PlannedCheckpoint] = Field(description="Oldest first.")
-    orphans: Many[PlannedOrphan] = ()
+    orphans: Many[PlannedFile] = ()
     abandoned: Many[Positive] = Field(
         default=(), description="Attempts that can never complete any more: tombstones."
     )
-    quarantine: Many[PlannedOrphan] = Field(default=(), description="Seen, not deleted.")
+    quarantine: Many[PlannedFile] = Field(default=(), description="Seen, not deleted.")
     released: Many[str] = Field(
         default=(), description="In quarantine, and nothing is stored there any more."
     )

@@ -61,7 +61,7 @@ class RetentionPaths:
 
     @property
     def quarantine(self) -> str:
-        """Folder with one record per file that was seen as an orphan."""
+        """Folder with one record per left-over file that was found."""
         return f"{self.retention}quarantine/"
 
     def reserve(self, number: int) -> str:
@@ -86,7 +86,7 @@ class RetentionPaths:
         return self._step(number, "result")
 
     def quarantined(self, path: str) -> str:
-        """Key of the record that the file at ``path`` was seen as an orphan; create-only."""
+        """Key of the record that the file at ``path`` was found to be left over; create-only."""
         return f"{self.quarantine}{path}.json"
 
     def pin(self, checkpoint_id: CheckpointId, name: str) -> str:

@@ -9,7 +9,7 @@ from laminar_core.protocol.types import CheckpointId
 from laminar_core.records.retention import (
     DeletionMarker,
     PlannedCheckpoint,
-    PlannedOrphan,
+    PlannedFile,
     QuarantineRecord,
     RetentionPlanRecord,
     RetentionResult,
@@ -65,8 +65,8 @@ class Application:
         deque(self._map(self._mark, record.checkpoints), maxlen=0)  # All, before anything goes.
         for checkpoint in record.checkpoints:
             self._delete_checkpoint(checkpoint)
-        self._delete_all(self._key(orphan.path) for orphan in record.orphans)
-        self._delete_all(self._paths.quarantined(orphan.path) for orphan in record.orphans)
+        self._delete_all(self._key(file.path) for file in record.orphans)
+        self._delete_all(self._paths.quarantined(file.path) for file in record.orphans)
         self._delete_all(self._paths.quarantined(path) for path in record.released)
         for seen in record.quarantine:
             self._quarantine(seen)
@@ -102,7 +102,7 @@ class Application:
         self._delete_all(map(self._key, checkpoint.files))
         self._delete_all([self._store.paths.manifest(checkpoint.checkpoint_id)])
 
-    def _quarantine(self, seen: PlannedOrphan) -> None:
+    def _quarantine(self, seen: PlannedFile) -> None:
         record = QuarantineRecord(
             path=seen.path,
             reason=seen.reason,

@@ -24,33 +24,33 @@ class RetentionConfig(Options):
     """A retention policy. A checkpoint stays if any rule keeps it; see ``docs/retention.md``."""
 
     keep_last: Positive = 3
-    """Newest restorable checkpoints."""
+    """Number of newest restorable checkpoints to keep."""
     hourly: Count = 0
-    """The newest of each of so many hours."""
+    """Keep the newest checkpoint of each of this many hours."""
     daily: Count = 0
-    """The newest of each of so many days (UTC)."""
+    """Keep the newest checkpoint of each of this many days (UTC)."""
     weekly: Count = 0
-    """The newest of each of so many weeks (Monday)."""
+    """Keep the newest checkpoint of each of this many weeks (from Monday)."""
     max_age: Annotated[Duration | None, NONE] = None
-    """Keep nothing older ..."""
+    """Delete checkpoints that are older."""
     min_kept: Positive = 1
-    """... but so many restorable ones always."""
+    """Number of newest restorable checkpoints to keep at any age."""
     savepoints: Literal["keep", "like-others"] = "keep"
-    """Checkpoints of the kind savepoint, unless they are orphans."""
+    """Checkpoints that were taken for a savepoint, unless they are orphans."""
     runs: Literal["all", "announced"] = "all"
     """The runs that the policy applies to. announced: those that were started without an option for
     retention, and said so in their claim.
     """
     unreadable: Literal["report", "delete"] = "report"
-    """Old ones whose manifest cannot be read."""
+    """Old checkpoints whose manifest cannot be read."""
     orphans: Literal["report", "delete"] = "delete"
-    """Files that nothing names, after quarantine."""
+    """Left-over files, which no manifest names; delete: after the quarantine."""
     quarantine: Duration = "1 day"
-    """From seen as an orphan to deleted."""
+    """Time between finding a left-over file (or an unreadable manifest) and deleting it."""
     history_keep: Annotated[Count | None, NONE] = None
-    """Ended attempts to remember beside the checkpoints; none: all."""
+    """Number of ended attempts to remember beside the checkpoints; none: all."""
     history_max_age: Annotated[Duration | None, NONE] = None
-    """Forget older ones."""
+    """Forget ended attempts that are older."""
 
     @classmethod
     def default(cls) -> Self:
@@ -106,7 +106,7 @@ class RetentionConfig(Options):
             keep_savepoints=self.savepoints == "keep",
             only_announced=self.runs == "announced",
             delete_unreadable=self.unreadable == "delete",
-            delete_orphans=self.orphans == "delete",
+            delete_left_overs=self.orphans == "delete",
             quarantine_min_ms=duration_ms(self.quarantine),
             history_keep=self.history_keep,
             history_max_age_ms=_optional_ms(self.history_max_age),

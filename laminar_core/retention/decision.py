@@ -13,7 +13,7 @@ R4  a checkpoint with a pin or hold;
 R5  a file that a remaining checkpoint names; and no shared file at all while a remaining manifest
     cannot be read, because the files that it names are unknown;
 R6  a file that no manifest names, unless its generation is over, and an earlier run of retention
-    has seen it as an orphan long enough ago;
+    has found it to be left over long enough ago;
 R7  any object with a name that Laminar does not give;
 R8  under a policy for announced generations: a checkpoint whose writer has not announced it.
 

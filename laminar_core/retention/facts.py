@@ -37,7 +37,7 @@ class RetentionPolicy:
     they count all the same."""
     delete_unreadable: bool = False
     """Delete what has a manifest that cannot be read, after quarantine; else report it."""
-    delete_orphans: bool = True
+    delete_left_overs: bool = True
     """Delete files that nothing names, after quarantine; else report them."""
     quarantine_min_ms: int = DAY_MS
     history_keep: int | None = None
@@ -138,7 +138,7 @@ class RetentionFacts:
     files: tuple[StoredFile, ...] = ()
     traces: tuple[Trace, ...] = ()
     quarantined: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Path to the time at which an earlier apply first saw it as an orphan."""
+    """Path of each left-over file to the time at which an earlier apply found it."""
 
 
 CheckpointAction = Literal["keep", "delete", "blocked", "report"]
@@ -200,7 +200,7 @@ class RetentionPlan:
 
     @property
     def quarantined_files(self) -> tuple[FileVerdict, ...]:
-        """Files seen as orphans for the first time."""
+        """Left-over files that are found for the first time."""
         return tuple(file for file in self.files if file.action == "quarantine")
 
     @property

@@ -97,7 +97,9 @@ def _judge_shared(view: View, file: StoredFile, names: _Names) -> FileVerdict:
         return FileVerdict(file.path, "delete", reason, file.size_bytes, last)
     if not is_over(view.facts, file.generation):
         return _because(keep, f"generation {file.generation} may still name it")
-    return _judge_orphan(view, file, f"of generation {file.generation}, and no manifest names it")
+    return _judge_left_over(
+        view, file, f"of generation {file.generation}, and no manifest names it"
+    )
 
 
 def _judge_part(view: View, file: StoredFile, checkpoint_id: CheckpointId) -> FileVerdict:
@@ -116,15 +118,15 @@ def _judge_part(view: View, file: StoredFile, checkpoint_id: CheckpointId) -> Fi
         reason = f"checkpoint {checkpoint_id} of generation {generation} may be under way"
         return FileVerdict(file.path, "keep", reason, file.size_bytes)
     reason = f"checkpoint {checkpoint_id} never completed, and generation {generation} is over"
-    return _judge_orphan(view, file, reason, checkpoint_id)
+    return _judge_left_over(view, file, reason, checkpoint_id)
 
 
-def _judge_orphan(
+def _judge_left_over(
     view: View, file: StoredFile, reason: str, checkpoint_id: CheckpointId | None = None
 ) -> FileVerdict:
     if view.blocked is not None:
         return FileVerdict(file.path, "keep", f"{reason}; but {view.blocked}", file.size_bytes)
-    if not view.policy.delete_orphans:
+    if not view.policy.delete_left_overs:
         return FileVerdict(file.path, "report", reason, file.size_bytes)
     if file.path not in view.facts.quarantined:
         return FileVerdict(file.path, "quarantine", reason, file.size_bytes, checkpoint_id)

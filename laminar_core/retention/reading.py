@@ -119,7 +119,7 @@ class _Reader:
         return [*objects.list(paths.checkpoints), *objects.list(paths.shared)]
 
     def _quarantined(self) -> dict[str, int]:
-        """Return the orphans seen earlier, with the time; a damaged record counts as just now."""
+        """Return left-over files found earlier, with the time; now, if the record is damaged."""
         keys = self._store.objects.list(self._paths.quarantine)
         found = self._map(self._first_seen_at_ms, keys)
         seen = zip(keys, found, strict=True)

@@ -34,7 +34,7 @@ from laminar_core.records.actor import Actor
 from laminar_core.records.record import JsonObject
 from laminar_core.records.retention import (
     PlannedCheckpoint,
-    PlannedOrphan,
+    PlannedFile,
     RetentionPlanRecord,
     RetentionResult,
     Tombstone,
@@ -301,16 +301,16 @@ def _as_record(
             )
             for checkpoint_id, named in files.items()
         ),
-        orphans=tuple(_orphan(f) for f in plan.deleted_files if f.checkpoint_id not in gone),
+        orphans=tuple(_planned_file(f) for f in plan.deleted_files if f.checkpoint_id not in gone),
         abandoned=plan.abandoned,
-        quarantine=tuple(_orphan(file) for file in plan.quarantined_files),
+        quarantine=tuple(_planned_file(file) for file in plan.quarantined_files),
         released=plan.released,
         forgotten=plan.forgotten,
     )
 
 
-def _orphan(file: FileVerdict) -> PlannedOrphan:
-    return PlannedOrphan(
+def _planned_file(file: FileVerdict) -> PlannedFile:
+    return PlannedFile(
         path=file.path,
         reason=file.reason,
         size_bytes=file.size_bytes,

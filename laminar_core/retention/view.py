@@ -134,7 +134,7 @@ def is_too_old(at_ms: int, max_age_ms: int | None, now_ms: int) -> bool:
 
 
 def has_waited(view: View, path: str) -> bool:
-    """Return whether an earlier run saw the file as an orphan, long enough ago."""
+    """Return whether an earlier run found the file to be left over, long enough ago."""
     seen_at_ms = view.facts.quarantined.get(path)
     return (
         seen_at_ms is not None and view.facts.now_ms - seen_at_ms >= view.policy.quarantine_min_ms

@@ -6,7 +6,7 @@ from laminar_core.host.clock import Clock, SystemClock
 from laminar_core.orchestration.housekeeping.audit_jobs import build_audit_job
 from laminar_core.orchestration.housekeeping.cost_jobs import build_cost_job
 from laminar_core.orchestration.housekeeping.drill_jobs import build_drill_job
-from laminar_core.orchestration.housekeeping.orphan_jobs import build_orphan_job
+from laminar_core.orchestration.housekeeping.left_over_jobs import build_left_over_job
 from laminar_core.orchestration.housekeeping.retention_jobs import build_retention_job
 from laminar_core.orchestration.housekeeping.schedules import schedules_of
 from laminar_core.orchestration.spec import StreamSpec
@@ -31,7 +31,7 @@ def housekeeping_definitions(spec: StreamSpec, clock: Clock | None = None) -> dg
             build_retention_job(spec, clock),
             build_drill_job(spec, clock),
             build_audit_job(spec, clock),
-            build_orphan_job(spec, clock),
+            build_left_over_job(spec, clock),
             build_cost_job(spec, clock),
         ],
         schedules=schedules_of(spec),

@@ -185,8 +185,8 @@ def plan_metadata(plan: RetentionPlan, policy: RetentionConfig) -> dict[str, Any
     }
     if rows:
         metadata["plan"] = table_of(rows)
-    if orphans := list(_orphans(plan)):
-        metadata["files"] = table_of(orphans[:ROWS_SHOWN])
+    if left_overs := list(_left_overs(plan)):
+        metadata["files"] = table_of(left_overs[:ROWS_SHOWN])
     if plan.blocked is not None:
         metadata["blocked"] = plan.blocked
     return metadata
@@ -207,7 +207,7 @@ def result_metadata(
     }
 
 
-def _orphans(plan: RetentionPlan) -> Iterator[Row]:
+def _left_overs(plan: RetentionPlan) -> Iterator[Row]:
     """Files that need a look, or go without a checkpoint."""
     gone = set(plan.deleted_ids)
     for file in plan.files:

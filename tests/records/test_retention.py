@@ -11,7 +11,7 @@ from laminar_core.records.retention import (
     DeletionMarker,
     PinRecord,
     PlannedCheckpoint,
-    PlannedOrphan,
+    PlannedFile,
     QuarantineRecord,
     RetentionDecision,
     RetentionPlanRecord,
@@ -25,7 +25,7 @@ from tests.records.manifests import manifest
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 
-ORPHAN = PlannedOrphan(
+ORPHAN = PlannedFile(
     path="checkpoints/0000000003/operators/window/state_0.seg",
     reason="checkpoint 3 never completed, and generation 1 is over",
     size_bytes=7,

@@ -41,7 +41,7 @@ def test_everything_can_be_set() -> None:
         min_kept=2,
         keep_savepoints=False,
         delete_unreadable=True,
-        delete_orphans=False,
+        delete_left_overs=False,
         quarantine_min_ms=12 * HOUR_MS,
         history_keep=1000,
         history_max_age_ms=90 * DAY_MS,
@@ -109,7 +109,7 @@ def test_the_default_policy_is_for_runs_that_announce_it() -> None:
     assert RetentionConfig(**announced) == default
     policy = default.policy()
     assert policy.only_announced
-    assert (policy.keep_savepoints, policy.delete_orphans) == (False, False)
+    assert (policy.keep_savepoints, policy.delete_left_overs) == (False, False)
     assert RetentionConfig(keep_last=3).announcement() is None
 
 

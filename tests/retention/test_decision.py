@@ -302,7 +302,7 @@ class TestFiles:
 
     def test_only_reported_if_asked(self):
         facts = parse("1 2. 3@2", bases="1<- 2<1")
-        plan = plan_retention(facts, RetentionPolicy(delete_orphans=False))
+        plan = plan_retention(facts, RetentionPolicy(delete_left_overs=False))
         assert plan.is_empty
         assert [v.action for v in plan.files if "/2/" in v.path] == ["report"]
 

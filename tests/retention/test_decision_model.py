@@ -38,7 +38,7 @@ policies = st.builds(
     keep_savepoints=st.booleans(),
     only_announced=st.booleans(),
     delete_unreadable=st.booleans(),
-    delete_orphans=st.booleans(),
+    delete_left_overs=st.booleans(),
     quarantine_min_ms=st.sampled_from([1, HOUR_MS]),
     history_keep=st.none() | st.integers(0, 3),
     history_max_age_ms=st.none() | st.integers(0, DAY_MS),
@@ -251,7 +251,7 @@ def check_no_file_goes_that_something_names_or_may_name(facts, policy):
         assert writer is not None  # R6
         assert writer < facts.newest_generation
         assert NOW_MS - facts.quarantined[file.path] >= policy.quarantine_min_ms
-        assert policy.delete_orphans
+        assert policy.delete_left_overs
     for checkpoint_id in deleted:
         left = {f.path for f in facts.files if f.checkpoint_id == checkpoint_id} - named
         assert left <= {v.path for v in plan.deleted_files}

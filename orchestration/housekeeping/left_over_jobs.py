@@ -35,7 +35,7 @@ from laminar_core.retention.run import Retention
 from laminar_core.units import DurationText
 
 
-class OrphanForm(ActForm):
+class LeftOverForm(ActForm):
     """Whether to report or delete left-over files."""
 
     mode: Literal["report", "delete"] = Field(
@@ -49,12 +49,12 @@ class OrphanForm(ActForm):
     )
 
 
-def build_orphan_job(spec: StreamSpec, clock: Clock) -> dg.JobDefinition:
+def build_left_over_job(spec: StreamSpec, clock: Clock) -> dg.JobDefinition:
     """Return ``{stream}_orphans``."""
     return chore_job(
         spec,
         "orphans",
-        OrphanForm,
+        LeftOverForm,
         look_after_left_overs,
         clock,
         description=f"Find left-over files of {spec.name}, and delete them after quarantine.",
@@ -62,7 +62,7 @@ def build_orphan_job(spec: StreamSpec, clock: Clock) -> dg.JobDefinition:
     )
 
 
-def look_after_left_overs(chore: Chore, form: OrphanForm) -> None:
+def look_after_left_overs(chore: Chore, form: LeftOverForm) -> None:
     """Report unreferenced files; delete them if requested and their quarantine is over.
 
     Raises:

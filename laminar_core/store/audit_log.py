@@ -1,8 +1,8 @@
 """The audit log of a job in its store: append-only, shared by many writers, checked by ``verify``.
 
-An append costs four calls: read the head, create the record, overwrite the head, and look for a
-newer record. It needs no listing, however long the log is. Only if there is no head does it list
-records and read the anchors in other objects of the job (``audit_anchors``).
+An append costs six calls: read the head twice, create the record, read it back, overwrite the head,
+and look for a newer record. It needs no listing, however long the log is. Only if there is no head
+does it list records and read the anchors in other objects of the job (``audit_anchors``).
 
 An append never fills a gap: it continues after the newest record that any object still names, so
 that removed records stay missing visibly. It does not refuse, because a file that was deleted must

@@ -100,7 +100,7 @@ class TestJobs:
 
 
 def test_what_a_checkpoint_costs_in_requests():
-    """The table of docs/storage.md: four records and a file for each of the two sources' parts."""
+    """The table of docs/storage.md. Each of the two workers writes one file per checkpoint."""
 
     def run(interval_ms: int) -> tuple[int, RequestCounts]:
         objects = CountedObjectStore(MemoryObjectStore())
@@ -116,6 +116,9 @@ def test_what_a_checkpoint_costs_in_requests():
     # The newest audit link, and the claim, read back before each record that counts.
     assert cost.gets == checkpoints * (1 + 6)
     assert (cost.heads, cost.deletes) == (0, 0)
+    assert start_and_end.puts - few * 6 == 17
+    assert start_and_end.lists - few * 5 == 24
+    assert start_and_end.gets - few * 7 == 30 + 2 * 2
 
 
 class TestCommandLine:

@@ -14,7 +14,9 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import (
     AfterValidator,
     AliasChoices,
+    BaseModel,
     BeforeValidator,
+    ConfigDict,
     Field,
     PlainValidator,
     TypeAdapter,
@@ -324,13 +326,11 @@ class StartOptions(Options):
         return self
 
 
-class Configuration(Options):
-    """Everything that ``laminar.toml`` may set."""
+class JobOptions(BaseModel):
+    """The options that ``laminar.toml`` and a stream in Dagster share."""
 
-    store: str | None = None
-    """Directory or URI of the checkpoint store."""
-    job: str | None = None
-    """Name of the job in the store; by default the pipeline's."""
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
     workers: Positive = 2
     """Spark tasks that run side by side, of any number that the job had before."""
     checkpoints: CheckpointPolicy = CheckpointPolicy()
@@ -339,6 +339,15 @@ class Configuration(Options):
     network: NetworkOptions = NetworkOptions()
     spark: SparkOptions = SparkOptions()
     retention: RetentionConfig = RetentionConfig()
+
+
+class Configuration(Options, JobOptions):
+    """Everything that ``laminar.toml`` may set."""
+
+    store: str | None = None
+    """Directory or URI of the checkpoint store."""
+    job: str | None = None
+    """Name of the job in the store; by default the pipeline's."""
 
     @classmethod
     def read(cls, path: Path) -> Self:

@@ -11,17 +11,11 @@ import dagster as dg
 from pydantic import AfterValidator, BaseModel, Field, model_validator
 
 from laminar_core import configuration
-from laminar_core.configuration import (
-    NetworkOptions,
-    RecoveryOptions,
-    SparkOptions,
-    StateConfig,
-)
+from laminar_core.configuration import JobOptions
 from laminar_core.options import words_of
 from laminar_core.plan.state_options import BackendName, SnapshotMode
 from laminar_core.records.paths import check_job_name
 from laminar_core.resources.values import Place, Values
-from laminar_core.retention.config import RetentionConfig
 from laminar_core.sensors.policy import AlertPolicy
 from laminar_core.units import accepted_by, duration_ms
 
@@ -134,7 +128,7 @@ class PriceTable(Values):
     gb_month: Annotated[float, Field(ge=0)] = 0.023
 
 
-class StreamSpec(Values):
+class StreamSpec(Values, JobOptions):
     """One streaming job as Dagster runs it. The store is a resource, shared by all of them.
 
     ``name`` is the job's name in the store and the prefix of its asset keys. ``arguments`` go to
@@ -145,18 +139,13 @@ class StreamSpec(Values):
     name: Annotated[str, accepted_by(check_job_name), AfterValidator(_dagster_name)]
     program: Annotated[Path, AfterValidator(_program)]
     arguments: dict[str, str] = Field(default_factory=dict)
-    workers: Annotated[int, Field(ge=1)] = 2
     launch: Literal["detached", "supervised"] = Field(
         default="detached",
         description="How recovery and the jobs start the driver: as a process of its own that "
         "survives Dagster, or inside the run.",
     )
-    checkpoints: CheckpointPolicy = CheckpointPolicy()
-    state: StateConfig = StateConfig()
-    recovery: RecoveryOptions = RecoveryOptions()
-    network: NetworkOptions = NetworkOptions()
-    spark: SparkOptions = SparkOptions()
-    retention: RetentionConfig = RetentionConfig()
+    # Sound, because values are frozen.
+    checkpoints: CheckpointPolicy = CheckpointPolicy()  # pyright: ignore[reportIncompatibleVariableOverride]
     alerts: AlertPolicy = AlertPolicy()
     schedules: SchedulePolicy = SchedulePolicy()
     prices: PriceTable = PriceTable()

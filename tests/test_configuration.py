@@ -199,7 +199,7 @@ def test_a_file_can_be_named(empty_folder: Path) -> None:
         ("store = 5", "store: must be a string, not 5"),
         ("workers = true", "workers: must be a whole number, not True"),
         ("workers = 0", "workers: must be greater than or equal to 1, not 0"),
-        ("[checkpoint]", "checkpoint is unknown; there are: store, job, workers, checkpoints"),
+        ("[checkpoint]", "checkpoint is unknown; there are: workers, checkpoints"),
         ("[checkpoints]\nintervall = '5s'", "checkpoints.intervall is unknown; there are:"),
         ("[checkpoints]\ninterval = 5", "checkpoints.interval: '5' has no unit"),
         ("[checkpoints]\nmax_inflight = '64M'", "checkpoints.max_inflight: '64M' is not a size"),

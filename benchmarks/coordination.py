@@ -34,7 +34,7 @@ from laminar_core.protocol.coordinator_events import (
     Published,
     SubtaskId,
 )
-from laminar_core.protocol.types import CheckpointId, CheckpointKind, Generation
+from laminar_core.protocol.types import NO_CHECKPOINT, CheckpointId, CheckpointKind, Generation
 from laminar_core.records.actor import Actor
 from laminar_core.records.manifest import SubtaskEntry
 from laminar_core.store.checkpoint_store import CheckpointStore
@@ -62,7 +62,7 @@ def _machine() -> None:
     """Only the decisions: one acknowledgement per subtask."""
     one = CheckpointId(1)
     subtasks = [SubtaskId("v", n) for n in range(SUBTASKS)]
-    state = initial(CoordinatorConfig(interval_ms=None), subtasks, CheckpointId(0), 0)
+    state = initial(CoordinatorConfig(interval_ms=None), subtasks, NO_CHECKPOINT, 0)
     for event in (CheckpointRequested(CheckpointKind.MANUAL, "r"), IdReserved(one)):
         state, _ = step(state, event, 1)
     for subtask in subtasks:
@@ -103,7 +103,7 @@ class _Link:
 
     def __init__(self) -> None:
         self.arrived: deque[bytes] = deque()
-        self.triggered, self.heard_count = CheckpointId(0), 0
+        self.triggered, self.heard_count = NO_CHECKPOINT, 0
 
     def send(self, worker: int, message: bytes) -> None:
         if worker == 0:
@@ -140,7 +140,7 @@ class _Cluster:
             store=store,
             committers={},
             config=CoordinatorConfig(interval_ms=None),
-            highest_id=CheckpointId(0),
+            highest_id=NO_CHECKPOINT,
             parent_id=None,
             rows_total=None,
             claim_sha256=None,

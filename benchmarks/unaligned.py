@@ -27,6 +27,7 @@ from laminar_core.protocol.alignment_events import (
     TakeSnapshot,
 )
 from laminar_core.protocol.types import (
+    NO_CHECKPOINT,
     Batch,
     ChannelId,
     CheckpointBarrier,
@@ -267,7 +268,7 @@ def _task(operator: _Operator, listener: _Listener) -> Task:
             sink_id=None,
             outputs=[EdgeOutput(lambda batch: ((0, batch),), outputs, may_overtake=True)],
             gate=WatermarkGate(i.channel for i in inputs),
-            newest_id=CheckpointId(0),
+            newest_id=NO_CHECKPOINT,
         ),
         listener,
         SystemClock(),

@@ -19,6 +19,7 @@ from laminar_core.resources.names import (
     StreamCheck,
     check_key,
     checkpoint_key,
+    checkpoint_of,
     checkpoint_partitions,
     job_name,
 )
@@ -224,7 +225,8 @@ def _integrity_check(spec: StreamSpec) -> dg.AssetChecksDefinition:
         def manifest_integrity(
             context: dg.AssetCheckExecutionContext, checkpoints: CheckpointStoreResource
         ) -> dg.AssetCheckResult:
-            return check_integrity(checkpoints.open(spec.name), int(context.partition_key))
+            checkpoint_id = checkpoint_of(context.partition_key)
+            return check_integrity(checkpoints.open(spec.name), checkpoint_id)
 
     return manifest_integrity
 
@@ -235,7 +237,7 @@ def _verify_job(spec: StreamSpec) -> dg.JobDefinition:
     @dg.op(name=f"{spec.name}_verify_checkpoint")
     def verify(context: dg.OpExecutionContext, checkpoints: CheckpointStoreResource) -> None:
         store = checkpoints.open(spec.name)
-        evaluation = integrity_evaluation(store, int(context.partition_key))
+        evaluation = integrity_evaluation(store, checkpoint_of(context.partition_key))
         context.log_event(evaluation)  # pyright: ignore[reportArgumentType]
         if not evaluation.passed:
             raise dg.Failure(evaluation.description, evaluation.metadata, allow_retries=False)

@@ -7,6 +7,8 @@ from typing import Literal
 
 import dagster as dg
 
+from laminar_core.protocol.types import CheckpointId
+
 STREAM_TAG = "laminar/stream"
 """On a run that supervises a stream: while it is on, it reports the stream's checkpoints."""
 
@@ -146,6 +148,11 @@ def partition_of(checkpoint_id: int) -> str:
     '0000000042'
     """
     return f"{checkpoint_id:010}"
+
+
+def checkpoint_of(partition: str) -> CheckpointId:
+    """Return the checkpoint of a partition key."""
+    return CheckpointId(int(partition))
 
 
 def driver_pool(stream: str) -> str:

@@ -209,7 +209,7 @@ def _retain(store: CheckpointStore, clock: Clock) -> None:
 
 def _objects_of(store: CheckpointStore, manifest: CheckpointManifest) -> frozenset[str]:
     files = {store.paths.absolute(file.path) for file in manifest.files()}
-    return frozenset({*files, store.paths.manifest(CheckpointId(manifest.checkpoint_id))})
+    return frozenset({*files, store.paths.manifest(manifest.checkpoint_id)})
 
 
 # --- one corruption -------------------------------------------------------------------------------

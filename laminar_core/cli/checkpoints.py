@@ -69,7 +69,7 @@ def list_checkpoints(*, store: str, job: str | None, as_json: bool, everything: 
 @job_option
 @json_option
 @newest_by_default
-def show(*, store: str, job: str | None, as_json: bool, checkpoint_id: int | None) -> None:
+def show(*, store: str, job: str | None, as_json: bool, checkpoint_id: CheckpointId | None) -> None:
     """Show a completed checkpoint (the newest by default): operators, sizes, event time."""
     opened = open_job(store, job)
     manifest = opened.manifests.read(_ids_to_read(opened, checkpoint_id, everything=False)[0])
@@ -88,7 +88,12 @@ def show(*, store: str, job: str | None, as_json: bool, checkpoint_id: int | Non
 @click.option("--all", "everything", is_flag=True, help="Verify every completed checkpoint.")
 @newest_by_default
 def verify(
-    *, store: str, job: str | None, as_json: bool, everything: bool, checkpoint_id: int | None
+    *,
+    store: str,
+    job: str | None,
+    as_json: bool,
+    everything: bool,
+    checkpoint_id: CheckpointId | None,
 ) -> None:
     """Read every byte of a checkpoint (the newest by default) and compare with its manifest.
 
@@ -132,7 +137,7 @@ def read_checkpoint(  # noqa: PLR0913 - one parameter per option
     subtask: int | None,
     input_id: int | None,
     limit: int | None,
-    checkpoint_id: int | None,
+    checkpoint_id: CheckpointId | None,
 ) -> None:
     """Print the rows of a checkpoint (the newest by default): state, or what was in flight."""
     if input_id is not None and not inflight:
@@ -153,10 +158,10 @@ def read_checkpoint(  # noqa: PLR0913 - one parameter per option
 
 
 def _ids_to_read(
-    store: CheckpointStore, checkpoint_id: int | None, *, everything: bool
+    store: CheckpointStore, checkpoint_id: CheckpointId | None, *, everything: bool
 ) -> Sequence[CheckpointId]:
     if checkpoint_id is not None:
-        return [CheckpointId(checkpoint_id)]
+        return [checkpoint_id]
     completed = store.manifests.ids()
     if not completed:
         raise ConfigurationError(

@@ -43,12 +43,12 @@ def diff(  # noqa: PLR0913 - one parameter per option
     as_json: bool,
     operator_id: str | None,
     limit: int | None,
-    before_id: int,
-    after_id: int,
+    before_id: CheckpointId,
+    after_id: CheckpointId,
 ) -> None:
     """Show what changed from checkpoint A to checkpoint B: keys, source positions, watermarks."""
     opened = open_job(store, job)
-    before, after = (opened.manifests.read(CheckpointId(i)) for i in (before_id, after_id))
+    before, after = (opened.manifests.read(i) for i in (before_id, after_id))
     operators = list(dict.fromkeys([*after.parallelism, *before.parallelism]))
     if operator_id is not None:
         if operator_id not in operators:

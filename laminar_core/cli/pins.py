@@ -36,7 +36,7 @@ def pin(  # noqa: PLR0913 - one parameter per option
     *,
     store: str,
     job: str | None,
-    checkpoint_id: int,
+    checkpoint_id: CheckpointId,
     name: str,
     reason: str,
     duration: str | None,
@@ -45,7 +45,7 @@ def pin(  # noqa: PLR0913 - one parameter per option
     """Keep a checkpoint: retention leaves it alone until it is unpinned, or the time is over."""
     opened = open_job(store, job)
     hold_ms = None if duration is None else duration_ms(duration)
-    record = pin_checkpoint(opened, CheckpointId(checkpoint_id), name, *_by(reason), hold_ms)
+    record = pin_checkpoint(opened, checkpoint_id, name, *_by(reason), hold_ms)
     if as_json:
         click.echo(record.model_dump_json(indent=1, exclude={"format_version"}))
     else:
@@ -61,11 +61,17 @@ def pin(  # noqa: PLR0913 - one parameter per option
 @_reason_option
 @json_option
 def unpin(
-    *, store: str, job: str | None, checkpoint_id: int, name: str, reason: str, as_json: bool
+    *,
+    store: str,
+    job: str | None,
+    checkpoint_id: CheckpointId,
+    name: str,
+    reason: str,
+    as_json: bool,
 ) -> None:
     """Take a pin away: retention treats the checkpoint like others again."""
     opened = open_job(store, job)
-    unpin_checkpoint(opened, CheckpointId(checkpoint_id), name, *_by(reason))
+    unpin_checkpoint(opened, checkpoint_id, name, *_by(reason))
     if as_json:
         click.echo(json.dumps({"checkpoint_id": checkpoint_id, "name": name}, indent=1))
     else:
@@ -80,7 +86,9 @@ def pins_by_checkpoint(store: CheckpointStore) -> dict[int, list[StoredPin]]:
     return found
 
 
-def pins_as_json(pins: Mapping[int, Sequence[StoredPin]], checkpoint_id: int) -> list[JsonObject]:
+def pins_as_json(
+    pins: Mapping[int, Sequence[StoredPin]], checkpoint_id: CheckpointId
+) -> list[JsonObject]:
     """Return the pins of one checkpoint as JSON."""
     return [pin_as_json(each) for each in pins.get(checkpoint_id, ())]
 

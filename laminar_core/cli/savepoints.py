@@ -59,7 +59,13 @@ def take(*, store: str, job: str | None, target: str, **how: object) -> None:
 @click.argument("checkpoint_id", type=click.IntRange(min=1), metavar="ID")
 @click.argument("target")
 def export(
-    *, store: str, job: str | None, as_json: bool, reason: str, checkpoint_id: int, target: str
+    *,
+    store: str,
+    job: str | None,
+    as_json: bool,
+    reason: str,
+    checkpoint_id: CheckpointId,
+    target: str,
 ) -> None:
     """Make a savepoint of checkpoint ID, whether or not the job runs.
 
@@ -68,7 +74,7 @@ def export(
     opened = open_job(store, job)
     now_ms = SystemClock().now_ms
     actor = actor_of_environment(reason)
-    uri = export_as(opened, CheckpointId(checkpoint_id), absolute_uri(target), actor, now_ms)
+    uri = export_as(opened, checkpoint_id, absolute_uri(target), actor, now_ms)
     if as_json:
         click.echo(json.dumps({"checkpoint_id": checkpoint_id, "savepoint": uri}))
     else:

@@ -12,7 +12,7 @@ from laminar_core.connectors.base import Committer
 from laminar_core.driver.hosting import CoordinatorHost
 from laminar_core.driver.publication import committables_of
 from laminar_core.errors import ErrorCode, FencedError, LaminarError, StorageUnavailable
-from laminar_core.protocol.types import CheckpointId, Generation
+from laminar_core.protocol.types import Generation
 from laminar_core.records.manifest import CheckpointManifest, CommitRecord
 from laminar_core.store.checkpoint_store import CheckpointStore
 
@@ -138,9 +138,9 @@ def _settle_import(
         committables = committables_of(manifest, operator_id)
         counts[operator_id] = len(committables)
         if made_from is not None:
-            committer.commit(CheckpointId(made_from), committables)
+            committer.commit(made_from, committables)
             committer.discard_uncommitted(generation)  # Who slept until now commits no more.
-            committer.withdraw_after(CheckpointId(made_from), generation)
+            committer.withdraw_after(made_from, generation)
     store.attempts.record_commit(
         CommitRecord(
             checkpoint_id=manifest.checkpoint_id,

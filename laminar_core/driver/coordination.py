@@ -65,7 +65,7 @@ from laminar_core.protocol.coordinator_events import (
     StopRevoked,
     SubtaskId,
 )
-from laminar_core.protocol.types import CheckpointId, CheckpointKind
+from laminar_core.protocol.types import CheckpointKind
 from laminar_core.records.commands import SetMode
 from laminar_core.records.manifest import Heartbeat
 from laminar_core.records.record import JsonObject
@@ -357,7 +357,7 @@ class Coordinator:
                 self._checkpoints.note_waiting(message)
             case SnapshotDecline(checkpoint_id=n, cause=cause, reason=reason):
                 reason = f"worker {message.worker}: {reason}"
-                self._checkpoints.dispatch(Declined(CheckpointId(n), cause, reason))
+                self._checkpoints.dispatch(Declined(n, cause, reason))
             case LoopReport():
                 self._on_loop_report(message)
             case FileUnreadable(operator_id=operator_id, file=file):

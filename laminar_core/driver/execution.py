@@ -15,7 +15,7 @@ from laminar_core.driver.options import JobOptions
 from laminar_core.driver.recovery.start import Start
 from laminar_core.errors import ErrorCode, LaminarError
 from laminar_core.link.transport import CoordinatorAddress
-from laminar_core.protocol.types import CheckpointId
+from laminar_core.protocol.types import NO_CHECKPOINT
 from laminar_core.records.commands import SetMode
 from laminar_core.records.manifest import Owner
 from laminar_core.store.checkpoint_store import CheckpointStore
@@ -170,14 +170,13 @@ def execute(
     mode: SetMode | None = None,
 ) -> Execution:
     """Start the coordinator, then the workers; ``mode`` is what was set while the job ran."""
-    restored_id = None if start.restored is None else start.restored.checkpoint_id
     parts = CoordinatorParts(
         identity=start.identity,
         store=store,
         committers=start.committers,
         config=options.checkpoint,
-        highest_id=store.attempts.highest_id() or CheckpointId(0),
-        parent_id=None if restored_id is None else CheckpointId(restored_id),
+        highest_id=store.attempts.highest_id() or NO_CHECKPOINT,
+        parent_id=None if start.restored is None else start.restored.checkpoint_id,
         rows_total=start.rows_total,
         restored=start.restored,
         scrub_bytes_per_second=options.scrub_bytes_per_second,

@@ -195,4 +195,4 @@ class Scrub:
                 parent_id = manifest.parent_checkpoint_id
                 if parent_id is None:
                     return
-                manifest = self._store.manifests.find(CheckpointId(parent_id))
+                manifest = self._store.manifests.find(parent_id)

@@ -67,7 +67,7 @@ from laminar_core.protocol.recovery_facts import (
     RestoreRequest,
     Unreadable,
 )
-from laminar_core.protocol.types import CheckpointId, Generation
+from laminar_core.protocol.types import NO_CHECKPOINT, CheckpointId, Generation
 
 OwnerSigns = Literal["ended", "gone", "silent", "running", "beating"]
 """``gone`` and ``running``: its process, seen from the same machine. ``silent`` and ``beating``:
@@ -357,7 +357,7 @@ def _without_checkpoint(
     lost = _evidence_of_state(facts, rejected)
     if lost and not allow_fresh:
         return Refuse(lost, rejected)
-    return StartFresh(rejected, _committed_beyond(facts, CheckpointId(0)) if lost else ())
+    return StartFresh(rejected, _committed_beyond(facts, NO_CHECKPOINT) if lost else ())
 
 
 def _evidence_of_state(facts: RestoreFacts, rejected: tuple[Rejected, ...]) -> str | None:

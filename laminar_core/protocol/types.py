@@ -10,6 +10,9 @@ from typing import Generic, Literal, NewType, TypeVar
 CheckpointId = NewType("CheckpointId", int)
 """One increasing number from 1 per job; never reused, also not by a later generation."""
 
+NO_CHECKPOINT = CheckpointId(0)
+"""Below every checkpoint."""
+
 Generation = NewType("Generation", int)
 """Fencing token of one execution of the job; the newest claimed one owns the store."""
 

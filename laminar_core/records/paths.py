@@ -6,6 +6,7 @@ another root as a whole.
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -96,6 +97,12 @@ def number_in(name: str) -> int | None:
     """Read the number of ``0000000012.json`` or ``0000000012/``; None for any other name."""
     match = _NUMBER.fullmatch(name)
     return used_number(match[1]) if match else None
+
+
+def checkpoints_in(names: Iterable[str]) -> list[CheckpointId]:
+    """Read the checkpoints that ``names`` begin with or are, ascending; others are left out."""
+    numbers = (number_in(name) for name in names)
+    return sorted(CheckpointId(number) for number in numbers if number is not None)
 
 
 def generation_in(name: str) -> int | None:

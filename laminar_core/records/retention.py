@@ -67,14 +67,14 @@ class RetentionPlanRecord(Attributed, SealedRecord):
     policy: JsonObject
     checkpoints: Many[PlannedCheckpoint] = Field(description="Oldest first.")
     orphans: Many[PlannedFile] = ()
-    abandoned: Many[Positive] = Field(
+    abandoned: Many[CheckpointNumber] = Field(
         default=(), description="Attempts that can never complete any more: tombstones."
     )
     quarantine: Many[PlannedFile] = Field(default=(), description="Seen, not deleted.")
     released: Many[str] = Field(
         default=(), description="In quarantine, and nothing is stored there any more."
     )
-    forgotten: Many[Positive] = Field(default=(), description="Their history goes.")
+    forgotten: Many[CheckpointNumber] = Field(default=(), description="Their history goes.")
 
     @property
     def deleted_bytes(self) -> int:

@@ -71,7 +71,7 @@ class Application:
         for seen in record.quarantine:
             self._quarantine(seen)
         for checkpoint_id in record.forgotten:
-            self._forget(CheckpointId(checkpoint_id))
+            self._forget(checkpoint_id)
         result = RetentionResult(
             number=record.number,
             finished_at_ms=self._now_ms(),

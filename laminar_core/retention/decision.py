@@ -29,7 +29,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from laminar_core.protocol.recovery import on_timeline
-from laminar_core.protocol.types import CheckpointId
+from laminar_core.protocol.types import NO_CHECKPOINT, CheckpointId
 from laminar_core.records.pin import Pin
 from laminar_core.retention.facts import (
     CheckpointVerdict,
@@ -217,7 +217,7 @@ def _forgotten(view: View) -> Iterator[CheckpointId]:
     if view.blocked is not None:
         return
     stored = {file.checkpoint_id for file in facts.files}
-    newest_commit_id = max(facts.committed, default=CheckpointId(0))
+    newest_commit_id = max(facts.committed, default=NO_CHECKPOINT)
     ended = [
         trace
         for trace in sorted(facts.traces, key=lambda t: t.checkpoint_id)

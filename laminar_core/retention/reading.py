@@ -9,7 +9,7 @@ from typing import Literal, TypeVar
 from laminar_core.errors import CorruptCheckpointError
 from laminar_core.protocol.types import CheckpointId, CheckpointKind, Generation
 from laminar_core.records.manifest import CheckpointManifest, GenerationClaim
-from laminar_core.records.paths import number_in
+from laminar_core.records.paths import checkpoints_in
 from laminar_core.records.retention import QuarantineRecord
 from laminar_core.records.retention_paths import RetentionPaths, StoredName
 from laminar_core.retention.facts import (
@@ -227,8 +227,7 @@ class _Reader:
         return [Incomplete(c, self._reserved_by(c)) for c in found]
 
     def _numbered(self, folder: str) -> frozenset[CheckpointId]:
-        numbers = (number_in(name) for name in self._store.objects.children(folder))
-        return frozenset(CheckpointId(n) for n in numbers if n is not None)
+        return frozenset(checkpoints_in(self._store.objects.children(folder)))
 
     def _reserved_by(self, checkpoint_id: CheckpointId) -> Generation | None:
         try:

@@ -130,7 +130,7 @@ class Retention:
             return None
         record = self._write_down(planned, actor, policy)
         for checkpoint_id in record.abandoned:
-            self._entomb(CheckpointId(checkpoint_id), record.number)
+            self._entomb(checkpoint_id, record.number)
         self._check_that_it_holds(planned, record)
         said = self.log.decide(record.number, "apply", record.actor, record.reason, _ids_of(record))
         if said.verdict != "apply" or self.log.read_plan(record.number) is None:

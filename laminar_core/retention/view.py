@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from laminar_core.protocol.recovery import on_timeline
-from laminar_core.protocol.types import CheckpointId, Generation
+from laminar_core.protocol.types import NO_CHECKPOINT, CheckpointId, Generation
 from laminar_core.retention.facts import (
     DAY_MS,
     HOUR_MS,
@@ -42,11 +42,11 @@ class View:
             facts=facts,
             policy=policy,
             blocked=_why_nothing_goes(facts, whole),
-            newest_id=whole[0].checkpoint_id if whole else CheckpointId(0),
+            newest_id=whole[0].checkpoint_id if whole else NO_CHECKPOINT,
             floor_id=_committed_floor(facts),
             wanted=_wanted(policy, whole, facts.now_ms),
             counted_from_id=(
-                whole[count - 1].checkpoint_id if len(whole) >= count else CheckpointId(0)
+                whole[count - 1].checkpoint_id if len(whole) >= count else NO_CHECKPOINT
             ),
         )
 
@@ -84,7 +84,7 @@ def _committed_floor(facts: RetentionFacts) -> CheckpointId:
         and c.checkpoint_id in facts.committed
         and on_timeline(c.checkpoint_id, c.generation, facts.bases)
     )
-    return max(committed, default=CheckpointId(0))
+    return max(committed, default=NO_CHECKPOINT)
 
 
 # --- the policy -----------------------------------------------------------------------------------

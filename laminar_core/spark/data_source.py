@@ -183,7 +183,7 @@ def _checkpoint_id(store: CheckpointStore, table: str, said: str | None) -> Chec
         return CheckpointId(_number("checkpoint", said))
     if table in _RECORDS and said is None:
         return None
-    return CheckpointId(newest_manifest(store).checkpoint_id)
+    return newest_manifest(store).checkpoint_id
 
 
 def _selection(given: Mapping[str, str]) -> Selection:

@@ -1,7 +1,5 @@
 """Attempts: records of every checkpoint beside its manifest, whether it completed or not."""
 
-from collections.abc import Iterable
-
 from laminar_core.objectstore.opening import ObjectStore
 from laminar_core.protocol.types import CheckpointId, Generation
 from laminar_core.records.manifest import (
@@ -9,7 +7,7 @@ from laminar_core.records.manifest import (
     HistoryRecord,
     TriggerRecord,
 )
-from laminar_core.records.paths import JobPaths, number_in
+from laminar_core.records.paths import JobPaths, checkpoints_in
 from laminar_core.store.claims import Claims
 from laminar_core.store.records import create_or_confirm, read_record
 
@@ -56,15 +54,15 @@ class Attempts:
 
     def ids(self) -> list[CheckpointId]:
         """Return the ids with any object under ``checkpoints/``, ascending."""
-        return _numbers(self._objects.children(self._paths.checkpoints))
+        return checkpoints_in(self._objects.children(self._paths.checkpoints))
 
     def committed_ids(self) -> list[CheckpointId]:
         """Return the ids with a commit record, ascending."""
-        return _numbers(self._objects.children(self._paths.commits))
+        return checkpoints_in(self._objects.children(self._paths.commits))
 
     def ended_ids(self) -> list[CheckpointId]:
         """Return the ids with a recorded outcome, ascending."""
-        return _numbers(self._objects.children(self._paths.history))
+        return checkpoints_in(self._objects.children(self._paths.history))
 
     def highest_id(self) -> CheckpointId | None:
         """Return the highest id ever used, including deleted checkpoints; None if there is none."""
@@ -91,8 +89,3 @@ class Attempts:
         """
         records = (self.read_outcome(checkpoint_id) for checkpoint_id in self.ended_ids())
         return [record for record in records if record is not None]
-
-
-def _numbers(names: Iterable[str]) -> list[CheckpointId]:
-    found = (number_in(name) for name in names)
-    return sorted(CheckpointId(number) for number in found if number is not None)

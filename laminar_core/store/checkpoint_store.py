@@ -209,7 +209,9 @@ class CheckpointStore:
             return Absent()
         found[checkpoint_id] = manifest
         return Readable(
-            Generation(manifest.generation), _parent_id(manifest), manifest.completed_at_ms
+            Generation(manifest.generation),
+            manifest.parent_checkpoint_id,
+            manifest.completed_at_ms,
         )
 
     def _reserved_by(self, checkpoint_id: CheckpointId) -> Generation | None:
@@ -246,10 +248,5 @@ def _newest_commit(
     redrive: Sequence[CheckpointId],
 ) -> CheckpointId | None:
     """The commit record that everything older rests on; None if there is none."""
-    newest = _parent_id(found[redrive[0]]) if redrive else restored_id
+    newest = found[redrive[0]].parent_checkpoint_id if redrive else restored_id
     return newest if newest in facts.committed else None
-
-
-def _parent_id(manifest: CheckpointManifest) -> CheckpointId | None:
-    parent_id = manifest.parent_checkpoint_id
-    return None if parent_id is None else CheckpointId(parent_id)

@@ -13,7 +13,7 @@ from laminar_core.objectstore.opening import ObjectStore
 from laminar_core.protocol.types import CheckpointId, Generation
 from laminar_core.records.damage import FILES_NAMED_MAX, DamagedFile, DamageKind, DamageRecord
 from laminar_core.records.manifest import CheckpointManifest
-from laminar_core.records.paths import JobPaths, number_in
+from laminar_core.records.paths import JobPaths, checkpoints_in
 from laminar_core.records.record import FileRef
 from laminar_core.records.savepoint import is_own
 from laminar_core.store.records import create_or_confirm, read_record
@@ -107,8 +107,7 @@ class DamageLog:
 
     def ids(self) -> frozenset[CheckpointId]:
         """Return the checkpoints that are marked, from one listing."""
-        numbers = map(number_in, self._objects.children(self._paths.damages))
-        return frozenset(CheckpointId(n) for n in numbers if n is not None)
+        return frozenset(checkpoints_in(self._objects.children(self._paths.damages)))
 
     def read(self, checkpoint_id: CheckpointId) -> DamageRecord | None:
         """Return what is known of the damage; None if nothing is.

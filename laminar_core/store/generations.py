@@ -137,9 +137,9 @@ class Generations:
 
 def base_of(record: GenerationBase) -> Base:
     """Return the base as the fact that decisions need; the record must not be closed."""
-    base_id, used = record.base_checkpoint_id, record.savepoint
+    used = record.savepoint
     return Base(
         Generation(record.generation),
-        None if base_id is None else CheckpointId(base_id),
-        None if used is None else CheckpointId(used.timeline_floor),
+        record.base_checkpoint_id,
+        None if used is None else used.timeline_floor,
     )

@@ -118,7 +118,6 @@ def read_status(store: CheckpointStore, now_ms: int) -> JobStatus:
 
 def _driver(found: GenerationSummary, now_ms: int) -> DriverStatus:
     claim, base, heartbeat, end = found.claim, found.base, found.heartbeat, found.end
-    restored_id = None if base is None else base.base_checkpoint_id
     return DriverStatus(
         generation=found.generation,
         state=_state(found),
@@ -128,7 +127,7 @@ def _driver(found: GenerationSummary, now_ms: int) -> DriverStatus:
         code_version=None if claim is None else claim.code_version,
         claimed_at_ms=None if claim is None else claim.claimed_at_ms,
         has_started=base is not None,
-        restored_checkpoint_id=None if restored_id is None else CheckpointId(restored_id),
+        restored_checkpoint_id=None if base is None else base.base_checkpoint_id,
         outcome=None if end is None else end.outcome,
         outcome_reason=None if end is None else end.reason,
         heartbeat_age_ms=None if heartbeat is None else max(now_ms - heartbeat.at_ms, 0),

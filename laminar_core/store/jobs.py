@@ -3,7 +3,7 @@
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.objectstore.opening import open_object_store
 from laminar_core.protocol.recovery import on_timeline
-from laminar_core.protocol.types import CheckpointId, Generation
+from laminar_core.protocol.types import Generation
 from laminar_core.records.manifest import CheckpointManifest
 from laminar_core.records.paths import is_job_name
 from laminar_core.store.checkpoint_store import CheckpointStore
@@ -48,7 +48,7 @@ def newest_manifest(store: CheckpointStore) -> CheckpointManifest:
     bases = store.generations.bases()
     for checkpoint_id in reversed(store.manifests.ids()):
         manifest = store.manifests.read(checkpoint_id)
-        if on_timeline(CheckpointId(checkpoint_id), Generation(manifest.generation), bases):
+        if on_timeline(checkpoint_id, Generation(manifest.generation), bases):
             return manifest
     raise ConfigurationError(
         ErrorCode.NO_SUCH_CHECKPOINT,

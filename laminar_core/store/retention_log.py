@@ -65,7 +65,7 @@ class RetentionLog:
 
         They must never be restored.
         """
-        return frozenset(CheckpointId(c) for n in self.unfinished() for c in self._named_by(n))
+        return frozenset(c for n in self.unfinished() for c in self._named_by(n))
 
     def marker(self, checkpoint_id: CheckpointId) -> DeletionMarker | None:
         """Return the deletion marker of a checkpoint; None if it was never marked.
@@ -186,7 +186,7 @@ class RetentionLog:
             return True
         return decision is not None and decision.verdict == "apply"
 
-    def _named_by(self, number: int) -> tuple[int, ...]:
+    def _named_by(self, number: int) -> tuple[CheckpointId, ...]:
         """Return the checkpoints that a plan deletes, by its decision or else by the plan itself.
 
         If neither is readable, the markers of the checkpoints still protect them.

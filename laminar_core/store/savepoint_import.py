@@ -29,7 +29,7 @@ from laminar_core.errors import (
 )
 from laminar_core.objectstore.opening import open_object_store
 from laminar_core.protocol.recovery import on_timeline
-from laminar_core.protocol.types import CheckpointId, CheckpointKind, Generation
+from laminar_core.protocol.types import NO_CHECKPOINT, CheckpointId, CheckpointKind, Generation
 from laminar_core.records.audit_ref import AuditRef
 from laminar_core.records.limits import NUMBER_IMPORTED_MAX
 from laminar_core.records.manifest import (
@@ -115,7 +115,7 @@ def floor_of(store: CheckpointStore, found: FoundSavepoint) -> CheckpointId:
                 f"another one ({origin.job} in {origin.store}): start it under a new name with "
                 "--job, or leave --from-savepoint away to continue"
             )
-        return CheckpointId(0)
+        return NO_CHECKPOINT
     if not on_timeline(checkpoint_id, generation, store.generations.bases()):
         raise _refused(
             f"job {store.job} was restored to an older checkpoint than {checkpoint_id}, from which "
@@ -258,7 +258,7 @@ def _reserve(
     store: CheckpointStore, origin: SavepointOrigin, generation: Generation, now_ms: int
 ) -> CheckpointId:
     """An id that is new to this job, and to sinks that show output of the savepoint's."""
-    number = max(store.attempts.highest_id() or CheckpointId(0), origin.checkpoint_id)
+    number = max(store.attempts.highest_id() or NO_CHECKPOINT, origin.checkpoint_id)
     while True:
         number = CheckpointId(number + 1)
         record = TriggerRecord(

@@ -194,4 +194,4 @@ class History:
 
 def base_id_of(base: GenerationBase) -> CheckpointId | None:
     """Return the checkpoint that the generation restored; None: a fresh start."""
-    return None if base.base_checkpoint_id is None else base.base_checkpoint_id
+    return base.base_checkpoint_id

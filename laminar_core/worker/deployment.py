@@ -13,7 +13,7 @@ from laminar_core.link.transport import CoordinatorAddress
 from laminar_core.operators.base import Snapshot, SubtaskContext, redistribution_of
 from laminar_core.plan.plan import Edge, Plan
 from laminar_core.plan.state_options import StateOptions
-from laminar_core.protocol.types import CheckpointId, Generation
+from laminar_core.protocol.types import NO_CHECKPOINT, CheckpointId, Generation
 from laminar_core.protocol.unaligned import Direction
 from laminar_core.records.manifest import CheckpointManifest, SubtaskEntry
 from laminar_core.records.segment import SegmentRef
@@ -62,7 +62,7 @@ class Deployment:
     @property
     def newest_id(self) -> CheckpointId:
         """The restored checkpoint id, or 0; barriers up to it are stale."""
-        return CheckpointId(0 if self.restored is None else self.restored.checkpoint_id)
+        return NO_CHECKPOINT if self.restored is None else self.restored.checkpoint_id
 
     @property
     def rescaling(self) -> Rescaling | None:

@@ -36,6 +36,7 @@ from laminar_core.protocol.alignment_events import (
 )
 from laminar_core.protocol.alignment_state import State
 from laminar_core.protocol.types import (
+    NO_CHECKPOINT,
     WATERMARK_END_US,
     AlignmentMode,
     Batch,
@@ -197,7 +198,7 @@ class Task:
         self._stopped = False
         self._renewals: set[str] = set()
         """Operators whose stored files are lost."""
-        self._first_barrier = (CheckpointId(0), 0.0)
+        self._first_barrier = (NO_CHECKPOINT, 0.0)
         """(id, monotonic ms) of the first barrier of the newest checkpoint."""
         self._barriers_reached: dict[ChannelId, float] = {}
         """Milliseconds from that barrier's arrival until its checkpoint's was reached here."""

@@ -30,6 +30,7 @@ from laminar_core.resources.names import (
     StreamJob,
     asset_key,
     checkpoint_key,
+    checkpoint_of,
     checkpoint_partitions,
     job_name,
 )
@@ -114,7 +115,7 @@ def _recovery_asset(spec: StreamSpec) -> dg.AssetsDefinition:
                     context.instance, spec.name, context.run.run_id, context.partition_key
                 )
             )
-            chosen = _chosen(restarter, CheckpointId(int(context.partition_key)))
+            chosen = _chosen(restarter, checkpoint_of(context.partition_key))
         restored = restarter.restore(config.request(restarter.actor), chosen)
         return dg.MaterializeResult(
             metadata=restored.metadata(),

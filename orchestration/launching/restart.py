@@ -42,7 +42,7 @@ from laminar_core.orchestration.launching.running_driver import (
 from laminar_core.orchestration.launching.supervised_run import Context, open_store
 from laminar_core.orchestration.spec import StreamSpec
 from laminar_core.protocol.recovery_facts import RestoreRequest
-from laminar_core.protocol.types import CheckpointId, Generation
+from laminar_core.protocol.types import Generation
 from laminar_core.resources.checkpoints import CheckpointStoreResource
 from laminar_core.resources.job_control import JobControl
 from laminar_core.resources.run_actor import actor_of_run
@@ -246,7 +246,7 @@ def last_workers(store: CheckpointStore) -> int | None:
 
 def _where_it_ended(store: CheckpointStore, settled: Settled, reads: WholeReads) -> Chosen:
     if settled.checkpoint_id is not None:
-        return read_chosen(store, CheckpointId(settled.checkpoint_id))
+        return read_chosen(store, settled.checkpoint_id)
     return choose(store, RestoreRequest(), reads)
 
 

@@ -46,7 +46,7 @@ class Chosen:
 class LeftBehind:
     """A newer checkpoint that is not restored; ``reason`` is None until it is examined."""
 
-    checkpoint_id: int
+    checkpoint_id: CheckpointId
     reason: str | None = None
 
 
@@ -119,7 +119,7 @@ def left_behind(store: CheckpointStore, chosen: Chosen) -> tuple[LeftBehind, ...
     Raises:
         LaminarError: as ``timeline``.
     """
-    known: dict[int, str | None] = {each.checkpoint_id: each.reason for each in chosen.rejected}
+    known: dict[CheckpointId, str | None] = {c.checkpoint_id: c.reason for c in chosen.rejected}
     bases = store.generations.bases()
     for checkpoint_id in store.manifests.ids():
         if checkpoint_id > chosen.checkpoint_id and checkpoint_id not in known:
@@ -148,7 +148,7 @@ def _why_left(store: CheckpointStore, left: LeftBehind, *, look: bool) -> str:
     problem = None
     if look:
         try:
-            problem = store.verify(CheckpointId(left.checkpoint_id)).problem
+            problem = store.verify(left.checkpoint_id).problem
         except LaminarError as error:
             problem = str(error)
     return problem or "it is newer than the requested one"
@@ -186,7 +186,7 @@ def back_by(store: CheckpointStore, steps: int) -> CheckpointId:
             f"job {store.job} cannot go back by {steps}: before its {newest}, there "
             f"{'is' if before == 1 else 'are'} {before} completed on the timeline"
         )
-    return CheckpointId(found[-1])
+    return found[-1]
 
 
 def refused(why: str) -> dg.Failure:

@@ -113,7 +113,7 @@ class Settled:
 
     what: str
     words: tuple[str, ...] = ()
-    checkpoint_id: int | None = None
+    checkpoint_id: CheckpointId | None = None
     """The last checkpoint of a driver that was asked to stop."""
 
 

@@ -43,7 +43,7 @@ Number = Annotated[int, Field(ge=0)]
 class SeenSample(Values):
     """A ``Sample`` as a cursor keeps it."""
 
-    checkpoint_id: Number
+    checkpoint_id: Annotated[CheckpointId, Field(ge=0)]
     triggered_at_ms: int
     alignment_ms: float | None
     inflight_rows: int | None
@@ -286,7 +286,7 @@ def _under_way(after: Remembered, now_ms: int) -> UnderWay | None:
 
 def _may_overtake(store: CheckpointStore, samples: tuple[SeenSample, ...]) -> bool | None:
     """Return whether barriers can overtake on any edge; None until a manifest is readable."""
-    manifests = (_readable(store, CheckpointId(s.checkpoint_id)) for s in reversed(samples))
+    manifests = (_readable(store, s.checkpoint_id) for s in reversed(samples))
     newest = next((m for m in manifests if m is not None), None)
     if newest is None:
         return None

@@ -25,7 +25,7 @@ _OPEN_MAX = 8
 class OpenAttempt(Values):
     """Neither completed nor failed, as far as it is written down; the time is the driver's."""
 
-    checkpoint_id: int
+    checkpoint_id: CheckpointId
     kind: CheckpointKind
     triggered_at_ms: int
 
@@ -102,7 +102,7 @@ def _sort(
     unended: list[OpenAttempt],
 ) -> None:
     try:
-        record = store.attempts.read_outcome(CheckpointId(attempt.checkpoint_id))
+        record = store.attempts.read_outcome(attempt.checkpoint_id)
     except CorruptCheckpointError:
         return
     if record is None:

@@ -17,6 +17,7 @@ from laminar_core.protocol.types import CheckpointId
 from laminar_core.resources.names import (
     StreamCheck,
     checkpoint_key,
+    checkpoint_of,
     checkpoint_partitions,
     partition_of,
 )
@@ -105,8 +106,8 @@ def _newest_reported(
 ) -> StoredCheckpoint | None:
     """Numbers rise, so there is nothing new below the newest known, if it is still the same one."""
     key = checkpoint_key(store.job)
-    newest = int(max(instance.get_materialized_partitions(key), default="0"))
-    stored = read_stored(store, CheckpointId(newest)) if newest else None
+    newest = max(instance.get_materialized_partitions(key), default=None)
+    stored = None if newest is None else read_stored(store, checkpoint_of(newest))
     if isinstance(stored, StoredCheckpoint) and is_reported(instance, key, stored.sha256):
         return stored
     return None
@@ -160,17 +161,19 @@ def integrity(report: VerifyReport, sha256: str) -> dg.AssetCheckResult:
     )
 
 
-def check_integrity(store: CheckpointStore, checkpoint_id: int) -> dg.AssetCheckResult:
+def check_integrity(store: CheckpointStore, checkpoint_id: CheckpointId) -> dg.AssetCheckResult:
     """Read a checkpoint whole; what keeps it from being read is the verdict, not an error."""
     try:
-        key = store.paths.manifest(CheckpointId(checkpoint_id))
+        key = store.paths.manifest(checkpoint_id)
         manifest = bytes_in(store.objects, key) or b""
-        return integrity(store.verify(CheckpointId(checkpoint_id)), sha256_hex(manifest))
+        return integrity(store.verify(checkpoint_id), sha256_hex(manifest))
     except LaminarError as error:
         return dg.AssetCheckResult(passed=False, description=str(error))
 
 
-def integrity_evaluation(store: CheckpointStore, checkpoint_id: int) -> dg.AssetCheckEvaluation:
+def integrity_evaluation(
+    store: CheckpointStore, checkpoint_id: CheckpointId
+) -> dg.AssetCheckEvaluation:
     """Read a whole checkpoint; return the verdict as an event, for code outside the check."""
     return evaluation_of(store.job, checkpoint_id, check_integrity(store, checkpoint_id))
 

@@ -276,7 +276,7 @@ def _acts(store: CheckpointStore, after: int) -> list[FoundAct]:
             found.append(FoundAct(number))
             continue
         ids = deleted_checkpoints(audited)
-        gone = tuple(each for each in ids if not store.manifests.is_complete(CheckpointId(each)))
+        gone = tuple(each for each in ids if not store.manifests.is_complete(each))
         found.append(FoundAct(number, tuple(happenings(store, audited)), gone))
     return found
 

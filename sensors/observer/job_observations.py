@@ -108,12 +108,12 @@ def _savepoint(stream: str, uri: str, audited: Audited) -> dg.AssetMaterializati
     )
 
 
-def deleted_checkpoints(audited: Audited) -> tuple[int, ...]:
+def deleted_checkpoints(audited: Audited) -> tuple[CheckpointId, ...]:
     """Return the checkpoints in a retention's plan; after a failure some may still exist."""
     ids = audited.said.get("checkpoints")
     if audited.record.action != "retention-apply" or not isinstance(ids, list):
         return ()
-    return tuple(each for each in ids if isinstance(each, int))
+    return tuple(CheckpointId(each) for each in ids if isinstance(each, int))
 
 
 def drill_event(stream: str, record: DrillRecord, sha256: str) -> dg.AssetObservation:

@@ -8,7 +8,14 @@ writes is represented by the latency of the acknowledgement.
 from typing import Any, NamedTuple
 
 from laminar_core.link.wire import ArrowElement
-from laminar_core.protocol.types import Batch, CheckpointId, DeclineCause, Idle, Watermark
+from laminar_core.protocol.types import (
+    NO_CHECKPOINT,
+    Batch,
+    CheckpointId,
+    DeclineCause,
+    Idle,
+    Watermark,
+)
 from laminar_core.records.manifest import AlignmentEntry
 from laminar_core.worker.inflight import Captured
 from laminar_core.worker.task import Cut
@@ -57,7 +64,7 @@ class Listener:
         self.newest_cut = 0
         self.sent: list[Message] = []
         self.notes: list[str] = []
-        self._empty = Part(CheckpointId(0), node, inputs=((),) * inputs, outputs=((),) * outputs)
+        self._empty = Part(NO_CHECKPOINT, node, inputs=((),) * inputs, outputs=((),) * outputs)
 
     def take(self) -> tuple[tuple[Message, ...], tuple[str, ...]]:
         """Return the messages, and lines for a trace, since the last call."""

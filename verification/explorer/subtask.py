@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from laminar_core.errors import LaminarError
 from laminar_core.link.wire import ArrowElement
 from laminar_core.protocol.types import (
+    NO_CHECKPOINT,
     Batch,
     CancelMarker,
     ChannelId,
@@ -54,7 +55,7 @@ class Subtask:
         self.turns = range(max(1, len(self._senders)))
         """Inputs that a turn can belong to; a source has one."""
         self._builder = Builder(world, node, using)
-        self._live = self._builder.build(None, CheckpointId(0))
+        self._live = self._builder.build(None, NO_CHECKPOINT)
         self._memento = Memento(self._live)
         self._numbers: dict[Saved, int] = {}
         self._states: list[Saved] = []

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from laminar_core.link.wire import ArrowElement
-from laminar_core.protocol.types import CheckpointId
+from laminar_core.protocol.types import NO_CHECKPOINT, CheckpointId
 from verification.explorer import coordination, reference
 from verification.explorer.coordination import Checkpoint, Coordinator, Moved, Order
 from verification.explorer.parts import Committable, Message
@@ -91,7 +91,7 @@ class System:
         state[self._visible] = self._ledgers.number(())
         budget = Budget(world.checkpoints, world.crashes, world.expiries, world.failures)
         state[self._budget] = self._budgets.number(budget)
-        self._restart(state, CheckpointId(0))
+        self._restart(state, NO_CHECKPOINT)
         return tuple(state)
 
     def _restart(self, state: list[int], highest_id: CheckpointId) -> str | None:

@@ -44,7 +44,7 @@ from laminar_core.host.clock import Clock
 from laminar_core.plan.plan import Plan, SourceNode
 from laminar_core.protocol.recovery import Refuse
 from laminar_core.protocol.recovery_facts import RestoreRequest
-from laminar_core.protocol.types import CheckpointId, Generation
+from laminar_core.protocol.types import NO_CHECKPOINT, CheckpointId, Generation
 from laminar_core.records.manifest import CheckpointManifest
 from laminar_core.state.splits import current, missing_columns, rows_total
 from laminar_core.store.audit_log import AuditLog
@@ -312,7 +312,7 @@ class RecoveryManager:
         The withdrawal does not depend on what a sink has listed as committed: a driver that died in
         the midst of a commit may have made rows visible and listed none of them.
         """
-        base_id = examined.base_id or CheckpointId(0)
+        base_id = examined.base_id or NO_CHECKPOINT
         for manifest in examined.choice.redrive:
             commit_output(self._store, self._committers, manifest, generation)
         for committer in self._committers.values():

@@ -21,7 +21,7 @@ OF_THE_MACHINE = re.compile(
 """Variables that change what the programs under test do."""
 
 CHOSEN = ("LAMINAR_SEEDS", "LAMINAR_VERSITYGW")
-"""Those that tests read themselves."""
+"""Variables that tests read themselves."""
 
 for _variable in [name for name in os.environ if OF_THE_MACHINE.match(name)]:
     if _variable not in CHOSEN:

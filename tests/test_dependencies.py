@@ -1,4 +1,4 @@
-"""What is locked is audited, and its licences are known; ``make check`` does both."""
+"""Locked packages are audited, and their licences are known; ``make check`` does both."""
 
 import importlib.util
 import json

@@ -146,7 +146,7 @@ def test_the_programs_of_the_page_about_connectors_run(
 
 
 def test_the_pieces_of_pipelines_fit() -> None:
-    """Those that run alone have tests of their own: the loop, and the start of a job."""
+    """Pieces that run alone have tests of their own: the loop, and the start of a job."""
     at = pa.array([0], pa.timestamp("us", tz="UTC"))
     rows = pa.table({"merchant": ["m"], "paid_at": at, "device": ["d"], "boot": [1], "n": [1]})
     source = Pipeline("payments").source("rows", MemorySource([rows]))

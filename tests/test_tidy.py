@@ -305,10 +305,16 @@ def docstrings(tree: ast.AST, name: str = "") -> Iterator[tuple[str, str]]:
                     yield from docstrings(node, f"{name}{inner}.")
 
 
-@pytest.mark.parametrize("module", [m for m in MODULES if not m.startswith("tests/")])
-def test_a_docstring_says_who_does_what_in_the_words_of_the_field(module: str) -> None:
+@pytest.mark.parametrize("module", MODULES)
+def test_a_docstring_says_who_does_what(module: str) -> None:
     found = docstrings(ast.parse((ROOT / module).read_text()))
-    assert [(n, t) for n, t in found if RIDDLE.match(t) or COINED.search(CODE.sub("", t))] == []
+    assert [(name, text) for name, text in found if RIDDLE.match(text)] == []
+
+
+@pytest.mark.parametrize("module", [m for m in MODULES if not m.startswith("tests/")])
+def test_a_docstring_has_the_words_of_the_field(module: str) -> None:
+    found = docstrings(ast.parse((ROOT / module).read_text()))
+    assert [(name, text) for name, text in found if COINED.search(CODE.sub("", text))] == []
 
 
 @pytest.mark.parametrize(

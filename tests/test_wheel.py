@@ -42,7 +42,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of an environment that has the wheel and its dependencies, and not this checkout."""
+    """Return the Python of an environment with the wheel, and without this checkout."""
     place = tmp_path_factory.mktemp("clean") / "venv"
     venv.create(place, symlinks=True)
     python = place / "bin" / "python"

@@ -32,7 +32,7 @@ class GeometricMean:
 
 
 class Weighted:
-    """Of two columns, with state that is no struct, and a second version."""
+    """An aggregate of two columns, whose state is no struct, in a second version."""
 
     name, state_type, result_type, version = "weighted", pa.int64(), pa.string(), 2
 

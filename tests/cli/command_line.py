@@ -10,7 +10,7 @@ from laminar_core.cli.main import main
 
 @dataclass(frozen=True)
 class Answer:
-    """What a command printed, and how it ended."""
+    """The output of a command, and its exit code."""
 
     code: int
     out: str

@@ -18,7 +18,7 @@ def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> Comma
 
 @pytest.fixture
 def own_imports(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What a program imports, and where it looks for it, does not outlive the test."""
+    """Undo, after a test, the imports of a program and its changes to ``sys.path``."""
     monkeypatch.setattr(sys, "path", list(sys.path))
     before = set(sys.modules)
     yield

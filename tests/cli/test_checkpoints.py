@@ -1,4 +1,4 @@
-"""What is in a store is listed, shown and verified, also when it is not what it should be."""
+"""The contents of a store are listed, shown and verified, also if they are damaged."""
 
 import json
 from pathlib import Path

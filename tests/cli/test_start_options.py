@@ -1,4 +1,4 @@
-"""What is asked for on the command line is what the run, and Spark, are told."""
+"""The options of the command line reach the run, and Spark."""
 
 import click
 import pytest

@@ -1,4 +1,4 @@
-"""What docs/formats.md says about binary files is true: its examples run, its tables add up."""
+"""docs/formats.md is right about binary files: its examples run, its tables add up."""
 
 import re
 import struct

@@ -32,7 +32,7 @@ def committed(path):
 
 
 def visible(path):
-    """What a reader of the plain directory sees; fails on a partial file."""
+    """Return the rows that a reader of the plain directory sees; fail on a partial file."""
     return sorted(ds.dataset(path, schema=SCHEMA, format="parquet").to_table()["n"].to_pylist())
 
 

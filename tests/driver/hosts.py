@@ -1,4 +1,4 @@
-"""What surrounds the coordinator's parts, for tests that look at one part: it writes down."""
+"""A host for the coordinator's parts that records calls, for tests of one part."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -19,7 +19,7 @@ from laminar_core.protocol.links import Connections
 
 
 class Background(Executor):
-    """Runs what was submitted when it is told to."""
+    """Runs the submitted functions when a test calls ``run``."""
 
     def __init__(self) -> None:
         self.queue: deque[Callable[[], None]] = deque()
@@ -67,7 +67,7 @@ class Host:
         self.posted.append(action)
 
     def run(self) -> None:
-        """What was posted."""
+        """Run the posted functions."""
         while self.posted:
             self.posted.popleft()()
 

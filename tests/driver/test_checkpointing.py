@@ -1,4 +1,4 @@
-"""What the coordinator decides is carried out in the right order, whatever becomes of it."""
+"""The coordinator's decisions are carried out in the right order, also if one of them fails."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What incomplete checkpoints leave is deleted at the right time, and nothing else ever is."""
+"""Files of incomplete checkpoints are deleted at the right time, and no other file ever is."""
 
 import pytest
 

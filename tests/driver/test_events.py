@@ -1,4 +1,4 @@
-"""What a job tells is public: programs read it, so names and fields stay."""
+"""The events of a job are public: programs read them, so names and fields stay."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What is recorded of a start that failed, over the whole tree of errors and over foreign ones."""
+"""A failed start is recorded, for every error of Laminar's and for foreign ones."""
 
 import asyncio
 import socket

@@ -1,4 +1,4 @@
-"""What the workers last said, together."""
+"""The newest reports of the workers are added up."""
 
 from dataclasses import asdict
 

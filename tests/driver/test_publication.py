@@ -1,4 +1,4 @@
-"""What workers acknowledged becomes one manifest and one line of history."""
+"""The acknowledgements of workers become one manifest and one line of history."""
 
 from itertools import permutations, product
 
@@ -46,7 +46,7 @@ def aligned(vertex_id: str, worker: int, mode: ResolvedMode = "aligned") -> Alig
 
 
 def overtaken(sender: int, receiver: int, direction: str) -> InflightEntry:
-    """What an unaligned barrier passed on one channel of the only edge."""
+    """Return the rows that an unaligned barrier passed on one channel of the only edge."""
     subtask_index = receiver if direction == "input" else sender
     input_id = sender if direction == "input" else receiver
     return inflight(

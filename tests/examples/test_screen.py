@@ -1,4 +1,4 @@
-"""What surrounds the demo: one at a time, quiet, and one line for whatever goes wrong."""
+"""The demo runs once at a time, quietly, and prints one line for every failure."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a killed process left is removed by proof of its death, and nobody else gets in."""
+"""Files of a killed process are removed by proof of its death, and only their user gets in."""
 
 import os
 import stat

@@ -1,4 +1,4 @@
-"""A wire that can be cut: it carries TCP connections to a port, and loses what it is told to."""
+"""A wire that can be cut: it carries TCP connections to a port, and loses bytes on demand."""
 
 import socket
 import struct
@@ -11,8 +11,9 @@ RESET = struct.pack("ii", 1, 0)
 """For SO_LINGER: closing sends a reset."""
 
 Swallow = Callable[[int], bool | None]
-"""What becomes of a piece that goes to the port, by its length: False carries it, True loses it,
-and None loses it and resets the connection."""
+"""Decides the fate of a piece that goes to the port, by its length: False carries it, True loses
+it, and None loses it and resets the connection.
+"""
 
 
 class Proxy:

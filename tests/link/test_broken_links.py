@@ -26,7 +26,7 @@ from tests.link.waiting import until
 networks = pytest.mark.parametrize("kind", ["curve", "tcp"])
 
 CARRIED_BYTES, SWALLOWED_BYTES = 60_000, 12_000
-"""What passes before the wire is cut, and what is lost then: less than credit allows."""
+"""Bytes that pass before the wire is cut, and bytes that are lost then: less than credit allows."""
 
 
 class Cut:
@@ -119,7 +119,7 @@ def test_a_connection_that_breaks_while_nothing_is_under_way_is_made_again(kind)
 
 @networks
 def test_a_link_that_is_silent_is_closed(monkeypatch, kind: TransportKind) -> None:
-    """No end of the connection is told: a cable is pulled, a firewall forgets the flow."""
+    """The connection ends without a notice: a cable is pulled, a firewall forgets the flow."""
     monkeypatch.setattr(sockets, "HEARTBEAT_INTERVAL_MS", 50)
     monkeypatch.setattr(sockets, "HEARTBEAT_TIMEOUT_MS", 200)
     with pair(kind) as (c, proxy):

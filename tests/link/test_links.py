@@ -1,4 +1,4 @@
-"""What a worker sends and says when a connection to it breaks."""
+"""A worker reports a broken connection, and sends again afterwards."""
 
 import pytest
 

@@ -174,7 +174,7 @@ def stranger_at(endpoint: str, kind: int, **options: bytes) -> "zmq.Socket[bytes
 
 
 def own_keys(server: str) -> dict[str, bytes]:
-    """Of a client that knows the server's key, but was not given the workers' own."""
+    """Return the keys of a client that knows the server's key, but not the workers' own."""
     public, secret = zmq.curve_keypair()
     return {
         "curve_serverkey": server.encode(),

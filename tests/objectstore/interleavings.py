@@ -104,7 +104,7 @@ def outcomes(
 def sampled(
     disk: MemoryObjectStore, processes: Sequence[Process], seeds: Iterable[int]
 ) -> Iterator[tuple[MemoryObjectStore, list[object]]]:
-    """The same for interleavings by chance, where there are too many."""
+    """Yield random interleavings, where there are too many to try all of them."""
     for seed in seeds:
         random = Random(seed)
         left = MemoryObjectStore()

@@ -38,7 +38,7 @@ class S3Server:
 
 
 def environment(tmp_path: Path) -> dict[str, str]:
-    """What boto3 finds: these keys, and nothing of the machine's user."""
+    """Return the variables for boto3: these keys, and no settings of the machine's user."""
     return {
         "AWS_ACCESS_KEY_ID": ACCESS_KEY,
         "AWS_SECRET_ACCESS_KEY": SECRET_KEY,

@@ -23,7 +23,7 @@ def names_in(directory) -> list[str]:
 
 
 def failing(error_number: int):
-    """Stand in for a system call of a machine in trouble."""
+    """Stand in for a system call of a machine with a fault."""
 
     def fail(*_args, **_kwargs):
         raise OSError(error_number, os.strerror(error_number))

@@ -24,7 +24,7 @@ def behind_proxy(s3_server, proxy):
 
 
 def direct(objects: S3ObjectStore, server, proxy) -> S3ObjectStore:
-    """The same place, past the proxy."""
+    """Open the place of ``behind_proxy`` past the proxy."""
     return S3ObjectStore(objects.uri.replace(proxy.endpoint, server.endpoint))
 
 
@@ -71,7 +71,7 @@ class TestS3ObjectStore(S3Contract):
 
 
 class TestLostAnswers:
-    """Goal: whoever wrote the object is told so, and nobody else (ADR 0015)."""
+    """Goal: only the writer of the object learns that it won (ADR 0015)."""
 
     def test_a_winner_whose_answer_is_lost_wins(self, behind_proxy, proxy):
         proxy.script(Fault("PutObject", Effect.LOSE_ANSWER))
@@ -167,7 +167,7 @@ class TestLostAnswers:
 
 
 class TestFaults:
-    """Every verb, each kind of trouble, once: the caller notices nothing."""
+    """Every verb with each kind of fault, once: the caller notices nothing."""
 
     @pytest.mark.parametrize("effect", [Effect.RESET, Effect.LOSE_ANSWER, Effect.REFUSE])
     def test_trouble_that_passes(self, behind_proxy, proxy, effect):

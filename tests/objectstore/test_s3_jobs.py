@@ -1,4 +1,4 @@
-"""Whole jobs on S3: simulated drivers and workers, a real client, a real server, real trouble."""
+"""Whole jobs on S3: simulated drivers and workers, a real client, a real server, real faults."""
 
 import json
 
@@ -51,7 +51,7 @@ class TestJobs:
         self.check_command_line(cli, objects.uri)
 
     def check_command_line(self, cli: CommandLine, uri: str) -> None:
-        """What the job left in the bucket is found, shown and whole."""
+        """The objects of the job in the bucket are found, shown and whole."""
         listed = json.loads(cli("checkpoints", "list", "--store", uri, "--json").out)
         assert len(listed) > 3
         newest = listed[-1]["checkpoint_id"]

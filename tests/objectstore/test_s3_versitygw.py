@@ -1,4 +1,4 @@
-"""The same contract on a second server, if the machine has it."""
+"""A second server keeps the contract of stores, if the machine has it."""
 
 import pytest
 

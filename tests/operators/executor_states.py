@@ -90,7 +90,7 @@ GOLDEN_LATE: list[Row] = [("a", 5, 1), ("c", 6, 29)]
 
 
 def golden_executor(codec: str = "none") -> StreamExecutor:
-    """Of all aggregates, with a watermark, closed windows and a late row."""
+    """Return an executor with all aggregates, a watermark, closed windows and a late row."""
     executor = StreamExecutor(GOLDEN_QUERIES, SCHEMA, codec=codec)
     fed(executor, GOLDEN_ROWS)
     list(executor.on_watermark(26 * SECOND))

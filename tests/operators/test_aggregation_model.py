@@ -55,7 +55,7 @@ def small_panes() -> Iterator[None]:
 
 
 class Model:
-    """What the two operators do, one row and one window at a time."""
+    """Does the work of the two operators one row and one window at a time."""
 
     def __init__(self, window: Window, lateness_us: int) -> None:
         self.window, self.lateness_us = window, lateness_us
@@ -230,7 +230,7 @@ class Job:
                 self.chains[index] = list(snapshots[index].tables)
 
     def disturb(self) -> None:
-        """What happens between the cut and its completion is not in the snapshot."""
+        """Change the state between the cut and its completion; the snapshot must not see it."""
         self.add([("a", 1, 0, 1_000), (None, 2, 50, 1_000)])
         self.advance(10**6)
 

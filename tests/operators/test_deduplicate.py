@@ -43,7 +43,7 @@ def batch(*rows: Row, schema: pa.Schema = SCHEMA) -> pa.RecordBatch:
 
 
 def passed(subtask: Deduplicator, *batches: pa.RecordBatch) -> list[list[tuple]]:
-    """What each batch leaves behind."""
+    """Return the rows that pass, for each batch."""
     happened = []
     for rows in batches:
         output = [row for part in subtask.process(rows) for row in part.to_pylist()]

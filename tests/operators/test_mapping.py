@@ -1,4 +1,4 @@
-"""What fits and what does not, by id."""
+"""Stored operators are matched with those of the plan by id."""
 
 from laminar_core.operators.mapping import MappingReport, difference, mapping_report
 

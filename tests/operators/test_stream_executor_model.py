@@ -83,7 +83,7 @@ def test_a_checkpoint_anywhere_changes_no_result(steps: list, cut: int, codec: s
 
 
 def close(left: float | None, right: float | None) -> bool:
-    """Of so few values a digest is nearly exact."""
+    """Return whether two figures agree; with few values, a digest is nearly exact."""
     return left == right or math.isclose(left or 0, right or 0, abs_tol=0.5)
 
 

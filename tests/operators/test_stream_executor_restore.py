@@ -1,4 +1,4 @@
-"""What the document leaves out: reset, versions, atomicity, several executors."""
+"""An executor handles cases that the document leaves out: reset, versions, atomicity."""
 
 from dataclasses import replace
 

@@ -257,7 +257,7 @@ def test_after_a_change_of_the_number_of_workers_they_lose_nothing_either(worker
 def test_a_checkpoint_from_before_watermarks_were_held_back_restores(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What it lost stays lost, and counted; nothing is emitted twice, and event time goes on."""
+    """Its lost rows stay lost, and counted. Nothing is emitted twice, and event time goes on."""
     splits = [[n * 4 * SECOND_US for n in range(60)]]
     first = Step(windows.tumbling("5 seconds"), "ts", 30 * SECOND_US, "nothing")
     later = [Step(windows.tumbling("1 minute"), "window_start", 0, "map")]

@@ -95,7 +95,7 @@ def line_of(result: dg.ExecuteInProcessResult) -> str:
 
 
 def shown(result: dg.ExecuteInProcessResult) -> dict[str, Any]:
-    """What the run's page shows of what came out."""
+    """Return the results that the run's page shows."""
     assert result.success
     (output,) = [event for event in result.all_events if event.is_successful_output]
     return {k: v.value for k, v in output.event_specific_data.metadata.items()}

@@ -1,4 +1,4 @@
-"""A stream in a store, the jobs that look after it, and what they told Dagster."""
+"""A stream in a store, its housekeeping jobs, and the events that they report to Dagster."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -63,7 +63,7 @@ class Bench:
         return error.description
 
     def materialised(self, name: StreamAsset) -> list[dict[str, Any]]:
-        """Metadata of what was told of an asset, oldest first."""
+        """Return the metadata of an asset's materialisations, oldest first."""
         records = self.instance.fetch_materializations(
             asset_key(JOB, name), limit=100, ascending=True
         ).records

@@ -57,7 +57,7 @@ def damaged(world: World, _: pytest.MonkeyPatch) -> Iterator[None]:
 
 @contextmanager
 def away(world: World, _: pytest.MonkeyPatch) -> Iterator[None]:
-    """What happens to a mount that is lost: the directory is not there."""
+    """Lose a mount: the directory is not there."""
     world.begin_anew()
     store = world.place / "store"
     store.rename(world.place / "elsewhere")
@@ -129,4 +129,4 @@ TROUBLES: Mapping[str, Trouble] = {
     "readonly": readonly,
 }
 MOUNTED: Mapping[str, Trouble] = {"full": mounted_full, "readonly": mounted_readonly}
-"""The same on a file system of its own, which only root can mount."""
+"""Troubles on a file system of its own, which only root can mount."""

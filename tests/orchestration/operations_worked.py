@@ -1,4 +1,4 @@
-"""What the runbook says under "It worked when", as assertions; one for each heading with it."""
+"""The checks that the runbook lists under "It worked when", as assertions; one per heading."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -96,7 +96,7 @@ def only_the_newest_is_left_and_there_is_space(world: World, said: str) -> None:
 
 
 def nothing_was_changed(world: World, said: str) -> None:
-    """What reads, answers; what writes, is refused with the reason."""
+    """The store is as it was; the commands read from it, or were refused with the reason."""
     assert world.store.manifests.ids() == list(CHECKPOINTS)
     assert Pins(world.store).by_checkpoint() == {}
     assert f"{NEWEST}" in said or "Read-only file system" in said

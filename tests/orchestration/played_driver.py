@@ -1,4 +1,4 @@
-"""What a driver does to its store, without Spark: real claims, checkpoints, answers and ends."""
+"""A driver without Spark: real claims, checkpoints, answers and ends in a store."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ from tests.store.stores import claimant, write
 
 @dataclass(frozen=True)
 class Options:
-    """Of ``laminar run``, as far as they matter to the store."""
+    """The options of ``laminar run`` that change the store."""
 
     workers: int | None = None
     restore: int | None = None
@@ -127,7 +127,7 @@ class PlayedDriver:
 
 
 def wanted(store: CheckpointStore, options: Options) -> CheckpointId | None:
-    """What a start with these options continues from."""
+    """Return the checkpoint that a start with these options continues from."""
     restore = options.restore
     request = RestoreRequest(checkpoint_id=None if restore is None else CheckpointId(restore))
     decision = store.choose_checkpoint(request).decision

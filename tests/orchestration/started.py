@@ -58,7 +58,7 @@ class StartedStream:
         self.start_timeout = "30 seconds"
         self.played: list[PlayedDriver] = []
         self.meanwhile: list[Callable[[], None]] = []
-        """What somebody else does just before the next driver claims the job."""
+        """Called just before the next driver claims the job, in place of another process."""
 
     def play(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Let drivers be played within this process, and answer while somebody waits for them."""
@@ -180,7 +180,7 @@ class StartedStream:
         return [r.asset_materialization for r in records if r.asset_materialization is not None]
 
     def facts(self, name: StreamAsset) -> dict[str, Any]:
-        """Of the newest materialisation."""
+        """Return the metadata of the newest materialisation."""
         return {k: v.value for k, v in self.materialized(name)[0].metadata.items()}
 
     # --- the store ------------------------------------------------------------------------------
@@ -192,7 +192,7 @@ class StartedStream:
 
     @property
     def bases(self) -> list[int | None]:
-        """What each generation started from."""
+        """Return the checkpoint that each generation started from."""
         return [base.checkpoint_id for base in self.store.generations.bases()]
 
     @property

@@ -1,4 +1,4 @@
-"""What every run that acts on a stream has in common: one line at the end, and no second try."""
+"""Every run that acts on a stream ends with one line, and is not tried a second time."""
 
 from pathlib import Path
 from typing import Annotated

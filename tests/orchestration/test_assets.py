@@ -1,4 +1,4 @@
-"""What the factory makes of a stream: assets that run it, show it and check it."""
+"""The factory makes the assets of a stream, which run it, show it and check it."""
 
 import sys
 from collections.abc import Iterator

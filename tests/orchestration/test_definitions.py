@@ -1,4 +1,4 @@
-"""What ``dagster dev`` loads, and that loading it costs nothing."""
+"""``dagster dev`` loads the definitions, and loading costs nothing."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What sensors request is what the stream's own jobs accept."""
+"""The stream's own jobs accept the requests of the sensors."""
 
 import sys
 from collections.abc import Iterator
@@ -51,7 +51,7 @@ def ticks_of(instance: dg.DagsterInstance, job: Job, name: str, spec: StreamSpec
 
 
 def request_of(instance: dg.DagsterInstance, job: Job, name: str) -> dg.RunRequest:
-    """What one tick of a sensor requests; its config is that of the job."""
+    """Return the request of one tick of a sensor; its config fits the job."""
     ticks = ticks_of(instance, job, name)
     (request,) = list(ticks.evaluate().run_requests or ())
     assert request.job_name is not None

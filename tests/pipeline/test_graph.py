@@ -1,4 +1,4 @@
-"""What a user draws becomes vertices and edges: chained where nothing stands between."""
+"""A drawn graph becomes vertices and edges; operators are chained if nothing is between them."""
 
 import pyarrow as pa
 import pytest

@@ -1,4 +1,4 @@
-"""A job runs in the background: its end, good or bad, is there for whoever asks."""
+"""A job runs in the background, and its end, good or bad, can be asked for."""
 
 import signal
 import threading
@@ -16,7 +16,7 @@ SOON_S = 5.0
 
 
 class Running:
-    """In place of a supervisor: runs until it is told how to end."""
+    """Stands in for a supervisor: runs until a test ends it."""
 
     def __init__(self) -> None:
         self.told: list[str] = []

@@ -57,7 +57,7 @@ def test_an_aggregation_of_nothing_is_refused() -> None:
 
 def test_users_aggregates_travel_to_the_workers_and_stay_what_they_are() -> None:
     class Longest:
-        """Of this test only, so that workers cannot import it."""
+        """Local to this test, so that workers cannot import it."""
 
         name, state_type, result_type = "longest", pa.string(), pa.string()
 

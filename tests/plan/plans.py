@@ -36,10 +36,10 @@ def small_plan(by: Partitioning | None = None, **changes: Any) -> Plan:
 
 
 def with_second(plan: Plan, **changes: Any) -> Plan:
-    """The same plan with another second vertex."""
+    """Return the plan with another second vertex."""
     return replace(plan, vertices=(plan.vertices[0], replace(plan.vertices[1], **changes)))
 
 
 def with_first(plan: Plan, **changes: Any) -> Plan:
-    """The same plan with another first vertex."""
+    """Return the plan with another first vertex."""
     return replace(plan, vertices=(replace(plan.vertices[0], **changes), plan.vertices[1]))

@@ -39,7 +39,7 @@ ENDINGS = {CheckpointKind.STOP, CheckpointKind.FINAL}
 
 
 class World:
-    """The coordinator's surroundings: keeps what it was told, and what may be answered."""
+    """The coordinator's surroundings: keeps its orders, and the answers that are possible."""
 
     def __init__(self, config: CoordinatorConfig) -> None:
         self.state = initial(config, SUBTASKS, CheckpointId(10), 0)

@@ -44,7 +44,7 @@ class Manifest:
 
 @dataclass
 class Store:
-    """What is durable. Each method is one atomic step of the real store, or less."""
+    """The durable state. Each method is one atomic step of the real store, or less."""
 
     claims: set[int] = field(default_factory=set)
     bases: dict[int, int | None] = field(default_factory=dict)

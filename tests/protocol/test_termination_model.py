@@ -34,7 +34,7 @@ SPLITS: Message = (LAST, LAST)
 @dataclass(frozen=True)
 class Worker:
     outside: Message
-    """What still comes from outside; then that input ends."""
+    """The message that still comes from outside; then that input ends."""
     ended: bool = False
     produced: int = 0
     consumed: int = 0

@@ -1,4 +1,4 @@
-"""What a subtask waits for is read off the state of its alignment."""
+"""The state of a subtask's alignment shows which channels it waits for."""
 
 from laminar_core.protocol.alignment import BarrierAligner
 from laminar_core.protocol.alignment_events import (

@@ -116,7 +116,7 @@ NEWER = {
         claimed_at_ms=1_700_000_000_000,
     ),
 }
-"""What is written since format 2, which says what kind of actor acted."""
+"""Golden records since format 2, which contains the kind of actor."""
 
 
 @pytest.mark.parametrize("name", NEWER)

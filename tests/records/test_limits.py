@@ -99,7 +99,7 @@ def test_the_walk_finds_a_field_without_a_bound(field):
 
 
 def sealed(record: CheckpointManifest, **changes: object) -> bytes:
-    """What whoever can write to a store can make: a wrong record with the right digest."""
+    """Return a wrong record with the right digest, as a forger can make it."""
     return record.model_copy(update=changes).to_bytes()
 
 

@@ -14,7 +14,7 @@ FIRST_EVER = (GOLDEN / "manifest_v1.json").read_bytes()
 
 
 def incremental() -> CheckpointManifest:
-    """Of what changed, and of what two earlier checkpoints wrote."""
+    """Return a manifest of an incremental state, with segments of two earlier checkpoints."""
     base = file_ref("shared/window/0000000001-0-00000000.seg")
     segments = tuple(
         base.model_copy(update={"path": f"shared/window/{name}.seg", **changes})

@@ -1,4 +1,4 @@
-"""What makes a directory a savepoint: read back, or refused."""
+"""A directory is a savepoint if its record can be read; otherwise it is refused."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a Dagster run wants from a job is asked and written down as when a person types it."""
+"""A request of a Dagster run has the same effect and record as one that a person types."""
 
 from collections.abc import Callable
 

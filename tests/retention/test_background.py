@@ -17,7 +17,7 @@ LAST = RetentionPolicy(keep_last=1)
 
 
 class Later(Executor):
-    """Runs what was submitted when it is told to."""
+    """Runs the submitted functions when a test says so."""
 
     def __init__(self) -> None:
         self.waiting: deque[Callable[[], None]] = deque()

@@ -1,4 +1,4 @@
-"""What is read of a store, and what is made of damage and of names."""
+"""The facts for retention are read from a store, also from damaged and foreign objects."""
 
 from dataclasses import replace
 

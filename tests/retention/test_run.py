@@ -176,7 +176,7 @@ class TestApplying:
 
 
 class TestStalePlans:
-    """What changed between planning and applying is told, and nothing is deleted."""
+    """A change between planning and applying is reported, and nothing is deleted."""
 
     def refused(self, job: StoredJob, change) -> str:
         retention = job.retention(LAST)

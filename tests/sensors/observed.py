@@ -24,10 +24,10 @@ class DiedError(Exception):
 
 @dataclass
 class Daemon(Ticks):
-    """Carries out what the observer's ticks say, and dies when it is told to."""
+    """Carries out the requests of the observer's ticks, and dies after a given write."""
 
     dies_after: int | None = None
-    """So many writes."""
+    """Number of writes before it dies."""
 
     def tick(self, status: dg.DagsterRunStatus = dg.DagsterRunStatus.STARTING) -> str:
         """One whole tick; returns its line."""

@@ -46,7 +46,7 @@ NEVER_RAN = Generation(0)
 
 @dataclass
 class Job:
-    """What drivers leave in the store; ``clock`` is theirs."""
+    """A store as drivers leave it; ``clock`` is theirs."""
 
     store: CheckpointStore
     clock: ManualClock = field(default_factory=lambda: ManualClock(SystemClock().now_ms()))
@@ -54,7 +54,7 @@ class Job:
     beats: int = 0
     rows_in: int = 0
     descriptions: dict[str, Any] = field(default_factory=lambda: dict(DESCRIPTIONS))
-    """Of the operators, for the manifests."""
+    """Descriptions of the operators, for the manifests."""
     edges: tuple[EdgeEntry, ...] = ()
 
     def claim(
@@ -81,7 +81,7 @@ class Job:
         return generation
 
     def claim_by_the_dead(self, **how: Any) -> Generation:
-        """The same, by a process of this machine that is gone."""
+        """Claim the next generation for a process of this machine that is gone."""
         return self.claim(gone(this_process()), **how)
 
     def beat(self, rows_per_s: float = 0, rows: int | None = None) -> None:
@@ -203,7 +203,7 @@ def stored_job(folder: Path) -> Job:
 
 
 def mark_damaged(job: Job, *checkpoint_ids: int) -> None:
-    """What the driver writes when it has found that these have lost a file."""
+    """Write the driver's records that these checkpoints have lost a file."""
     log = DamageLog(job.store.objects, job.store.paths)
     lost = [DamagedFile(path="shared/a.arrow", problem="missing")]
     for checkpoint_id in checkpoint_ids:
@@ -274,7 +274,7 @@ class Ticks:
         return result
 
     def context(self) -> dg.SensorEvaluationContext:
-        """What the sensor is called with."""
+        """Return the argument of the sensor's function."""
         return dg.build_sensor_context(
             instance=self.instance,
             cursor=self.cursor,
@@ -329,6 +329,6 @@ class Ticks:
 
 
 def config_of(run: dg.DagsterRun) -> dict[str, Any]:
-    """What the one op of a run was told."""
+    """Return the config of the one op of a run."""
     (op,) = json.loads(json.dumps(run.run_config))["ops"].values()
     return op["config"]

@@ -1,4 +1,4 @@
-"""What the recovery sensor has to see, and over how many ticks, before it calls a job dead."""
+"""The recovery sensor calls a job dead only after enough signs, over enough ticks."""
 
 import threading
 from pathlib import Path

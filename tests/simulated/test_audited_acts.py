@@ -1,4 +1,4 @@
-"""What a driver does to its job is in the audit log before it is true."""
+"""A driver's act on its job is in the audit log before it takes effect."""
 
 import pytest
 

@@ -12,7 +12,7 @@ from laminar_core.testing.world import Process
 from laminar_core.worker.channels import CREDITS_PER_CHANNEL, OUTPUT_QUEUE_BATCHES
 
 OVERSHOOT_BATCHES = 8
-"""What one step may add to a queue that had room: the windows that fire at once."""
+"""Batches that one step may add to a queue that had room: the windows that fire at once."""
 
 SLOW = 60.0
 

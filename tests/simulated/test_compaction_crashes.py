@@ -33,7 +33,7 @@ WINDOW, HOUR_US = "1 hour", 3_600_000_000
 
 
 def hourly(rows: list[Row]) -> list[Row]:
-    """The same in larger windows."""
+    """Return the rows, summed up in larger windows."""
     found: dict[tuple[str, int], Row] = {}
     for row in rows:
         start = row["start"] - row["start"] % HOUR_US

@@ -18,7 +18,7 @@ OFTEN = CoordinatorConfig(interval_ms=5, max_concurrent=2, tolerable_failures=No
 
 
 def later(tables: list[pa.Table], seconds: int) -> list[pa.Table]:
-    """The same rows, later in event time."""
+    """Return the rows, later in event time."""
     moved = []
     for table in tables:
         times = pa.array([t.value + seconds * SECOND_US for t in table.column("ts")])

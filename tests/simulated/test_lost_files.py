@@ -94,7 +94,7 @@ def test_what_a_listing_shows_costs_one_checkpoint_and_never_counts(how, seed):
 
 
 def test_before_the_scrub_every_later_checkpoint_named_the_lost_file():
-    """What the whole state is for: the chain of the operator goes on without the file."""
+    """The scrub writes the whole state, so that the operator's chain goes on without the file."""
     _, simulation = simulate()
     harm = Harm(simulation, "missing")
     simulation.run()

@@ -34,7 +34,7 @@ def told(simulation: Simulation, kind: type) -> list:
 
 
 def all_are_whole(simulation: Simulation) -> None:
-    """What the job told to be complete is in the store that it has in the end."""
+    """Every checkpoint that the job reported as complete is in the store that it ends with."""
     completed = simulation.store.manifests.ids()
     assert completed == [e.checkpoint_id for e in told(simulation, CheckpointCompleted)]
     assert [simulation.store.verify(n).problem for n in completed] == [None] * len(completed)

@@ -27,7 +27,7 @@ from laminar_core.worker.outputs import edge_entry
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 VERSIONS = [1, 2, 3]
-"""Of the manifest."""
+"""Versions of the manifest."""
 SECOND, SIZE = 1_000_000, 20
 ROWS = [
     [{"k": f"k{(7 * i + split) % 5}", "v": 10 * split + i, "ts": i * SECOND} for i in range(60)]
@@ -70,7 +70,7 @@ def write(folder: Path) -> None:
 
 
 def manifests(version: int) -> list[CheckpointManifest]:
-    """Those of a golden store, the oldest first."""
+    """Return the manifests of a golden store, oldest first."""
     folder = GOLDEN / f"store_v{version}" / "simulated" / "checkpoints"
     return [parse_manifest(path.read_bytes()) for path in sorted(folder.glob("*/manifest.json"))]
 

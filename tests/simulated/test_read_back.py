@@ -1,4 +1,4 @@
-"""What is read of a checkpoint is what a restart would go on from.
+"""The rows that are read of a checkpoint are those that a restart would continue with.
 
 Method: simulated jobs that write their state in pieces; every checkpoint is restored by the
 operators themselves, and read without them. Both have the same rows.

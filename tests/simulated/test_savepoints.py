@@ -236,7 +236,7 @@ def leave(story: Story, stop: StopJob) -> None:
 
 
 def savepoint_files(target: Path, state: StateOptions, seed: int) -> dict[str, bytes]:
-    """Of a job that has read everything, and whose windows are still open."""
+    """Return the files of a savepoint of a job that has read everything, with open windows."""
     tables = payments()
     p = Pipeline("endless")
     rows = p.source("in", MemorySource(tables, bounded=False)).watermark("ts", max_delay=DELAY)

@@ -105,7 +105,7 @@ class Backpressured:
         return [store.manifests.read(checkpoint_id) for checkpoint_id in store.manifests.ids()]
 
     def restored(self) -> list[CheckpointManifest]:
-        """What the second and later generations began with."""
+        """Manifests of the checkpoints that later generations started from."""
         started = [e for e in self.simulation.events if isinstance(e, GenerationStarted)]
         ids = [e.restored_checkpoint_id for e in started if e.restored_checkpoint_id is not None]
         return [self.simulation.store.manifests.read(checkpoint_id) for checkpoint_id in ids]

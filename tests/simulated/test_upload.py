@@ -1,4 +1,4 @@
-"""What a checkpoint of changes uploads is what changed, whatever there is."""
+"""An incremental checkpoint uploads the changes only, however large the state is."""
 
 from concurrent.futures import ThreadPoolExecutor
 

@@ -71,11 +71,11 @@ class SmallJob:
         return _sorted(grouped.rename_columns([names.get(n, n) for n in grouped.column_names]))
 
     def committed(self) -> list[dict]:
-        """What a reader of the committed set sees."""
+        """Return the rows that a reader of the committed set sees."""
         return _sorted(read_committed(self.output))
 
     def visible(self) -> list[dict]:
-        """What somebody sees who reads all Parquet files of the directory."""
+        """Return the rows that a reader of all Parquet files of the directory sees."""
         files = list(Path(self.output).glob("*.parquet"))
         return _sorted(pq.read_table(self.output)) if files else []
 

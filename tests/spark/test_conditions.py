@@ -1,4 +1,4 @@
-"""What Spark demands and what it does not protect is decided from its settings, before a claim."""
+"""Spark's settings are checked before a claim: for its demands, and for missing protection."""
 
 import pytest
 

@@ -83,7 +83,7 @@ class TestSpark:
 
 
 def collect(store: CheckpointStore, schema: StructType | None = None, **options: str) -> pa.Table:
-    """What Spark would do, in this process."""
+    """Read the parts in this process, as Spark would."""
     source = LaminarDataSource({"store": store.objects.uri, **options})
     columns = schema or source.schema()
     reader = source.reader(columns)

@@ -1,4 +1,4 @@
-"""Every machine that can run Spark is recognised, and every other one is told what to do."""
+"""Every machine that can run Spark is recognised; the others get advice."""
 
 import os
 import shlex

@@ -1,4 +1,4 @@
-"""What a restart does with a damaged store, a changed pipeline, or a store it cannot use.
+"""A restart with a damaged store, a changed pipeline or an unusable store does no harm.
 
 Each job is stopped in the middle and run again; whatever is refused changes nothing but the claim.
 """
@@ -32,7 +32,7 @@ CHECKPOINTS_BEFORE_STOP = 3
 
 
 class Runner:
-    """Runs the small job in the shared session, and keeps what it told."""
+    """Runs the small job in the shared session, and keeps its events."""
 
     def __init__(self, spark: SparkSession, job: SmallJob) -> None:
         self.spark = spark

@@ -37,7 +37,7 @@ class Parts:
         """Rows, by checkpoint."""
 
     def start(self, workers: int, until: SimpleQueue[int]) -> StreamingJob:
-        """``until`` is told of the rows in flight at each checkpoint, if there are any."""
+        """``until`` is called with the rows in flight at each checkpoint, if there are any."""
 
         def listen(event: JobEvent) -> None:
             if isinstance(event, GenerationStarted):

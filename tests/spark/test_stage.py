@@ -107,7 +107,7 @@ class Conf:
 
 
 def cluster_with(settings: dict[str, str], **options) -> SparkCluster:
-    """What a cluster with these settings would be to the job; it does not say its slots."""
+    """Return the facts about a cluster with these settings, which does not report its slots."""
     session = SimpleNamespace(conf=Conf({"spark.master": "spark://x:1", **settings}))
     return SparkCluster(GivenSession(session), "auto", SystemClock(), **options)
 

@@ -52,7 +52,7 @@ def test_every_new_receiver_takes_over_from_some_old_one(exchange: Exchange, bef
 
 
 def rows_for(receiver: int, before: int, key_groups: int, rows: pa.RecordBatch) -> pa.RecordBatch:
-    """What an old sender put on its channel to an old receiver."""
+    """Return the rows that an old sender put on its channel to an old receiver."""
     owned = key_group_range(receiver, key_groups, before)
     groups = key_groups_of(rows, ["key"], key_groups)
     return rows.filter(pa.array((groups >= owned.start) & (groups < owned.stop)))

@@ -1,4 +1,4 @@
-"""What the state of a window aggregation looks like."""
+"""The state of a window aggregation has the documented layout."""
 
 import pyarrow as pa
 

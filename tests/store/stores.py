@@ -26,7 +26,7 @@ from tests.records.manifests import inflight, manifest, rows, subtask
 
 JOB = "payments"
 DAMAGE = ["missing", "torn", "longer", "rotten"]
-"""What ``damage`` does to an object."""
+"""The effect of ``damage`` on an object."""
 
 
 def open_job(objects: ObjectStore | None = None) -> CheckpointStore:
@@ -124,7 +124,7 @@ def capture(
 
 
 def with_inflight(written: CheckpointManifest, *entries: InflightEntry) -> CheckpointManifest:
-    """The same checkpoint, whose barriers overtook what is in these files."""
+    """Return the checkpoint with barriers that overtook the rows in these files."""
     changes = {"mode": "switched", "is_unaligned": True, "inflight_data": entries}
     return CheckpointManifest(**dict(written) | changes)
 
@@ -159,7 +159,7 @@ def damage(store: CheckpointStore, key: str, how: str) -> None:
 
 
 def gone(owner: Owner) -> Owner:
-    """The same process in another life: its pid was reused."""
+    """Return the owner as a process that has ended: its pid was reused."""
     return replace_owner(owner, pid_start_time=owner.pid_start_time + 1)
 
 

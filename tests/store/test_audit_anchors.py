@@ -57,7 +57,7 @@ def a_short_life(*, key: bytes | None = None) -> MemoryObjectStore:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What is deleted together, and the newest record that it is evidence of."""
+    """Objects that are deleted together, and the newest record that they name."""
 
     keys: tuple[str, ...]
     names: int

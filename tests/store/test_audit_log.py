@@ -27,9 +27,9 @@ from laminar_core.testing.observed_store import ObservedStore, StoreCall
 
 PATHS = JobPaths("payments")
 CALLS = 6
-"""Of one append to a log that has records, with nobody else there."""
+"""Calls of one append to a log that has records, without another writer."""
 FIRST_CALLS = 8
-"""Of the first one: it finds no head, and looks for records, and for what names one."""
+"""Calls of the first append: it finds no head, and looks for records and for their anchors."""
 
 FOREIGN_HEAD = head_at(Link(77, "0" * 64), "another-job").to_bytes()
 

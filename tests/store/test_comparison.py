@@ -1,4 +1,4 @@
-"""What changed between two checkpoints is what a comparison of dictionaries says."""
+"""Two checkpoints are compared as two dictionaries would be."""
 
 import pyarrow as pa
 import pytest
@@ -89,7 +89,7 @@ def test_another_definition_is_said(store):
 
 
 def with_rows_of(manifest: CheckpointManifest, position: int, segment: SegmentRef):
-    """The same checkpoint, in which that entry has these rows."""
+    """Return the checkpoint with these rows in that entry."""
     entries = list(manifest.subtasks)
     entries[position] = entries[position].model_copy(update={"segments": (segment,)})
     return manifest.model_copy(update={"subtasks": tuple(entries)})

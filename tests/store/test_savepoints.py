@@ -51,7 +51,7 @@ def contents(objects: ObjectStore) -> dict[str, bytes | None]:
 
 
 def incremental(store: CheckpointStore, split: int) -> CheckpointManifest:
-    """The same rows in two segments that only this checkpoint names."""
+    """Return the rows in two segments that only this checkpoint names."""
     generation = claim(store)
     written = write(store, 1, generation, KEYED.slice(0, split))
     entries = [

@@ -1,4 +1,4 @@
-"""What a job keeps and what it sent: counted, measured, or left out, but never guessed."""
+"""Storage and requests of a job are counted, measured, or left out, but never guessed."""
 
 import pytest
 

@@ -56,7 +56,7 @@ def stored(panes: Panes) -> pa.Table:
 
 
 def owned(panes: Panes, subtask_index: int, parallelism: int) -> dict[tuple[str, int], tuple]:
-    """What of it has keys of this subtask."""
+    """Return the part with keys of this subtask."""
     mine = key_group_range(subtask_index, MAX_PARALLELISM, parallelism)
     groups = stored(panes).column("key_group").to_pylist()
     pairs = zip(panes.items(), groups, strict=True)

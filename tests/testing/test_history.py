@@ -1,4 +1,4 @@
-"""A history sees what the store really did, also if the caller was told otherwise."""
+"""A history sees what the store really did, even if the caller got another answer."""
 
 from random import Random
 

@@ -1,4 +1,4 @@
-"""What takes the place of a store behaves as a directory does that is not the store."""
+"""A directory in the place of a store behaves as one that is not the store."""
 
 import pytest
 

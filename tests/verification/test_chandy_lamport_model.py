@@ -1,4 +1,4 @@
-"""What is recorded is a state that the system could have been in, on any topology."""
+"""A recorded state is one that the system could have been in, on any topology."""
 
 from collections import Counter, deque
 from dataclasses import dataclass, field

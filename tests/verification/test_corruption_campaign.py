@@ -68,7 +68,7 @@ def test_if_nothing_is_whole_it_is_refused_and_a_fresh_start_is_exact(labs: dict
 
 
 class TestItWouldNotice:
-    """The same seeds against code with a hole in it."""
+    """The campaign notices a fault in the code, with the same seeds."""
 
     @staticmethod
     def violations(lab: Lab, seeds: range) -> list[str]:

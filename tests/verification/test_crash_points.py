@@ -65,7 +65,7 @@ def with_a_commit_to_redrive() -> tuple[Job, Simulation]:
 
 
 def going_back() -> tuple[Job, Simulation]:
-    """All is done, and the next driver is told to restore the first checkpoint."""
+    """Let the next driver restore the first checkpoint after everything is done."""
     job, simulation = steady()
     simulation.run()
     simulation.options = replace(simulation.options, restore_id=1)

@@ -153,14 +153,14 @@ class Bench:
         ]
 
     def trace(self) -> str:
-        """What was sent: rows as their sum, watermarks ``w``, barriers ``B1``, cancels ``X1``.
+        """Return the sent elements: rows by their sum, ``w`` a watermark, ``B1`` a barrier.
 
-        An unaligned barrier is ``U1``.
+        ``U1`` is an unaligned barrier, ``X1`` a cancel marker.
         """
         return " ".join(map(word, self.sent))
 
     def inflight(self) -> dict[str, str]:
-        """What was captured, by queue; ``!`` marks a queue to which nothing follows."""
+        """Return the captured rows, by queue; ``!`` marks a queue to which nothing follows."""
         found: dict[str, list[str]] = {}
         for piece in self.captured:
             name = f"{piece.queue.direction} {piece.queue.number}"

@@ -57,7 +57,7 @@ class Plain:
 
 
 class FakeTask:
-    """What ``follow`` looks at."""
+    """The part of a task that ``follow`` reads."""
 
     def __init__(self, **operators: object) -> None:
         self.parts = self
@@ -75,7 +75,7 @@ class FakeRestored:
 
 
 class Worker:
-    """A changelog, the operator that it follows, and a background that runs when told to."""
+    """A changelog, the operator that it follows, and a background that runs on demand."""
 
     def __init__(self, mode: str, *faults: Fault, generation: int = 3) -> None:
         self.clock, self.background, self.totals = ManualClock(), Background(), Counter()

@@ -183,7 +183,7 @@ def endless(*, bounded: bool) -> Job:
 @pytest.mark.parametrize("timeout_ms", [ALIGNED, TIMED, UNALIGNED])
 @pytest.mark.parametrize("ends", [True, False])
 def test_checkpoints_complete_while_a_loop_is_full(timeout_ms: int | None, ends) -> None:
-    """What comes back goes first, and yet no barrier waits for ever behind it."""
+    """Rows that come back go first, and yet no barrier waits for ever behind them."""
     built = endless(bounded=ends)
     config = CoordinatorConfig(interval_ms=20, alignment_timeout_ms=timeout_ms)
     simulation = Simulation(built.plan, parallelism=2, seed=3, checkpoint=config)

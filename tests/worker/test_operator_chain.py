@@ -54,7 +54,7 @@ class Marks(Operator):
 
 
 class Announces(Operator):
-    """Says what time it is told."""
+    """Announces the time that it is given."""
 
     def on_watermark(self, watermark_us: int) -> Iterable[pa.RecordBatch]:
         yield rows(watermark_us)
@@ -104,7 +104,7 @@ def chain_of(operators: list[Operator], left: list, at_work: list[str] | None = 
 
 
 def trace(operators: list[Operator], *inputs: pa.RecordBatch | int) -> list[list[int] | int]:
-    """What leaves the chain: batches as lists, watermarks as numbers."""
+    """Return the output of the chain: batches as lists, watermarks as numbers."""
     left: list[list[int] | int] = []
     chain = chain_of(operators, left)
     for one in inputs:

@@ -1,4 +1,4 @@
-"""What is replayed goes first, edge by edge, and in the order of the senders."""
+"""Replayed rows go first, edge by edge, and in the order of the senders."""
 
 from collections.abc import Sequence
 

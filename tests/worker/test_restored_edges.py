@@ -1,4 +1,4 @@
-"""What was in flight on an edge, after a change of workers: every row once, in order, in time."""
+"""Rows in flight survive a change of workers: every row once, in order, in time."""
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
@@ -47,7 +47,7 @@ def plan_of(*partitionings: Partitioning) -> Plan:
 
 @dataclass
 class Past:
-    """What old senders sent on an edge, and how far each old receiver had come at the cut."""
+    """Rows that old senders sent on an edge, and each old receiver's progress at the cut."""
 
     edge: Edge
     before: int

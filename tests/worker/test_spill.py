@@ -1,4 +1,4 @@
-"""What waits is given back in order, from memory or from disk, and the disk is given back too."""
+"""Waiting rows come back in order, from memory or from disk, and the disk space is freed."""
 
 from collections import deque
 from contextlib import suppress

@@ -20,7 +20,7 @@ def aligning(checkpoint_id: int, channels: int) -> State:
 
 @dataclass
 class Subtask:
-    """What is looked at of a task."""
+    """The part of a task that is examined."""
 
     vertex_id: str
     protocol_state: State = IDLE

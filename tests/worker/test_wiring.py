@@ -319,7 +319,7 @@ class TestState:
         [(2, 0, None, None), (4, 0, 5, 5), (4, 1, 5, 5), (4, 2, None, None), (1, 0, None, None)],
     )
     def test_new_senders_say_what_they_know(self, parallelism, me, known_us, announced_us):
-        """What old receiver 0 knew is known to those that take over from it alone."""
+        """The knowledge of old receiver 0 goes only to the subtasks that take over from it."""
         bench = self.restored(
             ChannelEntry(input_id=0, watermark_us=5, idle=False),
             ChannelEntry(input_id=1, watermark_us=8, idle=True),

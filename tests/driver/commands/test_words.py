@@ -1,4 +1,4 @@
-"""What is asked of a driver in words, and what its answers say."""
+"""Commands and answers of a driver are described in words."""
 
 import pytest
 

@@ -42,7 +42,7 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> tuple[Story, Path]:
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Story, Path]:
-    """The same that took one on its way and went on to its end."""
+    """Return the disk after a run that took a checkpoint on its way and reached its end."""
     target = tmp_path_factory.mktemp("savepoints") / "s"
     story = Story(SELDOM, job=slow_job(rows=30, row_ms=60))
     story.at_start(TakeSavepoint(target=str(target)))

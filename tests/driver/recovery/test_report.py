@@ -40,7 +40,7 @@ def interrupted(job: Job | None = None, checkpoints: int = 3) -> tuple[Job, Simu
 
 
 def examine(simulation: Simulation, plan: Plan | None = None, **options: object) -> RecoveryReport:
-    """What a start would do; nothing in the store changes by the question."""
+    """Return what a start would do; the store stays as it is."""
     store = simulation.store
     before = {key: store.objects.get(key) for key in store.objects.list("")}
     manager = RecoveryManager(

@@ -1,4 +1,4 @@
-"""What a generation starts from, in every state that its predecessors may have left behind."""
+"""A generation starts from the right checkpoint, whatever its predecessors left behind."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

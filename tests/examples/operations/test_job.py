@@ -1,4 +1,4 @@
-"""What the demonstration reads in the store, and the damage that it does."""
+"""The demonstration reads the store, and damages it on purpose."""
 
 import os
 import subprocess

@@ -37,7 +37,7 @@ def test_what_has_state_is_that_of_the_shipped_payments(tmp_path: Path) -> None:
 
 
 def described(plan: Plan) -> dict:
-    """What the operators say of themselves, without where their input comes from."""
+    """Return the descriptions of the operators, without their inputs."""
     own = {name: dict(d) for name, d in plan.descriptions().items() if name != "brake"}
     for description in own.values():
         description.pop(INPUTS_KEY, None)

@@ -1,4 +1,4 @@
-"""What somebody fills in is checked before anything is asked; the launchpad explains each field."""
+"""A form is checked before a request is made, and the launchpad explains each field."""
 
 import dagster as dg
 import pytest

@@ -34,7 +34,7 @@ def completed(stream: ActedOn) -> CheckpointId:
 
 
 def copied(stream: ActedOn, target: Path) -> str:
-    """What the driver would copy."""
+    """Write the savepoint that the driver would copy."""
     ann = Actor("ann", reason="to move")
     return export_savepoint(stream.store, completed(stream), str(target), ann, 1_700_000_000_000)
 

@@ -31,7 +31,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 def tick(
     bench: Bench, name: StreamJob, at: datetime = NIGHT
 ) -> tuple[list[dg.RunRequest], str | None]:
-    """What is asked for, or why nothing is."""
+    """Return the requests of a tick, or why there are none."""
     (schedule,) = (s for s in schedules_of(SPEC) if s.name == schedule_name(JOB, name))
     with dg.build_schedule_context(
         instance=bench.instance,

@@ -1,4 +1,4 @@
-"""What a program says it would continue from, and what becomes of one that says nothing."""
+"""The report of a program's dry run is read, and a missing one is an error."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""What becomes of a driver that lives, by what shows that it does and what somebody wants."""
+"""The fate of a driver that may live depends on its signs of life and on the request."""
 
 import pytest
 

@@ -32,7 +32,7 @@ def stream(tmp_path: Path) -> Iterator[StartedStream]:
 
 
 class StopRequest(StopThroughStore):
-    """What was asked for in the end can be seen."""
+    """Records the request that was made in the end."""
 
     def __init__(self, stream: StartedStream, savepoints: str | None = None) -> None:
         self.clock = ManualClock()

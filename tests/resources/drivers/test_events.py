@@ -1,4 +1,4 @@
-"""What of a driver's output is an event."""
+"""Lines of a driver's output are parsed as events."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Whose session is killed: that of a driver which leads one, and of nobody else."""
+"""Only the session that a driver leads is killed."""
 
 import os
 import signal

@@ -62,7 +62,7 @@ def failing_job(name: str, tags: dict[str, str], op: dg.OpDefinition = breaks) -
 
 
 def tell_of(instance: dg.DagsterInstance, job: dg.JobDefinition) -> dg.DagsterRun:
-    """What the daemon does when a run has failed."""
+    """Execute a job that fails, and call the sensor as the daemon does."""
     result = job.execute_in_process(instance=instance, raise_on_error=False)
     event = result.get_run_failure_event()
     run = instance.get_run_by_id(result.run_id)

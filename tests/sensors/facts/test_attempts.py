@@ -1,4 +1,4 @@
-"""What became of each attempt at a checkpoint is known by what is stored, not by how it is put."""
+"""The outcome of each attempt at a checkpoint is known from stored fields, not from texts."""
 
 from pathlib import Path
 

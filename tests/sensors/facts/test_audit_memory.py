@@ -1,4 +1,4 @@
-"""What one verification of the audit log knows from the one before."""
+"""A verification of the audit log remembers the one before."""
 
 import pytest
 

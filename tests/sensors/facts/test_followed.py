@@ -64,7 +64,7 @@ def test_an_attempt_whose_reservation_is_damaged_hides_no_later_one(job: Job, ho
 
 
 def forget(job: Job, *ids: int) -> None:
-    """What retention leaves of old attempts."""
+    """Delete old attempts, as retention does."""
     for checkpoint_id in map(CheckpointId, ids):
         job.store.objects.delete(job.store.paths.trigger(checkpoint_id))
         job.store.objects.delete(job.store.paths.outcome(checkpoint_id))

@@ -1,4 +1,4 @@
-"""What a store says of checkpoints that have lost files, while their job ran and afterwards."""
+"""A store shows which checkpoints have lost files, while their job runs and afterwards."""
 
 from pathlib import Path
 

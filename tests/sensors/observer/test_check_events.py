@@ -40,7 +40,7 @@ def test_attempts_that_failed_or_cannot_be_read_do_not_count(job: Job) -> None:
 
 
 def test_a_generation_starts_with_a_clean_slate(job: Job) -> None:
-    """What an earlier one saw was another load, or another mode."""
+    """An earlier generation saw another load, or another mode."""
     before = job.complete(alignment_ms=99)
     job.claim(base=before)
     job.complete(alignment_ms=1)

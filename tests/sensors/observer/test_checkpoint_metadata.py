@@ -1,4 +1,4 @@
-"""What Dagster shows of a checkpoint: numbers to plot, tables to read, and not much of either."""
+"""Dagster shows numbers to plot and tables to read for a checkpoint, and not many of either."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ def store() -> CheckpointStore:
 
 
 def shown(store: CheckpointStore, changes: CheckpointManifest) -> dg.AssetMaterialization:
-    """What is told of a checkpoint that is published like this."""
+    """Return the materialisation of a checkpoint that is published with these values."""
     return materialization(store, publish(store, changes))
 
 

@@ -1,4 +1,4 @@
-"""What is told of a job's acts: who did what, what it cost, and nothing that a run shows itself."""
+"""Acts on a job are reported with actor and cost, unless a run of this Dagster shows them."""
 
 import dagster as dg
 import pytest
@@ -16,7 +16,7 @@ from tests.store.stores import damage, gone
 
 
 def restored(job: Job, base: int | None, **facts: object) -> None:
-    """What a driver writes down when it starts."""
+    """Write the records of a driver's start."""
     write_down(
         job,
         "start-fresh" if base is None else "restore",
@@ -229,7 +229,7 @@ def test_a_log_without_news_costs_one_request(job: Job, monkeypatch: pytest.Monk
 
 
 def test_the_owner_of_a_claim_does_not_matter(job: Job, daemon: Daemon) -> None:
-    """A start by somebody else's machine is told like any other."""
+    """A start by another machine is reported like any other."""
     job.claim(gone(this_process()))
     restored(job, None)
     daemon.tick()

@@ -22,14 +22,14 @@ def hear(alert: Alert) -> None:
 
 
 def verdicts(daemon: Daemon) -> list[str]:
-    """What was evaluated, oldest first."""
+    """Return the evaluations, oldest first."""
     history = daemon.instance.event_log_storage.get_asset_check_execution_history(KEY, limit=500)
     found = [record.evaluation for record in reversed(history)]
     return ["passed" if each.passed else each.severity.value for each in found]
 
 
 def marked(daemon: Daemon) -> list[str | None]:
-    """Partitions of which it is told that they lost files."""
+    """Return the partitions that are reported to have lost files."""
     return [
         each.partition for each in daemon.observed("checkpoint") if "lost_files" in each.metadata
     ]

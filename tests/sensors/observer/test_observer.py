@@ -1,4 +1,4 @@
-"""What happens in a store is told once, whatever becomes of ticks; and each tick is bounded."""
+"""Every event in a store is reported once, although ticks may die; and each tick is bounded."""
 
 import threading
 

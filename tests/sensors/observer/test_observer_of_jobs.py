@@ -1,4 +1,4 @@
-"""What goes with checkpoints, retention and drills: told once, and not what a run tells itself."""
+"""Events beside checkpoints are reported once, unless a run reports them itself."""
 
 import dagster as dg
 

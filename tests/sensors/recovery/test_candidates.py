@@ -56,7 +56,7 @@ def chosen(choice: Choice) -> int | None:
 
 
 def read(store: CheckpointStore, on_record: Mapping[str, FoundDamage]) -> tuple[int | None, str]:
-    """What is chosen, and of which checkpoints state was read for that."""
+    """Return the choice, and the checkpoints whose state was read for it."""
     watched = FaultyStore(store.objects)
     choice = choose_by_sizes(CheckpointStore(watched, store.job), on_record)
     keys = [key for verb, key in watched.calls if verb == "get" and key.endswith(".seg")]

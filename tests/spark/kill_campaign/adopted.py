@@ -8,7 +8,7 @@ from laminar_core.store.owner import is_running
 
 
 class AdoptedProcess:
-    """What the campaign needs of ``subprocess.Popen``; how it ended nobody can know."""
+    """The part of ``subprocess.Popen`` that the campaign needs, without the exit code."""
 
     def __init__(self, owner: Owner) -> None:
         self._owner = owner

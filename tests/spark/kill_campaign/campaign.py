@@ -21,7 +21,7 @@ ROWS_PER_ROUND = 1_200_000
 
 
 class Campaign:
-    """Runs cells until told to end; a round that fails is reported and the next one begins."""
+    """Runs cells until it is stopped; a round that fails is reported and the next one begins."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Campaign:
         self._cell: Cell | None = None
 
     def run(self, rounds: Iterator[list[Cell]], may_go_on: Callable[[], bool]) -> Figures:
-        """Attack cell after cell, round after round, until told to end or interrupted."""
+        """Attack cell after cell, round after round, until stopped or interrupted."""
         try:
             while may_go_on():
                 self._interrupt.check()

@@ -1,4 +1,4 @@
-"""What is attacked, when and how: the cells of the campaign, and the order in which they come."""
+"""The cells of the campaign: target, kind of attack, phase, and the order in which they come."""
 
 import random
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What a campaign came to, as numbers."""
+"""The results of a campaign, as numbers."""
 
 from collections import Counter
 from dataclasses import dataclass, field

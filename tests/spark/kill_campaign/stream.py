@@ -32,7 +32,7 @@ FENCED_CODE = 6
 
 
 class CampaignError(AssertionError):
-    """What the campaign found, or did not see in time."""
+    """The campaign found a violation, or did not see in time what it waited for."""
 
 
 @dataclass

@@ -11,7 +11,7 @@ from verification.explorer.worlds import QUICK
 
 @pytest.fixture
 def broken(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What arrives after the cut is never recorded."""
+    """Break the recording: rows that arrive after the cut are not captured."""
     monkeypatch.setattr(BarrierAligner, "records", lambda *_: False)
 
 

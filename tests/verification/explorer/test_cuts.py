@@ -50,7 +50,7 @@ class Schedule(NamedTuple):
     sources: tuple[ProcessState, ...]
     sink: ProcessState
     counted: tuple[int, ...] | None = None
-    """What the sink had processed when it recorded."""
+    """Number of rows that the sink had processed when it recorded."""
 
 
 def with_flow(now: Schedule, n: int, **changes) -> Schedule:

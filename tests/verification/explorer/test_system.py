@@ -1,4 +1,4 @@
-"""What can happen in a state, and that an end is judged."""
+"""The system lists the possible steps of a state, and judges an end."""
 
 from verification.explorer.system import Move, System
 from verification.explorer.tasks import Classes

@@ -436,7 +436,7 @@ LINUX_ONLY = re.compile(
     r"|copy_file_range|prctl|waitid|signalfd|sigtimedwait|pipe2|SO_PEERCRED|O_DIRECT|O_TMPFILE|O_PATH"
     r"|SOCK_CLOEXEC|SOCK_NONBLOCK)\b"
 )
-"""What type checking for macOS (``make check``) does not see, and what it sees most often."""
+"""Names that type checking for macOS (``make check``) overlooks, or meets most often."""
 
 ASKS_FIRST = {
     "laminar_core/store/owner.py": "boot and pid namespace are nowhere else; without them: unknown",

@@ -1,4 +1,4 @@
-"""What is flushed is on the disk, on macOS too."""
+"""Flushed bytes are on the disk, on macOS too."""
 
 import errno
 import fcntl

@@ -64,7 +64,6 @@ def test_every_place_is_drawn_and_drivers_end_for_it():
     assert "a driver has lost its store: restarts-exhausted" in trace
     assert "a driver is refused" in trace
     assert "store-lost" in trace
-    assert "store-back" in trace
 
 
 def test_an_older_copy_has_the_claim_of_no_driver_that_lives():

@@ -35,7 +35,12 @@ from laminar_core.connectors.formats.messages import (
     Messages,
 )
 from laminar_core.connectors.formats.required import check_required
-from laminar_core.connectors.formats.sifting import Indexes, decode_rows
+from laminar_core.connectors.formats.sifting import (
+    Indexes,
+    decode_rows,
+    joined_bytes,
+    joined_messages,
+)
 
 UnknownFields = Literal["ignore", "refuse"]
 
@@ -87,7 +92,7 @@ class _JsonReader:
 
     def suspects(self, values: pa.BinaryArray) -> Indexes:
         """Messages that the parser might take for JSON although they are not."""
-        data = _bytes_of(values)
+        data = joined_bytes(values)
         patterns = [_CLOSES_THE_LIST] if b"]" in data else []
         patterns += ["\\x00"] if b"\0" in data else []
         for word in _NO_NUMBERS:  # One byte is looked for ten times faster than three.
@@ -104,7 +109,8 @@ class _JsonReader:
 
     def read(self, values: pa.BinaryArray) -> pa.RecordBatch:
         values.cast(pa.string())  # Fails if a byte is not UTF-8, also where the parser skips it.
-        return self._rows(self._parsed(_wrapped(values), len(values)))
+        body = joined_messages(values, _BEFORE, _BETWEEN, _BEHIND)
+        return self._rows(self._parsed(body, len(values)))
 
     def read_one(self, value: bytes) -> pa.RecordBatch:
         """Read a message again, by the exact parser and without what the schema does not name."""
@@ -157,20 +163,6 @@ class _JsonReader:
 def _does_not_fit(field: pa.Field, written: str) -> str:
     shown = written if len(written) <= _SHOWN_CHARS else written[: _SHOWN_CHARS - 1] + "…"
     return f"field {field.name}: {shown} does not fit {field.type}"
-
-
-def _bytes_of(values: pa.BinaryArray) -> bytes:
-    """Return the bytes of all messages, one behind the other."""
-    _, offsets, data = values.buffers()
-    ends = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1]
-    return data[int(ends[0]) : int(ends[-1])].to_pybytes() if data is not None else b""
-
-
-def _wrapped(values: pa.BinaryArray) -> pa.Buffer:
-    all_of_them = pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values)
-    joined = call_function("binary_join", [all_of_them, pa.scalar(_BETWEEN)])
-    ends = pa.scalar(_BEFORE), joined, pa.scalar(_BEHIND), pa.scalar(b"")
-    return call_function("binary_join_element_wise", list(ends))[0].as_buffer()
 
 
 def _holds_floats(of: pa.DataType) -> bool:

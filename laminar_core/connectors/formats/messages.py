@@ -120,13 +120,8 @@ class Encoder(Protocol):
         ...
 
 
-class Format(Protocol):
-    """How rows are written as bytes. A value: it is sent to the workers and holds nothing open."""
-
-    @property
-    def one_row_per_message(self) -> bool:
-        """Whether a message is one row, so that each row may have a key of its own."""
-        ...
+class InputFormat(Protocol):
+    """How bytes are read. A value: it is sent to the workers and holds nothing open."""
 
     def describe(self) -> JsonObject:
         """Return the description that decides whether messages are still read the same way."""
@@ -138,6 +133,19 @@ class Format(Protocol):
         Raises:
             ConfigurationError: a column has a type that the format cannot express.
         """
+        ...
+
+
+class OutputFormat(Protocol):
+    """How rows are written as bytes. A value, as an input format is."""
+
+    @property
+    def one_row_per_message(self) -> bool:
+        """Whether a message is one row, so that each row may have a key of its own."""
+        ...
+
+    def describe(self) -> JsonObject:
+        """Return the description that decides whether rows are still written the same way."""
         ...
 
     def encoder(self, schema: pa.Schema) -> Encoder:

@@ -180,3 +180,20 @@ def taken(values: pa.Array, indexes: Indexes) -> pa.BinaryArray:
     is_run = int(indexes[-1]) - first == count - 1
     part = values.slice(first, count) if is_run else values.take(pa.array(indexes))
     return part.cast(pa.binary())
+
+
+def joined_bytes(values: pa.BinaryArray) -> bytes:
+    """Return the bytes of all messages, one behind the other."""
+    _, offsets, data = values.buffers()
+    ends = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1]
+    return data[int(ends[0]) : int(ends[-1])].to_pybytes() if data is not None else b""
+
+
+def joined_messages(
+    values: pa.BinaryArray, before: bytes, between: bytes, behind: bytes
+) -> pa.Buffer:
+    """Return all messages in one text, with these bytes around them."""
+    all_of_them = pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values)
+    joined = call_function("binary_join", [all_of_them, pa.scalar(between)])
+    pieces = pa.scalar(before), joined, pa.scalar(behind), pa.scalar(b"")
+    return call_function("binary_join_element_wise", list(pieces))[0].as_buffer()

@@ -95,3 +95,31 @@ def check_invariants(decoder: Decoder, values: list[bytes | None]) -> Decoded:
         assert repr(alone.rows.to_pylist()) == repr(mine), value
         assert alone.letters.num_rows == (index in bad)
     return decoded
+
+
+IPC_SCHEMA = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("v", pa.string()),
+        ("k", pa.dictionary(pa.int32(), pa.string())),
+        ("l", pa.list_(pa.int32())),
+    ]
+)
+
+
+def ipc_rows(first: int, count: int) -> pa.RecordBatch:
+    """Rows with these numbers."""
+    return pa.RecordBatch.from_pylist(
+        [{"id": n, "v": f"v{n}", "k": "k", "l": [n, None]} for n in range(first, first + count)],
+        schema=IPC_SCHEMA,
+    )
+
+
+def ipc_stream(*batches: pa.RecordBatch, compression: str | None = None) -> bytes:
+    """Write batches as one Arrow IPC stream."""
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    with pa.ipc.new_stream(sink, batches[0].schema, options=options) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    return sink.getvalue().to_pybytes()

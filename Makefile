@@ -64,12 +64,13 @@ audit: $(READY)  ## known vulnerabilities of what is locked, looked up now
 bench: $(READY)  ## all benchmarks, as JSON
 	@$(BIN)/laminar bench --json
 
-CAMPAIGNS := campaign-seeds campaign-worlds campaign-corruptions campaign-forgeries kill-campaign
+CAMPAIGNS := campaign-seeds campaign-worlds campaign-corruptions campaign-forgeries campaign-messages kill-campaign
 .PHONY: $(CAMPAIGNS)
 SEEDS ?= 20000
 WORLDS ?= all
 CORRUPTIONS ?= 10000
 FORGERIES ?= 1000
+MESSAGES ?= 5000
 MINUTES ?= 60
 SEED ?= 1
 
@@ -87,6 +88,9 @@ campaign-corruptions: $(READY)
 
 campaign-forgeries: $(READY)
 	@$(BIN)/python -m verification forgeries $(FORGERIES) --from $(SEED)
+
+campaign-messages: $(READY)
+	@$(BIN)/python -m verification messages $(MESSAGES) --from $(SEED)
 
 kill-campaign: $(READY)  ## real processes of a stream, killed and stopped in every phase (MINUTES=60 SEED=1)
 	@$(BIN)/python -m tests.spark.kill_campaign --minutes $(MINUTES) --seed $(SEED)

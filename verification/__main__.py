@@ -4,6 +4,7 @@ import click
 
 from verification.commands.corruptions import corruptions
 from verification.commands.forgeries import forgeries
+from verification.commands.messages import messages
 from verification.commands.worlds import worlds
 
 
@@ -11,11 +12,13 @@ from verification.commands.worlds import worlds
 def verification() -> None:
     """Verify the checkpoint protocol and the store: every order, every damage, every forgery.
 
+    And the decoders of foreign bytes: every message for what it is.
+
     Random faults in whole jobs are a command of the product: laminar simulate.
     """
 
 
-for _command in (worlds, corruptions, forgeries):
+for _command in (worlds, corruptions, forgeries, messages):
     verification.add_command(_command)
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ READY := .venv/.ready
 SOURCES := laminar_core jobs resources sensors orchestration verification examples tests benchmarks scripts
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-ops test test-jvm check docs audit bench campaign kill-campaign lock ui s3-server clean
+.PHONY: help setup demo demo-kafka demo-ops test test-jvm test-oldest check docs audit bench campaign kill-campaign lock ui servers s3-server clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,15 +25,24 @@ demo: $(READY)  ## payments per merchant, killed three times, compared with a Sp
 demo-ops: $(READY)  ## payments under dagster dev: slow, killed, damaged; sensors and schedules see to it
 	@$(BIN)/python -m examples.operations
 
+demo-kafka: $(READY)  ## payments from a real Kafka broker; broker, workers and driver are killed (needs make servers)
+	@$(BIN)/python -m examples.kafka_to_kafka
+
 test: $(READY)  ## the whole test suite, in up to four processes (TESTS="-n0 tests/cli -x": a part, in one)
 	@$(BIN)/python -m pytest $(SPREAD) $(TESTS)
 
 test-jvm: $(READY)  ## the tests that start Spark, with the Java from PyPI instead of the machine's
 	@SPREAD="$(SPREAD)" scripts/test-jvm $(TESTS)
 
+test-oldest: $(READY)  ## the tests of Spark, Arrow and connectors with the oldest packages that are allowed
+	@SPREAD="$(SPREAD)" scripts/test-oldest $(TESTS)
+
 # At most four processes: each may have a Spark of its own, which uses several cores itself. A process
 # that has nothing left to do takes over half of what another one still has.
 SPREAD := --numprocesses logical --maxprocesses 4 --dist worksteal
+
+servers:  ## get the servers that tests run against: Kafka (needs Maven), versitygw (needs Go), PostgreSQL
+	@scripts/servers
 
 s3-server: build/tools/versitygw  ## build a second S3 server that the tests use if it is there (needs Go)
 
@@ -101,7 +110,10 @@ ui: $(READY)  ## Dagster's UI and daemon on http://localhost:3000
 lock: $(READY)  ## resolve the dependencies of pyproject.toml anew
 	@$(BIN)/uv pip compile pyproject.toml --extra dev $(LOCK_OPTIONS) --output-file requirements.lock
 	@$(BIN)/python -c "$(PRINT_JVM_EXTRA)" | $(BIN)/uv pip compile - $(LOCK_OPTIONS) --output-file requirements-jvm.lock
+	@$(BIN)/uv pip compile pyproject.toml $(OLDEST) $(LOCK_OPTIONS) --output-file requirements-oldest.lock
 
+# The lower bounds themselves, and below them what was newest when they were locked.
+OLDEST := --resolution lowest-direct --extra dagster --extra jvm --extra kafka --extra kafka-avro --extra rocksdb --extra s3 --extra test
 LOCK_OPTIONS := --quiet --upgrade --generate-hashes --no-emit-index-url --no-header --python-version 3.11
 PRINT_JVM_EXTRA := import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']['jvm'], sep='\n')
 

@@ -146,7 +146,7 @@ class _Cluster:
             claim_sha256=None,
         )
         self._operators = plan.operator_ids()
-        background = Background(inline, inline, inline, inline, inline, inline)
+        background = Background(inline, inline, inline, inline, inline, inline, inline)
         self._coordinator = Coordinator(parts, self._link, background, ManualClock(), NOBODY)
         self._sequence = 0
         self._say(self._register)

@@ -46,7 +46,7 @@ def _encoding() -> Iterator[Result]:
 
 
 def _bad_messages() -> Iterator[Result]:
-    """Messages of JSON of which one in a hundred is broken off, and all are."""
+    """Decode JSON with one broken message in a hundred, and with broken messages only."""
     rows = _payments()
     decoder = JsonFormat().decoder(rows.schema)
     good = JsonFormat().encoder(rows.schema).encode(rows).to_pylist()

@@ -2,22 +2,39 @@ r"""Payments per merchant in five-minute windows: the example to copy.
 
 laminar run jobs/payments.py --set input=build/payments --set output=build/totals \
   --store build/checkpoints
+
+laminar run jobs/payments.py --set input=kafka://localhost:9092/payments \
+  --set output=kafka://localhost:9092/totals --store build/checkpoints
 """
 
-from laminar_core.connectors import ParquetSink, ParquetSource
+from urllib.parse import SplitResult, urlsplit
+
+import pyarrow as pa
+
+from laminar_core.connectors import KafkaSink, KafkaSource, ParquetSink, ParquetSource, Sink, Source
 from laminar_core.operators import agg, windows
 from laminar_core.pipeline import Pipeline
 
+PAYMENT = pa.schema(
+    [
+        ("merchant", pa.string()),
+        ("amount_cents", pa.int64()),
+        ("paid_at", pa.timestamp("us", "UTC")),
+    ]
+)
+"""The columns of a message, which is an object of JSON."""
+
 
 def pipeline(input: str, output: str, rows_per_second: float | None = None) -> Pipeline:  # noqa: A002 - as on the command line
-    """Read payments from Parquet files, write one row per merchant and window.
+    """Read payments from Parquet files or a Kafka topic, write one row per merchant and window.
 
-    ``input`` has the columns merchant, amount_cents and paid_at, at most a minute out of order.
-    ``rows_per_second`` paces the source; None reads as fast as it can.
+    ``input`` has the columns merchant, amount_cents and paid_at, at most a minute out of order: a
+    path, or ``kafka://HOST:PORT/TOPIC``, which ends at the messages that are there at the start if
+    ``?until=latest`` is behind it. ``output`` is a path or a topic as well; the messages are
+    objects of JSON, with the merchant as key. ``rows_per_second`` paces the source; None reads as
+    fast as it can.
     """
-    # A paced source reads twenty small batches a second, so that its pace is even.
-    batch_rows = 131_072 if rows_per_second is None else max(int(rows_per_second) // 20, 1)
-    source = ParquetSource(input, batch_rows=batch_rows)
+    source = payments_source(input, rows_per_second)
     payments = Pipeline("payments")
     (
         payments.source("payments", source, rows_per_second=rows_per_second)
@@ -32,6 +49,34 @@ def pipeline(input: str, output: str, rows_per_second: float | None = None) -> P
             agg.max("amount_cents", name="max_cents"),
             agg.avg("amount_cents", name="average_cents"),
         )
-        .sink("totals", ParquetSink(output))
+        .sink("totals", totals_sink(output))
     )
     return payments
+
+
+def payments_source(address: str, rows_per_second: float | None) -> Source:
+    """Return the source of payments at a path or in a topic."""
+    # A paced source reads twenty small batches a second, so that its pace is even.
+    batch_rows = 131_072 if rows_per_second is None else max(int(rows_per_second) // 20, 1)
+    parts = urlsplit(address)
+    if not _is_topic(parts):
+        return ParquetSource(address, batch_rows=batch_rows)
+    return KafkaSource(
+        parts.netloc,
+        parts.path.strip("/"),
+        PAYMENT,
+        until="latest" if parts.query == "until=latest" else None,
+        batch_messages=min(batch_rows, 10_000),
+    )
+
+
+def totals_sink(address: str) -> Sink:
+    """Return the sink of totals at a path or in a topic."""
+    parts = urlsplit(address)
+    if not _is_topic(parts):
+        return ParquetSink(address)
+    return KafkaSink(parts.netloc, parts.path.strip("/"), key="merchant")
+
+
+def _is_topic(parts: SplitResult) -> bool:
+    return parts.scheme == "kafka"

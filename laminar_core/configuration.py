@@ -26,6 +26,7 @@ from pydantic import (
 
 from laminar_core.codec.arrow import Compression
 from laminar_core.driver.liveness import Deadlines
+from laminar_core.driver.recovery.acceptance import parse_acceptance
 from laminar_core.driver.restart import ExponentialDelay
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.link.transport import TransportKind
@@ -97,15 +98,19 @@ class CheckpointOptions(Options):
     timeout: Annotated[Duration, Flag("--checkpoint-timeout")] = "10 minutes"
     """A checkpoint that takes longer expires; the job continues."""
     sync_timeout: MaybeDuration = "10 seconds"
-    """Longest pause of a worker at its cut; a checkpoint that needs a longer one is given up; none:
-    no limit.
+    """Longest pause of a worker while it takes its snapshot; a checkpoint that needs a longer one
+    is given up; none: no limit.
     """
     min_pause: MaybeDuration = None
     """Shortest time between the end of a checkpoint and the next trigger."""
     max_concurrent: Annotated[Positive, Flag("--max-concurrent-checkpoints")] = 1
-    """Checkpoints under way at the same time; more than 1 needs --aligned."""
+    """Checkpoints that may be pending at the same time; more than 1 needs --aligned."""
+    max_uncommitted: Annotated[Positive | None, NONE] = 10
+    """Completed checkpoints whose output may wait for its commit; then sources pause; none: any
+    number.
+    """
     tolerable_failures: Annotated[Count | None, NONE] = 3
-    """Failed checkpoints in a row that the job survives; none: any number."""
+    """Number of failed checkpoints in a row that do not fail the job; none: any number."""
     alignment: Annotated[
         str | timedelta,
         PlainValidator(_alignment),
@@ -115,11 +120,11 @@ class CheckpointOptions(Options):
             {"--aligned": "aligned", "--unaligned": "unaligned"},
         ),
     ] = Field(default="30 seconds", validation_alias=AliasChoices("alignment", "alignment_timeout"))
-    """Time from a checkpoint's creation until its barriers overtake the data; unaligned: they do
-    from the start, aligned: they never do.
+    """Time after the trigger of a checkpoint at which its barriers overtake queued rows; unaligned:
+    they overtake from the start; aligned: they never overtake.
     """
     max_inflight: Annotated[Size, _at_least(1, size_bytes)] = "512MiB"
-    """Limit of in-flight data, serialised, per queue; a checkpoint that would exceed it is given
+    """Limit of serialised in-flight data per queue; a checkpoint that would exceed it is given
     up.
     """
     inflight_compression: MaybeCompression = None
@@ -127,8 +132,8 @@ class CheckpointOptions(Options):
     scrub_rate: Size = Field(
         default="1MiB", validation_alias=AliasChoices("scrub_rate", "scrub_bytes_per_second")
     )
-    """Bytes of the newest checkpoint's files that are read again each second, to detect damage
-    while the state is still in memory; 0: none.
+    """Bytes of the newest checkpoint's files that the running job reads again each second, to
+    detect damage while the state is still in memory; 0: none.
     """
 
     @model_validator(mode="before")
@@ -167,9 +172,9 @@ class CheckpointPolicy(CheckpointOptions):
     keep_last: Annotated[
         Literal["default", "all"] | Positive, Flag(switches={"--keep-all": "all"})
     ] = "default"
-    """How many of the newest checkpoints the running job keeps, whichever run completed them; all:
-    it deletes none; default: of runs with the default, it keeps the last 10 and the newest of each
-    of 24 hours and 7 days.
+    """Number of newest checkpoints that the running job keeps, whichever run completed them; all:
+    it deletes none; default: it deletes only checkpoints of runs with this default, and keeps the
+    last 10 and the newest of each of 24 hours and 7 days.
     """
 
     @property
@@ -184,13 +189,15 @@ class StateConfig(Options):
     """How keyed state is kept, and what a checkpoint writes of it. May change at every start."""
 
     snapshots: SnapshotMode = "incremental"
-    """The contents of a checkpoint: the full state, the changes since the last one (incremental),
-    or the changes since the last of many uploads in between (changelog).
+    """The contents of a checkpoint. full: the full state. incremental: what changed since the last
+    checkpoint. changelog: what changed since the last upload; changes are uploaded all the time.
     """
     changelog_interval: Duration = "1 second"
     """Time between two uploads, with changelog."""
     segments_max: Annotated[int, Field(ge=2)] = SEGMENTS_MAX
-    """Files that hold the state of an operator in a worker; more are merged beside the job."""
+    """Number of files with the state of one operator in one worker; if there are more, they are
+    merged in the background.
+    """
     compression: Annotated[MaybeCompression, Flag("--state-compression")] = None
     """Compression of state in the store."""
     backend: Annotated[BackendName, Flag("--state-backend")] = "memory"
@@ -200,7 +207,7 @@ class StateConfig(Options):
     memory: Annotated[
         Size, _at_least(f"{MEMORY_BYTES_MIN >> 20}MiB", size_bytes), Flag("--state-memory")
     ] = Field(default="256MiB", validation_alias=AliasChoices("memory", "memory_bytes"))
-    """Memory per worker for rocksdb: its buffers, and rows that are gathered and merged."""
+    """Memory per worker for rocksdb: its buffers, and rows that are collected and merged."""
     directory: Annotated[MaybeText, Flag("--state-directory")] = None
     """Folder for the working files of rocksdb, on a local disk; none: Spark's local folders."""
 
@@ -221,16 +228,16 @@ class RecoveryOptions(Options):
     """When a worker counts as lost, how often the job is restarted, and where savepoints may go."""
 
     restarts: Count = 10
-    """Restarts after failures in a row."""
+    """Number of times that the driver restarts the job after failures in a row."""
     start_timeout: Duration = "2 minutes"
-    """Workers that have not restored their state by then are started again."""
+    """Workers that have not restored their state after this time are started again."""
     silence_timeout: Annotated[Duration, _at_least("3 seconds", duration_ms)] = "30 seconds"
-    """A worker whose process sends no sign of life for so long is dead."""
+    """A worker counts as dead if the driver has received nothing from it for this time."""
     progress_timeout: Duration = "30 minutes"
-    """A worker that needs longer for one batch hangs; the job is started again."""
+    """A worker that needs longer for one batch counts as hung, and the job is restarted."""
     savepoints_under: tuple[str, ...] = Field(default=(), strict=False)
-    """Directories and buckets below which commands may have savepoints written; by default
-    where the store is, and the driver's working directory.
+    """Directories and buckets in which the driver may write the savepoints that commands ask for;
+    by default the place of the store, and the driver's working directory.
     """
 
     @property
@@ -252,11 +259,11 @@ class NetworkOptions(Options):
     """How workers talk to each other."""
 
     transport: Literal["auto", TransportKind] = "auto"
-    """auto: unix sockets (ipc) with a local master, else TCP that is encrypted and
-    authenticated (curve); tcp is neither.
+    """How workers connect. auto: Unix sockets (ipc) with a local master, otherwise encrypted and
+    authenticated TCP (curve). tcp: neither encrypted nor authenticated.
     """
     require_encryption: bool = False
-    """Refuse a cluster whose network could read the rows, or the key of the workers."""
+    """Refuse to start if others on the network could read the rows or the workers' key."""
 
 
 class SparkOptions(Options):
@@ -284,26 +291,33 @@ class StartOptions(Options):
     """The checkpoint or savepoint that one start continues from, and what it may give up."""
 
     restore_id: Annotated[Positive | None, Flag("--restore")] = None
-    """Go back to this checkpoint; what came after it is withdrawn."""
+    """Go back to this checkpoint; output that came after it is withdrawn."""
     restore_before: Annotated[Instant | None, Flag(also=("--before",))] = None
     """Go back to the newest checkpoint completed before this time (ISO 8601 with a zone)."""
     from_savepoint: str | None = None
-    """Start from the savepoint at this URI: of this job a step back, of another one under a new
-    --job.
+    """Start from the savepoint at this URI. With a savepoint of this job, the job goes back to it;
+    one of another job needs a new --job.
     """
     claim: bool = False
-    """Delete the savepoint once a checkpoint builds on it; else it is only read."""
+    """Delete the savepoint when a checkpoint of the job has completed; otherwise it stays."""
     take_over: bool = False
-    """Run although the job's driver may be alive; it is fenced."""
+    """Start even if the job's driver may be alive; that driver is fenced."""
     expected_generation: Annotated[Count | None, Flag("--expect-generation")] = None
-    """Start only if this is the newest generation that ran the job (0: it never ran). Of
-    several starts that expect the same one, one succeeds.
+    """Start only if this is the newest generation of the job (0: the job never ran). If several
+    starts expect the same generation, only one succeeds.
     """
     allow_fresh: bool = False
-    """Start empty, and withdraw the output, if checkpoints exist and none is usable."""
+    """If checkpoints exist and none can be used, start without state and withdraw the output."""
     reset_state: tuple[str, ...] = Field(default=(), strict=False)
-    """Drop all state, read all sources anew and withdraw earlier output, because this operator
-    changed or is gone.
+    """Drop all state, read all sources from their beginning and withdraw earlier output, because
+    this operator was changed or removed.
+    """
+    skip_bad: tuple[str, ...] = Field(default=(), strict=False)
+    """Leave out this one message, source:split:offset, as the error names it."""
+    accept: tuple[str, ...] = Field(default=(), strict=False)
+    """Accept a loss, a doubt or a repetition that would refuse this start: sink-lost:NAME,
+    sink-doubt:NAME=committed|not, sink-repeat:NAME, source-gap:NAME=earliest|skip-split.
+    It needs --reason, and goes into the audit log.
     """
 
     @model_validator(mode="after")
@@ -319,6 +333,11 @@ class StartOptions(Options):
                 "reset_state drops all state: leave restore_id, restore_before and from_savepoint "
                 "away, or reset_state"
             )
+        for text in self.accept:
+            try:
+                parse_acceptance(text)
+            except ConfigurationError as error:
+                raise ValueError(str(error)) from error
         if self.claim and self.from_savepoint is None:
             raise ValueError("only a savepoint can be claimed: give from_savepoint")
         if self.restore_id is not None and self.restore_before is not None:
@@ -332,7 +351,9 @@ class JobOptions(BaseModel):
     model_config = ConfigDict(use_attribute_docstrings=True)
 
     workers: Positive = 2
-    """Spark tasks that run side by side, of any number that the job had before."""
+    """Number of workers, which are Spark tasks that run at the same time; it may differ from
+    earlier runs.
+    """
     checkpoints: CheckpointPolicy = CheckpointPolicy()
     state: StateConfig = StateConfig()
     recovery: RecoveryOptions = RecoveryOptions()

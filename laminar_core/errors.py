@@ -60,6 +60,8 @@ class ErrorCode(StrEnum):
     STORE_ACCESS_DENIED = "store-access-denied"
     STORE_WRONG_REGION = "store-wrong-region"
     NO_SUCH_BUCKET = "no-such-bucket"
+    NO_SUCH_TOPIC = "no-such-topic"
+    BROKER_ACCESS_DENIED = "broker-access-denied"
     STORE_NOT_SHARED = "store-not-shared"
 
     NO_SUCH_SAVEPOINT = "no-such-savepoint"
@@ -73,6 +75,8 @@ class ErrorCode(StrEnum):
     OPERATORS_CHANGED = "operators-changed"
     SOURCE_CHANGED = "source-changed"
     NO_RESTORABLE_CHECKPOINT = "no-restorable-checkpoint"
+    OUTPUT_DOUBTFUL = "output-doubtful"
+    OUTPUT_REPEATED = "output-repeated"
 
     # Data
     UNREADABLE_FILE = "unreadable-file"
@@ -93,6 +97,7 @@ class ErrorCode(StrEnum):
     STORE_THROTTLED = "store-throttled"
     STORE_GONE = "store-gone"
     STORE_REPLACED = "store-replaced"
+    BROKER_UNAVAILABLE = "broker-unavailable"
     OBJECT_EXISTS = "object-exists"
     SPILL_FAILED = "spill-failed"
     WORKING_STATE = "working-state"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import dagster as dg
 
 from laminar_core.driver.commands.client import Asked, ControlClient
-from laminar_core.driver.commands.words import requested_mode, require_done, told
+from laminar_core.driver.commands.words import describe_result, requested_mode, require_done
 from laminar_core.errors import StorageUnavailable
 from laminar_core.host.clock import Clock
 from laminar_core.objectstore.opening import absolute_uri
@@ -40,7 +40,7 @@ class Done:
 
     def __str__(self) -> str:
         """Return the result as one sentence."""
-        return told(self.result)
+        return describe_result(self.result)
 
 
 def _nobody(what: str) -> None:
@@ -64,17 +64,17 @@ class JobControl:
         clock: Clock,
         *,
         timeout_ms: int = TIMEOUT_MS,
-        tell: Callable[[str], None] = _nobody,
+        progress: Callable[[str], None] = _nobody,
     ) -> None:
         """Commands not begun within ``timeout_ms`` are not carried out.
 
-        ``tell`` gets progress messages.
+        ``progress`` receives messages while a command is carried out.
         """
         self.store = store
         self._actor = actor
         self._clock = clock
         self._timeout_ms = timeout_ms
-        self._tell = tell
+        self._progress = progress
 
     # --- asking the driver ----------------------------------------------------------------------
 
@@ -115,15 +115,17 @@ class JobControl:
             timeout_ms=self._timeout_ms,
             generation=generation,
         )
-        self._tell(
+        self._progress(
             f"command {asked.number} ({action.kind}) is left for generation {asked.generation} of "
             f"job {self.store.job}"
         )
         with self._left_behind(asked):
-            result = client.wait_until_over(asked, action, self._timeout_ms, self._tell_changes())
+            result = client.wait_until_over(
+                asked, action, self._timeout_ms, self._each_message_once()
+            )
         require_done(self.store.job, asked.number, result)
         done = Done(asked.number, asked.generation, result)
-        self._tell(f"command {asked.number}: {done}")
+        self._progress(f"command {asked.number}: {done}")
         return done
 
     @contextmanager
@@ -133,24 +135,24 @@ class JobControl:
             yield
         except (StorageUnavailable, KeyboardInterrupt, dg.DagsterExecutionInterruptedError):
             left_s = max(asked.expires_at_ms - self._clock.now_ms(), 0) // 1000
-            self._tell(
+            self._progress(
                 f"the wait is over for command {asked.number}, but it stays in the log: it "
                 f"will be carried out if generation {asked.generation} begins it within {left_s} s"
                 "; see `laminar control list`"
             )
             raise
 
-    def _tell_changes(self) -> Callable[[str], None]:
-        """The client repeats itself while nothing changes."""
+    def _each_message_once(self) -> Callable[[str], None]:
+        """Pass on messages that differ from the last one; the client repeats itself."""
         last = ""
 
-        def tell(what: str) -> None:
+        def progress(what: str) -> None:
             nonlocal last
             if what != last:
                 last = what
-                self._tell(what)
+                self._progress(what)
 
-        return tell
+        return progress
 
     # --- what needs no driver -------------------------------------------------------------------
 
@@ -183,5 +185,5 @@ class JobControl:
             As ``export_as`` does.
         """
         uri, actor, now_ms = absolute_uri(target), self._actor.because(reason), self._clock.now_ms
-        self._tell(f"checkpoint {checkpoint_id} of job {self.store.job} is copied to {uri}")
+        self._progress(f"checkpoint {checkpoint_id} of job {self.store.job} is copied to {uri}")
         return export_as(self.store, CheckpointId(checkpoint_id), uri, actor, now_ms)

@@ -147,7 +147,7 @@ def judge_lost_files(lost: LostFiles | None, now_ms: int, policy: AlertPolicy) -
         return Verdict(passed=False, description=said, figures=figures)
     said = f"{said}. Not repaired: no checkpoint has completed since, and a restore"
     if lost.whole_id is None:
-        said = f"{said} finds none that is whole: put the files back from a copy"
+        said = f"{said} finds none that is intact: put the files back from a copy"
     else:
         said = f"{said} goes back to checkpoint {lost.whole_id}"
     return Verdict(passed=False, description=said, is_severe=True, figures=figures)

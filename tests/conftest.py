@@ -13,14 +13,14 @@ from pyspark.sql import SparkSession
 
 from laminar_core.spark.session import open_session
 
-pytest_plugins = ["tests.objectstore.s3_fixtures"]
+pytest_plugins = ["tests.objectstore.s3_fixtures", "tests.servers.fixtures"]
 
 OF_THE_MACHINE = re.compile(
     "(AWS|DAGSTER|LAMINAR|PYSPARK|PYTHON|SPARK)_?|(NO|FORCE)_COLOR$|COLUMNS$|LINES$|XDG_"
 )
 """Variables that change what the programs under test do."""
 
-CHOSEN = ("LAMINAR_SEEDS", "LAMINAR_VERSITYGW")
+CHOSEN = ("LAMINAR_KAFKA_JARS", "LAMINAR_SEEDS", "LAMINAR_SERVERS", "LAMINAR_VERSITYGW")
 """Variables that tests read themselves."""
 
 for _variable in [name for name in os.environ if OF_THE_MACHINE.match(name)]:

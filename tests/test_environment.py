@@ -13,7 +13,7 @@ from tests.conftest import OF_THE_MACHINE
 
 ROOT = Path(__file__).parent.parent
 MAKEFILE = """
-check test test-jvm:
+check test test-jvm test-oldest:
 \t@echo "$@ $(TESTS) as $$(id -u) in $(CURDIR)" && env
 \t@[ "$@" != "$(FAILS)" ]
 """
@@ -21,6 +21,7 @@ check test test-jvm:
 
 LOGIN = {"HOME", "PATH", "LANG"}
 OF_THE_SHELL_AND_MAKE = {"PWD", "OLDPWD", "SHLVL", "_", "MAKEFLAGS", "MAKELEVEL", "MFLAGS"}
+GOALS = ("check", "test", "test-jvm", "test-oldest")
 OTHERS = {"MAKEOVERRIDES", "TESTS", "MAKE_TERMOUT", "MAKE_TERMERR"}
 
 
@@ -31,14 +32,14 @@ def test_variables_of_the_machine_do_not_reach_the_tests() -> None:
         "print(json.dumps([sorted(os.environ), sys.dont_write_bytecode]))"
     )
     of_the_machine = ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED", "SPARK_HOME", "NO_COLOR")
-    kept = ("HOME", "PATH", "LAMINAR_SEEDS", "TMPDIR")
+    kept = ("HOME", "PATH", "LAMINAR_SEEDS", "LAMINAR_SERVERS", "TMPDIR")
     environment = {**os.environ, **dict.fromkeys((*of_the_machine, *kept), "1")}
     answer = subprocess.run(
         [sys.executable, "-c", program], env=environment, cwd=ROOT, capture_output=True, check=True
     )
     names, writes_no_bytecode = json.loads(answer.stdout)
     of_the_project = [name for name in names if OF_THE_MACHINE.match(name)]
-    assert of_the_project == ["LAMINAR_CONFIG", "LAMINAR_SEEDS"]
+    assert of_the_project == ["LAMINAR_CONFIG", "LAMINAR_SEEDS", "LAMINAR_SERVERS"]
     assert set(kept) <= set(names)
     assert not writes_no_bytecode
 
@@ -92,7 +93,12 @@ def variables(out: str) -> dict[str, str]:
 
 
 def test_only_what_package_clients_need_goes_through(checkout: Checkout) -> None:
-    passed = {"PIP_CERT": "/c.crt", "https_proxy": "http://p:1", "GOPROXY": "direct"}
+    passed = {
+        "PIP_CERT": "/c.crt",
+        "MAVEN_ARGS": "-s /m.xml",
+        "https_proxy": "http://p:1",
+        "GOPROXY": "direct",
+    }
     answer = checkout.run(**passed, PYTHONDONTWRITEBYTECODE="1", CI="true", SPARK_HOME="/s")
     assert answer.returncode == 0
     found = variables(answer.stdout)
@@ -106,7 +112,7 @@ def test_everything_runs_as_a_user_that_is_not_root_in_a_copy_of_its_own(
     answer = checkout.run("tests/cli", "-x")
     said = [line for line in answer.stdout.splitlines() if " as " in line and "=" not in line]
     goals = [line.partition(" as ")[0] for line in said]
-    assert goals == [f"{goal} tests/cli -x" for goal in ("check", "test", "test-jvm")]
+    assert goals == [f"{goal} tests/cli -x" for goal in GOALS]
     user, where = said[0].partition(" as ")[2].split(" in ")
     if os.geteuid() == 0:
         assert user != "0"
@@ -138,11 +144,27 @@ def test_who_cannot_drop_root_says_so_and_runs_as_it_is(checkout, tmp_path: Path
     assert answer.returncode == 0
 
 
-@pytest.mark.parametrize("goal", ["check", "test", "test-jvm"])
+@pytest.mark.parametrize("goal", GOALS)
 def test_one_failure_fails_it_and_the_others_run_all_the_same(
     checkout: Checkout, goal: str
 ) -> None:
     answer = checkout.run(makefile=MAKEFILE.replace("$(FAILS)", goal))
     assert answer.returncode != 0
-    goals = ("check", "test", "test-jvm")
-    assert [other for other in goals if f"{other}  as " not in answer.stdout] == []
+    assert [other for other in GOALS if f"{other}  as " not in answer.stdout] == []
+
+
+SERVERS = """
+servers:
+\t@echo servers as $$(id -u)
+\t@[ "$@" != "$(FAILS)" ]
+"""
+
+
+@pytest.mark.parametrize("fails", ["", "servers"])
+def test_servers_come_first_and_are_required_from_then_on(checkout: Checkout, fails: str) -> None:
+    answer = checkout.run(makefile=f"FAILS = {fails}{SERVERS}{MAKEFILE}")
+    said = answer.stdout.splitlines()
+    assert answer.returncode == 0
+    assert said[0].startswith("servers as")
+    assert said.count("LAMINAR_SERVERS=required") == len(GOALS)
+    assert ("tests of the servers named above are skipped" in answer.stderr) is (fails != "")

@@ -3,6 +3,7 @@
 import re
 import shlex
 from collections.abc import Iterator
+from datetime import date
 from pathlib import Path
 
 import click
@@ -14,11 +15,13 @@ import yaml
 import laminar_core.orchestration.definitions
 import laminar_core.pipeline
 from laminar_core.cli.main import laminar
+from laminar_core.connectors.parquet_commit import read_committed
 from laminar_core.connectors.parquet_sink import ParquetSink
 from laminar_core.operators import agg, windows
 from laminar_core.orchestration import streams
 from laminar_core.pipeline import Pipeline
 from laminar_core.testing.memory_source import MemorySource
+from laminar_core.testing.simulation import Simulation
 from tests.cli.command_line import CommandLine
 from tests.connectors.test_parquet_commit import SCHEMA, stage
 from tests.spark.guides import blocks
@@ -143,6 +146,18 @@ def test_the_programs_of_the_page_about_connectors_run(
         exec(compile(block.text, "docs/connectors.md", "exec"), names)
     assert names["table"].num_rows == 5
     assert len(names["files"]) == 1
+    _clicks_are_rows_and_letters(names["p"])
+
+
+def _clicks_are_rows_and_letters(pipeline: Pipeline) -> None:
+    for day, lines in (("2026-01-31", b'{"user":"a","page":"/"}\n' * 20), ("2026-02-01", b"bad")):
+        folder = Path("data/clicks", f"day={day}")
+        folder.mkdir(parents=True)
+        (folder / "a.json").write_bytes(lines)
+    assert Simulation(pipeline.plan(), parallelism=2).run().rows_in == 21
+    good, bad = read_committed("output/good"), read_committed("output/bad")
+    assert good.slice(0, 1).to_pylist() == [{"user": "a", "page": "/", "day": date(2026, 1, 31)}]
+    assert (good.num_rows, bad["value"].to_pylist()) == (20, [b"bad"])
 
 
 def test_the_pieces_of_pipelines_fit() -> None:

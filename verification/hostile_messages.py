@@ -11,10 +11,13 @@ from random import Random
 import pyarrow as pa
 
 from laminar_core.connectors.formats.arrow_ipc import ArrowIpcFormat
+from laminar_core.connectors.formats.avro_encoding import avro_schema, canonical
+from laminar_core.connectors.formats.avro_format import AvroFormat
 from laminar_core.connectors.formats.csv_lines import CsvFormat
 from laminar_core.connectors.formats.json_format import JsonFormat
 from laminar_core.connectors.formats.messages import Decoder, Messages
 from laminar_core.connectors.formats.raw import RawFormat
+from laminar_core.connectors.formats.schema_registry import KnownSchemas
 
 SCHEMA = pa.schema(
     [
@@ -111,6 +114,8 @@ _CSV_PIECES = (
 _NOISE = (b"", b" ", b"oops", b"\x00", b"\xff\xff\xff\xff")
 _BYTES = (0, 1, 127, 128, 255)
 
+_AVRO = AvroFormat(KnownSchemas({1: canonical(avro_schema(NESTED, "row"))}), subject="t")
+
 Draw = Callable[[Random], bytes | None]
 
 
@@ -123,6 +128,7 @@ def decoders() -> dict[str, tuple[Decoder, Draw]]:
         "csv": (lines.decoder(SCHEMA), _csv),
         "arrow-ipc": (ArrowIpcFormat(message_rows_max=10_000).decoder(NESTED), _ipc),
         "raw": (RawFormat().decoder(TEXT), _json),
+        "avro": (_AVRO.decoder(NESTED), _avro),
     }
 
 
@@ -219,3 +225,8 @@ def _ipc(random: Random) -> bytes | None:
         for _ in range(random.randint(1, 2)):
             stream.write_batch(_rows(random, NESTED))
     return _mixed(random, sink.getvalue().to_pybytes(), _NOISE)
+
+
+def _avro(random: Random) -> bytes | None:
+    written = _AVRO.encoder(NESTED).encode(_rows(random, NESTED)).to_pylist()
+    return _mixed(random, written[0] if written else b"\x00\x00\x00\x00\x01", _NOISE)

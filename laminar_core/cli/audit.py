@@ -46,7 +46,7 @@ def list_records(
     actors: tuple[str, ...],
     since: datetime | None,
 ) -> None:
-    """List the acts of users and automation, oldest first."""
+    """List the actions of users and programs, oldest first."""
     since_ms = 0 if since is None else since.replace(tzinfo=UTC).timestamp() * 1000
     log = _open_log(store, job)
     every = list(log.records())
@@ -76,7 +76,7 @@ def list_records(
 @json_option
 @click.argument("number", type=click.IntRange(min=1))
 def show(*, store: str, job: str | None, as_json: bool, number: int) -> None:
-    """Show one act with everything that was written down."""
+    """Show one action with everything that was recorded."""
     log = _open_log(store, job)
     record = log.read(number)
     if record is None:
@@ -111,7 +111,7 @@ def show(*, store: str, job: str | None, as_json: bool, number: int) -> None:
     help="Report damage only from this record on; older damage is known.",
 )
 def verify(*, store: str, job: str | None, as_json: bool, key_env: str | None, first: int) -> None:
-    """Find every record that was edited, removed, moved, put in between, or cut off.
+    """Find every record that was edited, removed, moved, inserted, or cut off.
 
     The exit code is 5 if there is one.
     """
@@ -156,11 +156,12 @@ def _print_report(report: AuditReport, signatures: str) -> None:
     for finding in report.findings:
         click.echo(f"{finding.kind}: {finding.problem}")
     count = f"{report.record_count:,} record{'' if report.record_count == 1 else 's'}"
-    said = f"{count}, signatures {signatures}"
+    summary = f"{count}, signatures {signatures}"
     if report.findings:
-        click.echo(f"the audit log is not as it was written: {said}")
+        click.echo(f"the audit log is not as it was written: {summary}")
     elif report.record_count:
-        click.echo(f"the audit log is whole: {said}, the newest has SHA-256 {report.newest.sha256}")
+        newest = f"the newest has SHA-256 {report.newest.sha256}"
+        click.echo(f"the audit log is intact: {summary}, {newest}")
     else:
         click.echo("the audit log is empty")
 

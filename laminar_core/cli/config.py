@@ -68,8 +68,8 @@ config = GroupedCommand(
     callback=_config,
     help="""Show every option, its value, and where it was set.
 
-    The command line wins over variables LAMINAR_…, these win over laminar.toml, and that wins over
-    the default. Give the options of a command to see what they change.
+    The command line wins over variables LAMINAR_…, which win over laminar.toml, which wins over the
+    default. Give the options of a command to see what they change.
     """,
 )
 for setting in SETTINGS.values():

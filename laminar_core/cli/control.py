@@ -11,7 +11,7 @@ from laminar_core.cli.jobs import job_option, open_job
 from laminar_core.cli.options import DURATION, json_option, store_option
 from laminar_core.cli.views import print_table, wall_time
 from laminar_core.driver.commands.client import Asked, ControlClient
-from laminar_core.driver.commands.words import requested_mode, require_done, told
+from laminar_core.driver.commands.words import describe_result, requested_mode, require_done
 from laminar_core.errors import ConfigurationError
 from laminar_core.host.clock import SystemClock
 from laminar_core.objectstore.opening import absolute_uri
@@ -40,7 +40,7 @@ def command_options(command: Callable[..., None]) -> Callable[..., None]:
             type=DURATION,
             default="10 minutes",
             show_default=True,
-            help="Limit of the wait; a command that no driver has begun by then expires.",
+            help="How long to wait; a command that no driver has begun by then expires.",
         ),
         click.option(
             "--wait/--no-wait", default=True, help="Wait for the result  [default: wait]."
@@ -65,7 +65,7 @@ def checkpoint(*, job_name: str | None, job: str | None, store: str, **how: obje
 @click.command()
 @command_options
 @click.option(
-    "--savepoint", "target", metavar="TARGET", help="Make the last checkpoint a savepoint."
+    "--savepoint", "target", metavar="TARGET", help="Copy the last checkpoint to a savepoint."
 )
 @click.option("--cancel", is_flag=True, help="End at once, without a last checkpoint.")
 def stop(*, store: str, job: str | None, target: str | None, cancel: bool, **how: object) -> None:
@@ -136,8 +136,8 @@ def ask(  # noqa: PLR0913 - one parameter per option
     if not wait:
         _print(asked, None, as_json=bool(as_json))
         return
-    with _waiting(asked.number) as tell:
-        result = client.wait_until_over(asked, action, timeout_ms, tell)
+    with _waiting(asked.number) as progress:
+        result = client.wait_until_over(asked, action, timeout_ms, progress)
     _print(asked, result, as_json=bool(as_json))
     require_done(opened.job, asked.number, result)
 
@@ -167,7 +167,7 @@ def _print(asked: Asked, result: ControlResult | None, *, as_json: bool) -> None
     elif result is None:
         click.echo(f"command {asked.number} is left for generation {asked.generation}")
     elif result.outcome == "completed":
-        click.echo(told(result))
+        click.echo(describe_result(result))
 
 
 def _as_json(entry: ControlEntry) -> dict[str, object]:
@@ -198,5 +198,5 @@ def _row(entry: ControlEntry) -> tuple[str, ...]:
         command.actor,
         str(command.generation),
         outcome,
-        entry.problem or ("" if result is None else told(result)),
+        entry.problem or ("" if result is None else describe_result(result)),
     )

@@ -41,27 +41,28 @@ from laminar_core.store.checkpoint_store import CheckpointStore
     "checkpoint_id",
     type=click.IntRange(min=1),
     metavar="ID",
-    help="Drill this one  [default: the newest that verifies].",
+    help="Restore this checkpoint  [default: the newest that passes verification].",
 )
-@click.option("--before", type=INSTANT, metavar="TIME", help="The newest completed before.")
+@click.option("--before", type=INSTANT, metavar="TIME", help="Restore the newest one before.")
 @click.option(
     "--random",
     "random_seed",
     type=int,
     metavar="SEED",
-    help="Draw one before the newest: equal seeds, equal draws.",
+    help="Restore a random checkpoint before the newest; equal seeds choose the same one.",
 )
 @click.option(
     "--batches",
     type=click.IntRange(min=0),
     default=BATCHES_MAX,
     show_default=True,
-    help="New ones to read from each source, per worker.",
+    help="Number of new batches to read from each source, per worker.",
 )
 @click.option(
     "--scratch",
     metavar="URI",
-    help="An empty place for the copy, shared with the workers  [default: a temporary directory].",
+    help="An empty directory or URI for the copy, which the workers can access too  "
+    "[default: a temporary directory].",
 )
 @click.option(
     "--reason", default="a restore drill", show_default=True, help="Kept in the job's record."
@@ -82,7 +83,7 @@ def drill(  # noqa: PLR0913 - one parameter per option
     as_json: bool,
     **values: Any,  # noqa: ANN401 - one for each option
 ) -> None:
-    """Restore a checkpoint of TARGET's job in a scratch Spark job, and prove it.
+    """Restore a checkpoint of TARGET's job in a scratch Spark job, to prove that it works.
 
     The job may run meanwhile: its output is not touched, and its store gets a record of the drill
     and, as long as it lasts, a hold on the checkpoint. What each operator restored is compared with

@@ -19,9 +19,14 @@ from laminar_core.units import duration_ms
 
 _id_argument = click.argument("checkpoint_id", type=click.IntRange(min=1))
 _name_option = click.option(
-    "--name", default="pin", show_default=True, help="A checkpoint can have several."
+    "--name",
+    default="pin",
+    show_default=True,
+    help="Name of the pin; a checkpoint can have several.",
 )
-_reason_option = click.option("--reason", default="asked for", show_default=True, help="Why.")
+_reason_option = click.option(
+    "--reason", default="asked for", show_default=True, help="Kept in the log."
+)
 
 
 @click.command()
@@ -30,7 +35,9 @@ _reason_option = click.option("--reason", default="asked for", show_default=True
 @_id_argument
 @_name_option
 @_reason_option
-@click.option("--for", "duration", type=DURATION, help="Hold it so long  [default: for ever].")
+@click.option(
+    "--for", "duration", type=DURATION, help="Keep it for this time  [default: for ever]."
+)
 @json_option
 def pin(  # noqa: PLR0913 - one parameter per option
     *,
@@ -42,7 +49,7 @@ def pin(  # noqa: PLR0913 - one parameter per option
     duration: str | None,
     as_json: bool,
 ) -> None:
-    """Keep a checkpoint: retention leaves it alone until it is unpinned, or the time is over."""
+    """Pin a checkpoint: retention does not delete it until it is unpinned, or the time is over."""
     opened = open_job(store, job)
     hold_ms = None if duration is None else duration_ms(duration)
     record = pin_checkpoint(opened, checkpoint_id, name, *_by(reason), hold_ms)
@@ -69,7 +76,7 @@ def unpin(
     reason: str,
     as_json: bool,
 ) -> None:
-    """Take a pin away: retention treats the checkpoint like others again."""
+    """Remove a pin: retention treats the checkpoint like others again."""
     opened = open_job(store, job)
     unpin_checkpoint(opened, checkpoint_id, name, *_by(reason))
     if as_json:

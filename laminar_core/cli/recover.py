@@ -39,11 +39,12 @@ from laminar_core.store.savepoints import read_savepoint
 
 _HELP = """Report what TARGET would continue from, then run it like `laminar run`.
 
-With --dry-run nothing is claimed, written or started: the checkpoint, its age and size, state that
-would not map, sources that no longer have the offsets, output that would be committed or withdrawn,
-and every checkpoint that is rejected, with its reason. The job may be running meanwhile.
+The report names the checkpoint, its age and size, state that does not fit the pipeline, sources
+that no longer have the rows after their position, output that would be committed or withdrawn, and
+every rejected checkpoint with the reason. With --dry-run the command only prints the report: it
+claims, writes and starts nothing, so the job may be running.
 
-The exit code is 0 if it would start, else the one with which it would be refused.
+With --dry-run the exit code is 0 if the job would start, otherwise that of the refused start.
 """
 
 
@@ -104,7 +105,7 @@ def _sentence(options: JobOptions, origin: SavepointOrigin | None) -> str:
         return f"job {options.job} has already started from {place}: it continues"
     return (
         f"job {options.job} would start from {place}, which is checkpoint "
-        f"{origin.checkpoint_id} of job {origin.job}, and whole"
+        f"{origin.checkpoint_id} of job {origin.job}. The savepoint is intact"
     )
 
 

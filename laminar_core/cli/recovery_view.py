@@ -50,7 +50,10 @@ def _lines(report: RecoveryReport, owner: str | None) -> Iterator[str]:
     if report.redriven_ids:
         yield f"output of {_listed(report.redriven_ids)} would be committed (again) first"
     if report.committed_beyond_ids:
-        yield f"output of {_listed(report.committed_beyond_ids)} would be withdrawn"
+        repeated = any(sink.is_repeated for sink in report.sinks)
+        becomes = "would be shown twice" if repeated else "would be withdrawn"
+        yield f"output of {_listed(report.committed_beyond_ids)} {becomes}"
+    yield from (f"accepted: {line}" for line in report.accepted)
     for rejected in report.rejected:
         yield f"not restored: checkpoint {rejected.checkpoint_id}, {rejected.reason}"
     if owner is not None:
@@ -95,6 +98,7 @@ def _sources(report: RecoveryReport) -> Iterable[tuple[str, ...]]:
 def _sinks(report: RecoveryReport) -> Iterable[tuple[str, ...]]:
     for sink in report.sinks:
         becomes = "what came after it is withdrawn" if sink.is_withdrawn else "it stays"
+        becomes = "it stays and is repeated" if sink.is_repeated else becomes
         yield (
             sink.operator_id,
             f"{sink.to_commit:,}",

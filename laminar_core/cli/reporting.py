@@ -27,6 +27,8 @@ from laminar_core.driver.events import (
     OperatorAtWork,
     ProgressMade,
     RestoreProgressed,
+    SinkWarning,
+    SplitsNotFound,
     StoreBack,
     StoreLost,
     ThresholdTooLow,
@@ -109,6 +111,8 @@ class TextReporter:
         return self
 
     def __exit__(self, *error: object) -> None:
+        if self._bar.disable:  # Rich before 14.3 would print an empty line.
+            return
         with suppress(OSError):
             self._bar.stop()
 
@@ -148,9 +152,11 @@ def _lines(event: JobEvent) -> Iterator[str]:
                 yield f"checkpoint {rejected.checkpoint_id} is not used: {rejected.reason}"
         case CheckpointCompleted() | CheckpointFailed() | CleanUpFailed() | ThresholdTooLow():
             yield from _checkpoint_lines(event)
+        case SplitsNotFound():
+            yield f"source {event.operator_id}: {event.problem}"
         case FilesDamaged() | StoreLost() | StoreBack():
             yield from _store_lines(event)
-        case NotEncrypted() | OperatorAtWork():
+        case NotEncrypted() | OperatorAtWork() | SinkWarning():
             yield from _warning_lines(event)
         case CommandAnswered():
             done = f" in {event.savepoint}" if event.savepoint else ""
@@ -161,9 +167,10 @@ def _lines(event: JobEvent) -> Iterator[str]:
             yield f"generation {event.generation} failed: {event.reason}{again}"
         case Finished():
             late = f", {event.rows_late:,} rows were late" if event.rows_late else ""
+            bad = f", {event.bad_rows}" if event.bad_rows else ""
             yield (
                 f"{event.outcome}: {event.rows_in:,} rows in, {event.rows_out:,} rows out, "
-                f"{event.checkpoints} checkpoint{'' if event.checkpoints == 1 else 's'}{late}"
+                f"{event.checkpoints} checkpoint{'' if event.checkpoints == 1 else 's'}{late}{bad}"
             )
         case RestoreProgressed(percent=100.0) if event.bytes_total >= RESTORE_SHOWN_BYTES_MIN:
             yield f"restored {event.files:,} files, {event.size_bytes / 1e6:,.1f} MB"
@@ -171,7 +178,7 @@ def _lines(event: JobEvent) -> Iterator[str]:
             pass
 
 
-_Warning = NotEncrypted | OperatorAtWork
+_Warning = NotEncrypted | OperatorAtWork | SinkWarning
 
 
 def _warning_lines(event: _Warning) -> Iterator[str]:
@@ -182,6 +189,8 @@ def _warning_lines(event: _Warning) -> Iterator[str]:
                 f"Spark sends their key unencrypted: set {' and '.join(event.missing)} to true "
                 "(docs/security.md), or require it with --require-encryption"
             )
+        case SinkWarning():
+            yield f"warning: sink {event.sink}: {event.warning}"
         case OperatorAtWork():
             yield (
                 f"operator {event.operator_id} of worker {event.worker} has been at work on one "

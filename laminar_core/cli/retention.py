@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -43,14 +43,14 @@ policy_options = together(
         "--policy",
         "policy_file",
         type=click.Path(path_type=Path),
-        help="A TOML or JSON file with a policy; options say what is different.",
+        help="A TOML or JSON file with a policy; options override its values.",
     ),
     options_of(_POLICY, "Policy"),
     click.option(
         "--verify",
         "whole",
         is_flag=True,
-        help="Read every byte to see what can be restored; else lengths are compared.",
+        help="Read every byte to find out what can be restored; otherwise only compare lengths.",
     ),
 )
 
@@ -71,14 +71,14 @@ def _config(context: click.Context, values: dict[str, Any]) -> RetentionConfig:
 
 @click.group()
 def retention() -> None:
-    """Delete old checkpoints of a job, and what was left behind."""
+    """Delete old checkpoints of a job, and left-over files."""
 
 
 @retention.command(cls=GroupedCommand)
 @store_option
 @job_option
 @policy_options
-@click.option("--files", is_flag=True, help="Also name every file that goes.")
+@click.option("--files", is_flag=True, help="Also name every file that would be deleted.")
 @json_option
 def plan(
     *,
@@ -89,7 +89,7 @@ def plan(
     as_json: bool,
     **values: Any,  # noqa: ANN401 - one for each option
 ) -> None:
-    """Show what would go and what stays, and why; nothing is changed."""
+    """Show what would be deleted, what would stay, and why; nothing is changed."""
     config = _config(click.get_current_context(), values)
     runner = _runner(open_job(store, job), config, whole=whole)
     _show(runner, config, with_files=files, as_json=as_json)
@@ -127,8 +127,8 @@ def apply(  # noqa: PLR0913 - one parameter per option
     if not yes and (as_json or not sys.stdin.isatty()):
         raise click.UsageError("the deletion cannot be confirmed here: give --yes, or --dry-run")
     actor = actor_of_environment(reason)
-    with _bar() as tell:
-        finished = runner.finish_earlier(tell, run_id=actor.run_id)
+    with _bar() as progress:
+        finished = runner.finish_earlier(progress, run_id=actor.run_id)
     for result in finished:
         if not as_json:
             print_result(result, "an earlier plan was finished")
@@ -137,8 +137,8 @@ def apply(  # noqa: PLR0913 - one parameter per option
         print_plan(planned.plan, config, [], with_files=False)
     if not planned.plan.is_empty and not yes:
         click.confirm("delete this?", abort=True)
-    with _bar() as tell:
-        result = runner.apply(planned, actor, config.model_dump(), tell)
+    with _bar() as progress:
+        result = runner.apply(planned, actor, config.model_dump(), progress)
     if as_json:
         done = None if result is None else result.model_dump(mode="json")
         click.echo(json.dumps({"result": done}, indent=1))
@@ -190,6 +190,6 @@ def _bar() -> Iterator[Callable[[int, int], None]]:
         disable=not sys.stderr.isatty(),
         transient=True,
     )
-    with bar:
+    with nullcontext() if bar.disable else bar:  # Rich before 14.3 would print an empty line.
         task = bar.add_task("", total=None, start=False)
         yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -54,8 +54,8 @@ def run(
 ) -> None:
     """Run the pipeline that TARGET builds.
 
-    TARGET is a file or a module, with :function behind it if the function is not called
-    "pipeline". Ctrl-C or SIGTERM takes a last checkpoint, commits and ends; a second one ends at
+    TARGET is a file or a module; add :function if the function is not called "pipeline". Ctrl-C or
+    SIGTERM takes a last checkpoint, commits its output and ends the job; a second one ends it at
     once.
 
     Variables LAMINAR_… and the file laminar.toml set options, too: see `laminar config`.

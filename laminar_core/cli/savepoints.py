@@ -38,8 +38,8 @@ class _TakesByDefault(click.Group):
 def savepoint() -> None:
     """Take a savepoint of a running job (TARGET), or look at savepoints.
 
-    A savepoint belongs to you: it is whole by itself, can be copied anywhere, and nothing deletes
-    it. `laminar run --from-savepoint` starts a job from it.
+    A savepoint belongs to you: it needs no other files, can be copied anywhere, and retention does
+    not delete it. `laminar run --from-savepoint` starts a job from it.
     """
 
 
@@ -69,7 +69,7 @@ def export(
 ) -> None:
     """Make a savepoint of checkpoint ID, whether or not the job runs.
 
-    It is as the checkpoint is: if rows were in flight, they are in it.
+    The savepoint contains what the checkpoint contains, including rows in flight.
     """
     opened = open_job(store, job)
     now_ms = SystemClock().now_ms

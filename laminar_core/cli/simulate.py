@@ -44,10 +44,11 @@ _MS_PER_HOUR = 3_600_000
 @click.option("--trace", is_flag=True, help="Print the events of each run, even if it passed.")
 @json_option
 def simulate(*, count: int, first: int, seed: int | None, trace: bool, as_json: bool) -> None:
-    """Run small jobs through crashes, stalls, lost answers and zombies, and check the outcome.
+    """Run small simulated jobs with crashes, stalls and lost answers, and check the outcome.
 
-    Each seed is a job, a configuration and a series of disasters. Workers, coordinator and stores
-    are the real ones; time, network and disk are simulated, so a seed that fails fails again.
+    Each seed stands for a job, a configuration and a series of faults. The code of workers,
+    coordinator and store is the real one. Time, network and disk are simulated, so a seed that
+    fails will fail again.
 
     The exit code is 1 if an invariant was violated.
     """
@@ -163,7 +164,8 @@ class _Text(_Display):
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._bar.stop()
+        if not self._bar.disable:  # Else Rich before 14.3 would print an empty line.
+            self._bar.stop()
 
     def seed(self, report: SeedReport) -> None:
         self._failed += not report.passed

@@ -12,6 +12,7 @@ from laminar_core.cli.recovery_view import age
 from laminar_core.cli.retention_view import pin_as_json, pin_as_remark
 from laminar_core.cli.views import print_table, wall_time
 from laminar_core.host.clock import SystemClock
+from laminar_core.records.bad_rows import BadRowTotals
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.job_status import (
     CheckpointStatus,
@@ -46,7 +47,7 @@ def status(*, store: str, job: str | None, as_json: bool) -> None:
 @store_option
 @json_option
 def jobs(*, store: str, as_json: bool) -> None:
-    """List the jobs in a store, and how each of them is."""
+    """List the jobs in a store, and the state of each."""
     now_ms = SystemClock().now_ms()
     found = [read_status(CheckpointStore.open(store, job), now_ms) for job in job_names(store)]
     if as_json:
@@ -120,10 +121,16 @@ def _of_driver(job: str, driver: DriverStatus) -> Iterator[str]:
         yield f"started {since} UTC by {driver.actor} {base}: {driver.reason}"
     numbers = [(name, driver.progress.get(name)) for name in _NUMBERS_SHOWN]
     told = [f"{n:,} {name.replace('_', ' ')}" for name, n in numbers if isinstance(n, int)]
+    if bad_rows := BadRowTotals.of_properties(driver.progress):
+        told.append(str(bad_rows))
     if isinstance(rate := driver.progress.get("rows_per_s"), int | float):
         told.append(f"{rate:,.0f} rows per s")
     if told:
         yield ", ".join(told)
+    waiting = driver.progress.get("uncommitted_checkpoints")
+    if isinstance(waiting, int) and waiting > 1:
+        retries = driver.progress.get("commit_retries")
+        yield f"output of {waiting} checkpoints waits for its commit, {retries} attempts failed"
 
 
 def _of_end(driver: DriverStatus) -> str:

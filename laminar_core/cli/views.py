@@ -79,9 +79,9 @@ def print_manifest(manifest: CheckpointManifest) -> None:
 
 
 def print_report(report: VerifyReport) -> None:
-    """Print whether a checkpoint is whole, and which files are not."""
+    """Print whether a checkpoint is intact, and which files are not."""
     size_bytes = sum(part.size_bytes for part in report.parts)
-    verdict = "damaged" if report.problem else "whole"
+    verdict = "damaged" if report.problem else "intact"
     files = "1 file" if len(report.parts) == 1 else f"{len(report.parts)} files"
     click.echo(f"checkpoint {report.checkpoint_id} is {verdict}: {files}, {size_bytes:,} bytes")
     for part in report.parts:

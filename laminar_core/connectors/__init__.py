@@ -2,11 +2,16 @@
 
 from laminar_core.connectors.base import (
     Committer,
+    Discovery,
+    Found,
+    Gap,
     Sink,
     SinkWriter,
     Source,
     SourceBatch,
     SourceReader,
+    SplitStatus,
+    Withdrawing,
 )
 from laminar_core.connectors.collect import CollectSink
 from laminar_core.connectors.datagen import (
@@ -17,28 +22,69 @@ from laminar_core.connectors.datagen import (
     UniformInt,
     ZipfKey,
 )
+from laminar_core.connectors.discovery import first_splits, fixed_list
+from laminar_core.connectors.files.file_source import FileSource
+from laminar_core.connectors.formats.avro_format import AvroFormat
+from laminar_core.connectors.formats.csv_lines import CsvFormat
+from laminar_core.connectors.formats.json_format import JsonFormat
+from laminar_core.connectors.formats.raw import RawFormat
+from laminar_core.connectors.formats.schema_registry import KnownSchemas, SchemaRegistry
+from laminar_core.connectors.kafka import KafkaConnection, KafkaSink, KafkaSource
+from laminar_core.connectors.outlook import (
+    Committable,
+    Committed,
+    Doubtful,
+    Lost,
+    Outlook,
+    Promise,
+)
 from laminar_core.connectors.parquet_commit import committed_files, read_committed
 from laminar_core.connectors.parquet_sink import ParquetSink
 from laminar_core.connectors.parquet_source import ParquetSource
 from laminar_core.state.splits import split_columns, split_table
+from laminar_core.store.staging import StagingArea
 
 __all__ = [
+    "AvroFormat",
     "CollectSink",
+    "Committable",
+    "Committed",
     "Committer",
     "Constant",
+    "CsvFormat",
     "DatagenSource",
+    "Discovery",
+    "Doubtful",
     "EventTime",
+    "FileSource",
+    "Found",
+    "Gap",
+    "JsonFormat",
+    "KafkaConnection",
+    "KafkaSink",
+    "KafkaSource",
+    "KnownSchemas",
+    "Lost",
+    "Outlook",
     "ParquetSink",
     "ParquetSource",
+    "Promise",
+    "RawFormat",
+    "SchemaRegistry",
     "Sequence",
     "Sink",
     "SinkWriter",
     "Source",
     "SourceBatch",
     "SourceReader",
+    "SplitStatus",
+    "StagingArea",
     "UniformInt",
+    "Withdrawing",
     "ZipfKey",
     "committed_files",
+    "first_splits",
+    "fixed_list",
     "read_committed",
     "split_columns",
     "split_table",

@@ -5,10 +5,12 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from laminar_core.connectors.outlook import Promise
 from laminar_core.connectors.plain import plain_schema
 from laminar_core.errors import ConfigurationError, DataError, ErrorCode
 from laminar_core.operators.base import JsonObject, PendingSnapshot, Snapshot, SubtaskContext
 from laminar_core.protocol.types import CheckpointId
+from laminar_core.store.staging import StagingArea
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,17 +32,19 @@ class CollectSink:
         """Return only the kind: the rows depend on no option."""
         return {"connector": "collect"}
 
-    def check(self, schema: pa.Schema) -> None:
+    def check(self, schema: pa.Schema, promise: Promise | None = None) -> Sequence[str]:
         """Accept any schema: every Arrow type can be state."""
+        del schema, promise
+        return ()
 
     def open(self, context: SubtaskContext, schema: pa.Schema) -> "CollectSinkWriter":
         """Start collecting rows of ``schema``."""
         del context
         return CollectSinkWriter(self.max_rows, plain_schema(schema))
 
-    def committer(self) -> None:
+    def committer(self, staging: StagingArea | None = None) -> None:
         """Return None: the rows are part of the state."""
-        return
+        del staging
 
 
 class CollectSinkWriter:

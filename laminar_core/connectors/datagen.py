@@ -19,7 +19,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from laminar_core.connectors.base import SourceBatch
+from laminar_core.connectors.base import Discovery, Source, SourceBatch, SourceReader
+from laminar_core.connectors.discovery import fixed_list
 from laminar_core.errors import ConfigurationError, ErrorCode, IncompatibleStateError
 from laminar_core.operators.base import JsonObject, JsonValue
 from laminar_core.state.splits import at_rows, numbered_splits, row_offsets
@@ -180,7 +181,7 @@ class Constant:
 
 
 @dataclass(frozen=True, slots=True)
-class DatagenSource:
+class DatagenSource(Source):
     """Rows made up from ``fields``; ``rows`` of them, or without end.
 
     >>> source = DatagenSource({"id": Sequence(), "amount": UniformInt(1, 100)}, rows=3, splits=2)
@@ -220,13 +221,17 @@ class DatagenSource:
         """Return the schema: one column per field."""
         return pa.schema([(name, field.type) for name, field in self.fields.items()])
 
-    def discover(self) -> pa.Table:
+    def discovery(self) -> Discovery:
+        """Return a discovery of the fixed splits."""
+        return fixed_list(self._splits)
+
+    def _splits(self) -> pa.Table:
         """Return all splits, at their beginning. Shapes: ``SPLIT``."""
         names = [f"{split_id} of {self.splits}" for split_id in range(self.splits)]
         return numbered_splits(names, [self._row_count(n) for n in range(self.splits)])
 
-    def check(self, splits: pa.Table) -> None:
-        """Verify that these splits are of a source with the same rows.
+    def gaps(self, splits: pa.Table) -> tuple[()]:
+        """Return nothing, after verifying that these splits are of a source with the same rows.
 
         Raises:
             IncompatibleStateError: the number of splits or rows has changed.
@@ -240,6 +245,7 @@ class DatagenSource:
                 f"the checkpoint was taken with splits={len(pinned)}, rows={rows}, and the source "
                 f"now has splits={self.splits}, rows={self.rows}: set both as they were",
             )
+        return ()
 
     def open(self, splits: pa.Table) -> "DatagenReader":
         """Read ``splits`` together, each from its offset."""
@@ -260,7 +266,7 @@ class DatagenSource:
         return None if self.rows is None else len(range(split_id, self.rows, self.splits))
 
 
-class DatagenReader:
+class DatagenReader(SourceReader):
     """Reads its splits abreast, so that event time never jumps back from one split to the next."""
 
     def __init__(self, source: DatagenSource, splits: pa.Table) -> None:

@@ -20,10 +20,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from laminar_core.connectors.outlook import Committable, Committed, Lost, Outlook
 from laminar_core.errors import (
     ConfigurationError,
     CorruptCheckpointError,
@@ -132,6 +134,18 @@ class ParquetCommitter:
 
     directory: OutputDirectory
 
+    @property
+    def repeat(self) -> Literal["withdrawn"]:
+        """Say that output of later checkpoints is deleted before it is produced again."""
+        return "withdrawn"
+
+    def take_over(self, generation: Generation) -> None:
+        """Do nothing: a directory cannot tell generations apart.
+
+        A commit that a sleeper repeats is harmless (I3, I4). Once ``discard_uncommitted`` has
+        deleted what older generations staged, it has nothing to publish.
+        """
+
     def commit(self, checkpoint_id: CheckpointId, committables: Sequence[JsonObject]) -> None:
         """Rename the files to their final names, then create the manifest. Idempotent.
 
@@ -151,29 +165,31 @@ class ParquetCommitter:
                 sync_directory(self.directory.staging)
                 self._record(checkpoint_id, ours)
 
-    def check(self, checkpoint_id: CheckpointId, committables: Sequence[JsonObject]) -> None:
-        """Verify that what is not committed yet is still staged, or has its final name.
+    def outlook(self, checkpoint_id: CheckpointId, committables: Sequence[JsonObject]) -> Outlook:
+        """Return whether what is not committed yet is still staged, or has its final name.
 
         Raises:
-            CorruptCheckpointError: files are gone or damaged; the message counts them.
             ConfigurationError: the directory holds output of another run.
+            CorruptCheckpointError: a commit manifest cannot be read.
             StorageUnavailable: the directory cannot be read.
         """
         outputs = dict.fromkeys(StagedOutput.from_json(committable) for committable in committables)
         with storage_errors(self.directory.path):
             ours = [output for output in outputs if not self._is_in_older(output, checkpoint_id)]
             if all(self._is_listed(output, checkpoint_id) for output in ours):
-                return
+                return Committed()
             lost = [output for output in ours if not self._is_there(output)]
-        if lost:
-            rows = sum(output.row_count for output in lost)
-            raise CorruptCheckpointError(
-                ErrorCode.TRANSACTION_LOST,
-                f"{len(lost)} of {len(ours)} files that were staged for checkpoint {checkpoint_id} "
-                f"in {self.directory.path} are gone or damaged ({rows:,} rows, first "
-                f"{lost[0].staged}): put them back, or restore an older checkpoint, from which "
-                "their rows are produced again",
-            )
+        if not lost:
+            return Committable()
+        rows = sum(output.row_count for output in lost)
+        return Lost(
+            rows,
+            f"{len(lost)} of {len(ours)} files that were staged for checkpoint {checkpoint_id} "
+            f"in {self.directory.path} are gone or damaged ({rows:,} rows, first "
+            f"{lost[0].staged}): put them back, or restore an older checkpoint, from which "
+            "their rows are produced again",
+            [output.to_json() for output in lost],
+        )
 
     def discard_uncommitted(self, generation: Generation) -> None:
         """Delete what older generations staged. Commit again what is decided before this."""

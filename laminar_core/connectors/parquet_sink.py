@@ -20,6 +20,7 @@ from typing import BinaryIO, Literal, get_args
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from laminar_core.connectors.outlook import Promise
 from laminar_core.connectors.parquet_commit import (
     OutputDirectory,
     ParquetCommitter,
@@ -32,6 +33,7 @@ from laminar_core.errors import ConfigurationError, ErrorCode, StorageUnavailabl
 from laminar_core.host.durability import flush_to_disk
 from laminar_core.operators.base import JsonObject, PendingSnapshot, Snapshot, SubtaskContext
 from laminar_core.protocol.types import CheckpointId
+from laminar_core.store.staging import StagingArea
 
 Compression = Literal["zstd", "lz4", "snappy", "none"]
 
@@ -74,13 +76,14 @@ class ParquetSink:
         """Return the path; other options may change between runs."""
         return {"connector": "parquet", "path": str(self.path)}
 
-    def check(self, schema: pa.Schema) -> None:
+    def check(self, schema: pa.Schema, promise: Promise | None = None) -> Sequence[str]:
         """Verify the types, then create the directories.
 
         Raises:
             ConfigurationError: Parquet has no such type, or the directory cannot be created or
                 holds files that no Laminar sink wrote.
         """
+        del promise
         for field in plain_schema(schema):
             _check_type(field)
         path = self.directory.path
@@ -95,13 +98,15 @@ class ParquetSink:
                 ErrorCode.STORE_NOT_WRITABLE,
                 f"cannot write to the directory {path}: {error.strerror}; give another path",
             ) from error
+        return ()
 
     def open(self, context: SubtaskContext, schema: pa.Schema) -> "ParquetSinkWriter":
         """Create the writer for rows of ``schema``."""
         return ParquetSinkWriter(self, context, plain_schema(schema))
 
-    def committer(self) -> ParquetCommitter:
-        """Return the committer that publishes staged files."""
+    def committer(self, staging: StagingArea | None = None) -> ParquetCommitter:
+        """Return the committer that publishes staged files, which are in the directory itself."""
+        del staging
         return ParquetCommitter(self.directory)
 
 

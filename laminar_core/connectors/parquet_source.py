@@ -16,10 +16,12 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from laminar_core.connectors.base import SourceBatch
+from laminar_core.connectors.base import Discovery, Gap, Mend, Source, SourceBatch, SourceReader
+from laminar_core.connectors.discovery import fixed_list
 from laminar_core.connectors.parquet_files import (
     ENCODED_STRING,
     check_same_schema,
@@ -51,7 +53,7 @@ SPLITS_SCHEMA = split_columns(*_PIN)
 
 
 @dataclass(frozen=True, slots=True)
-class ParquetSource:
+class ParquetSource(Source):
     """Rows of the Parquet files at ``path``: one file, a directory or a glob pattern.
 
     A directory is searched recursively for ``*.parquet``; names that begin with ``_`` or ``.`` are
@@ -90,7 +92,11 @@ class ParquetSource:
         first = list_files(str(self.path))[0]
         return declared_schema(read_footer(first), self.columns, first)
 
-    def discover(self) -> pa.Table:
+    def discovery(self) -> Discovery:
+        """Return a discovery of the list of files, which is taken once."""
+        return fixed_list(self._row_groups)
+
+    def _row_groups(self) -> pa.Table:
         """Return all row groups, by file name and position; every footer is read and compared.
 
         Shapes: ``SPLITS_SCHEMA``, one row per row group that has rows.
@@ -108,27 +114,41 @@ class ParquetSource:
         totals = [pin["rows_total"] for pin in pinned]
         return numbered_splits(names, totals, pa.Table.from_pylist(pinned, pa.schema(_PIN)))
 
-    def check(self, splits: pa.Table) -> None:
-        """Verify that every pinned file with rows left is the one that was pinned.
+    def gaps(self, splits: pa.Table) -> list[Gap]:
+        """Return the pinned files with rows left that are not there as they were pinned.
+
+        A file is a gap if it is gone, or has another size, other row groups or other columns.
 
         Raises:
-            IncompatibleStateError: files are gone, or have another size, other row groups or other
-                columns than when they were pinned, or are none of this input. The message names the
-                first and counts them.
+            IncompatibleStateError: a split is of a file that does not belong to this input.
         """
         self._refuse_other_files(splits)
         unread = [pin for pin in splits.to_pylist() if not pin["done"]]
         unread.sort(key=itemgetter("path"))
-        problems: list[IncompatibleStateError] = []
-        for path, pinned in groupby(unread, key=itemgetter("path")):
-            try:
-                self._check_file(Path(path), list(pinned))
-            except IncompatibleStateError as error:
-                problems.append(error)
-        if problems:
-            first, *others = problems
-            more = f"; the same of {len(others)} more files" if others else ""
-            raise IncompatibleStateError(first.code, f"{first}{more}") from first
+        gaps: list[Gap] = []
+        for path, group in groupby(unread, key=itemgetter("path")):
+            pinned = list(group)
+            problem = self._problem(Path(path), pinned)
+            if problem is not None:
+                rows_lost = sum(pin["rows_total"] - pin["rows_read"] for pin in pinned)
+                gaps.append(Gap(path, pinned[0]["split"], None, rows_lost, "changed", problem))
+        return gaps
+
+    def mend(self, splits: pa.Table, gap: Gap, how: Mend) -> pa.Table:
+        """Return the splits without the rest of the gap's file.
+
+        Raises:
+            IncompatibleStateError: the first row of another file is no place to continue.
+        """
+        if how != "skip-split":
+            raise IncompatibleStateError(
+                ErrorCode.SOURCE_CHANGED,
+                f"{gap.split} is gone or another file, so it has no earliest row of what was "
+                "pinned: accept source-gap:…=skip-split instead",
+            )
+        rows, totals = row_offsets(splits), splits.column("rows_total").to_numpy()
+        is_of_file = np.array([path == gap.split for path in splits.column("path").to_pylist()])
+        return at_rows(splits, np.where(is_of_file, totals, rows))
 
     def _refuse_other_files(self, splits: pa.Table) -> None:
         """Paths come out of storage: what is not below the input is not opened."""
@@ -140,22 +160,22 @@ class ParquetSource:
                     "restore another checkpoint",
                 )
 
-    def _check_file(self, path: Path, pinned: list[dict[str, Any]]) -> None:
+    def _problem(self, path: Path, pinned: list[dict[str, Any]]) -> str | None:
+        """Return why the file is not the pinned one; None if it is."""
         try:
             footer = verified_footer(path, pinned)
             schema = declared_schema(footer, self.columns, path)
         except (DataError, ConfigurationError) as error:
-            raise IncompatibleStateError(
-                ErrorCode.SOURCE_CHANGED,
+            return (
                 f"{error}; the checkpoint still has rows of this file to read: "
-                f"bring the file back as it was, or start without this checkpoint",
-            ) from error
-        if schema != (now := self.schema()):
-            raise IncompatibleStateError(
-                ErrorCode.SOURCE_CHANGED,
-                f"{path} holds {difference(now, schema)} than the files at {self.path} now: "
-                f"remove the files that do not belong to it",
+                "bring the file back as it was, or start without this checkpoint"
             )
+        if schema != (now := self.schema()):
+            return (
+                f"{path} holds {difference(now, schema)} than the files at {self.path} now: "
+                "remove the files that do not belong to it"
+            )
+        return None
 
     def open(self, splits: pa.Table) -> "ParquetReader":
         """Read ``splits`` in the order given, each from its offset.
@@ -167,7 +187,7 @@ class ParquetSource:
         return ParquetReader(splits, self.columns, self.batch_rows)
 
 
-class ParquetReader:
+class ParquetReader(SourceReader):
     """Reads row groups one after the other, with at most one file open."""
 
     def __init__(self, splits: pa.Table, columns: Sequence[str] | None, batch_rows: int) -> None:

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 
 from laminar_core.connectors.base import Committer
 from laminar_core.driver.cleanup import Cleanup
-from laminar_core.driver.commits import CommitQueue, commit_output
+from laminar_core.driver.commits import CommitNumbers, CommitQueue, commit_output
+from laminar_core.driver.discovery import Discovering, SplitDiscovery
 from laminar_core.driver.events import (
     CheckpointCompleted,
     CheckpointFailed,
@@ -36,8 +37,10 @@ from laminar_core.link.messages import (
     Abort,
     AlignmentTimeout,
     Completed,
+    Hold,
     Resume,
     SnapshotAck,
+    SourceProgress,
     Trigger,
     WaitingCheckpoint,
 )
@@ -48,11 +51,13 @@ from laminar_core.protocol.coordinator_events import (
     AnswerRequest,
     CheckpointRequested,
     CommitCheckpoint,
+    CommitsPending,
     DeletionsPending,
     DiscardParts,
     Effect,
     Event,
     FailJob,
+    HoldSources,
     IdReserved,
     IdTaken,
     InjectBarrier,
@@ -74,9 +79,15 @@ from laminar_core.protocol.types import (
     ResolvedMode,
 )
 from laminar_core.protocol.unaligned import SWITCHES_IN_A_ROW, SwitchStreak
+from laminar_core.records.bad_rows import bad_rows_of
 from laminar_core.records.commands import SetMode
 from laminar_core.records.damage import DamagedFile
-from laminar_core.records.manifest import CheckpointManifest, Heartbeat, TriggerRecord
+from laminar_core.records.manifest import (
+    CheckpointManifest,
+    DiscoveryEntry,
+    Heartbeat,
+    TriggerRecord,
+)
 from laminar_core.records.record import FileRef
 from laminar_core.store.audit_log import AuditLog
 from laminar_core.store.checkpoint_store import CheckpointStore
@@ -107,6 +118,8 @@ class CoordinatorParts:
     mode: SetMode | None = None
     savepoints_under: tuple[str, ...] = ()
     """Places below which commands may put savepoints."""
+    discovering: Mapping[str, Discovering] = field(default_factory=dict[str, Discovering])
+    """The sources, by operator, with what was found so far."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +132,8 @@ class Background:
     control: Executor
     copies: Executor
     scrub: Executor
+    discovery: Executor
+    """The only one that may run several functions at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +156,8 @@ class _Attempt:
     waiting: dict[int, WaitingCheckpoint] = field(default_factory=dict)
     """Per worker, the last report of what it waits for."""
     manifest: CheckpointManifest | None = None
+    discovery: Mapping[str, DiscoveryEntry] = field(default_factory=dict[str, DiscoveryEntry])
+    """What the discovery had found when the trigger was sent. Later splits are not included."""
     injected: bool = False
     offered: bool = False
     """Whether its manifest may exist, or may still be created: only the store can tell."""
@@ -187,6 +204,9 @@ class CheckpointDriver:
             self._on_deletions,
         )
         self._cleanup.sweep(parts.highest_id)
+        self._discovery = SplitDiscovery(
+            parts.discovering, parts.identity, host, background.discovery
+        )
         self._commits = CommitQueue(self._commit, self._on_committed, background.commits, host)
         expected = {
             SubtaskId(vertex.vertex_id, index)
@@ -210,6 +230,10 @@ class CheckpointDriver:
         if attempt is not None:
             attempt.acks[ack.worker] = ack
 
+    def note_sources(self, worker: int, sources: Mapping[str, SourceProgress]) -> None:
+        """See ``SplitDiscovery.reported``."""
+        self._discovery.reported(worker, sources)
+
     def note_waiting(self, message: WaitingCheckpoint) -> None:
         """Keep what a worker waits for, in case that the checkpoint expires."""
         attempt = self._attempts.get(message.checkpoint_id)
@@ -222,13 +246,15 @@ class CheckpointDriver:
         self.dispatch(Tick())
         self._commits.tick()
         self._scrub.tick()
+        self._discovery.tick()
 
-    def next_wakeup_ms(self) -> int | None:
+    def next_wakeup_ms(self) -> float | None:
         """Return when ``tick`` is due; None if it is not."""
         times = (
             next_wakeup_ms(self._state),
             self._commits.next_wakeup_ms(),
             self._scrub.next_wakeup_ms(),
+            self._discovery.next_wakeup_ms(),
         )
         return min((t for t in times if t is not None), default=None)
 
@@ -266,6 +292,7 @@ class CheckpointDriver:
                 manifest = self._attempts[checkpoint_id].manifest
                 assert manifest is not None, "committed before its manifest is durable"
                 self._commits.add(manifest)
+                self._host.post(self._count_commits)  # This event is still in progress.
             case RecordOutcome():
                 self._record_outcome(effect)
             case DiscardParts(checkpoint_id):
@@ -274,10 +301,19 @@ class CheckpointDriver:
             case AnswerRequest(request_id, checkpoint_id, outcome, reason):
                 if (answer := self._requests.pop(request_id, None)) is not None:
                     answer.set_result(CheckpointAnswer(checkpoint_id, outcome.value, reason))
-            case ResumeSources():
-                self._host.broadcast(Resume(generation=self._identity.generation))
+            case HoldSources() | ResumeSources():
+                self._pace(effect)
             case FailJob(reason):
                 self._host.fail(ErrorCode.SNAPSHOT_FAILED, reason)
+
+    def _pace(self, effect: HoldSources | ResumeSources) -> None:
+        """Notify the sources of all workers."""
+        generation = self._identity.generation
+        match effect:
+            case HoldSources(held):
+                self._host.broadcast(Hold(generation=generation, held=held))
+            case ResumeSources():
+                self._host.broadcast(Resume(generation=generation))
 
     def _order(self, effect: InjectBarrier | TimeOutAlignment | AbortCheckpoint) -> None:
         """Send the machine's order to the workers."""
@@ -309,7 +345,9 @@ class CheckpointDriver:
         self._in_store(effect.checkpoint_id, reserve)
 
     def _inject(self, barrier: CheckpointBarrier) -> None:
-        self._attempts[barrier.checkpoint_id].injected = True
+        attempt = self._attempts[barrier.checkpoint_id]
+        attempt.injected = True
+        attempt.discovery = self._discovery.trigger_sent(barrier.checkpoint_id)
         self._host.broadcast(
             Trigger(
                 generation=self._identity.generation,
@@ -326,7 +364,7 @@ class CheckpointDriver:
         acks = [ack for _, ack in sorted(attempt.acks.items())]
         completion = Completion(self._host.now_ms(), self._now_ms() - attempt.triggered_ms)
         manifest = build_manifest(
-            self._identity, attempt.trigger, self._parent_id, acks, completion
+            self._identity, attempt.trigger, self._parent_id, acks, completion, attempt.discovery
         )
         if known := self._scrub.known_damage(manifest):
             self._scrub.unpublished(manifest, known)
@@ -380,7 +418,7 @@ class CheckpointDriver:
         if manifest is None:
             if attempt is not None and attempt.offered:
                 self._unanswered.add(effect.checkpoint_id)
-            self._host.tell(
+            self._host.notify(
                 CheckpointFailed(
                     time_ms=record.ended_at_ms,
                     checkpoint_id=effect.checkpoint_id,
@@ -397,7 +435,7 @@ class CheckpointDriver:
         self._scrub.completed(manifest)
         self.completed_count += 1
         self._parent_id = effect.checkpoint_id
-        self._host.tell(
+        self._host.notify(
             CheckpointCompleted(
                 time_ms=record.ended_at_ms,
                 checkpoint_id=effect.checkpoint_id,
@@ -412,6 +450,7 @@ class CheckpointDriver:
                 written_bytes=manifest.written_bytes,
                 inflight_bytes=manifest.inflight_bytes,
                 inflight_rows=manifest.inflight_rows,
+                bad_rows=bad_rows_of(manifest),
             )
         )
         self._judge_threshold(effect, manifest.mode)
@@ -425,7 +464,7 @@ class CheckpointDriver:
     def _judge_threshold(self, effect: RecordOutcome, mode: ResolvedMode) -> None:
         timeout_ms = self._state.config.alignment_timeout_ms
         if timeout_ms and effect.kind is CheckpointKind.PERIODIC and self._streak.ended(mode):
-            self._host.tell(
+            self._host.notify(
                 ThresholdTooLow(
                     time_ms=self._wall_ms(effect.ended_ms),
                     checkpoints=SWITCHES_IN_A_ROW,
@@ -458,12 +497,24 @@ class CheckpointDriver:
         if count != self._state.deletions:
             self.dispatch(DeletionsPending(count))
 
-    def _commit(self, manifest: CheckpointManifest) -> None:
-        commit_output(self._store, self._committers, manifest, self._identity.generation)
+    @property
+    def commit_numbers(self) -> CommitNumbers:
+        """The commits of this generation."""
+        return self._commits.numbers
+
+    def _count_commits(self) -> None:
+        count = self._commits.waiting_count
+        if count != self._state.uncommitted:
+            self.dispatch(CommitsPending(count))
+
+    def _commit(self, manifest: CheckpointManifest, again: bool) -> None:  # noqa: FBT001
+        generation = self._identity.generation
+        commit_output(self._store, self._committers, manifest, generation, again=again)
 
     def _on_committed(self, manifest: CheckpointManifest) -> None:
         checkpoint_id, generation = manifest.checkpoint_id, self._identity.generation
         self._host.broadcast(Completed(generation=generation, checkpoint_id=checkpoint_id))
+        self._count_commits()
         if manifest.kind in (CheckpointKind.FINAL, CheckpointKind.STOP):
             self._host.last_commit_done(manifest.kind)
 

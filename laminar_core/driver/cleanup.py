@@ -101,8 +101,8 @@ class Cleanup:
         self._pending += change
         self._changed(self._pending)
 
-    def _tell(self, checkpoint_id: CheckpointId, problem: str) -> None:
-        self._host.tell(
+    def _notify(self, checkpoint_id: CheckpointId, problem: str) -> None:
+        self._host.notify(
             CleanUpFailed(time_ms=self._host.now_ms(), checkpoint_id=checkpoint_id, reason=problem)
         )
 
@@ -120,7 +120,7 @@ class Cleanup:
             problem = repr(error)
         else:
             return
-        self._host.post(lambda: self._tell(checkpoint_id, problem))
+        self._host.post(lambda: self._notify(checkpoint_id, problem))
 
     def _delete_claimed(self, checkpoint_id: CheckpointId) -> None:
         """The job has a checkpoint of its own now, beside the copy that it started from."""

@@ -5,19 +5,38 @@ because output becomes visible in the order of checkpoints.
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
-from laminar_core.connectors.base import Committer
+from laminar_core.connectors.base import Committer, Withdrawing
 from laminar_core.driver.hosting import CoordinatorHost
-from laminar_core.driver.publication import committables_of
+from laminar_core.driver.publication import LeftOut, committables_of
 from laminar_core.errors import ErrorCode, FencedError, LaminarError, StorageUnavailable
-from laminar_core.protocol.types import Generation
+from laminar_core.protocol.types import CheckpointId, Generation
 from laminar_core.records.manifest import CheckpointManifest, CommitRecord
+from laminar_core.records.staged import staged_files
 from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.store.staging import StagingArea
 
 RETRY_PAUSE_MS = (50, 5_000)
 """First and longest pause between attempts."""
+NOTHING_LEFT_OUT = LeftOut()
+
+
+@dataclass(frozen=True, slots=True)
+class CommitNumbers:
+    """Commits of one generation, for events and heartbeats."""
+
+    uncommitted_checkpoints: int = 0
+    """Completed checkpoints whose output waits."""
+    commit_ms: float | None = None
+    """Time from the first attempt of the last commit to its success; None: there was none."""
+    commit_retries: int = 0
+    """Attempts that failed and were repeated."""
+    fenced: int = 0
+    """Attempts that failed because an older driver had taken a sink over."""
 
 
 class CommitQueue:
@@ -25,7 +44,7 @@ class CommitQueue:
 
     def __init__(
         self,
-        attempt: Callable[[CheckpointManifest], None],
+        attempt: Callable[[CheckpointManifest, bool], None],
         on_committed: Callable[[CheckpointManifest], None],
         executor: Executor,
         host: CoordinatorHost,
@@ -37,6 +56,20 @@ class CommitQueue:
         self._waiting: deque[CheckpointManifest] = deque()
         self._pause_ms, _ = RETRY_PAUSE_MS
         self._retry_ms: int | None = None
+        self._failed = False
+        """Whether the last attempt failed, so that the targets must be taken over again."""
+        self._began_ms = 0.0
+        self._numbers = CommitNumbers()
+
+    @property
+    def numbers(self) -> CommitNumbers:
+        """The commits so far."""
+        return replace(self._numbers, uncommitted_checkpoints=len(self._waiting))
+
+    @property
+    def waiting_count(self) -> int:
+        """The number of checkpoints whose output is not committed."""
+        return len(self._waiting)
 
     def add(self, manifest: CheckpointManifest) -> None:
         """Commit the output of a complete checkpoint, after the commits before it."""
@@ -55,15 +88,18 @@ class CommitQueue:
         return self._retry_ms
 
     def _submit(self) -> None:
-        manifest = self._waiting[0]
+        manifest, again = self._waiting[0], self._failed
+        if not again:
+            self._began_ms = self._host.monotonic_ms()
 
         def run() -> None:
             try:
-                self._attempt(manifest)
+                self._attempt(manifest, again)
             except FencedError as error:
                 self._host.fenced(error)
-            except StorageUnavailable:
-                self._host.post(self._pause)
+            except StorageUnavailable as error:
+                is_fenced = isinstance(error.__cause__, FencedError)
+                self._host.post(lambda: self._pause(is_fenced=is_fenced))
             except Exception as error:  # noqa: BLE001 - nobody else would ever see it
                 code = error.code if isinstance(error, LaminarError) else ErrorCode.WORKER_FAILED
                 self._host.fail(code, f"commit of checkpoint {manifest.checkpoint_id}: {error!s}")
@@ -72,13 +108,22 @@ class CommitQueue:
 
         self._executor.submit(run)
 
-    def _pause(self) -> None:
+    def _pause(self, *, is_fenced: bool) -> None:
+        self._failed = True
+        self._numbers = replace(
+            self._numbers,
+            commit_retries=self._numbers.commit_retries + 1,
+            fenced=self._numbers.fenced + is_fenced,
+        )
         self._retry_ms = int(self._host.monotonic_ms()) + self._pause_ms
         _, longest_ms = RETRY_PAUSE_MS
         self._pause_ms = min(2 * self._pause_ms, longest_ms)
 
     def _done(self) -> None:
         manifest = self._waiting.popleft()
+        self._failed = False
+        took_ms = self._host.monotonic_ms() - self._began_ms
+        self._numbers = replace(self._numbers, commit_ms=took_ms)
         self._pause_ms, _ = RETRY_PAUSE_MS
         self._on_committed(manifest)
         if self._waiting:
@@ -90,23 +135,38 @@ def commit_output(
     committers: Mapping[str, Committer],
     manifest: CheckpointManifest,
     generation: Generation,
+    *,
+    again: bool = False,
+    left_out: LeftOut = NOTHING_LEFT_OUT,
 ) -> None:
     """Make the output of a completed checkpoint visible, and record that. Repeating it is harmless.
+
+    ``again``: an earlier attempt of this generation failed, so the targets are taken over again.
+    Rows that were staged in the store are deleted once the commit is recorded.
 
     Raises:
         FencedError: a newer generation owns the job; it commits what is to be committed.
         StorageUnavailable: the store or the sink did not answer; try again.
         CorruptCheckpointError: what was pre-committed is gone; trying again does not help.
     """
+    if again:
+        for committer in committers.values():
+            committer.take_over(generation)
+    store.claims.check_owner(generation)  # After the targets: see ``Committer.take_over``.
+    committed_id = manifest.checkpoint_id
     if manifest.imported_from is not None:
-        _settle_import(store, committers, manifest, generation)
-        return
-    store.claims.check_owner(generation)
+        # A savepoint of this job: its parent is the checkpoint that it was made from, and what
+        # that had pre-committed belongs to that one. One of another job has nothing to commit.
+        committed_id = manifest.parent_checkpoint_id
     counts: dict[str, int] = {}
     for operator_id, committer in committers.items():
-        committables = committables_of(manifest, operator_id)
-        committer.commit(manifest.checkpoint_id, committables)
+        committables = left_out.rest(operator_id, committables_of(manifest, operator_id))
         counts[operator_id] = len(committables)
+        if committed_id is not None:
+            with _fenced_by_its_target(store, operator_id, generation):
+                committer.commit(committed_id, committables)
+    if manifest.imported_from is not None and committed_id is not None:
+        _go_back(committers, committed_id, generation)
     store.attempts.record_commit(
         CommitRecord(
             checkpoint_id=manifest.checkpoint_id,
@@ -115,37 +175,30 @@ def commit_output(
             committables=counts,
         )
     )
+    for operator_id in committers:
+        staging = StagingArea(store.objects, store.paths, operator_id)
+        staging.delete(staged_files(committables_of(manifest, operator_id)))
 
 
-def _settle_import(
-    store: CheckpointStore,
-    committers: Mapping[str, Committer],
-    manifest: CheckpointManifest,
-    generation: Generation,
+@contextmanager
+def _fenced_by_its_target(
+    store: CheckpointStore, operator_id: str, generation: Generation
+) -> Iterator[None]:
+    """Only the store decides who owns the job; a sleeper may have fenced the owner's sink."""
+    try:
+        yield
+    except FencedError as error:
+        store.claims.check_owner(generation)
+        raise StorageUnavailable(
+            ErrorCode.STORE_IO, f"sink {operator_id} was taken over by an older driver: {error}"
+        ) from error
+
+
+def _go_back(
+    committers: Mapping[str, Committer], made_from: CheckpointId, generation: Generation
 ) -> None:
-    """Make visible what is before a savepoint that was imported, and nothing else; repeatable.
-
-    Of this job, its parent is the checkpoint it was made from: what that had pre-committed belongs
-    to that one, and what came after it is taken back. One of another job has nothing to commit.
-
-    Raises:
-        As ``commit_output`` does.
-    """
-    store.claims.check_owner(generation)
-    made_from = manifest.parent_checkpoint_id
-    counts: dict[str, int] = {}
-    for operator_id, committer in committers.items():
-        committables = committables_of(manifest, operator_id)
-        counts[operator_id] = len(committables)
-        if made_from is not None:
-            committer.commit(made_from, committables)
-            committer.discard_uncommitted(generation)  # Who slept until now commits no more.
+    """Take back what came after the checkpoint that a savepoint was made from; repeatable."""
+    for committer in committers.values():
+        committer.discard_uncommitted(generation)  # Who slept until now commits no more.
+        if isinstance(committer, Withdrawing):
             committer.withdraw_after(made_from, generation)
-    store.attempts.record_commit(
-        CommitRecord(
-            checkpoint_id=manifest.checkpoint_id,
-            generation=generation,
-            committed_at_ms=manifest.completed_at_ms,
-            committables=counts,
-        )
-    )

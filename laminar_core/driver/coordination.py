@@ -9,7 +9,7 @@ once.
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from queue import Empty, SimpleQueue
 from typing import Literal, Protocol
 
@@ -122,7 +122,7 @@ class Coordinator:
         self._identity = parts.identity
         self._link = link
         self._clock = clock
-        self._tell = listener
+        self._notify = listener
         self._inbox: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._outcome_lock = threading.Lock()
         self._lines = ControlLines(parts.identity.generation, link.send, clock)
@@ -197,16 +197,14 @@ class Coordinator:
 
     def _let_go(self, kind: CheckpointKind) -> None:
         self.broadcast(Finish(generation=self._identity.generation))
-        counts = self._progress.totals()
         if kind is CheckpointKind.FINAL:
-            self._end(GenerationOutcome("finished", counts=counts))
+            self._end(GenerationOutcome("finished"))
         else:
-            self._end(
-                GenerationOutcome("stopped", reason=self._dispatcher.stopped_by, counts=counts)
-            )
+            self._end(GenerationOutcome("stopped", reason=self._dispatcher.stopped_by))
 
     def _end(self, outcome: GenerationOutcome) -> None:
-        """Set the outcome if none is set; callable from any thread."""
+        """Set the outcome, with the rows so far, if none is set; callable from any thread."""
+        outcome = replace(outcome, counts=self._progress.totals())
         with self._outcome_lock:
             if not self.outcome.done():
                 self.outcome.set_result(outcome)
@@ -303,12 +301,15 @@ class Coordinator:
         if self._is_due("heartbeat", HEARTBEAT_INTERVAL_MS, now_ms):
             self._heartbeats += 1
             progress = self._progress.as_json(now_ms)
+            if progress:
+                progress |= asdict(self._checkpoints.commit_numbers)
             self._checkpoints.beat(
                 Heartbeat(sequence=self._heartbeats, at_ms=self.now_ms(), progress=progress)
             )
             self._dispatcher.tick()
         if self._is_due("progress", PROGRESS_EVENT_INTERVAL_MS, now_ms) and self._progress.complete:
-            self.tell(self._progress.event(now_ms, self.now_ms(), self._parts.rows_total))
+            event = self._progress.event(now_ms, self.now_ms(), self._parts.rows_total)
+            self.notify(event.model_copy(update=asdict(self._checkpoints.commit_numbers)))
 
     def _is_due(self, what: str, interval_ms: float, now_ms: float) -> bool:
         if now_ms < self._due_ms[what]:
@@ -390,7 +391,7 @@ class Coordinator:
             Peer(endpoint=w.endpoint, public_key=w.public_key, host=w.host) for w in workers
         )
         self.broadcast(Peers(generation=self._identity.generation, peers=peers))
-        self.tell(
+        self.notify(
             WorkersRunning(
                 time_ms=self.now_ms(),
                 generation=self._identity.generation,
@@ -415,7 +416,7 @@ class Coordinator:
     def _on_restoring(self, message: Restoring) -> None:
         totals = self._restoring.take(message)
         if totals is not None:
-            self.tell(
+            self.notify(
                 RestoreProgressed(
                     time_ms=self.now_ms(),
                     generation=self._identity.generation,
@@ -430,16 +431,17 @@ class Coordinator:
     def _on_progress(self, message: Progress) -> None:
         self._progress.keep(message)
         self._checkpoints.given_up(message.worker, message.given_up)
+        self._checkpoints.note_sources(message.worker, message.sources)
         if message.flowing and not self._data_flowed:
             self._data_flowed = True
-            self.tell(DataFlowing(time_ms=self.now_ms(), generation=self._identity.generation))
+            self.notify(DataFlowing(time_ms=self.now_ms(), generation=self._identity.generation))
         if self._progress.drained and not self._final_requested:
             self._final_requested = True
             self._on_request(CheckpointKind.FINAL, Future())  # A lost registration comes again.
 
     def _on_alive(self, message: Alive) -> None:
         if self._liveness.take(message):
-            self.tell(
+            self.notify(
                 OperatorAtWork(
                     time_ms=self.now_ms(),
                     generation=self._identity.generation,
@@ -465,10 +467,14 @@ class Coordinator:
         """Send to every worker that has registered."""
         self._lines.broadcast(message, self._workers)
 
+    def send(self, worker: int, message: ToWorker) -> None:
+        """Send to one worker that has registered, in order with what is broadcast."""
+        self._lines.broadcast(message, (worker,))
+
     def when_confirmed(self, action: Callable[[], None]) -> None:
         """Do this once every worker has taken everything that was sent up to now."""
         self._lines.when_confirmed(action)
 
-    def tell(self, event: JobEvent) -> None:
+    def notify(self, event: JobEvent) -> None:
         """Publish an event to the listener of the job."""
-        self._tell(event)
+        self._notify(event)

@@ -29,6 +29,7 @@ class CoordinatorThread:
             control=ThreadPoolExecutor(1, "laminar-control"),
             copies=ThreadPoolExecutor(1, "laminar-copy"),
             scrub=ThreadPoolExecutor(1, "laminar-scrub"),
+            discovery=ThreadPoolExecutor(max(len(parts.discovering), 1), "laminar-discovery"),
         )
         self.coordinator = Coordinator(parts, transport, self._background, clock, listener)
         self._closing = threading.Event()
@@ -55,6 +56,8 @@ class CoordinatorThread:
         self._background.deletions.shutdown(cancel_futures=True)
         self._background.copies.shutdown(cancel_futures=True)
         self._background.scrub.shutdown(cancel_futures=True)
+        # A step only reads, and what it finds is found again: do not wait for its input.
+        self._background.discovery.shutdown(wait=False, cancel_futures=True)
         self._background.control.shutdown()
         self._background.store.shutdown()
         self._transport.close()

@@ -7,11 +7,12 @@ record; ``laminar run --json`` prints one per line.
 from collections.abc import Callable
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from laminar_core.protocol.types import CheckpointKind
 from laminar_core.protocol.unaligned import UnalignedCheckpointMetrics
 from laminar_core.protocol.waiting import WaitsFor
+from laminar_core.records.bad_rows import NO_BAD_ROWS, BadRowTotals
 from laminar_core.records.damage import DamagedFile
 
 
@@ -80,11 +81,21 @@ class ProgressMade(_Event):
     rows_in: int
     rows_out: int
     rows_late: int
+    bad_rows: BadRowTotals = Field(default=NO_BAD_ROWS, exclude_if=lambda totals: not totals)
+    """Messages of sources that were no rows, and what became of them."""
     rows_total: int | None
     rows_per_s: float
     watermark_us: int | None
     unaligned: UnalignedCheckpointMetrics = UnalignedCheckpointMetrics()
     """Metrics of all subtasks in this generation."""
+    uncommitted_checkpoints: int = 0
+    """Completed checkpoints whose output waits for its commit."""
+    commit_ms: float | None = None
+    """Duration of the last commit, with all its attempts."""
+    commit_retries: int = 0
+    """Attempts of commits that failed in this generation."""
+    fenced: int = 0
+    """Attempts that failed because an older driver had taken a sink over."""
 
 
 class OperatorAtWork(_Event):
@@ -118,6 +129,8 @@ class CheckpointCompleted(_Event):
     inflight_bytes: int = 0
     """The part of it that was in flight."""
     inflight_rows: int = 0
+    bad_rows: dict[str, BadRowTotals] = Field(default={}, exclude_if=lambda found: not found)
+    """By source, up to the checkpoint; only sources with any."""
 
 
 class MissingChannel(BaseModel):
@@ -167,6 +180,16 @@ class CleanUpFailed(_Event):
     reason: str
 
 
+class SplitsNotFound(_Event):
+    """A source may have input that it does not read; the job continues with the rest."""
+
+    event: Literal["splits-not-found"] = "splits-not-found"
+    generation: int
+    operator_id: str
+    problem: str
+    """Reported once as long as it lasts."""
+
+
 class FilesDamaged(_Event):
     """Stored files are lost or damaged; what they held is in memory, and is written again."""
 
@@ -202,6 +225,14 @@ class NotEncrypted(_Event):
     event: Literal["not-encrypted"] = "not-encrypted"
     missing: tuple[str, ...]
     """Spark's settings that would prevent it."""
+
+
+class SinkWarning(_Event):
+    """A sink accepts the job, and says what may go wrong."""
+
+    event: Literal["sink-warning"] = "sink-warning"
+    sink: str
+    warning: str
 
 
 class ThresholdTooLow(_Event):
@@ -243,6 +274,7 @@ class Finished(_Event):
     rows_in: int
     rows_out: int
     rows_late: int
+    bad_rows: BadRowTotals = Field(default=NO_BAD_ROWS, exclude_if=lambda totals: not totals)
     checkpoints: int
     """Completed by this run, over all its generations."""
 
@@ -257,10 +289,12 @@ JobEvent = (
     | CheckpointCompleted
     | CheckpointFailed
     | CleanUpFailed
+    | SplitsNotFound
     | FilesDamaged
     | StoreLost
     | StoreBack
     | NotEncrypted
+    | SinkWarning
     | ThresholdTooLow
     | CommandAnswered
     | GenerationFailed

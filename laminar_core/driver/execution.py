@@ -184,6 +184,7 @@ def execute(
         deadlines=options.deadlines,
         mode=mode,
         savepoints_under=options.savepoints_under,
+        discovering=start.discovering,
     )
     process = cluster.start_coordinator(parts, listener)
     deployment = Deployment(
@@ -196,9 +197,11 @@ def execute(
         restored=start.restored,
         claim_sha256=parts.claim_sha256,
         splits=start.splits,
+        growing=frozenset(o for o, d in start.discovering.items() if not d.found.complete),
         limits=options.limits,
         inflight_compression=options.inflight_compression,
         state=options.state,
+        skip_bad=options.skip_bad,
     )
     collects = len(start.committers) < len(start.identity.plan.sinks())
     return Execution(cluster, process, cluster.submit(deployment), collects)

@@ -57,7 +57,7 @@ class Heartbeats:
         if error.code not in (ErrorCode.STORE_GONE, ErrorCode.STORE_REPLACED) or self._is_lost:
             return
         self._is_lost = True
-        self._host.tell(
+        self._host.notify(
             StoreLost(
                 time_ms=self._host.now_ms(),
                 generation=self._generation,
@@ -69,4 +69,4 @@ class Heartbeats:
     def _made(self) -> None:
         if self._is_lost:
             self._is_lost = False
-            self._host.tell(StoreBack(time_ms=self._host.now_ms(), generation=self._generation))
+            self._host.notify(StoreBack(time_ms=self._host.now_ms(), generation=self._generation))

@@ -12,8 +12,8 @@ from laminar_core.protocol.types import CheckpointKind
 class CoordinatorHost(Protocol):
     """The coordinator, as its checkpoints, commits, cleanup, heartbeats and scrub see it.
 
-    ``now_ms``, ``monotonic_ms``, ``post``, ``tell``, ``fail`` and ``fenced`` may be called from any
-    thread, the others from the coordinator's thread only.
+    ``now_ms``, ``monotonic_ms``, ``post``, ``notify``, ``fail`` and ``fenced`` may be called from
+    any thread, the others from the coordinator's thread only.
     """
 
     def now_ms(self) -> int:
@@ -28,7 +28,7 @@ class CoordinatorHost(Protocol):
         """Run ``action`` in the coordinator's next turn."""
         ...
 
-    def tell(self, event: JobEvent) -> None:
+    def notify(self, event: JobEvent) -> None:
         """Publish an event to the listener of the job."""
         ...
 
@@ -42,6 +42,10 @@ class CoordinatorHost(Protocol):
 
     def broadcast(self, message: ToWorker) -> None:
         """Send a message to every worker."""
+        ...
+
+    def send(self, worker: int, message: ToWorker) -> None:
+        """Send a message to one worker, in order with what is broadcast."""
         ...
 
     def when_confirmed(self, action: Callable[[], None]) -> None:

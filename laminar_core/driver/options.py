@@ -6,7 +6,9 @@ from typing import Literal
 import pyarrow as pa
 
 from laminar_core.codec.arrow import Compression
+from laminar_core.connectors.formats.bad_rows import SkippedMessage
 from laminar_core.driver.liveness import Deadlines
+from laminar_core.driver.recovery.acceptance import Acceptance
 from laminar_core.driver.restart import ExponentialDelay, RestartStrategy
 from laminar_core.driver.scrub import SCRUB_BYTES_PER_SECOND
 from laminar_core.plan.state_options import StateOptions
@@ -14,6 +16,7 @@ from laminar_core.protocol.coordinator_config import CoordinatorConfig
 from laminar_core.protocol.recovery_facts import RestoreRequest
 from laminar_core.protocol.types import CheckpointId, Generation
 from laminar_core.records.actor import LAMINAR, Actor
+from laminar_core.records.bad_rows import NO_BAD_ROWS, BadRowTotals
 from laminar_core.records.record import JsonObject
 from laminar_core.worker.inflight import SnapshotLimits
 
@@ -40,10 +43,14 @@ class JobOptions:
     """Start empty if checkpoints exist but none of them can be used."""
     reset_state: tuple[str, ...] = ()
     """Changed operators; if there are any, all state is dropped and all sources start anew."""
+    skip_bad: tuple[SkippedMessage, ...] = ()
+    """Messages to leave out, whatever is wrong with them."""
     restore_id: CheckpointId | None = None
     """Continue from this checkpoint instead of the newest; later checkpoints become orphans."""
     restore_before_ms: int | None = None
     """Continue from the newest checkpoint that was completed before this wall-clock time."""
+    accepted: tuple[Acceptance, ...] = ()
+    """Losses, doubts and repetitions that a person accepts for this start."""
     from_savepoint: str | None = None
     """Start from the savepoint at this URI."""
     claim_savepoint: bool = False
@@ -76,3 +83,5 @@ class JobResult:
     """Number of generations that this run needed: one, and one more for each restart."""
     collected: dict[str, pa.Table]
     """Rows that each ``CollectSink`` gathered, by sink name."""
+    bad_rows: BadRowTotals = NO_BAD_ROWS
+    """Messages of sources that were no rows, and what became of them."""

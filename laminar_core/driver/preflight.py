@@ -4,6 +4,8 @@ The supervisor repeats all of them, in case something changed meanwhile.
 """
 
 from laminar_core.codec.key_groups import require_parallelism
+from laminar_core.connectors.outlook import Promise
+from laminar_core.driver.events import SinkWarning
 from laminar_core.driver.listening import NOBODY
 from laminar_core.driver.options import JobOptions
 from laminar_core.driver.recovery.start import RecoveryManager
@@ -24,7 +26,7 @@ def check_start(plan: Plan, options: JobOptions, store: CheckpointStore, clock: 
         CorruptCheckpointError: the savepoint is damaged.
         StorageUnavailable: the store did not answer.
     """
-    check_plan(plan, options)
+    check_plan(plan, options, clock.now_ms())
     store.claims.check_claimable(
         wait_ms=clock.wait_ms,
         take_over=options.take_over,
@@ -34,8 +36,8 @@ def check_start(plan: Plan, options: JobOptions, store: CheckpointStore, clock: 
     RecoveryManager(plan, options, store, clock, NOBODY, audit).look()
 
 
-def check_plan(plan: Plan, options: JobOptions) -> None:
-    """Verify pipeline and options.
+def check_plan(plan: Plan, options: JobOptions, now_ms: int) -> list[SinkWarning]:
+    """Verify pipeline and options; return the warnings of sinks, as events of ``now_ms``.
 
     Raises:
         ConfigurationError: they contradict each other, or a sink does not support its rows.
@@ -43,11 +45,30 @@ def check_plan(plan: Plan, options: JobOptions) -> None:
     """
     plan.check()
     _refuse_overlap_in_loops(plan, options)
+    _refuse_unknown_sources(plan, options)
     require_backend(options.state)
     require_parallelism(options.parallelism, plan.max_parallelism)
+    promise = Promise(options.checkpoint.interval_ms, options.checkpoint.timeout_ms)
+    warnings: list[SinkWarning] = []
     for vertex in plan.vertices:
         if vertex.sink is not None:
-            vertex.sink.sink.check(vertex.schemas()[-1])
+            sink = vertex.sink
+            lines = sink.sink.check(vertex.schemas()[-1], promise)
+            warnings += [
+                SinkWarning(time_ms=now_ms, sink=sink.operator_id, warning=w) for w in lines
+            ]
+    return warnings
+
+
+def _refuse_unknown_sources(plan: Plan, options: JobOptions) -> None:
+    names = [node.operator_id for node in plan.sources()]
+    for message in options.skip_bad:
+        if message.source not in names:
+            raise ConfigurationError(
+                ErrorCode.INVALID_OPTION,
+                f"--skip-bad {message}: the pipeline has no source {message.source}, only "
+                f"{', '.join(names)}",
+            )
 
 
 def _refuse_overlap_in_loops(plan: Plan, options: JobOptions) -> None:

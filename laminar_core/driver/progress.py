@@ -10,6 +10,7 @@ from laminar_core.link.messages import Progress
 from laminar_core.objectstore.contract import ObjectStore, counts_of
 from laminar_core.objectstore.request_counts import RequestCounts
 from laminar_core.protocol.unaligned import UnalignedCheckpointMetrics
+from laminar_core.records.bad_rows import NO_BAD_ROWS, BadRowTotals
 from laminar_core.records.record import JsonObject
 
 
@@ -20,6 +21,7 @@ class RowTotals:
     rows_in: int = 0
     rows_out: int = 0
     rows_late: int = 0
+    bad_rows: BadRowTotals = NO_BAD_ROWS
 
 
 class WorkersProgress:
@@ -57,6 +59,7 @@ class WorkersProgress:
             rows_in=sum(p.rows_in for p in reports),
             rows_out=sum(p.rows_out for p in reports),
             rows_late=sum(p.rows_late for p in reports),
+            bad_rows=BadRowTotals.total(p.bad_rows for p in reports),
         )
 
     def as_json(self, now_ms: float) -> JsonObject:
@@ -74,7 +77,13 @@ class WorkersProgress:
         self._last_beat = (now_ms, totals.rows_in)
         if before is not None:
             told["rows_per_s"] = _rows_per_s(before, self._last_beat)
-        return {**asdict(totals), "watermark_us": self._watermark_us(), **told}
+        rows: JsonObject = {
+            "rows_in": totals.rows_in,
+            "rows_out": totals.rows_out,
+            "rows_late": totals.rows_late,
+            **totals.bad_rows.as_properties(),
+        }
+        return {**rows, "watermark_us": self._watermark_us(), **told}
 
     def _requests(self) -> RequestCounts | None:
         by_driver = self._sent_by_driver()
@@ -97,6 +106,7 @@ class WorkersProgress:
             rows_in=totals.rows_in,
             rows_out=totals.rows_out,
             rows_late=totals.rows_late,
+            bad_rows=totals.bad_rows,
             rows_total=rows_total,
             rows_per_s=_rows_per_s(before, self._last_rows),
             watermark_us=self._watermark_us(),

@@ -1,7 +1,7 @@
 """Build the manifest, history record and committables from acknowledgements."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from laminar_core._version import __version__
@@ -13,6 +13,7 @@ from laminar_core.protocol.types import CheckpointId, Generation
 from laminar_core.records.manifest import (
     AlignmentEntry,
     CheckpointManifest,
+    DiscoveryEntry,
     HistoryRecord,
     InflightEntry,
     SubtaskEntry,
@@ -47,6 +48,7 @@ def build_manifest(
     parent_id: CheckpointId | None,
     acks: Collection[SnapshotAck],
     completion: Completion,
+    discovery: Mapping[str, DiscoveryEntry],
 ) -> CheckpointManifest:
     """Put the parts together; entries in the order of the plan, so equal cuts look equal."""
     entries = [entry for ack in acks for entry in ack.entries]
@@ -76,6 +78,7 @@ def build_manifest(
         subtasks=tuple(sorted(entries, key=lambda e: (order[e.operator_id], e.subtask_index))),
         alignment=tuple(sorted(alignment, key=lambda e: (vertices[e.vertex_id], e.subtask_index))),
         inflight_data=tuple(sorted(inflight, key=lambda e: _place(e, vertices))),
+        discovery=dict(discovery),
     )
 
 
@@ -93,6 +96,20 @@ def committables_of(manifest: CheckpointManifest, operator_id: str) -> list[Json
         if entry.operator_id == operator_id
         for committable in entry.committables
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Per sink, committables that a person decided not to commit."""
+
+    by_sink: Mapping[str, Sequence[JsonObject]] = field(
+        default_factory=dict[str, Sequence[JsonObject]]
+    )
+
+    def rest(self, operator_id: str, committables: Iterable[JsonObject]) -> list[JsonObject]:
+        """Return the committables without those that are left out."""
+        gone = self.by_sink.get(operator_id, ())
+        return [committable for committable in committables if committable not in gone]
 
 
 def longest_alignment_ms(alignment: Iterable[AlignmentEntry]) -> float:

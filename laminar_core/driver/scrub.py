@@ -184,7 +184,7 @@ class Scrub:
             checkpoint_ids=tuple(sorted(marked)),
             rewritten_operators=tuple(sorted(set(renewed))),
         )
-        self._host.post(lambda: self._host.tell(event))
+        self._host.post(lambda: self._host.notify(event))
 
     def _lineage(self) -> Iterator[CheckpointManifest]:
         """Yield the newest completed checkpoint and its ancestors, as far as they can be read."""

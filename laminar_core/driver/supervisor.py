@@ -34,6 +34,7 @@ from laminar_core.protocol.types import CheckpointKind, Generation
 from laminar_core.records.actor import Actor
 from laminar_core.records.audit import AuditRecord
 from laminar_core.records.audit_ref import AuditRef
+from laminar_core.records.bad_rows import NO_BAD_ROWS, BadRowTotals
 from laminar_core.records.commands import SetMode
 from laminar_core.records.record import JsonObject
 from laminar_core.store.audit_log import AuditLog
@@ -57,10 +58,10 @@ class Supervisor:
         self._plan = plan
         self._options = options
         self._clock = clock
-        self._tell = isolated(listener)
+        self._notify = isolated(listener)
         self._store = store
         self._audit = AuditLog(store.objects, store.paths, clock.now_ms, identify=cluster.identify)
-        self._recovery = RecoveryManager(plan, options, store, clock, self._tell, self._audit)
+        self._recovery = RecoveryManager(plan, options, store, clock, self._notify, self._audit)
         # Reentrant, because a second Ctrl-C may interrupt the handling of the first.
         self._lock = threading.RLock()
         self._running: Execution | None = None
@@ -116,9 +117,10 @@ class Supervisor:
 
     def _check(self) -> None:
         """Everything that can be refused before the job is claimed."""
-        check_plan(self._plan, self._options)
+        for warned in check_plan(self._plan, self._options, self._clock.now_ms()):
+            self._notify(warned)
         for warning in self._cluster.check(self._options.parallelism):
-            self._tell(warning)
+            self._notify(warning)
         if not self._options.expected_generation:  # Who expects a generation expects its store.
             self._store.objects.create()
         probe(self._store.objects)
@@ -153,12 +155,18 @@ class Supervisor:
                     self._audit.conclude(record, "failed", reason=str(error))
             raise
 
-    def _end(self, generation: Generation, outcome: Ending, reason: str) -> None:
+    def _end(
+        self,
+        generation: Generation,
+        outcome: Ending,
+        reason: str,
+        bad_rows: BadRowTotals = NO_BAD_ROWS,
+    ) -> None:
         self._store.claims.check_claim(generation)  # Not into what is in the place of a lost store.
         ended = self._audit.append(
             action="end",
             actor=self._options.actor.because(reason),
-            after={"generation": generation, "outcome": outcome},
+            after={"generation": generation, "outcome": outcome, **bad_rows.as_properties()},
         )
         self._store.generations.end(generation, outcome, reason, audited=ended.reference())
 
@@ -221,7 +229,7 @@ class Supervisor:
         """
         start = self._recovery.recover(generation, first=self._generations == 0)
         return execute(
-            self._cluster, start, self._options, self._store, self._tell, mode=self._mode
+            self._cluster, start, self._options, self._store, self._notify, mode=self._mode
         )
 
     def _announce(self, execution: Execution) -> None:
@@ -239,24 +247,26 @@ class Supervisor:
     ) -> JobResult:
         assert outcome.kind in ("finished", "stopped")
         ours = "by its own process" if outcome.kind == "stopped" else ""
-        self._end(generation, outcome.kind, outcome.reason or ours)
         counts = outcome.counts
+        self._end(generation, outcome.kind, outcome.reason or ours, counts.bad_rows)
         result = JobResult(
             outcome=outcome.kind,
             rows_in=counts.rows_in,
             rows_out=counts.rows_out,
             rows_late=counts.rows_late,
+            bad_rows=counts.bad_rows,
             checkpoints=self._completed,
             generations=self._generations,
             collected=collected,
         )
-        self._tell(
+        self._notify(
             Finished(
                 time_ms=self._clock.now_ms(),
                 outcome=result.outcome,
                 rows_in=result.rows_in,
                 rows_out=result.rows_out,
                 rows_late=result.rows_late,
+                bad_rows=result.bad_rows,
                 checkpoints=result.checkpoints,
             )
         )
@@ -271,7 +281,8 @@ class Supervisor:
             LaminarError: the strategy gave up, or a restart cannot help.
         """
         with suppress(StorageUnavailable):  # It only helps others to see that nobody runs it.
-            self._end(generation, self._ending(outcome), outcome.reason)
+            ending, bad_rows = self._ending(outcome), outcome.counts.bad_rows
+            self._end(generation, ending, outcome.reason, bad_rows)
         actor = self._options.actor.because(RESTARTED)
         claimant = self._claimant(actor)
         entry = self._audit.entry(
@@ -303,7 +314,7 @@ class Supervisor:
         code = outcome.code or ErrorCode.WORKER_FAILED
         may_restart = self._may_restart(outcome, code)
         delay_ms = self._options.restart.delay_ms(failures_ms) if may_restart else None
-        self._tell(
+        self._notify(
             GenerationFailed(
                 time_ms=self._clock.now_ms(),
                 generation=generation,

@@ -5,7 +5,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Optional, Tuple  # noqa: UP035 - an old Python has to get as far as its refusal
 
 PYTHON_MIN = (3, 11)
-PYSPARK_MIN, PYSPARK_END = (4, 3), (4, 4)
+PYSPARK_MIN, PYSPARK_END = (4, 0), (4, 4)
 _INSTALL = "pip install 'pyspark>={}.{},<{}.{}'".format(*PYSPARK_MIN, *PYSPARK_END)
 UNSUPPORTED_EXIT_CODE = 2
 
@@ -26,7 +26,7 @@ def unsupported(
     """Return what is not supported and what to do, or None.
 
     >>> unsupported("linux", (3, 11), "3.5.9")
-    "PySpark 3.5.9 is not supported: pip install 'pyspark>=4.3,<4.4'"
+    "PySpark 3.5.9 is not supported: pip install 'pyspark>=4.0,<4.4'"
     """
     if platform in ("win32", "cygwin"):
         return "Windows is not supported: run Laminar in WSL, or in a Linux container"

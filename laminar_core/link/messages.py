@@ -3,10 +3,14 @@
 Every message carries the generation of its sender; a receiver drops messages of another one.
 """
 
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
 from typing import Annotated, Literal, TypeVar
 
+import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
+from laminar_core.codec.arrow import decode_table, encode_table
 from laminar_core.errors import ErrorCode, ProtocolError
 from laminar_core.objectstore.request_counts import RequestCounts
 from laminar_core.protocol.termination import LoopCounts
@@ -18,6 +22,7 @@ from laminar_core.protocol.types import (
 )
 from laminar_core.protocol.unaligned import UnalignedCheckpointMetrics
 from laminar_core.protocol.waiting import WaitsFor
+from laminar_core.records.bad_rows import NO_BAD_ROWS, BadRowTotals
 from laminar_core.records.manifest import AlignmentEntry, InflightEntry, SubtaskEntry
 from laminar_core.records.record import FileRef
 
@@ -60,6 +65,16 @@ class Restoring(_Message):
     bytes_total: int
 
 
+class SourceProgress(BaseModel):
+    """How far one source is on one worker."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    rows_unread: int
+    """Rows left to read, in splits whose length is known."""
+    splits_added: int = 0
+    """Splits that came while the worker ran; ``rows_unread`` includes them."""
+
+
 class Progress(_Message):
     """Sign of life of the loop. Row counts are totals of the job's history."""
 
@@ -67,6 +82,7 @@ class Progress(_Message):
     rows_in: int
     rows_out: int
     rows_late: int
+    bad_rows: BadRowTotals = NO_BAD_ROWS
     flowing: bool
     """Rows were read here in this generation, or rows that had been in flight were replayed."""
     watermark_us: int | None
@@ -77,6 +93,8 @@ class Progress(_Message):
     """Given-up checkpoints whose parts this worker has not finished."""
     requests: RequestCounts | None = None
     """The worker's requests to the store since its start; None: not counted."""
+    sources: Mapping[str, SourceProgress] = {}
+    """By operator, the sources that may get more splits."""
 
 
 class Alive(_Message):
@@ -225,6 +243,13 @@ class Completed(_Message):
     checkpoint_id: CheckpointId
 
 
+class Hold(_Message):
+    """Sources pause, or read on: as much output waits for its commit as may wait, or less."""
+
+    type: Literal["hold"] = "hold"
+    held: bool
+
+
 class Resume(_Message):
     """The job continues after a checkpoint that was meant to be its last."""
 
@@ -241,6 +266,20 @@ class Renew(_Message):
     def operators_at(self, subtask_index: int) -> frozenset[str]:
         """Return the operators whose subtask ``subtask_index`` must write its whole state."""
         return frozenset(operator for operator, index in self.operators if index == subtask_index)
+
+
+class AddSplits(_Message):
+    """Read these splits, too; or: you have all splits of this source.
+
+    In order with ``Trigger``: a checkpoint contains the splits that were added before it.
+    """
+
+    type: Literal["add-splits"] = "add-splits"
+    operator_id: str
+    splits: str
+    """A table of splits; see ``encode_splits``. Empty: none."""
+    complete: bool
+    """Nothing more will be added."""
 
 
 class LoopWave(_Message):
@@ -287,12 +326,26 @@ ToCoordinator = (
     | FileUnreadable
     | WorkerFailed
 )
-CheckpointMessage = Trigger | AlignmentTimeout | Abort | Completed | Resume
+CheckpointMessage = Trigger | AlignmentTimeout | Abort | Completed | Hold | Resume
 LoopMessage = LoopWave | LoopsOver
-ToWorker = Peers | CheckpointMessage | Renew | LoopMessage | Ping | Finish | Cancel
+ToWorker = Peers | CheckpointMessage | Renew | AddSplits | LoopMessage | Ping | Finish | Cancel
 _TO_COORDINATOR = TypeAdapter[ToCoordinator](Annotated[ToCoordinator, Field(discriminator="type")])
 _TO_WORKER = TypeAdapter[ToWorker](Annotated[ToWorker, Field(discriminator="type")])
 M = TypeVar("M")
+
+
+def encode_splits(splits: pa.Table) -> str:
+    """Return a table of splits as text for a message."""
+    return b64encode(encode_table(splits)).decode()
+
+
+def decode_splits(text: str) -> pa.Table | None:
+    """Return the table of splits; None if there is none.
+
+    Raises:
+        CorruptCheckpointError: it is no such table; both ends run the same Laminar.
+    """
+    return decode_table(b64decode(text)) if text else None
 
 
 def encode(message: ToCoordinator | ToWorker) -> bytes:

@@ -5,12 +5,13 @@ the driver to the workers, knows its identity and describes itself for the finge
 *subtask* is the running instance in one worker; it owns state, and one thread calls it.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 import pyarrow as pa
 
+from laminar_core.protocol.split_watermarks import SplitWatermarks
 from laminar_core.protocol.types import (
     WATERMARK_END_US,
     WATERMARK_MIN_US,
@@ -20,6 +21,7 @@ from laminar_core.protocol.types import (
 )
 from laminar_core.state.chunks import MemoryBackend, StateBackend
 from laminar_core.state.rescaling import Redistribution
+from laminar_core.store.staging import StagingArea
 
 JsonValue = None | bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"]
 JsonObject = dict[str, JsonValue]
@@ -36,6 +38,8 @@ class SubtaskContext:
     generation: Generation
     backend: StateBackend = field(default_factory=MemoryBackend)
     """Storage for large state."""
+    staging: StagingArea | None = None
+    """Space in the checkpoint store for rows of a sink; only sinks get it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,20 @@ class Snapshot:
     """In an incremental snapshot: earlier snapshots' rows of windows up to this start are void."""
 
 
+@dataclass(frozen=True, slots=True)
+class Side:
+    """Rows for the side output of this name, instead of the operator's main output.
+
+    Rows of a side output that no stream reads are dropped.
+    """
+
+    output: str
+    rows: pa.RecordBatch
+
+
+Emitted = pa.RecordBatch | Watermark | Side
+"""A result of a batch: rows, event time that advances, or rows of a side output."""
+
 PendingSnapshot = Callable[[], Snapshot]
 """The asynchronous phase of a snapshot. Runs once, in a background thread, on immutable data."""
 
@@ -64,11 +82,11 @@ PendingSnapshot = Callable[[], Snapshot]
 class OperatorSubtask(Protocol):
     """The running instance. Never called concurrently; never blocks."""
 
-    def process(self, batch: pa.RecordBatch) -> Iterable[pa.RecordBatch | Watermark]:
+    def process(self, batch: pa.RecordBatch) -> Iterable[Emitted]:
         """Take one batch; yield what follows from it, in order."""
         ...
 
-    def on_watermark(self, watermark_us: int) -> Iterable[pa.RecordBatch]:
+    def on_watermark(self, watermark_us: int) -> Iterable[pa.RecordBatch | Side]:
         """Advance event time and yield the results that this completes.
 
         The caller then passes the watermark on, or the watermark of ``HoldsWatermark``. At the end
@@ -99,6 +117,23 @@ class HoldsWatermark(Protocol):
         no watermark is known yet. This is not called for the end of the input, which passes
         unchanged.
         """
+        ...
+
+
+@runtime_checkable
+class FollowsSplits(Protocol):
+    """An operator subtask that makes event time of rows, per split of a source before it."""
+
+    def follow(self, splits: SplitWatermarks) -> None:
+        """Use the event time of the source's splits, which the runtime keeps up to date."""
+        ...
+
+    def from_split(self, split_id: int) -> None:
+        """Note that the next batches come from this split."""
+        ...
+
+    def risen(self) -> Iterable[Watermark]:
+        """Yield the watermark, if event time has risen without a batch."""
         ...
 
 
@@ -181,6 +216,20 @@ class OperatorSpec(Protocol):
     def open(self, context: SubtaskContext, input_schema: pa.Schema) -> OperatorSubtask:
         """Create the running instance in a worker."""
         ...
+
+
+@runtime_checkable
+class SideOutputs(Protocol):
+    """An operator that yields ``Side``: it declares each side output with its columns."""
+
+    def side_outputs(self, input_schema: pa.Schema) -> Mapping[str, pa.Schema]:
+        """Return the schema of each side output, by name."""
+        ...
+
+
+def side_outputs_of(spec: OperatorSpec, input_schema: pa.Schema) -> Mapping[str, pa.Schema]:
+    """Return the schema of each side output of an operator, by name; most have none."""
+    return spec.side_outputs(input_schema) if isinstance(spec, SideOutputs) else {}
 
 
 def redistribution_of(spec: OperatorSpec) -> Redistribution | None:

@@ -16,24 +16,25 @@ from laminar_core.aggregates.accumulators import (
     Accumulator,
     Aggregate,
     accumulate,
-    accumulator_type,
     accumulators_of,
     finish,
     require_known_versions,
     with_versions,
 )
-from laminar_core.aggregates.grouping import plain_column, plain_type
-from laminar_core.codec.stable_hash import require_key_type
+from laminar_core.aggregates.grouping import plain_column
 from laminar_core.errors import ErrorCode, IncompatibleStateError
 from laminar_core.operators.base import JsonObject, PendingSnapshot, Snapshot, SubtaskContext
-from laminar_core.operators.columns import require_columns, require_distinct
 from laminar_core.operators.keyed import (
     key_group_properties,
     owned_key_groups,
     restored_key_groups,
 )
 from laminar_core.operators.mapping import change_back_or_reset
-from laminar_core.operators.partial_results import partial_schema, result_schema
+from laminar_core.operators.partial_results import (
+    combined_schema,
+    partial_schema,
+    result_schema,
+)
 from laminar_core.operators.stateless import StatelessSubtask
 from laminar_core.protocol.types import CheckpointId
 from laminar_core.state.keyed_rows import KeyedRows, PinnedRows, RowLayout, newest_rows
@@ -74,17 +75,7 @@ class CombineRows:
             ConfigurationError: a column is missing (WRONG_SCHEMA) or of a type that cannot be a
                 key or aggregated so (UNSUPPORTED_TYPE).
         """
-        values = [column for needs in self.accumulators for column in needs.columns]
-        require_columns(input_schema, [*self.keys, *values])
-        fields: list[tuple[str, pa.DataType]] = []
-        for key in self.keys:
-            require_key_type(input_schema.field(key).type)
-            fields.append((key, plain_type(input_schema.field(key).type)))
-        for needs in self.accumulators:
-            over = [input_schema.field(column).type for column in needs.columns]
-            fields.append((needs.name, accumulator_type(needs, *over)))
-        require_distinct([name for name, _ in fields], "rename the key column")
-        return pa.schema(fields)
+        return combined_schema(input_schema, self.keys, self.accumulators)
 
     def open(self, context: SubtaskContext, input_schema: pa.Schema) -> StatelessSubtask:
         """Create the running instance."""

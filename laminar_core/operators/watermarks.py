@@ -9,6 +9,7 @@ import pyarrow as pa
 from laminar_core.operators.base import JsonObject, PendingSnapshot, Snapshot, SubtaskContext
 from laminar_core.operators.columns import require_columns
 from laminar_core.operators.windows import known_times_us, require_time_column
+from laminar_core.protocol.split_watermarks import SplitWatermarks
 from laminar_core.protocol.types import CheckpointId, Watermark
 from laminar_core.state.rescaling import Redistribution
 
@@ -57,6 +58,16 @@ class WatermarkAssigner:
         self._newest_us: int | None = None
         self._emitted_us: int | None = None
         self._restored_us: int | None = None
+        self._splits: SplitWatermarks | None = None
+        self._split_id: int | None = None
+
+    def follow(self, splits: SplitWatermarks) -> None:
+        """Take the least over the splits of the source instead of the newest row."""
+        self._splits = splits
+
+    def from_split(self, split_id: int) -> None:
+        """Note the split of the next batches."""
+        self._split_id = split_id
 
     def process(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch | Watermark]:
         """Yield the batch, then the watermark if it rose. Rows without event time do not count.
@@ -67,6 +78,12 @@ class WatermarkAssigner:
         if batch.num_rows:
             self._observe(batch)
             yield batch
+        yield from self.risen()
+
+    def risen(self) -> Iterator[Watermark]:
+        """Yield the watermark if it rose."""
+        if self._splits is not None and self._splits.least_us is not None:
+            self._take(self._splits.least_us)
         if self._newest_us is not None:
             watermark_us = self._newest_us - self._spec.max_delay_us
             if self._emitted_us is None or watermark_us > self._emitted_us:
@@ -106,6 +123,10 @@ class WatermarkAssigner:
             times = times.drop_null()
         if len(times):
             newest_us = int(known_times_us(times, self._spec.column).max())
-            self._newest_us = max(
-                newest_us, newest_us if self._newest_us is None else self._newest_us
-            )
+            if self._splits is None or self._split_id is None:
+                self._take(newest_us)
+            else:
+                self._splits.rows(self._split_id, newest_us)
+
+    def _take(self, newest_us: int) -> None:
+        self._newest_us = newest_us if self._newest_us is None else max(newest_us, self._newest_us)

@@ -3,7 +3,7 @@
 from laminar_core.configuration import StateConfig
 from laminar_core.driver.options import JobResult
 from laminar_core.driver.restart import ExponentialDelay, FailureRate, FixedDelay, NoRestart
-from laminar_core.pipeline.builder import Pipeline, Stream
+from laminar_core.pipeline.builder import LettersTo, Pipeline, Stream
 from laminar_core.pipeline.config import CheckpointConfig, RunConfig
 from laminar_core.pipeline.job import StreamingJob
 from laminar_core.pipeline.keyed import KeyedStream, WindowedStream
@@ -18,6 +18,7 @@ __all__ = [
     "FixedDelay",
     "JobResult",
     "KeyedStream",
+    "LettersTo",
     "NoRestart",
     "Pipeline",
     "Retention",

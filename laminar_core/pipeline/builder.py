@@ -17,6 +17,7 @@ its operator by name, so keep a name as long as its state is to survive.
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from typing import TypeVar
 
@@ -25,6 +26,8 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from laminar_core.connectors.base import Sink, Source
+from laminar_core.connectors.formats.bad_rows import BadRowPolicy, OnBadRow
+from laminar_core.connectors.formats.letters import LETTERS, LETTERS_SCHEMA
 from laminar_core.driver.events import JobListener, ignore
 from laminar_core.driver.listening import isolated
 from laminar_core.driver.options import JobResult
@@ -32,14 +35,14 @@ from laminar_core.driver.reserve import ReserveKeeper
 from laminar_core.driver.supervisor import Supervisor
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.host.clock import SystemClock
-from laminar_core.operators.base import OperatorSpec
+from laminar_core.operators.base import OperatorSpec, side_outputs_of
 from laminar_core.operators.deduplicate import Deduplicate
 from laminar_core.operators.loops import LoopHead
 from laminar_core.operators.stateless import FilterRows, MapBatches, SelectColumns
 from laminar_core.operators.watermarks import AssignWatermarks
 from laminar_core.pipeline.config import CheckpointConfig, RunConfig, job_options
 from laminar_core.pipeline.event_time import EventTime
-from laminar_core.pipeline.graph import Node, plan_of
+from laminar_core.pipeline.graph import Input, Node, plan_of
 from laminar_core.pipeline.job import StreamingJob
 from laminar_core.pipeline.keyed import KeyedStream
 from laminar_core.plan.plan import (
@@ -63,6 +66,17 @@ Leaving = TypeVar("Leaving")
 """The result of a loop: a stream, or a tuple of streams."""
 
 
+@dataclass(frozen=True, slots=True)
+class LettersTo:
+    """Bad rows of a source go to this sink, which has a name as every sink has.
+
+    >>> LettersTo("bad-payments", ParquetSink("bad/"))  # doctest: +SKIP
+    """
+
+    name: str
+    sink: Sink
+
+
 class Pipeline:
     """A named pipeline under construction."""
 
@@ -80,14 +94,21 @@ class Pipeline:
         *,
         rows_per_second: float | None = None,
         idle_timeout: Duration | None = None,
+        on_bad_row: "OnBadRow | LettersTo" = "fail",
+        bad_share_max: str = "1%",
     ) -> "Stream":
         """Read from ``source``.
 
         ``rows_per_second`` paces all workers together. A worker without rows for ``idle_timeout``
         does not hold event time back until rows come again.
 
+        ``on_bad_row``: what becomes of a message that is no row. ``fail`` stops the job, ``drop``
+        counts it, and ``LettersTo`` writes it to a sink, exactly once like the rows. ``letters``
+        hands it to ``side("letters")`` for operators and sinks of your own. More than
+        ``bad_share_max`` of 10,000 messages in a row stop the job in any case.
+
         Raises:
-            ConfigurationError: there is nothing to read.
+            ConfigurationError: there is nothing to read, or the share is none.
         """
         check_operator_id(name)
         if rows_per_second is not None and not rows_per_second > 0:  # Not a number, either.
@@ -95,8 +116,15 @@ class Pipeline:
                 ErrorCode.INVALID_OPTION, f"rows_per_second must be positive, not {rows_per_second}"
             )
         idle_ms = None if idle_timeout is None else duration_ms(idle_timeout)
-        node = SourceNode(name, source, rows_per_second, idle_ms)
-        return Stream(self, self.add(Node(source.schema(), source=node)))
+        policy = BadRowPolicy(
+            "letters" if isinstance(on_bad_row, LettersTo) else on_bad_row, bad_share_max
+        )
+        node = SourceNode(name, source, rows_per_second, idle_ms, policy)
+        sides = {LETTERS: LETTERS_SCHEMA} if policy.on_bad_row == "letters" else {}
+        rows = Stream(self, self.add(Node(source.schema(), source=node, sides=sides)))
+        if isinstance(on_bad_row, LettersTo):
+            rows.side(LETTERS).rebalance().sink(on_bad_row.name, on_bad_row.sink)
+        return rows
 
     def iterate(
         self,
@@ -183,16 +211,16 @@ class Stream:
         node: Node,
         by: Partitioning | None = None,
         event_time: EventTime | None = None,
+        side: str | None = None,
     ) -> None:
         self._pipeline = pipeline
-        self._node = node
-        self._by = by or Forward()
+        self._from = Input(node, by or Forward(), side)
         self._event_time = event_time
 
     @property
     def schema(self) -> pa.Schema:
         """The schema of the rows."""
-        return self._node.schema
+        return self._from.schema
 
     @property
     def event_time(self) -> EventTime | None:
@@ -254,11 +282,29 @@ class Stream:
 
     def rebalance(self) -> "Stream":
         """Distribute whole batches evenly over all workers, for an uneven source."""
-        return Stream(self._pipeline, self._node, Rebalance(), self._event_time)
+        return self._divided(Rebalance())
 
     def broadcast(self) -> "Stream":
         """Send every row to all workers."""
-        return Stream(self._pipeline, self._node, Broadcast(), self._event_time)
+        return self._divided(Broadcast())
+
+    def side(self, name: str) -> "Stream":
+        """Return the rows of a side output of the operator or source that this stream comes from.
+
+        They are rows that do not belong to the result, such as the letters of a source. A side
+        output that no stream reads is dropped. It has no event time of its own.
+
+        Raises:
+            ConfigurationError: there is no such side output.
+        """
+        node = self._from.node
+        if self._from.side is not None or name not in node.sides:
+            known = ", ".join(sorted(node.sides)) or "none"
+            raise ConfigurationError(
+                ErrorCode.INVALID_PIPELINE,
+                f"{node.operator_id} has no side output {name!r}; it has: {known}",
+            )
+        return Stream(self._pipeline, node, side=name)
 
     def union(self, *others: "Stream", name: str | None = None) -> "Stream":
         """Merge streams of one schema, in no particular order.
@@ -269,7 +315,7 @@ class Stream:
         for other in others:
             self._require_alike(other, "a union")
         operator = SelectColumns(self._pipeline.name_for("union", name), tuple(self.schema.names))
-        inputs = tuple((s._node, s._by) for s in (self, *others))  # noqa: SLF001 - one of us
+        inputs = tuple(s._from for s in (self, *others))  # noqa: SLF001 - one of us
         node = self._pipeline.add(Node(self.schema, inputs, operator=operator))
         known = [s._event_time for s in (self, *others) if s._event_time is not None]  # noqa: SLF001
         return Stream(
@@ -300,11 +346,11 @@ class Stream:
             ConfigurationError: what comes back has another schema, or is of another pipeline.
         """
         head = LoopHead(self._pipeline.name_for("loop", name))
-        node = Node(self.schema, ((self._node, self._by),), operator=head)
+        node = Node(self.schema, (self._from,), operator=head)
         feedback, leaving = body(Stream(self._pipeline, self._pipeline.add(node)))
         for stream in (feedback,) if isinstance(feedback, Stream) else feedback:
             self._require_alike(stream, f"loop {head.operator_id}")
-            node.feedback.append((stream._node, stream._by))  # noqa: SLF001 - one of us
+            node.feedback.append(stream._from)  # noqa: SLF001 - one of us
         return leaving
 
     def _require_alike(self, other: "Stream", what: str) -> None:
@@ -331,21 +377,26 @@ class Stream:
     def sink(self, name: str, sink: Sink) -> Pipeline:
         """Write the rows to ``sink``; whether it can take them is found when the job starts."""
         check_operator_id(name)
-        node = Node(self.schema, ((self._node, self._by),), sink=SinkNode(name, sink))
+        node = Node(self.schema, (self._from,), sink=SinkNode(name, sink))
         self._pipeline.add(node)
         return self._pipeline
 
     def then(self, operator: OperatorSpec, by: Partitioning | None = None) -> "Stream":
         """Add an operator; ``by`` is how its rows are divided, if not like this stream's."""
         schema = operator.output_schema(self.schema)
-        node = Node(schema, ((self._node, by or self._by),), operator=operator)
+        come_from = self._from if by is None else self._from._replace(by=by)
+        sides = side_outputs_of(operator, self.schema)
+        node = Node(schema, (come_from,), operator=operator, sides=sides)
         stream = Stream(self._pipeline, self._pipeline.add(node))
         known = self._event_time
         return stream if known is None else stream.timed(known.through(self.schema, schema))
 
     def timed(self, event_time: EventTime) -> "Stream":
         """Replace the columns that the watermark applies to; for operators that change them."""
-        return Stream(self._pipeline, self._node, self._by, event_time)
+        return Stream(self._pipeline, *self._from[:2], event_time, self._from.side)
+
+    def _divided(self, by: Partitioning) -> "Stream":
+        return Stream(self._pipeline, self._from.node, by, self._event_time, self._from.side)
 
 
 def _workers(run: RunConfig, spark: SparkSession) -> int:

@@ -10,9 +10,12 @@ from laminar_core.configuration import (
     StartOptions,
     StateConfig,
 )
+from laminar_core.connectors.formats.bad_rows import SkippedMessage
 from laminar_core.driver.liveness import Deadlines
 from laminar_core.driver.options import JobOptions
+from laminar_core.driver.recovery.acceptance import Acceptance, parse_acceptance
 from laminar_core.driver.restart import ExponentialDelay, RestartStrategy
+from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.protocol.coordinator_config import CoordinatorConfig
 from laminar_core.protocol.types import CheckpointId, Generation
 from laminar_core.protocol.unaligned import UnalignedCheckpointConfig
@@ -53,6 +56,7 @@ class CheckpointConfig(CheckpointOptions):
             min_pause_ms=0 if self.min_pause is None else duration_ms(self.min_pause),
             timeout_ms=duration_ms(self.timeout),
             max_concurrent=self.max_concurrent,
+            max_uncommitted=self.max_uncommitted,
             tolerable_failures=self.tolerable_failures,
             alignment_timeout_ms=self.overtaking().alignment_timeout_ms,
         )
@@ -109,6 +113,8 @@ def job_options(
         expected_generation=_generation(run.expected_generation),
         allow_fresh=run.allow_fresh,
         reset_state=run.reset_state,
+        skip_bad=tuple(map(SkippedMessage.parse, run.skip_bad)),
+        accepted=_accepted(run),
         restore_id=None if run.restore_id is None else CheckpointId(run.restore_id),
         restore_before_ms=run.restore_before_ms,
         from_savepoint=run.from_savepoint,
@@ -118,6 +124,21 @@ def job_options(
         actor=run.actor,
         deadlines=run.deadlines,
     )
+
+
+def _accepted(run: RunConfig) -> tuple[Acceptance, ...]:
+    """Return what this start accepts.
+
+    Raises:
+        ConfigurationError: something is accepted, and the actor gives no reason.
+    """
+    if run.accept and run.actor.reason in ("", LAMINAR.reason):
+        raise ConfigurationError(
+            ErrorCode.INVALID_OPTION,
+            f"accept {', '.join(run.accept)} needs a reason for the audit log: say with --reason, "
+            "or in RunConfig.actor, why it is right",
+        )
+    return tuple(dict.fromkeys(parse_acceptance(text) for text in run.accept))
 
 
 def _generation(number: int | None) -> Generation | None:

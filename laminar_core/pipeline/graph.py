@@ -1,8 +1,9 @@
 """The graph that the user describes, and its translation to a plan."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -13,6 +14,7 @@ from laminar_core.plan.plan import (
     Forward,
     Partitioning,
     Plan,
+    SideOutput,
     SinkNode,
     SourceNode,
     Vertex,
@@ -25,15 +27,40 @@ class Node:
 
     schema: pa.Schema
     """The schema of its output rows; of its input rows, if it is a sink."""
-    inputs: "tuple[tuple[Node, Partitioning], ...]" = ()
-    feedback: "list[tuple[Node, Partitioning]]" = field(default_factory=list)
+    inputs: "tuple[Input, ...]" = ()
+    feedback: "list[Input]" = field(default_factory=list)
     """The back edges, if it is the head of a loop; known later than its inputs."""
     source: SourceNode | None = None
     operator: OperatorSpec | None = None
     sink: SinkNode | None = None
+    sides: Mapping[str, pa.Schema] = field(default_factory=dict)
+    """The schema of each of its side outputs, by name."""
+
+    @property
+    def operator_id(self) -> str:
+        """The id of what it is."""
+        part = self.source or self.operator or self.sink
+        assert part is not None, "a node is a source, an operator or a sink"
+        return part.operator_id
 
 
-_Inputs = Sequence[tuple[Node, Partitioning]]
+class Input(NamedTuple):
+    """Where rows come from, and how they are divided among subtasks."""
+
+    node: Node
+    by: Partitioning
+    side: str | None = None
+    """The name of a side output of the node; None: its main output."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of these rows."""
+        return self.node.schema if self.side is None else self.node.sides[self.side]
+
+    @property
+    def side_output(self) -> SideOutput | None:
+        """The side output that the rows come from, if any."""
+        return None if self.side is None else SideOutput(self.node.operator_id, self.side)
 
 
 def plan_of(nodes: Sequence[Node], max_parallelism: int) -> Plan:
@@ -53,7 +80,9 @@ def plan_of(nodes: Sequence[Node], max_parallelism: int) -> Plan:
 class _Planner:
     def __init__(self, nodes: Sequence[Node]) -> None:
         self._nodes = nodes
-        self._consumers = Counter(id(node) for n in nodes for node, _ in (*n.inputs, *n.feedback))
+        self._consumers = Counter(
+            id(one.node) for n in nodes for one in (*n.inputs, *n.feedback) if one.side is None
+        )
         self._chain_of: dict[int, list[Node]] = {}
 
     def plan(self, max_parallelism: int) -> Plan:
@@ -61,7 +90,7 @@ class _Planner:
         edges: list[Edge] = []
         for node in self._nodes:
             if self._is_chained(node):
-                chain = self._chain_of[id(node.inputs[0][0])]
+                chain = self._chain_of[id(node.inputs[0].node)]
                 chain.append(node)
             else:
                 chain = [node]
@@ -74,18 +103,20 @@ class _Planner:
         return Plan(vertices, tuple(_with_loops(vertices, edges)), max_parallelism)
 
     def _edges(
-        self, node: Node, inputs: _Inputs, *, first_id: int, feedback: bool = False
+        self, node: Node, inputs: Sequence[Input], *, first_id: int, feedback: bool = False
     ) -> Iterator[Edge]:
-        for edge_id, (upstream, by) in enumerate(inputs, first_id):
-            sender = _vertex_id(self._chain_of[id(upstream)])
+        for edge_id, one in enumerate(inputs, first_id):
+            sender = _vertex_id(self._chain_of[id(one.node)])
             receiver = _vertex_id(self._chain_of[id(node)] if feedback else [node])
-            yield Edge(edge_id, sender, receiver, by, upstream.schema, feedback)
+            side = one.side_output
+            yield Edge(edge_id, sender, receiver, one.by, one.schema, feedback, side=side)
 
     def _is_chained(self, node: Node) -> bool:
         if len(node.inputs) != 1 or node.feedback:
             return False
-        upstream, by = node.inputs[0]
-        return isinstance(by, Forward) and self._consumers[id(upstream)] == 1
+        (only,) = node.inputs
+        is_main = only.side is None and isinstance(only.by, Forward)
+        return is_main and self._consumers[id(only.node)] == 1
 
 
 def _with_loops(vertices: Sequence[Vertex], edges: Sequence[Edge]) -> Iterator[Edge]:
@@ -98,14 +129,12 @@ def _with_loops(vertices: Sequence[Vertex], edges: Sequence[Edge]) -> Iterator[E
 
 
 def _vertex_id(chain: Sequence[Node]) -> str:
-    first = chain[0].source or chain[0].operator or chain[0].sink
-    assert first is not None, "a node is a source, an operator or a sink"
-    return first.operator_id
+    return chain[0].operator_id
 
 
 def _vertex(chain: Sequence[Node]) -> Vertex:
     first, last = chain[0], chain[-1]
-    entering = first.schema if first.source is not None else first.inputs[0][0].schema
+    entering = first.schema if first.source is not None else first.inputs[0].schema
     return Vertex(
         _vertex_id(chain),
         entering,

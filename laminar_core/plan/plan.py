@@ -5,12 +5,14 @@ an edge is a set of channels, one FIFO per pair of sender and receiver subtask.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import pyarrow as pa
 
 from laminar_core.connectors.base import Sink, Source
+from laminar_core.connectors.formats.bad_rows import BadRowPolicy
+from laminar_core.connectors.formats.letters import LETTERS
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.operators.base import JsonObject, JsonValue, OperatorSpec
 from laminar_core.operators.loops import EVENT_TIME_OPERATORS, LoopHead
@@ -65,6 +67,17 @@ Partitioning = Keyed | Forward | Rebalance | Broadcast
 
 
 @dataclass(frozen=True, slots=True)
+class SideOutput:
+    """A side output: what an operator or a source emits beside its rows, under a name."""
+
+    operator_id: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.name} of {self.operator_id}"
+
+
+@dataclass(frozen=True, slots=True)
 class SourceNode:
     """The source of a vertex without input edges."""
 
@@ -74,6 +87,8 @@ class SourceNode:
     """Pace over all subtasks together; None reads as fast as downstream takes it."""
     idle_timeout_ms: int | None = None
     """Without rows for so long, the subtask no longer holds event time back; None: always does."""
+    bad_rows: BadRowPolicy = field(default_factory=BadRowPolicy)
+    """The policy for messages that are no rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +140,10 @@ class Edge:
     """Whether the edge leads back to the head of a loop."""
     loop: str | None = None
     """The loop that both ends are in, named after its first head."""
+    side: SideOutput | None = None
+    """The side output of the upstream vertex that it carries; None: the rows of the whole chain.
+
+    Watermarks and barriers of the upstream vertex go to all of its edges."""
 
     @property
     def may_overtake(self) -> bool:
@@ -210,12 +229,26 @@ class Plan:
                 ErrorCode.INVALID_PIPELINE, "a pipeline needs at least one source and one sink"
             )
         for vertex in self.vertices:
-            if vertex.sink is None and not self.outputs_of(vertex.vertex_id):
+            outputs = self.outputs_of(vertex.vertex_id)
+            if vertex.sink is None and all(edge.side is not None for edge in outputs):
                 raise ConfigurationError(
                     ErrorCode.INVALID_PIPELINE,
                     f"nothing consumes {vertex.vertex_id}: end it in a sink",
                 )
+            self._check_letters(vertex)
             self._check_loop(vertex)
+
+    def _check_letters(self, vertex: Vertex) -> None:
+        node = vertex.source
+        if node is None or node.bad_rows.on_bad_row != "letters":
+            return
+        letters = SideOutput(node.operator_id, LETTERS)
+        if all(edge.side != letters for edge in self.outputs_of(vertex.vertex_id)):
+            raise ConfigurationError(
+                ErrorCode.INVALID_PIPELINE,
+                f"nothing reads the letters of {node.operator_id}: end .side({LETTERS!r}) in a "
+                'sink, or drop bad rows with on_bad_row="drop"',
+            )
 
     def _check_loop(self, vertex: Vertex) -> None:
         feedback = [e for e in self.inputs_of(vertex.vertex_id) if e.feedback]
@@ -242,7 +275,8 @@ def _describe_input(edge: Edge) -> str:
 
     No program parses it: the manifest names each edge in its own fields (``EdgeEntry``).
     """
-    said = f"{edge.upstream}, {edge.partitioning}"
+    side = "" if edge.side is None else f", {edge.side}"
+    said = f"{edge.upstream}{side}, {edge.partitioning}"
     return f"{said}, feedback" if edge.feedback else said
 
 

@@ -17,6 +17,7 @@ I2  A checkpoint completes only if every expected subtask acknowledged it, in th
 I3  Every reserved checkpoint ends in exactly one outcome, and every request is answered once.
 I4  Periodic checkpoints keep the pause and the concurrency limit; savepoints overtake the queue.
 I5  Nothing starts while more given-up checkpoints are not over than may be under way.
+I6  While as much output waits for its commit as may wait, nothing starts but savepoints.
 
 Time is an argument, in milliseconds of one clock that never goes back.
 
@@ -35,12 +36,14 @@ from laminar_core.protocol.coordinator_events import (
     AnswerRequest,
     CheckpointRequested,
     CommitCheckpoint,
+    CommitsPending,
     Declined,
     DeletionsPending,
     DiscardParts,
     Effect,
     Event,
     FailJob,
+    HoldSources,
     IdReserved,
     IdTaken,
     InjectBarrier,
@@ -128,8 +131,8 @@ def step(state: CoordinatorState, event: Event, now_ms: int) -> Step:
             state, effects = _on_published(state, checkpoint_id, now_ms)
         case StoreFailed(checkpoint_id, reason):
             state, effects = _on_store_failed(state, checkpoint_id, reason, now_ms)
-        case DeletionsPending(count):
-            state, effects = replace(state, deletions=count), ()
+        case DeletionsPending() | CommitsPending():
+            state, effects = _on_pending_work(state, event)
     state, started = _start_next(state, now_ms)
     return state, (*effects, *started)
 
@@ -144,7 +147,7 @@ def next_wakeup_ms(state: CoordinatorState) -> int | None:
     if state.may_start:
         due = _periodic_due_ms(state)
         times += [] if due is None else [due]
-        times += [r.not_before_ms for r in state.queue]
+        times += [r.not_before_ms for r in state.queue if _may_trigger(state, r)]
     return min(times, default=None)
 
 
@@ -166,11 +169,25 @@ def _enqueue(state: CoordinatorState, new: Request) -> CoordinatorState:
 
 
 def _periodic_due_ms(state: CoordinatorState) -> int | None:
-    if state.next_periodic_ms is None or state.ending:
+    if state.next_periodic_ms is None or state.ending or state.is_held:
         return None
     if state.last_ended_ms is None:
         return state.next_periodic_ms
     return max(state.next_periodic_ms, state.last_ended_ms + state.config.min_pause_ms)
+
+
+def _may_trigger(state: CoordinatorState, request: Request) -> bool:
+    """A savepoint commits nothing; any other checkpoint adds to the output that waits."""
+    return not state.is_held or request.kind is CheckpointKind.SAVEPOINT
+
+
+def _on_pending_work(state: CoordinatorState, event: DeletionsPending | CommitsPending) -> Step:
+    if isinstance(event, DeletionsPending):
+        return replace(state, deletions=event.count), ()
+    counted = replace(state, uncommitted=event.count)
+    if counted.is_held is state.is_held:
+        return counted, ()
+    return counted, (HoldSources(counted.is_held),)
 
 
 def _start_next(state: CoordinatorState, now_ms: int) -> Step:
@@ -178,7 +195,8 @@ def _start_next(state: CoordinatorState, now_ms: int) -> Step:
     effects: tuple[Effect, ...] = ()
     while state.may_start:
         due = _periodic_due_ms(state)
-        request = next((r for r in state.queue if r.not_before_ms <= now_ms), None)
+        waiting = (r for r in state.queue if _may_trigger(state, r))
+        request = next((r for r in waiting if r.not_before_ms <= now_ms), None)
         if request is not None:
             rest = tuple(r for r in state.queue if r is not request)
             state = replace(state, queue=rest)

@@ -18,6 +18,10 @@ class CoordinatorConfig:
     max_concurrent: int = 1
     tolerable_failures: int | None = 3
     """Consecutive failures the job survives; one more fails it. None: any number."""
+    max_uncommitted: int | None = 10
+    """Completed checkpoints whose output may wait for its commit; then sources pause and no
+    checkpoint is triggered, besides savepoints. One that is under way then still completes. None:
+    any number."""
     alignment_timeout_ms: int | None = None
     """None: always aligned. 0: unaligned from the start."""
 
@@ -28,7 +32,7 @@ class CoordinatorConfig:
             ConfigurationError: a value is out of range, or unaligned checkpoints would overlap.
         """
         for name, low in (("interval_ms", 1), ("min_pause_ms", 0), ("timeout_ms", 1),
-                          ("max_concurrent", 1), ("tolerable_failures", 0),
+                          ("max_concurrent", 1), ("tolerable_failures", 0), ("max_uncommitted", 1),
                           ("alignment_timeout_ms", 0)):  # fmt: skip
             value = getattr(self, name)
             if value is not None and value < low:

@@ -108,6 +108,13 @@ class StoreFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class CommitsPending:
+    """The current number of completed checkpoints whose output waits for its commit."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class DeletionsPending:
     """The current number of given-up checkpoints with cleanup left; see ``given_up``."""
 
@@ -125,6 +132,7 @@ Event = (
     | Declined
     | Published
     | StoreFailed
+    | CommitsPending
     | DeletionsPending
 )
 
@@ -210,6 +218,13 @@ class AnswerRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class HoldSources:
+    """Notify every worker: sources pause, or read on, because commits wait or wait no longer."""
+
+    held: bool
+
+
+@dataclass(frozen=True, slots=True)
 class ResumeSources:
     """Notify every worker that the job continues after the stop checkpoint: sources read on."""
 
@@ -231,6 +246,7 @@ Effect = (
     | RecordOutcome
     | DiscardParts
     | AnswerRequest
+    | HoldSources
     | ResumeSources
     | FailJob
 )

@@ -95,6 +95,14 @@ class CoordinatorState:
     """A stop or final checkpoint was requested, so no periodic one is triggered any more."""
     deletions: int = 0
     """Checkpoints that were given up and are not over, in the store or at a worker."""
+    uncommitted: int = 0
+    """Completed checkpoints whose output waits for its commit."""
+
+    @property
+    def is_held(self) -> bool:
+        """Whether so much output waits for its commit that sources pause."""
+        limit = self.config.max_uncommitted
+        return limit is not None and self.uncommitted >= limit
 
     @property
     def may_start(self) -> bool:

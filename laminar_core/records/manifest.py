@@ -179,13 +179,24 @@ class InflightEntry(FileRef):
         return edge.downstream, edge.input_index, self.receiver, self.sender, self.direction
 
 
+class DiscoveryEntry(Record):
+    """The findings of a source's discovery when the checkpoint's trigger was sent.
+
+    The splits themselves are in the positions of the source's subtasks.
+    """
+
+    state: JsonObject = Field(description="The source's own; it finds the rest with it.")
+    next_split_id: Count
+    complete: bool = Field(description="Nothing more will ever be found.")
+
+
 class CheckpointManifest(Sealed):
-    """A completed checkpoint, in format 3, the newest. Creating this object completes it.
+    """A completed checkpoint, in format 4, the newest. Creating this object completes it.
 
     ``manifest_versions`` reads all formats.
     """
 
-    format_version: Literal[3] = 3
+    format_version: Literal[4] = 4
     job: str
     generation: Positive = Field(description="Fencing token of the writer.")
     checkpoint_id: CheckpointNumber
@@ -211,6 +222,10 @@ class CheckpointManifest(Sealed):
     subtasks: Many[SubtaskEntry]
     alignment: Many[AlignmentEntry] = ()
     inflight_data: Many[InflightEntry] = ()
+    discovery: PerOperator[DiscoveryEntry] = Field(
+        default_factory=dict,
+        description="Per source; a source without one was pinned, with nothing more to find.",
+    )
     imported_from: str | None = Field(default=None, description="URI of a savepoint.")
     audited: Audited = None
 
@@ -260,6 +275,12 @@ class CheckpointManifest(Sealed):
             raise ValueError("the fingerprint is not that of the operators' description")
         if unknown := sorted(self.parallelism.keys() - self.fingerprint.keys()):
             raise ValueError(f"operators without description: {unknown[:_NAMED_MAX]}")
+        return self
+
+    @model_validator(mode="after")
+    def _discovery_is_of_its_sources(self) -> Self:
+        if unknown := sorted(self.discovery.keys() - self.parallelism.keys()):
+            raise ValueError(f"discovery of unknown operators: {unknown[:_NAMED_MAX]}")
         return self
 
     def files(self) -> tuple[FileRef, ...]:

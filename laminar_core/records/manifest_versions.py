@@ -75,6 +75,18 @@ class _ManifestV2(Record, extra="allow"):
         return self
 
 
+class _ManifestV3(Record, extra="allow"):
+    """The fields that differ in format 3, whose lists of splits were all pinned."""
+
+    format_version: Literal[3]
+
+    @model_validator(mode="after")
+    def _has_nothing_newer(self) -> Self:
+        if "discovery" in (self.model_extra or {}):
+            raise ValueError("discovery came with format 4")
+        return self
+
+
 def parse_manifest(data: bytes) -> CheckpointManifest:
     """Read a manifest of any released version, as if it were of the newest.
 
@@ -87,14 +99,16 @@ def parse_manifest(data: bytes) -> CheckpointManifest:
     # JSON's true and 1.0 equal 1 in Python, but no Laminar ever wrote them.
     match version if type(version) is int else None:
         case 1:
-            return parse_record(CheckpointManifest, _from_2(_from_1(data)))
+            return parse_record(CheckpointManifest, _from_3(_from_2(_from_1(data))))
         case 2:
-            return parse_record(CheckpointManifest, _from_2(data))
+            return parse_record(CheckpointManifest, _from_3(_from_2(data)))
         case 3:
+            return parse_record(CheckpointManifest, _from_3(data))
+        case 4:
             return parse_record(CheckpointManifest, data)
         case _:
             raise unreadable(
-                f"manifest format {version!r} is not known, this Laminar reads 1 to 3: use the "
+                f"manifest format {version!r} is not known, this Laminar reads 1 to 4: use the "
                 "version that wrote it"
             )
 
@@ -109,6 +123,10 @@ def _from_2(data: bytes) -> bytes:
     manifest = parse_record(_ManifestV2, data)
     edges = tuple(_described_edges(manifest.operators_description))
     return _as_json(manifest, {"format_version": 3, "edges": edges})
+
+
+def _from_3(data: bytes) -> bytes:
+    return _as_json(parse_record(_ManifestV3, data), {"format_version": 4})
 
 
 def _as_json(manifest: Record, changes: Mapping[str, object]) -> bytes:

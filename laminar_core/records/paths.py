@@ -280,6 +280,30 @@ class JobPaths:
         folder = f"{self.shared}{check_operator_id(operator_id)}"
         return f"{folder}/{padded(generation)}-{subtask_index}-{sequence:08}.seg"
 
+    @property
+    def staged(self) -> str:
+        """Folder of rows that wait for their commit by a sink."""
+        return f"{self.job}/staged/"
+
+    def staged_by(self, operator_id: str) -> str:
+        """Folder of the rows of one sink."""
+        return f"{self.staged}{check_operator_id(operator_id)}/"
+
+    def staged_file(
+        self,
+        operator_id: str,
+        generation: Generation,
+        subtask_index: int,
+        sequence: int,
+        suffix: str,
+    ) -> str:
+        """Key of rows that one subtask of a sink staged; create-only.
+
+        ``sequence`` counts the files that the subtask staged in this generation, from 0.
+        """
+        name = f"{padded(generation)}-{subtask_index}-{sequence:08}.{suffix}"
+        return f"{self.staged_by(operator_id)}{name}"
+
     def deletion(self, checkpoint_id: CheckpointId) -> str:
         """Key of the marker that retention creates before it deletes anything; create-only."""
         return f"{self._checkpoint(checkpoint_id)}/deletion.json"

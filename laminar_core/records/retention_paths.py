@@ -10,6 +10,7 @@ from typing import Literal
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.protocol.types import CheckpointId, Generation
 from laminar_core.records.paths import NAME_LENGTH_MAX, JobPaths, padded, used_number
+from laminar_core.records.staged import staged_generation
 
 Step = Literal["plan", "decision", "result"]
 
@@ -23,9 +24,9 @@ _RECORDS_OF_A_CHECKPOINT = {"trigger.json", "manifest.json", "deletion.json"}
 
 @dataclass(frozen=True, slots=True)
 class StoredName:
-    """The kind of an object below ``checkpoints/`` or ``shared/``, derived from its key alone."""
+    """The kind of an object below ``checkpoints/``, ``shared/`` or ``staged/``."""
 
-    kind: Literal["part", "shared", "record", "unknown"]
+    kind: Literal["part", "shared", "staged", "record", "unknown"]
     checkpoint_id: CheckpointId | None = None
     generation: Generation | None = None
 
@@ -112,8 +113,13 @@ class RetentionPaths:
         """Turn the key of a quarantine record into the path of the file that it is about."""
         return key.removeprefix(self.quarantine).removesuffix(".json")
 
-    def tell(self, key: str) -> StoredName:
-        """Classify the object at a key below ``checkpoints/`` or ``shared/``."""
+    def classify(self, key: str) -> StoredName:
+        """Classify the object at a key below ``checkpoints/``, ``shared/`` or ``staged/``."""
+        if key.startswith(self.paths.staged):
+            staged_by = staged_generation(key.removeprefix(self.paths.staged))
+            if staged_by is None:
+                return StoredName("unknown")
+            return StoredName("staged", generation=staged_by)
         if key.startswith(self.paths.shared):
             match = _SHARED.fullmatch(key.removeprefix(self.paths.shared))
             generation = used_number(match[1]) if match else None

@@ -48,7 +48,7 @@ class BackgroundRetention:
         *,
         batch: int = BATCH_CHECKPOINTS,
     ) -> None:
-        self._tell = isolated(listener)
+        self._notify = isolated(listener)
         self._retention = retention
         self._actor = actor
         self._policy = policy
@@ -63,7 +63,7 @@ class BackgroundRetention:
 
     def __call__(self, event: JobEvent) -> None:
         """Pass the event on, and see to old checkpoints if there are enough new ones."""
-        self._tell(event)
+        self._notify(event)
         match event:
             case CheckpointCompleted(checkpoint_id=checkpoint_id):
                 self._count(checkpoint_id)
@@ -113,6 +113,6 @@ class BackgroundRetention:
             return
         with self._lock:
             self._asked_ms = None
-        self._tell(
+        self._notify(
             CleanUpFailed(time_ms=self._now_ms(), checkpoint_id=checkpoint_id, reason=problem)
         )

@@ -4,12 +4,12 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import ValidationError
+from pydantic import AliasChoices, Field, ValidationError
 
 from laminar_core.driver.events import JobListener
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.host.clock import Clock
-from laminar_core.options import NONE, Options, problem_of
+from laminar_core.options import NONE, Flag, Options, problem_of
 from laminar_core.records.actor import Actor
 from laminar_core.records.record import Count, JsonObject, Positive
 from laminar_core.retention.background import BackgroundRetention
@@ -32,25 +32,35 @@ class RetentionConfig(Options):
     weekly: Count = 0
     """Keep the newest checkpoint of each of this many weeks (from Monday)."""
     max_age: Annotated[Duration | None, NONE] = None
-    """Delete checkpoints that are older."""
+    """Delete checkpoints that are older than this."""
     min_kept: Positive = 1
     """Number of newest restorable checkpoints to keep at any age."""
     savepoints: Literal["keep", "like-others"] = "keep"
-    """Checkpoints that were taken for a savepoint, unless they are orphans."""
+    """keep: checkpoints that were taken for a savepoint stay, if they are on the timeline;
+    like-others: they are treated like others.
+    """
     runs: Literal["all", "announced"] = "all"
-    """The runs that the policy applies to. announced: those that were started without an option for
-    retention, and said so in their claim.
+    """The runs to whose checkpoints the policy applies. announced: only those that were started
+    without an option for retention, which is recorded in their claim.
     """
     unreadable: Literal["report", "delete"] = "report"
-    """Old checkpoints whose manifest cannot be read."""
-    orphans: Literal["report", "delete"] = "delete"
-    """Left-over files, which no manifest names; delete: after the quarantine."""
+    """Old checkpoints whose manifest cannot be read: only report them, or delete them after the
+    quarantine.
+    """
+    left_overs: Annotated[Literal["report", "delete"], Flag("--left-overs", ("--orphans",))] = (
+        Field(default="delete", validation_alias=AliasChoices("left_overs", "orphans"))
+    )
+    """Left-over files, which no manifest names: only report them, or delete them after the
+    quarantine.
+    """
     quarantine: Duration = "1 day"
     """Time between finding a left-over file (or an unreadable manifest) and deleting it."""
     history_keep: Annotated[Count | None, NONE] = None
-    """Number of ended attempts to remember beside the checkpoints; none: all."""
+    """Number of ended attempts whose records are kept in addition to existing checkpoints; none:
+    all.
+    """
     history_max_age: Annotated[Duration | None, NONE] = None
-    """Forget ended attempts that are older."""
+    """Delete the records of ended attempts that are older than this."""
 
     @classmethod
     def default(cls) -> Self:
@@ -61,7 +71,7 @@ class RetentionConfig(Options):
             daily=7,
             savepoints="like-others",
             runs="announced",
-            orphans="report",
+            left_overs="report",
         )
 
     def announcement(self) -> JsonObject | None:
@@ -106,7 +116,7 @@ class RetentionConfig(Options):
             keep_savepoints=self.savepoints == "keep",
             only_announced=self.runs == "announced",
             delete_unreadable=self.unreadable == "delete",
-            delete_left_overs=self.orphans == "delete",
+            delete_left_overs=self.left_overs == "delete",
             quarantine_min_ms=duration_ms(self.quarantine),
             history_keep=self.history_keep,
             history_max_age_ms=_optional_ms(self.history_max_age),

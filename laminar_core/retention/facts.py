@@ -60,6 +60,8 @@ class Completed:
     """The files that the manifest names, with lengths in bytes; paths below the job's folder."""
     is_savepoint: bool = False
     damage: str | None = None
+    staged: frozenset[str] = frozenset()
+    """Paths of files with rows that the checkpoint commits."""
 
     @property
     def size_bytes(self) -> int:
@@ -92,12 +94,13 @@ class StoredFile:
     """An object of the job, classified by its name.
 
     ``part``: a state or in-flight file in the folder of ``checkpoint_id``. ``shared``: written by
-    ``generation`` for several checkpoints. ``unknown``: not a name that Laminar gives.
+    ``generation`` for several checkpoints. ``staged``: rows that ``generation`` left for a commit.
+    ``unknown``: not a name that Laminar gives.
     """
 
     path: str
     size_bytes: int
-    kind: Literal["part", "shared", "unknown"]
+    kind: Literal["part", "shared", "staged", "unknown"]
     checkpoint_id: CheckpointId | None = None
     generation: Generation | None = None
 

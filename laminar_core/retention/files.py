@@ -47,11 +47,14 @@ class _Names:
     """The newest checkpoint to be deleted that names the file: they are deleted together."""
     unreadable_ids: tuple[CheckpointId, ...]
     """They stay, and what they name is unknown."""
+    uncommitted: Mapping[str, list[CheckpointId]]
+    """The checkpoints that commit a staged file, and have no commit record."""
 
     @classmethod
     def of(cls, facts: RetentionFacts, deleted: AbstractSet[CheckpointId]) -> "_Names":
         staying: dict[str, list[CheckpointId]] = {}
         going: dict[str, CheckpointId] = {}
+        uncommitted: dict[str, list[CheckpointId]] = {}
         for checkpoint in sorted(facts.checkpoints, key=lambda c: c.checkpoint_id):
             if not isinstance(checkpoint, Completed):
                 continue
@@ -60,12 +63,15 @@ class _Names:
                     going[path] = checkpoint.checkpoint_id
                 else:
                     staying.setdefault(path, []).append(checkpoint.checkpoint_id)
+            if checkpoint.checkpoint_id not in facts.committed:
+                for path in checkpoint.staged:
+                    uncommitted.setdefault(path, []).append(checkpoint.checkpoint_id)
         unknown = sorted(
             c.checkpoint_id
             for c in facts.checkpoints
             if isinstance(c, Unreadable) and c.checkpoint_id not in deleted
         )
-        return cls(staying, going, tuple(unknown))
+        return cls(staying, going, tuple(unknown), uncommitted)
 
 
 def _judge_file(
@@ -79,6 +85,8 @@ def _judge_file(
             return FileVerdict(file.path, "report", "not a name of Laminar's", file.size_bytes)
         case "shared":
             return _judge_shared(view, file, names)
+        case "staged":
+            return _judge_staged(view, file, names)
         case "part":
             assert file.checkpoint_id is not None
             if file.checkpoint_id in deleted:
@@ -100,6 +108,20 @@ def _judge_shared(view: View, file: StoredFile, names: _Names) -> FileVerdict:
     return _judge_left_over(
         view, file, f"of generation {file.generation}, and no manifest names it"
     )
+
+
+def _judge_staged(view: View, file: StoredFile, names: _Names) -> FileVerdict:
+    """Rows that wait for a commit. The driver deletes them; here are those that it left behind."""
+    keep = FileVerdict(file.path, "keep", "", file.size_bytes)
+    if names.unreadable_ids:
+        unknown = _listed(names.unreadable_ids)
+        return _because(keep, f"checkpoint {unknown} may commit it, its manifest is unreadable")
+    if users := names.uncommitted.get(file.path):
+        return _because(keep, f"checkpoint {_listed(users)} has still to commit it")
+    if not is_over(view.facts, file.generation):
+        return _because(keep, f"generation {file.generation} may still commit it")
+    reason = f"staged by generation {file.generation}, and no checkpoint has still to commit it"
+    return _judge_left_over(view, file, reason)
 
 
 def _judge_part(view: View, file: StoredFile, checkpoint_id: CheckpointId) -> FileVerdict:

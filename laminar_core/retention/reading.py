@@ -12,6 +12,7 @@ from laminar_core.records.manifest import CheckpointManifest, GenerationClaim
 from laminar_core.records.paths import checkpoints_in
 from laminar_core.records.retention import QuarantineRecord
 from laminar_core.records.retention_paths import RetentionPaths, StoredName
+from laminar_core.records.staged import staged_files
 from laminar_core.retention.facts import (
     Completed,
     Incomplete,
@@ -85,7 +86,7 @@ class _Reader:
             **DamageLog(store.objects, store.paths).in_words(),
             **self._depth.damage,
         }
-        stored = {key: self._paths.tell(key) for key in self._listed()}
+        stored = {key: self._paths.classify(key) for key in self._listed()}
         attempted = sorted({name.checkpoint_id for name in stored.values() if name.checkpoint_id})
         manifests = dict(zip(attempted, self._map(self._manifest, attempted), strict=True))
         sizes = self._sizes(stored, manifests.values())
@@ -116,7 +117,8 @@ class _Reader:
 
     def _listed(self) -> list[str]:
         objects, paths = self._store.objects, self._store.paths
-        return [*objects.list(paths.checkpoints), *objects.list(paths.shared)]
+        folders = (paths.checkpoints, paths.shared, paths.staged)
+        return [key for folder in folders for key in objects.list(folder)]
 
     def _quarantined(self) -> dict[str, int]:
         """Return left-over files found earlier, with the time; now, if the record is damaged."""
@@ -171,6 +173,9 @@ class _Reader:
                 files={file.path: file.size_bytes for file in m.files()},
                 is_savepoint=m.kind is CheckpointKind.SAVEPOINT,
                 damage=self._damage(m, sizes),
+                staged=frozenset(
+                    file.path for entry in m.subtasks for file in staged_files(entry.committables)
+                ),
             )
             for m in found
         ]
@@ -237,7 +242,7 @@ class _Reader:
         return None if trigger is None else Generation(trigger.generation)
 
     def _marked(self, stored: Iterable[str]) -> frozenset[CheckpointId]:
-        told = ((key, self._paths.tell(key).checkpoint_id) for key in stored)
+        told = ((key, self._paths.classify(key).checkpoint_id) for key in stored)
         return frozenset(c for key, c in told if c and key == self._paths.paths.deletion(c))
 
     def _files(

@@ -11,17 +11,19 @@ returns.
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession, SQLContext
 
 from laminar_core.errors import ErrorCode, JobFailedError
+
+T = TypeVar("T")
 
 ANSWER_MAX_S = 30.0
 """A JVM that is in the midst of a long garbage collection answers later than one that is well."""
@@ -36,20 +38,32 @@ def is_lost(spark: SparkSession) -> bool:
     Its JVM is gone or does not answer, or Spark itself has ended inside: the master gave it up, or
     an error in the JVM shut it down.
     """
-    stopped: Future[bool] = Future()
+
+    def is_stopped() -> bool:
+        context: Any = spark.sparkContext
+        return context._jsc is None or bool(context._jsc.sc().isStopped())  # noqa: SLF001 - Spark says it nowhere else
+
+    return answer_of(is_stopped, "laminar-jvm-probe", ANSWER_MAX_S) is not False
+
+
+def answer_of(question: Callable[[], T], name: str, limit_s: float) -> T | None:
+    """Ask the JVM in a thread called ``name``; None if there is no answer, or an error.
+
+    A call into a suspended JVM never returns, so the caller waits ``limit_s`` at most.
+    """
+    answer: Future[T] = Future()
 
     def ask() -> None:
         try:
-            context: Any = spark.sparkContext
-            stopped.set_result(context._jsc is None or context._jsc.sc().isStopped())  # noqa: SLF001 - Spark says it nowhere else
+            answer.set_result(question())
         except Exception as error:  # noqa: BLE001 - whatever it is, it was no answer
-            stopped.set_exception(error)
+            answer.set_exception(error)
 
-    in_background(ask, "laminar-jvm-probe")
+    in_background(ask, name)
     try:
-        return stopped.result(ANSWER_MAX_S)
+        return answer.result(limit_s)
     except (Exception, FutureTimeoutError):  # noqa: BLE001 - as above
-        return True
+        return None
 
 
 @contextmanager

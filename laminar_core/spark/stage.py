@@ -12,7 +12,6 @@ import re
 import signal
 from collections.abc import Collection, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -44,7 +43,7 @@ from laminar_core.spark.conditions import (
     require_encryption,
     unprotected,
 )
-from laminar_core.spark.gateway import in_background, is_lost, lost_if_silent, spark_lost
+from laminar_core.spark.gateway import answer_of, in_background, is_lost, lost_if_silent, spark_lost
 from laminar_core.spark.sessions import Session
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.owner import this_process
@@ -204,22 +203,14 @@ def slots_of(spark: SparkSession) -> int | None:
     This is the number that Spark itself compares with the tasks of a barrier stage. The public
     interface (``defaultParallelism``) returns at least 2, and ignores ``spark.task.cpus``.
     """
-    asked: Future[int] = Future()
 
-    def ask() -> None:
-        try:
-            java: Any = spark.sparkContext._jsc  # noqa: SLF001 - Spark says it nowhere else
-            context = java.sc()
-            profile = context.resourceProfileManager().defaultResourceProfile()
-            asked.set_result(int(context.maxNumConcurrentTasks(profile)))
-        except Exception as error:  # noqa: BLE001 - whatever it is, it was no answer
-            asked.set_exception(error)
+    def slots() -> int:
+        java: Any = spark.sparkContext._jsc  # noqa: SLF001 - Spark says it nowhere else
+        context = java.sc()
+        profile = context.resourceProfileManager().defaultResourceProfile()
+        return int(context.maxNumConcurrentTasks(profile))
 
-    in_background(ask, "laminar-slots")
-    try:
-        return asked.result(SLOTS_ANSWER_MAX_S)
-    except (Exception, FutureTimeoutError):  # noqa: BLE001 - as above
-        return None
+    return answer_of(slots, "laminar-slots", SLOTS_ANSWER_MAX_S)
 
 
 class SparkStage:

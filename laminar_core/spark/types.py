@@ -8,6 +8,7 @@ from inspect import signature
 from typing import Any
 
 import pyarrow as pa
+import pyspark.sql.types
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
@@ -31,13 +32,21 @@ _WIDER = {
 _IN_UTC: dict[str, Any] = (
     {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
 )
-"""PySpark before 4.3 takes no time zone: its timestamps are in UTC anyway."""
+"""PySpark before 4.2 takes no time zone: its timestamps are in UTC anyway."""
+
+_TIME_OF_DAY = pa.time64("us") if hasattr(pyspark.sql.types, "TimeType") else pa.string()
+"""Spark before 4.1 has no type for times of day: they become text, such as 12:30:00.000000."""
 
 
 def spark_schema(columns: pa.Schema) -> StructType:
     """Return the Spark schema of these columns, all nullable."""
     known = pa.schema([pa.field(column.name, _known(column.type)) for column in columns])
-    return from_arrow_schema(known)
+    return from_arrow_schema(known, prefer_timestamp_ntz=True)
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """Return the Arrow schema in which Spark takes these columns."""
+    return to_arrow_schema(schema, **_IN_UTC)
 
 
 def spark_batches(rows: pa.Table, schema: StructType) -> Iterator[pa.RecordBatch]:
@@ -46,7 +55,7 @@ def spark_batches(rows: pa.Table, schema: StructType) -> Iterator[pa.RecordBatch
     Raises:
         ConfigurationError: a column has values that the type cannot represent.
     """
-    target = to_arrow_schema(schema, **_IN_UTC)
+    target = arrow_schema(schema)
     columns = [_as(rows, field) for field in target]
     table = pa.Table.from_arrays(columns, schema=target)
     yield from table.combine_chunks().to_batches(max_chunksize=ROWS_AT_ONCE)
@@ -92,7 +101,7 @@ def _known(of: pa.DataType) -> pa.DataType:
     if types.is_timestamp(of):
         return pa.timestamp("us", tz=None if of.tz is None else "UTC")
     if types.is_time(of):
-        return pa.time64("us")
+        return _TIME_OF_DAY
     if types.is_duration(of):
         return pa.duration("us")
     if types.is_decimal(of):

@@ -115,6 +115,20 @@ def rows_total(splits: pa.Table) -> int | None:
     return None if totals.null_count else call_function("sum", [totals]).as_py() or 0
 
 
+def skipped(splits: pa.Table, column: str, value: str) -> pa.Table:
+    """Return the splits, done where ``column`` has this value: the rest of them is not read."""
+    chosen = call_function("equal", [splits.column(column), pa.scalar(value)])
+    done = call_function("or", [splits.column("done"), chosen])
+    return splits.set_column(splits.schema.get_field_index("done"), "done", done)
+
+
+def rows_left(splits: pa.Table) -> list[int | None]:
+    """Return for each split the rows that were not read yet; None if unknown."""
+    columns = splits.column("rows_total"), splits.column("rows_read")
+    left: list[int | None] = call_function("subtract", columns).to_pylist()
+    return left
+
+
 def unread(splits: pa.Table) -> list[bool]:
     """Return for each split whether it is to be read on."""
     return [not done for done in splits.column("done").to_pylist()]

@@ -27,7 +27,7 @@ class SimulatedCoordinator(Process):
         network: Network,
         name: str,
         parts: CoordinatorParts,
-        tell: IsolatedListener,
+        notify: IsolatedListener,
     ) -> None:
         super().__init__(world, f"{name}-g{parts.identity.generation}")
         self._clock = world.clock_of(name)
@@ -35,10 +35,10 @@ class SimulatedCoordinator(Process):
         self._link = SimulatedCoordinatorLink(network, self.address.endpoint, self)
         self._executors = [
             SimulatedExecutor(world, f"{self.name}-{what}")
-            for what in ("store", "commits", "deletions", "control", "copies", "scrub")
+            for what in ("store", "commits", "deletions", "control", "copies", "scrub", "discovery")
         ]
         self.coordinator = Coordinator(
-            parts, self._link, Background(*self._executors), self._clock, tell
+            parts, self._link, Background(*self._executors), self._clock, notify
         )
         self._network = network
         world.add(self)
@@ -60,12 +60,13 @@ class SimulatedCoordinator(Process):
 
     def close(self, reason: str) -> None:
         """Close it like the thread in a driver."""
-        store, commits, deletions, control, copies, scrub = self._executors
+        store, commits, deletions, control, copies, scrub, discovery = self._executors
         self.coordinator.abandon(reason)
         commits.shutdown(cancel_futures=True)
         deletions.shutdown(cancel_futures=True)
         copies.shutdown(cancel_futures=True)
         scrub.shutdown(cancel_futures=True)
+        discovery.shutdown(cancel_futures=True)
         control.shutdown()
         store.shutdown()
         self._remove()

@@ -11,12 +11,21 @@ from typing import Literal
 
 import pyarrow as pa
 
+from laminar_core.connectors.outlook import Committable, Committed, Lost, Outlook, Promise
 from laminar_core.errors import CorruptCheckpointError, ErrorCode
 from laminar_core.operators.base import JsonObject, PendingSnapshot, Snapshot, SubtaskContext
 from laminar_core.protocol.types import CheckpointId, Generation
+from laminar_core.store.staging import StagingArea
 
 LedgerVerb = Literal[
-    "stage", "check", "commit", "publish", "last_committed", "withdraw_after", "discard_uncommitted"
+    "stage",
+    "take_over",
+    "outlook",
+    "commit",
+    "publish",
+    "last_committed",
+    "withdraw_after",
+    "discard_uncommitted",
 ]
 """``publish`` is one part that becomes visible, in the midst of a commit."""
 Moment = Literal["before", "after"]
@@ -75,16 +84,19 @@ class LedgerSink:
         """Return the name of the ledger."""
         return {"connector": "ledger", "name": self.name}
 
-    def check(self, schema: pa.Schema) -> None:
+    def check(self, schema: pa.Schema, promise: Promise | None = None) -> Sequence[str]:
         """Accept any schema."""
+        del schema, promise
+        return ()
 
     def open(self, context: SubtaskContext, schema: pa.Schema) -> "LedgerWriter":
         """Start staging."""
         del schema
         return LedgerWriter(self.ledger, context)
 
-    def committer(self) -> "LedgerCommitter":
-        """Return the committer."""
+    def committer(self, staging: StagingArea | None = None) -> "LedgerCommitter":
+        """Return the committer; parts are staged in the ledger itself."""
+        del staging
         return LedgerCommitter(self.ledger)
 
 
@@ -143,6 +155,17 @@ class LedgerCommitter:
 
     ledger: Ledger
 
+    @property
+    def repeat(self) -> Literal["withdrawn"]:
+        """Say that output is withdrawn before it is produced again."""
+        return "withdrawn"
+
+    def take_over(self, generation: Generation) -> None:
+        """Do nothing: what an older generation commits is harmless until it is discarded."""
+        del generation
+        with self.ledger.observed("take_over"):
+            pass
+
     def commit(self, checkpoint_id: CheckpointId, committables: Sequence[JsonObject]) -> None:
         """Make the parts visible that no commit up to this one has made visible.
 
@@ -151,7 +174,9 @@ class LedgerCommitter:
         """
         ledger = self.ledger
         with ledger.observed("commit"):
-            ours = self._uncommitted(checkpoint_id, committables)
+            ours = self._unlisted(checkpoint_id, committables)
+            if gone := self._gone(ours):
+                raise CorruptCheckpointError(ErrorCode.TRANSACTION_LOST, _lost(gone, checkpoint_id))
             for name in ours:
                 if name in ledger.staged:
                     with ledger.observed("publish"):
@@ -159,31 +184,31 @@ class LedgerCommitter:
             if ours:
                 ledger.commits.setdefault(checkpoint_id, []).extend(ours)
 
-    def check(self, checkpoint_id: CheckpointId, committables: Sequence[JsonObject]) -> None:
-        """Verify that a commit of the parts would succeed.
+    def outlook(self, checkpoint_id: CheckpointId, committables: Sequence[JsonObject]) -> Outlook:
+        """Return whether a commit of the parts would succeed."""
+        with self.ledger.observed("outlook"):
+            ours = self._unlisted(checkpoint_id, committables)
+            if not ours:
+                return Committed()
+            gone = self._gone(ours)
+            if not gone:
+                return Committable()
+            parts = [part for part in committables if part["name"] in gone]
+            return Lost(0, _lost(gone, checkpoint_id), parts)
 
-        Raises:
-            CorruptCheckpointError: a part is neither staged nor visible.
-        """
-        with self.ledger.observed("check"):
-            self._uncommitted(checkpoint_id, committables)
-
-    def _uncommitted(
+    def _unlisted(
         self, checkpoint_id: CheckpointId, committables: Sequence[JsonObject]
     ) -> list[str]:
-        """Names of the parts that no commit up to this one has made visible."""
-        ledger = self.ledger
+        """Names of the parts that no commit up to this one has listed."""
         names = [str(part["name"]) for part in committables]
-        listed = {n for c, ns in ledger.commits.items() if c <= checkpoint_id for n in ns}
-        ours = [name for name in dict.fromkeys(names) if name not in listed]
-        for name in ours:
-            if name not in ledger.staged and name not in ledger.visible:
-                raise CorruptCheckpointError(
-                    ErrorCode.TRANSACTION_LOST,
-                    f"part {name} of checkpoint {checkpoint_id} is gone: restore an older "
-                    "checkpoint, from which its rows are produced again",
-                )
-        return ours
+        commits = self.ledger.commits
+        listed = {n for c, ns in commits.items() if c <= checkpoint_id for n in ns}
+        return [name for name in dict.fromkeys(names) if name not in listed]
+
+    def _gone(self, names: Sequence[str]) -> list[str]:
+        """The parts that are neither staged nor visible."""
+        there = self.ledger.staged.keys() | self.ledger.visible.keys()
+        return [name for name in names if name not in there]
 
     def last_committed(self) -> CheckpointId | None:
         """Return the newest checkpoint with visible output, listed or not."""
@@ -214,3 +239,10 @@ class LedgerCommitter:
 
 def _generation_of(part: str) -> int:
     return int(part.partition("-")[0])
+
+
+def _lost(gone: Sequence[str], checkpoint_id: CheckpointId) -> str:
+    return (
+        f"part {gone[0]} of checkpoint {checkpoint_id} is gone: restore an older checkpoint, from "
+        "which its rows are produced again"
+    )

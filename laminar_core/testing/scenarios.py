@@ -12,6 +12,7 @@ from laminar_core.pipeline import Pipeline
 from laminar_core.pipeline.builder import Stream
 from laminar_core.testing.aggregate_jobs import AGGREGATE_JOBS
 from laminar_core.testing.event_time_jobs import EVENT_TIME_JOBS, windows_behind_windows_job
+from laminar_core.testing.growing_source import GrowingSource
 from laminar_core.testing.jobs import (
     DELAY,
     HALF,
@@ -216,6 +217,64 @@ def loop_job(parallelism: int) -> Job:
     return job
 
 
+BAD_EVERY = 5
+"""One of this number of rows becomes a letter."""
+
+
+def bad_rows_job(parallelism: int) -> Job:
+    """Return a job with letters in a slow sink of their own, beside windows over good rows."""
+    del parallelism
+    tables, burden = payments(), Burden()
+    source = MemorySource(tables, bad_every=BAD_EVERY, gap_every=7)
+    p = Pipeline("bad-rows")
+    rows = p.source("in", source, on_bad_row="letters", bad_share_max="100%")
+    letters = rows.side("letters").rebalance().map(burden.carry, name="slow")
+    places = [(split, table.to_pylist()) for split, table in enumerate(tables)]
+    good = [row for _, all_ in places for n, row in enumerate(all_) if not source.is_bad(n)]
+    bad = [
+        {
+            "source": "in",
+            "split": str(split),
+            "offset": str(n),
+            "value": str(row).encode(),
+            "defect": "malformed",
+            "reason": "bad on purpose",
+        }
+        for split, all_ in places
+        for n, row in enumerate(all_)
+        if source.is_bad(n)
+    ]
+    out = windowed(rows.watermark("ts", max_delay=DELAY))
+    return with_ledgers(p, {"out": (out, totals(good)), "bad": (letters, bad)}, burden)
+
+
+def growing_job(parallelism: int) -> Job:
+    """Return a job whose source finds more splits while it runs, and another one of fixed splits.
+
+    There is no event time: how late a row is depends on when its split was found.
+    """
+    del parallelism
+    growing, fixed, burden = payments(9, 20), payments(2, 30, seed=2), Burden()
+    p = Pipeline("growing")
+    found = p.source("growing", GrowingSource(growing)).rebalance()
+    rows = found.union(p.source("fixed", MemorySource(fixed)).rebalance())
+    rows = rows.map(burden.carry, name="slow").rebalance()
+    return with_ledgers(p, {"out": (rows, rows_of([*growing, *fixed]))}, burden)
+
+
+def abreast_job(parallelism: int) -> Job:
+    """Return a job of partitions whose event times are far apart, read side by side.
+
+    A row counts as late only if it is late in its own split.
+    """
+    del parallelism
+    tables = payments(4, 30)
+    p = Pipeline("abreast")
+    source = p.source("in", MemorySource(tables, abreast=True), idle_timeout="10 minutes")
+    rows = source.watermark("ts", max_delay=DELAY)
+    return with_ledgers(p, {"out": (windowed(rows), totals(rows_of(tables)))})
+
+
 SCENARIOS: dict[str, BuildJob] = {
     "windows": windows_job,
     "stateless": stateless_job,
@@ -233,5 +292,8 @@ SCENARIOS: dict[str, BuildJob] = {
     **EVENT_TIME_JOBS,
     **AGGREGATE_JOBS,
     "windows-behind-windows": windows_behind_windows_job,
+    "bad-rows": bad_rows_job,
+    "growing": growing_job,
+    "abreast": abreast_job,
 }
 """New ones go to the end: what a seed stands for depends on the order."""

@@ -103,7 +103,7 @@ class Simulation:
             replace(self.options, **changes),
             self._open_store(driver.name, lambda: not driver.killed),
             driver,
-            self._tell,
+            self._notify,
         )
         self.supervisors.append(supervisor)
         return supervisor.run()
@@ -130,7 +130,7 @@ class Simulation:
         self._views.setdefault(host, []).append(view)
         return CheckpointStore(view, self.store.job)
 
-    def _tell(self, event: JobEvent) -> None:
+    def _notify(self, event: JobEvent) -> None:
         self.events.append(event)
         self.world.note("job", describe(event))
         kind = type(event)

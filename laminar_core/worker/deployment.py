@@ -5,10 +5,12 @@ from dataclasses import dataclass, field
 from functools import partial
 
 import pyarrow as pa
+from pyarrow.compute import SetLookupOptions, call_function
 
 from laminar_core.codec.arrow import Compression
 from laminar_core.codec.inflight import InflightElement
 from laminar_core.codec.key_groups import key_group_range
+from laminar_core.connectors.formats.bad_rows import SkippedMessage
 from laminar_core.link.transport import CoordinatorAddress
 from laminar_core.operators.base import Snapshot, SubtaskContext, redistribution_of
 from laminar_core.plan.plan import Edge, Plan
@@ -20,6 +22,7 @@ from laminar_core.records.segment import SegmentRef
 from laminar_core.state.rescaling import Redistribution, Rescaling, deal
 from laminar_core.state.splits import current, in_reading_order, unread
 from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.store.staging import StagingArea
 from laminar_core.worker.inflight import SnapshotLimits
 from laminar_core.worker.outputs import edge_ref
 from laminar_core.worker.restored_edges import (
@@ -48,10 +51,13 @@ class Deployment:
     """Digest of the generation's claim: a worker that does not find it sees another store."""
     splits: dict[str, pa.Table] = field(default_factory=dict)
     """Per source, all splits of all subtasks."""
-
+    growing: frozenset[str] = frozenset()
+    """Sources that may get more splits while the workers run."""
     limits: SnapshotLimits = field(default_factory=SnapshotLimits)
     inflight_compression: Compression | None = None
     state: StateOptions = field(default_factory=StateOptions)
+    skip_bad: tuple[SkippedMessage, ...] = ()
+    """Messages that a person decided to leave out."""
 
     def context(self, operator_id: str, subtask_index: int) -> SubtaskContext:
         """Return the context of a subtask of this generation."""
@@ -100,6 +106,10 @@ class RestoredState:
         self._subtasks = {(s.operator_id, s.subtask_index): s for s in subtasks}
         inflight = () if manifest is None else manifest.inflight_data
         self._inflight = {(e.edge, e.sender, e.receiver, e.direction): e for e in inflight}
+
+    def staging(self, operator_id: str) -> StagingArea:
+        """Return the space in the store for rows of one sink."""
+        return StagingArea(self._store.objects, self._store.paths, operator_id)
 
     # --- what operators kept --------------------------------------------------------------------
 
@@ -175,8 +185,13 @@ class RestoredState:
         every = self._deployment.splits[operator_id]
         entry = self._subtasks.get((operator_id, self._me))
         if entry is not None and self._rescaling is None:
-            mine = [current(self._read(segment)) for segment in entry.segments]
-            return pa.concat_tables([every.slice(0, 0), *mine])
+            mine = [current(self._read(s)).column("split_id") for s in entry.segments]
+            ids = pa.chunked_array([c for m in mine for c in m.chunks], pa.int64())
+            # With the driver's offsets: they may be behind a gap that was accepted.
+            is_mine = call_function(
+                "is_in", [every.column("split_id")], SetLookupOptions(value_set=ids)
+            )
+            return every.filter(is_mine)
         ordered = in_reading_order(every)
         dealt = deal(unread(ordered), self._deployment.parallelism, self._me)
         return ordered.take(pa.array(dealt, pa.int64()))

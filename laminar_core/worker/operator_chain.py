@@ -6,7 +6,8 @@ from typing import TypeVar
 import pyarrow as pa
 
 from laminar_core.host.clock import Clock
-from laminar_core.operators.base import OperatorSubtask, output_watermark_of
+from laminar_core.operators.base import FollowsSplits, OperatorSubtask, Side, output_watermark_of
+from laminar_core.protocol.split_watermarks import SplitWatermarks
 from laminar_core.protocol.types import Watermark
 from laminar_core.worker.slicing import UNIT_MS
 
@@ -28,17 +29,38 @@ class Chain:
         on_batch: Callable[[pa.RecordBatch], None],
         on_watermark: Callable[[int], None],
         on_operator: Callable[[str], None],
+        on_side: Callable[[str, Side], None],
     ) -> None:
         self._ids = [operator_id for operator_id, _ in operators]
         self._operators = [operator for _, operator in operators]
         self._on_operator = on_operator
         self._on_batch = on_batch
         self._on_watermark = on_watermark
+        self._on_side = on_side
+        self._followers: dict[int, FollowsSplits] = {}
         self._replays = False
         self._held_us: dict[int, int] = {}
         """Newest delayed watermark, by the operator that will receive it."""
         self._passed_us: dict[int, int] = {}
         """Newest watermark that has left an operator."""
+
+    def follow(self, splits: SplitWatermarks) -> None:
+        """Let event time be the least over the splits of the source before this chain."""
+        for position, operator in enumerate(self._operators):
+            if isinstance(operator, FollowsSplits):
+                operator.follow(splits)
+                self._followers[position] = operator
+
+    def from_split(self, split_id: int) -> None:
+        """Note that the next batches come from this split."""
+        for follower in self._followers.values():
+            follower.from_split(split_id)
+
+    def look_again(self) -> None:
+        """Pass event time on that has risen without a batch."""
+        for position, follower in self._followers.items():
+            for watermark in follower.risen():
+                self._made(watermark.time_us, position)
 
     def hold_made_watermarks(self) -> None:
         """Delay watermarks made in the chain, because restored rows are replayed from now on."""
@@ -60,6 +82,8 @@ class Chain:
         for result in self._watched(start, self._operators[start].process(batch)):
             if isinstance(result, Watermark):
                 self._made(result.time_us, start)
+            elif isinstance(result, Side):
+                self._on_side(self._ids[start], result)
             else:
                 self.process(result, start + 1)
 
@@ -81,8 +105,11 @@ class Chain:
         for position in range(start, len(self._operators)):
             self._on_operator(self._ids[position])
             completed = self._operators[position].on_watermark(watermark_us)
-            for batch in self._watched(position, completed):
-                self.process(batch, position + 1)
+            for result in self._watched(position, completed):
+                if isinstance(result, Side):
+                    self._on_side(self._ids[position], result)
+                else:
+                    self.process(result, position + 1)
                 yield
             held_us = output_watermark_of(self._operators[position], watermark_us)
             if held_us is None or not self._passes(position, held_us):

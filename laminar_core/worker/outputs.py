@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from laminar_core.codec.key_groups import partition
 from laminar_core.link.wire import ArrowElement
-from laminar_core.plan.plan import Broadcast, Edge, Forward, Keyed, Plan, Rebalance
+from laminar_core.plan.plan import Broadcast, Edge, Forward, Keyed, Plan, Rebalance, SideOutput
 from laminar_core.protocol.types import Batch, ChannelId
 from laminar_core.records.manifest import EdgeEntry, EdgeRef
 from laminar_core.worker.channels import OutputChannel
@@ -88,12 +88,15 @@ class EdgeOutput:
         *,
         may_overtake: bool,
         in_loop: bool = False,
+        side: SideOutput | None = None,
     ) -> None:
         self._split = split
         self.channels = channels
         self.may_overtake = may_overtake
         self.in_loop = in_loop
         """Whether both ends are in one loop."""
+        self.side = side
+        """The side output that it sends; None: the rows of the whole chain."""
 
     @property
     def has_room(self) -> bool:

@@ -4,11 +4,15 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from laminar_core.connectors.base import SourceReader
+from laminar_core.connectors.base import SourceBatch, SourceReader
+from laminar_core.connectors.formats.bad_rows import BadRowPolicy
 from laminar_core.host.clock import Clock
 from laminar_core.operators.base import PendingSnapshot, Snapshot
+from laminar_core.protocol.split_watermarks import SplitWatermarks
 from laminar_core.protocol.types import CheckpointId
-from laminar_core.state.splits import rows_read
+from laminar_core.state.splits import rows_left, rows_read
+from laminar_core.worker.bad_rows import BadRowGate
+from laminar_core.worker.split_watch import SplitWatch
 
 
 class PacedSource:
@@ -20,9 +24,20 @@ class PacedSource:
         clock: Clock,
         rows_per_second: float | None,
         idle_timeout_ms: float | None,
+        gate: BadRowGate | None = None,
+        *,
+        grows: bool = False,
     ) -> None:
         self.reader = reader
-        self.rows_before = rows_read(reader.position())
+        position = reader.position()
+        self.gate = gate or BadRowGate("source", BadRowPolicy(), reader.position)
+        self.rows_before = rows_read(position)
+        self.grows = grows
+        """Whether more splits may be added; until then it has not finished."""
+        self.splits_added = 0
+        self._rows_to_read = _known_rows(position)
+        self.watch: SplitWatch | None = None
+        """Its splits, if they are read side by side."""
         self.rows_since_start = 0
         self._clock = clock
         self._rows_per_second = rows_per_second
@@ -31,10 +46,13 @@ class PacedSource:
         self._last_row_ms = clock.monotonic_ms()
         self._idle = False
 
-    def poll(self, rows_max: int) -> pa.RecordBatch | None:
-        """Return the next rows, at most ``rows_max``.
+    def poll(self, rows_max: int) -> SourceBatch | None:
+        """Return the next rows, at most ``rows_max``, with the letters for the side output.
 
         None if there are none, or it is too early.
+
+        Raises:
+            DataError: the job must stop because of a bad row.
         """
         if self.wait_ms() > 0:
             # Held back is not idle: rows that wait here must not become late.
@@ -43,10 +61,37 @@ class PacedSource:
         batch = self.reader.poll(rows_max)
         if batch is None:
             return None
-        self.rows_since_start += batch.rows.num_rows
+        letters = 0 if batch.letters is None else batch.letters.num_rows
+        self.rows_since_start += batch.rows.num_rows + letters
         self._last_row_ms = self._clock.monotonic_ms()
         self._idle = False
-        return batch.rows
+        if batch.split_id is not None and self.watch is not None:
+            self.watch.had_rows(batch.split_id)
+        return self.gate.judged(batch)
+
+    def add(self, splits: pa.Table | None, *, complete: bool) -> None:
+        """Read these splits, too; ``complete``: no more will be added."""
+        if splits is not None:
+            self.reader.add(splits)
+            self.splits_added += splits.num_rows
+            self._rows_to_read += _known_rows(splits)
+            if self.watch is not None:
+                self.watch.add(splits)
+        self.grows = self.grows and not complete
+
+    def watch_splits(self) -> SplitWatermarks:
+        """Watch the splits one by one from now on, because they are read side by side."""
+        self.watch = SplitWatch(self.reader, self._clock, self._idle_timeout_ms)
+        return self.watch.watermarks
+
+    def event_time_rose(self) -> bool:
+        """Look at the splits; return whether event time rose although no rows came."""
+        return self.watch is not None and self.watch.look()
+
+    @property
+    def rows_unread(self) -> int:
+        """Rows that are left to read in splits whose length is known."""
+        return max(self._rows_to_read - self.rows_since_start, 0)
 
     def wait_ms(self) -> float:
         """Return the time until the pace allows another batch; 0 if it does now."""
@@ -60,22 +105,30 @@ class PacedSource:
 
     @property
     def finished(self) -> bool:
-        """Whether all rows have been read."""
-        return self.reader.finished
+        """Whether all rows have been read, and no splits will be added."""
+        return not self.grows and self.reader.finished
 
     def became_idle(self) -> bool:
         """Return True once when no row has come for the idle timeout."""
         if self._idle or self._idle_timeout_ms is None:
             return False
+        if self.watch is not None and self.watch.watermarks.is_held:
+            return False
         self._idle = self._clock.monotonic_ms() - self._last_row_ms >= self._idle_timeout_ms
         return self._idle
 
     def snapshot(self, checkpoint_id: CheckpointId) -> PendingSnapshot:
-        """Pin the current position."""
+        """Pin the current position, and the number of bad rows so far."""
         del checkpoint_id
-        position = self.reader.position()
-        return lambda: Snapshot(tables=(position,))
+        position, properties = self.reader.position(), self.gate.totals.as_properties()
+        if self.watch is not None:
+            position = self.watch.with_event_times(position)
+        return lambda: Snapshot(tables=(position,), properties=properties)
 
     def restore(self, snapshots: Sequence[Snapshot]) -> None:
         """Do nothing: a reader is opened at its position."""
         assert not snapshots
+
+
+def _known_rows(splits: pa.Table) -> int:
+    return sum(rows or 0 for rows in rows_left(splits))

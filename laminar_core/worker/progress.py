@@ -16,10 +16,12 @@ def progress_of(
         rows_in=counts.rows_in,
         rows_out=counts.rows_out,
         rows_late=counts.rows_late,
+        bad_rows=counts.bad_rows,
         flowing=counts.rows_since_start > 0 or counts.batches_replayed > 0,
         unaligned=wiring.unaligned(),
         watermark_us=wiring.watermark_us(),
         drained=all(task.finished for task in wiring.tasks),
         given_up=given_up,
         requests=requests,
+        sources=wiring.sources(),
     )

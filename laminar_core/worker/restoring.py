@@ -38,16 +38,16 @@ class RestoreMeter:
         self._report = report
         self._read = RestoreSize()
         self._next_bytes = 0
-        self._tell()
+        self._notify()
 
     def read(self, size_bytes: int) -> None:
         """Count a file that was read and decoded."""
         self._read = self._read.plus(size_bytes)
         is_last = self._read.files == self._total.files
         if is_last or self._read.size_bytes >= self._next_bytes:
-            self._tell()
+            self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         step_bytes = max(self._total.size_bytes // STEPS, STEP_BYTES_MIN)
         self._next_bytes = self._read.size_bytes + step_bytes
         self._report(self._read)

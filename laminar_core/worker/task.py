@@ -6,13 +6,20 @@ and returns, so that the worker's loop is never blocked for longer than one batc
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Literal, Protocol
 
 import pyarrow as pa
 
+from laminar_core.connectors.formats.letters import LETTERS
 from laminar_core.host.clock import Clock
 from laminar_core.link.wire import ArrowElement
-from laminar_core.operators.base import IncrementalSubtask, OperatorSubtask, PendingSnapshot
+from laminar_core.operators.base import (
+    IncrementalSubtask,
+    OperatorSubtask,
+    PendingSnapshot,
+    Side,
+)
+from laminar_core.plan.plan import SideOutput
 from laminar_core.protocol.alignment import BarrierAligner
 from laminar_core.protocol.alignment_events import (
     AlignmentTimedOut,
@@ -167,6 +174,10 @@ _SELF_CONTAINED = {CheckpointKind.SAVEPOINT, CheckpointKind.STOP}
 """Whole in itself: it becomes a savepoint, or may become one."""
 
 
+Pause = Literal["stop", "commits"]
+"""Why a source pauses: the job stops, or output waits for its commit."""
+
+
 class Task:
     """The running subtask. One thread calls it."""
 
@@ -176,7 +187,7 @@ class Task:
         """Whether its input has ended and was flushed; it still takes part in checkpoints."""
         self._listener = listener
         self._clock = clock
-        self._chain = Chain(parts.operators, self._emit, self._emit_watermark, listener.on_operator)
+        self._chain = self._chain_of(parts, listener)
         self._aligner = BarrierAligner(
             frozenset(i.channel for i in parts.inputs),
             parts.newest_id,
@@ -195,7 +206,7 @@ class Task:
         self._firing = Firing(self._chain, clock, self._have_room)
         self._turn = 0
         self._unit = WorkUnit()
-        self._stopped = False
+        self._pauses = set[Pause]()
         self._renewals: set[str] = set()
         """Operators whose stored files are lost."""
         self._first_barrier = (NO_CHECKPOINT, 0.0)
@@ -209,6 +220,19 @@ class Task:
                 self._emit_watermark(announced_us)
         if parts.finished:
             self._finish()
+
+    def _chain_of(self, parts: TaskParts, listener: TaskListener) -> Chain:
+        chain = Chain(
+            parts.operators,
+            self._emit,
+            self._emit_watermark,
+            listener.on_operator,
+            self._emit_side,
+        )
+        self._main_outputs = [output for output in parts.outputs if output.side is None]
+        if parts.source is not None and parts.source.watch is not None:
+            chain.follow(parts.source.watch.watermarks)
+        return chain
 
     @property
     def unaligned(self) -> UnalignedCheckpointMetrics:
@@ -252,12 +276,19 @@ class Task:
         return flushed
 
     def _work_as_source(self, source: PacedSource) -> bool:
-        if self._stopped:
+        if self._pauses:
             return False
         self._computes(self.parts.source_id)
+        if source.event_time_rose():
+            self._chain.look_again()
         batch = source.poll(self._unit.rows_max or SLICE_ROWS_MAX)
         if batch is not None:
-            self._process(batch)
+            if batch.letters is not None and self.parts.source_id is not None:
+                self._emit_side(self.parts.source_id, Side(LETTERS, batch.letters))
+            if batch.rows.num_rows:
+                if batch.split_id is not None:
+                    self._chain.from_split(batch.split_id)
+                self._process(batch.rows)
             return True
         if source.finished:
             self._end()
@@ -327,8 +358,14 @@ class Task:
         if self.parts.sink is not None:
             self._computes(self.parts.sink_id)
             self.parts.sink.write(batch)
-        for output in self.parts.outputs:
+        for output in self._main_outputs:
             output.send(batch)
+
+    def _emit_side(self, operator_id: str, side: Side) -> None:
+        sent = SideOutput(operator_id, side.output)
+        for output in self.parts.outputs:
+            if output.side == sent:
+                output.send(side.rows)
 
     def _emit_watermark(self, watermark_us: int) -> None:
         self._broadcast(Watermark(watermark_us))
@@ -383,9 +420,26 @@ class Task:
         """Abort the checkpoint, as the coordinator did."""
         self._on(CheckpointAborted(checkpoint_id))
 
+    def add_splits(self, splits: pa.Table | None, *, complete: bool) -> None:
+        """Give the source these splits to read; ``complete``: no more will come.
+
+        Raises:
+            DataError: a split cannot be opened.
+        """
+        assert self.parts.source is not None, "only a source has splits"
+        self._computes(self.parts.source_id)
+        self.parts.source.add(splits, complete=complete)
+
+    def hold(self, *, held: bool) -> None:
+        """Pause the source, or read on; barriers pass all the same."""
+        if held:
+            self._pauses.add("commits")
+        else:
+            self._pauses.discard("commits")
+
     def resume(self) -> None:
         """Continue to read, because the job does not end with the stop checkpoint."""
-        self._stopped = False
+        self._pauses.discard("stop")
 
     def snapshot_failed(self, checkpoint_id: CheckpointId, reason: str) -> None:
         """Decline the checkpoint, because the background could not write a part."""
@@ -453,7 +507,8 @@ class Task:
         fired_ms = self._clock.monotonic_ms() - now_ms
         first_id, first_ms = self._first_barrier
         waited_ms = now_ms - first_ms if first_id == barrier.checkpoint_id else 0.0
-        self._stopped = self._stopped or barrier.kind is CheckpointKind.STOP
+        if barrier.kind is CheckpointKind.STOP:
+            self._pauses.add("stop")
         overtaken = self._inflight.cut(barrier, mode)
         self._alignment = self._alignment_entry(barrier, waited_ms, finished=had_finished)
         parts = tuple(

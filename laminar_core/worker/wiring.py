@@ -8,6 +8,7 @@ import pyarrow as pa
 from laminar_core.codec.inflight import InflightElement
 from laminar_core.host.clock import Clock
 from laminar_core.link.links import Links, RemoteDelivery, RemoteGrant
+from laminar_core.link.messages import SourceProgress
 from laminar_core.link.transport import WorkerTransport
 from laminar_core.link.wire import (
     ArrowElement,
@@ -27,7 +28,9 @@ from laminar_core.protocol.unaligned import (
     UnalignedCheckpointMetrics,
 )
 from laminar_core.protocol.watermarks import WatermarkGate
+from laminar_core.records.bad_rows import BadRowTotals
 from laminar_core.state.chunks import MemoryBackend, StateBackend
+from laminar_core.worker.bad_rows import BadRowGate
 from laminar_core.worker.channels import InputChannel, OutputChannel
 from laminar_core.worker.deployment import Deployment, RestoredState
 from laminar_core.worker.inflight import Queue
@@ -61,6 +64,7 @@ class RowCounts:
     rows_late: int
     rows_since_start: int
     batches_replayed: int
+    bad_rows: BadRowTotals
 
 
 @dataclass(slots=True)
@@ -137,7 +141,20 @@ class Wiring:
             rows_late=sum(getattr(o, "late_row_count", 0) for o in operators),
             rows_since_start=since_start,
             batches_replayed=sum(i.batches_replayed for t in self.tasks for i in t.parts.inputs),
+            bad_rows=BadRowTotals.total(s.gate.totals for s in sources),
         )
+
+    def sources(self) -> dict[str, SourceProgress]:
+        """Return how far the sources are that may get more splits."""
+        return {
+            task.parts.source_id: SourceProgress(
+                rows_unread=source.rows_unread, splits_added=source.splits_added
+            )
+            for task in self.tasks
+            if (source := task.parts.source) is not None
+            and task.parts.source_id is not None
+            and source.grows
+        }
 
     def collected(self) -> Iterator[tuple[str, pa.RecordBatch]]:
         """Yield the rows that sinks collected for the driver: (sink, batch)."""
@@ -250,12 +267,27 @@ class _Builder:
 
     def _source(self, node: SourceNode) -> PacedSource:
         pace = node.rows_per_second
-        return PacedSource(
-            node.source.open(self.restored.splits(node.operator_id)),
+        reader = node.source.open(self.restored.splits(node.operator_id))
+        parts = self.restored.snapshots(node.operator_id, "split")
+        paced = PacedSource(
+            reader,
             self.clock,
             None if pace is None else pace / self.deployment.parallelism,
             node.idle_timeout_ms,
+            BadRowGate(
+                node.operator_id,
+                node.bad_rows,
+                reader.position,
+                skip=self.deployment.skip_bad,
+                before=BadRowTotals.total(
+                    BadRowTotals.of_properties(part.properties) for part in parts
+                ),
+            ),
+            grows=node.operator_id in self.deployment.growing,
         )
+        if node.source.reading == "parallel":
+            paced.watch_splits()
+        return paced
 
     def _operators(self, vertex: Vertex) -> Sequence[tuple[str, OperatorSubtask]]:
         opened: list[tuple[str, OperatorSubtask]] = []
@@ -269,6 +301,7 @@ class _Builder:
 
     def _sink(self, vertex: Vertex, node: SinkNode) -> CommittingSink:
         context = self.deployment.context(node.operator_id, self.me)
+        context = replace(context, staging=self.restored.staging(node.operator_id))
         sink = CommittingSink(node.sink.open(context, vertex.schemas()[-1]))
         if snapshots := self.restored.snapshots(node.operator_id, "split"):
             sink.restore(snapshots)
@@ -297,7 +330,11 @@ class _Builder:
             channels[receiver] = self.wiring.outputs[edge.edge_id, receiver] = channel
         split = splitter(edge, self.me, parallelism, self.deployment.plan.max_parallelism)
         return EdgeOutput(
-            split, channels, may_overtake=edge.may_overtake, in_loop=edge.loop is not None
+            split,
+            channels,
+            may_overtake=edge.may_overtake,
+            in_loop=edge.loop is not None,
+            side=edge.side,
         )
 
     def _file_queues(self, vertex: Vertex) -> None:

@@ -23,12 +23,14 @@ from laminar_core.errors import (
 from laminar_core.host.clock import Clock
 from laminar_core.link.messages import (
     Abort,
+    AddSplits,
     AlignmentTimeout,
     Cancel,
     CheckpointMessage,
     Completed,
     FileUnreadable,
     Finish,
+    Hold,
     LoopMessage,
     LoopReport,
     LoopsOver,
@@ -46,6 +48,7 @@ from laminar_core.link.messages import (
     Trigger,
     WaitingCheckpoint,
     WorkerFailed,
+    decode_splits,
     decode_to_worker,
 )
 from laminar_core.link.reliable_delivery import ControlEnd
@@ -298,11 +301,16 @@ class Worker:
                 self._transport.connect_peers(message.peers)
                 self.wiring.links.begin(self._transport, [peer.host for peer in message.peers])
                 self.phase = Phase.RUNNING
-            case Trigger() | AlignmentTimeout() | Abort() | Completed() | Resume():
+            case Trigger() | AlignmentTimeout() | Abort() | Completed() | Hold() | Resume():
                 self._on_checkpoint_message(message)
             case Renew():
                 for task in self.wiring.tasks:
                     task.renew(message.operators_at(self._me))
+            case AddSplits():
+                splits = decode_splits(message.splits)
+                for task in self.wiring.tasks:
+                    if task.parts.source_id == message.operator_id:
+                        task.add_splits(splits, complete=message.complete)
             case LoopWave() | LoopsOver():
                 self._on_loop_message(message)
             case Ping():
@@ -339,6 +347,8 @@ class Worker:
                     task.abort(message.checkpoint_id)
                 case Completed():
                     task.committed(message.checkpoint_id)
+                case Hold():
+                    task.hold(held=message.held)
                 case Resume():
                     task.resume()
         if isinstance(message, Abort):

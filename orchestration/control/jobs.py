@@ -68,7 +68,7 @@ class Acting:
         self.context.log_event(made)
         self.context.add_output_metadata(made.metadata)
 
-    def tell(self, what: str) -> None:
+    def log(self, what: str) -> None:
         """Show the result on the run's page and in its log."""
         self.context.log.info(what)
         self.show(what)
@@ -121,7 +121,7 @@ class Act(Generic[F]):
                 actor,
                 SystemClock(),
                 timeout_ms=_timeout_ms(form),
-                tell=context.log.info,
+                progress=context.log.info,
             )
             self.carry_out(Acting(context, stream, control, actor), form)
 
@@ -144,11 +144,11 @@ def control_jobs(spec: StreamSpec) -> dict[StreamJob, dg.JobDefinition]:
 
 
 def _checkpoint(acting: Acting, form: CommandForm) -> None:
-    _tell_done(acting, acting.control.checkpoint(form.reason))
+    _log_done(acting, acting.control.checkpoint(form.reason))
 
 
 def _savepoint(acting: Acting, form: SavepointForm) -> None:
-    _tell_done(acting, acting.control.savepoint(form.target, form.reason))
+    _log_done(acting, acting.control.savepoint(form.target, form.reason))
 
 
 def _stop(acting: Acting, form: StopForm) -> None:
@@ -157,7 +157,7 @@ def _stop(acting: Acting, form: StopForm) -> None:
     done = control.cancel(reason) if form.cancel else control.stop(reason, savepoint)
     end = control.store.generations.read_end(done.generation)
     how = "its result is not recorded" if end is None else end.outcome
-    _tell_done(acting, done, outcome=how)
+    _log_done(acting, done, outcome=how)
     acting.observe_deployment(
         f"generation {done.generation}: {how}", generation=done.generation, reason=reason
     )
@@ -165,7 +165,7 @@ def _stop(acting: Acting, form: StopForm) -> None:
 
 def _mode(acting: Acting, form: ModeForm) -> None:
     done = acting.control.set_mode(form.mode, form.reason)
-    _tell_done(acting, done, mode=form.mode)
+    _log_done(acting, done, mode=form.mode)
     acting.observe_deployment(
         str(done),
         generation=done.generation,
@@ -180,24 +180,24 @@ def _pin(acting: Acting, form: PinForm) -> None:
     acting.control.pin(form.checkpoint_id, form.name, form.reason, hold_ms)
     how = "pinned" if form.hold_for is None else f"held for {form.hold_for}"
     what = f"checkpoint {form.checkpoint_id} is {how} as {form.name}"
-    acting.tell(what)
+    acting.log(what)
     acting.observe_checkpoint(form.checkpoint_id, what, pin=form.name, reason=form.reason)
 
 
 def _unpin(acting: Acting, form: UnpinForm) -> None:
     acting.control.unpin(form.checkpoint_id, form.name, form.reason)
     what = f"checkpoint {form.checkpoint_id} is no longer pinned as {form.name}"
-    acting.tell(what)
+    acting.log(what)
     acting.observe_checkpoint(form.checkpoint_id, what, pin=form.name, reason=form.reason)
 
 
 def _export(acting: Acting, form: ExportForm) -> None:
     uri = acting.control.export(form.checkpoint_id, form.target, form.reason)
-    acting.tell(f"checkpoint {form.checkpoint_id} is the savepoint {uri}")
+    acting.log(f"checkpoint {form.checkpoint_id} is the savepoint {uri}")
     acting.materialize_savepoint(uri)
 
 
-def _tell_done(acting: Acting, done: Done, **facts: object) -> None:
+def _log_done(acting: Acting, done: Done, **facts: object) -> None:
     result = done.result
     acting.show(
         str(done),

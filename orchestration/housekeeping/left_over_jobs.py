@@ -68,7 +68,7 @@ def look_after_left_overs(chore: Chore, form: LeftOverForm) -> None:
     Raises:
         LaminarError: as ``Retention``, except for an outdated plan.
     """
-    changes: dict[str, Any] = {"orphans": "delete"}
+    changes: dict[str, Any] = {"left_overs": "delete"}
     if form.quarantine is not None:
         changes["quarantine"] = form.quarantine
     policy = RetentionConfig(**(chore.spec.retention.model_dump() | changes))
@@ -77,11 +77,11 @@ def look_after_left_overs(chore: Chore, form: LeftOverForm) -> None:
     )
     planned = runner.plan()
     planned = replace(planned, plan=without_checkpoints(planned.plan))
-    told = left_over_metadata(planned.facts, planned.plan)
+    metadata = left_over_metadata(planned.facts, planned.plan)
     if form.mode == "delete":
-        told |= _bound_logs(chore)
-    run = RetentionRun(chore, runner, policy, form.reason, told)
-    run.tell_plan(planned, "dry run")
+        metadata |= _bound_logs(chore)
+    run = RetentionRun(chore, runner, policy, form.reason, metadata)
+    run.report_plan(planned, "dry run")
     if form.mode == "delete":
         run.carry_out(planned)
 

@@ -56,14 +56,16 @@ def apply_retention(chore: Chore, form: RetentionForm) -> None:
     Raises:
         LaminarError: the policy is none, or as ``Retention`` does, but for a stale plan.
     """
-    policy = RetentionConfig(**(chore.spec.retention.model_dump() | form.policy))
+    policy = chore.spec.retention.model_copy(
+        update=RetentionConfig(**form.policy).model_dump(exclude_unset=True)
+    )
     runner = Retention(
         chore.store, policy.policy(), chore.clock.now_ms, verify=form.verify, audit=chore.audit
     )
     run = RetentionRun(chore, runner, policy, form.reason)
     if form.dry_run:
-        run.tell_unfinished()
-        run.tell_plan(runner.plan(), "dry run")
+        run.log_unfinished()
+        run.report_plan(runner.plan(), "dry run")
         return
     run.finish_earlier()
     run.carry_out(runner.plan())
@@ -78,10 +80,10 @@ class RetentionRun:
     runner: Retention
     policy: RetentionConfig
     reason: str
-    told: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Metadata reported with each plan."""
 
-    def tell_unfinished(self) -> None:
+    def log_unfinished(self) -> None:
         """Log the plans of earlier runs that are decided but not finished."""
         for number in self.runner.log.unfinished():
             self.chore.context.log.warning(
@@ -110,27 +112,27 @@ class RetentionRun:
         except ConfigurationError as error:
             if error.code is not ErrorCode.RETENTION_PLAN_STALE:
                 raise
-            self.tell_plan(planned, f"nothing was deleted: {error}")
+            self.report_plan(planned, f"nothing was deleted: {error}")
             return
         if result is None:
-            self.tell_plan(planned, planned.plan.blocked or "nothing to do")
+            self.report_plan(planned, planned.plan.blocked or "nothing to do")
         else:
             self._report(result, "done", self._metadata(planned))
 
-    def tell_plan(self, planned: Planned, outcome: str) -> None:
+    def report_plan(self, planned: Planned, outcome: str) -> None:
         """Show a plan that was not carried out."""
         self.chore.observe("retention", {"outcome": outcome, **self._metadata(planned)})
         self.chore.context.log.info(outcome)
 
     def _metadata(self, planned: Planned) -> dict[str, Any]:
-        return {**plan_metadata(planned.plan, self.policy), **self.told}
+        return {**plan_metadata(planned.plan, self.policy), **self.metadata}
 
-    def _report(self, result: RetentionResult, outcome: str, told: Mapping[str, Any]) -> None:
+    def _report(self, result: RetentionResult, outcome: str, metadata: Mapping[str, Any]) -> None:
         record = self.runner.log.read_plan(result.number)
         deleted = () if record is None else tuple(c.checkpoint_id for c in record.checkpoints)
         self.chore.materialize(
             "retention",
-            {**told, **result_metadata(result, outcome, deleted)},
+            {**metadata, **result_metadata(result, outcome, deleted)},
             {RETENTION_PLAN_TAG: str(result.number)},
         )
         self.chore.context.log.info(

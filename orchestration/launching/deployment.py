@@ -24,7 +24,7 @@ class StartForm(RestartForm):
     """Where to start from; this has no default."""
 
     start_from: Literal["newest", "fresh"] = Field(
-        description="newest: the newest whole checkpoint. fresh: without state, which is refused "
+        description="newest: the newest intact checkpoint. fresh: without state, which is refused "
         "as long as there is a checkpoint to continue from."
     )
 

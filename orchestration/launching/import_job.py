@@ -106,7 +106,7 @@ def _import(move: Move[ImportForm]) -> None:
     if move.form.dry_run:
         importing.read_whole()
     else:
-        importing.tell_started(judged, importing.start())
+        importing.log_start(judged, importing.start())
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,7 @@ class Importing:
         Raises:
             dagster.Failure: it was not started.
         """
-        form, clock, tell = self.form, SystemClock(), self.context.log.info
+        form, clock, log = self.form, SystemClock(), self.context.log.info
         with in_one_line():
             store = self.checkpoints.open(self.spec.name)
             last = last_driver(store, clock)
@@ -172,7 +172,7 @@ class Importing:
         self.read_whole()  # Before anybody is stopped for it.
         with in_one_line():
             settled = settle(store, settlement, self._control(store), form.reason)
-        tell(settled.what)
+        log(settled.what)
         words = ["--from-savepoint", form.savepoint, *(["--claim"] if form.claim else [])]
         with nobody_left(self.spec.name, settlement):
             return start_driver(
@@ -185,7 +185,7 @@ class Importing:
                 reason=form.reason,
             )
 
-    def tell_started(self, judged: Judged, started: StartedDriver) -> None:
+    def log_start(self, judged: Judged, started: StartedDriver) -> None:
         """Show on the stream's assets what was done."""
         log_event, stream = self.context.log_event, self.spec.name
         log_event(
@@ -208,5 +208,5 @@ class Importing:
         )
 
     def _control(self, store: CheckpointStore) -> JobControl:
-        actor, tell = actor_of_run(self.context.run), self.context.log.info
-        return JobControl(store, actor, SystemClock(), tell=tell)
+        actor, log = actor_of_run(self.context.run), self.context.log.info
+        return JobControl(store, actor, SystemClock(), progress=log)

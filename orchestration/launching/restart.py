@@ -181,7 +181,7 @@ class Restarter:
         return before
 
     def _control(self) -> JobControl:
-        return JobControl(self.store, self.actor, self.clock, tell=self.context.log.info)
+        return JobControl(self.store, self.actor, self.clock, progress=self.context.log.info)
 
     @contextmanager
     def _held(self, chosen: Chosen | None) -> Iterator[None]:

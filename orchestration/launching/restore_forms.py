@@ -71,7 +71,7 @@ class RecoverForm(RestartForm):
         default=None,
         description="The newest that was completed before this time: ISO 8601 with a zone.",
     )
-    newest: bool = Field(default=False, description="The newest that is whole.")
+    newest: bool = Field(default=False, description="Restore the newest intact checkpoint.")
     dry_run: bool = Field(
         default=False, description="Only report what would be done; the job may be running."
     )

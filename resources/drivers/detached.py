@@ -173,7 +173,7 @@ def _look(session: DriverSession, start: DetachedStart, tail: LogTail, log: logg
     if exited and start.outcome is None:
         exit_code = session.close(0)
         raise dg.Failure(
-            f"the driver gave up {_how(exit_code)}: {tail.last_words or 'it printed nothing'}",
+            f"the driver gave up {_how(exit_code)}: {tail.last_line or 'it printed nothing'}",
             metadata=_where(start) | {"exit_code": exit_code},
             allow_retries=exit_code != ConfigurationError.exit_code,
         )
@@ -200,7 +200,7 @@ def _too_slow(start: DetachedStart, tail: LogTail, timeout_s: float) -> dg.Failu
     claimed = "had claimed nothing"
     if start.generation is not None:
         claimed = f"had claimed generation {start.generation}"
-    words = f", its last words: {tail.last_words}" if tail.last_words else ""
+    words = f", the last line of its log: {tail.last_line}" if tail.last_line else ""
     return dg.Failure(
         f"the driver did not run within {timeout_s:g} s (start_timeout of the stream) and was "
         f"ended; it {claimed}{words}",

@@ -39,14 +39,14 @@ class _Heard:
     log: logging.Logger
     stdout: list[str] = field(default_factory=list)
     error: str = ""
-    last_words: str = ""
+    last_line: str = ""
 
     def hear(self, lines: Sequence[Line]) -> None:
         for line in lines:
             if line.stream == "stdout":
                 self.stdout.append(line.text)
             elif text := line.text.strip():
-                self.last_words = text
+                self.last_line = text
                 if text.lower().startswith(_ERROR):
                     self.error = text[len(_ERROR) :]
                 self.log.info("%s", text)
@@ -76,7 +76,7 @@ def run_command(
         raise
     finally:
         exit_code = process.close(jvm_grace_s)
-    return CommandResult(exit_code, "\n".join(heard.stdout), heard.error or heard.last_words)
+    return CommandResult(exit_code, "\n".join(heard.stdout), heard.error or heard.last_line)
 
 
 def _interrupt(process: DriverProcess, heard: _Heard, clock: Clock, grace_s: float) -> None:

@@ -61,7 +61,7 @@ class LogTail:
         self._path = path
         self._offset = 0
         self._unfinished = b""
-        self.last_words = ""
+        self.last_line = ""
         """The last line that is not an event, or the driver's reason for its failure."""
 
     def read_events(self) -> Iterator[DriverEvent]:
@@ -69,10 +69,10 @@ class LogTail:
         for text in self._read_lines():
             event = event_of(text)
             if event is None:
-                self.last_words = text.strip() or self.last_words
+                self.last_line = text.strip() or self.last_line
             else:
                 if event["event"] == "failed":
-                    self.last_words = str(event.get("message", ""))
+                    self.last_line = str(event.get("message", ""))
                 yield event
 
     def _read_lines(self) -> list[str]:

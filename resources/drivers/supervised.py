@@ -60,9 +60,9 @@ class _Supervision:
     stop_request: StopRequest | None
     pid: int = 0
     finished: DriverEvent = field(default_factory=DriverEvent)
-    last_words: str = ""
+    last_line: str = ""
 
-    def tell(self, event: DriverEvent) -> None:
+    def report(self, event: DriverEvent) -> None:
         """Pass an event on, and keep it where it can be read later."""
         if event.get("event") == "finished":
             self.finished = event
@@ -78,9 +78,9 @@ class _Supervision:
         for line in lines:
             event = event_of(line.text) if line.stream == "stdout" else None
             if event is not None:
-                self.tell(event)
+                self.report(event)
             elif line.text.strip():
-                self.last_words = line.text.strip()
+                self.last_line = line.text.strip()
                 print(line.text, file=sys.stderr)  # noqa: T201 - the step's log in Dagster
 
 
@@ -135,7 +135,7 @@ class SparkDriverClient(dg.ConfigurableResource["SparkDriverClient"]):
             job.command = [*command, "--take-over"] if restart is None else restart(job.pid)
         if exit_code:
             raise dg.Failure(
-                f"the driver gave up with exit code {exit_code}: {job.last_words}",
+                f"the driver gave up with exit code {exit_code}: {job.last_line}",
                 metadata={"exit_code": exit_code, "restarts": restarts},
                 allow_retries=exit_code != ConfigurationError.exit_code,
             )
@@ -145,7 +145,7 @@ class SparkDriverClient(dg.ConfigurableResource["SparkDriverClient"]):
         driver = DriverProcess(job.command, job.clock, job.env)
         job.pid = driver.pid
         try:
-            job.tell(_event("driver-started", job.clock, pid=driver.pid, restarts=restarts))
+            job.report(_event("driver-started", job.clock, pid=driver.pid, restarts=restarts))
             while not driver.exited:
                 job.hear(driver.read_lines(_POLL_S))
             job.hear(driver.read_lines(0))
@@ -155,7 +155,7 @@ class SparkDriverClient(dg.ConfigurableResource["SparkDriverClient"]):
         finally:
             exit_code = driver.close(self.jvm_grace_s)
             job.log.info("driver %s ended with exit code %s", driver.pid, exit_code)
-        job.tell(_event("driver-ended", job.clock, pid=driver.pid, exit_code=exit_code))
+        job.report(_event("driver-ended", job.clock, pid=driver.pid, exit_code=exit_code))
         return exit_code
 
     def _stop(self, driver: DriverProcess, job: _Supervision) -> None:

@@ -29,7 +29,7 @@ def build_run_failure_sensor(
         default_status=dg.DefaultSensorStatus.RUNNING,
         description=f"Alerts when a run that acts on {stream} fails.",
     )
-    def tell_of_failed_runs(context: dg.RunFailureSensorContext) -> dg.SkipReason | None:
+    def report_failed_runs(context: dg.RunFailureSensorContext) -> dg.SkipReason | None:
         run = context.dagster_run
         if not is_of(run, stream):
             return dg.SkipReason(f"run {run.run_id} ({run.job_name}) is not of {stream}")
@@ -43,7 +43,7 @@ def build_run_failure_sensor(
         raise_alerts(stream, [incident], policy, context.log, clock.now_ms())
         return None
 
-    return tell_of_failed_runs
+    return report_failed_runs
 
 
 def is_of(run: dg.DagsterRun, stream: str) -> bool:

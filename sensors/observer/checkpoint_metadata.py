@@ -9,6 +9,7 @@ from typing import Any
 import dagster as dg
 
 from laminar_core.objectstore.opening import address
+from laminar_core.records.bad_rows import bad_rows_of
 from laminar_core.records.manifest import CheckpointManifest, fingerprint_of
 from laminar_core.resources.names import checkpoint_key, source_key
 from laminar_core.sensors.facts.stored_checkpoints import (
@@ -44,6 +45,7 @@ def materialization(store: CheckpointStore, stored: StoredCheckpoint) -> dg.Asse
         **_sizes(manifest),
         **event_time_metadata(manifest),
         **position_metadata(source_positions(store, manifest)),
+        **bad_row_metadata(manifest),
         "operators": dg.MetadataValue.md(_operators_table(manifest)),
     }
     if (picture := chart(bars_of(manifest))) is not None:
@@ -134,6 +136,20 @@ def _sizes(manifest: CheckpointManifest) -> dict[str, float | int]:
         "inflight_bytes": manifest.inflight_bytes,
         "inflight_share": round(manifest.inflight_bytes / size_bytes, 4) if size_bytes else 0.0,
         "chain_length": max(chain_lengths(manifest).values(), default=0),
+    }
+
+
+def bad_row_metadata(manifest: CheckpointManifest) -> dict[str, int]:
+    """Return the numbers of letters, dropped and skipped messages of sources with any."""
+    return {
+        f"{what}/{source}": number
+        for source, totals in bad_rows_of(manifest).items()
+        for what, number in (
+            ("letters", totals.letters),
+            ("bad_rows_dropped", totals.dropped),
+            ("bad_rows_skipped", totals.skipped),
+        )
+        if number
     }
 
 

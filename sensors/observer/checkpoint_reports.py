@@ -151,7 +151,7 @@ def integrity(report: VerifyReport, sha256: str) -> dg.AssetCheckResult:
     return dg.AssetCheckResult(
         passed=report.problem is None,
         severity=dg.AssetCheckSeverity.ERROR,
-        description=report.problem or f"all {len(report.parts)} parts are whole",
+        description=report.problem or f"all {len(report.parts)} parts are intact",
         metadata={
             "parts": len(report.parts),
             "size_bytes": sum(part.size_bytes for part in report.parts),

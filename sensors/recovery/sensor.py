@@ -94,7 +94,7 @@ def build_recovery_sensor(
         jobs=[jobs.recovery, jobs.start],
         minimum_interval_seconds=1,  # The daemon looks every five seconds at best.
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description=f"Starts {stream} again from its newest whole checkpoint when its driver is "
+        description=f"Starts {stream} again from its newest intact checkpoint when its driver is "
         f"dead, silent for {policy.heartbeat_max}, or stuck for {policy.checkpoint_age_max}.",
     )
     def watch_driver(

@@ -160,7 +160,7 @@ class TestVerify:
         answer = laminar("verify")
         assert answer.code == 0
         assert answer.out.startswith(
-            "the audit log is whole: 4 records, signatures not checked, the newest has SHA-256 "
+            "the audit log is intact: 4 records, signatures not checked, the newest has SHA-256 "
         )
 
     def test_one_line_per_finding_and_exit_code_5(self, laminar, tmp_path):

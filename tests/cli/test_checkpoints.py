@@ -192,14 +192,14 @@ def test_an_unreadable_manifest_is_reported_with_its_path(laminar, job: Job, dat
 def test_the_newest_checkpoint_is_verified(laminar) -> None:
     answer = laminar("verify")
     assert (answer.code, answer.err) == (0, "")
-    assert answer.out.startswith("checkpoint 2 is whole: 2 files, ")
+    assert answer.out.startswith("checkpoint 2 is intact: 2 files, ")
 
 
 def test_every_checkpoint_is_verified_on_request(laminar) -> None:
     lines = laminar("verify", "--all").out.splitlines()
     assert [line.partition(":")[0] for line in lines] == [
-        "checkpoint 1 is whole",
-        "checkpoint 2 is whole",
+        "checkpoint 1 is intact",
+        "checkpoint 2 is intact",
     ]
 
 
@@ -223,7 +223,7 @@ def test_a_damaged_file_is_named(laminar, job: Job, how: str, said: str) -> None
     answer = laminar("verify", "--all")
     assert answer.code == 5
     whole, damaged, problem = answer.out.splitlines()
-    assert whole.startswith("checkpoint 1 is whole")
+    assert whole.startswith("checkpoint 1 is intact")
     assert damaged.startswith("checkpoint 2 is damaged")
     assert STATE.format(2, 1) in problem
     assert said in problem
@@ -324,5 +324,5 @@ def test_nothing_is_written_by_looking(laminar, job: Job) -> None:
 
 def test_the_newest_is_the_highest_id(laminar, job: Job) -> None:
     complete(job.store, 10, job.generation)
-    assert laminar("verify").out.startswith("checkpoint 10 is whole")
+    assert laminar("verify").out.startswith("checkpoint 10 is intact")
     assert job.store.manifests.ids() == [CheckpointId(n) for n in (1, 2, 10)]

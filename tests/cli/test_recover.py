@@ -192,7 +192,7 @@ def test_a_start_from_a_savepoint_is_looked_at_whole(cli, place: Path) -> None:
     assert answer.code == 0, answer.err
     assert answer.out == (
         f"job simulated would start from {savepoint}, which is checkpoint {newest} of job "
-        "simulated, and whole\n"
+        "simulated. The savepoint is intact\n"
     )
 
 

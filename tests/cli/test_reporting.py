@@ -21,6 +21,7 @@ from laminar_core.driver.events import (
     ProgressMade,
     RejectedCheckpoint,
     RestoreProgressed,
+    SplitsNotFound,
     StoreBack,
     StoreLost,
     ThresholdTooLow,
@@ -28,6 +29,7 @@ from laminar_core.driver.events import (
 )
 from laminar_core.errors import DataError, ErrorCode
 from laminar_core.protocol.types import CheckpointKind
+from laminar_core.records.bad_rows import BadRowTotals
 from laminar_core.records.damage import DamagedFile
 
 STARTED = GenerationStarted(
@@ -149,6 +151,10 @@ def change(event: JobEvent, **changes) -> JobEvent:
             ["the store is lost: /s is not there"],
         ),
         (
+            SplitsNotFound(time_ms=1, generation=3, operator_id="in", problem="a.log has changed"),
+            ["source in: a.log has changed"],
+        ),
+        (
             StoreBack(time_ms=1, generation=3),
             ["the store is back, and the job continues"],
         ),
@@ -188,6 +194,10 @@ def change(event: JobEvent, **changes) -> JobEvent:
         (
             change(FINISHED, outcome="stopped", rows_late=3, checkpoints=1),
             ["stopped: 1,000 rows in, 10 rows out, 1 checkpoint, 3 rows were late"],
+        ),
+        (
+            change(FINISHED, bad_rows=BadRowTotals(letters=4, dropped=9)),
+            ["finished: 1,000 rows in, 10 rows out, 2 checkpoints, 4 letters, 9 bad rows dropped"],
         ),
         (PROGRESS, []),
         (RESTORED, ["restored 12 files, 250.0 MB"]),

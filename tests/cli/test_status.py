@@ -46,17 +46,21 @@ def test_a_job_that_runs(lines, job) -> None:
     job.complete()
     Pins(job.store).pin(pin_of(1))
     progress = {"rows_in": 1_234, "rows_out": 5, "rows_per_s": 1_250.4, "requests": {"get": 1}}
+    progress |= {"bad_rows": {"letters": 7, "dropped": 0, "skipped": 1}}
     job.store.generations.beat(Generation(1), Heartbeat(sequence=1, at_ms=1, progress=progress))
     write_drill(job.store, drill_record(number=4, checkpoint_id=1))
     ask(job.store, SetMode(mode="unaligned"))
     first, _, rows, checkpoint, mode, pin, drill = lines()
     assert "last sign of life" in first
-    assert rows == "1,234 rows in, 5 rows out, 1,250 rows per s"
+    assert rows == "1,234 rows in, 5 rows out, 7 letters, 1 bad rows skipped, 1,250 rows per s"
     assert checkpoint.startswith("checkpoint 1 completed ")
     assert "ago: periodic, aligned, " in checkpoint
     assert mode == "checkpoints are unaligned: command 1 by ann, slow"
     assert pin.startswith("checkpoint 1 is pinned (")
     assert drill.startswith("drill 4 of checkpoint 1 passed, ")
+    progress |= {"uncommitted_checkpoints": 3, "commit_ms": 12.5, "commit_retries": 8}
+    job.store.generations.beat(Generation(1), Heartbeat(sequence=2, at_ms=2, progress=progress))
+    assert "output of 3 checkpoints waits for its commit, 8 attempts failed" in lines()
     ask(job.store, SetMode(mode=50))
     assert "checkpoints overtake after 50 ms: command 2 by ann, slow" in lines()
 

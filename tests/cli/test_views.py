@@ -157,7 +157,7 @@ def test_a_report_counts_files_and_bytes_and_names_what_is_damaged(capsys) -> No
     assert capsys.readouterr().out.splitlines() == [
         "checkpoint 7 is damaged: 2 files, 1,234 bytes",
         "  /store/b is missing",
-        "checkpoint 8 is whole: 1 file, 1,000 bytes",
+        "checkpoint 8 is intact: 1 file, 1,000 bytes",
     ]
 
 

@@ -19,8 +19,10 @@ from laminar_core.connectors.datagen import (
     ZipfKey,
     random_bits,
 )
+from laminar_core.connectors.discovery import first_splits
 from laminar_core.errors import ConfigurationError, ErrorCode, IncompatibleStateError
 from laminar_core.state.splits import at_rows
+from tests.connectors.gap_checks import refuse_gaps
 
 FIELDS = {
     "id": Sequence(),
@@ -77,7 +79,7 @@ def test_any_cutting_of_the_reads_gives_the_same_rows(total, splits, batch_rows,
     """
     source = DatagenSource(FIELDS, total, splits, batch_rows, seed=seed)
     chance = random.Random(seed)
-    position, rows = source.discover(), []
+    position, rows = first_splits(source), []
     while not all(position["done"].to_pylist()):
         order = chance.sample(range(splits), splits)
         parts = [
@@ -97,7 +99,7 @@ def test_any_cutting_of_the_reads_gives_the_same_rows(total, splits, batch_rows,
 @pytest.mark.parametrize("splits_read", [[0, 1, 2, 3], [1, 3], [2]])
 def test_event_time_never_falls_back_further_than_the_jitter(splits_read):
     source = DatagenSource(FIELDS, rows=2_000, splits=4, batch_rows=64)
-    rows, _ = read(source, source.discover().take(splits_read))
+    rows, _ = read(source, first_splits(source).take(splits_read))
     times = [row["at"].timestamp() * 1e6 for row in rows]
     newest = list(itertools.accumulate(times, max))
     behind = [round(high - time) for high, time in zip(newest, times, strict=True)]
@@ -106,7 +108,7 @@ def test_event_time_never_falls_back_further_than_the_jitter(splits_read):
 
 def test_fewer_rows_than_splits_are_the_next_ones_of_the_whole_sequence():
     source = DatagenSource({"id": Sequence()}, rows=8, splits=4)
-    first, position = read(source, source.discover(), polls=1, rows_max=3)
+    first, position = read(source, first_splits(source), polls=1, rows_max=3)
     assert [row["id"] for row in first] == [0, 1, 2]
     assert position["rows_read"].to_pylist() == [1, 1, 1, 0]
     rest, _ = read(source, position, rows_max=3)
@@ -115,13 +117,13 @@ def test_fewer_rows_than_splits_are_the_next_ones_of_the_whole_sequence():
 
 def test_a_split_that_is_behind_catches_up_first():
     source = DatagenSource({"id": Sequence()}, rows=8, splits=2)
-    position = at_rows(source.discover(), np.array([3, 1]))
+    position = at_rows(first_splits(source), np.array([3, 1]))
     assert [row["id"] for row in read(source, position)[0]] == [3, 5, 6, 7]
 
 
 def test_an_unbounded_source_never_finishes_and_its_position_resumes():
     source = DatagenSource({"id": Sequence()}, splits=2, batch_rows=4)
-    rows, position = read(source, source.discover(), polls=3)
+    rows, position = read(source, first_splits(source), polls=3)
     assert position["rows_total"].null_count == 2
     more, _ = read(source, position, polls=1)
     assert [row["id"] for row in rows + more] == list(range(16))
@@ -130,7 +132,7 @@ def test_an_unbounded_source_never_finishes_and_its_position_resumes():
 
 def test_a_bounded_source_finishes_with_its_last_row():
     source = DatagenSource({"id": Sequence()}, rows=5, splits=3)
-    reader = source.open(source.discover())
+    reader = source.open(first_splits(source))
     assert not reader.finished
     assert reader.poll(ALL).rows.num_rows == 3
     assert reader.poll(ALL).rows.num_rows == 2
@@ -140,7 +142,7 @@ def test_a_bounded_source_finishes_with_its_last_row():
 
 def test_a_position_is_not_changed_by_later_reads():
     source = DatagenSource({"id": Sequence()}, rows=50, splits=2, batch_rows=10)
-    reader = source.open(source.discover())
+    reader = source.open(first_splits(source))
     reader.poll(ALL)
     position = reader.position()
     reader.poll(ALL)
@@ -186,7 +188,7 @@ def test_zipf_strings_share_one_dictionary_and_name_the_rank():
 
 def test_the_schema_is_that_of_the_batches():
     source = DatagenSource(FIELDS, rows=10)
-    assert source.open(source.discover()).poll(ALL).rows.schema == source.schema()
+    assert source.open(first_splits(source)).poll(ALL).rows.schema == source.schema()
 
 
 def test_describe_tells_what_the_rows_depend_on():
@@ -199,10 +201,10 @@ def test_describe_tells_what_the_rows_depend_on():
 @pytest.mark.parametrize("changed", [{"rows": 11}, {"rows": None}, {"splits": 3}])
 def test_a_position_of_another_source_is_refused(changed):
     options = {"rows": 10, "splits": 2}
-    position = DatagenSource(FIELDS, **options).discover()
-    DatagenSource(FIELDS, **options).check(position)
+    position = first_splits(DatagenSource(FIELDS, **options))
+    refuse_gaps(DatagenSource(FIELDS, **options), position)
     with pytest.raises(IncompatibleStateError, match="set both as they were") as caught:
-        DatagenSource(FIELDS, **options | changed).check(position)
+        refuse_gaps(DatagenSource(FIELDS, **options | changed), position)
     assert "taken with splits=2, rows=10, and the source now has" in str(caught.value)
     assert caught.value.code is ErrorCode.SOURCE_CHANGED
 

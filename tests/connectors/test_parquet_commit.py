@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from laminar_core.connectors import parquet_commit
+from laminar_core.connectors.outlook import Committable, Committed, Lost
 from laminar_core.connectors.parquet_commit import (
     StagedOutput,
     committed_files,
@@ -372,19 +374,19 @@ def fail_call(patch, at, error):
     patch.setattr(os, "fsync", watch(os.fsync))
 
 
-class TestCheck:
+class TestOutlook:
     """Whether a commit would succeed is known before anything is restored."""
 
     def test_what_is_staged_published_or_listed_can_be_committed(self, sink):
         outputs = stage(sink, 0, 5) + stage(sink, 5, 7, subtask=1)
         committer = sink.committer()
-        committer.check(1, outputs)
+        assert committer.outlook(1, outputs) == Committable()
         first = StagedOutput.from_json(outputs[0])  # A commit that died between two renames.
         (sink.directory.staging / first.staged).rename(sink.directory.path / first.final)
-        committer.check(1, outputs)
+        assert committer.outlook(1, outputs) == Committable()
         committer.commit(1, outputs)
-        committer.check(1, outputs)
-        committer.check(2, outputs)  # Carried by a later checkpoint.
+        assert committer.outlook(1, outputs) == Committed()
+        assert committer.outlook(2, outputs) == Committed()  # Carried by a later checkpoint.
         assert committed(sink.path) == list(range(7))
 
     @pytest.mark.parametrize("how", ["gone", "torn"])
@@ -394,9 +396,10 @@ class TestCheck:
             path = sink.directory.staging / StagedOutput.from_json(output).staged
             path.unlink() if how == "gone" else path.write_bytes(b"PAR1")
         before = sorted(sink.directory.path.rglob("*"))
-        with pytest.raises(CorruptCheckpointError, match=r"2 of 3 files .* \(7 rows,") as lost:
-            sink.committer().check(1, outputs)
-        assert lost.value.code is ErrorCode.TRANSACTION_LOST
+        lost = sink.committer().outlook(1, outputs)
+        assert isinstance(lost, Lost)
+        assert (lost.rows, lost.gone) == (7, list(outputs[:2]))
+        assert re.search(r"2 of 3 files .* \(7 rows,", lost.why)
         assert sorted(sink.directory.path.rglob("*")) == before
 
     def test_committed_files_that_somebody_took_away_are_no_loss(self, sink):
@@ -404,4 +407,4 @@ class TestCheck:
         sink.committer().commit(1, outputs)
         for file in committed_files(sink.path):
             file.unlink()
-        sink.committer().check(1, outputs)
+        assert sink.committer().outlook(1, outputs) == Committed()

@@ -9,9 +9,11 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from laminar_core.connectors.discovery import first_splits
 from laminar_core.connectors.parquet_source import SPLITS_SCHEMA, ParquetSource
 from laminar_core.errors import ConfigurationError, DataError, ErrorCode, IncompatibleStateError
 from laminar_core.state.splits import current
+from tests.connectors.gap_checks import refuse_gaps
 
 ROWS = 100
 ALL = 1_000_000
@@ -54,7 +56,7 @@ def open_files(folder: Path) -> list[str]:
 
 
 def test_splits_are_the_row_groups_in_order(folder):
-    splits = ParquetSource(folder).discover()
+    splits = first_splits(ParquetSource(folder))
     assert splits.schema == SPLITS_SCHEMA
     assert splits["split_id"].to_pylist() == list(range(12))
     assert splits["row_group"].to_pylist() == [0, 1, 2] * 4
@@ -69,13 +71,13 @@ def test_splits_are_the_row_groups_in_order(folder):
 
 def test_all_rows_come_out_once_with_the_declared_schema(folder):
     source = ParquetSource(folder)
-    batches, _ = read(source, source.discover())
+    batches, _ = read(source, first_splits(source))
     assert {batch.schema for batch in batches} == {source.schema()}
     assert pa.Table.from_batches(batches).cast(table().schema) == table()
 
 
 def test_a_batch_is_never_of_two_row_groups(folder):
-    batches, _ = read(ParquetSource(folder, batch_rows=7), ParquetSource(folder).discover())
+    batches, _ = read(ParquetSource(folder, batch_rows=7), first_splits(ParquetSource(folder)))
     assert [batch.num_rows for batch in batches] == [7, 3, 7, 3, 5] * 4
 
 
@@ -91,7 +93,7 @@ def test_reading_resumes_anywhere(folder, interruptions, readers):
     Method: read with one batch size and one ``rows_max`` for some polls, stop, go on at the
     position with others; the splits are dealt to several readers.
     """
-    splits = ParquetSource(folder).discover()
+    splits = first_splits(ParquetSource(folder))
     found = []
     for dealt in (splits.take(pa.array(range(at, 12, readers))) for at in range(readers)):
         position, parts = dealt, []
@@ -107,7 +109,7 @@ def test_reading_resumes_anywhere(folder, interruptions, readers):
 
 
 def test_finished_comes_with_the_last_row(folder):
-    reader = ParquetSource(folder).open(ParquetSource(folder).discover().slice(0, 1))
+    reader = ParquetSource(folder).open(first_splits(ParquetSource(folder)).slice(0, 1))
     assert not reader.finished
     assert reader.poll(ALL).rows.num_rows == 10
     assert reader.finished
@@ -125,18 +127,18 @@ def test_no_splits_are_finished_at_once(folder):
 
 def test_a_position_that_an_older_laminar_wrote_goes_on_where_it_was(folder):
     source = ParquetSource(folder)
-    fresh = source.discover()
+    fresh = first_splits(source)
     pins = ["split_id", "path", "file_size_bytes", "file_row_groups", "row_group"]
     rows = {"row_count": fresh["rows_total"], "next_row": pa.array([10, 3] + [0] * 10)}
     old = pa.table({name: fresh[name] for name in pins} | rows)
     stored = current(old)
     assert stored.schema == SPLITS_SCHEMA
-    source.check(stored)
+    refuse_gaps(source, stored)
     assert numbers(read(source, stored)[0]) == list(range(13, ROWS))
 
 
 def test_a_position_is_not_changed_by_later_reads(folder):
-    reader = ParquetSource(folder, batch_rows=4).open(ParquetSource(folder).discover())
+    reader = ParquetSource(folder, batch_rows=4).open(first_splits(ParquetSource(folder)))
     reader.poll(ALL)
     position = reader.position()
     reader.poll(ALL)
@@ -146,13 +148,13 @@ def test_a_position_is_not_changed_by_later_reads(folder):
 
 def test_only_the_chosen_columns_are_read_in_that_order(folder):
     source = ParquetSource(folder, columns=["at", "n"])
-    batch = source.open(source.discover().slice(0, 1)).poll(ALL).rows
+    batch = source.open(first_splits(source).slice(0, 1)).poll(ALL).rows
     assert batch.schema.names == source.schema().names == ["at", "n"]
     assert batch["n"].to_pylist() == list(range(10))
 
 
 def test_at_most_one_file_is_open_and_none_after_the_end(folder):
-    reader = ParquetSource(folder).open(ParquetSource(folder).discover())
+    reader = ParquetSource(folder).open(first_splits(ParquetSource(folder)))
     seen = []
     while not reader.finished:
         assert len(open_files(folder)) <= 1
@@ -163,7 +165,7 @@ def test_at_most_one_file_is_open_and_none_after_the_end(folder):
 
 
 def test_closing_in_the_middle_closes_the_file(folder):
-    reader = ParquetSource(folder, batch_rows=3).open(ParquetSource(folder).discover())
+    reader = ParquetSource(folder, batch_rows=3).open(first_splits(ParquetSource(folder)))
     reader.poll(ALL)
     assert len(open_files(folder)) == 1
     reader.close()
@@ -178,7 +180,7 @@ def test_a_column_with_too_many_values_for_a_dictionary_is_still_right(tmp_path)
         rows, tmp_path / "a.parquet", dictionary_pagesize_limit=5_000, data_page_size=4_000
     )
     source = ParquetSource(tmp_path, batch_rows=1_000)
-    batches, _ = read(source, source.discover())
+    batches, _ = read(source, first_splits(source))
     assert pa.Table.from_batches(batches, source.schema()).cast(rows.schema) == rows
     assert max(len(batch["name"].dictionary) for batch in batches) == 1_000
 
@@ -190,7 +192,7 @@ def test_a_column_that_is_partly_a_dictionary_is_still_right(tmp_path):
         rows, tmp_path / "a.parquet", dictionary_pagesize_limit=5_000, data_page_size=4_000
     )
     source = ParquetSource(tmp_path, batch_rows=1_000)
-    batches, _ = read(source, source.discover())
+    batches, _ = read(source, first_splits(source))
     assert pa.Table.from_batches(batches, source.schema()).cast(rows.schema) == rows
 
 
@@ -198,7 +200,7 @@ def test_large_strings_become_the_declared_dictionary(tmp_path):
     rows = pa.table({"name": pa.array(["a", None, "b"], pa.large_string())})
     pq.write_table(rows, tmp_path / "a.parquet")
     source = ParquetSource(tmp_path)
-    batch = source.open(source.discover()).poll(ALL).rows
+    batch = source.open(first_splits(source)).poll(ALL).rows
     assert batch.schema == source.schema()
     assert batch["name"].to_pylist() == ["a", None, "b"]
 
@@ -206,7 +208,7 @@ def test_large_strings_become_the_declared_dictionary(tmp_path):
 def test_files_without_rows_are_an_input_without_rows(tmp_path):
     pq.write_table(table(0, 0), tmp_path / "a.parquet")
     source = ParquetSource(tmp_path)
-    assert source.discover().num_rows == 0
+    assert first_splits(source).num_rows == 0
     assert source.schema().names == ["n", "name", "at"]
 
 
@@ -216,9 +218,9 @@ def test_a_file_with_another_schema_is_refused_at_discovery(tmp_path):
     with pytest.raises(
         ConfigurationError, match=r"b\.parquet has fewer columns \(no name\)"
     ) as caught:
-        ParquetSource(tmp_path).discover()
+        first_splits(ParquetSource(tmp_path))
     assert caught.value.code is ErrorCode.WRONG_SCHEMA
-    assert ParquetSource(tmp_path, columns=["at", "n"]).discover().num_rows == 2
+    assert first_splits(ParquetSource(tmp_path, columns=["at", "n"])).num_rows == 2
 
 
 def test_a_damaged_page_stops_reading_and_names_file_and_row_group(folder, tmp_path):
@@ -227,7 +229,7 @@ def test_a_damaged_page_stops_reading_and_names_file_and_row_group(folder, tmp_p
     chunk = pq.read_metadata(folder / "part-0.parquet").row_group(1).column(0)
     content[chunk.dictionary_page_offset + chunk.total_compressed_size - 1] ^= 1
     file.write_bytes(content)
-    reader = ParquetSource(tmp_path).open(ParquetSource(tmp_path).discover())
+    reader = ParquetSource(tmp_path).open(first_splits(ParquetSource(tmp_path)))
     assert reader.poll(ALL).rows["n"].to_pylist() == list(range(10))
     with pytest.raises(DataError, match=r"row group 1 of .*a\.parquet") as caught:
         reader.poll(ALL)
@@ -255,11 +257,11 @@ def test_a_changed_file_is_noticed_before_a_restore_and_while_reading(tmp_path, 
     pq.write_table(table(0, 10), tmp_path / "a.parquet")
     pq.write_table(table(10, 20), tmp_path / "b.parquet")
     source = ParquetSource(tmp_path)
-    splits = source.discover()
-    source.check(splits)
+    splits = first_splits(source)
+    refuse_gaps(source, splits)
     rewrite(tmp_path / "b.parquet", change)
     with pytest.raises(IncompatibleStateError, match=r"b\.parquet.*bring the file back") as caught:
-        source.check(splits)
+        refuse_gaps(source, splits)
     assert caught.value.code is ErrorCode.SOURCE_CHANGED
     reader = source.open(splits)
     reader.poll(ALL)
@@ -271,20 +273,20 @@ def test_all_changed_files_are_counted(tmp_path):
     for name in "abc":
         pq.write_table(table(0, 10), tmp_path / f"{name}.parquet")
     source = ParquetSource(tmp_path)
-    splits = source.discover()
+    splits = first_splits(source)
     for name in "ac":
         (tmp_path / f"{name}.parquet").unlink()
-    with pytest.raises(IncompatibleStateError, match=r"a\.parquet.*the same of 1 more files"):
-        source.check(splits)
+    with pytest.raises(IncompatibleStateError, match=r"a\.parquet is gone.*c\.parquet is gone"):
+        refuse_gaps(source, splits)
 
 
 def test_the_same_row_groups_are_not_enough_to_be_the_same_file(tmp_path):
     pq.write_table(table(), tmp_path / "a.parquet", compression="snappy")
     source = ParquetSource(tmp_path)
-    splits = source.discover()
+    splits = first_splits(source)
     pq.write_table(table(), tmp_path / "a.parquet", compression="none")
     with pytest.raises(IncompatibleStateError, match="bytes instead of"):
-        source.check(splits)
+        refuse_gaps(source, splits)
 
 
 def same_size_other_groups(file: Path) -> None:
@@ -308,19 +310,19 @@ def test_the_same_size_is_not_enough_to_be_the_same_file(tmp_path, row_group_siz
     rows = rows.replace_schema_metadata(metadata)
     pq.write_table(rows, file, row_group_size=row_group_size)
     source = ParquetSource(tmp_path)
-    splits = source.discover()
+    splits = first_splits(source)
     same_size_other_groups(file)
     with pytest.raises(IncompatibleStateError, match=said):
-        source.check(splits)
+        refuse_gaps(source, splits)
 
 
 def test_a_file_that_is_read_to_its_end_may_go(tmp_path):
     pq.write_table(table(0, 10), tmp_path / "a.parquet")
     pq.write_table(table(10, 20), tmp_path / "b.parquet")
     source = ParquetSource(tmp_path)
-    _, position = read(source, source.discover(), polls=1)
+    _, position = read(source, first_splits(source), polls=1)
     (tmp_path / "a.parquet").unlink()
-    source.check(position)
+    refuse_gaps(source, position)
     assert numbers(read(source, position)[0]) == list(range(10, 20))
 
 
@@ -329,11 +331,11 @@ def test_a_checkpoint_that_names_another_file_makes_nobody_open_it(tmp_path, nam
     (tmp_path / "payments").mkdir()
     for path in ("payments/a.parquet", "secret.parquet"):
         pq.write_table(table(), tmp_path / path)
-    secret = ParquetSource(tmp_path / "secret.parquet").discover()
+    secret = first_splits(ParquetSource(tmp_path / "secret.parquet"))
     at = secret.schema.get_field_index("path")
     forged = secret.set_column(at, "path", pa.array([f"{tmp_path}/{name}"]))
     source = ParquetSource(tmp_path / "payments")
-    for use in (source.check, source.open):
+    for use in (source.gaps, source.open):
         with pytest.raises(IncompatibleStateError, match="not below the input") as caught:
             use(forged)
         assert caught.value.code is ErrorCode.SOURCE_CHANGED
@@ -345,27 +347,27 @@ def test_what_an_input_lists_is_of_it(tmp_path, monkeypatch, pattern):
     pq.write_table(table(), tmp_path / "x/payments/a.parquet")
     monkeypatch.chdir(tmp_path / "x")
     source = ParquetSource(pattern)
-    splits = source.discover()
-    source.check(splits)
+    splits = first_splits(source)
+    refuse_gaps(source, splits)
     assert len(numbers(read(source, splits)[0])) == ROWS
 
 
 def test_files_that_appear_later_are_not_read(tmp_path):
     pq.write_table(table(10, 20), tmp_path / "b.parquet")
     source = ParquetSource(tmp_path)
-    splits = source.discover()
+    splits = first_splits(source)
     pq.write_table(table(0, 10), tmp_path / "a.parquet")
-    source.check(splits)
+    refuse_gaps(source, splits)
     assert numbers(read(source, splits)[0]) == list(range(10, 20))
 
 
 def test_a_directory_that_now_begins_with_another_schema_does_not_fit(tmp_path):
     pq.write_table(table(), tmp_path / "b.parquet")
     source = ParquetSource(tmp_path)
-    splits = source.discover()
+    splits = first_splits(source)
     pq.write_table(pa.table({"other": [1]}), tmp_path / "a.parquet")
     with pytest.raises(IncompatibleStateError, match=r"more columns \(also n, name, at\)|fewer"):
-        source.check(splits)
+        refuse_gaps(source, splits)
 
 
 def test_the_path_is_absolute_for_workers_in_other_directories(tmp_path, monkeypatch):
@@ -386,3 +388,19 @@ def test_impossible_options_are_refused_at_once(options):
     with pytest.raises(ConfigurationError) as caught:
         ParquetSource(**{"path": "data"} | options)
     assert caught.value.code is ErrorCode.INVALID_OPTION
+
+
+def test_the_rest_of_a_file_that_is_gone_can_be_skipped(tmp_path):
+    for name in "ab":
+        pq.write_table(table(0, 10), tmp_path / f"{name}.parquet")
+    source = ParquetSource(tmp_path)
+    splits = first_splits(source)
+    (tmp_path / "a.parquet").unlink()
+    (gap,) = source.gaps(splits)
+    assert (gap.why, gap.rows_lost, gap.available) == ("changed", 10, None)
+    with pytest.raises(IncompatibleStateError, match="skip-split instead"):
+        source.mend(splits, gap, "earliest")
+    mended = source.mend(splits, gap, "skip-split")
+    assert source.gaps(mended) == []
+    batches, _ = read(source, mended)
+    assert sum(batch.num_rows for batch in batches) == 10

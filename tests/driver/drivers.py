@@ -56,7 +56,13 @@ class Driver:
             claim_sha256=self.store.claims.own_sha256(self.generation),
         )
         threads = Threads(
-            self.io, self.commits, self.deletions, self.control, self.copies, self.scrub
+            self.io,
+            self.commits,
+            self.deletions,
+            self.control,
+            self.copies,
+            self.scrub,
+            Background(),
         )
         self.driver = CheckpointDriver(parts, self.host, threads)
 

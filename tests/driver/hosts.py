@@ -48,6 +48,7 @@ class Host:
         self.time_ms = 1_000
         self.posted: deque[Callable[[], None]] = deque()
         self.sent: list[ToWorker] = []
+        self.sent_to: list[tuple[int, ToWorker]] = []
         self.told: list[JobEvent] = []
         self.failures: list[tuple[str, str]] = []
         self.fences: list[str] = []
@@ -56,6 +57,9 @@ class Host:
 
     def now_ms(self) -> int:
         return self.time_ms
+
+    def send(self, worker: int, message: ToWorker) -> None:
+        self.sent_to.append((worker, message))
 
     def host_of(self, worker: int) -> str:
         return f"host-{worker}"
@@ -89,7 +93,7 @@ class Host:
         while self.unconfirmed:
             self.unconfirmed.popleft()()
 
-    def tell(self, event: JobEvent) -> None:
+    def notify(self, event: JobEvent) -> None:
         self.told.append(event)
 
     def last_commit_done(self, kind: str) -> None:

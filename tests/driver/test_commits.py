@@ -2,7 +2,8 @@
 
 import pytest
 
-from laminar_core.driver.commits import CommitQueue, commit_output
+from laminar_core.driver.commits import CommitNumbers, CommitQueue, commit_output
+from laminar_core.driver.publication import LeftOut
 from laminar_core.errors import (
     CorruptCheckpointError,
     ErrorCode,
@@ -11,6 +12,7 @@ from laminar_core.errors import (
 )
 from laminar_core.objectstore.memory import MemoryObjectStore
 from laminar_core.protocol.types import CheckpointId
+from laminar_core.store.staging import StagingArea
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
 from laminar_core.testing.ledger import Ledger, LedgerCommitter
 from tests.driver.hosts import Background, Host
@@ -38,6 +40,7 @@ class Queue:
     def __init__(self, *outcomes: Exception | None) -> None:
         self.host, self.background = Host(), Background()
         self.attempts: list[tuple[int, int]] = []
+        self.again: list[bool] = []
         self.committed: list[int] = []
         self._outcomes = list(outcomes)
         self.commits = CommitQueue(
@@ -47,8 +50,9 @@ class Queue:
             self.host,
         )
 
-    def _attempt(self, wanted) -> None:
+    def _attempt(self, wanted, again) -> None:
         self.attempts.append((wanted.checkpoint_id, self.host.time_ms))
+        self.again.append(again)
         outcome = self._outcomes.pop(0) if self._outcomes else None
         if outcome is not None:
             raise outcome
@@ -84,6 +88,22 @@ class TestQueue:
         queue.pass_time_until(2_000)
         assert queue.attempts == [(3, 1_000), (3, 1_050), (3, 1_150), (3, 1_350), (4, 1_350)]
         assert queue.committed == [3, 4]
+        assert queue.again == [False, True, True, True, False]
+
+    def test_what_waits_and_what_failed_is_counted(self):
+        fenced = StorageUnavailable(ErrorCode.STORE_IO, "taken over")
+        fenced.__cause__ = FencedError(ErrorCode.FENCED, "by a sleeper")
+        queue = Queue(UNAVAILABLE, fenced)
+        assert queue.commits.numbers == CommitNumbers()
+        queue.commits.add(checkpoint(3))
+        queue.commits.add(checkpoint(4))
+        queue.settle()
+        assert queue.commits.numbers == CommitNumbers(2, None, 1, 0)
+        queue.pass_time_until(1_100)
+        assert queue.commits.numbers == CommitNumbers(2, None, 2, 1)
+        queue.pass_time_until(1_200)
+        assert queue.commits.numbers.uncommitted_checkpoints == 0
+        assert queue.commits.numbers.commit_ms == 0, "the second one took no time"
 
     def test_the_pause_has_a_longest_and_starts_anew_after_a_success(self):
         queue = Queue(*[UNAVAILABLE] * 12, None, UNAVAILABLE)
@@ -166,3 +186,56 @@ class TestCommitOutput:
             self.commit(checkpoint(3, "1-0-0"))
         assert self.ledger.visible == {}
         assert self.store.attempts.committed_ids() == []
+
+    def test_a_commit_that_failed_is_repeated_after_the_target_was_taken_over_again(self):
+        """Whoever takes over looks for the owner afterwards, so a sleeper goes no further."""
+        calls = []
+
+        def observe(verb: str, moment: str) -> None:
+            if moment == "before":
+                calls.append(verb)
+
+        self.ledger.observe = observe
+        wanted = checkpoint(3, "1-0-0")
+        commit_output(self.store, self.committers, wanted, self.generation, again=True)
+        assert calls == ["take_over", "commit", "publish"]
+        claim(self.store)
+        calls.clear()
+        with pytest.raises(FencedError):
+            commit_output(self.store, self.committers, wanted, self.generation, again=True)
+        assert calls == ["take_over"]
+
+    def test_a_sink_that_a_sleeper_took_over_is_tried_again_by_the_owner_only(self):
+        def observe(verb: str, moment: str) -> None:
+            if (verb, moment) == ("publish", "before"):
+                raise FencedError(ErrorCode.FENCED, "the target knows a newer producer")
+
+        self.ledger.observe = observe
+        with pytest.raises(StorageUnavailable, match="sink sink was taken over by an older driver"):
+            self.commit(checkpoint(3, "1-0-0"))
+        self.ledger.observe = lambda verb, moment: (
+            observe(verb, moment) if verb != "commit" else claim(self.store)
+        )
+        with pytest.raises(FencedError, match="generation"):
+            self.commit(checkpoint(3, "1-0-0"))
+
+    def test_staged_rows_are_deleted_once_their_commit_is_recorded(self):
+        staging = StagingArea(self.store.objects, self.store.paths, "sink")
+        file = staging.put(self.generation, 0, 0, b"rows")
+        part = {"name": "1-0-0", "staged_file": file.model_dump()}
+        sinks = (subtask("sink", 0, committables=(part,)), subtask("sink", 1))
+        wanted = checkpoint(3)
+        wanted = wanted.model_copy(update={"subtasks": (*wanted.subtasks[:2], *sinks)})
+        self.ledger.observe = lambda *_: staging.open(file).close()  # There until the end.
+        self.commit(wanted)
+        assert staging.problem(file) is not None
+        assert self.store.attempts.committed_ids() == [3]
+        self.ledger.observe = lambda *_: None
+        self.commit(wanted)  # Its rows are gone, and it is committed.
+
+    def test_what_a_person_gave_up_is_not_committed(self):
+        gone = {"name": "1-0-7"}
+        wanted = checkpoint(3, "1-0-0", "1-0-7")
+        left_out = LeftOut({"sink": (gone,)})
+        commit_output(self.store, self.committers, wanted, self.generation, left_out=left_out)
+        assert self.ledger.commits == {3: ["1-0-0"]}

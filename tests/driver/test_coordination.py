@@ -42,6 +42,7 @@ class Cluster:
         self.clock, self.link, self.events = ManualClock(), Link(), []
         self.io, self.commits, self.deletions = Background(), Background(), Background()
         self.control, self.copies, self.scrub = Background(), Background(), Background()
+        self.discovery = Background()
         self.store = open_job()
         self.generation = claim(self.store)
         fields = {
@@ -56,7 +57,13 @@ class Cluster:
         }
         parts = CoordinatorParts(**fields | changes)
         threads = Threads(
-            self.io, self.commits, self.deletions, self.control, self.copies, self.scrub
+            self.io,
+            self.commits,
+            self.deletions,
+            self.control,
+            self.copies,
+            self.scrub,
+            self.discovery,
         )
         self.coordinator = Coordinator(parts, self.link, threads, self.clock, self.events.append)
 

@@ -59,7 +59,8 @@ EVENTS = [
             '{"time_ms":1,"event":"progress","rows_in":5,"rows_out":1,"rows_late":0,"rows_total":9,'
             '"rows_per_s":2.5,"watermark_us":-1,'
             '"unaligned":{"unaligned_count":0,"threshold_switches":0,"total_inflight_bytes":0,'
-            '"is_in_unaligned_mode":false}}'
+            '"is_in_unaligned_mode":false},'
+            '"uncommitted_checkpoints":0,"commit_ms":null,"commit_retries":0,"fenced":0}'
         ),
     ),
     (

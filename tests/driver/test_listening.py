@@ -44,9 +44,9 @@ def run_with(listener) -> tuple[Simulation, IsolatedListener]:
     job = windows_job(2)
     simulation = Simulation(job.plan)
     simulation.when(DataFlowing, lambda: simulation.kill_worker(0))
-    told = simulation._tell
+    told = simulation._notify
     wrapped = isolated(lambda event: (told(event), listener(event)))
-    simulation._tell = wrapped
+    simulation._notify = wrapped
     result = simulation.run()
     assert (result.outcome, result.generations) == ("finished", 2)
     job.check()
@@ -109,7 +109,7 @@ def test_retention_passes_events_on_to_a_listener_that_raises() -> None:
     listener = Raises(OSError(errno.ENOSPC, "No space left on device"))
     retention = BackgroundRetention(listener, None, LAMINAR, {}, lambda: 0)
     retention(FLOWING)
-    retention._tell(CleanUpFailed(time_ms=1, checkpoint_id=1, reason="in a test"))
+    retention._notify(CleanUpFailed(time_ms=1, checkpoint_id=1, reason="in a test"))
     finished = Finished(
         time_ms=1, outcome="finished", rows_in=0, rows_out=0, rows_late=0, checkpoints=0
     )
@@ -122,13 +122,13 @@ def test_the_supervisor_isolates_whatever_it_is_given() -> None:
     job = windows_job(2)
     simulation = Simulation(job.plan)
     simulation.when(DataFlowing, lambda: simulation.kill_worker(0))
-    told = simulation._tell
+    told = simulation._notify
 
     def listener(event: object) -> None:
         told(event)
         if isinstance(event, GenerationFailed):
             raise OSError(errno.EPIPE, "Broken pipe")
 
-    simulation._tell = listener
+    simulation._notify = listener
     assert simulation.run().generations == 2
     job.check()

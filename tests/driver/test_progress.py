@@ -8,6 +8,7 @@ from laminar_core.objectstore.counting_store import CountedObjectStore
 from laminar_core.objectstore.memory import MemoryObjectStore
 from laminar_core.objectstore.request_counts import RequestCounts
 from laminar_core.protocol.unaligned import UnalignedCheckpointMetrics
+from laminar_core.records.bad_rows import BadRowTotals
 
 
 def report(worker: int, rows_in: int = 0, **changes) -> Progress:
@@ -49,6 +50,16 @@ def test_a_heartbeat_says_nothing_before_everybody_has_reported():
     progress.keep(report(1, 2, watermark_us=9))
     said = {"rows_in": 7, "rows_out": 14, "rows_late": 2, "watermark_us": None}
     assert progress.as_json(1_000) == said
+
+
+def test_bad_rows_of_all_workers_are_added_up_and_a_heartbeat_has_them_if_there_are_any():
+    progress = WorkersProgress(2, 0)
+    progress.keep(report(0, 5, bad_rows=BadRowTotals(letters=1, dropped=2)))
+    progress.keep(report(1, 5, bad_rows=BadRowTotals(letters=10, skipped=3)))
+    every = BadRowTotals(letters=11, dropped=2, skipped=3)
+    assert progress.totals().bad_rows == every
+    assert progress.event(1_000, 1, None).bad_rows == every
+    assert progress.as_json(1_000)["bad_rows"] == {"letters": 11, "dropped": 2, "skipped": 3}
 
 
 def test_a_heartbeat_says_the_rate_since_the_last_one():

@@ -18,6 +18,7 @@ from laminar_core.protocol.coordinator_events import Outcome, RecordOutcome
 from laminar_core.protocol.types import CheckpointId, CheckpointKind, Generation, ResolvedMode
 from laminar_core.records.manifest import (
     AlignmentEntry,
+    DiscoveryEntry,
     InflightEntry,
     TriggerRecord,
     fingerprint_of,
@@ -82,9 +83,17 @@ def ack(
     )
 
 
+DISCOVERY = {"in": DiscoveryEntry(state={"n": 1}, next_split_id=4, complete=False)}
+
+
+def test_a_manifest_has_what_was_found() -> None:
+    assert built().discovery == DISCOVERY
+
+
 def built(*acks: SnapshotAck):
     given = acks or (ack(0), ack(1))
-    return build_manifest(IDENTITY, TRIGGER, CheckpointId(8), given, Completion(1_250, 250))
+    completion = Completion(1_250, 250)
+    return build_manifest(IDENTITY, TRIGGER, CheckpointId(8), given, completion, DISCOVERY)
 
 
 def in_wall_time(protocol_ms: int) -> int:

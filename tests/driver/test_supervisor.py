@@ -364,7 +364,7 @@ class TestRefusals:
             node = replace(first.source, source=SameDescription(cut, source))
             return replace(plan, vertices=(replace(first, source=node), *plan.vertices[1:]))
 
-        self.refuse(truncated, IncompatibleStateError, "has lost rows")
+        self.refuse(truncated, IncompatibleStateError, "rows are lost")
 
     def test_a_checkpoint_that_never_was(self):
         self.refuse(

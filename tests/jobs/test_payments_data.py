@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
+from laminar_core.connectors.discovery import first_splits
 from laminar_core.connectors.parquet_source import ParquetSource
 from laminar_core.errors import ConfigurationError
 from laminar_core.jobs import payments_data
@@ -35,7 +36,7 @@ def test_the_files_have_the_columns_that_the_job_reads(payments):
 
 
 def test_all_rows_are_there_in_compressed_dictionary_encoded_row_groups(payments):
-    splits = ParquetSource(payments).discover()
+    splits = first_splits(ParquetSource(payments))
     assert sum(splits["rows_total"].to_pylist()) == 1_500_000
     assert len(set(splits["path"].to_pylist())) == 8
     chunk = pq.read_metadata(payments / "payments-000.parquet").row_group(0).column(0)
@@ -52,7 +53,7 @@ def test_merchants_are_many_and_skewed(payments):
 @pytest.mark.parametrize("readers", [1, 2, 3])
 def test_whoever_reads_every_nth_row_group_meets_no_row_later_than_the_disorder(payments, readers):
     source = ParquetSource(payments, columns=["paid_at"])
-    splits = source.discover()
+    splits = first_splits(source)
     for at in range(readers):
         reader = source.open(splits.take(pa.array(range(at, splits.num_rows, readers))))
         times = [
@@ -87,14 +88,14 @@ def test_the_number_of_files_does_not_change_the_rows(tmp_path):
 
 def test_more_files_than_rows_are_no_trouble(tmp_path):
     write_payments(tmp_path / "x", rows=2, files=5)
-    assert ParquetSource(tmp_path / "x").discover()["rows_total"].to_pylist() == [1, 1]
+    assert first_splits(ParquetSource(tmp_path / "x"))["rows_total"].to_pylist() == [1, 1]
 
 
 def test_row_groups_are_cut_at_their_size(tmp_path, monkeypatch):
     monkeypatch.setattr(payments_data, "ROW_GROUP_ROWS", 150)
     monkeypatch.setattr(payments_data, "CHUNK_ROWS", 40)
     write_payments(tmp_path / "x", **SMALL | {"files": 2})
-    counts = ParquetSource(tmp_path / "x").discover()["rows_total"].to_pylist()
+    counts = first_splits(ParquetSource(tmp_path / "x"))["rows_total"].to_pylist()
     assert counts == [150, 150, 150, 50] * 2
 
 

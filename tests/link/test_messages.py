@@ -7,12 +7,14 @@ import pytest
 from laminar_core.errors import ProtocolError
 from laminar_core.link.messages import (
     Abort,
+    AddSplits,
     AlignmentTimeout,
     Alive,
     Cancel,
     Completed,
     FileUnreadable,
     Finish,
+    Hold,
     LoopReport,
     LoopsOver,
     LoopWave,
@@ -94,6 +96,7 @@ TO_COORDINATOR = [
 ]
 TO_WORKER = [
     Renew(**G, operators=(("window", 1),)),
+    AddSplits(**G, operator_id="in", splits="", complete=True),
     Peers(**G, peers=(Peer(endpoint="tcp://1.2.3.4:5", public_key="k"),)),
     Trigger(
         **G,
@@ -109,6 +112,7 @@ TO_WORKER = [
     LoopWave(**G, round_number=4),
     LoopsOver(**G, loops=("retry", "settle")),
     Ping(**G),
+    Hold(**G, held=True),
     Resume(**G),
     Finish(**G),
     Cancel(**G),

@@ -20,9 +20,6 @@ _BUILT = Path(__file__).parents[2] / "build" / "tools"
 VERSITYGW = os.environ.get("LAMINAR_VERSITYGW") or shutil.which(
     "versitygw", path=os.pathsep.join([os.environ.get("PATH", ""), str(_BUILT)])
 )
-VERSITYGW_ABSENT = (
-    "no versitygw: `make s3-server` builds it, or name one in LAMINAR_VERSITYGW; needs Go"
-)
 _START_MAX_S = 60
 _PREFIXES = count(1)
 

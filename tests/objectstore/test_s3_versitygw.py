@@ -6,10 +6,11 @@ from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.objectstore.opening import probe
 from laminar_core.objectstore.s3 import S3ObjectStore
 from tests.objectstore.s3_contract import S3Contract
-from tests.objectstore.s3_servers import VERSITYGW, VERSITYGW_ABSENT
+from tests.objectstore.s3_servers import VERSITYGW
+from tests.servers.absence import server_is_absent
 
 if VERSITYGW is None:
-    pytest.skip(VERSITYGW_ABSENT, allow_module_level=True)
+    server_is_absent("versitygw")
 
 
 class TestS3ObjectStoreOnVersitygw(S3Contract):

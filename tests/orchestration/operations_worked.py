@@ -47,7 +47,7 @@ def it_went_back_to_the_second(world: World, said: str) -> None:
     assert base.base_checkpoint_id == CHECKPOINTS[1]
 
 
-def the_copy_is_whole(world: World, said: str) -> None:
+def the_copy_is_intact(world: World, said: str) -> None:
     del said
     code, verified = command(f"laminar savepoint verify {world.place / 'backups' / 'to-move'}")
     assert code == 0, verified
@@ -63,7 +63,7 @@ def no_plan_is_unfinished(world: World, said: str) -> None:
     assert list(RetentionLog(world.store.objects, world.store.paths).unfinished()) == []
 
 
-def the_log_is_whole(world: World, said: str) -> None:
+def the_log_is_intact(world: World, said: str) -> None:
     del world, said
     assert command("laminar audit verify")[0] == 0
 
@@ -106,7 +106,7 @@ def it_says_that_the_store_is_away(world: World, said: str) -> None:
     assert str(world.place / "store") in said
 
 
-def the_second_is_whole(world: World, said: str) -> None:
+def the_second_is_intact(world: World, said: str) -> None:
     del said
     assert world.store.verify(CheckpointId(2)).problem is None
 
@@ -116,16 +116,16 @@ WORKED: Mapping[str, Worked] = {
     "Stop": the_newest_generation_is_stopped,
     "Take a checkpoint, or a savepoint": a_newer_checkpoint_completed,
     "Go back": it_went_back_to_the_second,
-    "Move a stream to another environment": the_copy_is_whole,
+    "Move a stream to another environment": the_copy_is_intact,
     "Keep a checkpoint": it_is_or_was_pinned,
-    "Retention, left-overs, costs": no_plan_is_unfinished,
-    "Is the audit log whole?": the_log_is_whole,
+    "Retention, left-over files, costs": no_plan_is_unfinished,
+    "Verify the audit log": the_log_is_intact,
     "Job dead": a_new_generation_runs,
     "Job stuck": commands_are_listed,
     "Nothing restorable": the_newest_is_named_as_damaged,
     "Alignment": the_mode_is_in_force,
     "Source retention": a_newer_checkpoint_completed,
-    "Check failed": the_second_is_whole,
+    "Check failed": the_second_is_intact,
     "Store down": it_says_that_the_store_is_away,
     "Store full": only_the_newest_is_left_and_there_is_space,
     "Store read-only": nothing_was_changed,

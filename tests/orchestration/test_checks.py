@@ -12,11 +12,9 @@ from laminar_core.orchestration.assets import asset_definitions
 from laminar_core.orchestration.checks import CHECKS, check_definitions
 from laminar_core.orchestration.spec import SchedulePolicy, StreamSpec
 from laminar_core.protocol.types import CheckpointId
-from laminar_core.records.drill import DrillRecord
 from laminar_core.resources import CheckpointStoreResource, SparkDriverClient
 from laminar_core.sensors.observer.sensor import build_checkpoint_reporter
 from laminar_core.sensors.policy import AlertPolicy
-from laminar_core.store.drills import write_drill
 from tests.sensors.observed import write_down
 from tests.sensors.streams import STREAM, Job, mark_damaged, stored_job
 from tests.store.stores import commit, damage
@@ -72,28 +70,12 @@ def checks(job: Job) -> Iterator[Checks]:
         yield Checks(instance, job)
 
 
-def drill(job: Job) -> None:
-    record = DrillRecord(
-        job=STREAM,
-        number=1,
-        outcome="passed",
-        checkpoint_id=1,
-        workers_before=2,
-        workers=2,
-        started_at_ms=job.clock.now_ms(),
-        duration_ms=5.0,
-        actor="ada",
-        reason="every night",
-    )
-    write_drill(job.store, record)
-
-
 def healthy(job: Job) -> None:
     write_down(job, "start-fresh", after={"generation": 1})
     write_down(job, "end", after={"generation": 1})
     for _ in range(3):
         commit(job.store, job.complete(), job.generation)
-    drill(job)
+    job.drill()
 
 
 def test_nothing_is_wrong_with_a_job_that_is_well(job: Job, checks: Checks) -> None:

@@ -49,7 +49,7 @@ def test_the_start_of_a_window_is_its_size_behind_its_end(rows: Stream) -> None:
 @pytest.mark.parametrize(("time", "lag_us"), [("window_start", SIZE_US), ("window_end", 0)])
 def test_the_lag_reaches_the_operator(rows: Stream, time: str, lag_us: int) -> None:
     again = results(rows).key_by("k").window(MINUTE, time=time).aggregate("x", agg.count())
-    partial = again._node.inputs[0][0].operator
+    partial = again._from.node.inputs[0].node.operator
     assert isinstance(partial, PartialAggregate)
     assert (partial.time_column, partial.time_lag_us) == (time, lag_us)
     assert "time_lag_us" not in partial.describe(), "state from before it fits"

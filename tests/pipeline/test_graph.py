@@ -5,10 +5,13 @@ import pytest
 
 from laminar_core.connectors.collect import CollectSink
 from laminar_core.connectors.datagen import DatagenSource, EventTime, Sequence
+from laminar_core.connectors.formats.letters import LETTERS_SCHEMA
 from laminar_core.errors import ConfigurationError
 from laminar_core.operators import agg, windows
-from laminar_core.pipeline import Pipeline, Stream
-from laminar_core.plan.plan import Plan
+from laminar_core.operators.base import SideOutputs
+from laminar_core.operators.stateless import SelectColumns
+from laminar_core.pipeline import LettersTo, Pipeline, Stream
+from laminar_core.plan.plan import Forward, Plan, Rebalance, SideOutput
 
 FIELDS = {"key": Sequence(), "at": EventTime(0, 1_000_000)}
 SOURCE = DatagenSource(FIELDS, rows=100)
@@ -127,3 +130,65 @@ def test_rows_that_nobody_takes_are_refused() -> None:
     source(p, "unused").select("key")
     with pytest.raises(ConfigurationError, match="nothing consumes unused: end it in a sink"):
         p.plan()
+
+
+class TestSideOutputs:
+    """A side output is an edge of its own, and does not break the chain of the main rows."""
+
+    def test_letters_leave_the_source_beside_a_chain_that_ends_in_a_sink(self) -> None:
+        p = Pipeline("p")
+        rows = p.source("in", SOURCE, on_bad_row=LettersTo("bad", CollectSink()))
+        rows.select("key").sink("out", CollectSink())
+        plan = p.plan()
+        (edge,) = plan.edges
+        assert [list(v.operator_ids()) for v in plan.vertices] == [
+            ["in", "select-1", "out"],
+            ["bad"],
+        ]
+        assert (edge.upstream, edge.downstream) == ("in", "bad")
+        assert (edge.side, edge.partitioning) == (SideOutput("in", "letters"), Rebalance())
+        assert edge.schema == plan.vertices[1].input_schema == LETTERS_SCHEMA
+        assert plan.descriptions()["bad"]["inputs"] == ["in, letters of in, rebalanced"]
+
+    def test_letters_can_be_worked_on(self) -> None:
+        p = Pipeline("p")
+        rows = p.source("in", SOURCE, on_bad_row="letters")
+        rows.sink("out", CollectSink())
+        rows.side("letters").select("value").sink("bad", CollectSink())
+        (edge,) = p.plan().edges
+        assert (edge.downstream, edge.partitioning) == ("select-1", Forward())
+
+    def test_an_operator_declares_its_side_outputs(self) -> None:
+        aside = pa.schema([("why", pa.string())])
+
+        class Sorts(SelectColumns):
+            def side_outputs(self, input_schema: pa.Schema) -> dict[str, pa.Schema]:
+                del input_schema
+                return {"odd": aside}
+
+        p = Pipeline("p")
+        operator = Sorts("sort", ("key",))
+        assert isinstance(operator, SideOutputs)
+        sorted_rows = source(p).then(operator)
+        assert sorted_rows.side("odd").schema == aside
+        assert sorted_rows.side("odd").broadcast().rebalance().schema == aside
+        with pytest.raises(ConfigurationError, match="sort has no side output 'even'; it has: odd"):
+            sorted_rows.side("even")
+        with pytest.raises(ConfigurationError, match="sort has no side output"):
+            sorted_rows.side("odd").side("odd")
+
+    def test_letters_that_no_stream_reads_are_refused(self) -> None:
+        p = Pipeline("p")
+        p.source("in", SOURCE, on_bad_row="letters").sink("out", CollectSink())
+        with pytest.raises(ConfigurationError, match="nothing reads the letters of in"):
+            p.plan()
+
+    def test_rows_that_no_stream_reads_are_refused_although_the_letters_are_read(self) -> None:
+        p = Pipeline("p")
+        p.source("in", SOURCE, on_bad_row=LettersTo("bad", CollectSink()))
+        with pytest.raises(ConfigurationError, match="nothing consumes in: end it in a sink"):
+            p.plan()
+
+    def test_without_letters_there_is_no_such_side_output(self) -> None:
+        with pytest.raises(ConfigurationError, match="in has no side output 'letters'"):
+            source(Pipeline("p")).side("letters")

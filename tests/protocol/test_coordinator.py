@@ -20,12 +20,14 @@ from laminar_core.protocol.coordinator_events import (
     AnswerRequest,
     CheckpointRequested,
     CommitCheckpoint,
+    CommitsPending,
     Declined,
     DeletionsPending,
     DiscardParts,
     Effect,
     Event,
     FailJob,
+    HoldSources,
     IdReserved,
     IdTaken,
     InjectBarrier,
@@ -54,7 +56,7 @@ def parse(word: str) -> Event:
     """``r1`` reserved, ``k1`` taken, ``a1``/``b1`` acks, ``c1`` one of a stranger, ``d1`` declined,
     ``u1`` subsumed below, ``p1`` published, ``f1`` store failed, ``?m`` request of a kind, ``?Q`` a
     stop tried once, ``!`` the stop is revoked, ``=5`` another alignment timeout, ``=`` none, ``x2``
-    two deletions are pending, ``.`` tick."""
+    two deletions are pending, ``w2`` two commits, ``.`` tick."""
     if word == ".":
         return Tick()
     if word == "!":
@@ -76,6 +78,7 @@ def parse(word: str) -> Event:
         "p": Published(n),
         "f": StoreFailed(n, "disk"),
         "x": DeletionsPending(int(word[1:])),
+        "w": CommitsPending(int(word[1:])),
     }[word[0]]
 
 
@@ -100,6 +103,14 @@ def show(effect: Effect) -> str:
             return f"discard{n}:{''.join(sorted(s.vertex_id for s in subtasks))}"
         case AnswerRequest(request_id, n, outcome, _):
             return f"answer-{request_id}:{outcome.value}{n or ''}"
+        case HoldSources() | ResumeSources() | FailJob():
+            return show_for_the_job(effect)
+
+
+def show_for_the_job(effect: HoldSources | ResumeSources | FailJob) -> str:
+    match effect:
+        case HoldSources(held):
+            return "hold" if held else "release"
         case ResumeSources():
             return "resume"
         case FailJob(_):
@@ -176,6 +187,26 @@ def test_periodic(script: str, happened: str) -> None:
 )
 def test_requested(script: str, happened: str) -> None:
     assert trace(script, ON_REQUEST) == happened
+
+
+@pytest.mark.parametrize(
+    ("script", "happened"),
+    [
+        # At the limit sources pause once, below it they read on.
+        ("5w1 6w2 7w3 8w2 9w1 10w0", "hold release"),
+        # Nothing is triggered meanwhile, and what is due comes as soon as there is room.
+        ("5w2 100. 200. 210w1", "hold release reserve1:periodic"),
+        ("5w2 6?m 7?q 8w1", "hold release reserve1:stop"),
+        # A savepoint commits nothing; one that is under way completes.
+        ("5w2 6?m 7?s 8r1", "hold reserve1:savepoint inject1"),
+        (
+            "100. 101r1 105w2 110a1 120b1 130p1",
+            "reserve1:periodic inject1 hold publish1 commit1 completed1",
+        ),
+    ],
+)
+def test_output_that_waits_for_its_commit_holds_sources_back(script: str, happened: str) -> None:
+    assert trace(script, replace(EVERY_100, max_uncommitted=2)) == happened
 
 
 def test_the_minimum_pause_binds_periodic_checkpoints_only() -> None:

@@ -2,10 +2,16 @@ import json
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from laminar_core.errors import CorruptCheckpointError, ErrorCode
 from laminar_core.protocol.edges import PartitioningKind
-from laminar_core.records.manifest import CheckpointManifest, EdgeEntry, fingerprint_of
+from laminar_core.records.manifest import (
+    CheckpointManifest,
+    DiscoveryEntry,
+    EdgeEntry,
+    fingerprint_of,
+)
 from laminar_core.records.manifest_versions import parse_manifest
 from tests.records.manifests import DIGEST, file_ref, manifest, subtask, unaligned
 
@@ -56,6 +62,15 @@ EDGES = (
 )
 
 
+DISCOVERY = {
+    "window": DiscoveryEntry(
+        state={"next": "2026-01-02", "seen": ["a.json", "b.json"]}, next_split_id=9, complete=False
+    ),
+    "sink": DiscoveryEntry(state={}, next_split_id=0, complete=True),
+}
+"""Any operators: nothing in a manifest says which of them are sources."""
+
+
 def with_edges(made: CheckpointManifest) -> CheckpointManifest:
     return made.model_copy(update={"edges": EDGES})
 
@@ -76,10 +91,16 @@ class TestGolden:
         assert parse_manifest((GOLDEN / f"manifest_v2{name}.json").read_bytes()) == made
 
     @pytest.mark.parametrize(("name", "made"), FORMAT_2)
-    def test_format_3_is_read_for_ever_and_written_as_it_always_was(self, name, made):
+    def test_format_3_is_read_for_ever(self, name, made):
         data = (GOLDEN / f"manifest_v3{name}.json").read_bytes()
         assert parse_manifest(data) == with_edges(made)
-        assert with_edges(made).to_bytes() == data
+
+    @pytest.mark.parametrize(("name", "made"), FORMAT_2)
+    def test_format_4_is_read_for_ever_and_written_as_it_always_was(self, name, made):
+        data = (GOLDEN / f"manifest_v4{name}.json").read_bytes()
+        found = with_edges(made).model_copy(update={"discovery": DISCOVERY})
+        assert parse_manifest(data) == found
+        assert found.to_bytes() == data
 
     def test_one_file_of_format_1_is_one_segment_all_of_it_written_then(self):
         entry = parse_manifest(FIRST_EVER).subtasks[0]
@@ -95,11 +116,22 @@ class TestGolden:
         with pytest.raises(CorruptCheckpointError, match="edges came with format 3"):
             parse_manifest(json.dumps(as_format_2({}) | {"edges": []}).encode())
 
+    def test_format_3_knows_no_discovery(self):
+        older = json.loads((GOLDEN / "manifest_v3.json").read_bytes())
+        del older["sha256"]
+        with pytest.raises(CorruptCheckpointError, match="discovery came with format 4"):
+            parse_manifest(json.dumps(older | {"discovery": {}}).encode())
+
+    def test_a_discovery_of_an_operator_that_is_not_there_is_refused(self):
+        entry = DISCOVERY["sink"]
+        with pytest.raises(ValidationError, match="discovery of unknown operators"):
+            manifest(discovery={"gone": entry})
+
 
 def as_format_2(descriptions):
     """A manifest of format 2 whose operators are described so, beside those that kept state."""
     newest = json.loads(manifest().to_bytes())
-    del newest["edges"], newest["sha256"]
+    del newest["edges"], newest["discovery"], newest["sha256"]
     digests = {operator_id: fingerprint_of(text) for operator_id, text in descriptions.items()}
     return newest | {
         "format_version": 2,
@@ -180,7 +212,7 @@ def test_what_is_no_manifest_is_unreadable(data):
     assert caught.value.code is ErrorCode.MANIFEST_UNREADABLE
 
 
-@pytest.mark.parametrize("version", [0, 4, "1", True, 1.0, None])
+@pytest.mark.parametrize("version", [0, 5, "1", True, 1.0, None])
 def test_another_format_version_is_refused(version):
     changed = json.loads(FIRST_EVER) | {"format_version": version}
     with pytest.raises(CorruptCheckpointError) as caught:
@@ -189,6 +221,6 @@ def test_another_format_version_is_refused(version):
 
 
 def test_a_newer_version_says_what_to_do():
-    changed = json.loads(FIRST_EVER) | {"format_version": 4}
+    changed = json.loads(FIRST_EVER) | {"format_version": 5}
     with pytest.raises(CorruptCheckpointError, match="use the version that wrote it"):
         parse_manifest(json.dumps(changed).encode())

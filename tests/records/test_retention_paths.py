@@ -54,7 +54,7 @@ def test_names_are_distinguished() -> None:
     ],
 )
 def test_a_stored_object_is_recognised_by_its_whole_name(key: str, expected: StoredName) -> None:
-    assert PATHS.tell(key) == expected
+    assert PATHS.classify(key) == expected
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "a.b", "a b", "x" * 129])

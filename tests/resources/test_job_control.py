@@ -53,7 +53,7 @@ class Case:
         self.clock, self.told = Clock(), []
         self.log = ControlLog(self.store.objects, self.store.paths)
         self.control = JobControl(
-            self.store, ANN, self.clock, timeout_ms=60_000, tell=self.told.append
+            self.store, ANN, self.clock, timeout_ms=60_000, progress=self.told.append
         )
 
     def answers(self, outcome: ControlOutcome = "completed", **fields) -> None:
@@ -84,7 +84,7 @@ def test_a_checkpoint_is_asked_for_on_behalf_of_the_run(case):
     assert command.expires_at_ms - command.requested_at_ms == 60_000
     assert case.told == [
         "command 1 (checkpoint) is left for generation 1 of job payments",
-        "generation 1 is to begin it",
+        "generation 1 has not begun it yet",
         "command 1: checkpoint 4 completed",
     ]
 

@@ -25,6 +25,7 @@ from tests.store.stores import claim, commit, damage, trigger
 JOB = "payments"
 START_MS = 1_700_000_000_000
 ME = Actor("me", reason="to test")
+LAST = RetentionPolicy(keep_last=1)
 
 
 class StoredJob:
@@ -39,6 +40,11 @@ class StoredJob:
         self.number = 0
         self._sequence = 0
         self._parent: int | None = None
+
+    def names(self, folder: str) -> list[str]:
+        """The objects of a folder of the job, without its path."""
+        prefix = f"{JOB}/{folder}/"
+        return [key.removeprefix(prefix) for key in self.store.objects.list(prefix)]
 
     # --- what a driver does ---------------------------------------------------------------------
 

@@ -27,7 +27,7 @@ def test_everything_can_be_set() -> None:
         min_kept=2,
         savepoints="like-others",
         unreadable="delete",
-        orphans="report",
+        left_overs="report",
         quarantine="12 hours",
         history_keep=1000,
         history_max_age="90 days",
@@ -47,6 +47,11 @@ def test_everything_can_be_set() -> None:
         history_max_age_ms=90 * DAY_MS,
     )
     assert RetentionConfig(**config.model_dump()) == config
+
+
+def test_left_over_files_may_still_be_called_orphans() -> None:
+    older = RetentionConfig.model_validate({"orphans": "report"})
+    assert older == RetentionConfig(left_overs="report")
 
 
 @pytest.mark.parametrize(

@@ -17,28 +17,10 @@ from laminar_core.records.retention_paths import RetentionPaths
 from laminar_core.retention.facts import DAY_MS, HOUR_MS, RetentionPolicy
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.testing.faulty_store import FaultyStore
-from tests.retention.retention_jobs import JOB, ME, StoredJob, run
+from tests.retention.retention_jobs import JOB, LAST, ME, StoredJob, run
 from tests.store.stores import claimant
 
-LAST = RetentionPolicy(keep_last=1)
 PATHS = RetentionPaths(StoredJob().store.paths)
-
-
-@pytest.fixture
-def job() -> StoredJob:
-    """Three checkpoints; the second no longer names the first increment, the third all others."""
-    job = StoredJob()
-    job.start()
-    job.complete()
-    job.complete(forget=1)
-    job.complete()
-    return job
-
-
-def names(job: StoredJob, folder: str) -> list[str]:
-    return [
-        key.removeprefix(f"{JOB}/{folder}/") for key in job.store.objects.list(f"{JOB}/{folder}/")
-    ]
 
 
 class TestLeftOvers:
@@ -57,8 +39,8 @@ class TestLeftOvers:
         left.clock_ms += HOUR_MS
         result = run(left, policy)
         assert (result.deleted_checkpoints, result.deleted_files) == (0, 2)
-        assert names(left, "retention/quarantine") == []
-        assert names(left, "checkpoints/0000000004") == ["manifest.json", "trigger.json"]
+        assert left.names("retention/quarantine") == []
+        assert left.names("checkpoints/0000000004") == ["manifest.json", "trigger.json"]
         assert run(left, policy) is None
 
     def test_a_place_that_is_taken_stays_taken_when_the_rest_is_forgotten(self, left):
@@ -68,8 +50,8 @@ class TestLeftOvers:
         left.number = 4
         left.end("aborted")
         run(left, policy)
-        assert names(left, "history") == ["0000000003.json", "0000000005.json"]  # 3: its base.
-        assert names(left, "checkpoints/0000000004") == ["manifest.json", "trigger.json"]
+        assert left.names("history") == ["0000000003.json", "0000000005.json"]  # 3: its base.
+        assert left.names("checkpoints/0000000004") == ["manifest.json", "trigger.json"]
 
     def test_a_publisher_that_slept_finds_its_place_taken(self):
         job = StoredJob()
@@ -156,8 +138,8 @@ class TestForgetting:
             "checkpoints/0000000001/trigger.json",
             "history/0000000001.json",
         ]
-        assert names(job, "history") == ["0000000003.json"]
-        assert names(job, "commits") == ["0000000003.json"]
+        assert job.names("history") == ["0000000003.json"]
+        assert job.names("commits") == ["0000000003.json"]
         assert job.store.attempts.ids() == [3]
         assert job.store.attempts.highest_id() == 3
         assert run(job, policy) is None
@@ -168,14 +150,14 @@ class TestForgetting:
         assert run(job, policy) is None
         job.clock_ms += 2 * DAY_MS
         run(job, policy)
-        assert names(job, "history") == ["0000000003.json"]
+        assert job.names("history") == ["0000000003.json"]
 
     def test_old_plans_are_forgotten(self, job, monkeypatch):
         monkeypatch.setattr("laminar_core.store.retention_log.PLANS_REMEMBERED", 2)
         for _ in range(4):
             job.complete()
             run(job, LAST)
-        plans = [name for name in names(job, "retention") if name.endswith("plan.json")]
+        plans = [name for name in job.names("retention") if name.endswith("plan.json")]
         assert plans == ["0000000003.plan.json", "0000000004.plan.json"]
         assert run(job, LAST) is None
 

@@ -20,47 +20,29 @@ from laminar_core.store.audit_log import AuditLog
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.file_scrub import DamageLog
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
-from tests.retention.retention_jobs import JOB, ME, StoredJob, run
+from tests.retention.retention_jobs import JOB, LAST, ME, StoredJob, run
 from tests.store.stores import claim, claimant, damage
 
-LAST = RetentionPolicy(keep_last=1)
 PATHS = RetentionPaths(StoredJob().store.paths)
-
-
-@pytest.fixture
-def job() -> StoredJob:
-    """Three checkpoints; the second no longer names the first increment, the third all others."""
-    job = StoredJob()
-    job.start()
-    job.complete()
-    job.complete(forget=1)
-    job.complete()
-    return job
-
-
-def names(job: StoredJob, folder: str) -> list[str]:
-    return [
-        key.removeprefix(f"{JOB}/{folder}/") for key in job.store.objects.list(f"{JOB}/{folder}/")
-    ]
 
 
 class TestApplying:
     def test_bytes_go_and_what_the_newest_names_stays(self, job):
         result = run(job, LAST)
         assert (result.deleted_checkpoints, result.deleted_files) == (2, 3)
-        assert names(job, "shared") == [
+        assert job.names("shared") == [
             "window/0000000001-0-00000001.seg",
             "window/0000000001-0-00000002.seg",
         ]
         assert job.store.manifests.ids() == [3]
         assert job.store.verify(CheckpointId(3)).problem is None
-        assert names(job, "checkpoints")[:4] == [
+        assert job.names("checkpoints")[:4] == [
             "0000000001/deletion.json",
             "0000000001/trigger.json",
             "0000000002/deletion.json",
             "0000000002/trigger.json",
         ]
-        assert names(job, "history") == [f"{n:010}.json" for n in (1, 2, 3)]
+        assert job.names("history") == [f"{n:010}.json" for n in (1, 2, 3)]
 
     def test_the_order_is_marker_bytes_manifest_and_oldest_first(self, job):
         """Bytes before what names them, history last: PROTOCOL section 12, FLINK-39439."""

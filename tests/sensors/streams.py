@@ -14,6 +14,7 @@ from laminar_core.records.actor import Actor, kind_by_name
 from laminar_core.records.audit_ref import AuditRef
 from laminar_core.records.commands import ControlBegun, ControlCommand, ControlResult, SetMode
 from laminar_core.records.damage import DamagedFile
+from laminar_core.records.drill import DrillRecord
 from laminar_core.records.manifest import (
     EdgeEntry,
     Heartbeat,
@@ -35,6 +36,7 @@ from laminar_core.store.audit_log import AuditLog
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.claims import Claimant
 from laminar_core.store.command_log import ControlLog
+from laminar_core.store.drills import write_drill
 from laminar_core.store.file_scrub import DamageLog
 from laminar_core.store.owner import this_process
 from tests.records.manifests import DESCRIPTIONS, alignment, inflight
@@ -157,6 +159,22 @@ class Job:
             alignment_ms_max=alignment_ms,
         )
         self.store.attempts.record_outcome(record)
+
+    def drill(self, outcome: str = "passed") -> int:
+        """A drill of the first checkpoint; returns its number."""
+        record = DrillRecord(
+            job=STREAM,
+            number=1,
+            outcome=outcome,
+            checkpoint_id=1,
+            workers_before=2,
+            workers=2,
+            started_at_ms=self.clock.now_ms(),
+            duration_ms=5.0,
+            actor="ada",
+            reason="every night",
+        )
+        return write_drill(self.store, record).number
 
     def set_mode(
         self,

@@ -105,7 +105,7 @@ OVERDUE = NOW_MS - 600_001
         pytest.param({"found_at_ms": OVERDUE}, True, "Not repaired", id="overdue"),
         pytest.param({"is_in_memory": False}, True, "goes back to checkpoint 2", id="it is gone"),
         pytest.param(
-            {"is_in_memory": False, "whole_id": None}, True, "finds none that is whole", id="all"
+            {"is_in_memory": False, "whole_id": None}, True, "finds none that is intact", id="all"
         ),
     ],
 )

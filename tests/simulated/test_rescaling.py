@@ -12,6 +12,7 @@ from itertools import pairwise, product
 
 import pytest
 
+from laminar_core.connectors.discovery import first_splits
 from laminar_core.driver.events import CheckpointCompleted, GenerationStarted
 from laminar_core.driver.restart import NoRestart
 from laminar_core.errors import ErrorCode, IncompatibleStateError, LaminarError
@@ -75,7 +76,7 @@ def run(
             simulation.run(take_over=True)
     simulation.options = replace(simulation.options, parallelism=workers[-1])
     result = simulation.run(take_over=True)
-    splits = [node.source.discover() for node in job.plan.sources()]
+    splits = [first_splits(node.source) for node in job.plan.sources()]
     assert result.rows_in == sum(rows_total(table) or 0 for table in splits)
     assert result.rows_out == sum(len(ledger.rows()) for ledger in job.ledgers.values())
     started = [e for e in simulation.events if isinstance(e, GenerationStarted)]

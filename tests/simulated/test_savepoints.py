@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from laminar_core.driver.commands.words import told
+from laminar_core.driver.commands.words import describe_result
 from laminar_core.driver.events import CheckpointCompleted, CheckpointFailed, DataFlowing
 from laminar_core.errors import (
     ConfigurationError,
@@ -70,7 +70,7 @@ def test_a_stop_says_once_how_the_job_ended_and_the_store_says_who_did_it(tmp_pa
     assert story.simulation.run().outcome == "stopped"
     result, store = story.result(), story.simulation.store
     assert result.checkpoint_id == store.manifests.ids()[-1]
-    assert told(result) == (
+    assert describe_result(result) == (
         f"checkpoint {result.checkpoint_id} is the savepoint {tmp_path / 's'}"
         if with_savepoint
         else f"checkpoint {result.checkpoint_id} completed, the job has stopped"

@@ -6,7 +6,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.datasource import InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import DoubleType, StringType, StructType
 
 import laminar_core
@@ -15,6 +14,7 @@ from laminar_core.objectstore.local import LocalObjectStore
 from laminar_core.protocol.types import CheckpointId
 from laminar_core.records.actor import Actor
 from laminar_core.spark.data_source import LaminarDataSource, LaminarReader, Request
+from laminar_core.spark.types import arrow_schema
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.savepoints import write_savepoint
 from laminar_core.store.state_reading import read_operator
@@ -88,7 +88,7 @@ def collect(store: CheckpointStore, schema: StructType | None = None, **options:
     columns = schema or source.schema()
     reader = source.reader(columns)
     batches = [batch for part in reader.partitions() for batch in reader.read(part)]
-    return pa.Table.from_batches(batches, to_arrow_schema(columns, timezone="UTC"))
+    return pa.Table.from_batches(batches, arrow_schema(columns))
 
 
 class TestTables:

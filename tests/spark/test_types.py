@@ -3,15 +3,19 @@
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 
+import numpy as np
 import pyarrow as pa
+import pyspark.sql.types
 import pytest
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import DoubleType, LongType, StringType, StructType
 
 from laminar_core.errors import ConfigurationError, ErrorCode
-from laminar_core.spark.types import ROWS_AT_ONCE, spark_batches, spark_schema
+from laminar_core.spark.types import ROWS_AT_ONCE, arrow_schema, spark_batches, spark_schema
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+HAS_TIME = hasattr(pyspark.sql.types, "TimeType")
+TIME_OF_DAY = ("time(6)", None) if HAS_TIME else ("string", ["12:30:00"])
+"""Spark before 4.1 has no type for it."""
 VALUES: list[tuple[pa.DataType, list, str, list | None]] = [
     (pa.int8(), [1, None], "tinyint", None),
     (pa.int64(), [1, None], "bigint", None),
@@ -19,7 +23,7 @@ VALUES: list[tuple[pa.DataType, list, str, list | None]] = [
     (pa.uint16(), [65_535], "int", None),
     (pa.uint32(), [2**32 - 1], "bigint", None),
     (pa.uint64(), [2**64 - 1, None], "decimal(20,0)", [Decimal(2**64 - 1), None]),
-    (pa.float16(), [1.5], "float", None),
+    (pa.float16(), [np.float16(1.5)], "float", None),
     (pa.float64(), [1.5, float("inf")], "double", None),
     (pa.bool_(), [True, None], "boolean", None),
     (pa.string(), ["a", None], "string", None),
@@ -37,7 +41,7 @@ VALUES: list[tuple[pa.DataType, list, str, list | None]] = [
     (pa.timestamp("ms", "Europe/Berlin"), [NOON], "timestamp", None),
     (pa.timestamp("s"), [NOON.replace(tzinfo=None)], "timestamp_ntz", None),
     (pa.duration("ms"), [timedelta(seconds=1)], "interval day to second", None),
-    (pa.time32("s"), [time(12, 30)], "time(6)", None),
+    (pa.time32("s"), [time(12, 30)], *TIME_OF_DAY),
     (pa.null(), [None], "string", None),
     (pa.list_(pa.uint8()), [[1, None], [], None], "array<smallint>", None),
     (pa.list_(pa.int32(), 2), [[1, 2]], "array<int>", None),
@@ -65,7 +69,7 @@ def test_every_type_becomes_one_that_spark_takes(of, values, name, wanted):
     schema = spark_schema(rows.schema)
     assert schema["x"].dataType.simpleString() == name
     (batch,) = spark_batches(rows, schema)
-    assert batch.schema.equals(to_arrow_schema(schema, timezone="UTC"))
+    assert batch.schema.equals(arrow_schema(schema))
     assert batch.column(0).to_pylist() == (values if wanted is None else wanted)
 
 

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -41,6 +42,20 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         ("TABLE_BYTES_MAX", 4_000),
     ]:
         monkeypatch.setattr(panes, name, value)
+
+
+@pytest.fixture
+def merged_rows(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The number of rows of each merge, in order."""
+    counted: list[int] = []
+    merge = window_layout.merge
+
+    def counting(rows: pa.Table, *rest: Any) -> pa.Table:
+        counted.append(len(rows))
+        return merge(rows, *rest)
+
+    monkeypatch.setattr(window_layout, "merge", counting)
+    return counted
 
 
 def ground(backend: StateBackend) -> Ground:
@@ -89,15 +104,8 @@ def test_ranges_are_disjoint_and_cover_the_subtask(backend: StateBackend, parts:
 
 
 def test_a_large_pane_is_in_buckets_and_none_of_its_merges_is_large(
-    backend: StateBackend, monkeypatch: pytest.MonkeyPatch
+    backend: StateBackend, merged_rows: list[int]
 ) -> None:
-    merged_rows = []
-    merge = window_layout.merge
-    monkeypatch.setattr(
-        window_layout,
-        "merge",
-        lambda rows, *rest: merged_rows.append(len(rows)) or merge(rows, *rest),
-    )
     of = ground(backend)
     keys = owned_keys(of, 4_000)
     pane = filled(of, keys)
@@ -109,16 +117,9 @@ def test_a_large_pane_is_in_buckets_and_none_of_its_merges_is_large(
 
 
 def test_tidying_leaves_off_when_enough_was_merged(
-    backend: StateBackend, monkeypatch: pytest.MonkeyPatch
+    backend: StateBackend, merged_rows: list[int]
 ) -> None:
     """Goal: no single batch pays for all the buckets, although all become due together."""
-    merged_rows: list[int] = []
-    merge = window_layout.merge
-    monkeypatch.setattr(
-        window_layout,
-        "merge",
-        lambda rows, *rest: merged_rows.append(len(rows)) or merge(rows, *rest),
-    )
     of = ground(backend)
     keys = owned_keys(of, 4_000)
     pane = filled(of, keys)
@@ -160,16 +161,9 @@ def test_rows_that_are_pending_when_a_bucket_is_halved_go_along(backend: StateBa
 
 
 def test_rows_of_few_key_groups_are_in_small_buckets_too(
-    backend: StateBackend, monkeypatch: pytest.MonkeyPatch
+    backend: StateBackend, merged_rows: list[int]
 ) -> None:
     """Goal: a restore, which has segments in the order of key groups, merges no large buckets."""
-    merged_rows: list[int] = []
-    merge = window_layout.merge
-    monkeypatch.setattr(
-        window_layout,
-        "merge",
-        lambda rows, *rest: merged_rows.append(len(rows)) or merge(rows, *rest),
-    )
     of = ground(backend)
     keys = np.array(owned_keys(of, 6_000))
     order = np.argsort(of.groups_of(rows(keys.tolist())), kind="stable")

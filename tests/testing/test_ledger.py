@@ -3,6 +3,7 @@
 import pyarrow as pa
 import pytest
 
+from laminar_core.connectors.outlook import Committable, Committed, Lost
 from laminar_core.errors import CorruptCheckpointError, ErrorCode, StorageUnavailable
 from laminar_core.operators.base import SubtaskContext
 from laminar_core.protocol.types import CheckpointId, Generation
@@ -57,14 +58,16 @@ def test_a_commit_without_output_leaves_no_trace(ledger):
 
 def test_whether_a_commit_would_succeed_is_known_before(ledger):
     parts = offer(ledger, 1)
-    LedgerCommitter(ledger).check(CheckpointId(1), parts)
+    committer = LedgerCommitter(ledger)
+    assert committer.outlook(CheckpointId(1), parts) == Committable()
     commit(ledger, 1, parts)
-    LedgerCommitter(ledger).check(CheckpointId(1), parts)
+    assert committer.outlook(CheckpointId(1), parts) == Committed()
     lost = offer(ledger, 2, checkpoint_id=2, subtask=1)
     ledger.staged.clear()
-    with pytest.raises(CorruptCheckpointError, match="part 1-1-0 of checkpoint 2 is gone") as gone:
-        LedgerCommitter(ledger).check(CheckpointId(2), lost)
-    assert gone.value.code is ErrorCode.TRANSACTION_LOST
+    outlook = committer.outlook(CheckpointId(2), lost)
+    assert isinstance(outlook, Lost)
+    assert "part 1-1-0 of checkpoint 2 is gone" in outlook.why
+    assert outlook.gone == list(lost)
 
 
 def test_a_part_that_is_gone_is_named(ledger):

@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from laminar_core.connectors.discovery import first_splits
 from laminar_core.host.clock import ManualClock
 from laminar_core.operators.base import Snapshot
 from laminar_core.protocol.types import (
@@ -90,7 +91,7 @@ class Bench:
         self.sum = Sum()
         idle_ms = source.pop("idle_ms", None)
         memory = MemorySource(tables, **source) if tables else None
-        reader = memory.open(memory.discover()) if memory else None
+        reader = memory.open(first_splits(memory)) if memory else None
         made = TaskParts(
             vertex_id="v",
             subtask_index=0,

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 
+from laminar_core.connectors.discovery import first_splits
 from laminar_core.errors import CorruptCheckpointError
 from laminar_core.link.transport import CoordinatorAddress
 from laminar_core.protocol.types import CheckpointId, Generation
@@ -17,7 +18,7 @@ from tests.plan.plans import SOURCE, small_plan
 from tests.records.manifests import alignment, manifest, subtask
 from tests.store.stores import damage, open_job
 
-SPLITS = SOURCE.discover()
+SPLITS = first_splits(SOURCE)
 PLAN = small_plan()
 
 

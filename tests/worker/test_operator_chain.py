@@ -3,8 +3,10 @@
 from collections.abc import Iterable
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
+from laminar_core.operators.base import Emitted, Side
 from laminar_core.operators.watermarks import AssignWatermarks, WatermarkAssigner
 from laminar_core.protocol.types import WATERMARK_END_US, WATERMARK_MIN_US, Watermark
 from laminar_core.worker.operator_chain import Chain
@@ -93,6 +95,19 @@ class Follows(Operator):
         return self.output_us
 
 
+class Sorts(Operator):
+    """Puts odd values aside, and at each watermark the number of it."""
+
+    def process(self, batch: pa.RecordBatch) -> Iterable[Emitted]:
+        odd = pc.call_function("equal", [pc.call_function("bit_wise_and", [batch["value"], 1]), 1])
+        yield Side("odd", batch.filter(odd))
+        yield batch.filter(pc.call_function("invert", [odd]))
+
+    def on_watermark(self, watermark_us: int) -> Iterable[pa.RecordBatch | Side]:
+        yield Side("times", rows(watermark_us))
+        yield rows(-watermark_us)
+
+
 def chain_of(operators: list[Operator], left: list, at_work: list[str] | None = None) -> Chain:
     """A chain of operators that are named after their places."""
     return Chain(
@@ -100,12 +115,13 @@ def chain_of(operators: list[Operator], left: list, at_work: list[str] | None = 
         lambda batch: left.append(values(batch)),
         left.append,
         [].append if at_work is None else at_work.append,
+        lambda operator_id, side: left.append((operator_id, side.output, values(side.rows))),
     )
 
 
-def trace(operators: list[Operator], *inputs: pa.RecordBatch | int) -> list[list[int] | int]:
-    """Return the output of the chain: batches as lists, watermarks as numbers."""
-    left: list[list[int] | int] = []
+def trace(operators: list[Operator], *inputs: pa.RecordBatch | int) -> list:
+    """Return the output: batches as lists, watermarks as numbers, side outputs with their names."""
+    left: list = []
     chain = chain_of(operators, left)
     for one in inputs:
         chain.advance(one) if isinstance(one, int) else chain.process(one)
@@ -125,10 +141,16 @@ def trace(operators: list[Operator], *inputs: pa.RecordBatch | int) -> list[list
         ([Holds(), Marks()], [rows(3), 9], [3, [3], 4, 9]),
         ([Announces(), Marks()], [rows(3)], [3, [3], 4]),
         ([Marks(), Announces()], [rows(3)], [[3], 3, [3], [4], 4]),
+        ([Sorts()], [rows(1, 2), 5], [("0", "odd", [1]), [2], ("0", "times", [5]), [-5], 5]),
+        (
+            [Twice(), Sorts(), Holds()],
+            [rows(1), 5],
+            [*[("1", "odd", [1])] * 2, ("1", "times", [5]), [], [], [-5], 5],
+        ),
     ],
     ids=[
         *("empty", "fan-out", "drop", "marks", "holds", "two hold", "marks hold", "holds marks"),
-        *("time goes down only", "time goes down"),
+        *("time goes down only", "time goes down", "aside", "aside in between"),
     ],
 )
 def test_trace(operators: list[Operator], inputs, left) -> None:

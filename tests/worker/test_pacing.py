@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from laminar_core.connectors.base import SourceBatch
+from laminar_core.connectors.discovery import first_splits
 from laminar_core.host.clock import ManualClock
 from laminar_core.protocol.types import CheckpointId
 from laminar_core.state.splits import split_table
@@ -52,7 +53,7 @@ def paced(reader: Queue, pace: float | None = None, idle_ms: float | None = None
 
 def test_without_a_pace_everything_comes_at_once() -> None:
     source, _ = paced(Queue(5, 5, 5))
-    assert [source.poll(ALL).num_rows for _ in range(3)] == [5, 5, 5]
+    assert [source.poll(ALL).rows.num_rows for _ in range(3)] == [5, 5, 5]
     assert source.wait_ms() == 0
     assert source.poll(ALL) is None
     assert source.rows_since_start == 15
@@ -60,12 +61,12 @@ def test_without_a_pace_everything_comes_at_once() -> None:
 
 def test_a_batch_is_due_when_the_rows_before_it_have_had_their_time() -> None:
     source, clock = paced(Queue(50, 100, 1), pace=100)
-    assert source.poll(ALL).num_rows == 50
+    assert source.poll(ALL).rows.num_rows == 50
     assert (source.poll(ALL), source.wait_ms()) == (None, 500)
     clock.wait_ms(499)
     assert (source.poll(ALL), source.wait_ms()) == (None, 1)
     clock.wait_ms(1)
-    assert source.poll(ALL).num_rows == 100
+    assert source.poll(ALL).rows.num_rows == 100
     assert source.wait_ms() == 1000
 
 
@@ -83,7 +84,7 @@ def test_the_pace_is_never_exceeded(sizes: list[int], pace: float, naps: list[fl
         if batch is not None:
             elapsed_s = (clock.monotonic_ms() - began_ms) / 1000
             assert read <= elapsed_s * pace * 1.000001 + 1e-6 * pace
-            read += batch.num_rows
+            read += batch.rows.num_rows
         clock.wait_ms(nap)
     assert source.rows_since_start == read
 
@@ -92,7 +93,7 @@ def test_a_restored_source_keeps_its_pace_from_where_it_restarts() -> None:
     """Rows of earlier generations count as read, but neither as debt nor as credit."""
     source, clock = paced(Queue(10, 10, rows_read=1_000_000), pace=10)
     clock.wait_ms(60_000)  # The workers took their time to come up.
-    assert source.poll(ALL).num_rows == 10
+    assert source.poll(ALL).rows.num_rows == 10
     assert source.wait_ms() == 1000
     assert (source.rows_before, source.rows_since_start) == (1_000_000, 10)
 
@@ -159,13 +160,13 @@ class TestSlices:
     def test_slices_are_the_rows_in_order_and_the_position_follows_them(self) -> None:
         table = pa.table({"n": list(range(10))})
         source = MemorySource([table.slice(0, 3), table.slice(3)], batch_rows=7)
-        reader = PacedSource(source.open(source.discover()), ManualClock(), None, None)
+        reader = PacedSource(source.open(first_splits(source)), ManualClock(), None, None)
         seen, positions = [], []
         while not reader.finished:
             part = reader.poll(2)
             assert part is not None
-            assert 0 < part.num_rows <= 2
-            seen += part.column("n").to_pylist()
+            assert 0 < part.rows.num_rows <= 2
+            seen += part.rows.column("n").to_pylist()
             table_now = reader.snapshot(CheckpointId(1))().tables[0]
             assert table_now is not None
             positions.append(table_now.column("offset").to_pylist())
@@ -174,13 +175,13 @@ class TestSlices:
 
     def test_a_restore_from_the_middle_of_a_batch_reads_on_there(self) -> None:
         source = MemorySource([pa.table({"n": list(range(10))})], batch_rows=7)
-        reader = PacedSource(source.open(source.discover()), ManualClock(), None, None)
+        reader = PacedSource(source.open(first_splits(source)), ManualClock(), None, None)
         reader.poll(3)
         position = reader.snapshot(CheckpointId(1))().tables[0]
         assert position is not None
         again = PacedSource(source.open(position), ManualClock(), None, None)
         rest = [again.poll(ALL), again.poll(ALL)]
-        assert [n for b in rest if b is not None for n in b.column("n").to_pylist()] == [
+        assert [n for b in rest if b is not None for n in b.rows.column("n").to_pylist()] == [
             *range(3, 10)
         ]
 

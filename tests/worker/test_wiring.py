@@ -5,6 +5,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from laminar_core.connectors.discovery import first_splits
 from laminar_core.errors import ErrorCode, LinkBrokenError, ProtocolError
 from laminar_core.host.clock import ManualClock
 from laminar_core.link.transport import CoordinatorAddress
@@ -73,7 +74,7 @@ class Bench:
             address=CoordinatorAddress("ipc", "ipc:///x"),
             restored=restored,
             claim_sha256=None,
-            splits={"in": SOURCE.discover()},
+            splits={"in": first_splits(SOURCE)},
         )
         self.link, self.wiring = WorkerLink(), Wiring(me, GENERATION)
         self.link.reorder_max = reorder_max
@@ -99,7 +100,7 @@ class Bench:
 
 
 def rows(count: int) -> Batch:
-    reader = SOURCE.open(SOURCE.discover())
+    reader = SOURCE.open(first_splits(SOURCE))
     return Batch(reader.poll(100).rows.slice(0, count))
 
 
@@ -356,7 +357,7 @@ def test_rows_are_counted_over_all_tasks() -> None:
         while bench.sink.work():
             bench.sink.flush()
     counts = bench.wiring.counts()
-    read = SOURCE.discover().column("rows_total").to_pylist()[0]
+    read = first_splits(SOURCE).column("rows_total").to_pylist()[0]
     assert counts.rows_in == counts.rows_since_start == read
     own = pa.Table.from_batches(bench.sink.parts.sink.writer.collected())
     assert counts.rows_out == own.num_rows

@@ -5,6 +5,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from laminar_core.connectors.discovery import first_splits
 from laminar_core.errors import (
     ConfigurationError,
     CorruptCheckpointError,
@@ -60,7 +61,7 @@ class Bench:
             address=CoordinatorAddress("ipc", "ipc://coordinator"),
             restored=None,
             claim_sha256=None,
-            splits={node.operator_id: node.source.discover() for node in plan.sources()},
+            splits={node.operator_id: first_splits(node.source) for node in plan.sources()},
         )
         self.store = open_job(FaultyStore(MemoryObjectStore(), *faults))
         threads = BackgroundThreads(self.background, self.background)

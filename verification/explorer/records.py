@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from laminar_core.connectors.base import SourceBatch
+from laminar_core.connectors.base import SourceBatch, SourceReader
 from laminar_core.link.wire import ArrowElement
 from laminar_core.operators.base import JsonValue, PendingSnapshot, Snapshot
 from laminar_core.protocol.types import (
@@ -122,7 +122,7 @@ class CountingOperator:
             self.counts[path] = count
 
 
-class NumberedReader:
+class NumberedReader(SourceReader):
     """A source of so many records, in order."""
 
     def __init__(self, path: str, row_count: int, next_row: int, *, ends: bool) -> None:

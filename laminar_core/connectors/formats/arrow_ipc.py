@@ -13,6 +13,7 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
+from laminar_core.connectors.formats.fitting import check_column, fitted
 from laminar_core.connectors.formats.ipc_sizes import claims_of
 from laminar_core.connectors.formats.messages import (
     MESSAGE_BYTES_MAX,
@@ -23,7 +24,6 @@ from laminar_core.connectors.formats.messages import (
     Messages,
     assembled,
 )
-from laminar_core.connectors.formats.required import check_required
 from laminar_core.connectors.formats.sifting import admitted
 from laminar_core.connectors.plain import plain_schema
 from laminar_core.errors import ConfigurationError, DataError, ErrorCode
@@ -36,18 +36,6 @@ ENCODED_BYTES_MAX = 900_000
 """A Kafka broker takes messages of a little more than a million bytes, headers included."""
 
 IpcCompression = Literal["lz4", "zstd"]
-
-_FAMILIES = (
-    (pa.types.is_integer,),
-    (pa.types.is_floating,),
-    (pa.types.is_decimal,),
-    (pa.types.is_date,),
-    (pa.types.is_time,),
-    (pa.types.is_duration,),
-    (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
-    (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view),
-)
-"""Types that are converted into each other, as long as every value fits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,13 +113,13 @@ class ArrowIpcDecoder:
             source = pa.BufferReader(value)
             with pa.ipc.open_stream(source) as stream:
                 found = stream.schema
-            names = [name for name in self.schema.names if self._is_there(found, name)]
+            names = [field.name for field in self.schema if check_column(found, field)]
             included = sorted(found.get_field_index(name) for name in names)
             options = pa.ipc.IpcReadOptions(included_fields=included)
             with pa.ipc.open_stream(pa.BufferReader(value), options=options) as stream:
                 for batch in stream:
                     batch.validate(full=True)
-                    yield self._fitted(batch)
+                    yield fitted(batch, self.schema)
         except MemoryError:
             raise  # The machine's fault: the sizes were within the limits.
         except (pa.ArrowException, OSError, ValueError, KeyError) as error:
@@ -156,56 +144,6 @@ class ArrowIpcDecoder:
         ):
             if found > most:
                 raise MessageRefusedError(Defect.TOO_LARGE, f"{found} {what}, of at most {most}")
-
-    def _is_there(self, found: pa.Schema, name: str) -> bool:
-        """Whether the message has a column, of a type that fits.
-
-        Raises:
-            MessageRefusedError: the type does not fit, the name is ambiguous, or a column that must
-                have values is not there.
-        """
-        wanted = self.schema.field(name)
-        count = found.names.count(name)
-        if count == 1 and not _fits(found.field(name).type, wanted.type):
-            why = f"column {name} is {found.field(name).type}, which does not fit {wanted.type}"
-            raise MessageRefusedError(Defect.WRONG_SCHEMA, why)
-        if count > 1:
-            raise MessageRefusedError(Defect.WRONG_SCHEMA, f"more than one column {name}")
-        if not count and not wanted.nullable:
-            raise MessageRefusedError(Defect.WRONG_SCHEMA, f"no column {name}")
-        return count == 1
-
-    def _fitted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        columns = [
-            _converted(batch.column(field.name), field.type)
-            if field.name in batch.schema.names
-            else pa.nulls(batch.num_rows, field.type)
-            for field in self.schema
-        ]
-        rows = pa.RecordBatch.from_arrays(columns, schema=self.schema)
-        check_required(rows, self.schema)
-        return rows
-
-
-def _values(of: pa.DataType) -> pa.DataType:
-    return of.value_type if pa.types.is_dictionary(of) else of
-
-
-def _fits(found: pa.DataType, wanted: pa.DataType) -> bool:
-    found, wanted = _values(found), _values(wanted)
-    if pa.types.is_timestamp(found) and pa.types.is_timestamp(wanted):
-        return (found.tz is None) == (wanted.tz is None)
-    return found == wanted or any(
-        any(holds(found) for holds in family) and any(holds(wanted) for holds in family)
-        for family in _FAMILIES
-    )
-
-
-def _converted(column: pa.Array, wanted: pa.DataType) -> pa.Array:
-    try:
-        return column if column.type == wanted else column.cast(wanted)
-    except pa.ArrowInvalid as error:
-        raise MessageRefusedError(Defect.WRONG_TYPE, str(error)) from error
 
 
 class ArrowIpcEncoder:

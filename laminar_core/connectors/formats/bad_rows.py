@@ -10,7 +10,7 @@ be bad without being 100 %. A restart begins a new block.
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal, Self
 
@@ -84,6 +84,11 @@ class BadRowPolicy:
             )
 
     @property
+    def drops(self) -> bool:
+        """Whether bad rows may be lost."""
+        return self.on_bad_row == "drop"
+
+    @property
     def bad_max(self) -> int:
         """How many messages of a window may be bad."""
         return int(Fraction(self.window) * share(self.share_max))
@@ -143,6 +148,13 @@ class BadRows:
         failure = None if failing is None else self._failure(split, kept.slice(failing, 1))
         handed_on = kept if policy.on_bad_row == "letters" and failure is None else kept.slice(0, 0)
         return Verdict(after, handed_on, failure)
+
+    def passed(self, counts: BadRowCounts, messages: int) -> BadRowCounts:
+        """Return the counts after so many good messages: what ``judge`` says without letters."""
+        after, window = counts.messages + messages, self._policy.window
+        same_block = after // window == counts.messages // window
+        bad = counts.bad_in_block if same_block else 0
+        return replace(counts, messages=after, bad_in_block=bad)
 
     def _without_skipped(self, split: str, letters: pa.RecordBatch) -> pa.RecordBatch:
         if not self._skip or not letters.num_rows:

@@ -40,6 +40,19 @@ class BinaryFile(Protocol):
         ...
 
 
+class _Lent:
+    """A file that Arrow cannot close: its streams close what they read when they are deleted."""
+
+    closed = False
+
+    def __init__(self, file: BinaryFile) -> None:
+        self.read = file.read
+        self.seek = file.seek
+
+    def close(self) -> None:
+        """Leave it open."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Lines:
     """Whole lines: what they hold, and where each begins and ends."""
@@ -98,7 +111,8 @@ class LineReader:
             self._lines = _by_byte(blocks, position)
         else:
             file.seek(0)
-            decoded: BinaryFile = pa.CompressedInputStream(pa.PythonFile(file, "r"), compression)
+            lent = pa.PythonFile(_Lent(file), "r")
+            decoded: BinaryFile = pa.CompressedInputStream(lent, compression)
             blocks = _blocks(decoded, block_bytes, line_bytes_max)
             self._lines = _by_number(blocks, position)
 

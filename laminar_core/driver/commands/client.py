@@ -79,9 +79,9 @@ class ControlClient:
         return Asked(self._log.append(command), generation, command.expires_at_ms)
 
     def wait(
-        self, asked: Asked, timeout_ms: float, tell: Callable[[str], None] = _nobody
+        self, asked: Asked, timeout_ms: float, progress: Callable[[str], None] = _nobody
     ) -> ControlResult:
-        """Wait for the result, which may be a refusal; ``tell`` receives progress messages.
+        """Wait for the result, which may be a refusal; ``progress`` receives messages.
 
         Raises:
             LaminarError: the driver ended without an answer, or the time is over.
@@ -104,7 +104,8 @@ class ControlClient:
             begun = self._log.begun(asked.number) is not None
             if waited_ms >= timeout_ms:
                 raise _timeout(asked, waited_ms, begun=begun)
-            tell("it is being done" if begun else f"generation {asked.generation} is to begin it")
+            waits = f"generation {asked.generation} has not begun it yet"
+            progress("it is being done" if begun else waits)
             if self._clock.monotonic_ms() >= check_ms:
                 check_ms = self._clock.monotonic_ms() + _DRIVER_CHECK_MS
             self._clock.wait_ms(POLL_MS)
@@ -114,12 +115,12 @@ class ControlClient:
         asked: Asked,
         action: Action,
         timeout_ms: float,
-        tell: Callable[[str], None] = _nobody,
+        progress: Callable[[str], None] = _nobody,
     ) -> ControlResult:
         """Wait as ``wait`` does; for an ``action`` that ends the job, also until it has ended."""
-        result = self.wait(asked, timeout_ms, tell)
+        result = self.wait(asked, timeout_ms, progress)
         if result.outcome == "completed" and isinstance(action, StopJob | CancelJob):
-            tell("the job ends")
+            progress("the job ends")
             self.wait_for_end(asked.generation, timeout_ms)
         return result
 

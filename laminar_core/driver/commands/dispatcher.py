@@ -267,7 +267,7 @@ class CommandDispatcher:
             details=details or {},
         )
         self._executor.submit(self._queue.put, number, result)
-        self._host.tell(
+        self._host.notify(
             CommandAnswered(
                 time_ms=result.answered_at_ms,
                 number=number,

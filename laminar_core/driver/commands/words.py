@@ -26,7 +26,7 @@ def requested_mode(text: str) -> RequestedMode | int:
         ) from error
 
 
-def told(result: ControlResult) -> str:
+def describe_result(result: ControlResult) -> str:
     """Describe the result of a command, or why it was not carried out."""
     if result.outcome != "completed":
         return result.reason
@@ -36,11 +36,11 @@ def told(result: ControlResult) -> str:
         also = f", {result.reason}" if result.reason else ""
         return f"checkpoint {result.checkpoint_id} completed{also}"
     if "alignment_timeout_ms" in result.details:
-        return _told_mode(result)
+        return _describe_mode(result)
     return result.reason or "done"
 
 
-def _told_mode(result: ControlResult) -> str:
+def _describe_mode(result: ControlResult) -> str:
     timeout_ms = result.details["alignment_timeout_ms"]
     if timeout_ms is None:
         return "checkpoints align from now on"

@@ -5,29 +5,44 @@ operator's report is a property of its next snapshot, and so reaches the scratch
 drill's checkpoint.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 
-from laminar_core.connectors.base import Sink, SinkWriter, Source, SourceBatch, SourceReader
+from laminar_core.connectors.base import (
+    Discovery,
+    Gap,
+    Reading,
+    Sink,
+    SinkWriter,
+    Source,
+    SourceBatch,
+    SourceReader,
+    SplitStatus,
+)
+from laminar_core.connectors.outlook import Promise
 from laminar_core.operators.base import (
+    Emitted,
     IncrementalSubtask,
     JsonObject,
     OperatorSpec,
     OperatorSubtask,
     PendingSnapshot,
+    Side,
     Snapshot,
     SubtaskContext,
     output_watermark_of,
     redistribution_of,
+    side_outputs_of,
 )
 from laminar_core.operators.loops import LoopHead
 from laminar_core.plan.plan import Plan, Vertex
-from laminar_core.protocol.types import CheckpointId, Watermark
+from laminar_core.protocol.types import CheckpointId
 from laminar_core.state.content import Content, content_of
 from laminar_core.state.rescaling import Redistribution
+from laminar_core.store.staging import StagingArea
 
 PROOF = "restored_in_drill"
 """Name of the property with the restored rows and digest of an operator subtask."""
@@ -93,6 +108,10 @@ class ProvenOperator:
         """Return the operator's output schema."""
         return self.spec.output_schema(input_schema)
 
+    def side_outputs(self, input_schema: pa.Schema) -> Mapping[str, pa.Schema]:
+        """Return the operator's side outputs."""
+        return side_outputs_of(self.spec, input_schema)
+
     def open(self, context: SubtaskContext, input_schema: pa.Schema) -> "ProvenSubtask":
         """Open the operator."""
         subtask = self.spec.open(context, input_schema)
@@ -113,11 +132,11 @@ class ProvenSubtask:
         """The operator's count of late rows, if it has one."""
         return getattr(self._subtask, "late_row_count", 0)
 
-    def process(self, batch: pa.RecordBatch) -> Iterable[pa.RecordBatch | Watermark]:
+    def process(self, batch: pa.RecordBatch) -> Iterable[Emitted]:
         """Process the batch with the operator."""
         return self._subtask.process(batch)
 
-    def on_watermark(self, watermark_us: int) -> Iterable[pa.RecordBatch]:
+    def on_watermark(self, watermark_us: int) -> Iterable[pa.RecordBatch | Side]:
         """Advance the operator's event time."""
         return self._subtask.on_watermark(watermark_us)
 
@@ -180,7 +199,7 @@ def _without_proof(snapshot: Snapshot) -> Snapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class BoundedSource:
+class BoundedSource(Source):
     """Gives a few batches of another source, and then nothing more, without an end."""
 
     source: Source
@@ -194,20 +213,25 @@ class BoundedSource:
         """Return the source's schema."""
         return self.source.schema()
 
-    def discover(self) -> pa.Table:
-        """Return the source's splits."""
-        return self.source.discover()
+    @property
+    def reading(self) -> Reading:
+        """Return the source's way of reading."""
+        return self.source.reading
 
-    def check(self, splits: pa.Table) -> None:
-        """Check the splits with the source."""
-        self.source.check(splits)
+    def discovery(self) -> Discovery:
+        """Return the source's discovery; it only reads."""
+        return self.source.discovery()
+
+    def gaps(self, splits: pa.Table) -> Sequence[Gap]:
+        """Return the source's gaps: a drill fails where a start would be refused."""
+        return self.source.gaps(splits)
 
     def open(self, splits: pa.Table) -> "BoundedReader":
         """Open the source at the checkpoint's position."""
         return BoundedReader(self.source.open(splits), self.batches_max)
 
 
-class BoundedReader:
+class BoundedReader(SourceReader):
     """A reader limited to a few batches."""
 
     def __init__(self, reader: SourceReader, batches_max: int) -> None:
@@ -224,6 +248,14 @@ class BoundedReader:
     def finished(self) -> bool:
         """Whether the source itself has ended; the limit does not count as an end."""
         return self._reader.finished
+
+    def add(self, splits: pa.Table) -> None:
+        """Add splits to the source's reader."""
+        self._reader.add(splits)
+
+    def status(self) -> Sequence[SplitStatus]:
+        """Return the status of the source's splits."""
+        return self._reader.status()
 
     def position(self) -> pa.Table:
         """Return the source's position."""
@@ -247,17 +279,19 @@ class CountingSink:
         """Return the sink's description, so that the checkpoint fits."""
         return self.sink.describe()
 
-    def check(self, schema: pa.Schema) -> None:
+    def check(self, schema: pa.Schema, promise: Promise) -> Sequence[str]:
         """Accept any rows; calling the real sink might create files."""
+        del schema, promise
+        return ()
 
     def open(self, context: SubtaskContext, schema: pa.Schema) -> SinkWriter:
         """Start counting; the runtime counts the rows of every sink."""
         del context, schema
         return CountingWriter()
 
-    def committer(self) -> None:
+    def committer(self, staging: StagingArea) -> None:
         """Return None: there is no output to commit."""
-        return
+        del staging
 
 
 class CountingWriter:

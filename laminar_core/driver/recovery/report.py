@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
+from laminar_core.connectors.base import Gap
 from laminar_core.driver.recovery.state_reset import Reset
 from laminar_core.errors import LaminarError
 from laminar_core.protocol.recovery import Rejected
@@ -74,6 +75,8 @@ class SourceReport:
     rows_read: int = 0
     rows_left: int | None = None
     problem: str | None = None
+    gaps: tuple[Gap, ...] = ()
+    """Rows that the checkpoint has not read and that are gone, accepted or not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +85,16 @@ class SinkReport:
 
     ``to_commit``: pre-committed output that is committed (again) first. ``visible_id``: the newest
     checkpoint with output there now. ``is_withdrawn``: output after the restored checkpoint is
-    withdrawn and produced again.
+    withdrawn and produced again. ``is_repeated``: it stays visible and is produced again.
+    ``expires_at_ms``: the wall-clock time at which the target gives up what is to be committed.
     """
 
     operator_id: str
     to_commit: int = 0
     visible_id: int | None = None
     is_withdrawn: bool = False
+    is_repeated: bool = False
+    expires_at_ms: int | None = None
     problem: str | None = None
 
 
@@ -112,6 +118,8 @@ class RecoveryReport:
     rejected: tuple[Rejected, ...] = ()
     reset: Reset | None = None
     """State that is dropped on the user's request."""
+    accepted: tuple[str, ...] = ()
+    """Acceptances of this start, each as one line with its cost."""
     problems: tuple[LaminarError, ...] = ()
 
     @property
@@ -173,7 +181,10 @@ def rows_to_replay(progress: Mapping[str, object], sources: tuple[SourceReport, 
 
 
 def source_report(
-    operator_id: str, pinned: pa.Table | None, problem: LaminarError | None
+    operator_id: str,
+    pinned: pa.Table | None,
+    problem: LaminarError | None,
+    gaps: tuple[Gap, ...] = (),
 ) -> SourceReport:
     """Return the positions as rows; ``pinned`` are the splits, None if unknown."""
     said = None if problem is None else str(problem)
@@ -181,4 +192,4 @@ def source_report(
         return SourceReport(operator_id, problem=said)
     read, total = rows_read(pinned), rows_total(pinned)
     left = None if total is None else total - read
-    return SourceReport(operator_id, pinned.num_rows, read, left, said)
+    return SourceReport(operator_id, pinned.num_rows, read, left, said, gaps)

@@ -8,29 +8,36 @@ output is never rolled back without an explicit request (ADR-0021). Only damaged
 skipped.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 import pyarrow as pa
 
-from laminar_core.connectors.base import Committer
+from laminar_core.connectors.base import Committer, Withdrawing
 from laminar_core.driver.commits import commit_output
+from laminar_core.driver.discovery import Discovering
 from laminar_core.driver.events import GenerationStarted, RejectedCheckpoint
 from laminar_core.driver.listening import IsolatedListener
 from laminar_core.driver.options import JobOptions
-from laminar_core.driver.publication import JobIdentity, committables_of
+from laminar_core.driver.publication import JobIdentity, LeftOut
+from laminar_core.driver.recovery.acceptance import Acceptance, unneeded
 from laminar_core.driver.recovery.compatibility import Mismatch, mismatches
 from laminar_core.driver.recovery.importing import Importer
 from laminar_core.driver.recovery.report import (
     CheckpointReport,
     OperatorReport,
     RecoveryReport,
-    SinkReport,
-    SourceReport,
     rows_to_replay,
-    source_report,
 )
+from laminar_core.driver.recovery.sinks import (
+    Going,
+    SinkVerdict,
+    judge,
+    read_sink,
+    visible_up_to,
+)
+from laminar_core.driver.recovery.sources import ExaminedSources, examine_sources
 from laminar_core.driver.recovery.state_reset import reset
 from laminar_core.driver.recovery.stored_columns import column_mismatches
 from laminar_core.errors import (
@@ -41,14 +48,16 @@ from laminar_core.errors import (
     LaminarError,
 )
 from laminar_core.host.clock import Clock
-from laminar_core.plan.plan import Plan, SourceNode
-from laminar_core.protocol.recovery import Refuse
+from laminar_core.plan.plan import Plan
+from laminar_core.protocol.recovery import Refuse, on_timeline
 from laminar_core.protocol.recovery_facts import RestoreRequest
 from laminar_core.protocol.types import NO_CHECKPOINT, CheckpointId, Generation
 from laminar_core.records.manifest import CheckpointManifest
-from laminar_core.state.splits import current, missing_columns, rows_total
+from laminar_core.records.record import JsonObject
+from laminar_core.state.splits import rows_total
 from laminar_core.store.audit_log import AuditLog
 from laminar_core.store.checkpoint_store import CheckpointStore, Choice
+from laminar_core.store.staging import StagingArea
 
 RESTARTED = "restarted after a failure"
 """The reason in the record of a generation that a failure restarted."""
@@ -63,6 +72,8 @@ class Start:
     """The checkpoint to continue from; None is a fresh start."""
     splits: dict[str, pa.Table]
     """Per source, all splits of all subtasks."""
+    discovering: dict[str, Discovering]
+    """Per source, its discovery and what it has found so far."""
     rows_total: int | None
     committers: Mapping[str, Committer]
 
@@ -73,7 +84,10 @@ class Examined:
 
     choice: Choice
     splits: dict[str, pa.Table]
+    discovering: dict[str, Discovering]
     report: RecoveryReport
+    left_out: LeftOut = field(default_factory=LeftOut)
+    """Output that is not committed, because a person accepted that."""
 
     @property
     def base_id(self) -> CheckpointId | None:
@@ -98,14 +112,19 @@ class RecoveryManager:
         self._options = options
         self._store = store
         self._clock = clock
-        self._tell = listener
+        self._notify = listener
         self._audit = audit
         self._committers: Mapping[str, Committer] = {
             node.operator_id: committer
             for node in plan.sinks()
-            if (committer := node.sink.committer()) is not None
+            if (committer := node.sink.committer(self._staging(node.operator_id))) is not None
         }
+        self._mended_id: CheckpointId | None = None
+        """The checkpoint that this start continues from in spite of gaps; None: there are none."""
         self._importer = Importer(plan, options, store, clock, self._committers)
+
+    def _staging(self, operator_id: str) -> StagingArea:
+        return StagingArea(self._store.objects, self._store.paths, operator_id)
 
     def look(self) -> Generation | None:
         """Refuse a savepoint that cannot be used, before anything is claimed; see ``Importer``.
@@ -128,7 +147,11 @@ class RecoveryManager:
             StorageUnavailable: the store, or a sink, did not answer; or retention was faster.
         """
         request = self._options.restore_request if first else RestoreRequest()
-        self._store.claims.check_owner(generation)  # The claim has fenced every earlier generation.
+        for committer in self._committers.values():
+            committer.take_over(generation)
+        # After the targets: a driver that slept until here has just fenced its successor, which
+        # takes over again. In the other order the sleeper would commit.
+        self._store.claims.check_owner(generation)
         # A savepoint, or what is read and verified whole, newest first.
         imported = self._importer.bring_in(generation, first=first)
         choice = imported or self._store.choose_checkpoint(request)
@@ -165,11 +188,17 @@ class RecoveryManager:
         if isinstance(choice.decision, Refuse):
             problem = _refusal(job, request, choice.decision)
             report = RecoveryReport(job, workers, rejected=rejected, problems=(problem,))
-            return Examined(choice, {}, report)
+            return Examined(choice, {}, {}, report)
         problems: list[LaminarError] = []
+        accepted = self._options.accepted if first else ()
         operators = self._operators(manifest, problems)
-        splits, sources = self._sources(manifest, problems)
-        sinks = tuple(self._sinks(choice, request, problems))
+        sinks = self._sinks(choice, request, accepted)
+        sources = self._sources(manifest, accepted)
+        problems += sources.problems
+        problems += [problem for sink in sinks for problem in sink.problems]
+        used = [*sources.used, *(a for sink in sinks for a in sink.used)]
+        if needless := unneeded(accepted, used):
+            problems.append(needless)
         checkpoint = None
         if manifest is not None:
             checkpoint = CheckpointReport.of(manifest, self._clock.now_ms())
@@ -177,17 +206,19 @@ class RecoveryManager:
             job=job,
             workers=workers,
             checkpoint=checkpoint,
-            rows_to_replay=rows_to_replay(self._last_progress(), sources),
+            rows_to_replay=rows_to_replay(self._last_progress(), tuple(sources.reports)),
             operators=operators,
-            sources=sources,
-            sinks=sinks,
+            sources=tuple(sources.reports),
+            sinks=tuple(sink.report for sink in sinks),
             redriven_ids=tuple(m.checkpoint_id for m in choice.redrive),
             committed_beyond_ids=choice.decision.committed_beyond,
             rejected=rejected,
             reset=left,
+            accepted=(*sources.accepted, *(line for sink in sinks for line in sink.accepted)),
             problems=tuple(problems),
         )
-        return Examined(choice, splits, report)
+        left_out = LeftOut({sink.report.operator_id: sink.left_out for sink in sinks})
+        return Examined(choice, sources.splits, sources.discovering, report, left_out)
 
     def _operators(
         self, manifest: CheckpointManifest | None, problems: list[LaminarError]
@@ -205,70 +236,68 @@ class RecoveryManager:
         return tuple(_operator_reports(manifest, self._plan, found))
 
     def _sources(
-        self, manifest: CheckpointManifest | None, problems: list[LaminarError]
-    ) -> tuple[dict[str, pa.Table], tuple[SourceReport, ...]]:
-        """Per source all its splits: discovered on a fresh start, else pinned in the checkpoint."""
-        splits: dict[str, pa.Table] = {}
-        reports: list[SourceReport] = []
-        for node in self._plan.sources():
-            problem: ConfigurationError | None = None
-            pinned: pa.Table | None = None
-            if manifest is not None and node.operator_id not in manifest.parallelism:
-                # The comparison of the operators has refused it: there are no offsets to check.
-                unknown = f"checkpoint {manifest.checkpoint_id} does not contain this source"
-                reports.append(SourceReport(node.operator_id, problem=unknown))
-                continue
-            try:
-                pinned = self._pinned(manifest, node.operator_id)
-                if pinned is None:
-                    found = _discovered(node)
-                    pinned = found if manifest is None else found.slice(0, 0)
-                if manifest is not None:
-                    node.source.check(pinned)
-            except ConfigurationError as error:
-                problem = error
-                problems.append(error)
-            if pinned is not None:
-                splits[node.operator_id] = pinned
-            reports.append(source_report(node.operator_id, pinned, problem))
-        return splits, tuple(reports)
+        self, manifest: CheckpointManifest | None, accepted: Sequence[Acceptance]
+    ) -> ExaminedSources:
+        """Look at every source.
 
-    def _pinned(self, manifest: CheckpointManifest | None, operator_id: str) -> pa.Table | None:
-        """The splits with their offsets, of all subtasks; None if the checkpoint has none."""
-        parts = [
-            current(self._store.parts.read_state(segment))
-            for entry in (() if manifest is None else manifest.subtasks)
-            if entry.operator_id == operator_id
-            for segment in entry.segments
-        ]
-        return pa.concat_tables(parts) if parts else None
+        A gap that was accepted is there again if the job fails before its next checkpoint: the same
+        start goes on, so it stays accepted as long as the same checkpoint is restored.
+        """
+        restored_id = None if manifest is None else manifest.checkpoint_id
+        if not accepted and restored_id is not None and restored_id == self._mended_id:
+            accepted = self._options.accepted
+        examined = examine_sources(self._plan, self._store, manifest, accepted)
+        self._mended_id = restored_id if examined.used else None
+        return examined
 
     def _sinks(
-        self, choice: Choice, request: RestoreRequest, problems: list[LaminarError]
-    ) -> Iterator[SinkReport]:
-        base_id = 0 if choice.manifest is None else choice.manifest.checkpoint_id
-        for operator_id, committer in self._committers.items():
-            problem: LaminarError | None = None
-            to_commit = 0
+        self, choice: Choice, request: RestoreRequest, accepted: Sequence[Acceptance]
+    ) -> list[SinkVerdict]:
+        """Ask every sink, then decide."""
+        manifest = choice.manifest
+        assert not isinstance(choice.decision, Refuse), "a refused start asks no sink"
+        recorded = self._recorded(choice.decision.committed_beyond)
+        facts = [
+            read_sink(operator_id, committer, choice.redrive, recorded.get(operator_id))
+            for operator_id, committer in self._committers.items()
+        ]
+        going = Going(
+            self._options.job,
+            NO_CHECKPOINT if manifest is None else visible_up_to(manifest),
+            must_be_empty=manifest is None and not request.allow_fresh,
+            left_before=frozenset(
+                self._left_before([*(sink.visible_id for sink in facts), *recorded.values()])
+            ),
+        )
+        return [judge(sink, going, accepted) for sink in facts]
+
+    def _recorded(self, checkpoint_ids: Iterable[CheckpointId]) -> dict[str, CheckpointId]:
+        """Return, per sink, the newest of these checkpoints that is recorded as committed there."""
+        found: dict[str, CheckpointId] = {}
+        for checkpoint_id in sorted(checkpoint_ids):
             try:
-                for manifest in choice.redrive:
-                    committables = committables_of(manifest, operator_id)
-                    to_commit += len(committables)
-                    committer.check(manifest.checkpoint_id, committables)
-            except (ConfigurationError, CorruptCheckpointError) as error:
-                problem = error
-            visible_id = committer.last_committed()
-            if visible_id is not None and choice.manifest is None and not request.allow_fresh:
-                problem = problem or _foreign_output(self._options.job, operator_id, visible_id)
-            if problem is not None:
-                problems.append(problem)
-            yield SinkReport(
-                operator_id,
-                to_commit,
-                visible_id,
-                is_withdrawn=visible_id is not None and visible_id > base_id,
-                problem=None if problem is None else str(problem),
-            )
+                record = self._store.attempts.read_commit(checkpoint_id)
+            except CorruptCheckpointError:
+                record = None
+            # If the record cannot be read, it proves a commit, but not which sinks took part.
+            sinks = self._committers if record is None else record.committables
+            found.update(dict.fromkeys(sinks, checkpoint_id))
+        return found
+
+    def _left_before(self, visible: Iterable[CheckpointId | None]) -> Iterator[CheckpointId]:
+        """Yield the checkpoints that are off the timeline: somebody accepted their repetition."""
+        bases = self._store.generations.bases()
+        for checkpoint_id in visible:
+            if checkpoint_id is None:
+                continue
+            try:
+                trigger = self._store.attempts.read_trigger(checkpoint_id)
+            except CorruptCheckpointError:
+                continue
+            if trigger is not None and not on_timeline(
+                checkpoint_id, Generation(trigger.generation), bases
+            ):
+                yield checkpoint_id
 
     def _last_progress(self) -> Mapping[str, object]:
         """Return the progress in the newest heartbeat; empty if none is readable."""
@@ -300,11 +329,22 @@ class RecoveryManager:
                 "parallelism": options.parallelism,
                 "savepoint": self._importer.uri,
                 "reset": "; ".join(report.reset.lines()) if report.reset else None,
+                **self._bad_row_rules(),
+                **({"accepted": list(report.accepted)} if report.accepted else {}),
             },
         )
         base_id = examined.base_id
         if not self._importer.go_over(audited.reference()):
             self._store.generations.record_base(generation, base_id, audited=audited.reference())
+
+    def _bad_row_rules(self) -> JsonObject:
+        """Return which messages this generation may lose, and on whose decision."""
+        rules: JsonObject = {}
+        if dropping := [n.operator_id for n in self._plan.sources() if n.bad_rows.drops]:
+            rules["drops_bad_rows_of"] = list(dropping)
+        if self._options.skip_bad:
+            rules["skip_bad"] = [str(message) for message in self._options.skip_bad]
+        return rules
 
     def _settle_output(self, generation: Generation, examined: Examined) -> None:
         """Make visible exactly the output up to the restored checkpoint (PROTOCOL section 7).
@@ -314,24 +354,31 @@ class RecoveryManager:
         """
         base_id = examined.base_id or NO_CHECKPOINT
         for manifest in examined.choice.redrive:
-            commit_output(self._store, self._committers, manifest, generation)
-        for committer in self._committers.values():
+            commit_output(
+                self._store, self._committers, manifest, generation, left_out=examined.left_out
+            )
+        for operator_id, committer in self._committers.items():
             committer.discard_uncommitted(generation)  # Who slept until now commits no more.
             # A generation that slept until here must not withdraw its successor's output.
             self._store.claims.check_owner(generation)
-            committer.withdraw_after(base_id, generation)
+            self._staging(operator_id).delete_before(generation)
+            if isinstance(committer, Withdrawing):
+                committer.withdraw_after(base_id, generation)
 
     def _started(self, generation: Generation, examined: Examined) -> Start:
         options = self._options
         totals = [rows_total(table) for table in examined.splits.values()]
+        if not all(d.found.complete for d in examined.discovering.values()):
+            totals.append(None)  # Nobody knows how much is still to be found.
         start = Start(
             identity=JobIdentity(options.job, generation, self._plan, options.parallelism),
             restored=examined.choice.manifest,
             splits=examined.splits,
+            discovering=examined.discovering,
             rows_total=None if None in totals else sum(t for t in totals if t is not None),
             committers=self._committers,
         )
-        self._tell(
+        self._notify(
             GenerationStarted(
                 time_ms=self._clock.now_ms(),
                 generation=generation,
@@ -344,22 +391,6 @@ class RecoveryManager:
             )
         )
         return start
-
-
-def _discovered(node: SourceNode) -> pa.Table:
-    """Return the source's splits.
-
-    Raises:
-        ConfigurationError: the table lacks a column that Laminar needs.
-    """
-    found = node.source.discover()
-    if missing := missing_columns(found):
-        raise ConfigurationError(
-            ErrorCode.WRONG_SCHEMA,
-            f"source {node.operator_id}: discover() of {type(node.source).__name__} returned a "
-            f"table of splits without {', '.join(missing)}: make it with split_table()",
-        )
-    return found
 
 
 def _workers_before(restored: CheckpointManifest | None, workers: int) -> int | None:
@@ -403,15 +434,6 @@ def _operator_reports(
             sum(entry.size_bytes for entry in entries),
             problem,
         )
-
-
-def _foreign_output(job: str, operator_id: str, visible_id: CheckpointId) -> ConfigurationError:
-    """Return the error for a fresh job whose sink already has output of another job."""
-    return ConfigurationError(
-        ErrorCode.INVALID_OPTION,
-        f"sink {operator_id} already shows output of another run (up to checkpoint {visible_id}), "
-        f"and job {job} starts from nothing: write to another place, or empty this one",
-    )
 
 
 def _damaged(report: RecoveryReport) -> tuple[RejectedCheckpoint, ...]:

@@ -98,7 +98,8 @@ def test_columns_are_taken_by_name_with_types_that_fit() -> None:
     [
         ({"id": ["a"]}, Defect.WRONG_SCHEMA, "column id is string, which does not fit int64"),
         ({"id": pa.array([2**63], pa.uint64())}, Defect.WRONG_TYPE, None),
-        ({"l": pa.array([[1]], pa.list_(pa.int64()))}, Defect.WRONG_SCHEMA, None),
+        ({"l": pa.array([["1"]])}, Defect.WRONG_SCHEMA, None),
+        ({"l": pa.array([[2**40]], pa.list_(pa.int64()))}, Defect.WRONG_TYPE, None),
     ],
 )
 def test_what_does_not_fit_is_refused(

@@ -78,7 +78,7 @@ def test_the_answer_is_waited_for_and_what_happens_is_reported():
         2 * SECOND_MS: case.answer,
     }
     assert case.client.wait(asked, 60 * SECOND_MS, told.append).outcome == "completed"
-    assert told[0] == "generation 1 is to begin it"
+    assert told[0] == "generation 1 has not begun it yet"
     assert told[-1] == "it is being done"
     assert case.clock.monotonic_ms() - case.clock.started_ms < 2 * SECOND_MS + 2 * POLL_MS
 

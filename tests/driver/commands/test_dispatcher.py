@@ -37,7 +37,7 @@ class Host:
         self.time_ms = 50.0
         self.told = []
 
-    def tell(self, event) -> None:
+    def notify(self, event) -> None:
         self.told.append((event.number, event.command, event.outcome))
 
     def now_ms(self) -> int:
@@ -78,7 +78,7 @@ class Case:
         self.dispatcher = self.opened()
 
     def opened(self) -> CommandDispatcher:
-        threads = Threads(self.io, self.io, self.io, self.io, self.copies, scrub=self.io)
+        threads = Threads(self.io, self.io, self.io, self.io, self.copies, self.io, self.io)
         return CommandDispatcher(self.store, self.generation, self.host, threads, self.copy)
 
     def copy(self, command: ControlCommand, checkpoint_id: CheckpointId, is_cancelled) -> str:

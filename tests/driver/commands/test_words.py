@@ -2,7 +2,7 @@
 
 import pytest
 
-from laminar_core.driver.commands.words import requested_mode, require_done, told
+from laminar_core.driver.commands.words import describe_result, requested_mode, require_done
 from laminar_core.errors import ConfigurationError, LaminarError
 from laminar_core.records.commands import ControlOutcome, ControlResult
 
@@ -47,7 +47,7 @@ def test_another_mode_is_refused_with_those_that_there_are():
     ],
 )
 def test_an_answer_in_a_sentence(answer, says):
-    assert told(answer) == says
+    assert describe_result(answer) == says
 
 
 @pytest.mark.parametrize(

@@ -138,7 +138,8 @@ class TestWhatDoesNot:
             ErrorCode.TRANSACTION_LOST,
         ]
         assert [o.operator_id for o in report.operators if o.status == "unmapped"] == ["in"]
-        assert "lost rows" in report.sources[0].problem
+        assert "rows are lost" in report.sources[0].problem
+        assert {gap.why for gap in report.sources[0].gaps} == {"truncated"}
         with pytest.raises(IncompatibleStateError, match=r"and 3 more: `laminar recover"):
             report.raise_problem()
 

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pytest
 
+from laminar_core.connectors.base import Discovery
 from laminar_core.connectors.collect import CollectSink
+from laminar_core.connectors.discovery import fixed_list
 from laminar_core.driver.events import CheckpointCompleted, GenerationFailed, GenerationStarted
 from laminar_core.errors import (
     ConfigurationError,
@@ -303,8 +305,8 @@ class TestFencing:
 class CountingRowsOnly(MemorySource):
     """A source of the time when every offset was a number of rows."""
 
-    def discover(self) -> pa.Table:
-        return pa.table({"split_id": [0], "next_row": [0], "row_count": [1]})
+    def discovery(self) -> Discovery:
+        return fixed_list(lambda: pa.table({"split_id": [0], "next_row": [0], "row_count": [1]}))
 
 
 def test_a_source_without_the_columns_of_a_split_is_refused_and_they_are_named():

@@ -28,7 +28,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 
 
 def orphans(bench: Bench, **config: object):
-    policy = RetentionConfig(keep_last=1, orphans="report", unreadable="delete")
+    policy = RetentionConfig(keep_last=1, left_overs="report", unreadable="delete")
     spec = SPEC.model_copy(update={"retention": policy})
     return bench.run(build_left_over_job(spec, bench.clock), config)
 

@@ -54,11 +54,11 @@ def test_a_line_is_read_once_it_is_complete(tmp_path: Path) -> None:
         seen.append([event["event"] for event in tail.read_events()])
     os.close(descriptor)
     assert seen == [[], ["data-flowing"], [], []]
-    assert tail.last_words == "Error: no"
+    assert tail.last_line == "Error: no"
 
 
-def test_why_a_driver_failed_are_its_last_words(tmp_path: Path) -> None:
+def test_why_a_driver_failed_is_its_last_line(tmp_path: Path) -> None:
     path = start(tmp_path, 'noise\n{"event": "failed", "message": "no column merchant"}\n')
     tail = LogTail(path)
     assert [event["event"] for event in tail.read_events()] == ["failed"]
-    assert tail.last_words == "no column merchant"
+    assert tail.last_line == "no column merchant"

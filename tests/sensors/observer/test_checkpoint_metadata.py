@@ -10,6 +10,7 @@ from dagster._serdes import serialize_value
 from laminar_core.codec.arrow import sha256_hex
 from laminar_core.protocol.types import WATERMARK_END_US, CheckpointId, CheckpointKind
 from laminar_core.records.actor import ActorKind
+from laminar_core.records.bad_rows import BadRowTotals
 from laminar_core.records.commands import (
     ControlBegun,
     ControlCommand,
@@ -258,3 +259,16 @@ def aligned_in(subtasks: int) -> tuple[AlignmentEntry, ...]:
     return tuple(
         alignment(subtask_index=index, alignment_ms=100.0 * index) for index in range(subtasks)
     )
+
+
+def test_bad_rows_are_plotted_for_sources_that_have_any(store: CheckpointStore) -> None:
+    properties = BadRowTotals(letters=2, dropped=3).as_properties()
+    subtasks = tuple(
+        subtask(op, index).model_copy(update={"properties": properties if op == "window" else {}})
+        for op in ("window", "sink")
+        for index in (0, 1)
+    )
+    event = shown(store, plain(subtasks=subtasks))
+    assert (value(event, "letters/window"), value(event, "bad_rows_dropped/window")) == (4, 6)
+    assert not [name for name in event.metadata if name.startswith("bad_rows_skipped")]
+    assert "letters/sink" not in event.metadata

@@ -3,13 +3,11 @@
 import dagster as dg
 
 from laminar_core.records.actor import Actor
-from laminar_core.records.drill import DrillRecord
 from laminar_core.resources.names import DRILL_TAG, asset_key
 from laminar_core.retention.facts import RetentionPolicy
 from laminar_core.retention.run import Retention
 from laminar_core.sensors.observer.findings import BESIDE_MS
 from laminar_core.store.audit_log import AuditLog
-from laminar_core.store.drills import write_drill
 from tests.sensors.observed import Daemon, conclude, write_down
 from tests.sensors.streams import STREAM, Job, stand_ins
 from tests.store.stores import commit
@@ -123,25 +121,9 @@ def test_a_retention_that_failed_takes_no_partition_of_what_is_there(job, daemon
 # --- drills ---------------------------------------------------------------------------------------
 
 
-def drill(job: Job, outcome: str = "passed") -> int:
-    record = DrillRecord(
-        job=STREAM,
-        number=1,
-        outcome=outcome,
-        checkpoint_id=1,
-        workers_before=2,
-        workers=2,
-        started_at_ms=job.clock.now_ms(),
-        duration_ms=5.0,
-        actor="ada",
-        reason="every night",
-    )
-    return write_drill(job.store, record).number
-
-
 def test_drills_are_reported_once(job: Job, daemon: Daemon) -> None:
-    drill(job)
-    drill(job, "failed")
+    job.drill()
+    job.drill("failed")
     assert "drill of checkpoint 1 failed" in daemon.tick()
     daemon.cursor = None
     daemon.ticks()
@@ -153,7 +135,7 @@ def test_a_drill_of_a_run_is_left_to_that_run(job: Job, daemon: Daemon) -> None:
     running = daemon.instance.create_run_for_job(
         stand_ins().resolve_job_def(f"{STREAM}_drill"), status=dg.DagsterRunStatus.STARTED
     )
-    number = drill(job)
+    number = job.drill()
     assert "is a drill, and reports it itself" in daemon.tick()
     shown = dg.AssetMaterialization(asset_key(STREAM, "drill"), tags={DRILL_TAG: str(number)})
     daemon.instance.report_runless_asset_event(shown)

@@ -18,7 +18,7 @@ def test_every_format_survives_hostile_messages_and_judges_each_by_itself(verify
     assert json.loads(result.output) == {
         "event": "summary",
         "batches": 2,
-        "formats": 5,
+        "formats": 6,
         "problems": 0,
     }
 

@@ -1,0 +1,1 @@
+"""A stream from a real Kafka broker that is killed, as are the workers and the driver."""

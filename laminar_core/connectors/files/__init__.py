@@ -1,0 +1,1 @@
+"""Files of lines as a source: once, or as long as new files come."""

@@ -1,0 +1,239 @@
+"""Avro schemas by their number, from a schema registry, or from the program itself."""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import quote
+
+from laminar_core.connectors.formats.messages import Defect, MessageRefusedError
+from laminar_core.errors import ConfigurationError, ErrorCode, StorageUnavailable
+from laminar_core.host.extras import needs_extra
+from laminar_core.operators.base import JsonObject
+
+if TYPE_CHECKING:
+    from requests import Session
+
+_TIMEOUT_S = 30
+_NOT_FOUND = 404
+_DENIED = (401, 403)
+_REFUSED = (409, 422)
+_BUSY = (429, 500, 502, 503, 504)
+_ANSWERS = {"schema", "id"}
+_ATTEMPTS = 3
+REFERENCES_DEEP_MAX = 8
+"""Schemas refer to schemas; a registry that answers in circles is not followed for ever."""
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaText:
+    """A schema as JSON text, behind those of other subjects that it names."""
+
+    text: str
+    named: tuple[str, ...] = ()
+
+
+class Schemas(Protocol):
+    """Where schemas come from."""
+
+    def read(self, schema_id: int) -> SchemaText:
+        """Return a schema by its number.
+
+        Raises:
+            MessageRefusedError: there is none with this number (UNKNOWN_SCHEMA).
+            ConfigurationError: the credentials are refused.
+            StorageUnavailable: the registry does not answer.
+        """
+        ...
+
+    def register(self, subject: str, text: str) -> int:
+        """Return the number of a schema of this subject, which is new if need be.
+
+        Raises:
+            ConfigurationError: the registry refuses the schema, or the credentials.
+            StorageUnavailable: the registry does not answer.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class SchemaRegistry:
+    """A schema registry with Confluent's interface.
+
+    Args:
+        url: its address, without credentials.
+        user: name for basic authentication; None: none.
+        password_variable: the environment variable with the password, in the driver and in the
+            workers. The password itself is in no description and in no message.
+        ca_file: certificates of the authority that signed the registry's; None: the usual ones.
+
+    Raises:
+        ConfigurationError: a password in the address, or a user without a password
+            (INVALID_OPTION).
+    """
+
+    url: str
+    user: str | None = None
+    password_variable: str | None = None
+    ca_file: str | None = None
+
+    def __post_init__(self) -> None:
+        if "@" in self.url or not self.url.startswith(("http://", "https://")):
+            raise _invalid(
+                "the address of a schema registry is http:// or https://, without a user or a "
+                "password: give user= and password_variable="
+            )
+        if (self.user is None) != (self.password_variable is None):
+            raise _invalid("a schema registry needs user= and password_variable=, or neither")
+
+    def describe(self) -> JsonObject:
+        """Return what decides whether a number still means the same schema."""
+        return {"registry": self.url}
+
+    def read(self, schema_id: int) -> SchemaText:
+        """Return a schema by its number.
+
+        Raises:
+            MessageRefusedError: there is none (UNKNOWN_SCHEMA), or it is no Avro (WRONG_SCHEMA).
+            ConfigurationError: the credentials are refused.
+            StorageUnavailable: the registry does not answer.
+        """
+        found = self._request("GET", f"schemas/ids/{schema_id}")
+        if found is None:
+            why = f"the schema registry has no schema {schema_id}"
+            raise MessageRefusedError(Defect.UNKNOWN_SCHEMA, why)
+        kind = found.get("schemaType", "AVRO")
+        if kind != "AVRO":
+            raise MessageRefusedError(
+                Defect.WRONG_SCHEMA, f"schema {schema_id} is {kind}, not Avro"
+            )
+        return SchemaText(found["schema"], tuple(self._named(found, REFERENCES_DEEP_MAX)))
+
+    def register(self, subject: str, text: str) -> int:
+        """Return the number of a schema of this subject, which is new if need be."""
+        path = f"subjects/{quote(subject, safe='')}/versions"
+        found = self._request("POST", path, {"schema": text, "schemaType": "AVRO"})
+        if found is None:
+            raise ConfigurationError(
+                ErrorCode.WRONG_SCHEMA, f"schema registry {self.url} does not know {path}"
+            )
+        return int(found["id"])
+
+    def _named(self, found: dict[str, Any], deep: int) -> list[str]:
+        """Return the schemas that one refers to, each behind those that it refers to itself."""
+        texts: list[str] = []
+        for reference in found.get("references") or ():
+            subject = quote(reference["subject"], safe="")
+            path = f"subjects/{subject}/versions/{reference['version']}"
+            named = self._request("GET", path) if deep else None
+            if named is None:
+                why = f"the schema registry has no {path}, or it refers to too many others"
+                raise MessageRefusedError(Defect.UNKNOWN_SCHEMA, why)
+            texts += [*self._named(named, deep - 1), named["schema"]]
+        return texts
+
+    def _request(
+        self, method: str, path: str, body: JsonObject | None = None
+    ) -> dict[str, Any] | None:
+        """Return what the registry answers; None: it has no such thing."""
+        with needs_extra("kafka-avro", "Messages in Avro"):
+            import requests  # noqa: PLC0415
+        at = f"schema registry {self.url}, {path}"
+        try:
+            answer = self._session.request(
+                method, f"{self.url.rstrip('/')}/{path}", json=body, timeout=_TIMEOUT_S
+            )
+            if answer.status_code in _DENIED:
+                raise ConfigurationError(
+                    ErrorCode.BROKER_ACCESS_DENIED,
+                    f"{at}: status {answer.status_code}: correct user= and the variable with the "
+                    "password",
+                )
+            if answer.status_code in _REFUSED:
+                why = answer.json().get("message", answer.status_code)
+                raise ConfigurationError(ErrorCode.WRONG_SCHEMA, f"{at}: {why}")
+            if answer.status_code == _NOT_FOUND:
+                return None
+            answer.raise_for_status()
+            found = answer.json()
+        except requests.RequestException as error:
+            raise StorageUnavailable(ErrorCode.BROKER_UNAVAILABLE, f"{at}: {error}") from error
+        if not isinstance(found, dict) or found.keys().isdisjoint(_ANSWERS):
+            why = "it answers, but not as a schema registry does: check its address"
+            raise StorageUnavailable(ErrorCode.BROKER_UNAVAILABLE, f"{at}: {why}")
+        return found
+
+    @cached_property
+    def _session(self) -> "Session":
+        """Connections that are kept, and requests that are tried again."""
+        with needs_extra("kafka-avro", "Messages in Avro"):
+            import requests  # noqa: PLC0415
+            from requests.adapters import HTTPAdapter  # noqa: PLC0415
+            from urllib3.util.retry import Retry  # noqa: PLC0415
+        session = requests.Session()
+        again = Retry(
+            _ATTEMPTS,
+            backoff_factor=0.2,
+            status_forcelist=_BUSY,
+            raise_on_status=False,
+            allowed_methods=None,
+        )
+        for scheme in ("http://", "https://"):
+            session.mount(scheme, HTTPAdapter(max_retries=again))
+        session.verify = self.ca_file or True
+        if self.user is not None and self.password_variable is not None:
+            password = os.environ.get(self.password_variable)
+            if not password:
+                raise _invalid(
+                    f"the environment variable {self.password_variable} is not set: the password "
+                    "of the schema registry comes from it, in the driver and in the workers"
+                )
+            session.auth = (self.user, password)
+        return session
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the connections behind: a worker makes its own."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+
+@dataclass(frozen=True, slots=True)
+class KnownSchemas:
+    """Schemas that the program itself knows: their numbers to their JSON texts.
+
+    >>> KnownSchemas({7: '"string"'}).read(7).text
+    '"string"'
+    """
+
+    texts: Mapping[int, str] = field(default_factory=dict[int, str])
+
+    def describe(self) -> JsonObject:
+        """Return what decides whether a number still means the same schema."""
+        return {"schemas": {str(number): json.loads(text) for number, text in self.texts.items()}}
+
+    def read(self, schema_id: int) -> SchemaText:
+        """Return a schema by its number."""
+        text = self.texts.get(schema_id)
+        if text is None:
+            why = f"no schema has the number {schema_id}"
+            raise MessageRefusedError(Defect.UNKNOWN_SCHEMA, why)
+        return SchemaText(text)
+
+    def register(self, subject: str, text: str) -> int:
+        """Return the number of a schema that is known.
+
+        Raises:
+            ConfigurationError: it is not.
+        """
+        wanted = json.loads(text)
+        for number, known in self.texts.items():
+            if json.loads(known) == wanted:
+                return number
+        raise ConfigurationError(
+            ErrorCode.WRONG_SCHEMA, f"{subject}: no schema that is known is {text}: add it"
+        )
+
+
+def _invalid(message: str) -> ConfigurationError:
+    return ConfigurationError(ErrorCode.INVALID_OPTION, message)

@@ -1,0 +1,144 @@
+"""Ask the brokers about topics: identities, partitions, and the range of offsets."""
+
+from collections.abc import Collection, Iterable, Mapping
+from concurrent.futures import Future
+from typing import Any, Self
+
+from confluent_kafka import IsolationLevel, KafkaError, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # pyright: ignore[reportPrivateImportUsage] - documented
+
+from laminar_core.connectors.kafka.connection import KafkaConnection
+from laminar_core.connectors.kafka.facts import Bounds, Place, TopicFacts
+from laminar_core.connectors.kafka.problems import explained, is_denied, problem_of
+from laminar_core.errors import ErrorCode, LaminarError, StorageUnavailable
+from laminar_core.host.clock import Clock, SystemClock
+
+REQUEST_SECONDS_MAX = 20
+_MOMENT_MS = 100
+_IS_NOT_THERE_YET = frozenset(
+    {
+        KafkaError._NOENT,  # noqa: SLF001 - its public name has an underscore
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+    }
+)
+_PATIENCE = 50
+"""A partition that was just added has no leader for a moment."""
+
+
+class Cluster:
+    """Asks the brokers. Each call waits for an answer, ``REQUEST_SECONDS_MAX`` at most."""
+
+    def __init__(self, connection: KafkaConnection, clock: Clock | None = None) -> None:
+        self._connection = connection
+        self._clock = clock or SystemClock()
+        self._last_problem: KafkaError | None = None
+        settings: dict[str, Any] = {"log_level": 0, **connection.client_settings()}
+        settings["error_cb"] = self._remember
+        with explained("opening a client", connection):
+            self._admin = AdminClient(settings)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._admin.poll(0)
+
+    def topics(self, names: Collection[str]) -> dict[str, TopicFacts]:
+        """Return the topics that are there; others are left out.
+
+        Raises:
+            ConfigurationError: they may not be described.
+            StorageUnavailable: no broker answered.
+        """
+        doing = f"describing {', '.join(names)}"
+        asked = self._admin.describe_topics(
+            TopicCollection(list(names)), request_timeout=REQUEST_SECONDS_MAX
+        )
+        found: dict[str, TopicFacts] = {}
+        for name, answer in asked.items():
+            described = self._answer(answer, doing, absent=True)
+            if described is not None:
+                partitions = tuple(sorted(part.id for part in described.partitions))
+                found[name] = TopicFacts(str(described.topic_id), partitions)
+        return found
+
+    def bounds(self, places: Iterable[Place]) -> dict[Place, Bounds]:
+        """Return the range of offsets of each partition; each must exist."""
+        asked = list(places)
+        earliest, latest = OffsetSpec.earliest(), OffsetSpec.latest()
+        assert earliest is not None
+        assert latest is not None
+        low = self._offsets(dict.fromkeys(asked, earliest))
+        ends = dict.fromkeys(asked, latest)
+        stable = self._offsets(ends, IsolationLevel.READ_COMMITTED)
+        end = self._offsets(ends)
+        return {place: Bounds(low[place], stable[place], end[place]) for place in asked}
+
+    def offsets_at(self, places: Iterable[Place], time_ms: int) -> dict[Place, int | None]:
+        """Return the first offset at or after a time, in milliseconds since 1970; None: none is."""
+        spec = OffsetSpec.for_timestamp(time_ms)
+        found = self._offsets(dict.fromkeys(places, spec))
+        return {place: offset if offset >= 0 else None for place, offset in found.items()}
+
+    def _offsets(
+        self,
+        specs: Mapping[Place, OffsetSpec],
+        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+    ) -> dict[Place, int]:
+        found: dict[Place, int] = {}
+        for _ in range(_PATIENCE):
+            left = {TopicPartition(*p): spec for p, spec in specs.items() if p not in found}
+            if not left:
+                break
+            asked = self._admin.list_offsets(
+                left, isolation_level=isolation, request_timeout=REQUEST_SECONDS_MAX
+            )
+            for part, answer in asked.items():
+                result = self._answer(answer, f"offsets of {part.topic}", absent=True)
+                if result is not None:
+                    found[part.topic, part.partition] = result.offset
+            if len(found) < len(specs):
+                self._refresh({topic for topic, _ in specs})
+        missing = sorted(specs.keys() - found.keys())
+        if missing:
+            topic, partition = missing[0]
+            raise StorageUnavailable(
+                ErrorCode.BROKER_UNAVAILABLE,
+                f"Kafka at {self._connection.bootstrap}: partition {partition} of {topic} has no "
+                "leader that answers: look at its brokers",
+            )
+        return found
+
+    def _refresh(self, topics: Iterable[str]) -> None:
+        self._clock.wait_ms(_MOMENT_MS)
+        with explained("asking for metadata", self._connection):
+            for topic in topics:
+                self._admin.list_topics(topic, timeout=REQUEST_SECONDS_MAX)
+
+    def _answer(self, answer: "Future[Any]", doing: str, *, absent: bool) -> Any:  # noqa: ANN401
+        """Return the result, or None if the subject is not there and ``absent`` allows that."""
+        try:
+            with explained(doing, self._connection):
+                return answer.result()
+        except StorageUnavailable as error:
+            self._admin.poll(0)
+            # Wrong credentials look like a broker that is silent; only this callback has the cause.
+            if self._last_problem is not None and is_denied(self._last_problem):
+                raise problem_of(self._last_problem, doing, self._connection) from error
+            cause = error.__cause__
+            if absent and cause is not None and _is_not_there(cause.args[0]):
+                return None
+            raise
+        except LaminarError as error:
+            if absent and error.code is ErrorCode.NO_SUCH_TOPIC:
+                return None
+            raise
+
+    def _remember(self, error: KafkaError) -> None:
+        if self._last_problem is None or not is_denied(self._last_problem):
+            self._last_problem = error
+
+
+def _is_not_there(error: KafkaError) -> bool:
+    return error.code() in _IS_NOT_THERE_YET

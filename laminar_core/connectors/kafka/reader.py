@@ -1,0 +1,243 @@
+"""Reads partitions with the client: explicit offsets, committed messages only, no group.
+
+The client fetches ahead in threads of its own; ``poll`` takes what is there and never waits. It
+returns the rows of one partition at a time, that with the oldest next message first, so that
+partitions that are read side by side stay together in time while they catch up.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+
+from laminar_core.connectors.base import SourceBatch, SourceReader
+from laminar_core.connectors.formats.messages import Decoder
+from laminar_core.connectors.kafka.connection import ClientSettings, KafkaConnection
+from laminar_core.connectors.kafka.metadata import Metadata
+from laminar_core.connectors.kafka.problems import explained, is_denied, problem_of
+from laminar_core.connectors.kafka.records import (
+    as_messages,
+    metadata_column,
+    offsets_of,
+    time_of,
+)
+from laminar_core.connectors.kafka.split_reading import Chunk, SplitReading
+from laminar_core.errors import ErrorCode, IncompatibleStateError
+
+GROUP = "laminar"
+"""The client wants a name; nothing is committed to the group, and nothing is read from it."""
+
+_WAITED_FOR_BATCHES = 4
+"""How many batches may be here before a partition that is behind is no longer waited for."""
+
+_RANGE_ERRORS = frozenset(
+    {
+        KafkaError._AUTO_OFFSET_RESET,  # noqa: SLF001 - its public name has an underscore
+        KafkaError._LOG_TRUNCATION,  # noqa: SLF001
+        KafkaError.OFFSET_OUT_OF_RANGE,
+    }
+)
+
+
+class Reading(Protocol):
+    """The parts of a source that its readers need."""
+
+    @property
+    def connection(self) -> KafkaConnection:
+        """How the cluster is reached."""
+        ...
+
+    @property
+    def metadata(self) -> Sequence[Metadata]:
+        """Columns about the messages."""
+        ...
+
+    @property
+    def batch_messages(self) -> int:
+        """How many messages are decoded at once."""
+        ...
+
+    @property
+    def prefetch_bytes(self) -> int:
+        """Memory for messages that were fetched ahead, over all partitions of a reader."""
+        ...
+
+    @property
+    def skips_tombstones(self) -> bool:
+        """Whether a message without a value is passed over."""
+        ...
+
+    def schema(self) -> pa.Schema:
+        """Return the columns of the rows."""
+        ...
+
+    def decoder(self) -> Decoder:
+        """Return the decoder of values."""
+        ...
+
+
+class KafkaReader(SourceReader):
+    """Reads the partitions of one subtask.
+
+    Raises:
+        ConfigurationError: settings or secrets of the connection are wrong.
+    """
+
+    def __init__(self, source: Reading, splits: pa.Table) -> None:
+        self._source = source
+        self._schema = source.schema()
+        self._decoder = source.decoder()
+        self._columns = splits.schema
+        self._denied: KafkaError | None = None
+        self._splits: dict[tuple[str, int], SplitReading] = {}
+        settings = reader_settings(source, max(splits.num_rows, 1))
+        with explained("opening a reader", source.connection):
+            self._consumer = Consumer(settings | {"error_cb": self._note})
+        self.add(splits)
+
+    def add(self, splits: pa.Table) -> None:
+        """Read these partitions as well, from where they stand."""
+        added = [SplitReading(row) for row in splits.to_pylist()]
+        for split in added:
+            self._splits[split.topic, split.partition] = split
+        with explained("assigning partitions", self._source.connection):
+            self._consumer.incremental_assign(
+                [_start_of(split) for split in added if not split.done]
+            )
+
+    def poll(self, rows_max: int) -> SourceBatch | None:
+        """Return the next rows and letters of one partition; None if none are here.
+
+        Raises:
+            IncompatibleStateError: messages are gone that were to be read (SOURCE_CHANGED).
+            ConfigurationError: the cluster refuses the credentials.
+            StorageUnavailable: the client gave up.
+        """
+        if self._needs_messages():
+            self._fetch()
+        split = self._oldest()
+        if split is None:
+            return None
+        taken = split.take(rows_max)
+        return SourceBatch(taken.rows, split.split_id, taken.letters, taken.messages)
+
+    @property
+    def finished(self) -> bool:
+        """Whether all partitions are read to the end that a bounded source has."""
+        return all(split.done for split in self._splits.values())
+
+    def position(self) -> pa.Table:
+        """Return all partitions, each behind the rows that ``poll`` returned."""
+        rows = [split.position() for split in self._splits.values()]
+        return pa.Table.from_pylist(rows, self._columns)
+
+    def close(self) -> None:
+        """Leave the brokers."""
+        self._consumer.close()
+
+    # --- what is returned next ------------------------------------------------------------------
+
+    def _needs_messages(self) -> bool:
+        splits = self._splits.values()
+        pending = [split for split in splits if split.next_time_ms is not None]
+        if not pending:
+            return True
+        is_somebody_behind = any(split.is_waiting for split in splits)
+        return is_somebody_behind and len(pending) < _WAITED_FOR_BATCHES
+
+    def _oldest(self) -> SplitReading | None:
+        times = [(split.next_time_ms, split) for split in self._splits.values()]
+        known = [(time_ms, split) for time_ms, split in times if time_ms is not None]
+        return min(known, key=lambda pair: pair[0])[1] if known else None
+
+    # --- what the client has --------------------------------------------------------------------
+
+    def _fetch(self) -> None:
+        with explained("reading", self._source.connection):
+            events = self._consumer.consume(self._source.batch_messages, 0)
+        records: defaultdict[tuple[str, int], list[Message]] = defaultdict(list)
+        for event in events:
+            error = event.error()
+            place = (event.topic() or "", event.partition() or 0)
+            if error is None:
+                records[place].append(event)
+            elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
+                self._decode(place, records.pop(place, []))
+                self._splits[place].reach_end(event.offset() or 0)
+            else:
+                self._refuse(place, error)
+        for place, found in records.items():
+            self._decode(place, found)
+        if not events and self._denied is not None:
+            raise problem_of(self._denied, "reading", self._source.connection)
+
+    def _decode(self, place: tuple[str, int], records: list[Message]) -> None:
+        split = self._splits[place]
+        if split.done or not records:
+            return
+        ended = [r for r in records if split.end_offset is not None and _at(r) >= split.end_offset]
+        within = records[: len(records) - len(ended)]
+        next_offset = _at(records[-1]) + 1 if not ended else split.end_offset or 0
+        split.add(self._chunk(within, next_offset, records[-1].leader_epoch()))
+
+    def _chunk(self, records: list[Message], next_offset: int, epoch: int | None) -> Chunk:
+        if self._source.skips_tombstones:
+            records = [record for record in records if record.value() is not None]
+        decoded = self._decoder.decode(as_messages(records))
+        origins = np.asarray(decoded.origins)
+        columns = [metadata_column(name, records, origins) for name in self._source.metadata]
+        rows = pa.RecordBatch.from_arrays([*decoded.rows.columns, *columns], schema=self._schema)
+        time_ms = time_of(records[0]) if records else 0
+        offsets = offsets_of(records)
+        return Chunk(rows, origins, offsets, decoded.letters, next_offset, epoch, time_ms)
+
+    def _refuse(self, place: tuple[str, int], error: KafkaError) -> None:
+        topic, partition = place
+        connection = self._source.connection
+        if error.code() in _RANGE_ERRORS and place in self._splits:
+            split = self._splits[place]
+            why = connection.without_secrets(error.str())
+            raise IncompatibleStateError(
+                ErrorCode.SOURCE_CHANGED,
+                f"{split.split} has no messages at offset {split.offset} any more: {why}; start "
+                "the job again, and it says what is lost",
+            )
+        raise problem_of(error, f"reading partition {partition} of {topic}", connection)
+
+    def _note(self, error: KafkaError) -> None:
+        if is_denied(error):
+            self._denied = error
+
+
+def reader_settings(source: Reading, partitions: int) -> ClientSettings:
+    """Return the settings of the client: what exactly once needs, and its share of memory.
+
+    The client's limit is for each partition, so the budget is divided.
+    """
+    budget_kib = max(source.prefetch_bytes // partitions // 1024, 64)
+    return {
+        "queued.max.messages.kbytes": budget_kib,
+        "fetch.message.max.bytes": min(1024 * budget_kib, 1024**2),
+        "log_level": 0,
+        **source.connection.client_settings(),
+        "auto.offset.reset": "error",
+        "check.crcs": True,
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "enable.partition.eof": True,
+        "group.id": GROUP,
+        "isolation.level": "read_committed",
+    }
+
+
+def _start_of(split: SplitReading) -> TopicPartition:
+    known = None if split.leader_epoch is None else int(split.leader_epoch)
+    place = split.topic, split.partition, split.offset
+    return TopicPartition(*place) if known is None else TopicPartition(*place, leader_epoch=known)
+
+
+def _at(record: Message) -> int:
+    return record.offset() or 0

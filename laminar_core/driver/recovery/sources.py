@@ -1,0 +1,119 @@
+"""Find out where the sources of a job continue, and whether they can.
+
+On a fresh start, the first step of each discovery finds the splits. Otherwise they come from the
+checkpoint, and each source looks for gaps behind its positions.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from laminar_core.connectors.base import Found, Gap
+from laminar_core.driver.discovery import Discovering, after, checked, found_so_far
+from laminar_core.driver.recovery.acceptance import Acceptance
+from laminar_core.driver.recovery.gaps import judge_gaps, mended
+from laminar_core.driver.recovery.report import SourceReport, source_report
+from laminar_core.errors import ConfigurationError, LaminarError
+from laminar_core.plan.plan import Plan, SourceNode
+from laminar_core.protocol.split_book import FoundSoFar
+from laminar_core.records.manifest import CheckpointManifest
+from laminar_core.state.splits import current
+from laminar_core.store.checkpoint_store import CheckpointStore
+
+
+@dataclass(slots=True)
+class ExaminedSources:
+    """The sources of a start."""
+
+    splits: dict[str, pa.Table] = field(default_factory=dict[str, pa.Table])
+    """Per source, all splits of all subtasks; a source with a problem may lack."""
+    discovering: dict[str, Discovering] = field(default_factory=dict[str, Discovering])
+    """Per source, its discovery and its findings so far."""
+    reports: list[SourceReport] = field(default_factory=list[SourceReport])
+    problems: list[LaminarError] = field(default_factory=list[LaminarError])
+    used: list[Acceptance] = field(default_factory=list[Acceptance])
+    """The acceptances that were needed."""
+    accepted: list[str] = field(default_factory=list[str])
+    """One line for each gap that is accepted."""
+
+
+def examine_sources(
+    plan: Plan,
+    store: CheckpointStore,
+    manifest: CheckpointManifest | None,
+    accepted: Sequence[Acceptance],
+) -> ExaminedSources:
+    """Look at every source; changes nothing.
+
+    Raises:
+        CorruptCheckpointError: the positions cannot be read.
+        StorageUnavailable: the store, or a source, did not answer.
+    """
+    examined = ExaminedSources()
+    for node in plan.sources():
+        if manifest is not None and node.operator_id not in manifest.parallelism:
+            # The comparison of the operators has refused it: there are no offsets to check.
+            unknown = f"checkpoint {manifest.checkpoint_id} does not contain this source"
+            examined.reports.append(SourceReport(node.operator_id, problem=unknown))
+        else:
+            _examine(examined, node, store, manifest, accepted)
+    return examined
+
+
+def _examine(
+    examined: ExaminedSources,
+    node: SourceNode,
+    store: CheckpointStore,
+    manifest: CheckpointManifest | None,
+    accepted: Sequence[Acceptance],
+) -> None:
+    problem: ConfigurationError | None = None
+    splits: pa.Table | None = None
+    gaps: tuple[Gap, ...] = ()
+    try:
+        splits, found = _found(node, store, manifest)
+        if manifest is not None:
+            gaps = tuple(node.source.gaps(splits))
+        verdict = judge_gaps(node.operator_id, gaps, accepted)
+        problem = verdict.problem
+        if verdict.used is not None:
+            splits = mended(node.source, splits, gaps, verdict.used)
+            examined.used.append(verdict.used)
+            examined.accepted += verdict.accepted
+        examined.discovering[node.operator_id] = Discovering.of(node, found)
+    except ConfigurationError as error:
+        problem = error
+    if problem is not None:
+        examined.problems.append(problem)
+    if splits is not None:
+        examined.splits[node.operator_id] = splits
+    examined.reports.append(source_report(node.operator_id, splits, problem, gaps))
+
+
+def _found(
+    node: SourceNode, store: CheckpointStore, manifest: CheckpointManifest | None
+) -> tuple[pa.Table, FoundSoFar]:
+    """Return the splits to continue with, and what was found up to then."""
+    if manifest is None:
+        found = _first_step(node)
+        return found.splits, after(found)
+    parts = [
+        current(store.parts.read_state(segment))
+        for entry in manifest.subtasks
+        if entry.operator_id == node.operator_id
+        for segment in entry.segments
+    ]
+    # A checkpoint without a split of it: only the columns are needed.
+    splits = pa.concat_tables(parts) if parts else _first_step(node).splits.slice(0, 0)
+    return splits, found_so_far(manifest.discovery.get(node.operator_id), splits)
+
+
+def _first_step(node: SourceNode) -> Found:
+    """Return what the source's discovery finds on a fresh start.
+
+    Raises:
+        ConfigurationError: the table lacks a column that Laminar needs.
+    """
+    found = node.source.discovery().step({})
+    return checked(node.operator_id, type(node.source).__name__, found, next_split_id=0)

@@ -1,0 +1,70 @@
+"""Watch the splits that a reader reads side by side: which are idle, blocked or done."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from laminar_core.connectors.base import SourceReader
+from laminar_core.host.clock import Clock
+from laminar_core.protocol.split_watermarks import SplitWatermarks
+
+LOOK_INTERVAL_MS = 200
+"""Time between two looks."""
+
+
+class SplitWatch:
+    """The splits of one subtask of a source, with their event time."""
+
+    def __init__(self, reader: SourceReader, clock: Clock, idle_timeout_ms: float | None) -> None:
+        self.watermarks = SplitWatermarks()
+        self._reader = reader
+        self._clock = clock
+        self._idle_timeout_ms = idle_timeout_ms
+        self._last_rows_ms: dict[int, float] = {}
+        """Per split that is not done: when it last had rows, or could not have any."""
+        self._next_look_ms = 0.0
+        self.add(reader.position())
+
+    def add(self, splits: pa.Table) -> None:
+        """Count the event time of these splits from now on."""
+        for split_id, newest_us, done in _rows(splits, "split_id", "newest_us", "done"):
+            if not done:
+                self._last_rows_ms[split_id] = self._clock.monotonic_ms()
+                self.watermarks.added(split_id, newest_us)
+
+    def had_rows(self, split_id: int) -> None:
+        """Note that rows of this split were read."""
+        self._last_rows_ms[split_id] = self._clock.monotonic_ms()
+
+    def look(self) -> bool:
+        """Look at the splits if it is time to; return whether event time rose."""
+        now_ms = self._clock.monotonic_ms()
+        if now_ms < self._next_look_ms:
+            return False
+        self._next_look_ms = now_ms + LOOK_INTERVAL_MS
+        before_us = self.watermarks.least_us
+        for split_id, done in _rows(self._reader.position(), "split_id", "done"):
+            if done and self._last_rows_ms.pop(split_id, None) is not None:
+                self.watermarks.done(split_id)
+        known = {status.split_id: status for status in self._reader.status()}
+        for split_id, last_ms in tuple(self._last_rows_ms.items()):
+            status = known.get(split_id)
+            if status is not None and (status.blocked or not status.caught_up):
+                self._last_rows_ms[split_id] = now_ms
+                turn = self.watermarks.blocked if status.blocked else self.watermarks.active
+                turn(split_id)
+            elif self._idle_timeout_ms is not None and now_ms - last_ms >= self._idle_timeout_ms:
+                self.watermarks.idle(split_id)
+        return self.watermarks.least_us != before_us
+
+    def with_event_times(self, position: pa.Table) -> pa.Table:
+        """Return the position with the newest event time of each split, as far as it is known."""
+        newest = self.watermarks.newest_us()
+        times = [newest.get(n, old) for n, old in _rows(position, "split_id", "newest_us")]
+        at = position.schema.get_field_index("newest_us")
+        return position.set_column(at, "newest_us", pa.array(times, pa.int64()))
+
+
+def _rows(splits: pa.Table, *columns: str) -> Iterator[tuple[Any, ...]]:
+    return zip(*(splits.column(name).to_pylist() for name in columns), strict=True)

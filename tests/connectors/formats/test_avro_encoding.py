@@ -1,0 +1,50 @@
+"""Rows as Avro messages, and what has no form in Avro."""
+
+import pyarrow as pa
+import pytest
+
+from laminar_core.connectors.formats.avro_encoding import AvroEncoder, avro_schema, canonical
+from laminar_core.connectors.formats.messages import Messages
+from laminar_core.errors import ConfigurationError, DataError, ErrorCode
+from tests.connectors.formats.avro_messages import FORMAT, SCHEMA, rows
+
+
+@pytest.mark.parametrize("count", [0, 1, 2_500])
+def test_rows_come_back_as_they_were(count: int) -> None:
+    batch = rows(count)
+    encoded = FORMAT.encoder(SCHEMA).encode(batch)
+    found = FORMAT.decoder(SCHEMA).decode(Messages(encoded, pa.array(range(len(encoded)))))
+    assert found.letters.to_pylist() == []
+    assert found.rows.to_pylist() == batch.to_pylist()
+
+
+def test_each_message_begins_with_the_number_of_its_schema() -> None:
+    encoder = AvroEncoder(pa.schema([("a", pa.int8())]), "row", 258)
+    (only,) = encoder.encode(pa.record_batch({"a": pa.array([3], pa.int8())})).to_pylist()
+    assert only == b"\x00\x00\x00\x01\x02" + b"\x02\x06"
+
+
+@pytest.mark.parametrize(
+    ("schema", "why"),
+    [
+        (pa.schema([("a", pa.uint64())]), "column a: uint64 has no form in Avro"),
+        (pa.schema([("a", pa.list_(pa.duration("s")))]), "duration"),
+        (pa.schema([("a-b", pa.int64())]), "a name that Avro does not allow"),
+    ],
+)
+def test_what_has_no_form_in_avro_is_refused(schema: pa.Schema, why: str) -> None:
+    with pytest.raises(ConfigurationError, match=why):
+        avro_schema(schema, "row")
+
+
+def test_a_value_that_would_lose_its_fraction_is_refused() -> None:
+    schema = pa.schema([("t", pa.time64("ns"))])
+    encoder = AvroEncoder(schema, "row", 1)
+    with pytest.raises(DataError, match="would lose data") as caught:
+        encoder.encode(pa.record_batch([pa.array([1], pa.time64("ns"))], schema=schema))
+    assert caught.value.code is ErrorCode.NOT_ENCODABLE
+
+
+def test_equal_schemas_have_equal_texts() -> None:
+    assert canonical(avro_schema(SCHEMA, "row")) == canonical(avro_schema(SCHEMA, "row"))
+    assert " " not in canonical(avro_schema(SCHEMA, "row"))

@@ -1,0 +1,91 @@
+"""The arguments of a source are checked at once, and its description has what a position needs."""
+
+import json
+import os
+import pickle  # noqa: TID251 - as Spark sends it to the workers
+import subprocess
+import sys
+from datetime import datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from laminar_core.connectors.formats.json_format import JsonFormat
+from laminar_core.connectors.kafka import KafkaConnection, KafkaSource
+from laminar_core.errors import ConfigurationError
+from tests.connectors.kafka.writing import NUMBERS
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"topics": []}, "one or more different names"),
+        ({"topics": ["a", "a"]}, "one or more different names"),
+        ({"topics": ""}, "one or more different names"),
+        ({"format": "xml"}, "no format 'xml': choose from json, arrow, raw"),
+        ({"format": "raw"}, "the raw format is one column"),
+        ({"start": "yesterday"}, "start is earliest, latest, a time or offsets"),
+        ({"start": datetime(2026, 7, 1)}, "a time with a zone"),  # noqa: DTZ001 - the mistake
+        ({"until": "noon"}, "until is 'latest' or None"),
+        ({"batch_messages": 0}, "at least 1"),
+        ({"prefetch_bytes": 0}, "at least 1"),
+        ({"metadata": ["colour"]}, "no metadata 'colour'"),
+        ({"connection": "broker"}, "write host:port"),
+    ],
+)
+def test_what_cannot_be_is_refused_at_once(changed: dict, why: str) -> None:
+    given = {"connection": "b:1", "topics": "t", "columns": NUMBERS} | changed
+    if given.get("format") == "raw":
+        given["columns"] = pa.schema([("a", pa.string()), ("b", pa.string())])
+    with pytest.raises(ConfigurationError, match=why):
+        KafkaSource(given.pop("connection"), given.pop("topics"), given.pop("columns"), **given)
+
+
+def test_the_description_decides_whether_a_position_fits() -> None:
+    one = KafkaSource("b:1", "t", NUMBERS)
+    moved = KafkaSource("other:9", ["t"], NUMBERS, start="latest", batch_messages=1)
+    assert one.describe() == moved.describe()
+    others = [
+        KafkaSource("b:1", "u", NUMBERS),
+        KafkaSource("b:1", "t", pa.schema([("n", pa.int32())])),
+        KafkaSource("b:1", "t", NUMBERS, metadata=["offset"]),
+        KafkaSource("b:1", "t", NUMBERS, format=JsonFormat(unknown_fields="refuse")),
+        KafkaSource("b:1", "t", NUMBERS, tombstones="skip"),
+    ]
+    assert all(other.describe() != one.describe() for other in others)
+    json.dumps(one.describe())
+
+
+def test_no_secret_is_in_the_description_or_in_what_the_workers_get(monkeypatch) -> None:
+    monkeypatch.setenv("LAMINAR_TEST_PASSWORD", "hunter2")
+    connection = KafkaConnection("b:1", secrets={"sasl.password": "LAMINAR_TEST_PASSWORD"})
+    source = KafkaSource(connection, "t", NUMBERS)
+    assert "hunter2" not in repr(source) + json.dumps(source.describe())
+    assert b"hunter2" not in pickle.dumps(source)
+    assert pickle.loads(pickle.dumps(source)) == source
+
+
+def test_without_the_client_it_can_be_described_and_says_what_to_install(tmp_path: Path) -> None:
+    program = """
+import sys
+sys.modules["confluent_kafka"] = None
+import pyarrow as pa
+from laminar_core.connectors.kafka import KafkaSource
+from laminar_core.errors import MissingExtraError
+source = KafkaSource("b:1", "t", pa.schema([("n", pa.int64())]))
+assert source.describe()
+for attempt in (source.discovery, lambda: source.gaps(None), lambda: source.open(None)):
+    try:
+        attempt()
+    except MissingExtraError as error:
+        print(error)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, check=True, capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    said = "Kafka sources and sinks need: pip install 'laminar-core[kafka]'"
+    assert done.stdout.splitlines() == [said] * 3

@@ -1,0 +1,86 @@
+"""Splits that are read side by side: what is idle, blocked or done, and what a checkpoint keeps."""
+
+import pyarrow as pa
+
+from laminar_core.connectors.base import SourceReader, SplitStatus
+from laminar_core.host.clock import ManualClock
+from laminar_core.state.splits import split_table
+from laminar_core.worker.split_watch import LOOK_INTERVAL_MS, SplitWatch
+
+
+class Reader(SourceReader):
+    """A reader of splits whose state a test sets."""
+
+    def __init__(self, count: int = 2) -> None:
+        self.rows = [{"split_id": n, "split": str(n), "offset": "0"} for n in range(count)]
+        self.states: list[SplitStatus] = []
+
+    def position(self) -> pa.Table:
+        return split_table(self.rows)
+
+    def status(self) -> list[SplitStatus]:
+        return self.states
+
+
+def watched(idle_ms: float | None = 500) -> tuple[SplitWatch, Reader, ManualClock]:
+    reader, clock = Reader(), ManualClock()
+    watch = SplitWatch(reader, clock, idle_ms)
+    watch.watermarks.rows(0, 100)
+    watch.watermarks.rows(1, 40)
+    return watch, reader, clock
+
+
+def test_a_split_without_rows_is_idle_after_the_timeout() -> None:
+    watch, _, clock = watched()
+    clock.wait_ms(499)
+    watch.had_rows(0)
+    assert watch.look() is False
+    clock.wait_ms(LOOK_INTERVAL_MS)
+    assert (watch.look(), watch.watermarks.least_us) == (True, 100)
+
+
+def test_without_a_timeout_no_split_is_ever_idle() -> None:
+    watch, _, clock = watched(idle_ms=None)
+    clock.wait_ms(1e9)
+    assert (watch.look(), watch.watermarks.least_us) == (False, 40)
+
+
+def test_looks_are_not_more_often_than_the_interval() -> None:
+    watch, reader, clock = watched()
+    watch.look()
+    reader.rows[1]["done"] = True
+    clock.wait_ms(LOOK_INTERVAL_MS - 1)
+    assert watch.look() is False
+    clock.wait_ms(1)
+    assert (watch.look(), watch.watermarks.least_us) == (True, 100)
+
+
+def test_a_split_that_has_more_or_is_blocked_is_not_idle() -> None:
+    watch, reader, clock = watched()
+    for status in (SplitStatus(1, lag_rows=9), SplitStatus(1, blocked="a transaction is open")):
+        reader.states = [status]
+        clock.wait_ms(2_000)
+        watch.had_rows(0)
+        assert watch.look() is False
+    reader.states = [SplitStatus(1, caught_up=True)]
+    clock.wait_ms(499)
+    watch.had_rows(0)
+    assert watch.look() is False
+    clock.wait_ms(LOOK_INTERVAL_MS)
+    assert watch.look() is True
+
+
+def test_a_position_has_the_newest_event_times_and_a_restart_continues_from_them() -> None:
+    watch, reader, clock = watched()
+    position = watch.with_event_times(reader.position())
+    assert position.column("newest_us").to_pylist() == [100, 40]
+    reader.rows = position.to_pylist()
+    again = SplitWatch(reader, clock, 500)
+    assert again.watermarks.newest_us() == {0: 100, 1: 40}
+    assert again.watermarks.rows(1, 60) == 60
+
+
+def test_a_split_that_is_added_starts_at_the_event_time_of_the_others() -> None:
+    watch, _, _ = watched()
+    watch.add(split_table([{"split_id": 2, "split": "2", "offset": "0"}]))
+    assert watch.watermarks.newest_us()[2] == 40

@@ -1,0 +1,178 @@
+"""A real Kafka broker: one process that is broker and controller, on free ports of loopback.
+
+``make servers`` gets its jars. The settings are those of one node that is small and quick: few
+internal partitions, retention that acts at once, and only topics that were created.
+"""
+
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Self
+
+from laminar_core.host.clock import SystemClock
+from laminar_core.spark.jvm import ensure_java
+
+HOST = "127.0.0.1"
+START_SECONDS_MAX = 180
+_CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qk"
+_JVM = (
+    "-Xmx256m", "-Xms64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto",
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+)  # fmt: skip
+_SETTINGS = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@{host}:{controller}
+listeners=PLAINTEXT://{host}:{broker},CONTROLLER://{host}:{controller}{proxied}
+advertised.listeners=PLAINTEXT://{host}:{broker}{advertised}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,PROXIED:PLAINTEXT
+controller.listener.names=CONTROLLER
+log.dirs={folder}/log
+num.partitions=1
+auto.create.topics.enable=false
+offsets.topic.num.partitions=4
+offsets.topic.replication.factor=1
+transaction.state.log.num.partitions=4
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.num.partitions=1
+group.initial.rebalance.delay.ms=0
+transaction.abort.timed.out.transaction.cleanup.interval.ms=1000
+log.retention.check.interval.ms=1000
+log.initial.task.delay.ms=500
+"""
+
+
+class KafkaBroker:
+    """A broker whose data are in ``folder``; started again there, it has them still.
+
+    Args:
+        jars: the folder of jars that ``make servers`` fills.
+        folder: where settings, logs and data go; made if it is not there.
+        proxy_port: a port of loopback where a proxy carries connections to ``proxied_port``.
+            Clients that bootstrap there are sent there for everything.
+        settings: more lines of ``server.properties``.
+    """
+
+    def __init__(
+        self,
+        jars: Path,
+        folder: Path,
+        proxy_port: int | None = None,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        self._jars = jars
+        self._folder = folder
+        self._process: subprocess.Popen[bytes] | None = None
+        self._port, controller, self.proxied_port = free_ports(3)
+        proxied = f",PROXIED://{HOST}:{self.proxied_port}" if proxy_port else ""
+        advertised = f",PROXIED://{HOST}:{proxy_port}" if proxy_port else ""
+        text = _SETTINGS.format(
+            host=HOST, broker=self._port, controller=controller, folder=folder,
+            proxied=proxied, advertised=advertised,
+        )  # fmt: skip
+        more = "".join(f"{name}={value}\n" for name, value in (settings or {}).items())
+        folder.mkdir(parents=True, exist_ok=True)
+        self._settings = folder / "server.properties"
+        self._settings.write_text(text + more)
+        self._java = str(ensure_java() / "bin" / "java")
+
+    @property
+    def bootstrap(self) -> str:
+        """Host and port for clients."""
+        return f"{HOST}:{self._port}"
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    def start(self) -> None:
+        """Start it, with the data that are there, and wait until it takes connections.
+
+        Raises:
+            RuntimeError: it ended, or did not start in time; the message has the end of its log.
+        """
+        if not (self._folder / "log").exists():
+            self._run("kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c")
+        with (self._folder / "server.log").open("ab") as log:
+            self._process = subprocess.Popen(  # noqa: S603 - its own words
+                self._command("kafka.Kafka"), stdout=log, stderr=log, cwd=self._folder
+            )
+        clock = SystemClock()
+        deadline_ms = clock.monotonic_ms() + 1000 * START_SECONDS_MAX
+        while not _listens(self._port):
+            if self._process.poll() is not None or clock.monotonic_ms() > deadline_ms:
+                self.kill()
+                raise RuntimeError(f"the broker did not start: {self._end_of_log()}")
+            clock.wait_ms(50)
+
+    def kill(self) -> None:
+        """End it as ``kill -9`` does; nothing if it does not run."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """End it in good order."""
+        self._end(signal.SIGTERM)
+
+    def pause(self) -> None:
+        """Freeze it: connections stay open, and nothing answers."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let a frozen broker go on."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
+    def _end(self, how: signal.Signals) -> None:
+        if self._process is not None:
+            self._process.send_signal(how)
+            self._process.wait()
+            self._process = None
+
+    def _command(self, main: str, *words: str) -> list[str]:
+        classpath = str(self._jars / "*")
+        return [self._java, *_JVM, "-cp", classpath, main, *words, str(self._settings)]
+
+    def _run(self, main: str, *words: str) -> None:
+        done = subprocess.run(  # noqa: S603 - its own words
+            self._command(main, *words), capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise RuntimeError(f"{main} failed: {(done.stderr or done.stdout)[-2000:]}")
+
+    def _end_of_log(self) -> str:
+        return (self._folder / "server.log").read_text(errors="replace")[-2000:]
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports of loopback that nothing listens on now."""
+    held = [socket.socket() for _ in range(count)]
+    try:
+        for each in held:
+            each.bind((HOST, 0))
+        return [int(each.getsockname()[1]) for each in held]
+    finally:
+        for each in held:
+            each.close()
+
+
+def jars_of(root: Path) -> Path | None:
+    """Return the folder of jars that ``make servers`` filled below the project, or None."""
+    given = os.environ.get("LAMINAR_KAFKA_JARS")
+    found = [Path(given)] if given else sorted((root / "build" / "servers").glob("kafka-*/"))
+    return found[-1] if found else None
+
+
+def _listens(port: int) -> bool:
+    with suppress(OSError), socket.create_connection((HOST, port), 1):
+        return True
+    return False

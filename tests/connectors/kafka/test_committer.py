@@ -111,7 +111,8 @@ def test_rows_of_one_key_stay_in_order_in_one_partition(job: Job):
         job.stage(n)
         job.publish(n, committer)
     partitions = read_partitions(job.kafka, job.topic)
-    assert len(partitions) == 2 and all(partitions.values()), "two partitions share the rows"
+    assert len(partitions) == 2
+    assert all(partitions.values()), "two partitions share the rows"
     for messages in partitions.values():
         ids = [json.loads(value)["id"] for _, value in messages]
         assert ids == sorted(ids)

@@ -117,6 +117,7 @@ def test_a_black_hole_swallows_until_it_is_healed(proxy: FaultProxy, echo: Echo)
         until(lambda: proxy.fired)
         with connect(proxy) as new:
             new.sendall(b"lost\n")
+            until(lambda: proxy._passed_bytes == len(b"lost\nlost\n"))
             proxy.heal()
             with pytest.raises(ConnectionResetError):
                 old.recv(1)

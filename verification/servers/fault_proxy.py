@@ -28,7 +28,7 @@ that begin in the piece.
 
 
 class FaultKind(Enum):
-    """What happens when a fault strikes."""
+    """The effect of a fault on a connection, or on all of them."""
 
     LATENCY = "latency"
     """From now on every piece from the server takes ``seconds`` longer, on all connections."""

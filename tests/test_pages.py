@@ -35,6 +35,7 @@ RUN_BY = {
     "configuration.md": "tests/test_configuration.py",
     "connectors.md": "tests/test_pages.py",
     "custom-connector.md": "tests/spark/test_guides.py",
+    "custom-sink.md": "tests/spark/test_guides.py",
     "errors.md": "tests/test_site.py",
     "formats.md": "tests/codec/test_formats_document.py",
     "index.md": "tests/spark/test_guides.py",

@@ -41,6 +41,7 @@ from laminar_core.connectors.outlook import (
 from laminar_core.connectors.parquet_commit import committed_files, read_committed
 from laminar_core.connectors.parquet_sink import ParquetSink
 from laminar_core.connectors.parquet_source import ParquetSource
+from laminar_core.connectors.staged_rows import StagedPart, StagedRows, outlook_of, parts_after
 from laminar_core.state.splits import split_columns, split_table
 from laminar_core.store.staging import StagingArea
 
@@ -78,6 +79,8 @@ __all__ = [
     "SourceBatch",
     "SourceReader",
     "SplitStatus",
+    "StagedPart",
+    "StagedRows",
     "StagingArea",
     "UniformInt",
     "Withdrawing",
@@ -85,6 +88,8 @@ __all__ = [
     "committed_files",
     "first_splits",
     "fixed_list",
+    "outlook_of",
+    "parts_after",
     "read_committed",
     "split_columns",
     "split_table",

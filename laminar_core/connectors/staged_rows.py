@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from laminar_core.connectors.outlook import Committable, Lost
+from laminar_core.connectors.plain import plain_schema
 from laminar_core.errors import CorruptCheckpointError, ErrorCode
 from laminar_core.operators.base import JsonObject, PendingSnapshot, Snapshot, SubtaskContext
 from laminar_core.protocol.types import CheckpointId
@@ -109,7 +110,7 @@ class StagedRows:
         assert context.staging is not None, "the worker gives every sink a staging area"
         self._staging = context.staging
         self._context = context
-        self._schema = schema
+        self._schema = plain_schema(schema)  # An Arrow file has one dictionary per column.
         self._file_bytes = file_bytes
         self._sequence = 0
         self._batches: list[pa.RecordBatch] = []

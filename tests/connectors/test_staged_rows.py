@@ -116,3 +116,17 @@ def test_what_is_gone_is_counted():
 def test_other_committables_are_refused(committable):
     with pytest.raises(CorruptCheckpointError, match="no staged rows"):
         StagedPart.from_json(committable)
+
+
+def test_dictionaries_become_plain_columns():
+    staging = StagingArea(MemoryObjectStore(), JobPaths("payments"), "out")
+    context = SubtaskContext("out", 0, 1, 128, Generation(3), staging=staging)
+    schema = pa.schema([("shop", pa.dictionary(pa.int32(), pa.string()))])
+    writer = StagedRows(context, schema)
+    for shop in ("a", "b"):
+        shops = pa.array([shop]).dictionary_encode()
+        writer.write(pa.record_batch([shops], schema=schema))
+    (part,) = parts_of(writer.snapshot(CheckpointId(12))())
+    (first, second) = part.batches(staging)
+    assert [*first.column(0).to_pylist(), *second.column(0).to_pylist()] == ["a", "b"]
+    assert first.schema == pa.schema([("shop", pa.string())])

@@ -14,7 +14,9 @@ from tests.spark.guides import Reader, blocks
 pytestmark = pytest.mark.spark
 
 
-@pytest.mark.parametrize("page", ["tutorial.md", "custom-connector.md", "install.md"])
+@pytest.mark.parametrize(
+    "page", ["tutorial.md", "custom-connector.md", "custom-sink.md", "install.md"]
+)
 def test_a_page_works_word_for_word(page: str, tmp_path: Path) -> None:
     with Reader(tmp_path) as reader:
         reader.follow(page)

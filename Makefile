@@ -37,9 +37,9 @@ test-jvm: $(READY)  ## the tests that start Spark, with the Java from PyPI inste
 test-oldest: $(READY)  ## the tests of Spark, Arrow and connectors with the oldest packages that are allowed
 	@SPREAD="$(SPREAD)" scripts/test-oldest $(TESTS)
 
-# At most four processes: each may have a Spark of its own, which uses several cores itself. A process
-# that has nothing left to do takes over half of what another one still has.
-SPREAD := --numprocesses logical --maxprocesses 4 --dist worksteal
+# tests/conftest.py says how many processes there are. One that has nothing left to do takes over half of
+# what another one still has.
+SPREAD := --numprocesses auto --dist worksteal
 
 servers:  ## get the servers that tests run against: Kafka (needs Maven), versitygw (needs Go), PostgreSQL
 	@scripts/servers

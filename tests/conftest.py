@@ -31,6 +31,16 @@ sys.dont_write_bytecode = False  # As it is where nothing is set.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # As a shell starts what is to run behind it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Return how many processes run the suite: one more than cores, and four at most.
+
+    Many tests wait for servers and for other processes, so one process per core leaves cores idle.
+    Each process may have a Spark of its own, which takes memory and uses several cores.
+    """
+    return min((os.cpu_count() or 1) + 1, 4)
+
+
 settings.register_profile("laminar", deadline=None)  # A busy machine is no failure.
 settings.load_profile("laminar")
 

@@ -61,8 +61,12 @@ class MemoryObjectStore:
 
     def children(self, folder: str) -> list[str]:
         """See ``ObjectStore.children``."""
-        below = (key.removeprefix(folder).partition("/") for key in self.list(folder))
-        return sorted({name + slash for name, slash, _ in below})
+        check_folder(folder)
+        begin = len(folder)
+        with self._lock:
+            keys = [key for key in self._objects if key.startswith(folder)]
+        ends = ((key, key.find("/", begin) + 1) for key in keys)
+        return sorted({key[begin : end or None] for key, end in ends})
 
     def list(self, folder: str) -> list[str]:
         """See ``ObjectStore.list``."""

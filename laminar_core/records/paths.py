@@ -8,6 +8,7 @@ another root as a whole.
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 from laminar_core.errors import ConfigurationError, ErrorCode
@@ -60,6 +61,7 @@ def check_operator_id(operator_id: str) -> str:
     return _check_name("operator id", operator_id, _OPERATOR_ID)
 
 
+@lru_cache(maxsize=4096)  # A running job reads and writes the same few objects again and again.
 def check_key(key: str) -> str:
     """Return ``key`` if it names an object below the root: no ``..``, no hidden or empty part.
 

@@ -50,10 +50,6 @@ class Process:
         """Run at ``at_ms``, by default as soon as possible, or earlier."""
         self.due_ms = min(self.due_ms, self.world.now_ms if at_ms is None else at_ms)
 
-    def next_turn_ms(self) -> float:
-        """Return the time of its next turn."""
-        return max(self.due_ms, self.busy_until_ms)
-
     def turn(self) -> float:
         """Run for a moment; return the time until the next turn, in milliseconds."""
         raise NotImplementedError
@@ -138,10 +134,8 @@ class World:
         self.turns += 1
         for action in self._planned.pop(self.turns, ()):
             action()
-        awake = (p for p in self._processes if not (p.held or p.in_turn))
-        process = min(awake, key=Process.next_turn_ms, default=None)
-        due_ms = math.inf if process is None else process.next_turn_ms()
-        if process is None or due_ms == math.inf or due_ms > deadline_ms:
+        process, due_ms = self._next()
+        if process is None or due_ms > deadline_ms:
             if done():
                 return  # An action of this turn took turns itself, and all that was left.
             if deadline_ms == math.inf:
@@ -168,6 +162,19 @@ class World:
         duration_ms = (self._duration_ms() + spent_ms) * process.pace
         process.busy_until_ms = self.now_ms + duration_ms
         process.wake(process.busy_until_ms + wait_ms)
+
+    def _next(self) -> tuple[Process | None, float]:
+        """Return the process whose turn comes first, and when; the earlier added of two.
+
+        Half of the time of a simulation would be spent here with a call for each process.
+        """
+        first, first_ms = None, math.inf
+        for process in self._processes:
+            due_ms, busy_ms = process.due_ms, process.busy_until_ms
+            next_ms = max(busy_ms, due_ms)
+            if next_ms < first_ms and not (process.held or process.in_turn):
+                first, first_ms = process, next_ms
+        return first, first_ms
 
     def _begin_stretch(self) -> None:
         self.stretches += 1

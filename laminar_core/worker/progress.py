@@ -17,7 +17,7 @@ def progress_of(
         rows_out=counts.rows_out,
         rows_late=counts.rows_late,
         bad_rows=counts.bad_rows,
-        flowing=counts.rows_since_start > 0 or counts.batches_replayed > 0,
+        flowing=wiring.flowing(),
         unaligned=wiring.unaligned(),
         watermark_us=wiring.watermark_us(),
         drained=all(task.finished for task in wiring.tasks),

@@ -57,13 +57,11 @@ Frame = tuple[FrameKind, Buffer]
 
 @dataclass(frozen=True, slots=True)
 class RowCounts:
-    """Rows of one worker, over the whole history of the job but for what is since the start."""
+    """Rows of one worker, over the whole history of the job."""
 
     rows_in: int
     rows_out: int
     rows_late: int
-    rows_since_start: int
-    batches_replayed: int
     bad_rows: BadRowTotals
 
 
@@ -134,14 +132,19 @@ class Wiring:
         sources = [t.parts.source for t in self.tasks if t.parts.source is not None]
         sinks = [t.parts.sink for t in self.tasks if t.parts.sink is not None]
         operators = [operator for t in self.tasks for _, operator in t.parts.operators]
-        since_start = sum(s.rows_since_start for s in sources)
         return RowCounts(
-            rows_in=since_start + sum(s.rows_before for s in sources),
+            rows_in=sum(s.rows_before + s.rows_since_start for s in sources),
             rows_out=sum(s.rows_written for s in sinks),
             rows_late=sum(getattr(o, "late_row_count", 0) for o in operators),
-            rows_since_start=since_start,
-            batches_replayed=sum(i.batches_replayed for t in self.tasks for i in t.parts.inputs),
             bad_rows=BadRowTotals.total(s.gate.totals for s in sources),
+        )
+
+    def flowing(self) -> bool:
+        """Return whether any row was read or replayed since the start."""
+        return any(
+            (task.parts.source is not None and task.parts.source.rows_since_start > 0)
+            or any(channel.batches_replayed > 0 for channel in task.parts.inputs)
+            for task in self.tasks
         )
 
     def sources(self) -> dict[str, SourceProgress]:

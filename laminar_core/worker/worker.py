@@ -357,7 +357,8 @@ class Worker:
     def _report_progress(self) -> None:
         now_ms = self._clock.monotonic_ms()
         due = now_ms >= self._next_progress_ms
-        if self._data_flowed and not due:
+        first_rows = not self._data_flowed and self.wiring.flowing()
+        if not (due or first_rows):
             return
         requests = counts_of(self._store.objects)
         report = progress_of(
@@ -367,10 +368,7 @@ class Worker:
             self._snapshots.given_up,
             requests,
         )
-        first_rows = report.flowing and not self._data_flowed
-        if not (due or first_rows):
-            return
-        self._data_flowed = self._data_flowed or first_rows
+        self._data_flowed = self._data_flowed or report.flowing
         self._next_progress_ms = now_ms + PROGRESS_INTERVAL_MS
         self._send(report)
         self._report_waits(now_ms)

@@ -103,7 +103,7 @@ def test_a_worker_that_stands_still_stops_the_source_of_the_others():
         workers[1].hold()
 
         def look() -> None:
-            read.append(workers[0].worker.wiring.counts().rows_since_start)
+            read.append(workers[0].worker.wiring.counts().rows_in)
 
         for delay_ms in (2_000, 4_000):
             simulation.world.later(delay_ms, look)

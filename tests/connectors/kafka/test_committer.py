@@ -217,7 +217,8 @@ class TestProblems:
             committer.take_over(Generation(1))
         assert "\n" not in str(down.value)
 
-    def test_a_topic_that_is_gone_ends_the_job(self, job: Job):
+    def test_a_topic_that_is_gone_ends_the_job(self, kafka: str, new_topic: Callable[..., str]):
+        job = Job(kafka, new_topic(2), {"transaction_timeout_ms": 15_000})
         committer = started(job)
         admin = AdminClient({"bootstrap.servers": job.kafka})
         admin.delete_topics([job.topic])[job.topic].result(20)

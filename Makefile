@@ -31,7 +31,7 @@ demo-kafka: $(READY)  ## payments from a real Kafka broker; broker, workers and 
 test: $(READY)  ## the whole test suite, in up to four processes (TESTS="-n0 tests/cli -x": a part, in one)
 	@$(BIN)/python -m pytest $(SPREAD) $(TESTS)
 
-test-jvm: $(READY)  ## the tests that start Spark, with the Java from PyPI instead of the machine's
+test-jvm: $(READY)  ## tests of Spark with the Java from PyPI instead of the machine's (TESTS=tests: all that start it)
 	@SPREAD="$(SPREAD)" scripts/test-jvm $(TESTS)
 
 test-oldest: $(READY)  ## the tests of Spark, Arrow and connectors with the oldest packages that are allowed

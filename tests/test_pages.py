@@ -144,7 +144,8 @@ def test_the_programs_of_the_page_about_connectors_run(
     sink.committer().commit(1, stage(sink, 0, 5))
     names: dict = {}
     for block in blocks("connectors.md"):
-        exec(compile(block.text, "docs/connectors.md", "exec"), names)
+        if block.language == "python":
+            exec(compile(block.text, "docs/connectors.md", "exec"), names)
     assert names["table"].num_rows == 5
     assert len(names["files"]) == 1
     _clicks_are_rows_and_letters(names["p"])

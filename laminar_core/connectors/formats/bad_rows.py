@@ -188,7 +188,10 @@ class BadRows:
         what = f"{where}: {first['reason']} ({first['defect']})"
         if self._policy.on_bad_row == "fail":
             skip = SkippedMessage(self._source, split, str(first["position"]))
-            remedy = f"go on without this message with --skip-bad {skip}, or keep such as letters"
+            remedy = (
+                f"leave out this message with --skip-bad {skip}, or keep such messages with "
+                "on_bad_row=LettersTo(...)"
+            )
             return DataError(ErrorCode.BAD_ROW, f"{what}; {remedy}")
         limit = f"more than {self._policy.share_max} of {self._policy.window} messages are bad"
         return DataError(ErrorCode.TOO_MANY_BAD_ROWS, f"{limit}; the last was {what}")

@@ -48,8 +48,8 @@ def test_by_default_the_first_one_stops_the_job_in_one_line() -> None:
     assert verdict.failure.code is ErrorCode.BAD_ROW
     assert verdict.failure.exit_code == 3
     assert str(verdict.failure) == (
-        "pay, split payments/3, offset 1004: not JSON: 4 (malformed); go on without this message "
-        "with --skip-bad pay:payments/3:1004, or keep such as letters"
+        "pay, split payments/3, offset 1004: not JSON: 4 (malformed); leave out this message "
+        "with --skip-bad pay:payments/3:1004, or keep such messages with on_bad_row=LettersTo(...)"
     )
 
 

@@ -12,7 +12,7 @@ DOCUMENT = (Path(__file__).parents[2] / "docs" / "testing.md").read_text()
 
 def test_the_programs_run() -> None:
     programs = re.findall(r"```python\n(.*?)```", DOCUMENT, re.DOTALL)
-    assert len(programs) == 2
+    assert len(programs) == 3
     names: dict = {}
     for program in programs:
         exec(compile(program, "docs/testing.md", "exec"), names)

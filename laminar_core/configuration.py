@@ -316,7 +316,8 @@ class StartOptions(Options):
     """Leave out this one message, source:split:offset, as the error names it."""
     accept: tuple[str, ...] = Field(default=(), strict=False)
     """Accept a loss, a doubt or a repetition that would refuse this start: sink-lost:NAME,
-    sink-doubt:NAME=committed|not, sink-repeat:NAME, source-gap:NAME=earliest|skip-split.
+    sink-doubt:NAME=committed|not, sink-repeat:NAME, source-gap:NAME=earliest|skip-split,
+    source-drop:NAME.
     It needs --reason, and goes into the audit log.
     """
 

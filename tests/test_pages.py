@@ -168,6 +168,7 @@ def test_the_pieces_of_pipelines_fit() -> None:
     rows = pa.table({"merchant": ["m"], "paid_at": at, "device": ["d"], "boot": [1], "n": [1]})
     source = Pipeline("payments").source("rows", MemorySource([rows]))
     names = {"payments": source, "rows": source, "windows": windows, "agg": agg}
+    names |= {"SHOPS": MemorySource([rows]), "ONLINE": MemorySource([rows])}
     names |= vars(laminar_core.pipeline)
     pieces = [b.text for b in blocks("pipelines.md") if b.language == "python"]
     alone = [piece for piece in pieces if "import" not in piece and "spark" not in piece]

@@ -342,6 +342,7 @@ def test_every_kind_of_riddle_is_seen(source: str) -> None:
 DESCRIBES_INPUTS = {
     "laminar_core/plan/plan.py": "writes the words that the fingerprint is of",
     "laminar_core/driver/recovery/compatibility.py": "compares fingerprints",
+    "laminar_core/driver/recovery/source_changes.py": "compares the inputs that stay",
     "laminar_core/records/manifest_versions.py": "translates manifests that have no edges",
 }
 

@@ -25,7 +25,7 @@ def print_recovery(report: RecoveryReport, owner: str | None) -> None:
         )
     if report.sources:
         click.echo()
-        print_table(("source", "splits", "rows", "left", "problem"), _sources(report))
+        print_table(("source", "splits", "rows", "left", "state"), _sources(report))
     if report.sinks:
         click.echo()
         print_table(("sink", "to commit", "visible up to", "what becomes of it"), _sinks(report))
@@ -91,7 +91,7 @@ def _sources(report: RecoveryReport) -> Iterable[tuple[str, ...]]:
             f"{source.splits:,}",
             f"{source.rows_read:,}",
             left,
-            source.problem or "",
+            source.problem or source.status,
         )
 
 

@@ -1,6 +1,6 @@
 """Build the manifest, history record and committables from acknowledgements."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -12,6 +12,7 @@ from laminar_core.protocol.coordinator_events import RecordOutcome
 from laminar_core.protocol.types import CheckpointId, Generation
 from laminar_core.records.manifest import (
     AlignmentEntry,
+    CarriedOperator,
     CheckpointManifest,
     DiscoveryEntry,
     HistoryRecord,
@@ -26,6 +27,27 @@ from laminar_core.worker.outputs import edge_entry
 
 
 @dataclass(frozen=True, slots=True)
+class Carried:
+    """The removed sources whose positions every manifest of a generation contains unchanged."""
+
+    manifest: CheckpointManifest
+    """The checkpoint that the generation continues from."""
+    operators: Mapping[str, CarriedOperator]
+    """The removed sources, and the operators chained to them."""
+
+    def entries(self) -> Iterator[SubtaskEntry]:
+        """Yield their parts; nothing of them is written again."""
+        unwritten = {"written_bytes": 0, "sync_ms": 0.0, "async_ms": 0.0}
+        for entry in self.manifest.subtasks:
+            if entry.operator_id in self.operators:
+                yield entry.model_copy(update=unwritten)
+
+    def discovery(self) -> dict[str, DiscoveryEntry]:
+        """Return what their discoveries had found."""
+        return {o: d for o, d in self.manifest.discovery.items() if o in self.operators}
+
+
+@dataclass(frozen=True, slots=True)
 class JobIdentity:
     """The fields that all manifests of a generation have in common."""
 
@@ -33,6 +55,8 @@ class JobIdentity:
     generation: Generation
     plan: Plan
     parallelism: int
+    carried: Carried | None = None
+    """None: no source was removed."""
 
 
 class Completion(NamedTuple):
@@ -51,9 +75,18 @@ def build_manifest(
     discovery: Mapping[str, DiscoveryEntry],
 ) -> CheckpointManifest:
     """Put the parts together; entries in the order of the plan, so equal cuts look equal."""
+    carried = identity.carried
     entries = [entry for ack in acks for entry in ack.entries]
     alignment = [entry for ack in acks for entry in ack.alignment]
     descriptions = identity.plan.descriptions()
+    parallelism = dict.fromkeys(descriptions, identity.parallelism)
+    found = dict(discovery)
+    if carried is not None:
+        entries += carried.entries()
+        parallelism |= {o: carried.manifest.parallelism[o] for o in carried.operators}
+        described = carried.manifest.operators_description
+        descriptions |= {o: described[o] for o in carried.operators}
+        found |= carried.discovery()
     order = {operator_id: n for n, operator_id in enumerate(descriptions)}
     vertices = {v.vertex_id: n for n, v in enumerate(identity.plan.vertices)}
     inflight = [entry for ack in acks for entry in ack.inflight]
@@ -70,7 +103,7 @@ def build_manifest(
         completed_at_ms=completion.at_ms,
         duration_ms=completion.duration_ms,
         max_parallelism=identity.plan.max_parallelism,
-        parallelism=dict.fromkeys(descriptions, identity.parallelism),
+        parallelism=parallelism,
         fingerprint={o: fingerprint_of(d) for o, d in descriptions.items()},
         operators_description=dict(descriptions),
         edges=tuple(edge_entry(identity.plan, edge) for edge in identity.plan.edges),
@@ -78,7 +111,8 @@ def build_manifest(
         subtasks=tuple(sorted(entries, key=lambda e: (order[e.operator_id], e.subtask_index))),
         alignment=tuple(sorted(alignment, key=lambda e: (vertices[e.vertex_id], e.subtask_index))),
         inflight_data=tuple(sorted(inflight, key=lambda e: _place(e, vertices))),
-        discovery=dict(discovery),
+        discovery=found,
+        carried={} if carried is None else dict(carried.operators),
     )
 
 

@@ -85,6 +85,8 @@ class Scrub:
 
     def _owners_of(self, manifest: CheckpointManifest) -> Iterator[tuple[str, tuple[str, int]]]:
         for entry in manifest.subtasks:
+            if entry.operator_id in manifest.carried:
+                continue  # No worker has it, so none can write it again.
             for segment in entry.segments:
                 if is_inherited(self._store.paths, manifest, segment.path):
                     yield segment.path, (entry.operator_id, entry.subtask_index)

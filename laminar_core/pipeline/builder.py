@@ -309,6 +309,9 @@ class Stream:
     def union(self, *others: "Stream", name: str | None = None) -> "Stream":
         """Merge streams of one schema, in no particular order.
 
+        A job can continue with more or fewer streams here. A union of a single stream is a place
+        where more can join later.
+
         Raises:
             ConfigurationError: the schemas differ, or the streams belong to several pipelines.
         """
@@ -316,7 +319,7 @@ class Stream:
             self._require_alike(other, "a union")
         operator = SelectColumns(self._pipeline.name_for("union", name), tuple(self.schema.names))
         inputs = tuple(s._from for s in (self, *others))  # noqa: SLF001 - one of us
-        node = self._pipeline.add(Node(self.schema, inputs, operator=operator))
+        node = self._pipeline.add(Node(self.schema, inputs, operator=operator, is_union=True))
         known = [s._event_time for s in (self, *others) if s._event_time is not None]  # noqa: SLF001
         return Stream(
             self._pipeline, node, event_time=reduce(EventTime.joined, known) if known else None

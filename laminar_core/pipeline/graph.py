@@ -33,6 +33,8 @@ class Node:
     source: SourceNode | None = None
     operator: OperatorSpec | None = None
     sink: SinkNode | None = None
+    is_union: bool = False
+    """It is a vertex of its own also with one input, so that another stream can join it later."""
     sides: Mapping[str, pa.Schema] = field(default_factory=dict)
     """The schema of each of its side outputs, by name."""
 
@@ -112,7 +114,7 @@ class _Planner:
             yield Edge(edge_id, sender, receiver, one.by, one.schema, feedback, side=side)
 
     def _is_chained(self, node: Node) -> bool:
-        if len(node.inputs) != 1 or node.feedback:
+        if len(node.inputs) != 1 or node.feedback or node.is_union:
             return False
         (only,) = node.inputs
         is_main = only.side is None and isinstance(only.by, Forward)

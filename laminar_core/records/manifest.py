@@ -190,6 +190,16 @@ class DiscoveryEntry(Record):
     complete: bool = Field(description="Nothing more will ever be found.")
 
 
+class CarriedOperator(Record):
+    """An operator that the pipeline no longer has, and that took no part in this checkpoint.
+
+    Its entries are those of an earlier checkpoint. It continues with them when its source returns.
+    """
+
+    source: str = Field(description="The removed source that it is, or that it was chained to.")
+    checkpoint_id: CheckpointNumber = Field(description="The last checkpoint that it took part in.")
+
+
 class CheckpointManifest(Sealed):
     """A completed checkpoint, in format 4, the newest. Creating this object completes it.
 
@@ -225,6 +235,11 @@ class CheckpointManifest(Sealed):
     discovery: PerOperator[DiscoveryEntry] = Field(
         default_factory=dict,
         description="Per source; a source without one was pinned, with nothing more to find.",
+    )
+    carried: PerOperator[CarriedOperator] = Field(
+        default_factory=dict,
+        exclude_if=lambda carried: not carried,
+        description="Sources that were removed, and operators chained to them.",
     )
     imported_from: str | None = Field(default=None, description="URI of a savepoint.")
     audited: Audited = None
@@ -283,6 +298,15 @@ class CheckpointManifest(Sealed):
             raise ValueError(f"discovery of unknown operators: {unknown[:_NAMED_MAX]}")
         return self
 
+    @model_validator(mode="after")
+    def _what_is_carried_is_there(self) -> Self:
+        sources = {carried.source for carried in self.carried.values()}
+        if unknown := sorted(self.carried.keys() - self.parallelism.keys()):
+            raise ValueError(f"carries unknown operators: {unknown[:_NAMED_MAX]}")
+        if alone := sorted(sources - self.carried.keys()):
+            raise ValueError(f"carries operators without their sources: {alone[:_NAMED_MAX]}")
+        return self
+
     def files(self) -> tuple[FileRef, ...]:
         """Return every file that must be whole for this checkpoint to be restorable."""
         states = tuple(segment for entry in self.subtasks for segment in entry.segments)
@@ -300,8 +324,9 @@ class CheckpointManifest(Sealed):
 
     @property
     def workers(self) -> int:
-        """The number of workers: worker i hosts subtask i of every operator."""
-        return max(self.parallelism.values(), default=1)
+        """The number of workers: worker i hosts subtask i of every operator of the pipeline."""
+        there = (n for op, n in self.parallelism.items() if op not in self.carried)
+        return max(there, default=1)
 
     @property
     def inflight_bytes(self) -> int:

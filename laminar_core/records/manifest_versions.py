@@ -82,8 +82,9 @@ class _ManifestV3(Record, extra="allow"):
 
     @model_validator(mode="after")
     def _has_nothing_newer(self) -> Self:
-        if "discovery" in (self.model_extra or {}):
-            raise ValueError("discovery came with format 4")
+        for name in ("discovery", "carried"):
+            if name in (self.model_extra or {}):
+                raise ValueError(f"{name} came with format 4")
         return self
 
 

@@ -92,6 +92,9 @@ def _judge_file(
             if file.checkpoint_id in deleted:
                 reason = f"deleted with checkpoint {file.checkpoint_id}"
                 return FileVerdict(file.path, "delete", reason, file.size_bytes, file.checkpoint_id)
+            if file.path in names.going:
+                # Later checkpoints carried it along, and its own one went before them.
+                return _judge_shared(view, file, names)
             return _judge_part(view, file, file.checkpoint_id)
 
 

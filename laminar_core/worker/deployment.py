@@ -73,9 +73,22 @@ class Deployment:
     @property
     def rescaling(self) -> Rescaling | None:
         """The change of parallelism; None if the number of workers is unchanged."""
-        if self.restored is None or self.restored.workers == self.parallelism:
+        return None if self.restored is None else self._rescaled(self.restored.workers)
+
+    def rescaling_of(self, operator_id: str) -> Rescaling | None:
+        """Return the change of parallelism of one operator; None if there is none.
+
+        A source that returns, and what is chained to it, had the number of workers of the
+        checkpoint in which they last took part.
+        """
+        if self.restored is None or operator_id not in self.restored.parallelism:
+            return self.rescaling
+        return self._rescaled(self.restored.parallelism[operator_id])
+
+    def _rescaled(self, before: int) -> Rescaling | None:
+        if before == self.parallelism:
             return None
-        return Rescaling(self.restored.workers, self.parallelism, self.plan.max_parallelism)
+        return Rescaling(before, self.parallelism, self.plan.max_parallelism)
 
 
 class RestoredState:
@@ -126,12 +139,13 @@ class RestoredState:
     def _entries(
         self, operator_id: str, redistribution: Redistribution | None
     ) -> list[SubtaskEntry]:
-        if self._rescaling is None:
+        rescaling = self._deployment.rescaling_of(operator_id)
+        if rescaling is None:
             origins = [self._me]
         elif redistribution is None:
             return []
         else:
-            origins = self._rescaling.origins(redistribution, self._me)
+            origins = rescaling.origins(redistribution, self._me)
         entries = [self._subtasks.get((operator_id, origin)) for origin in origins]
         return [entry for entry in entries if entry is not None]
 
@@ -144,8 +158,8 @@ class RestoredState:
             ]
             if vertex.sink is not None:
                 pairs.append((vertex.sink.operator_id, "split"))
-            if vertex.source is not None and self._rescaling is None:
-                pairs.append((vertex.source.operator_id, None))
+            if (node := vertex.source) is not None and self._kept_parallelism(node.operator_id):
+                pairs.append((node.operator_id, None))
             for operator_id, redistribution in pairs:
                 for entry in self._entries(operator_id, redistribution):
                     for segment in filter(self._concerns_me, entry.segments):
@@ -158,7 +172,10 @@ class RestoredState:
         None if there is none, or after rescaling.
         """
         entry = self._subtasks.get((operator_id, self._me))
-        return None if entry is None or self._rescaling is not None else entry.segments
+        return entry.segments if entry and self._kept_parallelism(operator_id) else None
+
+    def _kept_parallelism(self, operator_id: str) -> bool:
+        return self._deployment.rescaling_of(operator_id) is None
 
     def _snapshot(self, entry: SubtaskEntry) -> Snapshot:
         segments = [segment for segment in entry.segments if self._concerns_me(segment)]
@@ -184,7 +201,7 @@ class RestoredState:
         """Return this subtask's splits with their offsets."""
         every = self._deployment.splits[operator_id]
         entry = self._subtasks.get((operator_id, self._me))
-        if entry is not None and self._rescaling is None:
+        if entry is not None and self._kept_parallelism(operator_id):
             mine = [current(self._read(s)).column("split_id") for s in entry.segments]
             ids = pa.chunked_array([c for m in mine for c in m.chunks], pa.int64())
             # With the driver's offsets: they may be behind a gap that was accepted.

@@ -139,16 +139,20 @@ def test_everything_in_the_way_is_named(cli, place: Path) -> None:
     assert [p["code"] for p in said["problems"]] == ["source-changed"]
     answer = dry_run(cli, place, target="job.py:renamed")
     assert answer.code == 2
-    assert "has state of in, which the pipeline lacks" in answer.out
+    assert "source other reads the same as in, whose positions are kept: call it in" in answer.out
 
 
-def test_a_source_that_the_checkpoint_does_not_know_is_called_new(cli, place: Path) -> None:
+def test_a_dry_run_says_which_sources_are_new_and_which_are_gone(cli, place: Path) -> None:
     report = json.loads(dry_run(cli, place, "--json", target="job.py:renamed").out)
-    (source,) = report["sources"]
-    newest = store_of(place).manifests.ids()[-1]
-    assert source["problem"] == f"checkpoint {newest} does not contain this source"
+    found = {source["operator_id"]: source for source in report["sources"]}
+    assert {name: source["status"] for name, source in found.items()} == {
+        "in": "gone",
+        "other": "new",
+    }
+    assert found["in"]["rows_read"] > 0
+    assert found["other"]["rows_read"] == 0
     said = [problem["message"] for problem in report["problems"]]
-    assert sum("does not contain" in message for message in said) == 1, "it is refused once"
+    assert sum("reads the same" in message for message in said) == 1, "it is refused once"
 
 
 def test_a_live_driver_is_reported(cli, place: Path) -> None:

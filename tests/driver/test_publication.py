@@ -1,10 +1,12 @@
 """The acknowledgements of workers become one manifest and one line of history."""
 
+from dataclasses import replace
 from itertools import permutations, product
 
 import pytest
 
 from laminar_core.driver.publication import (
+    Carried,
     Completion,
     JobIdentity,
     build_manifest,
@@ -26,6 +28,7 @@ from laminar_core.records.manifest import (
 from laminar_core.records.manifest_versions import parse_manifest
 from tests.plan.plans import small_plan
 from tests.records.manifests import edge, edge_entry, file_ref, inflight, subtask
+from tests.records.test_manifest_versions import CARRYING
 
 PLAN = small_plan()
 WORKERS = 2
@@ -114,6 +117,23 @@ def test_a_manifest_lists_the_edges_with_their_partitioning() -> None:
     (edge_in_manifest,) = built().edges
     assert edge_in_manifest == edge_entry(upstream="in", downstream="time")
     assert (edge_in_manifest.partitioning, edge_in_manifest.loop) == ("keyed", None)
+
+
+def test_what_is_carried_is_in_every_manifest_as_it_was() -> None:
+    before = CARRYING
+    identity = replace(IDENTITY, carried=Carried(before, before.carried))
+    completion = Completion(1_250, 250)
+    made = build_manifest(
+        identity, TRIGGER, CheckpointId(8), [ack(0), ack(1)], completion, DISCOVERY
+    )
+    assert made.carried == before.carried
+    assert made.parallelism == built().parallelism | {"gone": 3}
+    assert made.discovery == built().discovery | before.discovery
+    entries = [e for e in made.subtasks if e.operator_id == "gone"]
+    assert [(e.subtask_index, e.written_bytes, e.async_ms) for e in entries] == [
+        (n, 0, 0) for n in range(3)
+    ]
+    assert parse_manifest(made.to_bytes()) == made
 
 
 def test_equal_cuts_give_equal_manifests_in_the_order_of_the_plan() -> None:

@@ -192,3 +192,9 @@ class TestSideOutputs:
     def test_without_letters_there_is_no_such_side_output(self) -> None:
         with pytest.raises(ConfigurationError, match="in has no side output 'letters'"):
             source(Pipeline("p")).side("letters")
+
+
+def test_a_union_of_one_stream_is_a_vertex_that_others_can_join() -> None:
+    p = Pipeline("p")
+    source(p, "a").union(name="all").sink("out", CollectSink())
+    assert spell(p.plan()) == "a\n(a, forward) | all out"

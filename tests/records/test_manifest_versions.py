@@ -7,13 +7,14 @@ from pydantic import ValidationError
 from laminar_core.errors import CorruptCheckpointError, ErrorCode
 from laminar_core.protocol.edges import PartitioningKind
 from laminar_core.records.manifest import (
+    CarriedOperator,
     CheckpointManifest,
     DiscoveryEntry,
     EdgeEntry,
     fingerprint_of,
 )
 from laminar_core.records.manifest_versions import parse_manifest
-from tests.records.manifests import DIGEST, file_ref, manifest, subtask, unaligned
+from tests.records.manifests import DESCRIPTIONS, DIGEST, file_ref, manifest, subtask, unaligned
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 FIRST_EVER = (GOLDEN / "manifest_v1.json").read_bytes()
@@ -71,6 +72,17 @@ DISCOVERY = {
 """Any operators: nothing in a manifest says which of them are sources."""
 
 
+CARRYING = manifest(
+    parallelism={"window": 2, "sink": 2, "gone": 3},
+    fingerprint={o: fingerprint_of(d) for o, d in (DESCRIPTIONS | {"gone": {}}).items()},
+    operators_description=DESCRIPTIONS | {"gone": {}},
+    subtasks=(*manifest().subtasks, *(subtask("gone", n) for n in range(3))),
+    discovery={"gone": DISCOVERY["window"]},
+    carried={"gone": CarriedOperator(source="gone", checkpoint_id=4)},
+)
+"""Three workers had the source that was removed; two are left."""
+
+
 def with_edges(made: CheckpointManifest) -> CheckpointManifest:
     return made.model_copy(update={"edges": EDGES})
 
@@ -102,6 +114,11 @@ class TestGolden:
         assert parse_manifest(data) == found
         assert found.to_bytes() == data
 
+    def test_a_manifest_that_carries_a_source_along_is_read_for_ever(self):
+        data = (GOLDEN / "manifest_v4_carried.json").read_bytes()
+        assert parse_manifest(data) == CARRYING
+        assert CARRYING.to_bytes() == data
+
     def test_one_file_of_format_1_is_one_segment_all_of_it_written_then(self):
         entry = parse_manifest(FIRST_EVER).subtasks[0]
         assert [segment.row_count for segment in entry.segments] == [10]
@@ -119,8 +136,24 @@ class TestGolden:
     def test_format_3_knows_no_discovery(self):
         older = json.loads((GOLDEN / "manifest_v3.json").read_bytes())
         del older["sha256"]
-        with pytest.raises(CorruptCheckpointError, match="discovery came with format 4"):
-            parse_manifest(json.dumps(older | {"discovery": {}}).encode())
+        for name in ("discovery", "carried"):
+            with pytest.raises(CorruptCheckpointError, match=f"{name} came with format 4"):
+                parse_manifest(json.dumps(older | {name: {}}).encode())
+
+    def test_what_is_carried_does_not_count_as_workers(self):
+        assert CARRYING.workers == 2
+
+    @pytest.mark.parametrize(
+        ("carried", "problem"),
+        [
+            ({"other": "other"}, "carries unknown operators"),
+            ({"window": "sink"}, "carries operators without their sources"),
+        ],
+    )
+    def test_what_is_carried_is_there_and_its_source_as_well(self, carried, problem):
+        marks = {o: CarriedOperator(source=s, checkpoint_id=4) for o, s in carried.items()}
+        with pytest.raises(ValidationError, match=problem):
+            manifest(carried=marks)
 
     def test_a_discovery_of_an_operator_that_is_not_there_is_refused(self):
         entry = DISCOVERY["sink"]

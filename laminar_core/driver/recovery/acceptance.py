@@ -16,6 +16,8 @@ class AcceptanceKind(StrEnum):
 
     SOURCE_GAP = "source-gap"
     """The source no longer has rows behind the position of the checkpoint."""
+    SOURCE_DROP = "source-drop"
+    """The positions of a source that was removed are given up: if it returns, it starts anew."""
     SINK_LOST = "sink-lost"
     """Rows that were to be committed are gone: the job continues without them."""
     SINK_DOUBT = "sink-doubt"
@@ -26,6 +28,7 @@ class AcceptanceKind(StrEnum):
 
 _HOW: dict[AcceptanceKind, tuple[str, ...]] = {
     AcceptanceKind.SOURCE_GAP: ("earliest", "skip-split"),
+    AcceptanceKind.SOURCE_DROP: (),
     AcceptanceKind.SINK_LOST: (),
     AcceptanceKind.SINK_DOUBT: ("committed", "not"),
     AcceptanceKind.SINK_REPEAT: (),

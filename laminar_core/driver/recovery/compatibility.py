@@ -3,13 +3,15 @@
 State is matched by operator id. An operator without state in the checkpoint may change freely; one
 with state must have the same description as then, because the description defines the meaning of
 rows and offsets. The inputs of every operator, and their partitioning, must be unchanged, because
-event time is stored per input channel. The number of workers may differ, unless some state cannot
+event time is stored per input channel; only sources may come and go (``source_changes``). The
+number of workers may differ, unless some state cannot
 be redistributed. Source: PROTOCOL sections 9, 10 and 11.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from laminar_core.driver.recovery.source_changes import SourceChanges, source_changes
 from laminar_core.errors import ErrorCode, IncompatibleStateError
 from laminar_core.operators.base import JsonObject, redistribution_of
 from laminar_core.operators.mapping import difference
@@ -25,20 +27,34 @@ class Mismatch:
     operator_ids: frozenset[str] = frozenset()
 
 
-def mismatches(manifest: CheckpointManifest, plan: Plan, parallelism: int) -> Iterator[Mismatch]:
-    """Yield all mismatches, the gravest first; none if the pipeline can continue from it."""
+def mismatches(
+    manifest: CheckpointManifest,
+    plan: Plan,
+    parallelism: int,
+    changes: SourceChanges | None = None,
+) -> Iterator[Mismatch]:
+    """Yield all mismatches, the gravest first; none if the pipeline can continue from it.
+
+    ``changes``: the sources that came and went, if the caller has compared them already.
+    """
+    changes = changes or source_changes(manifest, plan)
+    manifest = changes.fitted
     yield from _caught(_check_parallelism, manifest, plan, parallelism)
+    for operator_id, problem in changes.problems:
+        yield Mismatch(_refused_change(problem), frozenset({operator_id}))
     descriptions = plan.descriptions()
     kept = kept_state(manifest)
     where = f"checkpoint {manifest.checkpoint_id}"
-    if gone := sorted(kept - descriptions.keys()):
+    named = {operator_id for operator_id, _ in changes.problems}
+    if gone := sorted(kept - descriptions.keys() - named):
         problem = _changed(f"{where} has state of {', '.join(gone)}, which the pipeline lacks")
         yield Mismatch(problem, frozenset(gone))
-    if new := sorted(descriptions.keys() - manifest.parallelism.keys()):
+    there, beginning = manifest.parallelism.keys(), changes.new_operators
+    if new := sorted(descriptions.keys() - there - beginning - named):
         problem = _changed(f"the pipeline has {', '.join(new)}, which {where} does not contain")
         yield Mismatch(problem, frozenset(new))
     for operator_id, now in descriptions.items():
-        if operator_id in new:
+        if operator_id not in there:
             continue
         before = manifest.operators_description[operator_id]
         if operator_id not in kept:
@@ -47,7 +63,7 @@ def mismatches(manifest: CheckpointManifest, plan: Plan, parallelism: int) -> It
             differs = difference(before, now)
             problem = _changed(f"{operator_id} is not what it was in {where}: {differs}")
             yield Mismatch(problem, frozenset({operator_id}))
-    yield from _caught(_check_edges, manifest, plan)
+    yield from _caught(_check_edges, manifest, plan, changes.gone)
 
 
 def kept_state(manifest: CheckpointManifest) -> set[str]:
@@ -66,8 +82,16 @@ def _caught(check: Callable[..., None], *arguments: object) -> Iterator[Mismatch
         yield Mismatch(error)
 
 
-def _check_edges(manifest: CheckpointManifest, plan: Plan) -> None:
+def _check_edges(manifest: CheckpointManifest, plan: Plan, gone: Sequence[str]) -> None:
     """Refuse in-flight rows on a removed edge: they would be lost silently (PROTOCOL 10)."""
+    for entry in manifest.inflight_data:
+        if (source := entry.edge.upstream) in gone:
+            raise _refused_change(
+                f"checkpoint {manifest.checkpoint_id} has rows in flight behind source {source}, "
+                "which the pipeline lacks: start it with this source, let it stop with an aligned "
+                f"checkpoint (`laminar mode aligned`, then `laminar stop`), and remove {source} "
+                "then"
+            )
     there = {(e.upstream, e.downstream, plan.input_index(e)) for e in plan.edges}
     for entry in manifest.inflight_data:
         edge = entry.edge
@@ -130,6 +154,10 @@ def _changed(what: str) -> IncompatibleStateError:
         ErrorCode.OPERATORS_CHANGED,
         f"{what}; run the pipeline as it was, or start a new job under another name",
     )
+
+
+def _refused_change(what: str) -> IncompatibleStateError:
+    return IncompatibleStateError(ErrorCode.OPERATORS_CHANGED, what)
 
 
 def _inputs(description: JsonObject) -> JsonObject:

@@ -18,6 +18,7 @@ from laminar_core.records.manifest import CheckpointManifest
 from laminar_core.state.splits import rows_read, rows_total
 
 Verdict = Literal["restore", "fresh", "refuse"]
+SourceStatus = Literal["continues", "new", "back", "gone"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +57,11 @@ class OperatorReport:
 
     ``restored``: it continues with its state. ``empty``: it had none. ``unmapped``: it has state
     that the pipeline would not, or must not, continue from. ``new``: the checkpoint does not
-    contain it.
+    contain it. ``carried``: it went with its source, and later checkpoints contain its state.
     """
 
     operator_id: str
-    status: Literal["restored", "empty", "unmapped", "new"]
+    status: Literal["restored", "empty", "unmapped", "new", "carried"]
     row_count: int = 0
     size_bytes: int = 0
     problem: str | None = None
@@ -68,13 +69,18 @@ class OperatorReport:
 
 @dataclass(frozen=True, slots=True)
 class SourceReport:
-    """The position at which a source continues. ``rows_left`` is None if it is unbounded."""
+    """The position at which a source continues. ``rows_left`` is None if it is unbounded.
+
+    ``new``: it begins. ``back``: it had been removed, and continues. ``gone``: the pipeline lacks
+    it, and later checkpoints contain its positions.
+    """
 
     operator_id: str
     splits: int = 0
     rows_read: int = 0
     rows_left: int | None = None
     problem: str | None = None
+    status: SourceStatus = "continues"
     gaps: tuple[Gap, ...] = ()
     """Rows that the checkpoint has not read and that are gone, accepted or not."""
 
@@ -192,4 +198,4 @@ def source_report(
         return SourceReport(operator_id, problem=said)
     read, total = rows_read(pinned), rows_total(pinned)
     left = None if total is None else total - read
-    return SourceReport(operator_id, pinned.num_rows, read, left, said, gaps)
+    return SourceReport(operator_id, pinned.num_rows, read, left, said, gaps=gaps)

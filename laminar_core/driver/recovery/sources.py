@@ -5,7 +5,7 @@ checkpoint, and each source looks for gaps behind its positions.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -13,7 +13,8 @@ from laminar_core.connectors.base import Found, Gap
 from laminar_core.driver.discovery import Discovering, after, checked, found_so_far
 from laminar_core.driver.recovery.acceptance import Acceptance
 from laminar_core.driver.recovery.gaps import judge_gaps, mended
-from laminar_core.driver.recovery.report import SourceReport, source_report
+from laminar_core.driver.recovery.report import SourceReport, SourceStatus, source_report
+from laminar_core.driver.recovery.source_changes import SourceChanges
 from laminar_core.errors import ConfigurationError, LaminarError
 from laminar_core.plan.plan import Plan, SourceNode
 from laminar_core.protocol.split_book import FoundSoFar
@@ -43,8 +44,11 @@ def examine_sources(
     store: CheckpointStore,
     manifest: CheckpointManifest | None,
     accepted: Sequence[Acceptance],
+    changes: SourceChanges | None = None,
 ) -> ExaminedSources:
     """Look at every source; changes nothing.
+
+    ``changes``: the sources that came and went since the checkpoint ``manifest``.
 
     Raises:
         CorruptCheckpointError: the positions cannot be read.
@@ -52,13 +56,23 @@ def examine_sources(
     """
     examined = ExaminedSources()
     for node in plan.sources():
-        if manifest is not None and node.operator_id not in manifest.parallelism:
-            # The comparison of the operators has refused it: there are no offsets to check.
-            unknown = f"checkpoint {manifest.checkpoint_id} does not contain this source"
-            examined.reports.append(SourceReport(node.operator_id, problem=unknown))
-        else:
-            _examine(examined, node, store, manifest, accepted)
+        is_new = changes is not None and node.operator_id in changes.new
+        _examine(examined, node, store, None if is_new else manifest, accepted)
+    if changes is not None and manifest is not None:
+        examined.reports = [
+            replace(report, status=_status(report.operator_id, changes))
+            for report in examined.reports
+        ]
+        for source in changes.gone:
+            report = source_report(source, _positions(source, store, manifest), None)
+            examined.reports.append(replace(report, status="gone"))
     return examined
+
+
+def _status(source: str, changes: SourceChanges) -> SourceStatus:
+    if source in changes.new:
+        return "new"
+    return "back" if source in changes.back else "continues"
 
 
 def _examine(
@@ -98,15 +112,23 @@ def _found(
     if manifest is None:
         found = _first_step(node)
         return found.splits, after(found)
+    splits = _positions(node.operator_id, store, manifest)
+    if splits is None:  # A checkpoint without a split of it: only the columns are needed.
+        splits = _first_step(node).splits.slice(0, 0)
+    return splits, found_so_far(manifest.discovery.get(node.operator_id), splits)
+
+
+def _positions(
+    source: str, store: CheckpointStore, manifest: CheckpointManifest
+) -> pa.Table | None:
+    """Return the splits of all subtasks; None if the checkpoint has none."""
     parts = [
         current(store.parts.read_state(segment))
         for entry in manifest.subtasks
-        if entry.operator_id == node.operator_id
+        if entry.operator_id == source
         for segment in entry.segments
     ]
-    # A checkpoint without a split of it: only the columns are needed.
-    splits = pa.concat_tables(parts) if parts else _first_step(node).splits.slice(0, 0)
-    return splits, found_so_far(manifest.discovery.get(node.operator_id), splits)
+    return pa.concat_tables(parts) if parts else None
 
 
 def _first_step(node: SourceNode) -> Found:

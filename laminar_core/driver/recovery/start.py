@@ -8,7 +8,7 @@ output is never rolled back without an explicit request (ADR-0021). Only damaged
 skipped.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
@@ -20,7 +20,7 @@ from laminar_core.driver.discovery import Discovering
 from laminar_core.driver.events import GenerationStarted, RejectedCheckpoint
 from laminar_core.driver.listening import IsolatedListener
 from laminar_core.driver.options import JobOptions
-from laminar_core.driver.publication import JobIdentity, LeftOut
+from laminar_core.driver.publication import Carried, JobIdentity, LeftOut
 from laminar_core.driver.recovery.acceptance import Acceptance, unneeded
 from laminar_core.driver.recovery.compatibility import Mismatch, mismatches
 from laminar_core.driver.recovery.importing import Importer
@@ -28,6 +28,7 @@ from laminar_core.driver.recovery.report import (
     CheckpointReport,
     OperatorReport,
     RecoveryReport,
+    SourceReport,
     rows_to_replay,
 )
 from laminar_core.driver.recovery.sinks import (
@@ -37,6 +38,7 @@ from laminar_core.driver.recovery.sinks import (
     read_sink,
     visible_up_to,
 )
+from laminar_core.driver.recovery.source_changes import SourceChanges, source_changes
 from laminar_core.driver.recovery.sources import ExaminedSources, examine_sources
 from laminar_core.driver.recovery.state_reset import reset
 from laminar_core.driver.recovery.stored_columns import column_mismatches
@@ -88,6 +90,8 @@ class Examined:
     report: RecoveryReport
     left_out: LeftOut = field(default_factory=LeftOut)
     """Output that is not committed, because a person accepted that."""
+    changes: SourceChanges | None = None
+    """The sources that came and went; None on a fresh start."""
 
     @property
     def base_id(self) -> CheckpointId | None:
@@ -191,12 +195,13 @@ class RecoveryManager:
             return Examined(choice, {}, {}, report)
         problems: list[LaminarError] = []
         accepted = self._options.accepted if first else ()
-        operators = self._operators(manifest, problems)
+        changes, sources = self._sources(manifest, accepted)
+        operators = self._operators(manifest, changes, problems)
         sinks = self._sinks(choice, request, accepted)
-        sources = self._sources(manifest, accepted)
         problems += sources.problems
         problems += [problem for sink in sinks for problem in sink.problems]
-        used = [*sources.used, *(a for sink in sinks for a in sink.used)]
+        dropped = () if changes is None else changes.used
+        used = [*dropped, *sources.used, *(a for sink in sinks for a in sink.used)]
         if needless := unneeded(accepted, used):
             problems.append(needless)
         checkpoint = None
@@ -206,7 +211,9 @@ class RecoveryManager:
             job=job,
             workers=workers,
             checkpoint=checkpoint,
-            rows_to_replay=rows_to_replay(self._last_progress(), tuple(sources.reports)),
+            rows_to_replay=rows_to_replay(
+                self._last_progress(), tuple(_took_part(sources.reports, manifest))
+            ),
             operators=operators,
             sources=tuple(sources.reports),
             sinks=tuple(sink.report for sink in sinks),
@@ -214,31 +221,38 @@ class RecoveryManager:
             committed_beyond_ids=choice.decision.committed_beyond,
             rejected=rejected,
             reset=left,
-            accepted=(*sources.accepted, *(line for sink in sinks for line in sink.accepted)),
+            accepted=(
+                *(() if changes is None else changes.accepted),
+                *sources.accepted,
+                *(line for sink in sinks for line in sink.accepted),
+            ),
             problems=tuple(problems),
         )
         left_out = LeftOut({sink.report.operator_id: sink.left_out for sink in sinks})
-        return Examined(choice, sources.splits, sources.discovering, report, left_out)
+        return Examined(choice, sources.splits, sources.discovering, report, left_out, changes)
 
     def _operators(
-        self, manifest: CheckpointManifest | None, problems: list[LaminarError]
+        self,
+        manifest: CheckpointManifest | None,
+        changes: SourceChanges | None,
+        problems: list[LaminarError],
     ) -> tuple[OperatorReport, ...]:
-        if manifest is None:
+        if manifest is None or changes is None:
             return ()
-        found = list(mismatches(manifest, self._plan, self._options.parallelism))
+        found = list(mismatches(manifest, self._plan, self._options.parallelism, changes))
         told = {operator_id for mismatch in found for operator_id in mismatch.operator_ids}
         found += [
             mismatch
-            for mismatch in column_mismatches(manifest, self._plan, self._store)
+            for mismatch in column_mismatches(changes.fitted, self._plan, self._store)
             if not mismatch.operator_ids & told
         ]
         problems.extend(mismatch.error for mismatch in found)
-        return tuple(_operator_reports(manifest, self._plan, found))
+        return tuple(_operator_reports(manifest, self._plan, found, changes.carried))
 
     def _sources(
         self, manifest: CheckpointManifest | None, accepted: Sequence[Acceptance]
-    ) -> ExaminedSources:
-        """Look at every source.
+    ) -> tuple[SourceChanges | None, ExaminedSources]:
+        """Look at every source; no changes on a fresh start.
 
         A gap that was accepted is there again if the job fails before its next checkpoint: the same
         start goes on, so it stays accepted as long as the same checkpoint is restored.
@@ -246,9 +260,11 @@ class RecoveryManager:
         restored_id = None if manifest is None else manifest.checkpoint_id
         if not accepted and restored_id is not None and restored_id == self._mended_id:
             accepted = self._options.accepted
-        examined = examine_sources(self._plan, self._store, manifest, accepted)
-        self._mended_id = restored_id if examined.used else None
-        return examined
+        changes = None if manifest is None else source_changes(manifest, self._plan, accepted)
+        examined = examine_sources(self._plan, self._store, manifest, accepted, changes)
+        dropped = () if changes is None else changes.used
+        self._mended_id = restored_id if examined.used or dropped else None
+        return changes, examined
 
     def _sinks(
         self, choice: Choice, request: RestoreRequest, accepted: Sequence[Acceptance]
@@ -331,6 +347,7 @@ class RecoveryManager:
                 "reset": "; ".join(report.reset.lines()) if report.reset else None,
                 **self._bad_row_rules(),
                 **({"accepted": list(report.accepted)} if report.accepted else {}),
+                **({} if examined.changes is None else examined.changes.facts()),
             },
         )
         base_id = examined.base_id
@@ -370,9 +387,13 @@ class RecoveryManager:
         totals = [rows_total(table) for table in examined.splits.values()]
         if not all(d.found.complete for d in examined.discovering.values()):
             totals.append(None)  # Nobody knows how much is still to be found.
+        manifest, changes = examined.choice.manifest, examined.changes
+        carried = None
+        if manifest is not None and changes is not None and changes.carried:
+            carried = Carried(manifest, changes.carried)
         start = Start(
-            identity=JobIdentity(options.job, generation, self._plan, options.parallelism),
-            restored=examined.choice.manifest,
+            identity=JobIdentity(options.job, generation, self._plan, options.parallelism, carried),
+            restored=None if changes is None else changes.fitted,
             splits=examined.splits,
             discovering=examined.discovering,
             rows_total=None if None in totals else sum(t for t in totals if t is not None),
@@ -412,7 +433,10 @@ def _refusal(job: str, request: RestoreRequest, refused: Refuse) -> LaminarError
 
 
 def _operator_reports(
-    manifest: CheckpointManifest, plan: Plan, found: Iterable[Mismatch]
+    manifest: CheckpointManifest,
+    plan: Plan,
+    found: Iterable[Mismatch],
+    carried: Container[str],
 ) -> Iterator[OperatorReport]:
     """Yield reports on the pipeline's operators, then on those only in the checkpoint."""
     problems = {operator_id: str(m.error) for m in found for operator_id in m.operator_ids}
@@ -425,6 +449,8 @@ def _operator_reports(
             status = "new"
         elif problem is not None:
             status = "unmapped"
+        elif operator_id in carried:
+            status = "carried"
         else:
             status = "restored" if kept else "empty"
         yield OperatorReport(
@@ -434,6 +460,17 @@ def _operator_reports(
             sum(entry.size_bytes for entry in entries),
             problem,
         )
+
+
+def _took_part(
+    sources: Iterable[SourceReport], manifest: CheckpointManifest | None
+) -> Iterator[SourceReport]:
+    """Yield the sources whose rows the last run counted up to the checkpoint."""
+    for source in sources:
+        if manifest is None or (
+            source.status != "back" and (source.operator_id not in manifest.carried)
+        ):
+            yield source
 
 
 def _damaged(report: RecoveryReport) -> tuple[RejectedCheckpoint, ...]:

@@ -20,6 +20,7 @@ DOUBT = Acceptance(AcceptanceKind.SINK_DOUBT, "out", "committed")
     [
         "source-gap:payments=earliest",
         "source-gap:payments=skip-split",
+        "source-drop:payments",
         "sink-lost:out",
         "sink-doubt:out=committed",
         "sink-doubt:out=not",

@@ -218,7 +218,7 @@ class TestProblems:
         assert "\n" not in str(down.value)
 
     def test_a_topic_that_is_gone_ends_the_job(self, kafka: str, new_topic: Callable[..., str]):
-        job = Job(kafka, new_topic(2), {"transaction_timeout_ms": 15_000})
+        job = Job(kafka, new_topic(2), {"transaction_timeout": "15 seconds"})
         committer = started(job)
         admin = AdminClient({"bootstrap.servers": job.kafka})
         admin.delete_topics([job.topic])[job.topic].result(20)

@@ -87,7 +87,8 @@ class SourceReader(Protocol):
 
         Only asked of a source whose ``reading`` is ``parallel``. A split without rows is idle, and
         no longer holds event time back, once it has been caught up, or unknown, for the source's
-        idle timeout. A blocked split is never idle.
+        idle timeout. Without a timeout, one that is caught up and never had a row is idle at
+        once, and no other. A blocked split is never idle.
         """
         return ()
 

@@ -109,11 +109,18 @@ class PacedSource:
         return not self.grows and self.reader.finished
 
     def became_idle(self) -> bool:
-        """Return True once when no row has come for the idle timeout."""
-        if self._idle or self._idle_timeout_ms is None:
+        """Return True once when no row has come for the idle timeout.
+
+        Splits that are read side by side must all be idle. Without a timeout they are if they
+        are known to be empty, or if there are none.
+        """
+        if self._idle or (self._idle_timeout_ms is None and self.watch is None):
             return False
         if self.watch is not None and self.watch.watermarks.is_held:
             return False
+        if self._idle_timeout_ms is None:
+            self._idle = True
+            return True
         self._idle = self._clock.monotonic_ms() - self._last_row_ms >= self._idle_timeout_ms
         return self._idle
 

@@ -44,9 +44,13 @@ class SplitWatch:
             return False
         self._next_look_ms = now_ms + LOOK_INTERVAL_MS
         before_us = self.watermarks.least_us
-        for split_id, done in _rows(self._reader.position(), "split_id", "done"):
+        empty: set[int] = set()
+        position = self._reader.position()
+        for split_id, done, rows_read in _rows(position, "split_id", "done", "rows_read"):
             if done and self._last_rows_ms.pop(split_id, None) is not None:
                 self.watermarks.done(split_id)
+            if not rows_read:
+                empty.add(split_id)
         known = {status.split_id: status for status in self._reader.status()}
         for split_id, last_ms in tuple(self._last_rows_ms.items()):
             status = known.get(split_id)
@@ -54,7 +58,12 @@ class SplitWatch:
                 self._last_rows_ms[split_id] = now_ms
                 turn = self.watermarks.blocked if status.blocked else self.watermarks.active
                 turn(split_id)
-            elif self._idle_timeout_ms is not None and now_ms - last_ms >= self._idle_timeout_ms:
+            elif self._idle_timeout_ms is not None:
+                if now_ms - last_ms >= self._idle_timeout_ms:
+                    self.watermarks.idle(split_id)
+            elif status is not None and split_id in empty:
+                # It never had a row: without this, a partition that is not used would stop event
+                # time for ever. Its first row makes it count.
                 self.watermarks.idle(split_id)
         return self.watermarks.least_us != before_us
 

@@ -117,6 +117,12 @@ def test_a_source_without_idle_timeout_is_never_idle() -> None:
     assert not source.became_idle()
 
 
+def test_a_source_without_splits_to_watch_is_idle_without_a_timeout() -> None:
+    source, _ = paced(Queue())
+    source.watch_splits().done(0)
+    assert [source.became_idle(), source.became_idle()] == [True, False]
+
+
 def test_a_source_that_its_pace_holds_back_is_not_idle() -> None:
     """Its rows would come late if event time went on without it."""
     source, clock = paced(Queue(1000, 1), pace=100, idle_ms=500)

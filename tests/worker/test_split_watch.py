@@ -45,6 +45,21 @@ def test_without_a_timeout_no_split_is_ever_idle() -> None:
     assert (watch.look(), watch.watermarks.least_us) == (False, 40)
 
 
+def test_without_a_timeout_a_split_that_is_known_to_be_empty_is_idle() -> None:
+    reader, clock = Reader(), ManualClock()
+    watch = SplitWatch(reader, clock, None)
+    watch.watermarks.rows(0, 100)
+    for state, event_time in (
+        (SplitStatus(1), None),
+        (SplitStatus(1, blocked="a transaction is open"), None),
+        (SplitStatus(1, caught_up=True), 100),
+    ):
+        reader.states = [state]
+        clock.wait_ms(LOOK_INTERVAL_MS)
+        watch.look()
+        assert watch.watermarks.least_us == event_time
+
+
 def test_looks_are_not_more_often_than_the_interval() -> None:
     watch, reader, clock = watched()
     watch.look()

@@ -6,17 +6,20 @@ partitions that are read side by side stay together in time while they catch up.
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
-from laminar_core.connectors.base import SourceBatch, SourceReader
+from laminar_core.connectors.base import SourceBatch, SourceReader, SplitStatus
 from laminar_core.connectors.formats.messages import Decoder
+from laminar_core.connectors.kafka.cluster import Cluster
 from laminar_core.connectors.kafka.connection import ClientSettings, KafkaConnection
+from laminar_core.connectors.kafka.facts import Bounds, Place
 from laminar_core.connectors.kafka.metadata import Metadata
+from laminar_core.connectors.kafka.partition_ends import PartitionEnds, status_of
 from laminar_core.connectors.kafka.problems import explained, is_denied, problem_of
 from laminar_core.connectors.kafka.records import (
     as_messages,
@@ -26,6 +29,7 @@ from laminar_core.connectors.kafka.records import (
 )
 from laminar_core.connectors.kafka.split_reading import Chunk, SplitReading
 from laminar_core.errors import ErrorCode, IncompatibleStateError
+from laminar_core.host.clock import Clock, SystemClock
 
 GROUP = "laminar"
 """The client wants a name; nothing is committed to the group, and nothing is read from it."""
@@ -86,8 +90,9 @@ class KafkaReader(SourceReader):
         ConfigurationError: settings or secrets of the connection are wrong.
     """
 
-    def __init__(self, source: Reading, splits: pa.Table) -> None:
+    def __init__(self, source: Reading, splits: pa.Table, clock: Clock | None = None) -> None:
         self._source = source
+        self._ends = PartitionEnds(self._ask_for_ends, clock or SystemClock())
         self._schema = source.schema()
         self._decoder = source.decoder()
         self._columns = splits.schema
@@ -129,6 +134,12 @@ class KafkaReader(SourceReader):
         """Whether all partitions are read to the end that a bounded source has."""
         return all(split.done for split in self._splits.values())
 
+    def status(self) -> Sequence[SplitStatus]:
+        """Return lag, caught up or blocked of each partition, as a broker said seconds ago."""
+        unread = {place: split for place, split in self._splits.items() if not split.done}
+        known = self._ends.known(tuple(unread))
+        return [status_of(split, known.get(place)) for place, split in unread.items()]
+
     def position(self) -> pa.Table:
         """Return all partitions, each behind the rows that ``poll`` returned."""
         rows = [split.position() for split in self._splits.values()]
@@ -137,6 +148,10 @@ class KafkaReader(SourceReader):
     def close(self) -> None:
         """Leave the brokers."""
         self._consumer.close()
+
+    def _ask_for_ends(self, places: Sequence[Place]) -> Mapping[Place, Bounds]:
+        with Cluster(self._source.connection) as cluster:
+            return cluster.bounds(places)
 
     # --- what is returned next ------------------------------------------------------------------
 

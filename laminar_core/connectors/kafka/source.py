@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
-from laminar_core.connectors.base import Gap, GapCause, Mend, Source
+from laminar_core.connectors.base import Gap, GapCause, Mend, Reading, Source
 from laminar_core.connectors.formats.arrow_ipc import ArrowIpcFormat
 from laminar_core.connectors.formats.json_format import JsonFormat
 from laminar_core.connectors.formats.messages import Decoder, InputFormat
@@ -129,6 +129,11 @@ class KafkaSource(Source):
             raise _invalid("batch_messages and prefetch_bytes are at least 1")
         self.schema()
         self.decoder()
+
+    @property
+    def reading(self) -> Reading:
+        """Say that partitions are read side by side: each has an event time of its own."""
+        return "parallel"
 
     @property
     def skips_tombstones(self) -> bool:

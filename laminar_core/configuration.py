@@ -235,6 +235,10 @@ class RecoveryOptions(Options):
     """A worker counts as dead if the driver has received nothing from it for this time."""
     progress_timeout: Duration = "30 minutes"
     """A worker that needs longer for one batch counts as hung, and the job is restarted."""
+    longest_outage: MaybeDuration = None
+    """Time for which the job may be down without losing output. A start is refused if a sink cannot
+    promise that, as one whose transactions expire; none: a sink says how long it can.
+    """
     savepoints_under: tuple[str, ...] = Field(default=(), strict=False)
     """Directories and buckets in which the driver may write the savepoints that commands ask for;
     by default the place of the store, and the driver's working directory.

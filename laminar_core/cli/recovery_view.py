@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 import click
 
 from laminar_core.cli.views import print_table, wall_time
-from laminar_core.driver.recovery.report import CheckpointReport, RecoveryReport
+from laminar_core.driver.recovery.report import CheckpointReport, RecoveryReport, SinkReport
 
 _SECOND_MS, _MINUTE_MS, _HOUR_MS, _DAY_MS = 1_000, 60_000, 3_600_000, 86_400_000
 
@@ -97,14 +97,20 @@ def _sources(report: RecoveryReport) -> Iterable[tuple[str, ...]]:
 
 def _sinks(report: RecoveryReport) -> Iterable[tuple[str, ...]]:
     for sink in report.sinks:
-        becomes = "what came after it is withdrawn" if sink.is_withdrawn else "it stays"
-        becomes = "it stays and is repeated" if sink.is_repeated else becomes
         yield (
             sink.operator_id,
             f"{sink.to_commit:,}",
             "nothing" if sink.visible_id is None else str(sink.visible_id),
-            sink.problem or (becomes if sink.visible_id is not None else ""),
+            sink.problem or "; ".join(_becomes(sink)),
         )
+
+
+def _becomes(sink: SinkReport) -> Iterable[str]:
+    if sink.visible_id is not None:
+        becomes = "what came after it is withdrawn" if sink.is_withdrawn else "it stays"
+        yield "it stays and is repeated" if sink.is_repeated else becomes
+    if sink.expires_at_ms is not None:
+        yield f"can be committed until {wall_time(sink.expires_at_ms)}"
 
 
 def _listed(ids: tuple[int, ...]) -> str:

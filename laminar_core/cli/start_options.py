@@ -94,6 +94,7 @@ def run_config(configuration: Configuration, values: dict[str, Any]) -> RunConfi
         job=configuration.job,
         restart=recovery.restart,
         deadlines=recovery.deadlines,
+        longest_outage=recovery.longest_outage,
         savepoints_under=tuple(map(absolute_uri, recovery.savepoints_under)),
         actor=actor_of_environment(reason),
     )

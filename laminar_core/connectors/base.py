@@ -275,6 +275,15 @@ class SinkWriter(Protocol):
         ...
 
 
+@runtime_checkable
+class CommitListener(Protocol):
+    """A sink's writer that reuses what its committables name; most have no need of it."""
+
+    def committed(self, checkpoint_id: CheckpointId) -> None:
+        """Take note that the output up to this checkpoint is visible, and that this is recorded."""
+        ...
+
+
 class Committer(Protocol):
     """Makes pre-committed output visible. One, in the driver, in checkpoint order.
 

@@ -58,3 +58,6 @@ class Promise:
     """Time between two checkpoints; None: only on request."""
     timeout_ms: int = 600_000
     """Longest time from the trigger of a checkpoint to its manifest."""
+    longest_outage_ms: int | None = None
+    """Longest time for which the job may be down without losing output; None: as long as the sinks
+    allow."""

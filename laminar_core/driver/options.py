@@ -55,6 +55,8 @@ class JobOptions:
     """Start from the savepoint at this URI."""
     claim_savepoint: bool = False
     """Take over ``from_savepoint``: delete it once a checkpoint builds on it."""
+    longest_outage_ms: int | None = None
+    """Time for which the job may be down without losing output; None: as long as sinks allow."""
     default_retention: JsonObject | None = None
     """Retention policy that the claims of this run announce for its checkpoints; None: none."""
     savepoints_under: tuple[str, ...] = ()

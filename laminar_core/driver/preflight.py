@@ -48,7 +48,9 @@ def check_plan(plan: Plan, options: JobOptions, now_ms: int) -> list[SinkWarning
     _refuse_unknown_sources(plan, options)
     require_backend(options.state)
     require_parallelism(options.parallelism, plan.max_parallelism)
-    promise = Promise(options.checkpoint.interval_ms, options.checkpoint.timeout_ms)
+    promise = Promise(
+        options.checkpoint.interval_ms, options.checkpoint.timeout_ms, options.longest_outage_ms
+    )
     warnings: list[SinkWarning] = []
     for vertex in plan.vertices:
         if vertex.sink is not None:

@@ -6,6 +6,7 @@ from pydantic import ConfigDict, Field, InstanceOf, SkipValidation, model_valida
 
 from laminar_core.configuration import (
     CheckpointOptions,
+    MaybeDuration,
     NetworkOptions,
     StartOptions,
     StateConfig,
@@ -80,6 +81,10 @@ class RunConfig(StartOptions, NetworkOptions):
     """Name of the job in the store; by default the pipeline's."""
     restart: Annotated[RestartStrategy, SkipValidation] = ExponentialDelay()
     """When a job that failed is started again."""
+    longest_outage: MaybeDuration = None
+    """Time for which the job may be down without losing output; a sink that cannot promise that
+    refuses the start.
+    """
     savepoints_under: tuple[str, ...] = Field(default=(), strict=False)
     """Directories and buckets below which commands may have savepoints written. By default: the
     directory that the store is in, or its bucket, and the directory that the driver runs in.
@@ -118,6 +123,7 @@ def job_options(
         restore_id=None if run.restore_id is None else CheckpointId(run.restore_id),
         restore_before_ms=run.restore_before_ms,
         from_savepoint=run.from_savepoint,
+        longest_outage_ms=None if run.longest_outage is None else duration_ms(run.longest_outage),
         savepoints_under=run.savepoints_under,
         default_retention=checkpoint.retention and checkpoint.retention.announcement(),
         claim_savepoint=run.claim,

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from laminar_core.connectors.base import SinkWriter
+from laminar_core.connectors.base import CommitListener, SinkWriter
 from laminar_core.operators.base import JsonObject, PendingSnapshot, Snapshot
 from laminar_core.protocol.types import CheckpointId
 
@@ -55,6 +55,8 @@ class CommittingSink:
         with self._lock:
             for known in [n for n in self._uncommitted if n <= checkpoint_id]:
                 del self._uncommitted[known]
+        if isinstance(self.writer, CommitListener):
+            self.writer.committed(checkpoint_id)
 
     def restore(self, snapshots: Sequence[Snapshot]) -> None:
         """Continue; what the restored checkpoint pre-committed has been committed by now."""

@@ -5,12 +5,12 @@ from concurrent.futures import Future
 from typing import Any, Self
 
 from confluent_kafka import IsolationLevel, KafkaError, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec  # pyright: ignore[reportPrivateImportUsage] - documented
+from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec  # pyright: ignore[reportPrivateImportUsage] - documented
 
 from laminar_core.connectors.kafka.connection import KafkaConnection
 from laminar_core.connectors.kafka.facts import Bounds, Place, TopicFacts
 from laminar_core.connectors.kafka.problems import explained, is_denied, problem_of
-from laminar_core.errors import ErrorCode, LaminarError, StorageUnavailable
+from laminar_core.errors import ConfigurationError, ErrorCode, LaminarError, StorageUnavailable
 from laminar_core.host.clock import Clock, SystemClock
 
 REQUEST_SECONDS_MAX = 20
@@ -80,6 +80,22 @@ class Cluster:
         spec = OffsetSpec.for_timestamp(time_ms)
         found = self._offsets(dict.fromkeys(places, spec))
         return {place: offset if offset >= 0 else None for place, offset in found.items()}
+
+    def broker_setting(self, name: str) -> str | None:
+        """Return a setting of one broker; None: these credentials may not see it, or it has none.
+
+        Raises:
+            StorageUnavailable: no broker answered.
+        """
+        with explained("asking for brokers", self._connection):
+            found = self._admin.list_topics(timeout=REQUEST_SECONDS_MAX)
+        broker = ConfigResource(ConfigResource.Type.BROKER, str(min(found.brokers)))
+        asked = self._admin.describe_configs([broker], request_timeout=REQUEST_SECONDS_MAX)
+        try:
+            settings = self._answer(asked[broker], f"reading {name}", absent=False)
+        except ConfigurationError:
+            return None  # It takes the right to describe the cluster, which a sink need not have.
+        return settings[name].value if name in settings else None
 
     def _offsets(
         self,

@@ -9,21 +9,13 @@ The steps have names, because tests stop the committer at each of them. Source: 
 transactions (KIP-98, KIP-447).
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Literal
 
-import pyarrow as pa
-from confluent_kafka import (
-    Consumer,
-    KafkaError,
-    KafkaException,
-    Producer,
-    TopicPartition,
-)
+from confluent_kafka import Producer
 
-from laminar_core.connectors.kafka.marker import Marker, require_own
-from laminar_core.connectors.kafka.problems import explained, is_denied, problem_of
+from laminar_core.connectors.kafka.marker_log import REQUEST_SECONDS_MAX, MarkerLog
+from laminar_core.connectors.kafka.producing import produce_all
 from laminar_core.connectors.outlook import Committed, Doubtful, Outlook
 from laminar_core.connectors.staged_rows import StagedPart, outlook_of, parts_after
 from laminar_core.errors import ErrorCode, StorageUnavailable
@@ -55,19 +47,7 @@ STEPS: tuple[KafkaStep, ...] = (
 )
 """The steps of a publication, in order; each name says what has just been done."""
 
-REQUEST_SECONDS_MAX = 20
-RENEW_MS = 86_400_000
-"""Brokers forget the offsets of a group that is not renewed, after seven days by default."""
 _CHUNK = 10_000
-_MOMENT_MS = 200
-_PATIENCE = 50
-_NOT_READY = {
-    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-    KafkaError.COORDINATOR_NOT_AVAILABLE,
-    KafkaError.NOT_COORDINATOR,
-}
-_MARGIN_BYTES = 100_000
-"""Room for the envelope of the largest message."""
 
 
 def _unobserved(step: KafkaStep) -> None:
@@ -86,17 +66,9 @@ class KafkaCommitter:
     ) -> None:
         self._sink = sink
         self._staging = staging
-        self._clock = clock or SystemClock()
         self._observe = observe or _unobserved
-        self.group = f"laminar.{staging.job}.{staging.operator_id}"
-        """Group of the marker, and transactional id."""
-        self._producer: Producer | None = None
-        self._reader: Consumer | None = None
-        self._generation = Generation(0)
-        self._marker: Marker | None = None
-        self._marker_known = False
-        self._renewed_ms: float | None = None
-        self._denied: KafkaError | None = None
+        self.markers = MarkerLog(sink, staging, clock or SystemClock())
+        """The marker, and the producer that changes it."""
 
     @property
     def repeat(self) -> Literal["visible"]:
@@ -112,22 +84,17 @@ class KafkaCommitter:
             ConfigurationError: credentials, rights, or output of another run.
             StorageUnavailable: the brokers did not answer.
         """
-        self._drop()
-        self._generation = generation
-        with self._asking("taking over"):
-            producer = Producer(self._producer_settings())
-            producer.init_transactions(REQUEST_SECONDS_MAX)
-        self._producer = producer
+        self.markers.take_over(generation, self._sink.transaction_timeout_ms)
         self._observe("taken-over")
 
     def last_committed(self) -> CheckpointId | None:
         """Return the marker; before a take-over it is preliminary."""
-        marker = self._read_marker()
+        marker = self.markers.read()
         return None if marker is None or not marker.checkpoint_id else marker.checkpoint_id
 
     def outlook(self, checkpoint_id: CheckpointId, committables: Sequence[JsonObject]) -> Outlook:
         """Compare the marker with what is to be published, and look after its files."""
-        marker = self._read_marker()
+        marker = self.markers.read()
         newer = parts_after(None if marker is None else marker.checkpoint_id, committables)
         if not newer:
             return Committed()
@@ -135,8 +102,8 @@ class KafkaCommitter:
             return Doubtful(
                 f"{sum(part.rows for part in newer):,} messages for topic {self._sink.topic} were "
                 f"to be published with checkpoint {checkpoint_id}, and the consumer group "
-                f"{self.group}, which would say whether they were, is gone (brokers forget it "
-                "after offsets.retention.minutes): look into the topic"
+                f"{self.markers.group}, which would say whether they were, is gone (brokers "
+                "forget it after offsets.retention.minutes): look into the topic"
             )
         return outlook_of(newer, self._staging)
 
@@ -149,21 +116,18 @@ class KafkaCommitter:
             ConfigurationError: the rights do not suffice, or the topic is gone.
             CorruptCheckpointError: a staged file is gone or damaged.
         """
-        producer = self._producer
-        if producer is None:
-            raise StorageUnavailable(
-                ErrorCode.BROKER_UNAVAILABLE, f"sink {self._staging.operator_id} has no connection"
-            )
+        producer = self.markers.producer()
         try:
-            marker = self._read_marker()
+            marker = self.markers.read()
             self._observe("marker-read")
             seen = NO_CHECKPOINT if marker is None else marker.checkpoint_id
             newer = parts_after(seen, committables)
-            if newer or marker is None or self._is_old():
+            if newer or marker is None or self.markers.is_old():
                 newest = max(checkpoint_id, seen)
                 self._publish(producer, newest, newer)
         except BaseException:
-            self._drop()  # Whatever the state of the transaction: the next take-over settles it.
+            # Whatever the state of the transaction is, the next take-over settles it.
+            self.markers.drop()
             raise
 
     def discard_uncommitted(self, generation: Generation) -> None:
@@ -173,7 +137,7 @@ class KafkaCommitter:
         forgotten.
         """
         del generation
-        self._renewed_ms = None
+        self.markers.expire()
         self.commit(NO_CHECKPOINT, ())
 
     # --- a publication --------------------------------------------------------------------------
@@ -181,11 +145,9 @@ class KafkaCommitter:
     def _publish(
         self, producer: Producer, checkpoint_id: CheckpointId, parts: Sequence[StagedPart]
     ) -> None:
-        run_id = self._staging.run_id()
         messages = sum(part.rows for part in parts)
-        marker = Marker(checkpoint_id, self._generation, messages, run_id or "")
-        offset = TopicPartition(self._sink.topic, 0, checkpoint_id, marker.metadata())
-        with self._asking(f"publishing checkpoint {checkpoint_id}"):
+        marker = self.markers.next(checkpoint_id, messages)
+        with self.markers.asking(f"publishing checkpoint {checkpoint_id}"):
             producer.begin_transaction()
             self._observe("begun")
             self._produce(producer, parts, messages)
@@ -196,12 +158,10 @@ class KafkaCommitter:
                     f"checkpoint {checkpoint_id} in {self._sink.transaction_timeout_ms} ms",
                 )
             self._observe("flushed")
-            member = self._consumer().consumer_group_metadata()
-            producer.send_offsets_to_transaction([offset], member, REQUEST_SECONDS_MAX)
+            self.markers.send(marker)
             self._observe("marker-sent")
             producer.commit_transaction(REQUEST_SECONDS_MAX)
-        self._marker = marker
-        self._renewed_ms = self._clock.monotonic_ms()
+        self.markers.sent(marker)
         self._observe("committed")
 
     def _produce(self, producer: Producer, parts: Sequence[StagedPart], messages: int) -> None:
@@ -213,127 +173,5 @@ class KafkaCommitter:
                 is_half = True
                 producer.flush(REQUEST_SECONDS_MAX)
                 self._observe("half-produced")
-            self._produce_all(producer, chunk)
+            produce_all(producer, self._sink.topic, chunk)
             produced += chunk.num_rows
-
-    def _produce_all(self, producer: Producer, chunk: pa.RecordBatch) -> None:
-        keys, values = (chunk.column(name).to_pylist() for name in ("key", "value"))
-        left: list[dict[str, Any]] = [
-            {"key": key, "value": value} for key, value in zip(keys, values, strict=True)
-        ]
-        while left:
-            producer.produce_batch(self._sink.topic, left)
-            left = [_again(message) for message in left if message.get("_error") is not None]
-            producer.poll(0.05 if left else 0)
-
-    # --- the marker -----------------------------------------------------------------------------
-
-    def _read_marker(self) -> Marker | None:
-        """Return the marker as it is now; None: there is none.
-
-        Raises:
-            ConfigurationError: it is of another run of the job.
-            StorageUnavailable: the brokers did not answer.
-        """
-        if self._marker_known:
-            return self._marker
-        with self._asking("reading the marker"):
-            found = self._group_offset()
-        if found.error is not None:
-            raise problem_of(found.error, "reading the marker", self._sink.cluster)
-        marker = Marker.read(found.offset, found.metadata)
-        require_own(marker, self._staging.run_id(), self.group)
-        if self._producer is not None:  # No other driver can change it now.
-            self._marker, self._marker_known = marker, True
-        return marker
-
-    def _group_offset(self) -> TopicPartition:
-        """Ask for the offset; a broker that has just started may not know its groups yet."""
-        place = TopicPartition(self._sink.topic, 0)
-        for _ in range(_PATIENCE):
-            try:
-                (found,) = self._consumer().committed([place], timeout=REQUEST_SECONDS_MAX)
-            except KafkaException as error:
-                if error.args[0].code() not in _NOT_READY:
-                    raise
-                self._clock.wait_ms(_MOMENT_MS)
-            else:
-                return found
-        (found,) = self._consumer().committed([place], timeout=REQUEST_SECONDS_MAX)
-        return found
-
-    def _is_old(self) -> bool:
-        return self._renewed_ms is None or self._clock.monotonic_ms() - self._renewed_ms >= RENEW_MS
-
-    # --- clients --------------------------------------------------------------------------------
-
-    def _drop(self) -> None:
-        """Forget the producer and the marker: another driver may write from now on."""
-        self._producer = None
-        self._marker, self._marker_known = None, False
-        if self._reader is not None:
-            self._reader.close()
-            self._reader = None
-
-    def _consumer(self) -> Consumer:
-        """Return a client that reads the marker; it never joins the group.
-
-        Before a take-over it does not wait for transactions that are under way.
-        """
-        if self._reader is None:
-            isolation = "read_uncommitted" if self._producer is None else "read_committed"
-            self._reader = Consumer(
-                {
-                    **self._client_settings(),
-                    "group.id": self.group,
-                    "isolation.level": isolation,
-                    "enable.auto.commit": False,
-                }
-            )
-        return self._reader
-
-    def _producer_settings(self) -> dict[str, Any]:
-        sink = self._sink
-        return {
-            **self._client_settings(),
-            "transactional.id": self.group,
-            "transaction.timeout.ms": sink.transaction_timeout_ms,
-            "compression.type": sink.compression,
-            "partitioner": "murmur2_random",  # As Java producers do; the default differs.
-            "message.max.bytes": sink.message_bytes_max + _MARGIN_BYTES,
-            "linger.ms": 5,
-            "queue.buffering.max.messages": 200_000,
-        }
-
-    def _client_settings(self) -> dict[str, Any]:
-        settings = {"log_level": 0, **self._sink.cluster.client_settings()}
-        settings["error_cb"] = self._remember
-        return settings
-
-    def _remember(self, error: KafkaError) -> None:
-        if is_denied(error):
-            self._denied = error
-
-    @contextmanager
-    def _asking(self, what: str) -> Iterator[None]:
-        """Raise errors of the client as errors of Laminar; refused credentials as what they are."""
-        doing = f"sink {self._staging.operator_id}, {what}"
-        try:
-            with explained(doing, self._sink.cluster):
-                yield
-        except StorageUnavailable as error:
-            if self._denied is not None:  # A broker that refuses looks like one that is silent.
-                raise problem_of(self._denied, doing, self._sink.cluster) from error
-            raise
-
-
-def _again(message: dict[str, Any]) -> dict[str, Any]:
-    """Return a message that the client did not take, to be offered again.
-
-    Raises:
-        KafkaException: it never will.
-    """
-    error = message.pop("_error")
-    if error.code() != KafkaError._QUEUE_FULL:  # noqa: SLF001 - its public name has an underscore
-        raise KafkaException(error)
-    return message

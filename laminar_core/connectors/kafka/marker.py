@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass
 
 from laminar_core.errors import ConfigurationError, ErrorCode
-from laminar_core.protocol.types import CheckpointId, Generation
+from laminar_core.protocol.types import NO_CHECKPOINT, CheckpointId, Generation
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,12 +21,15 @@ class Marker:
     messages: int
     """Messages of its transaction."""
     run_id: str
+    committing_id: CheckpointId = NO_CHECKPOINT
+    """Readers may see a part of the output up to this checkpoint; 0: of none after the marker."""
 
     def metadata(self) -> str:
         """Return the text beside the offset."""
-        return json.dumps(
-            {"generation": self.generation, "messages": self.messages, "run": self.run_id}
-        )
+        known = {"generation": self.generation, "messages": self.messages, "run": self.run_id}
+        if self.committing_id:
+            known["committing"] = self.committing_id
+        return json.dumps(known)
 
     @classmethod
     def read(cls, offset: int, metadata: str | None) -> "Marker | None":
@@ -38,10 +41,13 @@ class Marker:
             return None
         try:
             found = json.loads(metadata or "")
-            generation, messages, run = found["generation"], found["messages"], found["run"]
-        except (ValueError, KeyError, TypeError):
-            generation, messages, run = 0, 0, ""
-        return cls(CheckpointId(offset), Generation(int(generation)), int(messages), str(run))
+            generation, messages = int(found["generation"]), int(found["messages"])
+            run, committing = str(found["run"]), int(found.get("committing", 0))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            generation, messages, run, committing = 0, 0, "", 0
+        return cls(
+            CheckpointId(offset), Generation(generation), messages, run, CheckpointId(committing)
+        )
 
 
 def require_own(marker: Marker | None, run_id: str | None, group: str) -> Marker | None:

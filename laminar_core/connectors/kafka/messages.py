@@ -1,27 +1,27 @@
-"""Rows become keys and values in the worker, so that the driver only hands bytes to the client."""
+"""Rows become keys and values in the worker, before anything is sent or staged."""
 
 from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 from pyarrow.compute import call_function
 
+from laminar_core.connectors.base import CommitListener, SinkWriter
 from laminar_core.connectors.formats.keys import KeyEncoder
 from laminar_core.connectors.formats.messages import OutputFormat
-from laminar_core.connectors.staged_rows import StagedRows
 from laminar_core.errors import DataError, ErrorCode
-from laminar_core.operators.base import PendingSnapshot, Snapshot, SubtaskContext
+from laminar_core.operators.base import PendingSnapshot, Snapshot
 from laminar_core.protocol.types import CheckpointId
 
 MESSAGES = pa.schema([("key", pa.large_binary()), ("value", pa.large_binary())])
-"""Columns of a staged file: one message a row. A null key is no key."""
+"""Columns of messages on their way: one message a row. A null key is no key."""
 
 
 class MessageWriter:
-    """The writer of one subtask."""
+    """The writer of one subtask: encodes rows, and hands their messages to ``target``."""
 
     def __init__(
         self,
-        context: SubtaskContext | None,
+        target: SinkWriter | None,
         schema: pa.Schema,
         output_format: OutputFormat,
         key: Sequence[str] | None,
@@ -31,12 +31,12 @@ class MessageWriter:
         self._keys = None if key is None else KeyEncoder(schema, key)
         self._schema = schema
         self._bytes_max = message_bytes_max
-        self._rows = None if context is None else StagedRows(context, MESSAGES)
+        self._target = target
 
     @property
-    def _staged(self) -> StagedRows:
-        assert self._rows is not None, "made for a check"
-        return self._rows
+    def _messages(self) -> SinkWriter:
+        assert self._target is not None, "made for a check"
+        return self._target
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Encode rows and keep their messages.
@@ -53,14 +53,19 @@ class MessageWriter:
         if self._keys is not None:
             keys = self._keys.encode(rows)
         self._check_sizes(keys, values)
-        self._staged.write(pa.record_batch([keys, values], schema=MESSAGES))
+        self._messages.write(pa.record_batch([keys, values], schema=MESSAGES))
 
     def snapshot(self, checkpoint_id: CheckpointId) -> PendingSnapshot:
         """Pin the messages of this interval."""
-        return self._staged.snapshot(checkpoint_id)
+        return self._messages.snapshot(checkpoint_id)
 
     def restore(self, snapshots: Sequence[Snapshot]) -> None:
-        """Do nothing: the committer publishes what earlier generations staged."""
+        """Do nothing: the committer publishes what earlier generations pre-committed."""
+
+    def committed(self, checkpoint_id: CheckpointId) -> None:
+        """Pass on that the output up to this checkpoint is visible."""
+        if isinstance(self._target, CommitListener):
+            self._target.committed(checkpoint_id)
 
     def collected(self) -> Iterable[pa.RecordBatch]:
         """Return no rows: they are in the topic."""
@@ -68,8 +73,8 @@ class MessageWriter:
 
     def close(self) -> None:
         """Drop messages that are in no snapshot."""
-        if self._rows is not None:
-            self._rows.close()
+        if self._target is not None:
+            self._target.close()
 
     def _check_sizes(self, keys: pa.Array, values: pa.Array) -> None:
         """Refuse here what the broker would refuse: after the checkpoint it is too late."""

@@ -6,31 +6,37 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 import pyarrow as pa
 
+from laminar_core.connectors.base import SinkWriter
 from laminar_core.connectors.formats.arrow_ipc import ArrowIpcFormat
 from laminar_core.connectors.formats.json_format import JsonFormat
 from laminar_core.connectors.formats.messages import OutputFormat
 from laminar_core.connectors.formats.raw import RawFormat
 from laminar_core.connectors.kafka.connection import KafkaConnection
-from laminar_core.connectors.kafka.messages import MessageWriter
+from laminar_core.connectors.kafka.messages import MESSAGES, MessageWriter
 from laminar_core.connectors.outlook import Promise
 from laminar_core.connectors.plain import plain_schema
+from laminar_core.connectors.staged_rows import StagedRows
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.host.extras import needs_extra
 from laminar_core.operators.base import JsonObject, SubtaskContext
 from laminar_core.store.staging import StagingArea
-from laminar_core.units import duration_ms
+from laminar_core.units import duration_ms, duration_text
 
 if TYPE_CHECKING:
     from laminar_core.connectors.kafka.committer import KafkaCommitter
+    from laminar_core.connectors.kafka.transaction_committer import TransactionCommitter
 
 FormatName = Literal["json", "arrow", "raw"]
 KafkaCompression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
-Delivery = Literal["staged"]
+Delivery = Literal["staged", "transaction"]
 
 MESSAGE_BYTES_MAX = 1_000_000
 """The largest message that brokers take by default, with some room for its envelope."""
 _NEEDED_FOR = "Kafka sources and sinks"
-_TIMEOUT_MIN_MS, _TIMEOUT_MAX_MS = 5_000, 900_000
+_TIMEOUT_MIN_MS = 5_000
+_TIMEOUT_MAX_MS: dict[Delivery, int] = {"staged": 900_000, "transaction": 7 * 86_400_000}
+_TIMEOUTS: dict[Delivery, str] = {"staged": "1 minute", "transaction": "15 minutes"}
+"""The longest one that brokers allow by default, where the driver may be down meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +45,14 @@ class KafkaSink:
 
     Read the topic with ``isolation.level=read_committed``.
 
-    Rows of a checkpoint wait in the checkpoint store. Once it is complete, the driver publishes
-    them in one transaction, together with a marker that tells a successor what is there. So nothing
-    expires while the job is down, and no reader waits for it.
+    With ``staged``, rows of a checkpoint wait in the checkpoint store. Once it is complete, the
+    driver publishes them in one transaction, together with a marker that tells a successor what is
+    there. So nothing expires while the job is down, and no reader waits for it.
+
+    With ``transaction``, each worker writes into a transaction of its own, and the driver ends them
+    all once the checkpoint is complete. So no row passes through the driver or the store. But a
+    transaction expires: if the job is down for longer, rows of its last checkpoint are lost, and
+    the job has to go back to an older one. Readers of committed messages wait meanwhile.
 
     >>> KafkaSink("broker:9092", "payments", key="merchant").topic
     'payments'
@@ -53,11 +64,14 @@ class KafkaSink:
         key: one or more columns that make the key; None: messages have no key. The columns stay
             part of the value. With ``arrow`` there can be no key, because a message holds many
             rows.
-        delivery: ``staged``, the only one so far.
+        delivery: ``staged``, or ``transaction``, which needs the extra ``kafka-transaction`` and is
+            for more messages per second than one driver can publish.
         compression: of the messages in the topic.
         message_bytes_max: a row that makes a larger message stops the job.
-        transaction_timeout: longest time that the publication of one checkpoint may take. After a
-            driver died, readers may wait so long.
+        transaction_timeout: longest time that a transaction may be open. With ``staged`` it is the
+            publication of one checkpoint, 1 minute by default. With ``transaction`` it begins with
+            an interval and has to outlast the checkpoint and an outage: 15 minutes by default,
+            which is what brokers allow unless their ``transaction.max.timeout.ms`` is raised.
 
     Raises:
         ConfigurationError: a value is not possible (INVALID_OPTION).
@@ -70,7 +84,7 @@ class KafkaSink:
     delivery: Delivery = "staged"
     compression: KafkaCompression = "zstd"
     message_bytes_max: int = MESSAGE_BYTES_MAX
-    transaction_timeout: str = "1 minute"
+    transaction_timeout: str | None = None
     transaction_timeout_ms: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
@@ -78,17 +92,18 @@ class KafkaSink:
         object.__setattr__(self, "format", _format_of(self.format))
         key = (self.key,) if isinstance(self.key, str) else self.key
         object.__setattr__(self, "key", None if key is None else tuple(key))
-        timeout_ms = duration_ms(self.transaction_timeout)
-        object.__setattr__(self, "transaction_timeout_ms", timeout_ms)
         for name, value, allowed in (
             ("compression", self.compression, get_args(KafkaCompression)),
             ("delivery", self.delivery, get_args(Delivery)),
         ):
             if value not in allowed:
                 raise _invalid(f"{name} must be one of {', '.join(allowed)}, not {value!r}")
-        if not _TIMEOUT_MIN_MS <= timeout_ms <= _TIMEOUT_MAX_MS:
+        timeout_ms = duration_ms(self.transaction_timeout or _TIMEOUTS[self.delivery])
+        object.__setattr__(self, "transaction_timeout_ms", timeout_ms)
+        longest_ms = _TIMEOUT_MAX_MS[self.delivery]
+        if not _TIMEOUT_MIN_MS <= timeout_ms <= longest_ms:
             raise _invalid(
-                f"transaction_timeout must be from 5 seconds to 15 minutes, not "
+                f"transaction_timeout must be from 5 seconds to {duration_text(longest_ms)}, not "
                 f"{self.transaction_timeout!r}"
             )
         if self.message_bytes_max < 1:
@@ -117,39 +132,58 @@ class KafkaSink:
     def check(self, schema: pa.Schema, promise: Promise | None = None) -> Sequence[str]:
         """Verify that rows have a form in the format, and that the topic is there.
 
+        With ``transaction``, return how long the job may be down.
+
         Raises:
             ConfigurationError: a column has no form, a key column is missing, the topic does not
-                exist, or the cluster refuses the credentials.
+                exist, the cluster refuses the credentials, or a transaction could not live as long
+                as the settings of the job ask for.
             MissingExtraError: the extra ``kafka`` is not installed.
             StorageUnavailable: no broker answers.
         """
-        del promise
         self._writer(schema)
         with needs_extra("kafka", _NEEDED_FOR):
             from laminar_core.connectors.kafka.topics import require_topic  # noqa: PLC0415
         require_topic(self.cluster, self.topic)
-        return ()
+        if self.delivery == "staged":
+            return ()
+        with needs_extra("kafka", _NEEDED_FOR):
+            from laminar_core.connectors.kafka.outages import check_outage  # noqa: PLC0415
+        return check_outage(self, promise or Promise())
 
     def open(self, context: SubtaskContext, schema: pa.Schema) -> MessageWriter:
-        """Create the writer; it needs no client, because the driver publishes."""
-        return self._writer(schema, context)
-
-    def committer(self, staging: StagingArea) -> "KafkaCommitter":
-        """Return the committer, which publishes what waits in ``staging``.
+        """Create the writer; with ``staged`` it needs no client, because the driver publishes.
 
         Raises:
-            MissingExtraError: the extra ``kafka`` is not installed.
+            MissingExtraError: an extra that ``transaction`` needs is not installed.
+        """
+        if self.delivery == "staged":
+            return self._writer(schema, StagedRows(context, MESSAGES))
+        with needs_extra("kafka", _NEEDED_FOR):
+            from laminar_core.connectors.kafka.transaction_writer import (  # noqa: PLC0415
+                TransactionWriter,
+            )
+        return self._writer(schema, TransactionWriter(context, self))
+
+    def committer(self, staging: StagingArea) -> "KafkaCommitter | TransactionCommitter":
+        """Return the committer, which publishes what waits in ``staging`` or in transactions.
+
+        Raises:
+            MissingExtraError: an extra is not installed.
         """
         with needs_extra("kafka", _NEEDED_FOR):
-            from laminar_core.connectors.kafka.committer import (  # noqa: PLC0415
-                KafkaCommitter,
+            from laminar_core.connectors.kafka.committer import KafkaCommitter  # noqa: PLC0415
+            from laminar_core.connectors.kafka.transaction_committer import (  # noqa: PLC0415
+                TransactionCommitter,
             )
-        return KafkaCommitter(self, staging)
+        if self.delivery == "staged":
+            return KafkaCommitter(self, staging)
+        return TransactionCommitter(self, staging)
 
-    def _writer(self, schema: pa.Schema, context: SubtaskContext | None = None) -> MessageWriter:
+    def _writer(self, schema: pa.Schema, target: SinkWriter | None = None) -> MessageWriter:
         key = None if self.key is None else list(self.key)
         return MessageWriter(
-            context, plain_schema(schema), self.output_format, key, self.message_bytes_max
+            target, plain_schema(schema), self.output_format, key, self.message_bytes_max
         )
 
 

@@ -11,7 +11,8 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from laminar_core.connectors.kafka.committer import RENEW_MS, STEPS, KafkaCommitter, KafkaStep
+from laminar_core.connectors.kafka.committer import STEPS, KafkaCommitter, KafkaStep
+from laminar_core.connectors.kafka.marker_log import RENEW_MS
 from laminar_core.connectors.outlook import Committable, Committed, Doubtful, Lost
 from laminar_core.errors import ConfigurationError, FencedError, LaminarError, StorageUnavailable
 from laminar_core.host.clock import ManualClock
@@ -201,7 +202,7 @@ def test_other_metadata_in_the_group_are_of_another_run(job: Job):
     producer.init_transactions(20)
     committer = job.committer()
     producer.begin_transaction()
-    member = committer._consumer().consumer_group_metadata()
+    member = committer.markers.consumer().consumer_group_metadata()
     producer.send_offsets_to_transaction([TopicPartition(job.topic, 0, 57)], member, 20)
     producer.commit_transaction(20)
     with pytest.raises(ConfigurationError, match="another run"):
@@ -236,7 +237,7 @@ def forget(job: Job) -> None:
 
 def test_the_marker_says_who_wrote_it(job: Job):
     committer = started(job)
-    (found,) = committer._consumer().committed([TopicPartition(job.topic, 0)], timeout=20)
+    (found,) = committer.markers.consumer().committed([TopicPartition(job.topic, 0)], timeout=20)
     said = json.loads(found.metadata)
     assert (found.offset, said["generation"], said["messages"]) == (1, 1, 40)
     assert said["run"] == job.staging.run_id()

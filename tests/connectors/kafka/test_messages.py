@@ -8,8 +8,8 @@ import pytest
 from laminar_core.connectors.formats.arrow_ipc import ArrowIpcFormat
 from laminar_core.connectors.formats.json_format import JsonFormat
 from laminar_core.connectors.formats.raw import RawFormat
-from laminar_core.connectors.kafka.messages import MessageWriter
-from laminar_core.connectors.staged_rows import StagedPart
+from laminar_core.connectors.kafka.messages import MESSAGES, MessageWriter
+from laminar_core.connectors.staged_rows import StagedPart, StagedRows
 from laminar_core.errors import ConfigurationError, DataError, ErrorCode
 from laminar_core.objectstore.memory import MemoryObjectStore
 from laminar_core.operators.base import SubtaskContext
@@ -24,7 +24,9 @@ ROWS = pa.record_batch([pa.array([1, 2]), pa.array(["a", None])], schema=SCHEMA)
 def written(batch: pa.RecordBatch, output_format, key=None, bytes_max: int = 1_000) -> list[tuple]:
     staging = StagingArea(MemoryObjectStore(), JobPaths("payments"), "out")
     context = SubtaskContext("out", 0, 1, 128, Generation(1), staging=staging)
-    writer = MessageWriter(context, batch.schema, output_format, key, bytes_max)
+    writer = MessageWriter(
+        StagedRows(context, MESSAGES), batch.schema, output_format, key, bytes_max
+    )
     writer.write(batch)
     writer.write(batch.slice(0, 0))
     (part,) = writer.snapshot(CheckpointId(1))().committables

@@ -9,6 +9,7 @@ from laminar_core.connectors.formats.json_format import JsonFormat
 from laminar_core.connectors.kafka.committer import STEPS
 from laminar_core.connectors.kafka.connection import KafkaConnection
 from laminar_core.connectors.kafka.sink import KafkaSink
+from laminar_core.connectors.kafka.transaction_committer import STEPS as ENDING
 from laminar_core.errors import ConfigurationError
 from laminar_core.pipeline import Pipeline
 from laminar_core.protocol.coordinator_config import CoordinatorConfig
@@ -24,8 +25,9 @@ from tests.connectors.kafka.publishing import SCHEMA, read_topic
     [
         ({"format": "avro"}, "format must be json, arrow or raw, not 'avro'"),
         ({"compression": "lzma"}, "compression must be one of none, gzip, snappy, lz4, zstd"),
-        ({"delivery": "sometimes"}, "delivery must be one of staged"),
+        ({"delivery": "sometimes"}, "delivery must be one of staged, transaction"),
         ({"transaction_timeout": "1 second"}, "from 5 seconds to 15 minutes"),
+        ({"transaction_timeout": "8 days", "delivery": "transaction"}, "5 seconds to 7 days"),
         ({"message_bytes_max": 0}, "message_bytes_max must be positive"),
         ({"format": "arrow", "key": "id"}, "a message of many rows has no key"),
     ],
@@ -60,15 +62,19 @@ def test_a_topic_that_is_there_is_accepted_and_another_one_is_not(kafka: str, ne
         KafkaSink(kafka, "nowhere").check(SCHEMA)
 
 
-@pytest.mark.parametrize("step", [None, *STEPS])
+@pytest.mark.parametrize(
+    ("delivery", "step"),
+    [(None, None), *(("staged", s) for s in STEPS), *(("transaction", s) for s in ENDING)],
+)
 def test_a_job_into_a_broker_is_exact_wherever_its_driver_dies(
-    kafka: str, new_topic: Callable[..., str], step, monkeypatch
+    kafka: str, new_topic: Callable[..., str], delivery, step, monkeypatch
 ):
     """The whole runtime, simulated, with a real target."""
     topic = new_topic(2)
     pipeline = Pipeline("copy")
     source = pipeline.source("in", MemorySource(payments(), batch_rows=8), rows_per_second=1_000)
-    source.sink(f"out-{topic}", KafkaSink(kafka, topic, key="id"))
+    sink = KafkaSink(kafka, topic, key="id", delivery=delivery or "staged")
+    source.sink(f"out-{topic}", sink)
     simulation = Simulation(pipeline.plan(), checkpoint=CoordinatorConfig(interval_ms=40))
     left = [1 if step == STEPS[0] else 2]
 
@@ -78,9 +84,15 @@ def test_a_job_into_a_broker_is_exact_wherever_its_driver_dies(
             simulation.kill_driver()
             raise ProcessKilledError(simulation.drivers[-1].name)
 
-    monkeypatch.setattr("laminar_core.connectors.kafka.committer._unobserved", observe)
+    for module in ("committer", "transaction_committer"):
+        monkeypatch.setattr(f"laminar_core.connectors.kafka.{module}._unobserved", observe)
     simulation.run_to_end()
     assert len(simulation.drivers) == (1 if step is None else 2)
-    found = sorted(json.loads(value)["id"] for _, value in read_topic(kafka, topic))
-    assert found == sorted(row["id"] for row in rows_of(payments()))
+    expected = sorted(row["id"] for row in rows_of(payments()))
+
+    def found() -> list[int]:
+        return sorted(json.loads(value)["id"] for _, value in read_topic(kafka, topic))
+
+    # Transactions that are ended show a moment later, when their markers are written.
+    assert any(found() == expected for _ in range(100 if delivery == "transaction" else 1))
     assert simulation.store.objects.list(simulation.store.paths.staged) == []

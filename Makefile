@@ -73,13 +73,14 @@ audit: $(READY)  ## known vulnerabilities of what is locked, looked up now
 bench: $(READY)  ## all benchmarks, as JSON
 	@$(BIN)/laminar bench --json
 
-CAMPAIGNS := campaign-seeds campaign-worlds campaign-corruptions campaign-forgeries campaign-messages kill-campaign
+CAMPAIGNS := campaign-seeds campaign-worlds campaign-corruptions campaign-forgeries campaign-messages campaign-brokers kill-campaign
 .PHONY: $(CAMPAIGNS)
 SEEDS ?= 20000
 WORLDS ?= all
 CORRUPTIONS ?= 10000
 FORGERIES ?= 1000
 MESSAGES ?= 5000
+CASES ?= 200
 MINUTES ?= 60
 SEED ?= 1
 
@@ -100,6 +101,9 @@ campaign-forgeries: $(READY)
 
 campaign-messages: $(READY)
 	@$(BIN)/python -m verification messages $(MESSAGES) --from $(SEED)
+
+campaign-brokers: $(READY)
+	@$(BIN)/python -m verification brokers --cases $(CASES) --seed $(SEED)
 
 kill-campaign: $(READY)  ## real processes of a stream, killed and stopped in every phase (MINUTES=60 SEED=1)
 	@$(BIN)/python -m tests.spark.kill_campaign --minutes $(MINUTES) --seed $(SEED)

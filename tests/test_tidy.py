@@ -88,6 +88,10 @@ COVERED_ELSEWHERE = {
     "orchestration/launching/restart.py": "tests/orchestration/launching/test_recovery.py",
     "orchestration/launching/restore_forms.py": "tests/orchestration/launching/test_recovery.py",
     "orchestration/launching/supervised_run.py": "tests/orchestration/launching/test_deployment.py",
+    "verification/brokers/cases.py": "tests/verification/brokers/test_campaign.py",
+    "verification/brokers/incoming.py": "tests/verification/brokers/test_campaign.py",
+    "verification/brokers/outgoing.py": "tests/verification/brokers/test_campaign.py",
+    "verification/brokers/place.py": "tests/verification/brokers/test_campaign.py",
     "verification/corruption.py": "tests/verification/test_corruption_campaign.py",
     "verification/forged_stores.py": "tests/verification/commands/test_forgeries.py",
     "examples/operations/stream.py": "tests/examples/operations/test_steps.py",
@@ -163,6 +167,7 @@ GUARDED_READERS = {
     "jobs/loop_data.py": "writes its own input",
     "jobs/payments_data.py": "writes its own input",
     "examples/oracle.py": "reads the output of its own job",
+    "verification/brokers/incoming.py": "wrong on purpose, and reads its own messages",
 }
 """Where readers of foreign bytes may be imported, and why that is well (CONTRIBUTING)."""
 

@@ -2,6 +2,7 @@
 
 import click
 
+from verification.commands.brokers import brokers
 from verification.commands.corruptions import corruptions
 from verification.commands.forgeries import forgeries
 from verification.commands.messages import messages
@@ -13,13 +14,14 @@ from verification.commands.worlds import worlds
 def verification() -> None:
     """Verify the checkpoint protocol and the store: every order, every damage, every forgery.
 
-    And the decoders of foreign bytes: every message for what it is.
+    And the decoders of foreign bytes: every message for what it is. And connectors, while a
+    broker fails.
 
     Random faults in whole jobs are a command of the product: laminar simulate.
     """
 
 
-for _command in (worlds, corruptions, forgeries, messages, splits):
+for _command in (worlds, corruptions, forgeries, messages, splits, brokers):
     verification.add_command(_command)
 
 if __name__ == "__main__":

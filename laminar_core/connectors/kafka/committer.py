@@ -160,7 +160,7 @@ class KafkaCommitter:
             self._observe("flushed")
             self.markers.send(marker)
             self._observe("marker-sent")
-            producer.commit_transaction(REQUEST_SECONDS_MAX)
+            self.markers.commit()
         self.markers.sent(marker)
         self._observe("committed")
 

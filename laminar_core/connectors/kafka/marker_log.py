@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
+from laminar_core.connectors.kafka.bounded import bounded
 from laminar_core.connectors.kafka.marker import Marker, require_own
 from laminar_core.connectors.kafka.problems import explained, is_denied, problem_of
 from laminar_core.errors import ErrorCode, StorageUnavailable
@@ -84,7 +85,7 @@ class MarkerLog:
                     "transaction.timeout.ms": timeout_ms,
                 }
             )
-            producer.init_transactions(REQUEST_SECONDS_MAX)
+            bounded(lambda: producer.init_transactions(REQUEST_SECONDS_MAX), REQUEST_SECONDS_MAX)
         self._producer = producer
 
     def producer(self) -> Producer:
@@ -120,8 +121,14 @@ class MarkerLog:
     def send(self, marker: Marker) -> None:
         """Make the marker a part of the open transaction."""
         offset = TopicPartition(self._sink.topic, 0, marker.checkpoint_id, marker.metadata())
-        member = self.consumer().consumer_group_metadata()
-        self.producer().send_offsets_to_transaction([offset], member, REQUEST_SECONDS_MAX)
+        producer, member = self.producer(), self.consumer().consumer_group_metadata()
+        limit = REQUEST_SECONDS_MAX
+        bounded(lambda: producer.send_offsets_to_transaction([offset], member, limit), limit)
+
+    def commit(self) -> None:
+        """Commit the open transaction."""
+        producer = self.producer()
+        bounded(lambda: producer.commit_transaction(REQUEST_SECONDS_MAX), REQUEST_SECONDS_MAX)
 
     def sent(self, marker: Marker) -> None:
         """Remember that the transaction with this marker is committed."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal
 
 from confluent_kafka import Producer
 
+from laminar_core.connectors.kafka.bounded import bounded
 from laminar_core.connectors.kafka.marker import Marker
 from laminar_core.connectors.kafka.marker_log import (
     REQUEST_SECONDS_MAX,
@@ -205,11 +206,10 @@ class TransactionCommitter:
         self._observe("ended")
 
     def _set(self, marker: Marker) -> None:
-        producer = self.markers.producer()
         with self.markers.asking("setting the marker"):
-            producer.begin_transaction()
+            self.markers.producer().begin_transaction()
             self.markers.send(marker)
-            producer.commit_transaction(REQUEST_SECONDS_MAX)
+            self.markers.commit()
         self.markers.sent(marker)
 
     # --- dead generations -----------------------------------------------------------------------
@@ -233,7 +233,7 @@ class TransactionCommitter:
         with self.markers.asking(f"aborting transaction {transactional_id}"):
             settings = producer_settings(self._sink)
             producer = Producer({**settings, "transactional.id": transactional_id})
-            producer.init_transactions(REQUEST_SECONDS_MAX)
+            bounded(lambda: producer.init_transactions(REQUEST_SECONDS_MAX), REQUEST_SECONDS_MAX)
 
 
 def _seen(marker: Marker | None) -> CheckpointId:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from laminar_core.connectors.kafka.bounded import bounded
 from laminar_core.connectors.kafka.marker_log import REQUEST_SECONDS_MAX, producer_settings
 from laminar_core.connectors.kafka.open_transactions import OpenTransaction, TransactionalIds
 from laminar_core.connectors.kafka.problems import explained
@@ -187,11 +188,12 @@ class _Interval:
 
     def abort(self) -> None:
         """Abort the transaction; readers need not wait until it expires or is swept."""
-        if self._producer is None:
+        producer = self._producer
+        if producer is None:
             return
         try:
-            self._producer.purge()
-            self._producer.abort_transaction(_ABORT_SECONDS)
+            producer.purge()
+            bounded(lambda: producer.abort_transaction(_ABORT_SECONDS), _ABORT_SECONDS)
         except KafkaException:
             pass  # The next generation aborts it.
         finally:
@@ -216,7 +218,7 @@ class _Interval:
             "error_cb": _ignored,
         }
         producer = Producer(settings)
-        producer.init_transactions(REQUEST_SECONDS_MAX)
+        bounded(lambda: producer.init_transactions(REQUEST_SECONDS_MAX), REQUEST_SECONDS_MAX)
         producer.begin_transaction()
         return producer
 

@@ -1,0 +1,143 @@
+"""A real broker that its clients reach through a proxy that fails on order."""
+
+import itertools
+import json
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Self
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic  # pyright: ignore[reportPrivateImportUsage] - documented
+
+from laminar_core.connectors.kafka.connection import KafkaConnection
+from laminar_core.host.clock import SystemClock
+from verification.servers.fault_proxy import Fault, FaultProxy
+from verification.servers.kafka_broker import KafkaBroker
+from verification.servers.kafka_requests import KafkaRequests
+
+SECONDS_MAX = 120
+_IMPATIENT = {
+    "socket.timeout.ms": "3000",
+    "reconnect.backoff.ms": "50",
+    "reconnect.backoff.max.ms": "500",
+}
+
+
+class Place:
+    """A broker and its proxy; a context manager. Cases have topics of their own."""
+
+    def __init__(self, jars: Path, folder: Path) -> None:
+        self.proxy = FaultProxy(watch=KafkaRequests)
+        self.broker = KafkaBroker(jars, folder, proxy_port=self.proxy.port)
+        self.proxy.target = self.broker.proxied_port
+        self.connection = KafkaConnection(self.proxy.address, _IMPATIENT)
+        """Through the proxy, with timeouts that fit the faults."""
+        self.kills = 0
+        self._names = itertools.count()
+        self._starting: threading.Thread | None = None
+        self._admin: AdminClient | None = None
+
+    def __enter__(self) -> Self:
+        self.proxy.__enter__()
+        self.broker.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.settle()
+        self.broker.kill()
+        self.proxy.__exit__()
+
+    @property
+    def fired(self) -> int:
+        """The faults that struck so far."""
+        return self.proxy.fired.total() + self.kills
+
+    def strike(self, fault: Fault) -> None:
+        """Let a fault of the network strike next."""
+        self.proxy.arm(fault)
+
+    def kill_broker(self) -> None:
+        """Kill the broker, and start it again on its data while its clients wait."""
+        self.settle()
+        self.broker.kill()
+        self.kills += 1
+        self._starting = threading.Thread(target=self.broker.start)
+        self._starting.start()
+
+    def settle(self) -> None:
+        """End all faults, and wait until the broker is back."""
+        self.proxy.heal()
+        if self._starting is not None:
+            self._starting.join()
+            self._starting = None
+
+    # --- topics, not through the proxy ----------------------------------------------------------
+
+    def new_topic(self, partitions: int) -> str:
+        """Create a topic."""
+        name = f"case-{next(self._names)}"
+        self.create(name, partitions)
+        return name
+
+    def create(self, name: str, partitions: int) -> None:
+        """Create a topic of this name; wait while an old one of the name is being deleted."""
+        clock = SystemClock()
+        deadline_ms = clock.monotonic_ms() + 1000 * SECONDS_MAX
+        while True:
+            try:
+                self.admin.create_topics([NewTopic(name, partitions, 1)])[name].result(60)
+            except KafkaException:
+                if clock.monotonic_ms() > deadline_ms:
+                    raise
+                clock.wait_ms(50)
+            else:
+                return
+
+    @property
+    def admin(self) -> AdminClient:
+        """A client that asks the broker itself. One for all: a dropped one cancels its requests."""
+        if self._admin is None:
+            self._admin = AdminClient({"bootstrap.servers": self.broker.bootstrap, "log_level": 0})
+        return self._admin
+
+    def write(self, topic: str, values: Iterable[bytes], partition: int) -> None:
+        """Write messages outside of any transaction."""
+        producer = Producer({"bootstrap.servers": self.broker.bootstrap, "log_level": 0})
+        for value in values:
+            producer.produce(topic, value, partition=partition)
+        assert producer.flush(SECONDS_MAX) == 0, "the broker did not take the input"
+
+    def read(self, topic: str) -> dict[int, list[int]]:
+        """Return what readers of committed messages see: the field ``id`` of each."""
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.broker.bootstrap,
+                "group.id": "judge",
+                "isolation.level": "read_committed",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "auto.offset.reset": "error",
+                "log_level": 0,
+            }
+        )
+        partitions = consumer.list_topics(topic, SECONDS_MAX).topics[topic].partitions
+        consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
+        found: dict[int, list[int]] = {partition: [] for partition in partitions}
+        ended = set[int]()
+        while len(ended) < len(partitions):
+            message = consumer.poll(SECONDS_MAX)
+            assert message is not None, "the broker did not answer"
+            partition = message.partition() or 0
+            error = message.error()
+            if error is None:
+                found[partition].append(json.loads(message.value() or b"")["id"])
+            elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - its public name
+                ended.add(partition)
+        consumer.close()
+        return found
+
+
+def as_json(numbers: Iterable[int]) -> list[bytes]:
+    """Return messages with a number each."""
+    return [json.dumps({"id": number}).encode() for number in numbers]

@@ -161,13 +161,14 @@ class FaultProxy:
     async def _connected(self, reader: asyncio.StreamReader, near: asyncio.StreamWriter) -> None:
         try:
             back, far = await asyncio.open_connection(HOST, self.target)
-        except OSError:  # Nothing listens there now.
+        except (OSError, asyncio.CancelledError):  # Nothing listens there now, or we end.
             _reset(near)
             return
         wire = _Wire(near, far, self.watch())
         self._wires.append(wire)
         try:
-            await asyncio.gather(self._from_client(wire, reader), self._from_server(wire, back))
+            with suppress(asyncio.CancelledError):  # We end.
+                await asyncio.gather(self._from_client(wire, reader), self._from_server(wire, back))
         finally:
             self._wires.remove(wire)
             wire.reset()

@@ -29,7 +29,7 @@ REPRESENTATIVE = [
     Case(4, "staged", FaultKind.HALF_OPEN, "half-produced", "lives"),
     Case(5, "staged", FaultKind.LOST_REPLY, "taken-over", "sleeps", END),
     Case(6, "staged", "broker-killed", "marker-sent", "lives"),
-    Case(7, "source", FaultKind.RESET, "half-read", "lives", FETCH, rows=5_000),
+    Case(7, "source", FaultKind.RESET, "opened", "lives", FETCH, rows=5_000),
     Case(8, "source", FaultKind.BLACK_HOLE, "opened", "dies", (), 1.0, rows=500),
 ]
 

@@ -16,7 +16,8 @@ from verification.servers.fault_proxy import Fault, FaultProxy
 from verification.servers.kafka_broker import KafkaBroker
 from verification.servers.kafka_requests import KafkaRequests
 
-SECONDS_MAX = 120
+SECONDS_MAX = 300
+"""Longest wait of a case; longer than a broker may take to start again."""
 _IMPATIENT = {
     "socket.timeout.ms": "3000",
     "reconnect.backoff.ms": "50",

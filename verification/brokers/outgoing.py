@@ -17,6 +17,7 @@ from laminar_core.connectors.base import Committer
 from laminar_core.connectors.kafka.committer import STEPS, KafkaCommitter
 from laminar_core.connectors.kafka.connection import KafkaConnection
 from laminar_core.connectors.kafka.marker import Marker
+from laminar_core.connectors.kafka.marker_log import MarkerLog
 from laminar_core.connectors.kafka.sink import KafkaSink
 from laminar_core.connectors.outlook import Committable, Committed
 from laminar_core.connectors.staged_rows import StagedPart
@@ -64,11 +65,19 @@ class DiedError(BaseException):
     """Ends a committer where it is, as a process that was killed ends."""
 
 
+class _Forgetful(MarkerLog):
+    """Never knows what is published."""
+
+    def read(self) -> Marker | None:
+        return self.next(NO_CHECKPOINT, 0)
+
+
 class _WithoutMarker(KafkaCommitter):
     """Publishes whatever it is given."""
 
-    def _read_marker(self) -> Marker | None:
-        return Marker(NO_CHECKPOINT, self._generation, 0, "")
+    def __init__(self, sink: KafkaSink, staging: StagingArea, observe: Observe) -> None:
+        super().__init__(sink, staging, observe=observe)
+        self.markers = _Forgetful(sink, staging, SystemClock())
 
 
 class _MarkerOutside(KafkaCommitter):
@@ -77,7 +86,7 @@ class _MarkerOutside(KafkaCommitter):
     def _publish(
         self, producer: Producer, checkpoint_id: CheckpointId, parts: Sequence[StagedPart]
     ) -> None:
-        with self._asking("publishing rows"):
+        with self.markers.asking("publishing rows"):
             producer.begin_transaction()
             self._produce(producer, parts, sum(part.rows for part in parts))
             producer.commit_transaction(20)
@@ -95,9 +104,7 @@ DELIVERIES: Mapping[str, Delivery] = {
     ),
 }
 FLAWED: Mapping[str, Delivery] = {
-    "no-marker": Delivery(
-        _staged, lambda sink, staging, see: _WithoutMarker(sink, staging, observe=see), STEPS
-    ),
+    "no-marker": Delivery(_staged, _WithoutMarker, STEPS),
     "marker-outside": Delivery(
         _staged, lambda sink, staging, see: _MarkerOutside(sink, staging, observe=see), STEPS
     ),

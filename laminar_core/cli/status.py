@@ -13,6 +13,8 @@ from laminar_core.cli.retention_view import pin_as_json, pin_as_remark
 from laminar_core.cli.views import print_table, wall_time
 from laminar_core.host.clock import SystemClock
 from laminar_core.records.bad_rows import BadRowTotals
+from laminar_core.records.record import JsonObject
+from laminar_core.records.source_numbers import sources_of
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.job_status import (
     CheckpointStatus,
@@ -127,10 +129,22 @@ def _of_driver(job: str, driver: DriverStatus) -> Iterator[str]:
         told.append(f"{rate:,.0f} rows per s")
     if told:
         yield ", ".join(told)
+    yield from _of_sources(driver.progress)
     waiting = driver.progress.get("uncommitted_checkpoints")
     if isinstance(waiting, int) and waiting > 1:
         retries = driver.progress.get("commit_retries")
         yield f"output of {waiting} checkpoints waits for its commit, {retries} attempts failed"
+
+
+def _of_sources(progress: JsonObject) -> Iterator[str]:
+    """Yield a line for each source that knows how far it is behind; an older driver has none."""
+    for name, numbers in sources_of(progress).items():
+        if numbers.splits is None:
+            continue
+        lag = "an unknown number of" if numbers.lag_rows is None else f"{numbers.lag_rows:,}"
+        states = {"idle": numbers.splits_idle, "blocked": numbers.splits_blocked}
+        told = [f", {count} {state}" for state, count in states.items() if count is not None]
+        yield f"source {name}: {lag} rows behind, {numbers.splits} splits{''.join(told)}"
 
 
 def _of_end(driver: DriverStatus) -> str:

@@ -89,6 +89,7 @@ from laminar_core.records.manifest import (
     TriggerRecord,
 )
 from laminar_core.records.record import FileRef
+from laminar_core.records.source_numbers import SourceNumbers
 from laminar_core.store.audit_log import AuditLog
 from laminar_core.store.checkpoint_store import CheckpointStore
 
@@ -233,6 +234,14 @@ class CheckpointDriver:
     def note_sources(self, worker: int, sources: Mapping[str, SourceProgress]) -> None:
         """See ``SplitDiscovery.reported``."""
         self._discovery.reported(worker, sources)
+
+    def with_discovery(self, sources: Mapping[str, SourceNumbers]) -> dict[str, SourceNumbers]:
+        """Return the numbers of the sources with the duration of the last search for splits."""
+        took_ms = self._discovery.durations_ms()
+        return {
+            name: numbers.model_copy(update={"discovery_ms": took_ms.get(name)})
+            for name, numbers in sources.items()
+        }
 
     def note_waiting(self, message: WaitingCheckpoint) -> None:
         """Keep what a worker waits for, in case that the checkpoint expires."""

@@ -69,6 +69,7 @@ from laminar_core.protocol.types import CheckpointKind
 from laminar_core.records.commands import SetMode
 from laminar_core.records.manifest import Heartbeat
 from laminar_core.records.record import JsonObject
+from laminar_core.records.source_numbers import SourceNumbers
 from laminar_core.store.claims import not_shared
 from laminar_core.worker.restoring import RestoreProgress
 
@@ -303,13 +304,19 @@ class Coordinator:
             progress = self._progress.as_json(now_ms)
             if progress:
                 progress |= asdict(self._checkpoints.commit_numbers)
+                sources = self._source_numbers()
+                progress["sources"] = {name: n.model_dump() for name, n in sources.items()}
             self._checkpoints.beat(
                 Heartbeat(sequence=self._heartbeats, at_ms=self.now_ms(), progress=progress)
             )
             self._dispatcher.tick()
         if self._is_due("progress", PROGRESS_EVENT_INTERVAL_MS, now_ms) and self._progress.complete:
             event = self._progress.event(now_ms, self.now_ms(), self._parts.rows_total)
-            self.notify(event.model_copy(update=asdict(self._checkpoints.commit_numbers)))
+            more = asdict(self._checkpoints.commit_numbers) | {"sources": self._source_numbers()}
+            self.notify(event.model_copy(update=more))
+
+    def _source_numbers(self) -> dict[str, SourceNumbers]:
+        return self._checkpoints.with_discovery(self._progress.sources())
 
     def _is_due(self, what: str, interval_ms: float, now_ms: float) -> bool:
         if now_ms < self._due_ms[what]:

@@ -84,6 +84,9 @@ class _Running:
         self.book: SplitBook = split_book.opened(workers, discovering.found)
         self.due_ms = 0.0
         self.is_busy = False
+        self.began_ms = 0.0
+        self.took_ms: float | None = None
+        """Duration of the last step that succeeded."""
         self.pause_ms = RETRY_PAUSE_MS[0]
         self.problems: frozenset[str] = frozenset()
         """What the last step could not read. These problems are not reported again."""
@@ -117,7 +120,7 @@ class SplitDiscovery:
         now_ms = self._host.monotonic_ms()
         for source in self._sources.values():
             if not (source.is_over or source.is_busy) and now_ms >= source.due_ms:
-                source.is_busy = True
+                source.is_busy, source.began_ms = True, now_ms
                 self._executor.submit(self._step(source))
 
     def next_wakeup_ms(self) -> float | None:
@@ -131,6 +134,11 @@ class SplitDiscovery:
             if (source := self._sources.get(operator_id)) is not None:
                 event = split_book.Reported(worker, report.splits_added, report.rows_unread)
                 source.book, _ = split_book.step(source.book, event)
+
+    def durations_ms(self) -> dict[str, float]:
+        """Return how long the last step took, by source; only those that had one."""
+        known = self._sources.items()
+        return {name: source.took_ms for name, source in known if source.took_ms is not None}
 
     def trigger_sent(self, checkpoint_id: CheckpointId) -> dict[str, DiscoveryEntry]:
         """Return, by source, what becomes part of a checkpoint whose trigger goes out now."""
@@ -176,6 +184,7 @@ class SplitDiscovery:
 
     def _on_found(self, source: _Running, found: Found) -> None:
         source.is_busy = False
+        source.took_ms = self._host.monotonic_ms() - source.began_ms
         source.pause_ms = RETRY_PAUSE_MS[0]
         source.due_ms = self._host.monotonic_ms() + source.discovering.discovery.interval_ms
         self._report(source, found.problems)

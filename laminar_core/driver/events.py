@@ -14,6 +14,7 @@ from laminar_core.protocol.unaligned import UnalignedCheckpointMetrics
 from laminar_core.protocol.waiting import WaitsFor
 from laminar_core.records.bad_rows import NO_BAD_ROWS, BadRowTotals
 from laminar_core.records.damage import DamagedFile
+from laminar_core.records.source_numbers import SourceNumbers
 
 
 class _Event(BaseModel):
@@ -96,6 +97,8 @@ class ProgressMade(_Event):
     """Attempts of commits that failed in this generation."""
     fenced: int = 0
     """Attempts that failed because an older driver had taken a sink over."""
+    sources: dict[str, SourceNumbers] = Field(default={}, exclude_if=lambda found: not found)
+    """By operator."""
 
 
 class OperatorAtWork(_Event):

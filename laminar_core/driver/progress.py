@@ -1,5 +1,6 @@
 """The last progress reports of all workers."""
 
+from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from functools import reduce
@@ -12,6 +13,7 @@ from laminar_core.objectstore.request_counts import RequestCounts
 from laminar_core.protocol.unaligned import UnalignedCheckpointMetrics
 from laminar_core.records.bad_rows import NO_BAD_ROWS, BadRowTotals
 from laminar_core.records.record import JsonObject
+from laminar_core.records.source_numbers import SourceNumbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,14 @@ class WorkersProgress:
             rows_late=sum(p.rows_late for p in reports),
             bad_rows=BadRowTotals.total(p.bad_rows for p in reports),
         )
+
+    def sources(self) -> dict[str, SourceNumbers]:
+        """Return the numbers of each source over all workers, by operator."""
+        parts: defaultdict[str, list[SourceNumbers]] = defaultdict(list)
+        for report in self._reports.values():
+            for operator_id, source in report.sources.items():
+                parts[operator_id].append(source.numbers)
+        return {operator_id: SourceNumbers.total(found) for operator_id, found in parts.items()}
 
     def as_json(self, now_ms: float) -> JsonObject:
         """Return the progress for the heartbeat; empty until every worker has reported.

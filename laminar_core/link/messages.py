@@ -25,6 +25,7 @@ from laminar_core.protocol.waiting import WaitsFor
 from laminar_core.records.bad_rows import NO_BAD_ROWS, BadRowTotals
 from laminar_core.records.manifest import AlignmentEntry, InflightEntry, SubtaskEntry
 from laminar_core.records.record import FileRef
+from laminar_core.records.source_numbers import SourceNumbers
 
 
 class _Message(BaseModel):
@@ -73,6 +74,7 @@ class SourceProgress(BaseModel):
     """Rows left to read, in splits whose length is known."""
     splits_added: int = 0
     """Splits that came while the worker ran; ``rows_unread`` includes them."""
+    numbers: SourceNumbers = SourceNumbers()
 
 
 class Progress(_Message):
@@ -94,7 +96,7 @@ class Progress(_Message):
     requests: RequestCounts | None = None
     """The worker's requests to the store since its start; None: not counted."""
     sources: Mapping[str, SourceProgress] = {}
-    """By operator, the sources that may get more splits."""
+    """By operator, all sources."""
 
 
 class Alive(_Message):

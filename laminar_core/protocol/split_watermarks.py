@@ -32,6 +32,11 @@ class SplitWatermarks:
         """Whether a split holds event time back: it has not been idle for long enough."""
         return any(split.phase != "idle" for split in self._splits.values())
 
+    @property
+    def idle_count(self) -> int:
+        """The number of splits that do not hold event time back."""
+        return sum(split.phase == "idle" for split in self._splits.values())
+
     def newest_us(self) -> dict[int, int]:
         """Return the newest event time of each split that has any."""
         return {n: s.newest_us for n, s in self._splits.items() if s.newest_us is not None}

@@ -10,6 +10,7 @@ from laminar_core.host.clock import Clock
 from laminar_core.operators.base import PendingSnapshot, Snapshot
 from laminar_core.protocol.split_watermarks import SplitWatermarks
 from laminar_core.protocol.types import CheckpointId
+from laminar_core.records.source_numbers import SourceNumbers
 from laminar_core.state.splits import rows_left, rows_read
 from laminar_core.worker.bad_rows import BadRowGate
 from laminar_core.worker.split_watch import SplitWatch
@@ -92,6 +93,12 @@ class PacedSource:
     def rows_unread(self) -> int:
         """Rows that are left to read in splits whose length is known."""
         return max(self._rows_to_read - self.rows_since_start, 0)
+
+    @property
+    def numbers(self) -> SourceNumbers:
+        """The numbers of this subtask; of its splits, if they are read side by side."""
+        letters = self.gate.totals.letters
+        return SourceNumbers(letters=letters) if self.watch is None else self.watch.numbers(letters)
 
     def wait_ms(self) -> float:
         """Return the time until the pace allows another batch; 0 if it does now."""

@@ -5,9 +5,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from laminar_core.connectors.base import SourceReader
+from laminar_core.connectors.base import SourceReader, SplitStatus
 from laminar_core.host.clock import Clock
 from laminar_core.protocol.split_watermarks import SplitWatermarks
+from laminar_core.records.source_numbers import SourceNumbers
 
 LOOK_INTERVAL_MS = 200
 """Time between two looks."""
@@ -24,6 +25,8 @@ class SplitWatch:
         self._last_rows_ms: dict[int, float] = {}
         """Per split that is not done: when it last had rows, or could not have any."""
         self._next_look_ms = 0.0
+        self._statuses: dict[int, SplitStatus] = {}
+        """The states that the reader returned at the last look."""
         self.add(reader.position())
 
     def add(self, splits: pa.Table) -> None:
@@ -51,7 +54,7 @@ class SplitWatch:
                 self.watermarks.done(split_id)
             if not rows_read:
                 empty.add(split_id)
-        known = {status.split_id: status for status in self._reader.status()}
+        self._statuses = known = {each.split_id: each for each in self._reader.status()}
         for split_id, last_ms in tuple(self._last_rows_ms.items()):
             status = known.get(split_id)
             if status is not None and (status.blocked or not status.caught_up):
@@ -66,6 +69,22 @@ class SplitWatch:
                 # time for ever. Its first row makes it count.
                 self.watermarks.idle(split_id)
         return self.watermarks.least_us != before_us
+
+    def numbers(self, letters: int) -> SourceNumbers:
+        """Return the numbers of the splits at the last look; ``letters`` is passed on."""
+        lags = [self._lag_of(split_id) for split_id in self._last_rows_ms]
+        known = [lag for lag in lags if lag is not None]
+        return SourceNumbers(
+            splits=len(self._last_rows_ms),
+            splits_idle=self.watermarks.idle_count,
+            splits_blocked=sum(bool(each.blocked) for each in self._statuses.values()),
+            lag_rows=sum(known) if len(known) == len(lags) else None,
+            letters=letters,
+        )
+
+    def _lag_of(self, split_id: int) -> int | None:
+        status = self._statuses.get(split_id)
+        return None if status is None else status.lag_rows
 
     def with_event_times(self, position: pa.Table) -> pa.Table:
         """Return the position with the newest event time of each split, as far as it is known."""

@@ -148,15 +148,15 @@ class Wiring:
         )
 
     def sources(self) -> dict[str, SourceProgress]:
-        """Return how far the sources are that may get more splits."""
+        """Return how far the sources are."""
         return {
             task.parts.source_id: SourceProgress(
-                rows_unread=source.rows_unread, splits_added=source.splits_added
+                rows_unread=source.rows_unread,
+                splits_added=source.splits_added,
+                numbers=source.numbers,
             )
             for task in self.tasks
-            if (source := task.parts.source) is not None
-            and task.parts.source_id is not None
-            and source.grows
+            if (source := task.parts.source) is not None and task.parts.source_id is not None
         }
 
     def collected(self) -> Iterator[tuple[str, pa.RecordBatch]]:

@@ -8,6 +8,7 @@ from laminar_core.objectstore.local import LocalObjectStore
 from laminar_core.protocol.types import Generation
 from laminar_core.records.commands import SetMode
 from laminar_core.records.manifest import Heartbeat
+from laminar_core.records.source_numbers import SourceNumbers, sources_of
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.drills import write_drill
 from laminar_core.store.owner import this_process
@@ -63,6 +64,20 @@ def test_a_job_that_runs(lines, job) -> None:
     assert "output of 3 checkpoints waits for its commit, 8 attempts failed" in lines()
     ask(job.store, SetMode(mode=50))
     assert "checkpoints overtake after 50 ms: command 2 by ann, slow" in lines()
+
+
+def test_a_source_that_knows_its_lag_has_a_line(lines, cli, job) -> None:
+    job.start()
+    kafka = SourceNumbers(splits=4, splits_idle=1, splits_blocked=1, lag_rows=1_234)
+    found = {"in": kafka, "files": SourceNumbers(), "new": SourceNumbers(splits=1)}
+    progress = {"sources": {name: numbers.model_dump() for name, numbers in found.items()}}
+    job.store.generations.beat(Generation(1), Heartbeat(sequence=1, at_ms=1, progress=progress))
+    told = json.loads(cli("status", "--json", "--store", job.store.objects.uri).out)
+    assert sources_of(told["driver"]["progress"]) == found
+    assert [line for line in lines() if line.startswith("source ")] == [
+        "source in: 1,234 rows behind, 4 splits, 1 idle, 1 blocked",
+        "source new: an unknown number of rows behind, 1 splits",
+    ]
 
 
 def test_a_job_whose_driver_is_not_seen_or_gone_or_has_ended(lines, job) -> None:

@@ -21,12 +21,15 @@ from laminar_core.link.messages import (
     Restoring,
     SnapshotAck,
     SnapshotDecline,
+    SourceProgress,
     Trigger,
     WorkerFailed,
 )
 from laminar_core.protocol.coordinator import CoordinatorConfig
 from laminar_core.protocol.types import CheckpointId, CheckpointKind, DeclineCause
 from laminar_core.protocol.unaligned import UnalignedCheckpointMetrics
+from laminar_core.records.source_numbers import SourceNumbers, sources_of
+from laminar_core.store.generation_summary import read_generation
 from tests.driver.hosts import Background, Link
 from tests.plan.plans import small_plan
 from tests.records.manifests import subtask
@@ -296,6 +299,18 @@ class TestProgress:
         assert (first.rows_in, first.watermark_us) == (25, None)
         assert (second.rows_in, second.watermark_us, second.rows_total) == (35, 3, 100)
         assert second.rows_per_s == pytest.approx(20, rel=0.05)
+
+    def test_events_and_heartbeats_have_the_numbers_of_each_source(self, cluster):
+        cluster.register(0, 1)
+        for worker, lag in enumerate((3, None)):
+            numbers = SourceNumbers(splits=1, lag_rows=lag, letters=worker)
+            sources = {"in": SourceProgress(rows_unread=0, numbers=numbers)}
+            cluster.hear(cluster.progress(worker, sources=sources))
+        cluster.turn(1_100)
+        found = {"in": SourceNumbers(splits=2, lag_rows=None, letters=1)}
+        assert cluster.told(ProgressMade)[-1].sources == found
+        beat = read_generation(cluster.store.objects, cluster.store.paths, cluster.generation)
+        assert sources_of(beat.heartbeat.progress) == found
 
     def test_unaligned_cuts_of_all_workers_are_reported(self, cluster):
         cluster.register(0, 1)

@@ -83,6 +83,18 @@ def test_a_step_begins_only_when_the_last_one_has_ended() -> None:
     assert len(running.threads.queue) == 1
 
 
+def test_the_duration_of_the_last_step_that_succeeded_is_known() -> None:
+    running = Running(ValueError("odd"), Found(splits(0), {}))
+    running.turn()
+    assert running.all.durations_ms() == {}
+    running.host.time_ms += 1_000
+    running.all.tick()
+    running.host.time_ms += 70
+    running.threads.run()
+    running.host.run()
+    assert running.all.durations_ms() == {"in": 70}
+
+
 def test_a_long_list_goes_out_in_several_messages() -> None:
     running = Running(Found(splits(*range(12_000)), {}))
     running.turn()

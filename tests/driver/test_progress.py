@@ -3,12 +3,13 @@
 from dataclasses import asdict
 
 from laminar_core.driver.progress import RowTotals, WorkersProgress
-from laminar_core.link.messages import Progress
+from laminar_core.link.messages import Progress, SourceProgress
 from laminar_core.objectstore.counting_store import CountedObjectStore
 from laminar_core.objectstore.memory import MemoryObjectStore
 from laminar_core.objectstore.request_counts import RequestCounts
 from laminar_core.protocol.unaligned import UnalignedCheckpointMetrics
 from laminar_core.records.bad_rows import BadRowTotals
+from laminar_core.records.source_numbers import SourceNumbers
 
 
 def report(worker: int, rows_in: int = 0, **changes) -> Progress:
@@ -50,6 +51,15 @@ def test_a_heartbeat_says_nothing_before_everybody_has_reported():
     progress.keep(report(1, 2, watermark_us=9))
     said = {"rows_in": 7, "rows_out": 14, "rows_late": 2, "watermark_us": None}
     assert progress.as_json(1_000) == said
+
+
+def test_the_numbers_of_a_source_are_added_up_over_workers():
+    progress = WorkersProgress(2, 0)
+    for worker, lag in enumerate((3, 4)):
+        numbers = SourceNumbers(splits=1, lag_rows=lag)
+        sources = {"in": SourceProgress(rows_unread=0, numbers=numbers)}
+        progress.keep(report(worker, sources=sources))
+    assert progress.sources() == {"in": SourceNumbers(splits=2, lag_rows=7)}
 
 
 def test_bad_rows_of_all_workers_are_added_up_and_a_heartbeat_has_them_if_there_are_any():

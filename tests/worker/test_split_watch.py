@@ -4,6 +4,7 @@ import pyarrow as pa
 
 from laminar_core.connectors.base import SourceReader, SplitStatus
 from laminar_core.host.clock import ManualClock
+from laminar_core.records.source_numbers import SourceNumbers
 from laminar_core.state.splits import split_table
 from laminar_core.worker.split_watch import LOOK_INTERVAL_MS, SplitWatch
 
@@ -58,6 +59,23 @@ def test_without_a_timeout_a_split_that_is_known_to_be_empty_is_idle() -> None:
         clock.wait_ms(LOOK_INTERVAL_MS)
         watch.look()
         assert watch.watermarks.least_us == event_time
+
+
+def test_the_numbers_are_those_of_the_last_look() -> None:
+    watch, reader, clock = watched()
+    assert watch.numbers(0) == SourceNumbers(splits=2, splits_idle=0, splits_blocked=0)
+    reader.states = [SplitStatus(0, caught_up=True, lag_rows=0), SplitStatus(1, lag_rows=9)]
+    clock.wait_ms(600)
+    watch.look()
+    assert watch.numbers(3) == SourceNumbers(
+        splits=2, splits_idle=1, splits_blocked=0, lag_rows=9, letters=3
+    )
+    reader.states = [SplitStatus(1, blocked="a transaction is open")]
+    reader.rows[0]["done"] = True
+    clock.wait_ms(600)
+    watch.look()
+    numbers = watch.numbers(0)
+    assert (numbers.splits, numbers.splits_blocked, numbers.lag_rows) == (1, 1, None)
 
 
 def test_looks_are_not_more_often_than_the_interval() -> None:

@@ -1,0 +1,28 @@
+"""Numbers of sources are added up over workers; what one worker does not know stays unknown."""
+
+from laminar_core.records.source_numbers import SourceNumbers, sources_of
+
+ONE = SourceNumbers(splits=2, splits_idle=1, splits_blocked=0, lag_rows=7, letters=1)
+
+
+def test_numbers_of_workers_are_added_up() -> None:
+    assert SourceNumbers.total([ONE, ONE]) == SourceNumbers(
+        splits=4, splits_idle=2, splits_blocked=0, lag_rows=14, letters=2
+    )
+
+
+def test_a_lag_that_one_worker_does_not_know_is_unknown() -> None:
+    total = SourceNumbers.total([ONE, ONE.model_copy(update={"lag_rows": None})])
+    assert (total.splits, total.lag_rows) == (4, None)
+
+
+def test_heartbeats_of_older_and_newer_drivers_can_be_read() -> None:
+    assert sources_of({}) == {}
+    newer = {"sources": {"in": {**ONE.model_dump(), "fetch_queue_bytes": 5}}}
+    assert sources_of(newer) == {"in": ONE}
+
+
+def test_numbers_that_cannot_be_read_are_left_out() -> None:
+    damaged = {"sources": {"in": ONE.model_dump(), "odd": {"splits": "many"}, "none": None}}
+    assert sources_of(damaged) == {"in": ONE}
+    assert sources_of({"sources": [1]}) == {}

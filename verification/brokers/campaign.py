@@ -24,7 +24,8 @@ def draw(seed: int) -> Case:
     connector = CONNECTORS[seed % len(CONNECTORS)]
     if connector == SOURCE:
         return source_case(seed, connector, STEPS)
-    return sink_case(seed, connector, DELIVERIES[connector].steps)
+    delivery = DELIVERIES[connector]
+    return sink_case(seed, connector, delivery.steps, delivery.requests)
 
 
 def run(place: Place, case: Case) -> Verdict:
@@ -45,6 +46,9 @@ CANARIES: Mapping[str, Callable[[Place], Verdict]] = {
     "no marker": lambda place: run(place, Case(0, "no-marker", "none", "committed", "dies")),
     "marker outside the transaction": lambda place: run(
         place, Case(0, "marker-outside", "none", "flushed", "dies")
+    ),
+    "ends some transactions": lambda place: run(
+        place, Case(0, "ends-some", "none", "marker-set", "dies")
     ),
     "auto.offset.reset=latest": partial(start_after_loss, recreated=False, trusting=True),
     "bare JSON": partial(read_poison, bare=True),

@@ -16,13 +16,14 @@ Event = Literal["none", "broker-killed"] | FaultKind
 EVENTS: tuple[Event, ...] = (*FaultKind, "broker-killed", "none")
 LIVES: tuple[Life, ...] = ("lives", "dies", "sleeps")
 
-_OF_A_COMMIT = (
+OF_A_COMMIT = (
     KafkaRequest.PRODUCE,
     KafkaRequest.ADD_PARTITIONS,
     KafkaRequest.ADD_OFFSETS,
     KafkaRequest.COMMIT_OFFSETS,
     KafkaRequest.END_TRANSACTION,
 )
+"""Kinds of requests that publish staged rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +56,24 @@ class Case:
         return {**asdict(self), "event": event, "requests": requests}
 
 
-def sink_case(seed: int, connector: str, steps: Sequence[str]) -> Case:
-    """Draw a case of a sink: every event at every step, over many seeds."""
+def sink_case(
+    seed: int,
+    connector: str,
+    steps: Sequence[str],
+    requests: Sequence[KafkaRequest] = OF_A_COMMIT,
+) -> Case:
+    """Draw a case of a sink: every event at every step, over many seeds.
+
+    ``requests``: the kinds that a fault of the network may wait for.
+    """
     rng = random.Random(f"sink {seed}")  # noqa: S311 - the same case in every run
     event = rng.choices(EVENTS, [3, 4, 4, 4, 3, 2, 2])[0]
     life = rng.choice(LIVES)
     if event == "none" and life == "lives":
         life = "dies"
-    requests = (rng.choice(_OF_A_COMMIT),) if rng.random() < 0.6 else ()  # noqa: PLR2004
+    waited_for = (rng.choice(requests),) if rng.random() < 0.6 else ()  # noqa: PLR2004
     return Case(
-        seed, connector, event, rng.choice(steps), life, requests, _seconds(rng, event),
+        seed, connector, event, rng.choice(steps), life, waited_for, _seconds(rng, event),
         rows=rng.choice([1, 40, 2_000]),
     )  # fmt: skip
 

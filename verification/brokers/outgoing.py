@@ -1,8 +1,8 @@
 """Cases of sinks: a publication meets a fault at one of its steps.
 
-A sink is one row of the matrix: how it is made, how its committer is made with an observer, and the
-steps that the committer names. ``DELIVERIES`` has the rows, and ``FLAWED`` sinks that are wrong on
-purpose, which the same judge has to catch.
+A sink is one row of the matrix: how it is made, how its committer is made with an observer, the
+steps that the committer names, and the kinds of requests that faults wait for. ``DELIVERIES`` has
+the rows, and ``FLAWED`` sinks that are wrong on purpose, which the same judge has to catch.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +18,10 @@ from laminar_core.connectors.kafka.committer import STEPS, KafkaCommitter
 from laminar_core.connectors.kafka.connection import KafkaConnection
 from laminar_core.connectors.kafka.marker import Marker
 from laminar_core.connectors.kafka.marker_log import MarkerLog
+from laminar_core.connectors.kafka.open_transactions import OpenTransaction
 from laminar_core.connectors.kafka.sink import KafkaSink
+from laminar_core.connectors.kafka.transaction_committer import STEPS as ENDING
+from laminar_core.connectors.kafka.transaction_committer import TransactionCommitter
 from laminar_core.connectors.outlook import Committable, Committed
 from laminar_core.connectors.staged_rows import StagedPart
 from laminar_core.errors import FencedError, LaminarError, StorageUnavailable
@@ -31,9 +34,10 @@ from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.claims import Claimant
 from laminar_core.store.owner import this_process
 from laminar_core.store.staging import StagingArea
-from verification.brokers.cases import Case
+from verification.brokers.cases import OF_A_COMMIT, Case
 from verification.brokers.judge import Verdict, judge
 from verification.brokers.place import SECONDS_MAX, Place
+from verification.servers.kafka_requests import KafkaRequest
 
 SCHEMA = pa.schema([("id", pa.int64())])
 CHECKPOINTS = 4
@@ -59,6 +63,8 @@ class Delivery:
     sink: Callable[[KafkaConnection, str], KafkaSink]
     committer: MakeCommitter
     steps: Sequence[str]
+    requests: Sequence[KafkaRequest] = OF_A_COMMIT
+    """The kinds of requests that a fault of the network may wait for."""
 
 
 class DiedError(BaseException):
@@ -94,19 +100,51 @@ class _MarkerOutside(KafkaCommitter):
         super()._publish(producer, checkpoint_id, ())
 
 
+class _EndsSome(TransactionCommitter):
+    """Ends half of the transactions of one checkpoint, and sets the marker as if it were all."""
+
+    def _end(
+        self, marker: Marker | None, newest: CheckpointId, transactions: Sequence[OpenTransaction]
+    ) -> None:
+        ended = len(transactions) // 2 if newest == STRUCK else len(transactions)
+        super()._end(marker, newest, transactions[:ended])
+
+
 def _staged(connection: KafkaConnection, topic: str) -> KafkaSink:
     return KafkaSink(connection, topic, key="id", transaction_timeout="10 seconds")
 
 
+def _in_transactions(connection: KafkaConnection, topic: str) -> KafkaSink:
+    return KafkaSink(connection, topic, key="id", delivery="transaction")
+
+
+_OF_TRANSACTIONS = (
+    *OF_A_COMMIT,
+    KafkaRequest.INIT_PRODUCER_ID,
+    KafkaRequest.DESCRIBE_TRANSACTIONS,
+    KafkaRequest.LIST_TRANSACTIONS,
+)
+
 DELIVERIES: Mapping[str, Delivery] = {
     "staged": Delivery(
         _staged, lambda sink, staging, see: KafkaCommitter(sink, staging, observe=see), STEPS
+    ),
+    "transaction": Delivery(
+        _in_transactions,
+        lambda sink, staging, see: TransactionCommitter(sink, staging, observe=see),
+        ENDING,
+        _OF_TRANSACTIONS,
     ),
 }
 FLAWED: Mapping[str, Delivery] = {
     "no-marker": Delivery(_staged, _WithoutMarker, STEPS),
     "marker-outside": Delivery(
         _staged, lambda sink, staging, see: _MarkerOutside(sink, staging, observe=see), STEPS
+    ),
+    "ends-some": Delivery(
+        _in_transactions,
+        lambda sink, staging, see: _EndsSome(sink, staging, observe=see),
+        ENDING,
     ),
 }
 
@@ -126,7 +164,7 @@ def publish_through(place: Place, delivery: Delivery, case: Case) -> Verdict:
 
 
 class Publication:
-    """A job with one sink and no workers: stages the rows of checkpoints, and publishes them."""
+    """A job with one sink and two workers that are gone once they have written a checkpoint."""
 
     def __init__(self, place: Place, delivery: Delivery, case: Case) -> None:
         self.topic = place.new_topic(2)
@@ -151,9 +189,22 @@ class Publication:
         self._insist(lambda: committer.take_over(self._generation))
         self._insist(lambda: committer.discard_uncommitted(self._generation))
         for number in range(1, CHECKPOINTS + 1):
-            self._stage(number)
+            committer = self._stage_somehow(committer, number)
             self._at = number
             committer = self._publish_somehow(committer, number)
+
+    def _stage_somehow(self, committer: Committer, number: int) -> Committer:
+        """Stage; if a worker cannot, the job starts again and stages anew, as the runtime does."""
+        deadline_ms = self._clock.monotonic_ms() + 1000 * SECONDS_MAX
+        while True:
+            try:
+                self._stage(number)
+            except StorageUnavailable:
+                if self._clock.monotonic_ms() > deadline_ms:
+                    raise
+                committer, self._successor = self._recover(), None
+            else:
+                return committer
 
     def _publish_somehow(self, committer: Committer, number: int) -> Committer:
         """Publish, by whoever is left to do it; return the one who goes on."""
@@ -190,7 +241,7 @@ class Publication:
         """Do what a start does: claim, take over, look, commit again what is not recorded."""
         self._generation = self._claimed()
         committer, number = self._committer(), self._at
-        parts = self._staged[number]
+        parts = self._staged.get(number, ())
 
         def attempt() -> None:
             committer.take_over(self._generation)
@@ -230,15 +281,22 @@ class Publication:
                 return
 
     def _stage(self, number: int) -> None:
-        context = SubtaskContext(
-            self._staging.operator_id, number, CHECKPOINTS + 1, 128, self._generation,
-            staging=self._staging,
-        )  # fmt: skip
-        writer = self._sink.open(context, SCHEMA)
-        first = (number - 1) * self._case.rows
-        ids = pa.array(range(first, first + self._case.rows), pa.int64())
-        writer.write(pa.record_batch([ids], schema=SCHEMA))
-        self._staged[number] = writer.snapshot(CheckpointId(number))().committables
+        """Write the rows of a checkpoint, the halves in two workers, one after the other."""
+        rows = self._case.rows
+        first = (number - 1) * rows
+        parts: list[JsonObject] = []
+        ids = range(first, first + rows)
+        for subtask, half in enumerate((ids[: rows // 2], ids[rows // 2 :])):
+            # Subtasks of their own for each checkpoint: a worker that is gone names no other slot.
+            context = SubtaskContext(
+                self._staging.operator_id, 2 * number + subtask, 2 * (CHECKPOINTS + 1), 128,
+                self._generation, staging=self._staging,
+            )  # fmt: skip
+            writer = self._sink.open(context, SCHEMA)
+            writer.write(pa.record_batch([pa.array(half, pa.int64())], schema=SCHEMA))
+            parts += writer.snapshot(CheckpointId(number))().committables
+            writer.close()
+        self._staged[number] = tuple(parts)
 
     def _committer(self) -> Committer:
         return self._delivery.committer(self._sink, self._staging, self._observe)

@@ -10,6 +10,7 @@ from typing import Self
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # pyright: ignore[reportPrivateImportUsage] - documented
 
+from laminar_core.connectors.kafka.cluster import Cluster
 from laminar_core.connectors.kafka.connection import KafkaConnection
 from laminar_core.host.clock import SystemClock
 from verification.servers.fault_proxy import Fault, FaultProxy
@@ -18,6 +19,7 @@ from verification.servers.kafka_requests import KafkaRequests
 
 SECONDS_MAX = 300
 """Longest wait of a case; longer than a broker may take to start again."""
+_DECIDED_SECONDS_MAX = 60
 _IMPATIENT = {
     "socket.timeout.ms": "3000",
     "reconnect.backoff.ms": "50",
@@ -110,7 +112,11 @@ class Place:
         assert producer.flush(SECONDS_MAX) == 0, "the broker did not take the input"
 
     def read(self, topic: str) -> dict[int, list[int]]:
-        """Return what readers of committed messages see: the field ``id`` of each."""
+        """Return what readers of committed messages see: the field ``id`` of each.
+
+        A broker shows a moment later that a transaction has ended, so this waits until none is
+        open. If one stays open, readers do not see what is behind it.
+        """
         consumer = Consumer(
             {
                 "bootstrap.servers": self.broker.bootstrap,
@@ -123,6 +129,7 @@ class Place:
             }
         )
         partitions = consumer.list_topics(topic, SECONDS_MAX).topics[topic].partitions
+        self._wait_for_ends(topic, partitions)
         consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
         found: dict[int, list[int]] = {partition: [] for partition in partitions}
         ended = set[int]()
@@ -137,6 +144,15 @@ class Place:
                 ended.add(partition)
         consumer.close()
         return found
+
+    def _wait_for_ends(self, topic: str, partitions: Iterable[int]) -> None:
+        clock, places = SystemClock(), [(topic, partition) for partition in partitions]
+        deadline_ms = clock.monotonic_ms() + 1000 * _DECIDED_SECONDS_MAX
+        with Cluster(KafkaConnection(self.broker.bootstrap)) as cluster:
+            while any(each.stable_end < each.end for each in cluster.bounds(places).values()):
+                if clock.monotonic_ms() > deadline_ms:
+                    return
+                clock.wait_ms(20)
 
 
 def as_json(numbers: Iterable[int]) -> list[bytes]:

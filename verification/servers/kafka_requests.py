@@ -20,6 +20,8 @@ class KafkaRequest(IntEnum):
     END_TRANSACTION = 26
     COMMIT_OFFSETS = 28
     """Offsets as part of a transaction (TxnOffsetCommit)."""
+    DESCRIBE_TRANSACTIONS = 65
+    LIST_TRANSACTIONS = 66
 
 
 _LENGTH_BYTES = 4

@@ -29,6 +29,9 @@ REPRESENTATIVE = [
     Case(4, "staged", FaultKind.HALF_OPEN, "half-produced", "lives"),
     Case(5, "staged", FaultKind.LOST_REPLY, "taken-over", "sleeps", END),
     Case(6, "staged", "broker-killed", "marker-sent", "lives"),
+    Case(9, "transaction", FaultKind.LOST_REPLY, "announced", "lives", END),
+    Case(10, "transaction", FaultKind.RESET, "half-ended", "dies", PRODUCE),
+    Case(11, "transaction", FaultKind.BLACK_HOLE, "described", "sleeps", (), 0.5, rows=1),
     Case(7, "source", FaultKind.RESET, "opened", "lives", FETCH, rows=5_000),
     Case(8, "source", FaultKind.BLACK_HOLE, "opened", "dies", (), 1.0, rows=500),
 ]
@@ -61,6 +64,7 @@ def test_connectors_that_are_wrong_on_purpose_are_caught(place: Place) -> None:
     assert wrong == {
         "no marker": {"doubled"},
         "marker outside the transaction": {"doubled"},
+        "ends some transactions": {"lost"},
         "auto.offset.reset=latest": {"lost"},
         "bare JSON": {"foreign"},
     }

@@ -160,6 +160,7 @@ FOREIGN_READERS = re.compile(r"pyarrow\.(csv|dataset|feather|json|orc|parquet)\b
 GUARDED_READERS = {
     "laminar_core/connectors/formats/csv_lines.py": "one line per message, and lines around them",
     "laminar_core/connectors/formats/json_decoding.py": "wraps each message, examines what it must",
+    "laminar_core/connectors/files/parquet_rows.py": "reads in workers: a crash costs one process",
     "laminar_core/connectors/parquet_files.py": "footers, in the driver: only the format's checks",
     "laminar_core/connectors/parquet_source.py": "reads in workers: a crash costs one process",
     "laminar_core/connectors/parquet_sink.py": "writes",

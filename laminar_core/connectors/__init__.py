@@ -24,6 +24,7 @@ from laminar_core.connectors.datagen import (
 )
 from laminar_core.connectors.discovery import first_splits, fixed_list
 from laminar_core.connectors.files.file_source import FileSource
+from laminar_core.connectors.files.parquet_rows import ParquetFormat
 from laminar_core.connectors.formats.avro_format import AvroFormat
 from laminar_core.connectors.formats.csv_lines import CsvFormat
 from laminar_core.connectors.formats.json_format import JsonFormat
@@ -67,6 +68,7 @@ __all__ = [
     "KnownSchemas",
     "Lost",
     "Outlook",
+    "ParquetFormat",
     "ParquetSink",
     "ParquetSource",
     "Promise",

@@ -6,7 +6,7 @@ A *pin* is one row group as a plain dictionary: path, ``file_size_bytes``, ``fil
 
 import glob
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import takewhile
@@ -226,6 +226,25 @@ def difference(wanted: pa.Schema, found: pa.Schema) -> str:
         if (other := found.field(field.name).type) != field.type:
             return f"another type of {field.name!r} ({other} instead of {field.type})"
     return "another order of columns"
+
+
+def as_type(column: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """Return a column that was read in the type in which it is emitted."""
+    if column.type == wanted:
+        return column
+    if wanted == ENCODED_STRING:
+        return column.cast(pa.string()).dictionary_encode()
+    return column.cast(wanted)
+
+
+def skip_rows(batches: Iterable[pa.RecordBatch], count: int) -> Iterator[pa.RecordBatch]:
+    """Drop the first ``count`` rows; Parquet cannot seek inside a row group."""
+    for batch in batches:
+        if count >= batch.num_rows:
+            count -= batch.num_rows
+        else:
+            yield batch.slice(count)
+            count = 0
 
 
 @contextmanager

@@ -9,7 +9,7 @@ distinct values), each batch gets a small one of its own, so the schema never de
 """
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from laminar_core.connectors.base import Discovery, Gap, Mend, Source, SourceBatch, SourceReader
 from laminar_core.connectors.discovery import fixed_list
 from laminar_core.connectors.parquet_files import (
-    ENCODED_STRING,
+    as_type,
     check_same_schema,
     declared_schema,
     dictionary_columns,
@@ -34,6 +34,7 @@ from laminar_core.connectors.parquet_files import (
     pins,
     read_footer,
     read_footers,
+    skip_rows,
     unreadable,
     verified_footer,
 )
@@ -262,7 +263,7 @@ class ParquetReader(SourceReader):
         if self._file is None:
             self._file = _OpenFile(Path(split["path"]), split, self._columns)
         batches = self._file.batches(split["row_group"], self._batch_rows)
-        return _skip_rows(batches, int(self._next_row[self._current]))
+        return skip_rows(batches, int(self._next_row[self._current]))
 
 
 class _OpenFile:
@@ -283,30 +284,12 @@ class _OpenFile:
         for batch in self._file.iter_batches(
             batch_rows, row_groups=[row_group], columns=self._schema.names, use_threads=False
         ):
-            arrays = [_as_type(batch.column(field.name), field.type) for field in self._schema]
+            arrays = [as_type(batch.column(field.name), field.type) for field in self._schema]
             yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def close(self) -> None:
         """Let go of the file handle."""
         self._file.close()
-
-
-def _as_type(column: pa.Array, wanted: pa.DataType) -> pa.Array:
-    if column.type == wanted:
-        return column
-    if wanted == ENCODED_STRING:
-        return column.cast(pa.string()).dictionary_encode()
-    return column.cast(wanted)
-
-
-def _skip_rows(batches: Iterable[pa.RecordBatch], count: int) -> Iterator[pa.RecordBatch]:
-    """Drop the first ``count`` rows; Parquet cannot seek inside a row group."""
-    for batch in batches:
-        if count >= batch.num_rows:
-            count -= batch.num_rows
-        else:
-            yield batch.slice(count)
-            count = 0
 
 
 def _invalid(message: str) -> ConfigurationError:

@@ -1,18 +1,16 @@
-"""Reads files of lines, one after the other; a position is exact to the line."""
+"""Reads files, one after the other; a position is exact to the row."""
 
-import csv
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
 
 from laminar_core.connectors.base import SourceBatch, SourceReader
+from laminar_core.connectors.files.contents import Content, Contents
 from laminar_core.connectors.files.partitions import partition_values, with_partitions
 from laminar_core.connectors.files.places import FileChangedError, FileStat, OpenFile, Place
-from laminar_core.connectors.formats.line_blocks import LineReader, compression_of
-from laminar_core.connectors.formats.messages import Decoder, one_line
+from laminar_core.connectors.formats.messages import one_line
 from laminar_core.errors import DataError, ErrorCode
 from laminar_core.state.splits import split_columns, split_table
 
@@ -22,18 +20,10 @@ SPLITS_SCHEMA = split_columns(
     ("modified_us", pa.int64()),
     ("version", pa.string()),
 )
-"""A split is a file. Its offset is the byte of the next line, or its number if it is compressed."""
+"""A split is a file. Its offset is the position of the next row in its content."""
 
 READ_FILES = "files read before"
 """Name of the one row that stands for all files that a reader has read to their end."""
-
-
-@dataclass(frozen=True, slots=True)
-class Header:
-    """The line with which each file begins."""
-
-    columns: Sequence[str]
-    delimiter: str
 
 
 class FileReader(SourceReader):
@@ -43,16 +33,14 @@ class FileReader(SourceReader):
         self,
         place: Place,
         splits: pa.Table,
-        decoder: Decoder,
+        contents: Contents,
         partitions: pa.Schema,
-        header: Header | None,
         batch_rows: int,
     ) -> None:
         self._place = place
-        self._decoder = decoder
+        self._contents = contents
         self._partitions = partitions
-        self._schema = pa.schema([*decoder.schema, *partitions])
-        self._header = header
+        self._schema = pa.schema([*contents.schema, *partitions])
         self._batch_rows = batch_rows
         self._waiting: list[dict[str, Any]] = []
         self._read_before = {"split_id": -1, "rows_read": 0}
@@ -74,10 +62,10 @@ class FileReader(SourceReader):
         return not self._waiting
 
     def poll(self, rows_max: int) -> SourceBatch | None:
-        """Return the next lines of one file; None once finished.
+        """Return the next rows of one file; None once finished.
 
         Raises:
-            DataError: the file is gone, was changed, or cannot be decompressed.
+            DataError: the file is gone, was changed, cannot be decoded, or has other columns.
         """
         while self._waiting:
             split = self._waiting[0]
@@ -96,24 +84,19 @@ class FileReader(SourceReader):
         return None
 
     def _read(self, split: dict[str, Any], rows_max: int) -> SourceBatch | None:
-        """Return the next lines of the file, or None at its end."""
+        """Return the next rows of the file, or None at its end."""
         if self._open is None:
-            self._open = _OpenSplit(self._place, split, self._partitions, self._header)
+            self._open = _OpenSplit(self._place, split, self._partitions, self._contents)
         current = self._open
-        messages = current.lines.read(rows_max)
-        if messages is None:
+        batch = current.content.read(rows_max)
+        if batch is None:
             current.file.check_unchanged()
             self.close()
             return None
-        decoded = self._decoder.decode(messages)
-        split["offset"] = str(current.lines.position)
-        split["rows_read"] += len(messages.values)
-        return SourceBatch(
-            with_partitions(decoded.rows, current.values, self._schema),
-            split["split_id"],
-            decoded.letters if decoded.letters.num_rows else None,
-            len(messages.values),
-        )
+        split["offset"] = str(current.content.position)
+        split["rows_read"] += batch.message_count
+        rows = with_partitions(batch.rows, current.values, self._schema)
+        return replace(batch, rows=rows, split_id=split["split_id"])
 
     def position(self) -> pa.Table:
         """Return the files that are not read to their end, and one row for all others."""
@@ -144,7 +127,7 @@ class _OpenSplit:
         place: Place,
         split: dict[str, Any],
         partitions: pa.Schema,
-        header: Header | None,
+        contents: Contents,
     ) -> None:
         found = FileStat(
             name=split["name"],
@@ -155,25 +138,11 @@ class _OpenSplit:
         )
         self.values = partition_values(found.name, partitions)
         self.file: OpenFile = place.open(found)
-        position = int(split["offset"])
         try:
-            compression = compression_of(found.name)
-            self.lines = LineReader(self.file, position, compression=compression)
-            if header is not None and position == 0:
-                self._pass_header(split, header)
+            self.content: Content = contents.open(self.file, found, int(split["offset"]))
         except BaseException:
             self.file.close()
             raise
-
-    def _pass_header(self, split: dict[str, Any], header: Header) -> None:
-        first = self.lines.read(1)
-        if first is None:
-            return
-        text = first.values[0].as_py().decode(errors="replace")
-        names = next(csv.reader([text], delimiter=header.delimiter), [])
-        if names != list(header.columns):
-            found, columns = ", ".join(names), ", ".join(header.columns)
-            raise _unreadable(split, f"begins with the columns {found} instead of {columns}")
 
 
 def _unreadable(split: dict[str, Any], problem: str) -> DataError:

@@ -1,4 +1,4 @@
-"""Files of lines as a replayable input: JSON, CSV or text, plain or compressed.
+"""Files as a replayable input: Parquet, or lines of JSON, CSV or text, plain or compressed.
 
 ``FileSource`` reads the files that are there, or goes on with those that come.
 """
@@ -13,8 +13,10 @@ import pyarrow as pa
 
 from laminar_core.connectors.base import Discovery, Found, Gap, Mend, Source
 from laminar_core.connectors.discovery import fixed_list
+from laminar_core.connectors.files.contents import Contents, Header, Lines
 from laminar_core.connectors.files.file_discovery import Memory, Rules, step
-from laminar_core.connectors.files.file_reader import SPLITS_SCHEMA, FileReader, Header
+from laminar_core.connectors.files.file_reader import SPLITS_SCHEMA, FileReader
+from laminar_core.connectors.files.parquet_rows import ParquetFormat, ParquetRows
 from laminar_core.connectors.files.partitions import PartitionError, partition_values
 from laminar_core.connectors.files.places import FileStat, Place, counts, place_at
 from laminar_core.connectors.formats.arrow_ipc import ArrowIpcFormat
@@ -33,19 +35,22 @@ _SHOWN = 3
 class FileSource(Source):
     """Rows of the files at ``path``: a file, a directory, or ``s3://bucket/prefix?region=…``.
 
-    Each line of a file is a message of ``format``. Names that end in ``.gz`` or ``.zst`` are
-    decompressed. A directory is searched with all directories below it; names that begin with ``_``
-    or ``.``, and endings of unfinished files such as ``.tmp``, do not count.
+    Each line of a file is a message of ``format``, unless that is ``ParquetFormat()``. Files of
+    lines whose names end in ``.gz`` or ``.zst`` are decompressed. A directory is searched with all
+    directories below it; names that begin with ``_`` or ``.``, and endings of unfinished files such
+    as ``.tmp``, do not count.
 
     Args:
         path: the place of the files.
-        format: ``JsonFormat()``, ``CsvFormat()`` or ``RawFormat()``.
-        columns: the columns of a line.
+        format: ``JsonFormat()``, ``CsvFormat()``, ``RawFormat()`` or ``ParquetFormat()``.
+        columns: the columns of a row. A file of Parquet may have others besides, which are not
+            read.
         partitions: further columns, whose values are in names of directories, as in
             ``day=2026-01-01/``.
-        pattern: only files with such a last part of their name.
+        pattern: only files with such a name. With a slash in it, all parts of the name below
+            ``path`` are compared; ``**`` stands for any number of directories.
         header: whether the first line of each file names the columns of CSV.
-        batch_rows: lines that are decoded at once, at most.
+        batch_rows: rows that are decoded at once, at most.
         mode: ``once`` reads the files that are there when the job starts for the first time.
             ``continuous`` never ends, and reads those that come, too, each once and whole.
         interval: the pause between two looks for files.
@@ -59,7 +64,7 @@ class FileSource(Source):
     """
 
     path: str | os.PathLike[str]
-    format: InputFormat
+    format: InputFormat | ParquetFormat
     columns: pa.Schema
     partitions: pa.Schema = _NO_COLUMNS
     pattern: str = "*"
@@ -76,7 +81,7 @@ class FileSource(Source):
         if "://" in text and not is_remote:
             raise _invalid(f"{text!r}: give a path, or a URI such as s3://bucket/prefix")
         if isinstance(self.format, ArrowIpcFormat):
-            raise _invalid("files of lines are JSON, CSV or raw: Arrow IPC has no lines")
+            raise _invalid("files are JSON, CSV, raw or Parquet: Arrow IPC has no lines")
         if self.header and not isinstance(self.format, CsvFormat):
             raise _invalid("only files of CSV have a header")
         if self.batch_rows < 1:
@@ -94,7 +99,7 @@ class FileSource(Source):
             raise ConfigurationError(
                 ErrorCode.WRONG_SCHEMA, "columns and partitions need different names"
             )
-        self.format.decoder(self.columns)  # Refuse now what cannot be read later.
+        _ = self.contents  # Refuse now what cannot be read later.
         # Workers may run in another directory than the driver.
         object.__setattr__(self, "path", text if is_remote else str(Path(text).absolute()))
 
@@ -113,7 +118,7 @@ class FileSource(Source):
         }
 
     def schema(self) -> pa.Schema:
-        """Return the columns of a line, and behind them those of the directories."""
+        """Return the columns of a row, and behind them those of the directories."""
         return pa.schema([*self.columns, *self.partitions])
 
     def discovery(self) -> Discovery:
@@ -141,7 +146,7 @@ class FileSource(Source):
         return splits_of(found, 0)
 
     def gaps(self, splits: pa.Table) -> list[Gap]:
-        """Return the files with lines left that are gone, or are not those that were found."""
+        """Return the files with rows left that are gone, or are not those that were found."""
         place = self.place
         gaps: list[Gap] = []
         for split in splits.to_pylist():
@@ -151,7 +156,7 @@ class FileSource(Source):
                     continue
                 problem = "is gone" if now is None else "was changed"
                 details = (
-                    f"{self._shown}: {split['name']} {problem}; the checkpoint still has lines of "
+                    f"{self._shown}: {split['name']} {problem}; the checkpoint still has rows of "
                     "it to read: bring it back as it was, or start without this checkpoint"
                 )
                 gaps.append(Gap(split["name"], split["offset"], None, None, "changed", details))
@@ -161,26 +166,30 @@ class FileSource(Source):
         """Return the splits without the rest of the gap's file.
 
         Raises:
-            IncompatibleStateError: the first line of another file is no place to continue.
+            IncompatibleStateError: the first row of another file is no place to continue.
         """
         if how != "skip-split":
             raise IncompatibleStateError(
                 ErrorCode.SOURCE_CHANGED,
-                f"{gap.split} is gone or another file, so it has no earliest line of what was "
+                f"{gap.split} is gone or another file, so it has no earliest row of what was "
                 "found: accept source-gap:…=skip-split instead",
             )
         return skipped(splits, "name", gap.split)
 
     def open(self, splits: pa.Table) -> FileReader:
         """Read ``splits`` in their order, each from its offset."""
-        return FileReader(
-            self.place,
-            splits,
-            self.format.decoder(self.columns),
-            self.partitions,
-            self._header,
-            self.batch_rows,
-        )
+        return FileReader(self.place, splits, self.contents, self.partitions, self.batch_rows)
+
+    @property
+    def contents(self) -> Contents:
+        """How the files are read.
+
+        Raises:
+            ConfigurationError: a column has a type that the format cannot express.
+        """
+        if isinstance(self.format, ParquetFormat):
+            return ParquetRows(self.columns, self.batch_rows)
+        return Lines(self.format.decoder(self.columns), self._header)
 
     @property
     def place(self) -> Place:
@@ -205,7 +214,7 @@ class FileSource(Source):
             return None
         assert isinstance(self.format, CsvFormat)
         columns = self.columns.names if self.format.columns is None else self.format.columns
-        return Header(columns, self.format.delimiter)
+        return Header(tuple(columns), self.format.delimiter)
 
     @property
     def _shown(self) -> str:

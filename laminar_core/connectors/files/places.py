@@ -1,7 +1,7 @@
 """Where files are: a directory, or a prefix of a bucket. Listed, looked at, and opened."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -93,14 +93,41 @@ def place_at(path: str) -> Place:
 
 
 def counts(name: str, pattern: str) -> bool:
-    """Return whether a file is input: neither hidden nor unfinished, and its last part matches.
+    """Return whether a file is input: neither hidden nor unfinished, and its name matches.
+
+    The last part of the name is compared, or all parts if the pattern has more than one.
 
     >>> [counts(n, "*.json") for n in ("day=1/a.json", "_tmp/a.json", "a.json.tmp", "a.csv")]
     [True, False, False, False]
+    >>> [counts(n, "day=*/**/*.json") for n in ("a.json", "day=1/a.json", "day=1/x/y/a.json")]
+    [False, True, True]
     """
     parts = name.split("/")
-    hidden = any(part.startswith(("_", ".")) for part in parts)
-    return not hidden and not name.endswith(_UNFINISHED) and fnmatchcase(parts[-1], pattern)
+    if any(part.startswith(("_", ".")) for part in parts) or name.endswith(_UNFINISHED):
+        return False
+    wanted = pattern.split("/")
+    return fnmatchcase(parts[-1], pattern) if len(wanted) == 1 else _match(parts, wanted)
+
+
+def _match(parts: Sequence[str], wanted: Sequence[str]) -> bool:
+    """Return whether each part matches its pattern; ``**`` takes any number of parts."""
+    reached = {0}  # Patterns before which a match can stand, so that no ``**`` is tried twice.
+    for part in parts:
+        reached = _through(reached, wanted)
+        reached = {
+            at + (wanted[at] != "**")
+            for at in reached
+            if at < len(wanted) and (wanted[at] == "**" or fnmatchcase(part, wanted[at]))
+        }
+    return len(wanted) in _through(reached, wanted)
+
+
+def _through(reached: set[int], wanted: Sequence[str]) -> set[int]:
+    """Add the patterns behind each ``**``, which may also stand for no part."""
+    for at, pattern in enumerate(wanted):
+        if at in reached and pattern == "**":
+            reached = reached | {at + 1}
+    return reached
 
 
 class LocalPlace:

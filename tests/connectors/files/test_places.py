@@ -30,6 +30,27 @@ def test_names_with_an_underscore_or_a_dot_in_front_and_unfinished_ones_do_not_c
     assert [name for name in NAMES if counts(name, "b*")] == ["day=1/b.json"]
 
 
+@pytest.mark.parametrize(
+    ("pattern", "matching"),
+    [
+        ("*.json", ["a.json", "x/a.json", "x/y/a.json", "x/y/z/a.json"]),
+        ("x/*.json", ["x/a.json"]),
+        ("*/a.json", ["x/a.json"]),
+        ("x/**", ["x/a.json", "x/y/a.json", "x/y/z/a.json"]),
+        ("**/a.json", ["a.json", "x/a.json", "x/y/a.json", "x/y/z/a.json"]),
+        ("x/**/z/*", ["x/y/z/a.json"]),
+        ("**/y/**/*.json", ["x/y/a.json", "x/y/z/a.json"]),
+        ("x/**/b.json", []),
+        ("/".join(["**"] * 40) + "/b.json", []),
+    ],
+)
+def test_a_pattern_of_several_parts_is_compared_with_the_whole_name(
+    pattern: str, matching: list[str]
+) -> None:
+    names = ["a.json", "x/a.json", "x/y/a.json", "x/y/z/a.json"]
+    assert [name for name in names if counts(name, pattern)] == matching
+
+
 def test_files_are_listed_with_all_directories_below(folder: Path) -> None:
     found = {file.name: file.size_bytes for file in LocalPlace(folder).files()}
     assert found["day=1/b.json"] == 5

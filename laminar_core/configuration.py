@@ -106,8 +106,8 @@ class CheckpointOptions(Options):
     max_concurrent: Annotated[Positive, Flag("--max-concurrent-checkpoints")] = 1
     """Checkpoints that may be pending at the same time; more than 1 needs --aligned."""
     max_uncommitted: Annotated[Positive | None, NONE] = 10
-    """Completed checkpoints whose output may wait for its commit; then sources pause; none: any
-    number.
+    """Completed checkpoints whose output may wait for its commit; with more, sources pause; none:
+    any number.
     """
     tolerable_failures: Annotated[Count | None, NONE] = 3
     """Number of failed checkpoints in a row that do not fail the job; none: any number."""
@@ -195,8 +195,8 @@ class StateConfig(Options):
     changelog_interval: Duration = "1 second"
     """Time between two uploads, with changelog."""
     segments_max: Annotated[int, Field(ge=2)] = SEGMENTS_MAX
-    """Number of files with the state of one operator in one worker; if there are more, they are
-    merged in the background.
+    """Largest number of files with the state of one operator in one worker; if there are more,
+    they are merged in the background.
     """
     compression: Annotated[MaybeCompression, Flag("--state-compression")] = None
     """Compression of state in the store."""
@@ -237,7 +237,8 @@ class RecoveryOptions(Options):
     """A worker that needs longer for one batch counts as hung, and the job is restarted."""
     longest_outage: MaybeDuration = None
     """Time for which the job may be down without losing output. A start is refused if a sink cannot
-    promise that, as one whose transactions expire; none: a sink says how long it can.
+    keep output for so long, for example because its transactions expire; none: the start only
+    reports how long it can.
     """
     savepoints_under: tuple[str, ...] = Field(default=(), strict=False)
     """Directories and buckets in which the driver may write the savepoints that commands ask for;
@@ -317,12 +318,12 @@ class StartOptions(Options):
     this operator was changed or removed.
     """
     skip_bad: tuple[str, ...] = Field(default=(), strict=False)
-    """Leave out this one message, source:split:offset, as the error names it."""
+    """Leave out one message, as SOURCE:SPLIT:OFFSET; the error line shows it."""
     accept: tuple[str, ...] = Field(default=(), strict=False)
-    """Accept a loss, a doubt or a repetition that would refuse this start: sink-lost:NAME,
-    sink-doubt:NAME=committed|not, sink-repeat:NAME, source-gap:NAME=earliest|skip-split,
-    source-drop:NAME.
-    It needs --reason, and goes into the audit log.
+    """Accept a loss, a doubt or a repetition that would otherwise prevent this start:
+    sink-lost:NAME, sink-doubt:NAME=committed|not, sink-repeat:NAME,
+    source-gap:NAME=earliest|skip-split, source-drop:NAME. Needs --reason, and is recorded in the
+    audit log.
     """
 
     @model_validator(mode="after")

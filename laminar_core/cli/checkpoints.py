@@ -120,7 +120,9 @@ def verify(
 @click.option("--inflight", is_flag=True, help="Print in-flight data instead of state.")
 @click.option("--operator", "operator_id", help="Print only this operator.")
 @click.option("--subtask", type=click.IntRange(min=0), help="Print only this subtask.")
-@click.option("--input-id", type=click.IntRange(min=0), help="Print only this queue (--inflight).")
+@click.option(
+    "--input-id", type=click.IntRange(min=0), help="With --inflight: print only this queue."
+)
 @click.option(
     "--limit",
     type=click.IntRange(min=0),

@@ -45,7 +45,9 @@ def command_options(command: Callable[..., None]) -> Callable[..., None]:
         click.option(
             "--wait/--no-wait", default=True, help="Wait for the result  [default: wait]."
         ),
-        click.option("--reason", default="asked for", show_default=True, help="Kept in the log."),
+        click.option(
+            "--reason", default="asked for", show_default=True, help="Recorded in the audit log."
+        ),
     )
     for option in reversed(options):
         command = option(command)

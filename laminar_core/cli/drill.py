@@ -43,7 +43,12 @@ from laminar_core.store.checkpoint_store import CheckpointStore
     metavar="ID",
     help="Restore this checkpoint  [default: the newest that passes verification].",
 )
-@click.option("--before", type=INSTANT, metavar="TIME", help="Restore the newest one before.")
+@click.option(
+    "--before",
+    type=INSTANT,
+    metavar="TIME",
+    help="Restore the newest checkpoint completed before this time.",
+)
 @click.option(
     "--random",
     "random_seed",
@@ -85,11 +90,11 @@ def drill(  # noqa: PLR0913 - one parameter per option
 ) -> None:
     """Restore a checkpoint of TARGET's job in a scratch Spark job, to prove that it works.
 
-    The job may run meanwhile: its output is not touched, and its store gets a record of the drill
-    and, as long as it lasts, a hold on the checkpoint. What each operator restored is compared with
-    the checkpoint's files, a few batches are processed, and one further checkpoint completes.
+    The job may run meanwhile: its output is not touched. The store gets a record of the drill, and
+    retention keeps the checkpoint until the drill ends. What each operator restored is compared
+    with the checkpoint's files, a few batches are processed, and one further checkpoint completes.
 
-    The exit code is 0 if all that went well.
+    The exit code is 0 if all of this succeeded.
     """
     if sum(choice is not None for choice in (checkpoint_id, before, random_seed)) > 1:
         raise click.UsageError("--checkpoint, --before and --random exclude each other: give one")

@@ -25,7 +25,7 @@ _name_option = click.option(
     help="Name of the pin; a checkpoint can have several.",
 )
 _reason_option = click.option(
-    "--reason", default="asked for", show_default=True, help="Kept in the log."
+    "--reason", default="asked for", show_default=True, help="Recorded in the audit log."
 )
 
 

@@ -36,7 +36,7 @@ class StoredPin:
     def as_fact(self) -> Pin:
         """Return the pin as a fact for retention."""
         if self.record is None:
-            return Pin(self.name, "somebody", f"its record cannot be read ({self.problem})")
+            return Pin(self.name, "an unknown actor", f"its record cannot be read ({self.problem})")
         record = self.record
         return Pin(record.name, record.actor, record.reason, record.expires_at_ms)
 

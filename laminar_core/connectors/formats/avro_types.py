@@ -95,7 +95,7 @@ class SchemaWalk:
     def _declared(self, name: str) -> AvroSchema:
         found = self._named.get(name)
         if found is None:
-            raise _refused(f"it names a type {name} that nobody declares")
+            raise _refused(f"it names a type {name} that is not declared")
         return found
 
     # --- as Arrow types -----------------------------------------------------------------------

@@ -249,7 +249,7 @@ def _lost(all_of_them: Sequence[OpenTransaction], gone: Sequence[OpenTransaction
     why = (
         f"{len(gone)} of {len(all_of_them)} transactions that wait for their commit were aborted "
         f"({rows:,} messages, first {gone[0].transactional_id}): the job was down for longer than "
-        "their timeout, or somebody aborted them. Restore an older checkpoint, from which their "
-        "rows are produced again"
+        "their timeout, or another client aborted them. Restore an older checkpoint, from which "
+        "their rows are produced again"
     )
     return Lost(rows, why, [each.to_json() for each in gone])

@@ -13,9 +13,10 @@ import pyarrow as pa
 import pytest
 
 from laminar_core.connectors.files.file_source import FileSource
+from laminar_core.connectors.files.places import LocalPlace
 from laminar_core.connectors.formats.json_format import JsonFormat
 from laminar_core.driver.events import CheckpointCompleted, SplitsNotFound
-from laminar_core.errors import IncompatibleStateError
+from laminar_core.errors import DataError, IncompatibleStateError
 from laminar_core.pipeline import LettersTo, Pipeline
 from laminar_core.protocol.coordinator_config import CoordinatorConfig
 from laminar_core.records.bad_rows import BadRowTotals
@@ -173,6 +174,16 @@ def test_files_that_come_are_read_once_and_whole_whoever_dies(tmp_path: Path, se
         coming.simulation.when(CheckpointCompleted, coming.simulation.kill_driver, number)
         coming.simulation.when(CheckpointCompleted, partial(coming.simulation.kill_worker, 0), 8)
     coming.run()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_source_that_does_not_wait_until_files_are_settled_is_caught(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """The canary of the tests here: without the rule, a file is read before it is whole."""
+    monkeypatch.setattr(LocalPlace, "whole_at_once", True)
+    with pytest.raises((AssertionError, DataError)):
+        ComingFiles(tmp_path, seed).run()
 
 
 @pytest.mark.parametrize("seed", [0, 1])

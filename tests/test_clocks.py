@@ -48,6 +48,7 @@ COMPARED = {
     "sensors/judgements.py:judge_transactions": ALERTS,
     "sensors/judgements.py:source_retention": ALERTS,
     "sensors/observer/checkpoint_metadata.py:event_time_metadata": SHOWN,
+    "sensors/observer/checkpoint_metadata.py:source_number_metadata": ONE_CLOCK,
     "sensors/observer/job_observations.py:_lost_time": SHOWN,
     "sensors/observer/observer.py:Observer._acting": ALERTS,
     "sensors/observer/observer.py:Observer._is_left_to_run": ALERTS,

@@ -14,7 +14,7 @@ from laminar_core.cli.views import print_table, wall_time
 from laminar_core.host.clock import SystemClock
 from laminar_core.records.bad_rows import BadRowTotals
 from laminar_core.records.record import JsonObject
-from laminar_core.records.source_numbers import sources_of
+from laminar_core.records.source_numbers import SourceNumbers, sources_of
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.job_status import (
     CheckpointStatus,
@@ -142,9 +142,20 @@ def _of_sources(progress: JsonObject) -> Iterator[str]:
         if numbers.splits is None:
             continue
         lag = "an unknown number of" if numbers.lag_rows is None else f"{numbers.lag_rows:,}"
+        seconds = "" if numbers.lag_seconds is None else f" ({numbers.lag_seconds:,.0f} s)"
         states = {"idle": numbers.splits_idle, "blocked": numbers.splits_blocked}
         told = [f", {count} {state}" for state, count in states.items() if count is not None]
-        yield f"source {name}: {lag} rows behind, {numbers.splits} splits{''.join(told)}"
+        yield f"source {name}: {lag} rows{seconds} behind, {numbers.splits} splits{''.join(told)}"
+        if (headroom := _of_headroom(numbers)) is not None:
+            yield f"source {name}: checkpoint {numbers.headroom_checkpoint_id}, {headroom}"
+
+
+def _of_headroom(numbers: SourceNumbers) -> str | None:
+    if numbers.headroom_rows is not None and numbers.headroom_rows < 0:
+        return f"the oldest, needs {-numbers.headroom_rows:,} rows that the source has deleted"
+    if numbers.headroom_seconds is not None:
+        return f"the oldest, can be restored for {age(round(1000 * numbers.headroom_seconds))}"
+    return None
 
 
 def _of_end(driver: DriverStatus) -> str:

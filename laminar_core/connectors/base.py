@@ -47,6 +47,9 @@ class SplitStatus:
     """Why rows that are there cannot be read yet, for people; empty: they can."""
     lag_rows: int | None = None
     """Rows that are there and were not returned; None: unknown."""
+    lag_seconds: float | None = None
+    """Age of the first row that is there and was not returned, by the time at which the input
+    stored it; 0: there is none; None: unknown."""
 
 
 class SourceReader(Protocol):
@@ -191,6 +194,34 @@ class Gap:
         lost = "an unknown number of" if self.rows_lost is None else f"{self.rows_lost:,}"
         at = f"{self.split} continues at {self.wanted}"
         return f"{at}, and {there} ({self.why}): {lost} rows are lost"
+
+
+@dataclass(frozen=True, slots=True)
+class Headroom:
+    """How far positions are from rows that the input has deleted: the least over the splits."""
+
+    rows: int | None = None
+    """Rows between the oldest one that is there and the position, at most; below 0: rows are lost.
+    None: unknown, or nothing is left to read."""
+    seconds: float | None = None
+    """Time until the input may delete the first row behind the position, at least. None: unknown,
+    or it deletes none because of its age."""
+
+
+@runtime_checkable
+class Forgetting(Protocol):
+    """A source whose input deletes old rows; others do not have this method."""
+
+    def headroom(self, splits: pa.Table) -> Headroom:
+        """Return how long a job can still continue at these positions.
+
+        Called in the driver, in a thread, about once a minute while the job runs. It may wait for
+        the input, but for seconds only.
+
+        Raises:
+            StorageUnavailable: the input did not answer.
+        """
+        ...
 
 
 class Source(Protocol):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
 
-from laminar_core.connectors.base import Committer
+from laminar_core.connectors.base import Committer, Forgetting
 from laminar_core.driver.cleanup import Cleanup
 from laminar_core.driver.commits import CommitNumbers, CommitQueue, commit_output
 from laminar_core.driver.discovery import Discovering, SplitDiscovery
@@ -19,6 +19,7 @@ from laminar_core.driver.events import (
     MissingSubtask,
     ThresholdTooLow,
 )
+from laminar_core.driver.headroom import HeadroomWatch
 from laminar_core.driver.heartbeats import Heartbeats
 from laminar_core.driver.hosting import CoordinatorHost
 from laminar_core.driver.liveness import Deadlines
@@ -122,6 +123,15 @@ class CoordinatorParts:
     discovering: Mapping[str, Discovering] = field(default_factory=dict[str, Discovering])
     """The sources, by operator, with what was found so far."""
 
+    @property
+    def forgetting(self) -> dict[str, Forgetting]:
+        """The sources, by operator, with an input that deletes old rows."""
+        return {
+            name: source
+            for name, each in self.discovering.items()
+            if (source := each.forgetting) is not None
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Background:
@@ -208,6 +218,7 @@ class CheckpointDriver:
         self._discovery = SplitDiscovery(
             parts.discovering, parts.identity, host, background.discovery
         )
+        self._headroom = HeadroomWatch(parts.forgetting, parts.store, host, background.discovery)
         self._commits = CommitQueue(self._commit, self._on_committed, background.commits, host)
         expected = {
             SubtaskId(vertex.vertex_id, index)
@@ -235,13 +246,18 @@ class CheckpointDriver:
         """See ``SplitDiscovery.reported``."""
         self._discovery.reported(worker, sources)
 
-    def with_discovery(self, sources: Mapping[str, SourceNumbers]) -> dict[str, SourceNumbers]:
-        """Return the numbers of the sources with the duration of the last search for splits."""
+    def completed_numbers(self, sources: Mapping[str, SourceNumbers]) -> dict[str, SourceNumbers]:
+        """Return the numbers of the sources with those that the driver knows."""
         took_ms = self._discovery.durations_ms()
-        return {
-            name: numbers.model_copy(update={"discovery_ms": took_ms.get(name)})
-            for name, numbers in sources.items()
-        }
+        found: dict[str, SourceNumbers] = {}
+        for name, numbers in sources.items():
+            more: dict[str, float | int | None] = {"discovery_ms": took_ms.get(name)}
+            if (known := self._headroom.known.get(name)) is not None:
+                more["headroom_checkpoint_id"] = known.checkpoint_id
+                more["headroom_rows"] = known.headroom.rows
+                more["headroom_seconds"] = known.headroom.seconds
+            found[name] = numbers.model_copy(update=more)
+        return found
 
     def note_waiting(self, message: WaitingCheckpoint) -> None:
         """Keep what a worker waits for, in case that the checkpoint expires."""
@@ -256,6 +272,7 @@ class CheckpointDriver:
         self._commits.tick()
         self._scrub.tick()
         self._discovery.tick()
+        self._headroom.tick()
 
     def next_wakeup_ms(self) -> float | None:
         """Return when ``tick`` is due; None if it is not."""
@@ -264,6 +281,7 @@ class CheckpointDriver:
             self._commits.next_wakeup_ms(),
             self._scrub.next_wakeup_ms(),
             self._discovery.next_wakeup_ms(),
+            self._headroom.next_wakeup_ms(),
         )
         return min((t for t in times if t is not None), default=None)
 

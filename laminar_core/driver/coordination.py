@@ -316,7 +316,7 @@ class Coordinator:
             self.notify(event.model_copy(update=more))
 
     def _source_numbers(self) -> dict[str, SourceNumbers]:
-        return self._checkpoints.with_discovery(self._progress.sources())
+        return self._checkpoints.completed_numbers(self._progress.sources())
 
     def _is_due(self, what: str, interval_ms: float, now_ms: float) -> bool:
         if now_ms < self._due_ms[what]:

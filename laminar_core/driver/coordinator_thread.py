@@ -29,7 +29,7 @@ class CoordinatorThread:
             control=ThreadPoolExecutor(1, "laminar-control"),
             copies=ThreadPoolExecutor(1, "laminar-copy"),
             scrub=ThreadPoolExecutor(1, "laminar-scrub"),
-            discovery=ThreadPoolExecutor(max(len(parts.discovering), 1), "laminar-discovery"),
+            discovery=ThreadPoolExecutor(len(parts.discovering) + 1, "laminar-discovery"),
         )
         self.coordinator = Coordinator(parts, transport, self._background, clock, listener)
         self._closing = threading.Event()

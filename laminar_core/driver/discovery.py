@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from laminar_core.connectors.base import Discovery, Found
+from laminar_core.connectors.base import Discovery, Forgetting, Found
 from laminar_core.driver.events import SplitsNotFound
 from laminar_core.driver.hosting import CoordinatorHost
 from laminar_core.driver.publication import JobIdentity
@@ -38,11 +38,14 @@ class Discovering:
     source_type: str
     discovery: Discovery
     found: FoundSoFar
+    forgetting: Forgetting | None = None
+    """The source itself, if its input deletes old rows."""
 
     @classmethod
     def of(cls, node: SourceNode, found: FoundSoFar) -> "Discovering":
         """Return the discovery of a source that goes on after ``found``."""
-        return cls(type(node.source).__name__, node.source.discovery(), found)
+        forgetting = node.source if isinstance(node.source, Forgetting) else None
+        return cls(type(node.source).__name__, node.source.discovery(), found, forgetting)
 
 
 def checked(operator_id: str, source_type: str, found: Found, next_split_id: int) -> Found:

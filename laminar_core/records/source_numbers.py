@@ -21,10 +21,19 @@ class SourceNumbers(BaseModel):
     """Splits with rows that cannot be read yet: in Kafka, behind an open transaction."""
     lag_rows: int | None = None
     """Rows that are there and were not read, at most."""
+    lag_seconds: float | None = None
+    """Age of the oldest row that is there and was not read; 0: all were read."""
     letters: int = 0
     """Bad rows that went to the side output, over the history of the job."""
     discovery_ms: float | None = None
     """Duration of the last search for splits; None: none has succeeded since the start."""
+    headroom_checkpoint_id: int | None = None
+    """The oldest checkpoint that a start could continue from, as long as its rows are there."""
+    headroom_rows: int | None = None
+    """Rows between the oldest one that the input has and the position of this checkpoint, at most;
+    below 0: the input has deleted rows that it needs."""
+    headroom_seconds: float | None = None
+    """Time until the input may delete rows that this checkpoint needs, at least."""
 
     @classmethod
     def total(cls, parts: Iterable["SourceNumbers"]) -> "SourceNumbers":
@@ -35,6 +44,7 @@ class SourceNumbers(BaseModel):
             splits_idle=_sum(part.splits_idle for part in known),
             splits_blocked=_sum(part.splits_blocked for part in known),
             lag_rows=_sum(part.lag_rows for part in known),
+            lag_seconds=longest(part.lag_seconds for part in known),
             letters=sum(part.letters for part in known),
         )
 
@@ -52,6 +62,13 @@ def sources_of(progress: JsonObject) -> dict[str, SourceNumbers]:
         with suppress(ValidationError):
             read[name] = SourceNumbers.model_validate(numbers)
     return read
+
+
+def longest(times: Iterable[float | None]) -> float | None:
+    """Return the longest time; None if one is unknown, or if there is none."""
+    found = list(times)
+    known = [each for each in found if each is not None]
+    return max(known) if known and len(known) == len(found) else None
 
 
 def _sum(numbers: Iterable[int | None]) -> int | None:

@@ -8,7 +8,7 @@ import pyarrow as pa
 from laminar_core.connectors.base import SourceReader, SplitStatus
 from laminar_core.host.clock import Clock
 from laminar_core.protocol.split_watermarks import SplitWatermarks
-from laminar_core.records.source_numbers import SourceNumbers
+from laminar_core.records.source_numbers import SourceNumbers, longest
 
 LOOK_INTERVAL_MS = 200
 """Time between two looks."""
@@ -72,19 +72,17 @@ class SplitWatch:
 
     def numbers(self, letters: int) -> SourceNumbers:
         """Return the numbers of the splits at the last look; ``letters`` is passed on."""
-        lags = [self._lag_of(split_id) for split_id in self._last_rows_ms]
-        known = [lag for lag in lags if lag is not None]
+        unknown = SplitStatus(-1)
+        open_splits = [self._statuses.get(split_id, unknown) for split_id in self._last_rows_ms]
+        known = [each.lag_rows for each in open_splits if each.lag_rows is not None]
         return SourceNumbers(
             splits=len(self._last_rows_ms),
             splits_idle=self.watermarks.idle_count,
             splits_blocked=sum(bool(each.blocked) for each in self._statuses.values()),
-            lag_rows=sum(known) if len(known) == len(lags) else None,
+            lag_rows=sum(known) if len(known) == len(open_splits) else None,
+            lag_seconds=longest(each.lag_seconds for each in open_splits) if open_splits else 0.0,
             letters=letters,
         )
-
-    def _lag_of(self, split_id: int) -> int | None:
-        status = self._statuses.get(split_id)
-        return None if status is None else status.lag_rows
 
     def with_event_times(self, position: pa.Table) -> pa.Table:
         """Return the position with the newest event time of each split, as far as it is known."""

@@ -9,8 +9,10 @@ from typing import Any
 import dagster as dg
 
 from laminar_core.objectstore.opening import address
+from laminar_core.protocol.types import Generation
 from laminar_core.records.bad_rows import bad_rows_of
 from laminar_core.records.manifest import CheckpointManifest, fingerprint_of
+from laminar_core.records.source_numbers import sources_of
 from laminar_core.resources.names import checkpoint_key, source_key
 from laminar_core.sensors.facts.stored_checkpoints import (
     SourcePosition,
@@ -27,6 +29,9 @@ DATA_VERSION_TAG = "dagster/data_version"
 """Tag of each event: the digest of the stored record that it reports. Each is reported once."""
 
 CODE_VERSION_TAG = "dagster/code_version"
+
+_NUMBERS_AGE_MS_MAX = 60_000
+"""Numbers of a heartbeat are those of a checkpoint if at most this time lies between them."""
 
 _WALL_CLOCK_LAG_S_MAX = 30 * 86_400.0
 """Event time that is further from the clock is not meant to follow it."""
@@ -45,6 +50,7 @@ def materialization(store: CheckpointStore, stored: StoredCheckpoint) -> dg.Asse
         **_sizes(manifest),
         **event_time_metadata(manifest),
         **position_metadata(source_positions(store, manifest)),
+        **source_number_metadata(store, manifest),
         **bad_row_metadata(manifest),
         "operators": dg.MetadataValue.md(_operators_table(manifest)),
     }
@@ -75,6 +81,7 @@ def source_observation(
             "checkpoint_id": stored.manifest.checkpoint_id,
             **event_time_metadata(stored.manifest),
             **position_metadata(positions),
+            **source_number_metadata(store, stored.manifest),
         },
         tags={DATA_VERSION_TAG: stored.sha256},
     )
@@ -89,6 +96,29 @@ def position_metadata(positions: Sequence[SourcePosition]) -> dict[str, int]:
         if p.rows_total is not None
     }
     return read | left
+
+
+def source_number_metadata(
+    store: CheckpointStore, manifest: CheckpointManifest
+) -> dict[str, float | int]:
+    """Return lag and headroom of each source, as the driver knew them about then.
+
+    They are in its heartbeat, which is overwritten: a checkpoint that is reported later has none.
+    """
+    beat = store.generations.read_heartbeat(Generation(manifest.generation))
+    if beat is None or abs(beat.at_ms - manifest.completed_at_ms) > _NUMBERS_AGE_MS_MAX:
+        return {}
+    return {
+        f"{what}/{source}": number
+        for source, numbers in sources_of(beat.progress).items()
+        for what, number in (
+            ("lag_rows", numbers.lag_rows),
+            ("lag_seconds", numbers.lag_seconds),
+            ("headroom_rows", numbers.headroom_rows),
+            ("headroom_seconds", numbers.headroom_seconds),
+        )
+        if number is not None
+    }
 
 
 def _identity(store: CheckpointStore, stored: StoredCheckpoint) -> dict[str, Any]:

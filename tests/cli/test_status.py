@@ -68,14 +68,28 @@ def test_a_job_that_runs(lines, job) -> None:
 
 def test_a_source_that_knows_its_lag_has_a_line(lines, cli, job) -> None:
     job.start()
-    kafka = SourceNumbers(splits=4, splits_idle=1, splits_blocked=1, lag_rows=1_234)
-    found = {"in": kafka, "files": SourceNumbers(), "new": SourceNumbers(splits=1)}
+    kafka = SourceNumbers(
+        splits=4,
+        splits_idle=1,
+        splits_blocked=1,
+        lag_rows=1_234,
+        lag_seconds=2.2,
+        headroom_checkpoint_id=3,
+        headroom_rows=10,
+        headroom_seconds=7_200,
+    )
+    lost = SourceNumbers(splits=1, headroom_checkpoint_id=3, headroom_rows=-7)
+    new = SourceNumbers(splits=1)
+    found = {"in": kafka, "files": SourceNumbers(), "lost": lost, "new": new}
     progress = {"sources": {name: numbers.model_dump() for name, numbers in found.items()}}
     job.store.generations.beat(Generation(1), Heartbeat(sequence=1, at_ms=1, progress=progress))
     told = json.loads(cli("status", "--json", "--store", job.store.objects.uri).out)
     assert sources_of(told["driver"]["progress"]) == found
     assert [line for line in lines() if line.startswith("source ")] == [
-        "source in: 1,234 rows behind, 4 splits, 1 idle, 1 blocked",
+        "source in: 1,234 rows (2 s) behind, 4 splits, 1 idle, 1 blocked",
+        "source in: checkpoint 3, the oldest, can be restored for 2 h",
+        "source lost: an unknown number of rows behind, 1 splits",
+        "source lost: checkpoint 3, the oldest, needs 7 rows that the source has deleted",
         "source new: an unknown number of rows behind, 1 splits",
     ]
 

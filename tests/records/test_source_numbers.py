@@ -16,6 +16,13 @@ def test_a_lag_that_one_worker_does_not_know_is_unknown() -> None:
     assert (total.splits, total.lag_rows) == (4, None)
 
 
+def test_the_longest_lag_in_time_counts_and_an_unknown_one_hides_it() -> None:
+    parts = [ONE.model_copy(update={"lag_seconds": seconds}) for seconds in (1.0, 7.5, 0.0)]
+    assert SourceNumbers.total(parts).lag_seconds == 7.5
+    assert SourceNumbers.total([*parts, ONE]).lag_seconds is None
+    assert SourceNumbers.total([]).lag_seconds is None
+
+
 def test_heartbeats_of_older_and_newer_drivers_can_be_read() -> None:
     assert sources_of({}) == {}
     newer = {"sources": {"in": {**ONE.model_dump(), "fetch_queue_bytes": 5}}}

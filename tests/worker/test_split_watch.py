@@ -64,18 +64,32 @@ def test_without_a_timeout_a_split_that_is_known_to_be_empty_is_idle() -> None:
 def test_the_numbers_are_those_of_the_last_look() -> None:
     watch, reader, clock = watched()
     assert watch.numbers(0) == SourceNumbers(splits=2, splits_idle=0, splits_blocked=0)
-    reader.states = [SplitStatus(0, caught_up=True, lag_rows=0), SplitStatus(1, lag_rows=9)]
+    reader.states = [
+        SplitStatus(0, caught_up=True, lag_rows=0, lag_seconds=0),
+        SplitStatus(1, lag_rows=9, lag_seconds=2.5),
+    ]
     clock.wait_ms(600)
     watch.look()
     assert watch.numbers(3) == SourceNumbers(
-        splits=2, splits_idle=1, splits_blocked=0, lag_rows=9, letters=3
+        splits=2, splits_idle=1, splits_blocked=0, lag_rows=9, lag_seconds=2.5, letters=3
     )
     reader.states = [SplitStatus(1, blocked="a transaction is open")]
     reader.rows[0]["done"] = True
     clock.wait_ms(600)
     watch.look()
     numbers = watch.numbers(0)
-    assert (numbers.splits, numbers.splits_blocked, numbers.lag_rows) == (1, 1, None)
+    assert (numbers.splits, numbers.splits_blocked) == (1, 1)
+    assert (numbers.lag_rows, numbers.lag_seconds) == (None, None)
+
+
+def test_a_source_without_an_open_split_is_not_behind() -> None:
+    watch, reader, clock = watched()
+    for row in reader.rows:
+        row["done"] = True
+    clock.wait_ms(600)
+    watch.look()
+    numbers = watch.numbers(0)
+    assert (numbers.splits, numbers.lag_rows, numbers.lag_seconds) == (0, 0, 0)
 
 
 def test_looks_are_not_more_often_than_the_interval() -> None:

@@ -97,6 +97,33 @@ class Cluster:
             return None  # It takes the right to describe the cluster, which a sink need not have.
         return settings[name].value if name in settings else None
 
+    def retention_ms(self, topics: Collection[str]) -> dict[str, int]:
+        """Return how long messages are kept; topics that keep them for ever are left out.
+
+        So are those with a setting that these credentials may not see.
+
+        Raises:
+            StorageUnavailable: no broker answered.
+        """
+        if not topics:  # The client refuses to ask for nothing.
+            return {}
+        named = {topic: ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in topics}
+        asked = self._admin.describe_configs(
+            list(named.values()), request_timeout=REQUEST_SECONDS_MAX
+        )
+        kept: dict[str, int] = {}
+        for topic, resource in named.items():
+            try:
+                settings = self._answer(asked[resource], f"reading {topic}", absent=True)
+            except ConfigurationError:
+                continue
+            if settings is None or "delete" not in settings["cleanup.policy"].value:
+                continue
+            time_ms = int(settings["retention.ms"].value)
+            if time_ms >= 0:
+                kept[topic] = time_ms
+        return kept
+
     def _offsets(
         self,
         specs: Mapping[Place, OffsetSpec],

@@ -69,8 +69,8 @@ class PartitionEnds:
             self._is_asking = False
 
 
-def status_of(split: SplitReading, bounds: Bounds | None) -> SplitStatus:
-    """Return the state of a split that is not done. Pure.
+def status_of(split: SplitReading, bounds: Bounds | None, now_ms: int) -> SplitStatus:
+    """Return the state of a split that is not done; ``now_ms`` is a wall clock. Pure.
 
     What is not known to be caught up counts as behind: its rows may be there, and would be late.
     """
@@ -88,4 +88,25 @@ def status_of(split: SplitReading, bounds: Bounds | None) -> SplitStatus:
             blocked=f"{split.split} has a transaction open from offset {stable_end} on",
             lag_rows=lag,
         )
-    return SplitStatus(split.split_id, caught_up=not has_rows and lag == 0, lag_rows=lag)
+    return SplitStatus(
+        split.split_id,
+        caught_up=not has_rows and lag == 0,
+        lag_rows=lag,
+        lag_seconds=_lag_seconds(split, lag, now_ms),
+    )
+
+
+def _lag_seconds(split: SplitReading, lag: int, now_ms: int) -> float | None:
+    """Return the age of the next message; that of the last one if it is on its way.
+
+    A partition that stands still has had no message for an unknown time: its last one would make
+    it look far behind.
+    """
+    if lag == 0 and split.next_time_ms is None:
+        return 0.0
+    time_ms = split.next_time_ms
+    if time_ms is None and split.moved:
+        time_ms = split.last_time_ms
+    if time_ms is None or time_ms <= 0:  # A message may have no time, or that of no clock.
+        return None
+    return max(now_ms - time_ms, 0) / 1000

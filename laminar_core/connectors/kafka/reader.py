@@ -92,7 +92,8 @@ class KafkaReader(SourceReader):
 
     def __init__(self, source: Reading, splits: pa.Table, clock: Clock | None = None) -> None:
         self._source = source
-        self._ends = PartitionEnds(self._ask_for_ends, clock or SystemClock())
+        self._clock = clock or SystemClock()
+        self._ends = PartitionEnds(self._ask_for_ends, self._clock)
         self._schema = source.schema()
         self._decoder = source.decoder()
         self._columns = splits.schema
@@ -138,7 +139,10 @@ class KafkaReader(SourceReader):
         """Return lag, caught up or blocked of each partition, as a broker said seconds ago."""
         unread = {place: split for place, split in self._splits.items() if not split.done}
         known = self._ends.known(tuple(unread))
-        return [status_of(split, known.get(place)) for place, split in unread.items()]
+        now_ms = self._clock.now_ms()
+        for split in unread.values():
+            split.look()
+        return [status_of(split, known.get(place), now_ms) for place, split in unread.items()]
 
     def position(self) -> pa.Table:
         """Return all partitions, each behind the rows that ``poll`` returned."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
-from laminar_core.connectors.base import Gap, GapCause, Mend, Reading, Source
+from laminar_core.connectors.base import Gap, GapCause, Headroom, Mend, Reading, Source
 from laminar_core.connectors.formats.arrow_ipc import ArrowIpcFormat
 from laminar_core.connectors.formats.json_format import JsonFormat
 from laminar_core.connectors.formats.messages import Decoder, InputFormat
@@ -17,6 +17,7 @@ from laminar_core.connectors.kafka.connection import KafkaConnection
 from laminar_core.connectors.kafka.metadata import Metadata, with_metadata
 from laminar_core.connectors.kafka.partitions import Loss, Start
 from laminar_core.errors import ConfigurationError, ErrorCode, IncompatibleStateError
+from laminar_core.host.clock import SystemClock
 from laminar_core.host.extras import needs_extra
 from laminar_core.operators.base import JsonObject
 from laminar_core.state.splits import skipped
@@ -187,6 +188,16 @@ class KafkaSource(Source):
             )
             for lost in find_lost_ranges(self.connection, splits)
         ]
+
+    def headroom(self, splits: pa.Table) -> Headroom:
+        """Return how far these positions are from messages that retention has deleted.
+
+        Raises:
+            StorageUnavailable: no broker answered.
+        """
+        with needs_extra("kafka", _NEEDED_FOR):
+            from laminar_core.connectors.kafka.headroom import find_headroom  # noqa: PLC0415
+        return find_headroom(self.connection, splits, SystemClock().now_ms())
 
     def mend(self, splits: pa.Table, gap: Gap, how: Mend) -> pa.Table:
         """Return the splits at the first message that is there, or without this partition.

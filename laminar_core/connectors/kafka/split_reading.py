@@ -92,6 +92,11 @@ class SplitReading:
         self.done: bool = row["done"]
         self.caught_up = False
         """Whether the client has returned all that a reader can see now."""
+        self.last_time_ms: int | None = None
+        """The timestamp of the messages that were returned last, in milliseconds since 1970."""
+        self.moved = False
+        """Whether rows were returned between the last two calls of ``look``."""
+        self._looked_at = (self.offset, self.next_row)
         self._pending: deque[Chunk] = deque()
         self._skip = (self.offset, self.next_row)
 
@@ -104,6 +109,11 @@ class SplitReading:
     def next_time_ms(self) -> int | None:
         """The timestamp of the next message that is here; None: none is."""
         return self._pending[0].time_ms if self._pending else None
+
+    def look(self) -> None:
+        """Note whether the split stands where it stood at the last call."""
+        place = (self.offset, self.next_row)
+        self.moved, self._looked_at = place != self._looked_at, place
 
     def add(self, chunk: Chunk) -> None:
         """Take decoded rows, behind those that are here."""
@@ -133,6 +143,7 @@ class SplitReading:
         Only if ``next_time_ms`` says that there is something.
         """
         chunk = self._pending[0]
+        self.last_time_ms = chunk.time_ms
         taken = chunk.take(rows_max)
         self.rows_read += taken.rows.num_rows
         if chunk.taken < chunk.rows.num_rows:

@@ -19,8 +19,8 @@ from laminar_core.errors import ConfigurationError, LaminarError
 from laminar_core.plan.plan import Plan, SourceNode
 from laminar_core.protocol.split_book import FoundSoFar
 from laminar_core.records.manifest import CheckpointManifest
-from laminar_core.state.splits import current
 from laminar_core.store.checkpoint_store import CheckpointStore
+from laminar_core.store.source_positions import positions_of
 
 
 @dataclass(slots=True)
@@ -64,7 +64,7 @@ def examine_sources(
             for report in examined.reports
         ]
         for source in changes.gone:
-            report = source_report(source, _positions(source, store, manifest), None)
+            report = source_report(source, positions_of(source, store, manifest), None)
             examined.reports.append(replace(report, status="gone"))
     return examined
 
@@ -112,23 +112,10 @@ def _found(
     if manifest is None:
         found = _first_step(node)
         return found.splits, after(found)
-    splits = _positions(node.operator_id, store, manifest)
+    splits = positions_of(node.operator_id, store, manifest)
     if splits is None:  # A checkpoint without a split of it: only the columns are needed.
         splits = _first_step(node).splits.slice(0, 0)
     return splits, found_so_far(manifest.discovery.get(node.operator_id), splits)
-
-
-def _positions(
-    source: str, store: CheckpointStore, manifest: CheckpointManifest
-) -> pa.Table | None:
-    """Return the splits of all subtasks; None if the checkpoint has none."""
-    parts = [
-        current(store.parts.read_state(segment))
-        for entry in manifest.subtasks
-        if entry.operator_id == source
-        for segment in entry.segments
-    ]
-    return pa.concat_tables(parts) if parts else None
 
 
 def _first_step(node: SourceNode) -> Found:

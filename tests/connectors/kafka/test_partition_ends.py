@@ -1,10 +1,12 @@
 """Partitions that are behind, blocked or caught up, and their event time, with a real broker."""
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from laminar_core.connectors.base import SplitStatus
 from laminar_core.connectors.discovery import first_splits
+from laminar_core.connectors.formats.messages import letters_schema
 from laminar_core.connectors.kafka import KafkaSource
 from laminar_core.connectors.kafka.facts import Bounds
 from laminar_core.connectors.kafka.partition_ends import (
@@ -15,7 +17,7 @@ from laminar_core.connectors.kafka.partition_ends import (
 )
 from laminar_core.connectors.kafka.partitions import SPLITS_SCHEMA
 from laminar_core.connectors.kafka.reader import KafkaReader
-from laminar_core.connectors.kafka.split_reading import SplitReading
+from laminar_core.connectors.kafka.split_reading import Chunk, SplitReading
 from laminar_core.host.clock import ManualClock
 from laminar_core.state.splits import split_table
 from laminar_core.worker.split_watch import LOOK_INTERVAL_MS, SplitWatch
@@ -29,6 +31,8 @@ from tests.connectors.kafka.writing import (
 )
 
 PLACE = ("payments", 0)
+NO_LETTERS = pa.RecordBatch.from_pylist([], letters_schema(pa.int64()))
+NOW_MS = 1_800_000_000_000
 BOUNDS = {PLACE: Bounds(0, 5, 8)}
 
 
@@ -50,20 +54,56 @@ def split(offset: int, end_offset: int | None = None) -> SplitReading:
     [(3, False, False, 5), (5, False, True, 3), (6, False, False, 2), (8, True, False, 0)],
 )
 def test_a_split_is_behind_or_blocked_or_caught_up(offset, caught_up, blocked, lag) -> None:
-    status = status_of(split(offset), BOUNDS[PLACE])
+    status = status_of(split(offset), BOUNDS[PLACE], NOW_MS)
     assert (status.caught_up, bool(status.blocked), status.lag_rows) == (caught_up, blocked, lag)
 
 
 def test_it_has_caught_up_if_it_read_on_since_the_answer() -> None:
-    assert status_of(split(9), BOUNDS[PLACE]) == SplitStatus(7, caught_up=True, lag_rows=0)
+    status = status_of(split(9), BOUNDS[PLACE], NOW_MS)
+    assert status == SplitStatus(7, caught_up=True, lag_rows=0, lag_seconds=0)
 
 
 def test_an_end_that_was_agreed_on_is_the_end() -> None:
-    assert status_of(split(3, end_offset=5), BOUNDS[PLACE]) == SplitStatus(7, lag_rows=2)
+    assert status_of(split(3, end_offset=5), BOUNDS[PLACE], NOW_MS) == SplitStatus(7, lag_rows=2)
 
 
 def test_without_an_answer_a_split_counts_as_behind() -> None:
-    assert status_of(split(8), None) == SplitStatus(7)
+    assert status_of(split(8), None, NOW_MS) == SplitStatus(7)
+
+
+def with_messages(*times_ms: int) -> SplitReading:
+    """A split at offset 0 with one message of each of these times."""
+    reading = split(0)
+    for offset, time_ms in enumerate(times_ms):
+        rows = pa.record_batch({"n": pa.array([offset])})
+        at = np.array([offset])
+        origins = np.zeros(1, np.int64)
+        reading.add(Chunk(rows, origins, at, NO_LETTERS, offset + 1, None, time_ms))
+    return reading
+
+
+def lag_seconds(reading: SplitReading) -> float | None:
+    reading.look()
+    return status_of(reading, BOUNDS[PLACE], NOW_MS).lag_seconds
+
+
+def test_the_lag_in_time_is_the_age_of_the_next_message() -> None:
+    reading = with_messages(NOW_MS - 9_000, NOW_MS - 4_000)
+    assert lag_seconds(reading) == 9
+    reading.take(10)
+    assert lag_seconds(reading) == 4
+
+
+def test_while_messages_are_on_their_way_the_last_one_counts() -> None:
+    reading = with_messages(NOW_MS - 9_000)
+    reading.take(10)
+    assert lag_seconds(reading) == 9
+    assert lag_seconds(reading) is None, "it stands still, so the last one may be long ago"
+
+
+def test_a_message_without_a_time_or_of_tomorrow_makes_no_odd_lag() -> None:
+    assert lag_seconds(with_messages(-(2**63))) is None
+    assert lag_seconds(with_messages(NOW_MS + 86_400_000)) == 0
 
 
 class Broker:

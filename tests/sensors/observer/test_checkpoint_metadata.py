@@ -8,7 +8,12 @@ import pytest
 from dagster._serdes import serialize_value
 
 from laminar_core.codec.arrow import sha256_hex
-from laminar_core.protocol.types import WATERMARK_END_US, CheckpointId, CheckpointKind
+from laminar_core.protocol.types import (
+    WATERMARK_END_US,
+    CheckpointId,
+    CheckpointKind,
+    Generation,
+)
 from laminar_core.records.actor import ActorKind
 from laminar_core.records.bad_rows import BadRowTotals
 from laminar_core.records.commands import (
@@ -18,7 +23,13 @@ from laminar_core.records.commands import (
     TakeCheckpoint,
     TakeSavepoint,
 )
-from laminar_core.records.manifest import AlignmentEntry, CheckpointManifest, fingerprint_of
+from laminar_core.records.manifest import (
+    AlignmentEntry,
+    CheckpointManifest,
+    Heartbeat,
+    fingerprint_of,
+)
+from laminar_core.records.source_numbers import SourceNumbers
 from laminar_core.sensors.facts.stored_checkpoints import StoredCheckpoint, read_stored
 from laminar_core.sensors.observer.checkpoint_metadata import materialization, source_observation
 from laminar_core.store.checkpoint_store import CheckpointStore
@@ -54,6 +65,28 @@ def plain(**changes: Any) -> CheckpointManifest:
     """Without state, so that nothing has to be written for it."""
     subtasks = tuple(subtask(op, index) for op in ("window", "sink") for index in (0, 1))
     return manifest(**{"generation": 1, "subtasks": subtasks} | changes)
+
+
+@pytest.mark.parametrize(
+    ("later_ms", "shown_numbers"),
+    [
+        (59_000, {"lag_rows/in": 7, "lag_seconds/in": 1.5, "headroom_rows/in": -2}),
+        (-59_000, {"lag_rows/in": 7, "lag_seconds/in": 1.5, "headroom_rows/in": -2}),
+        (61_000, {}),
+    ],
+)
+def test_lag_and_headroom_are_shown_as_the_driver_knew_them_then(
+    store: CheckpointStore, later_ms: int, shown_numbers: dict[str, float]
+) -> None:
+    completed = plain()
+    numbers = SourceNumbers(lag_rows=7, lag_seconds=1.5, headroom_rows=-2)
+    progress = {"sources": {"in": numbers.model_dump()}}
+    at_ms = completed.completed_at_ms + later_ms
+    beat = Heartbeat(sequence=1, at_ms=at_ms, progress=progress)
+    store.generations.beat(Generation(1), beat)
+    event = shown(store, completed)
+    found = {name: value(event, name) for name in event.metadata if name.endswith("/in")}
+    assert found == shown_numbers
 
 
 def value(event: dg.AssetMaterialization | dg.AssetObservation, name: str) -> Any:

@@ -31,10 +31,13 @@ from laminar_core.sensors.facts.job_facts import (
     uncommitted,
 )
 from laminar_core.sensors.facts.lost_files import lost_files, read_marks
+from laminar_core.sensors.facts.source_facts import headrooms, read_sources
 from laminar_core.sensors.judgements import (
     Verdict,
+    both,
     judge_audit_chain,
     judge_freshness,
+    judge_headroom,
     judge_lost_files,
     judge_restorable,
     judge_source_retention,
@@ -115,7 +118,12 @@ def _audit_chain(case: Case) -> Verdict:
 
 
 def _source_retention(case: Case) -> Verdict:
-    return judge_source_retention(source_needs(case.store), case.now_ms, case.policy)
+    found = headrooms(read_sources(case.store), case.now_ms)
+    by_source = judge_headroom(found, case.policy)
+    if found and case.policy.source_keeps is None:
+        return by_source
+    by_policy = judge_source_retention(source_needs(case.store), case.now_ms, case.policy)
+    return both(by_policy, by_source) if found else by_policy
 
 
 def _transactions(case: Case) -> Verdict:
@@ -162,7 +170,8 @@ CHECKS = (
     Check(
         "source_retention",
         _source_retention,
-        "The source still has, for longer than source_margin, what a restore reads again.",
+        "The source still has, for longer than source_margin, what a restore of the newest "
+        "checkpoint reads (by source_keeps), or of the oldest one (if the source knows it).",
     ),
     Check(
         "sink_transactions",

@@ -221,6 +221,74 @@ def judge_source_retention(needs: SourceNeeds | None, now_ms: int, policy: Alert
     return Verdict(passed=True, description=said, figures=figures)
 
 
+@dataclass(frozen=True, slots=True)
+class Headroom:
+    """How long the oldest retained checkpoint can be restored, as its source knows it."""
+
+    source: str
+    checkpoint_id: int
+    rows: int | None
+    """Rows between the oldest one at the source and the checkpoint's position; below 0: lost."""
+    seconds_left: float | None
+    """Time until the source may delete rows that a restore reads; None: unknown, or never."""
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the source has deleted rows that a restore of this checkpoint reads."""
+        return self.rows is not None and self.rows < 0
+
+    def expires_within(self, margin_ms: int) -> bool:
+        """Return whether the source may delete such rows within the margin, or has done so."""
+        return self.is_lost or (
+            self.seconds_left is not None and 1000 * self.seconds_left < margin_ms
+        )
+
+
+def headroom_line(found: Headroom) -> str:
+    """Return one line about a source.
+
+    >>> headroom_line(Headroom("in", 3, 70, 7_200.0))
+    'checkpoint 3, the oldest, can be restored for at least 2.0 hours: then in may delete its rows'
+    """
+    oldest = f"checkpoint {found.checkpoint_id}, the oldest,"
+    if found.is_lost:
+        return f"{oldest} cannot be restored: {found.source} has deleted {-(found.rows or 0)} rows"
+    if found.seconds_left is None:
+        return f"{oldest} can be restored: {found.source} deletes nothing because of its age"
+    hours = max(found.seconds_left, 0) / 3600
+    return (
+        f"{oldest} can be restored for at least {hours:.1f} hours: then {found.source} may delete "
+        "its rows"
+    )
+
+
+def judge_headroom(found: Sequence[Headroom], policy: AlertPolicy) -> Verdict:
+    """Judge whether the sources still have the rows of the oldest retained checkpoint.
+
+    A failure is a warning: newer checkpoints can be restored for longer.
+    """
+    margin_ms = duration_ms(policy.source_margin)
+    near = [each for each in found if each.expires_within(margin_ms)]
+    figures: dict[str, float | int] = {}
+    for each in found:
+        if each.rows is not None:
+            figures[f"headroom_rows/{each.source}"] = each.rows
+        if each.seconds_left is not None:
+            figures[f"headroom_hours/{each.source}"] = round(each.seconds_left / 3600, 3)
+    said = "; ".join(headroom_line(each) for each in near or found)
+    return Verdict(passed=not near, description=said, figures=figures)
+
+
+def both(first: Verdict, second: Verdict) -> Verdict:
+    """Return the verdict that fails if one of the two does."""
+    return Verdict(
+        passed=first.passed and second.passed,
+        description=f"{first.description}; {second.description}",
+        is_severe=any(each.is_severe and not each.passed for each in (first, second)),
+        figures={**first.figures, **second.figures},
+    )
+
+
 # --- the job as a whole ---------------------------------------------------------------------------
 
 _ON_PURPOSE = {"finished", "stopped", "cancelled"}

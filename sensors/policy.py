@@ -74,6 +74,14 @@ class AlertPolicy(Values):
     source_margin: DurationText = Field(
         default="6 hours", description="Warn when rows that a restore needs expire sooner."
     )
+    lag_shrinks_within: DurationText = Field(
+        default="15 minutes",
+        description="After a start, warn if the lag of a source has not become smaller for longer.",
+    )
+    lag_caught_up: DurationText = Field(
+        default="1 minute",
+        description="A source whose oldest unread row is younger has caught up after a start.",
+    )
     inflight_share_max: Share = Field(
         default=0.5, description="In-flight bytes of all bytes of a checkpoint."
     )

@@ -42,6 +42,7 @@ COMPARED = {
     "sensors/alignment/facts.py:_with_rate": ONE_CLOCK,
     "sensors/alignment/facts.py:read_alignment_facts": ONE_CLOCK,
     "sensors/facts/followed.py:follow": ONE_CLOCK,
+    "sensors/facts/source_facts.py:headrooms": ALERTS,
     "sensors/judgements.py:judge_freshness": ALERTS,
     "sensors/judgements.py:judge_lost_files": ALERTS,
     "sensors/judgements.py:judge_restorable": ALERTS,
@@ -57,6 +58,7 @@ COMPARED = {
     "sensors/recovery/facts.py:read_recovery_facts": ONE_CLOCK,
     "sensors/source_retention/decision.py:_remedy": ALERTS,
     "sensors/source_retention/decision.py:decide_source_retention": ALERTS,
+    "sensors/source_retention/lag.py:lag_incidents": ONE_CLOCK,
 }
 ORDERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 

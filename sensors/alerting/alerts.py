@@ -32,6 +32,7 @@ Anchor = Literal[
     "recovery-cancelled",
     "alignment",
     "source-retention",
+    "source-lag",
     "run-failed",
     "check-failed",
 ]

@@ -1,5 +1,9 @@
-"""The sensor that warns before the source drops rows that a restore would read."""
+"""The sensor that warns before the source drops rows that a restore would read.
 
+It also watches whether sources catch up after a start: both need the same numbers.
+"""
+
+from collections.abc import Sequence
 from dataclasses import replace
 
 import dagster as dg
@@ -10,13 +14,19 @@ from laminar_core.resources.names import ACTS_ON_TAG, job_name
 from laminar_core.sensors.alerting.alerts import raise_new_alerts
 from laminar_core.sensors.background import BackgroundReads, Unanswered
 from laminar_core.sensors.cursor import AlertCursor
+from laminar_core.sensors.facts.source_facts import headrooms, read_sources
+from laminar_core.sensors.judgements import Headroom, headroom_line
 from laminar_core.sensors.policy import AlertPolicy
 from laminar_core.sensors.run_records import newest_run
 from laminar_core.sensors.source_retention.decision import (
     Restorable,
+    SourceFacts,
+    SourceVerdict,
     decide_source_retention,
     read_source_facts,
 )
+from laminar_core.sensors.source_retention.headroom import headroom_incidents
+from laminar_core.sensors.source_retention.lag import LagWatch, follow_lags, lag_incidents
 
 _INTERVAL_S = 60
 """A margin is hours, and each checkpoint's manifest is read."""
@@ -37,24 +47,32 @@ def build_source_retention_sensor(
         minimum_interval_seconds=_INTERVAL_S,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description=f"Warns {policy.source_margin} before the source drops rows that a restore "
-        f"of {stream} would read again.",
+        f"of {stream} would read again, and if {stream} does not catch up after a start.",
     )
     def watch_source(
         context: dg.SensorEvaluationContext, checkpoints: CheckpointStoreResource
     ) -> dg.SensorResult:
-        if policy.source_keeps is None:
-            return dg.SensorResult(skip_reason="the source keeps its rows for ever (source_keeps)")
         now_ms = clock.now_ms()
         try:
             store = checkpoints.open(stream)
-            facts = reads.read("facts", lambda: read_source_facts(store, now_ms))
+            known = reads.read("sources", lambda: read_sources(store))
+            facts = SourceFacts(now_ms)
+            if policy.source_keeps is not None:
+                facts = reads.read("facts", lambda: read_source_facts(store, now_ms))
         except Unanswered as error:
             return dg.SensorResult(skip_reason=f"no facts: {error}", cursor=context.cursor)
         facts = replace(facts, request=newest_run(context.instance, stream, "checkpoint", now_ms))
-        verdict = decide_source_retention(facts, policy)
-        alerted = AlertCursor.read(context.cursor).told
-        alerted = raise_new_alerts(stream, verdict.incidents, alerted, policy, context.log, now_ms)
-        cursor = AlertCursor(told=alerted).model_dump_json()
+        before = SourceCursor.read(context.cursor)
+        lags = follow_lags(before.lags, known, policy)
+        found = headrooms(known, now_ms)
+        verdict = _verdict(facts, found, policy)
+        incidents = [
+            *verdict.incidents,
+            *headroom_incidents(found, policy),
+            *lag_incidents(lags, known, policy),
+        ]
+        told = raise_new_alerts(stream, incidents, before.told, policy, context.log, now_ms)
+        cursor = SourceCursor(told=told, lags=lags).model_dump_json()
         if verdict.ask_for is None:
             return dg.SensorResult(skip_reason=verdict.line, cursor=cursor)
         context.log.info("%s", verdict.line)
@@ -62,6 +80,21 @@ def build_source_retention_sensor(
         return dg.SensorResult(run_requests=[request], cursor=cursor)
 
     return watch_source
+
+
+class SourceCursor(AlertCursor):
+    """Also the lags of the newest generation."""
+
+    lags: LagWatch = LagWatch()
+
+
+def _verdict(facts: SourceFacts, found: Sequence[Headroom], policy: AlertPolicy) -> SourceVerdict:
+    """Judge by what a user has said about the source, and describe what it knows by itself."""
+    by_source = "; ".join(map(headroom_line, found))
+    if policy.source_keeps is None:
+        return SourceVerdict(by_source or "the source keeps its rows for ever (source_keeps)")
+    verdict = decide_source_retention(facts, policy)
+    return replace(verdict, line=f"{verdict.line}; {by_source}") if found else verdict
 
 
 def _request(stream: str, newest: Restorable, reason: str) -> dg.RunRequest:

@@ -12,6 +12,7 @@ from laminar_core.orchestration.assets import asset_definitions
 from laminar_core.orchestration.checks import CHECKS, check_definitions
 from laminar_core.orchestration.spec import SchedulePolicy, StreamSpec
 from laminar_core.protocol.types import CheckpointId
+from laminar_core.records.source_numbers import SourceNumbers
 from laminar_core.resources import CheckpointStoreResource, SparkDriverClient
 from laminar_core.sensors.observer.sensor import build_checkpoint_reporter
 from laminar_core.sensors.policy import AlertPolicy
@@ -126,6 +127,17 @@ def test_each_thing_that_is_wrong_is_found_by_its_own_check(job: Job, checks: Ch
     assert checks.severity("audit_chain") == "ERROR"
     assert checks.severity("alignment_p99") == "WARN"
     assert checks.said["sink_transactions"].metadata["uncommitted"].value == 3
+
+
+def test_the_headroom_of_a_source_is_judged_without_a_setting(job: Job, checks: Checks) -> None:
+    healthy(job)
+    job.beat(payments=SourceNumbers(headroom_checkpoint_id=1, headroom_rows=5, headroom_seconds=60))
+    assert checks.run() == {"source_retention"}
+    assert checks.severity("source_retention") == "WARN"
+    said = checks.said["source_retention"]
+    assert said.metadata["headroom_rows/payments"].value == 5
+    assert "checkpoint 1, the oldest, can be restored for at least" in (said.description or "")
+    assert checks.run(source_margin="1 second", source_keeps="36500 days") == set()
 
 
 def test_a_short_limit_finds_a_chain(job: Job, checks: Checks, monkeypatch) -> None:

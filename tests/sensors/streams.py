@@ -23,6 +23,7 @@ from laminar_core.records.manifest import (
     fingerprint_of,
 )
 from laminar_core.records.record import JsonObject
+from laminar_core.records.source_numbers import SourceNumbers
 from laminar_core.resources import CheckpointStoreResource
 from laminar_core.resources.names import (
     ACTS_ON_TAG,
@@ -86,12 +87,16 @@ class Job:
         """Claim the next generation for a process of this machine that is gone."""
         return self.claim(gone(this_process()), **how)
 
-    def beat(self, rows_per_s: float = 0, rows: int | None = None) -> None:
+    def beat(
+        self, rows_per_s: float = 0, rows: int | None = None, **sources: SourceNumbers
+    ) -> None:
         """A sign of life, a second after the last one; ``rows`` came since."""
         self.clock.wait_ms(1_000)
         self.beats += 1
         self.rows_in += int(rows_per_s) if rows is None else rows
         progress: JsonObject = {"rows_in": self.rows_in, "rows_per_s": rows_per_s}
+        if sources:
+            progress["sources"] = {name: n.model_dump() for name, n in sources.items()}
         now_ms = self.clock.now_ms()
         beat = Heartbeat(sequence=self.beats, at_ms=now_ms, progress=progress)
         self.store.generations.beat(self.generation, beat)

@@ -11,16 +11,20 @@ from laminar_core.records.drill import DrillRecord
 from laminar_core.records.manifest import GenerationEnd
 from laminar_core.sensors.judgements import (
     NEWEST_MARK,
+    Headroom,
     JobLife,
     LostFiles,
     SourceNeeds,
     Uncommitted,
+    Verdict,
     alignment_p99,
+    both,
     ended_on_purpose,
     judge_alignment,
     judge_audit_chain,
     judge_chain_length,
     judge_freshness,
+    judge_headroom,
     judge_inflight_share,
     judge_lost_files,
     judge_restorable,
@@ -164,6 +168,29 @@ def test_a_source_that_keeps_everything_or_is_not_needed_is_no_trouble() -> None
     old = SourceNeeds(7, 0)
     assert judge_source_retention(old, NOW_MS, AlertPolicy()).passed
     assert judge_source_retention(None, NOW_MS, POLICY).passed
+
+
+@pytest.mark.parametrize(
+    ("rows", "seconds_left", "passed"),
+    [(5, 7 * 3_600, True), (5, 5 * 3_600, False), (-1, None, False), (0, None, True)],
+)
+def test_headroom(rows: int, seconds_left: float | None, passed: bool) -> None:  # noqa: FBT001
+    policy = AlertPolicy(source_margin="6 hours")
+    safe = Headroom("files", 3, None, None)
+    verdict = judge_headroom([safe, Headroom("in", 3, rows, seconds_left)], policy)
+    assert (verdict.passed, verdict.is_severe) == (passed, False)
+    assert verdict.figures["headroom_rows/in"] == rows
+    assert ("headroom_hours/in" in verdict.figures) == (seconds_left is not None)
+    assert ("files" in verdict.description) == passed
+
+
+def test_two_verdicts_are_as_bad_as_the_worse_one() -> None:
+    good, bad = Verdict(True, "fine", is_severe=True), Verdict(False, "not so", figures={"n": 1})  # noqa: FBT003
+    verdict = both(good, bad)
+    assert (verdict.passed, verdict.is_severe) == (False, False)
+    assert (verdict.description, verdict.figures) == ("fine; not so", {"n": 1})
+    assert both(good, replace(bad, is_severe=True)).is_severe
+    assert both(good, good).passed
 
 
 # --- the job --------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import pytest
 from laminar_core.host.clock import ManualClock
 from laminar_core.protocol.types import CheckpointId, CheckpointKind
 from laminar_core.records.retention import PinRecord
+from laminar_core.records.source_numbers import SourceNumbers
 from laminar_core.sensors.policy import AlertPolicy
 from laminar_core.sensors.run_records import KnownRun
 from laminar_core.sensors.source_retention.decision import (
@@ -18,7 +19,10 @@ from laminar_core.sensors.source_retention.decision import (
     decide_source_retention,
     read_source_facts,
 )
-from laminar_core.sensors.source_retention.sensor import build_source_retention_sensor
+from laminar_core.sensors.source_retention.sensor import (
+    SourceCursor,
+    build_source_retention_sensor,
+)
 from laminar_core.store.pins import Pins
 from laminar_core.testing.faulty_store import Effect, Fault, FaultyStore
 from tests.sensors.streams import OBJECTS, STREAM, Job, Ticks, config_of, stored_job
@@ -135,10 +139,37 @@ def test_after_the_end_of_all_input_nothing_is_read_again(job: Job) -> None:
     assert newest not in [each.checkpoint_id for each in found.restorable]
 
 
-def test_a_source_that_forgets_nothing_is_not_looked_at(job: Job, ticks: Ticks) -> None:
+def test_a_source_that_forgets_nothing_needs_nothing(job: Job, ticks: Ticks) -> None:
     ticks.sensor = build_source_retention_sensor(STREAM, AlertPolicy(), job.clock)
-    ticks.uri = "s3://"
     assert ticks.tick() == "the source keeps its rows for ever (source_keeps)"
+
+
+def test_a_source_that_knows_its_headroom_is_reported_without_a_setting(
+    job: Job, ticks: Ticks
+) -> None:
+    ticks.sensor = build_source_retention_sensor(STREAM, AlertPolicy(), job.clock)
+    numbers = SourceNumbers(
+        lag_rows=9, headroom_checkpoint_id=1, headroom_rows=5, headroom_seconds=7_200
+    )
+    job.beat(payments=numbers)
+    line = "checkpoint 1, the oldest, can be restored for at least 2.0 hours"
+    assert ticks.tick().startswith(line)
+    cursor = SourceCursor.read(ticks.cursor)
+    assert cursor.told == ("source-headroom:payments:expiring",)
+    assert cursor.lags.least["payments"].rows == 9
+
+
+def test_the_line_has_what_the_user_says_and_what_the_source_knows(job: Job, ticks: Ticks) -> None:
+    numbers = SourceNumbers(headroom_checkpoint_id=1, headroom_rows=-5)
+    job.beat(payments=numbers)
+    job.complete()
+    ticks.tick()
+    assert "source-headroom:payments:lost" in SourceCursor.read(ticks.cursor).told
+    assert ticks.tick().endswith("cannot be restored: payments has deleted 5 rows")
+
+
+def test_a_cursor_of_an_older_version_is_read() -> None:
+    assert SourceCursor.read('{"told": ["x"]}').told == ("x",)
 
 
 def test_a_store_that_is_down_skips_the_tick(

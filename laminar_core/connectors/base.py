@@ -85,6 +85,16 @@ class SourceReader(Protocol):
         name = f"{type(self).__name__} was given {splits.num_rows} more splits and has no add()"
         raise ProtocolError(ErrorCode.ILLEGAL_EVENT, name)
 
+    def hold(self, split_ids: frozenset[int]) -> None:
+        """Read these splits no further until the next call, and all others again.
+
+        Called between two polls, and only for a source with a ``max_drift``. Held splits stay in
+        ``position``, and rows of them that are here already are kept for later.
+        """
+        del split_ids
+        name = f"{type(self).__name__} has no hold(), which max_drift needs"
+        raise ProtocolError(ErrorCode.ILLEGAL_EVENT, name)
+
     def status(self) -> Sequence[SplitStatus]:
         """Return the state of the splits; must not wait. Splits that are left out are unknown.
 

@@ -31,6 +31,7 @@ from laminar_core.driver.listening import IsolatedListener
 from laminar_core.driver.liveness import Liveness
 from laminar_core.driver.loop_watch import LoopWatch
 from laminar_core.driver.progress import RowTotals, WorkersProgress
+from laminar_core.driver.steering import Steering
 from laminar_core.errors import ErrorCode, FencedError
 from laminar_core.host.clock import Clock
 from laminar_core.link.messages import (
@@ -121,12 +122,12 @@ class Coordinator:
         self.outcome: Future[GenerationOutcome] = Future()
         self._parts = parts
         self._identity = parts.identity
-        self._link = link
-        self._clock = clock
+        self._link, self._clock = link, clock
         self._notify = listener
         self._inbox: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._outcome_lock = threading.Lock()
         self._lines = ControlLines(parts.identity.generation, link.send, clock)
+        self._steering = Steering(parts.identity.generation, self.broadcast, clock)
         self._workers: dict[int, Register] = {}
         self._liveness = Liveness(parts.deadlines)
         self._started_ms = clock.monotonic_ms()
@@ -439,6 +440,7 @@ class Coordinator:
         self._progress.keep(message)
         self._checkpoints.given_up(message.worker, message.given_up)
         self._checkpoints.note_sources(message.worker, message.sources)
+        self._steering.take(message)
         if message.flowing and not self._data_flowed:
             self._data_flowed = True
             self.notify(DataFlowing(time_ms=self.now_ms(), generation=self._identity.generation))

@@ -75,6 +75,8 @@ class SourceProgress(BaseModel):
     splits_added: int = 0
     """Splits that came while the worker ran; ``rows_unread`` includes them."""
     numbers: SourceNumbers = SourceNumbers()
+    slowest_us: int | None = None
+    """Event time of its slowest split that can be read; None: there is none, or it is not asked."""
 
 
 class Progress(_Message):
@@ -284,6 +286,17 @@ class AddSplits(_Message):
     """Nothing more will be added."""
 
 
+class WatermarkTarget(_Message):
+    """The event time of the slowest split of the job: splits too far ahead of it are held.
+
+    It may be late: then splits are held for longer, or not yet.
+    """
+
+    type: Literal["watermark-target"] = "watermark-target"
+    time_us: int | None
+    """None: each worker goes by its own splits."""
+
+
 class LoopWave(_Message):
     """A request for a ``LoopReport``, to find out whether a loop still contains data."""
 
@@ -330,7 +343,8 @@ ToCoordinator = (
 )
 CheckpointMessage = Trigger | AlignmentTimeout | Abort | Completed | Hold | Resume
 LoopMessage = LoopWave | LoopsOver
-ToWorker = Peers | CheckpointMessage | Renew | AddSplits | LoopMessage | Ping | Finish | Cancel
+SourceMessage = AddSplits | WatermarkTarget
+ToWorker = Peers | CheckpointMessage | Renew | SourceMessage | LoopMessage | Ping | Finish | Cancel
 _TO_COORDINATOR = TypeAdapter[ToCoordinator](Annotated[ToCoordinator, Field(discriminator="type")])
 _TO_WORKER = TypeAdapter[ToWorker](Annotated[ToWorker, Field(discriminator="type")])
 M = TypeVar("M")

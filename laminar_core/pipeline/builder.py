@@ -87,7 +87,7 @@ class Pipeline:
         self._nodes: list[Node] = []
         self._unnamed: Counter[str] = Counter()
 
-    def source(
+    def source(  # noqa: PLR0913 - a configuration, by keyword
         self,
         name: str,
         source: Source,
@@ -96,6 +96,7 @@ class Pipeline:
         idle_timeout: Duration | None = None,
         on_bad_row: "OnBadRow | LettersTo" = "fail",
         bad_share_max: str = "1%",
+        max_drift: Duration | None = None,
     ) -> "Stream":
         """Read from ``source``.
 
@@ -107,8 +108,14 @@ class Pipeline:
         hands it to ``side("letters")`` for operators and sinks of your own. More than
         ``bad_share_max`` of 10,000 messages in a row stop the job in any case.
 
+        ``max_drift``: a split that is so far ahead of the slowest one in event time is not read
+        until that has followed. All sources of the job with a ``max_drift`` share the slowest one.
+        The option is for sources whose splits are read side by side, as partitions are, with
+        ``watermark`` before any exchange of rows.
+
         Raises:
-            ConfigurationError: there is nothing to read, or the share is none.
+            ConfigurationError: there is nothing to read, the share is none, or the source reads
+                its splits one after the other and was given a ``max_drift``.
         """
         check_operator_id(name)
         if rows_per_second is not None and not rows_per_second > 0:  # Not a number, either.
@@ -119,7 +126,14 @@ class Pipeline:
         policy = BadRowPolicy(
             "letters" if isinstance(on_bad_row, LettersTo) else on_bad_row, bad_share_max
         )
-        node = SourceNode(name, source, rows_per_second, idle_ms, policy)
+        if max_drift is not None and source.reading != "parallel":
+            raise ConfigurationError(
+                ErrorCode.INVALID_OPTION,
+                f"source {name}: max_drift needs splits that are read side by side, and "
+                f"{type(source).__name__} reads one after the other: leave max_drift out",
+            )
+        drift_us = None if max_drift is None else duration_us(max_drift)
+        node = SourceNode(name, source, rows_per_second, idle_ms, policy, drift_us)
         sides = {LETTERS: LETTERS_SCHEMA} if policy.on_bad_row == "letters" else {}
         rows = Stream(self, self.add(Node(source.schema(), source=node, sides=sides)))
         if isinstance(on_bad_row, LettersTo):

@@ -89,6 +89,8 @@ class SourceNode:
     """Without rows for so long, the subtask no longer holds event time back; None: always does."""
     bad_rows: BadRowPolicy = field(default_factory=BadRowPolicy)
     """The policy for messages that are no rows."""
+    max_drift_us: int | None = None
+    """A split so far ahead of the slowest one in event time is read no further; None: it is."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,15 @@ class SplitWatermarks:
         """The number of splits that do not hold event time back."""
         return sum(split.phase == "idle" for split in self._splits.values())
 
+    @property
+    def slowest_us(self) -> int | None:
+        """The least event time of the splits that can be read now; None if none is known.
+
+        Unlike ``least_us`` it leaves out blocked splits and those without a row, and may go back.
+        """
+        times = (s.newest_us for s in self._splits.values() if s.phase == "active")
+        return min((time_us for time_us in times if time_us is not None), default=None)
+
     def newest_us(self) -> dict[int, int]:
         """Return the newest event time of each split that has any."""
         return {n: s.newest_us for n, s in self._splits.items() if s.newest_us is not None}

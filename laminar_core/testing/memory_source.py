@@ -114,6 +114,7 @@ class MemoryReader(SourceReader):
         self._batches = 0
         self._gap = 0
         self._turn = 0
+        self._held: frozenset[int] = frozenset()
         self.closed = False
 
     def poll(self, rows_max: int) -> SourceBatch | None:
@@ -121,7 +122,7 @@ class MemoryReader(SourceReader):
         if self._gap:
             self._gap -= 1
             return None
-        place = self._next()
+        place = self._next(self._held)
         if place is None:
             return None
         split_id, next_row = self._ids[place], int(self._next_rows[place])
@@ -145,6 +146,10 @@ class MemoryReader(SourceReader):
         self._ids += splits.column("split_id").to_pylist()
         self._next_rows = np.concatenate([self._next_rows, row_offsets(splits)])
 
+    def hold(self, split_ids: frozenset[int]) -> None:
+        """Leave these splits out until the next call."""
+        self._held = split_ids
+
     def position(self) -> pa.Table:
         """Return all splits of this reader, behind the rows that it returned."""
         return at_rows(self._splits, self._next_rows)
@@ -153,13 +158,14 @@ class MemoryReader(SourceReader):
         """Remember that it was closed."""
         self.closed = True
 
-    def _next(self) -> int | None:
+    def _next(self, held: frozenset[int] = frozenset()) -> int | None:
         places = range(len(self._ids))
         if self._source.abreast:  # The one after the last one, in turn.
             places = [*places[self._turn :], *places[: self._turn]]
         for place in places:
             split_id = self._ids[place]
-            if self._next_rows[place] < self._source.splits[split_id].num_rows:
+            rows = self._source.splits[split_id].num_rows
+            if split_id not in held and self._next_rows[place] < rows:
                 return place
         return None
 

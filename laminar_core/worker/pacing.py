@@ -59,6 +59,8 @@ class PacedSource:
             # Held back is not idle: rows that wait here must not become late.
             self._last_row_ms = self._clock.monotonic_ms()
             return None
+        if self.watch is not None:
+            self.watch.steer()
         batch = self.reader.poll(rows_max)
         if batch is None:
             return None
@@ -80,10 +82,28 @@ class PacedSource:
                 self.watch.add(splits)
         self.grows = self.grows and not complete
 
-    def watch_splits(self) -> SplitWatermarks:
-        """Watch the splits one by one from now on, because they are read side by side."""
-        self.watch = SplitWatch(self.reader, self._clock, self._idle_timeout_ms)
+    def watch_splits(self, max_drift_us: int | None = None) -> SplitWatermarks:
+        """Watch the splits one by one from now on, because they are read side by side.
+
+        Splits that are more than ``max_drift_us`` ahead of the slowest are not read.
+        """
+        self.watch = SplitWatch(self.reader, self._clock, self._idle_timeout_ms, max_drift_us)
         return self.watch.watermarks
+
+    @property
+    def slowest_us(self) -> int | None:
+        """Event time of the slowest split that is to be read; None if drift is not limited.
+
+        A reader that has nothing left does not count: its task does not look at splits any more.
+        """
+        if self.watch is None or self.reader.finished:
+            return None
+        return self.watch.slowest_us
+
+    def follow(self, target_us: int | None) -> None:
+        """Hold splits that are too far ahead of this event time, the slowest of the job."""
+        if self.watch is not None:
+            self.watch.target_us = target_us
 
     def event_time_rose(self) -> bool:
         """Look at the splits; return whether event time rose although no rows came."""

@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from laminar_core.connectors.base import SourceReader, SplitStatus
 from laminar_core.host.clock import Clock
+from laminar_core.protocol.split_drift import held_splits
 from laminar_core.protocol.split_watermarks import SplitWatermarks
 from laminar_core.records.source_numbers import SourceNumbers, longest
 
@@ -17,13 +18,23 @@ LOOK_INTERVAL_MS = 200
 class SplitWatch:
     """The splits of one subtask of a source, with their event time."""
 
-    def __init__(self, reader: SourceReader, clock: Clock, idle_timeout_ms: float | None) -> None:
+    def __init__(
+        self,
+        reader: SourceReader,
+        clock: Clock,
+        idle_timeout_ms: float | None,
+        max_drift_us: int | None = None,
+    ) -> None:
         self.watermarks = SplitWatermarks()
         self._reader = reader
         self._clock = clock
         self._idle_timeout_ms = idle_timeout_ms
         self._last_rows_ms: dict[int, float] = {}
         """Per split that is not done: when it last had rows, or could not have any."""
+        self._max_drift_us = max_drift_us
+        self._held: frozenset[int] = frozenset()
+        self.target_us: int | None = None
+        """Event time of the slowest split of the job, as the coordinator said last."""
         self._next_look_ms = 0.0
         self._statuses: dict[int, SplitStatus] = {}
         """The states that the reader returned at the last look."""
@@ -39,6 +50,24 @@ class SplitWatch:
     def had_rows(self, split_id: int) -> None:
         """Note that rows of this split were read."""
         self._last_rows_ms[split_id] = self._clock.monotonic_ms()
+
+    @property
+    def slowest_us(self) -> int | None:
+        """Event time of the slowest split here; None if there is none, or drift is not limited."""
+        return None if self._max_drift_us is None else self.watermarks.slowest_us
+
+    def steer(self) -> None:
+        """Hold the splits that are too far ahead, and let go of the others; before each poll."""
+        if self._max_drift_us is None:
+            return
+        slowest_us = (self.watermarks.slowest_us, self.target_us)
+        held = held_splits(self.watermarks.newest_us(), slowest_us, self._max_drift_us)
+        if held != self._held:
+            self._reader.hold(held)
+            self._held = held
+        now_ms = self._clock.monotonic_ms()
+        for split_id in held:  # Rows that wait here must not become late: held is not idle.
+            self._last_rows_ms[split_id] = now_ms
 
     def look(self) -> bool:
         """Look at the splits if it is time to; return whether event time rose."""

@@ -154,6 +154,7 @@ class Wiring:
                 rows_unread=source.rows_unread,
                 splits_added=source.splits_added,
                 numbers=source.numbers,
+                slowest_us=source.slowest_us,
             )
             for task in self.tasks
             if (source := task.parts.source) is not None and task.parts.source_id is not None
@@ -289,7 +290,7 @@ class _Builder:
             grows=node.operator_id in self.deployment.growing,
         )
         if node.source.reading == "parallel":
-            paced.watch_splits()
+            paced.watch_splits(node.max_drift_us)
         return paced
 
     def _operators(self, vertex: Vertex) -> Sequence[tuple[str, OperatorSubtask]]:

@@ -43,10 +43,12 @@ from laminar_core.link.messages import (
     Resume,
     SnapshotAck,
     SnapshotDecline,
+    SourceMessage,
     ToCoordinator,
     ToWorker,
     Trigger,
     WaitingCheckpoint,
+    WatermarkTarget,
     WorkerFailed,
     decode_splits,
     decode_to_worker,
@@ -306,11 +308,8 @@ class Worker:
             case Renew():
                 for task in self.wiring.tasks:
                     task.renew(message.operators_at(self._me))
-            case AddSplits():
-                splits = decode_splits(message.splits)
-                for task in self.wiring.tasks:
-                    if task.parts.source_id == message.operator_id:
-                        task.add_splits(splits, complete=message.complete)
+            case AddSplits() | WatermarkTarget():
+                self._on_source_message(message)
             case LoopWave() | LoopsOver():
                 self._on_loop_message(message)
             case Ping():
@@ -319,6 +318,18 @@ class Worker:
                 self.phase = Phase.FINISHED
             case Cancel():
                 self.phase = Phase.CANCELLED
+
+    def _on_source_message(self, message: SourceMessage) -> None:
+        match message:
+            case AddSplits(operator_id=operator_id, complete=complete):
+                splits = decode_splits(message.splits)
+                for task in self.wiring.tasks:
+                    if task.parts.source_id == operator_id:
+                        task.add_splits(splits, complete=complete)
+            case WatermarkTarget(time_us=time_us):
+                for task in self.wiring.tasks:
+                    if task.parts.source is not None:
+                        task.parts.source.follow(time_us)
 
     def _on_loop_message(self, message: LoopMessage) -> None:
         match message:

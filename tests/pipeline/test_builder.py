@@ -110,6 +110,10 @@ IMPOSSIBLE = {
     "a pace of zero": (lambda _: stream(rows_per_second=0), "must be positive, not 0"),
     "a negative pace": (lambda _: stream(rows_per_second=-1.5), "must be positive"),
     "no number as pace": (lambda _: stream(rows_per_second=float("nan")), "must be positive"),
+    "a drift of splits that are read in turn": (
+        lambda _: stream(max_drift="1 minute"),
+        "max_drift needs splits that are read side by side, and .* leave max_drift out",
+    ),
     "idle at once": (lambda _: stream(idle_timeout="0 seconds"), "longer than nothing"),
 }
 

@@ -131,3 +131,63 @@ def test_a_split_that_is_added_starts_at_the_event_time_of_the_others() -> None:
     watch, _, _ = watched()
     watch.add(split_table([{"split_id": 2, "split": "2", "offset": "0"}]))
     assert watch.watermarks.newest_us()[2] == 40
+
+
+class HoldingReader(Reader):
+    held: frozenset[int] = frozenset()
+
+    def hold(self, split_ids: frozenset[int]) -> None:
+        self.held = split_ids
+
+
+class TestDrift:
+    """Splits more than 50 us ahead are held, as long as somebody slower can be read."""
+
+    def watched(self) -> tuple[SplitWatch, HoldingReader, ManualClock]:
+        reader, clock = HoldingReader(), ManualClock()
+        watch = SplitWatch(reader, clock, 500, max_drift_us=50)
+        watch.watermarks.rows(0, 100)
+        watch.watermarks.rows(1, 40)
+        return watch, reader, clock
+
+    def test_a_split_is_held_until_the_slowest_has_followed(self) -> None:
+        watch, reader, _ = self.watched()
+        for newest, held in ((40, {0}), (49, {0}), (50, set()), (160, {1})):
+            watch.watermarks.rows(1, newest)
+            watch.steer()
+            assert reader.held == held
+
+    def test_a_split_that_is_held_is_not_idle_and_one_that_is_idle_holds_nobody(self) -> None:
+        watch, reader, clock = self.watched()
+        for _ in range(3):
+            watch.steer()
+            clock.wait_ms(LOOK_INTERVAL_MS)
+            watch.look()
+        assert watch.watermarks.idle_count == 1
+        watch.steer()
+        assert (reader.held, watch.watermarks.least_us) == (frozenset(), 100)
+
+    def test_nobody_waits_for_a_split_that_is_blocked(self) -> None:
+        watch, reader, clock = self.watched()
+        watch.steer()
+        assert reader.held == {0}
+        reader.states = [SplitStatus(1, blocked="a transaction is open")]
+        clock.wait_ms(LOOK_INTERVAL_MS)
+        watch.look()
+        watch.steer()
+        assert reader.held == frozenset()
+        assert watch.watermarks.least_us == 40
+
+    def test_the_slowest_split_of_the_job_counts_too(self) -> None:
+        watch, reader, _ = self.watched()
+        watch.watermarks.rows(1, 90)
+        for target_us, held in ((None, set()), (39, {0, 1}), (45, {0}), (50, set())):
+            watch.target_us = target_us
+            watch.steer()
+            assert reader.held == held
+        assert watch.slowest_us == 90
+
+    def test_without_a_limit_no_split_is_held(self) -> None:
+        watch, _, _ = watched()
+        watch.steer()
+        assert watch.slowest_us is None

@@ -98,6 +98,7 @@ class KafkaReader(SourceReader):
         self._decoder = source.decoder()
         self._columns = splits.schema
         self._denied: KafkaError | None = None
+        self._held: frozenset[int] = frozenset()
         self._splits: dict[tuple[str, int], SplitReading] = {}
         settings = reader_settings(source, max(splits.num_rows, 1))
         with explained("opening a reader", source.connection):
@@ -135,6 +136,22 @@ class KafkaReader(SourceReader):
         """Whether all partitions are read to the end that a bounded source has."""
         return all(split.done for split in self._splits.values())
 
+    def hold(self, split_ids: frozenset[int]) -> None:
+        """Pause these partitions until the next call; what was fetched is kept."""
+        places = {
+            split.split_id: TopicPartition(split.topic, split.partition)
+            for split in self._splits.values()
+            if not split.done
+        }
+        paused = [places[n] for n in split_ids - self._held if n in places]
+        resumed = [places[n] for n in self._held - split_ids if n in places]
+        with explained("pausing partitions", self._source.connection):
+            if paused:
+                self._consumer.pause(paused)
+            if resumed:
+                self._consumer.resume(resumed)
+        self._held = split_ids
+
     def status(self) -> Sequence[SplitStatus]:
         """Return lag, caught up or blocked of each partition, as a broker said seconds ago."""
         unread = {place: split for place, split in self._splits.items() if not split.done}
@@ -160,15 +177,18 @@ class KafkaReader(SourceReader):
     # --- what is returned next ------------------------------------------------------------------
 
     def _needs_messages(self) -> bool:
-        splits = self._splits.values()
+        splits = self._readable()
         pending = [split for split in splits if split.next_time_ms is not None]
         if not pending:
             return True
         is_somebody_behind = any(split.is_waiting for split in splits)
         return is_somebody_behind and len(pending) < _WAITED_FOR_BATCHES
 
+    def _readable(self) -> Sequence[SplitReading]:
+        return [split for split in self._splits.values() if split.split_id not in self._held]
+
     def _oldest(self) -> SplitReading | None:
-        times = [(split.next_time_ms, split) for split in self._splits.values()]
+        times = [(split.next_time_ms, split) for split in self._readable()]
         known = [(time_ms, split) for time_ms, split in times if time_ms is not None]
         return min(known, key=lambda pair: pair[0])[1] if known else None
 

@@ -250,3 +250,39 @@ def test_memory_for_messages_that_were_fetched_ahead_is_divided(partitions: int)
     kib = settings["queued.max.messages.kbytes"]
     assert kib == max(64 * 1024 // partitions, 64)
     assert settings["fetch.message.max.bytes"] <= 1024 * kib
+
+
+def test_a_partition_that_is_held_has_no_rows_until_it_is_let_go_and_none_is_lost(
+    kafka: str, new_topic
+) -> None:
+    topic, count = new_topic(partitions=2), 1_000
+    for partition in range(2):
+        values = as_json(range(partition * count, (partition + 1) * count))
+        write(kafka, topic, values, partition)
+    source = KafkaSource(kafka, topic, NUMBERS, until="latest", batch_messages=50)
+    reader = source.open(first_splits(source))
+    seen = numbers(read_rows(reader, 200, rows_max=30))
+    held = frozenset({first_splits(source).column("split_id")[0].as_py()})
+    first_before = sum(n < count for n in seen)
+
+    def poll() -> None:
+        if (batch := reader.poll(30)) is not None:
+            seen.extend(batch.rows.column("n").to_pylist())
+
+    def other_is_read() -> bool:
+        poll()
+        return sum(n >= count for n in seen) == count
+
+    reader.hold(held)
+    until(other_is_read)
+    assert sum(n < count for n in seen) == first_before
+    assert not reader.finished
+
+    def all_is_read() -> bool:
+        poll()
+        return reader.finished
+
+    reader.hold(frozenset())
+    until(all_is_read)
+    reader.close()
+    assert sorted(seen) == list(range(2 * count))

@@ -111,9 +111,9 @@ def show(*, store: str, job: str | None, as_json: bool, number: int) -> None:
     help="Report damage only from this record on; older damage is known.",
 )
 def verify(*, store: str, job: str | None, as_json: bool, key_env: str | None, first: int) -> None:
-    """Find every record that was edited, removed, moved, inserted, or cut off.
+    """Find every record that was tampered with.
 
-    The exit code is 5 if there is one.
+    That means edited, removed, moved, inserted, or cut off. The exit code is 5 if there is one.
     """
     key = find_key() if key_env is None else _key_in(key_env)
     report = _since(_open_log(store, job).verify(key=key), first)

@@ -70,7 +70,10 @@ def list_checkpoints(*, store: str, job: str | None, as_json: bool, everything: 
 @json_option
 @newest_by_default
 def show(*, store: str, job: str | None, as_json: bool, checkpoint_id: CheckpointId | None) -> None:
-    """Show a completed checkpoint (the newest by default): operators, sizes, event time."""
+    """Show the operators, sizes and event time of a checkpoint.
+
+    It is the newest completed one by default.
+    """
     opened = open_job(store, job)
     manifest = opened.manifests.read(_ids_to_read(opened, checkpoint_id, everything=False)[0])
     if as_json:
@@ -95,9 +98,9 @@ def verify(
     everything: bool,
     checkpoint_id: CheckpointId | None,
 ) -> None:
-    """Read every byte of a checkpoint (the newest by default) and compare with its manifest.
+    """Compare every byte of a checkpoint with its manifest.
 
-    The exit code is 5 if something is damaged.
+    It is the newest one by default. The exit code is 5 if something is damaged.
     """
     if everything and checkpoint_id is not None:
         raise click.UsageError("give an id, or --all")
@@ -141,7 +144,10 @@ def read_checkpoint(  # noqa: PLR0913 - one parameter per option
     limit: int | None,
     checkpoint_id: CheckpointId | None,
 ) -> None:
-    """Print the rows of a checkpoint (the newest by default): state, or what was in flight."""
+    """Print the rows of a checkpoint: state, or in-flight data.
+
+    It is the newest completed one by default.
+    """
     if input_id is not None and not inflight:
         raise click.UsageError("--input-id needs --inflight: state has no inputs")
     opened = open_job(store, job)

@@ -71,10 +71,10 @@ def checkpoint(*, job_name: str | None, job: str | None, store: str, **how: obje
 )
 @click.option("--cancel", is_flag=True, help="End at once, without a last checkpoint.")
 def stop(*, store: str, job: str | None, target: str | None, cancel: bool, **how: object) -> None:
-    """Stop a running job: take a last checkpoint, commit its output, then end.
+    """Stop a running job after a last checkpoint.
 
-    With --savepoint the last checkpoint is copied to TARGET, a new directory or URI; if that fails
-    the job continues.
+    The job ends when the output of that checkpoint is committed. With --savepoint the last
+    checkpoint is copied to TARGET, a new directory or URI; if that fails the job continues.
     """
     if cancel and target is not None:
         raise click.UsageError("--cancel takes no checkpoint: leave it out, or --savepoint")
@@ -86,10 +86,10 @@ def stop(*, store: str, job: str | None, target: str | None, cancel: bool, **how
 @command_options
 @click.argument("mode")
 def mode(*, store: str, job: str | None, mode: str, **how: object) -> None:
-    """Change how the checkpoints of a running job align, from the next one on.
+    """Change how the checkpoints of a running job align.
 
-    MODE is aligned, unaligned, default (as it was started), or the time from a checkpoint's trigger
-    until its barriers overtake, as in "5 seconds".
+    It holds from the next checkpoint on. MODE is aligned, unaligned, default (as it was started),
+    or the time from a checkpoint's trigger until its barriers overtake, as in "5 seconds".
     """
     ask(store, job, SetMode(mode=_requested(mode)), **how)
 

@@ -46,7 +46,10 @@ def diff(  # noqa: PLR0913 - one parameter per option
     before_id: CheckpointId,
     after_id: CheckpointId,
 ) -> None:
-    """Show what changed from checkpoint A to checkpoint B: keys, source positions, watermarks."""
+    """Show what changed from checkpoint A to checkpoint B.
+
+    That is keys, source positions, and watermarks.
+    """
     opened = open_job(store, job)
     before, after = (opened.manifests.read(i) for i in (before_id, after_id))
     operators = list(dict.fromkeys([*after.parallelism, *before.parallelism]))

@@ -88,11 +88,12 @@ def drill(  # noqa: PLR0913 - one parameter per option
     as_json: bool,
     **values: Any,  # noqa: ANN401 - one for each option
 ) -> None:
-    """Restore a checkpoint of TARGET's job in a scratch Spark job, to prove that it works.
+    """Prove in a scratch Spark job that a checkpoint restores.
 
-    The job may run meanwhile: its output is not touched. The store gets a record of the drill, and
-    retention keeps the checkpoint until the drill ends. What each operator restored is compared
-    with the checkpoint's files, a few batches are processed, and one further checkpoint completes.
+    TARGET builds the pipeline, as for `laminar run`. The job may run meanwhile: its output is not
+    touched. The store gets a record of the drill, and retention keeps the checkpoint until the
+    drill ends. What each operator restored is compared with the checkpoint's files, a few batches
+    are processed, and one further checkpoint completes.
 
     The exit code is 0 if all of this succeeded.
     """

@@ -16,7 +16,10 @@ from laminar_core.store.drills import read_drills
 @job_option
 @json_option
 def drills(*, store: str, job: str | None, as_json: bool) -> None:
-    """List the restore drills of a job, oldest first; `laminar drill` runs one."""
+    """List the restore drills of a job, oldest first.
+
+    `laminar drill` runs one.
+    """
     found = read_drills(open_job(store, job))
     if as_json:
         click.echo(json.dumps([one.model_dump(mode="json") for one in found], indent=1))

@@ -49,7 +49,10 @@ def pin(  # noqa: PLR0913 - one parameter per option
     duration: str | None,
     as_json: bool,
 ) -> None:
-    """Pin a checkpoint: retention does not delete it until it is unpinned, or the time is over."""
+    """Keep a checkpoint from being deleted by retention.
+
+    It is kept until it is unpinned, or the time is over.
+    """
     opened = open_job(store, job)
     hold_ms = None if duration is None else duration_ms(duration)
     record = pin_checkpoint(opened, checkpoint_id, name, *_by(reason), hold_ms)

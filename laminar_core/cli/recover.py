@@ -37,12 +37,12 @@ from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.owner import is_running, is_visible
 from laminar_core.store.savepoints import read_savepoint
 
-_HELP = """Report what TARGET would continue from, then run it like `laminar run`.
+_HELP = """Report what TARGET would continue from, then run it.
 
-The report names the checkpoint, its age and size, state that does not fit the pipeline, sources
-that no longer have the rows after their position, output that would be committed or withdrawn, and
-every rejected checkpoint with the reason. With --dry-run the command only prints the report: it
-claims, writes and starts nothing, so the job may be running.
+It runs as with `laminar run`. The report names the checkpoint, its age and size, state that does
+not fit the pipeline, sources that no longer have the rows after their position, output that would
+be committed or withdrawn, and every rejected checkpoint with the reason. With --dry-run the command
+only prints the report: it claims, writes and starts nothing, so the job may be running.
 
 With --dry-run the exit code is 0 if the job would start, otherwise that of the refused start.
 """

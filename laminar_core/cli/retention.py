@@ -89,7 +89,10 @@ def plan(
     as_json: bool,
     **values: Any,  # noqa: ANN401 - one for each option
 ) -> None:
-    """Show what would be deleted, what would stay, and why; nothing is changed."""
+    """Show what would be deleted, what would stay, and why.
+
+    Nothing is changed.
+    """
     config = _config(click.get_current_context(), values)
     runner = _runner(open_job(store, job), config, whole=whole)
     _show(runner, config, with_files=files, as_json=as_json)
@@ -151,7 +154,10 @@ def apply(  # noqa: PLR0913 - one parameter per option
 @job_option
 @json_option
 def status(*, store: str, job: str | None, as_json: bool) -> None:
-    """Show the plans of a job, what waits in quarantine, and what is pinned."""
+    """Show plans, quarantine and pins of a job.
+
+    Files wait in quarantine before they are deleted.
+    """
     found = read_status(open_job(store, job))
     if as_json:
         click.echo(json.dumps(status_as_json(found), indent=1))

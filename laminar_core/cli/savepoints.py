@@ -36,7 +36,7 @@ class _TakesByDefault(click.Group):
 
 @click.group(cls=_TakesByDefault)
 def savepoint() -> None:
-    """Take a savepoint of a running job (TARGET), or look at savepoints.
+    """Take a savepoint of a running job, or look at savepoints.
 
     A savepoint belongs to you: it needs no other files, can be copied anywhere, and retention does
     not delete it. `laminar run --from-savepoint` starts a job from it.
@@ -47,7 +47,10 @@ def savepoint() -> None:
 @command_options
 @click.argument("target")
 def take(*, store: str, job: str | None, target: str, **how: object) -> None:
-    """Take a savepoint of a running job at TARGET, a new directory or URI."""
+    """Take a savepoint of a running job.
+
+    TARGET is a new directory or URI.
+    """
     ask(store, job, TakeSavepoint(target=absolute_uri(target)), **how)
 
 
@@ -114,7 +117,10 @@ def show(*, uri: str, as_json: bool) -> None:
 @json_option
 @click.argument("uri")
 def verify(*, uri: str, as_json: bool) -> None:
-    """Read every byte of a savepoint; the exit code is 5 if something is damaged."""
+    """Read every byte of a savepoint, and compare.
+
+    The exit code is 5 if something is damaged.
+    """
     report = read_savepoint(open_object_store(absolute_uri(uri))).verify()
     if as_json:
         parts = [asdict(part) for part in report.parts]

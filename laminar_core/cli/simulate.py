@@ -44,11 +44,11 @@ _MS_PER_HOUR = 3_600_000
 @click.option("--trace", is_flag=True, help="Print the events of each run, even if it passed.")
 @json_option
 def simulate(*, count: int, first: int, seed: int | None, trace: bool, as_json: bool) -> None:
-    """Run small simulated jobs with crashes, stalls and lost answers, and check the outcome.
+    """Simulate small jobs with faults, and check the outcome.
 
-    Each seed stands for a job, a configuration and a series of faults. The code of workers,
-    coordinator and store is the real one. Time, network and disk are simulated, so a seed that
-    fails will fail again.
+    The faults are crashes, stalls and lost answers. Each seed stands for a job, a configuration and
+    a series of faults. The code of workers, coordinator and store is the real one. Time, network
+    and disk are simulated, so a seed that fails will fail again.
 
     The exit code is 1 if an invariant was violated.
     """

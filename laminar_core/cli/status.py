@@ -33,9 +33,10 @@ _NUMBERS_SHOWN = ("rows_in", "rows_out", "rows_late")
 @job_option
 @json_option
 def status(*, store: str, job: str | None, as_json: bool) -> None:
-    """Show the state of a job: driver, newest checkpoint, mode, pins, and last drill.
+    """Show the state of a job.
 
-    Only the store is read; the heartbeat shows whether a driver on another machine is alive.
+    It names the driver, the newest checkpoint, the mode, pins, and the last drill. Only the store
+    is read; the heartbeat shows whether a driver on another machine is alive.
     """
     found = read_status(open_job(store, job), SystemClock().now_ms())
     if as_json:

@@ -73,6 +73,14 @@ def test_every_command_explains_itself(cli, words: tuple[str, ...]) -> None:
     assert cli(*words, "-h").out == answer.out
 
 
+def test_no_list_of_commands_cuts_a_summary(cli) -> None:
+    groups = [(), *(path for path in commands(laminar) if isinstance(find(path), click.Group))]
+    cut = [
+        line for path in groups for line in cli(*path, "--help").out.splitlines() if "..." in line
+    ]
+    assert [line for line in cut if not line.startswith("Usage:")] == []
+
+
 def test_every_option_explains_itself() -> None:
     silent = [
         (*path, option.name)

@@ -13,7 +13,12 @@ from pyspark.sql import SparkSession
 
 from laminar_core.spark.session import open_session
 
-pytest_plugins = ["tests.objectstore.s3_fixtures", "tests.servers.fixtures"]
+pytest_plugins = [
+    "pytester",
+    "tests.objectstore.s3_fixtures",
+    "tests.sampling",
+    "tests.servers.fixtures",
+]
 
 OF_THE_MACHINE = re.compile(
     "(AWS|DAGSTER|LAMINAR|PYSPARK|PYTHON|SPARK)_?|(NO|FORCE)_COLOR$|COLUMNS$|LINES$|XDG_"

@@ -5,7 +5,7 @@ READY := .venv/.ready
 SOURCES := laminar_core jobs resources sensors orchestration verification examples tests benchmarks scripts
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-kafka demo-ops test test-jvm test-oldest check docs audit bench campaign kill-campaign lock ui servers s3-server clean
+.PHONY: help setup demo demo-kafka demo-ops test test-all test-jvm test-oldest check docs audit bench campaign kill-campaign lock ui servers s3-server clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,6 +30,9 @@ demo-kafka: $(READY)  ## payments from a real Kafka broker; broker, workers and 
 
 test: $(READY)  ## the whole test suite, in up to four processes (TESTS="-n0 tests/cli -x": a part, in one)
 	@$(BIN)/python -m pytest $(SPREAD) $(TESTS)
+
+test-all: $(READY)  ## the test suite with every case of the tests that `make test` samples
+	@$(BIN)/python -m pytest $(SPREAD) --all-cases $(TESTS)
 
 test-jvm: $(READY)  ## tests of Spark with the Java from PyPI instead of the machine's (TESTS=tests: all that start it)
 	@SPREAD="$(SPREAD)" scripts/test-jvm $(TESTS)
@@ -73,8 +76,8 @@ audit: $(READY)  ## known vulnerabilities of what is locked, looked up now
 bench: $(READY)  ## all benchmarks, as JSON
 	@$(BIN)/laminar bench --json
 
-CAMPAIGNS := campaign-seeds campaign-worlds campaign-corruptions campaign-forgeries campaign-messages campaign-brokers kill-campaign
-.PHONY: $(CAMPAIGNS)
+CAMPAIGNS := test-all campaign-seeds campaign-worlds campaign-corruptions campaign-forgeries campaign-messages campaign-brokers kill-campaign
+.PHONY: $(filter-out test-all,$(CAMPAIGNS))
 SEEDS ?= 20000
 WORLDS ?= all
 CORRUPTIONS ?= 10000

@@ -1,8 +1,8 @@
 """Which cases of a test with many cases ``make test`` runs; ``--all-cases`` runs them all."""
 
 import re
-from collections import Counter
 from collections.abc import Iterable
+from zlib import crc32
 
 import pytest
 
@@ -24,17 +24,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def left_out(items: Iterable[pytest.Item]) -> list[pytest.Item]:
-    """Return the cases to leave out: of each test that is ``sampled(n)`` every nth is run.
+    """Return the cases to leave out: of a test that is ``sampled(n)`` about one of n is run.
 
-    The first case of a test is always run, so one that is chosen by name is, too.
+    The names of the cases decide, so it is always the same ones, and they follow no pattern of the
+    parameters. At least one case of each test is run, so one that is chosen by name is, too.
     """
-    seen: Counter[str] = Counter()
-    left: list[pytest.Item] = []
+    cases: dict[str, list[pytest.Item]] = {}
     for item in items:
-        for mark in item.iter_markers("sampled"):
-            test = _CASE.sub("", item.nodeid)
-            seen[test] += 1
-            if (seen[test] - 1) % mark.args[0]:
-                left.append(item)
-            break
-    return left
+        if item.get_closest_marker("sampled"):
+            cases.setdefault(_CASE.sub("", item.nodeid), []).append(item)
+    chosen = {case for group in cases.values() for case in [*filter(_is_drawn, group)] or group[:1]}
+    return [case for group in cases.values() for case in group if case not in chosen]
+
+
+def _is_drawn(case: pytest.Item) -> bool:
+    mark = case.get_closest_marker("sampled")
+    return mark is None or crc32(case.nodeid.encode()) % mark.args[0] == 0

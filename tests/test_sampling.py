@@ -6,18 +6,22 @@ PROGRAM = """
 import pytest
 
 @pytest.mark.sampled(3)
-@pytest.mark.parametrize("case", range(7))
+@pytest.mark.parametrize("case", range(60))
 def test_many(case): pass
 
 @pytest.mark.parametrize("case", range(2))
 def test_few(case): pass
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1_000_000)
 class TestGroup:
     @pytest.mark.parametrize("case", "abc")
     def test_one(self, case): pass
+
+DRAWN = [pytest.param(n, marks=pytest.mark.sampled(50)) for n in range(9)]
+
+@pytest.mark.parametrize("case", [*DRAWN, "found"])
+def test_drawn_and_found(case): pass
 """
-EVERY_THIRD = ["test_many[0]", "test_many[3]", "test_many[6]"]
 
 
 @pytest.fixture
@@ -34,14 +38,21 @@ def run_of(pytester: pytest.Pytester):
     return run
 
 
-def test_one_of_n_cases_is_run_and_of_other_tests_all(run_of) -> None:
-    few = ["test_few[0]", "test_few[1]"]
-    assert run_of() == [*EVERY_THIRD, *few, "TestGroup::test_one[a]", "TestGroup::test_one[c]"]
+def test_about_one_of_n_cases_is_run_and_of_other_tests_all(run_of) -> None:
+    names = run_of()
+    many = [name for name in names if name.startswith("test_many")]
+    assert 10 < len(many) < 30
+    assert {"test_few[0]", "test_few[1]", "test_drawn_and_found[found]"} <= set(names)
+    assert names == run_of(), "always the same ones"
+
+
+def test_of_each_test_at_least_one_case_is_run(run_of) -> None:
+    assert [name for name in run_of() if "TestGroup" in name] == ["TestGroup::test_one[a]"]
 
 
 def test_all_cases_are_run_if_asked_for(run_of) -> None:
-    assert len(run_of("--all-cases")) == 7 + 2 + 3
+    assert len(run_of("--all-cases")) == 60 + 2 + 3 + 10
 
 
 def test_a_case_that_is_chosen_by_name_is_run(run_of) -> None:
-    assert run_of("test_program.py::test_many[4]") == ["test_many[4]"]
+    assert run_of("test_program.py::TestGroup::test_one[b]") == ["TestGroup::test_one[b]"]

@@ -68,6 +68,7 @@ def check_what_stays(before: MemoryObjectStore, after: MemoryObjectStore, stay: 
     assert now.attempts.highest_id() == then.attempts.highest_id()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("error", [Killed, StorageUnavailable])
 def test_killed_at_every_operation(seed: int, error: type[BaseException]) -> None:

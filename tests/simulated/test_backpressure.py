@@ -84,6 +84,7 @@ def test_the_queues_do_fill_up() -> None:
     assert meter.output_batches >= OUTPUT_QUEUE_BATCHES
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(12))
 def test_a_mesh_where_everybody_holds_a_channel_goes_on(seed):
     """Barriers every few milliseconds, paces far apart: channels are held all the time."""

@@ -23,6 +23,7 @@ def generations(simulation: Simulation) -> int:
     return sum(isinstance(event, GenerationStarted) for event in simulation.events)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", range(20))
 def test_the_job_ends_with_exact_output_in_one_generation(seed: int) -> None:
     """Goal: every order of the coordinator arrives once, every answer too. Method: seeded loss."""
@@ -36,6 +37,7 @@ def test_the_job_ends_with_exact_output_in_one_generation(seed: int) -> None:
     job.check(result.rows_late)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", range(10))
 def test_workers_may_die_as_well(seed: int) -> None:
     job = JOBS[NAMES[seed % len(NAMES)]](2)

@@ -176,6 +176,7 @@ class Sorts:
         pass
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("timeout_ms", [None, 0])
 def test_a_side_output_of_an_operator_is_exact_as_well(seed: int, timeout_ms: int | None) -> None:

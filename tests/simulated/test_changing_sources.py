@@ -107,6 +107,7 @@ class Changing:
         assert normal(self.ledger.rows()) == normal(expected)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kill", ["", "driver", "worker"])
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("is_growing", [False, True])
@@ -130,6 +131,7 @@ def test_sources_come_and_go_and_every_row_is_there_once(
     assert job.newest().carried == {}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("timeout_ms", [None, 0])
 def test_after_a_death_without_a_stop_sources_come_and_go_as_well(
@@ -165,6 +167,7 @@ def test_rows_in_flight_behind_a_source_are_processed_before_it_goes() -> None:
     job.check("a", "b")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(3))
 def test_rows_of_a_source_that_comes_late_are_counted_or_called_late(seed: int) -> None:
     """Event time does not go back for it: windows that were emitted stay as they are."""

@@ -38,6 +38,7 @@ def test_a_job_ends_when_nothing_more_is_found_and_everything_is_read(workers: i
     assert found[0][0] < 12
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("whom", ["worker", "driver"])
 def test_whoever_dies_after_a_checkpoint_no_split_is_lost_or_read_twice(
@@ -55,6 +56,7 @@ def test_whoever_dies_after_a_checkpoint_no_split_is_lost_or_read_twice(
     assert starts[0].rows_total is None
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(4))
 def test_splits_are_dealt_anew_over_one_three_and_two_workers(seed: int) -> None:
     job = growing()

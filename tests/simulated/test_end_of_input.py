@@ -36,6 +36,7 @@ def two_inputs(first: MemorySource, second: MemorySource, **options) -> Job:
     return Job(p.plan(), {"out": totals(rows)}, {"out": ledger})
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(8))
 def test_checkpoints_go_on_while_one_input_has_ended_and_the_other_has_not(seed):
     short = MemorySource(payments(1, 10))
@@ -56,6 +57,7 @@ def test_checkpoints_go_on_while_one_input_has_ended_and_the_other_has_not(seed)
     job.check()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(8))
 def test_the_end_of_one_input_is_not_the_end_of_time_for_one_that_is_idle(seed):
     """Rows of the idle input come after the other has ended; none of them is late."""
@@ -69,6 +71,7 @@ def test_the_end_of_one_input_is_not_the_end_of_time_for_one_that_is_idle(seed):
     job.check()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(6))
 def test_more_workers_than_splits(seed):
     """Some workers have nothing to read from the start."""
@@ -87,6 +90,7 @@ def test_an_input_without_rows_ends_at_once():
     job.check()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(6))
 def test_a_job_may_be_stopped_while_its_inputs_end(seed):
     job = two_inputs(MemorySource(payments(1, 10)), MemorySource(payments(3, 30, seed=2)))
@@ -133,6 +137,7 @@ class CountedSource(MemorySource):
         return CountedReader(super().open(splits), self.polls)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("timeout_ms", [None, 0])
 @pytest.mark.parametrize("seed", range(4))
 def test_a_source_that_had_ended_at_the_checkpoint_is_skipped_after_a_restore(seed, timeout_ms):

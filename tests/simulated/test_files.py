@@ -75,6 +75,7 @@ class Files:
         assert sorted(found) == sorted(self.bad)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(6))
 def test_each_line_comes_once_through_deaths_and_changes_of_parallelism(
     tmp_path: Path, seed: int
@@ -167,6 +168,7 @@ class ComingFiles:
         self.job.check()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(9))
 def test_files_that_come_are_read_once_and_whole_whoever_dies(tmp_path: Path, seed: int) -> None:
     coming = ComingFiles(tmp_path, seed)

@@ -72,6 +72,7 @@ class Harm:
             store.objects.put(key, data[:-1] if self.how == "length" else b"x" + data[1:])
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("how", ["missing", "length"])
 def test_what_a_listing_shows_costs_one_checkpoint_and_never_counts(how, seed):
@@ -149,6 +150,7 @@ def test_every_way_of_keeping_state_heals(snapshots, backend):
     assert newest(simulation).checkpoint_id in whole(simulation)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(6))
 def test_who_dies_while_it_heals_restores_the_newest_that_is_whole(seed):
     job, simulation = simulate(seed)
@@ -189,6 +191,7 @@ def test_a_host_that_loses_its_mount_completes_nothing_that_the_driver_does_not_
     assert whole(simulation) == simulation.store.manifests.ids()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(4))
 def test_a_copy_that_was_made_while_the_generation_ran_is_completed_anew(seed):
     """It has the claim, so it is the store; what it lacks is missed, and written again."""

@@ -51,6 +51,7 @@ def go_away(simulation: Simulation, leave, come_back) -> None:
     simulation.when(CheckpointCompleted, away, number=2)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(4))
 def test_an_empty_directory_in_its_place_completes_nothing(seed):
     job, simulation = simulate(seed=seed)
@@ -63,6 +64,7 @@ def test_an_empty_directory_in_its_place_completes_nothing(seed):
     all_are_whole(simulation)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(4))
 def test_a_directory_that_is_renamed_is_not_made_anew(tmp_path, seed):
     root, elsewhere = tmp_path / "store", tmp_path / "elsewhere"
@@ -81,6 +83,7 @@ def test_a_directory_that_is_renamed_is_not_made_anew(tmp_path, seed):
     all_are_whole(simulation)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(4))
 def test_an_older_copy_in_its_place_completes_nothing(seed):
     """The copy was made before the running generation claimed the job."""

@@ -23,6 +23,7 @@ def reordered(simulation: Simulation) -> int:
     return sum(order.counters.reordered for stage in orders for order in stage)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", range(15))
 def test_the_output_is_exact_whatever_overtakes_what(seed: int) -> None:
     """Goal: barriers, watermarks and rows keep their order, in aligned and unaligned cuts.

@@ -65,6 +65,7 @@ def test_a_read_may_fail_or_lose_its_answer(verb, calls):
     job.check()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(6))
 def test_output_of_a_checkpoint_that_is_declined_comes_with_the_next(seed):
     """Rows were pre-committed for it; they are before the cut of every later one, too."""

@@ -142,6 +142,7 @@ class TestSteps:
         assert sleep_at(job, step)
         assert job.problem() is None
 
+    @pytest.mark.sampled(3)
     @pytest.mark.parametrize("seed", range(12))
     def test_a_target_that_does_not_answer_now_and_then_gets_each_row_once(self, seed):
         job, dice, failed = topic_job(seed=seed), Random(seed), []
@@ -156,6 +157,7 @@ class TestSteps:
         assert failed
         assert job.problem() is None
 
+    @pytest.mark.sampled(3)
     @pytest.mark.parametrize("seed", range(6))
     def test_everything_at_once(self, seed):
         """Deaths, sleepers and lost answers, one after the other, at steps that the seed draws."""

@@ -33,6 +33,7 @@ def writes(simulation: Simulation, process: str) -> list[str]:
     return written
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(8))
 def test_a_driver_and_its_workers_wake_up_when_their_successor_is_done(seed):
     job, simulation = simulate(seed)
@@ -59,6 +60,7 @@ def test_a_driver_and_its_workers_wake_up_when_their_successor_is_done(seed):
     job.check()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(5))
 def test_a_worker_that_sleeps_while_its_generation_is_cancelled_leaves_when_it_wakes_up(seed):
     job, simulation = simulate(seed)
@@ -80,6 +82,7 @@ def test_a_worker_that_sleeps_while_its_generation_is_cancelled_leaves_when_it_w
     job.check()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(5))
 def test_workers_of_a_driver_that_was_killed_work_on_in_vain_until_its_silence_ends_them(seed):
     job, simulation = simulate(seed)

@@ -19,7 +19,7 @@ from verification.corruption_campaign import (
     try_corruptions,
 )
 
-CORRUPTIONS = 300
+CORRUPTIONS = 150
 FINISH_EVERY = 30
 
 

@@ -83,6 +83,8 @@ def points_of(name: str) -> list[CrashPoint]:
     return [p for p in found if p.effect == "crash" or any(c in p.operation for c in changing)]
 
 
+PARTS = 4
+"""Of the points of each job, ``make test`` tries the first part."""
 POINTS = {name: points_of(name) for name in BUILDS}
 
 
@@ -96,10 +98,14 @@ def exact_and_whole(job: Job, simulation: Simulation) -> None:
     assert [s.problem for s in store.list_summaries() if s.problem] == []
 
 
+@pytest.mark.sampled(PARTS)
+@pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("name", BUILDS)
-def test_a_crash_at_any_operation_leaves_a_store_from_which_recovery_is_exact(name: str) -> None:
+def test_a_crash_at_any_operation_leaves_a_store_from_which_recovery_is_exact(
+    name: str, part: int
+) -> None:
     build, points = BUILDS[name], POINTS[name]
-    for point in points:
+    for point in points[part::PARTS]:
         done = simulated_crash(build, by_drivers, point)
         try:
             exact_and_whole(done.job, done.simulation)
@@ -133,13 +139,18 @@ def rot(simulation: Simulation, checkpoint_ids: list[int]) -> None:
         simulation.options = replace(simulation.options, allow_fresh=True)
 
 
+@pytest.mark.sampled(PARTS)
+@pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("fall_back", [not_asked_again, one_older, a_fresh_start])
 @pytest.mark.parametrize("name", BUILDS)
-def test_a_crash_at_any_operation_and_a_fallback_leave_the_output_exact(name, fall_back) -> None:
+def test_a_crash_at_any_operation_and_a_fallback_leave_the_output_exact(
+    name: str, fall_back: Callable[[Simulation], None], part: int
+) -> None:
     """``Job.check`` looks as a reader of the plain directory does, too: nothing is there twice."""
     about_output = (SINK, "manifest.json", "commits/", ".base.json")
     points = [p for p in POINTS[name] if p.effect == "crash"]
-    for point in [p for p in points if any(what in p.operation for what in about_output)]:
+    wanted = [p for p in points if any(what in p.operation for what in about_output)]
+    for point in wanted[part::PARTS]:
         done = simulated_crash(BUILDS[name], by_drivers, point, fall_back)
         assert list(done.job.problems()) == [], str(point)
 

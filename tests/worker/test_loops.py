@@ -60,6 +60,7 @@ def simulate(seed: int) -> tuple[Job, Simulation, Random]:
     return built, simulation, dice
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(3 * len(NAMES)))
 def test_an_undisturbed_loop_is_exact_and_ends(seed: int) -> None:
     built, simulation, _ = simulate(seed)
@@ -68,6 +69,7 @@ def test_an_undisturbed_loop_is_exact_and_ends(seed: int) -> None:
     built.check()
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_workers_and_drivers_may_be_killed_at_any_turn(seed: int) -> None:
     built, simulation, dice = simulate(seed)
@@ -80,6 +82,7 @@ def test_workers_and_drivers_may_be_killed_at_any_turn(seed: int) -> None:
     built.check()
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("seed", range(SEEDS // 3))
 def test_a_worker_may_be_killed_right_after_a_checkpoint_with_a_log(seed: int) -> None:
     """The log of the way back is replayed before anything else."""
@@ -127,6 +130,7 @@ def decline_what_is_logged(simulation: Simulation, dice: Random) -> None:
                 process.worker.on_decline(checkpoint_id, DeclineCause.SUBSUMED, "told to")
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("seed", range(SEEDS // 3))
 def test_a_checkpoint_may_fail_while_a_loop_is_logged(
     seed: int, monkeypatch: pytest.MonkeyPatch

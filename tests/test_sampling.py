@@ -1,4 +1,4 @@
-"""What ``make test`` leaves out, and ``make test-all`` runs."""
+"""``make test`` runs a sample of the cases, and ``make test-all`` runs all of them."""
 
 import pytest
 

@@ -84,7 +84,7 @@ def points_of(name: str) -> list[CrashPoint]:
 
 
 PARTS = 4
-"""Of the points of each job, ``make test`` tries the first part."""
+"""``make test`` tries some of the parts into which the points of a job are divided."""
 POINTS = {name: points_of(name) for name in BUILDS}
 
 

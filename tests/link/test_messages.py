@@ -32,6 +32,7 @@ from laminar_core.link.messages import (
     WaitingChannel,
     WaitingCheckpoint,
     WaitingVertex,
+    WatermarkTarget,
     WorkerFailed,
     decode_to_coordinator,
     decode_to_worker,
@@ -97,6 +98,7 @@ TO_COORDINATOR = [
 TO_WORKER = [
     Renew(**G, operators=(("window", 1),)),
     AddSplits(**G, operator_id="in", splits="", complete=True),
+    WatermarkTarget(**G, time_us=-(2**63)),
     Peers(**G, peers=(Peer(endpoint="tcp://1.2.3.4:5", public_key="k"),)),
     Trigger(
         **G,

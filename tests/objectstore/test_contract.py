@@ -8,12 +8,12 @@ from laminar_core.objectstore.opening import open_object_store
 from laminar_core.objectstore.request_counts import RequestCounts
 
 
-@pytest.mark.parametrize("uri", ["/tmp/x", "file:///tmp/x", "s3://bucket", "memory://counts"])
-def test_whatever_is_opened_counts_from_zero(uri):
+@pytest.mark.parametrize("uri", ["{place}", "file://{place}", "s3://bucket", "memory://counts"])
+def test_whatever_is_opened_counts_from_zero(uri, tmp_path):
     MemoryObjectStore.named("counts")
-    assert open_object_store(uri).counts == RequestCounts()
+    assert open_object_store(uri.format(place=tmp_path)).counts == RequestCounts()
 
 
-def test_only_a_store_with_several_ways_to_create_probes_itself():
+def test_only_a_store_with_several_ways_to_create_probes_itself(tmp_path):
     assert isinstance(open_object_store("s3://bucket"), SelfProbing)
-    assert not isinstance(open_object_store("/tmp/x"), SelfProbing)
+    assert not isinstance(open_object_store(str(tmp_path)), SelfProbing)

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,8 @@ def aws_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 @pytest.fixture(scope="session")
 def s3_server(aws_environment: None) -> Iterator[S3Server]:
     del aws_environment  # It must be there before the server is.
+    if find_spec("ministack") is None:  # It needs a newer boto3 than the oldest that we allow.
+        pytest.skip("ministack, the S3 server of the tests, is not among the oldest packages")
     with ministack() as server:
         yield server
 

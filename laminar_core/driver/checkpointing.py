@@ -401,6 +401,7 @@ class CheckpointDriver:
         attempt.offered = True
 
         def publish() -> Event:
+            self._write_carried(checkpoint_id, attempt)
             newest = self._audit.newest()
             named = manifest.model_copy(update={"audited": newest})
             damage = self._store.manifests.publish_if_whole(named)
@@ -413,6 +414,16 @@ class CheckpointDriver:
             return Published(checkpoint_id)
 
         self._in_store(checkpoint_id, publish)
+
+    def _write_carried(self, checkpoint_id: CheckpointId, attempt: _Attempt) -> None:
+        """Write the positions of removed sources, which no worker has."""
+        if (carried := self._identity.carried) is None:
+            return
+        try:
+            carried.write(self._store, checkpoint_id)
+        except LaminarError:
+            attempt.offered = False
+            raise
 
     def _in_store(self, checkpoint_id: CheckpointId, action: Callable[[], Event]) -> None:
         """Run ``action`` in the store's thread; what comes of it is an event."""

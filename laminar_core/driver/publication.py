@@ -1,10 +1,11 @@
 """Build the manifest, history record and committables from acknowledgements."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from laminar_core._version import __version__
+from laminar_core.driver.carrying import Carried
 from laminar_core.link.messages import SnapshotAck
 from laminar_core.operators.base import JsonObject
 from laminar_core.plan.plan import Plan
@@ -12,7 +13,6 @@ from laminar_core.protocol.coordinator_events import RecordOutcome
 from laminar_core.protocol.types import CheckpointId, Generation
 from laminar_core.records.manifest import (
     AlignmentEntry,
-    CarriedOperator,
     CheckpointManifest,
     DiscoveryEntry,
     HistoryRecord,
@@ -23,28 +23,8 @@ from laminar_core.records.manifest import (
     fingerprint_of,
     resolved_mode,
 )
+from laminar_core.records.paths import JobPaths
 from laminar_core.worker.outputs import edge_entry
-
-
-@dataclass(frozen=True, slots=True)
-class Carried:
-    """The removed sources whose positions every manifest of a generation contains unchanged."""
-
-    manifest: CheckpointManifest
-    """The checkpoint that the generation continues from."""
-    operators: Mapping[str, CarriedOperator]
-    """The removed sources, and the operators chained to them."""
-
-    def entries(self) -> Iterator[SubtaskEntry]:
-        """Yield their parts; nothing of them is written again."""
-        unwritten = {"written_bytes": 0, "sync_ms": 0.0, "async_ms": 0.0}
-        for entry in self.manifest.subtasks:
-            if entry.operator_id in self.operators:
-                yield entry.model_copy(update=unwritten)
-
-    def discovery(self) -> dict[str, DiscoveryEntry]:
-        """Return what their discoveries had found."""
-        return {o: d for o, d in self.manifest.discovery.items() if o in self.operators}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +62,7 @@ def build_manifest(
     parallelism = dict.fromkeys(descriptions, identity.parallelism)
     found = dict(discovery)
     if carried is not None:
-        entries += carried.entries()
+        entries += carried.entries(JobPaths(identity.job), CheckpointId(trigger.checkpoint_id))
         parallelism |= {o: carried.manifest.parallelism[o] for o in carried.operators}
         described = carried.manifest.operators_description
         descriptions |= {o: described[o] for o in carried.operators}

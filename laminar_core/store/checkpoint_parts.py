@@ -73,6 +73,16 @@ class CheckpointParts:
         data = encode_table(table, compression=compression)
         return _segment(self._write_part(None, key, data), table)
 
+    def write_copy(self, checkpoint_id: CheckpointId, ref: FileRef, data: bytes) -> None:
+        """Write the bytes of a file of an earlier checkpoint, durably, under a name of this one.
+
+        Raises:
+            CheckpointDeclined: something else is there; this id cannot be completed any more.
+            StorageUnavailable: the store is full or does not answer.
+        """
+        written = self._write_part(checkpoint_id, self._paths.absolute(ref.path), data)
+        assert written.sha256 == ref.sha256, "the bytes are another file's"
+
     def read_state(self, ref: FileRef) -> pa.Table:
         """Read one segment; nothing is decoded before length and digest are verified.
 

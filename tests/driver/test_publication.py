@@ -5,8 +5,8 @@ from itertools import permutations, product
 
 import pytest
 
+from laminar_core.driver.carrying import Carried
 from laminar_core.driver.publication import (
-    Carried,
     Completion,
     JobIdentity,
     build_manifest,
@@ -121,7 +121,7 @@ def test_a_manifest_lists_the_edges_with_their_partitioning() -> None:
 
 def test_what_is_carried_is_in_every_manifest_as_it_was() -> None:
     before = CARRYING
-    identity = replace(IDENTITY, carried=Carried(before, before.carried))
+    identity = replace(IDENTITY, carried=Carried(before, before.carried, {}))
     completion = Completion(1_250, 250)
     made = build_manifest(
         identity, TRIGGER, CheckpointId(8), [ack(0), ack(1)], completion, DISCOVERY

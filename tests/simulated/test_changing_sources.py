@@ -4,107 +4,16 @@ In between drivers and workers are killed and the number of workers changes.
 """
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import pytest
 
 from laminar_core.driver.events import CheckpointCompleted
 from laminar_core.driver.recovery.acceptance import parse_acceptance
 from laminar_core.errors import ConfigurationError, IncompatibleStateError
-from laminar_core.pipeline import Pipeline
-from laminar_core.plan.plan import Plan
 from laminar_core.protocol.coordinator_config import CoordinatorConfig
-from laminar_core.records.manifest import CheckpointManifest
-from laminar_core.store.verification import verify_files
-from laminar_core.testing.growing_source import GrowingSource
-from laminar_core.testing.jobs import DELAY, Burden, normal, payments, rows_of, windowed
-from laminar_core.testing.ledger import Ledger, LedgerSink
-from laminar_core.testing.memory_source import MemorySource
-from laminar_core.testing.simulation import Simulation
-from laminar_core.testing.world import ProcessKilledError
-
-ROWS = {"a": 60, "b": 62, "c": 64}
-TABLES = {name: payments(4, rows, seed=n + 1) for n, (name, rows) in enumerate(ROWS.items())}
-PACE = 80
-"""Rows a second: a source lasts about 3 s, or 75 checkpoints."""
-
-
-@dataclass
-class Changing:
-    """One job, of which every run may have other sources."""
-
-    seed: int = 0
-    has_windows: bool = False
-    is_growing: bool = False
-    rebalances: bool = False
-    checkpoint: CoordinatorConfig | None = None
-    ledger: Ledger = field(default_factory=Ledger)
-    burden: Burden = field(default_factory=Burden)
-
-    def __post_init__(self) -> None:
-        self.simulation = Simulation(
-            self.plan("a"), seed=self.seed, parallelism=1, checkpoint=self.checkpoint
-        )
-        self.burden.spend = self.simulation.world.spend
-
-    def plan(self, *names: str) -> Plan:
-        p = Pipeline("changing")
-        kind = GrowingSource if self.is_growing else MemorySource
-        first, *others = [
-            p.source(name, kind(TABLES[name]), rows_per_second=PACE).watermark(
-                "ts", max_delay=DELAY, name=f"{name}-time"
-            )
-            for name in names
-        ]
-        if self.rebalances:
-            first, *others = [s.rebalance() for s in (first, *others)]
-        rows = first.union(*others, name="all").map(self.burden.carry, name="carry")
-        result = windowed(rows) if self.has_windows else rows
-        result.sink("out", LedgerSink(self.ledger, "out"))
-        return p.plan()
-
-    @property
-    def completed(self) -> int:
-        return sum(isinstance(e, CheckpointCompleted) for e in self.simulation.events)
-
-    def start(self, *names: str, workers: int = 2) -> None:
-        self.simulation.plan = self.plan(*names)
-        self.simulation.options = replace(self.simulation.options, parallelism=workers)
-
-    def run_and_stop(self, *names: str, workers: int = 2, kill: str = "") -> CheckpointManifest:
-        """Run with these sources until the fourth checkpoint or a later one; return the last."""
-        self.start(*names, workers=workers)
-        kills = {
-            "driver": self.simulation.kill_driver,
-            "worker": lambda: self.simulation.kill_worker(0),
-        }
-        if kill:
-            self.simulation.when(CheckpointCompleted, kills[kill], self.completed + 2)
-        self.simulation.when(CheckpointCompleted, self.simulation.stop, self.completed + 4)
-        assert self.simulation.run_to_end().outcome == "stopped"
-        return self.newest()
-
-    def run_and_kill(self, *names: str, workers: int = 2) -> None:
-        """Run with these sources until the driver is killed, after its third checkpoint."""
-        self.start(*names, workers=workers)
-        self.simulation.when(CheckpointCompleted, self.simulation.kill_driver, self.completed + 3)
-        with pytest.raises(ProcessKilledError):
-            self.simulation.run()
-
-    def newest(self) -> CheckpointManifest:
-        manifests = self.simulation.store.manifests
-        return manifests.read(manifests.ids()[-1])
-
-    def finish(self, *names: str, workers: int = 2) -> int:
-        """Run to the end; return how many rows were late."""
-        self.start(*names, workers=workers)
-        result = self.simulation.run_to_end()
-        assert result.outcome == "finished"
-        return result.rows_late
-
-    def check(self, *names: str) -> None:
-        expected = [row for name in names for row in rows_of(TABLES[name])]
-        assert normal(self.ledger.rows()) == normal(expected)
+from laminar_core.testing.jobs import Burden, normal, rows_of
+from tests.simulated.changing_sources import TABLES, Changing, positions
 
 
 @pytest.mark.sampled(2)
@@ -122,7 +31,7 @@ def test_sources_come_and_go_and_every_row_is_there_once(
         ("b", "b-time"), with_b.checkpoint_id
     )
     assert without_b.workers == 3
-    assert {s.path for s in with_b.subtasks[0].segments} <= {f.path for f in without_b.files()}
+    assert positions(without_b, "b") == positions(with_b, "b")
     only_c = job.run_and_stop("c", workers=1, kill=kill)
     assert only_c.carried.keys() == {"a", "b", "a-time", "b-time"}
     assert only_c.carried["b"].checkpoint_id == with_b.checkpoint_id, "carried twice"
@@ -199,14 +108,3 @@ def test_positions_that_were_dropped_are_read_again_from_the_beginning() -> None
     read_before = before & Counter(normal(rows_of(TABLES["b"])))
     assert read_before
     assert found == Counter(normal(rows_of(TABLES["a"] + TABLES["b"]))) + read_before
-
-
-def test_a_lost_position_of_a_removed_source_is_damage_of_the_checkpoint() -> None:
-    job = Changing()
-    job.run_and_stop("a", "b")
-    newest = job.run_and_stop("a")
-    store = job.simulation.store
-    (first, *_) = [e for e in newest.subtasks if e.operator_id == "b" and e.segments]
-    assert verify_files(store.objects, store.paths, newest).problem is None
-    store.objects.delete(store.paths.absolute(first.segments[0].path))
-    assert verify_files(store.objects, store.paths, newest).problem

@@ -114,7 +114,8 @@ class Drill:
         manager = RecoveryManager(self._plan, job, self._store, self._clock, NOBODY, self._audit)
         examined = manager.examine()
         examined.report.raise_problem()
-        self._rows_before = sum(source.rows_read for source in examined.report.sources)
+        there = (source for source in examined.report.sources if source.status != "gone")
+        self._rows_before = sum(source.rows_read for source in there)
         manifest = examined.choice.manifest
         if manifest is None:
             raise _nothing_to_drill(job)

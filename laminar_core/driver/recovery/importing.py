@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from laminar_core.connectors.base import Committer
 from laminar_core.driver.options import JobOptions
 from laminar_core.driver.recovery.compatibility import mismatches
+from laminar_core.driver.recovery.source_changes import source_changes
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.host.clock import Clock
 from laminar_core.objectstore.opening import open_object_store
@@ -134,7 +135,8 @@ class Importer:
         if not is_of_this_job(self._store, found.record.origin):
             self._refuse_other_output(found)
             cut = for_another_job(cut, frozenset(self._moved_sinks(found)))
-        for mismatch in mismatches(cut, self._plan, self._options.parallelism):
+        changes = source_changes(cut, self._plan, self._options.accepted)
+        for mismatch in mismatches(cut, self._plan, self._options.parallelism, changes):
             raise mismatch.error
 
     def _moved_sinks(self, found: FoundSavepoint) -> Iterator[str]:

@@ -15,12 +15,13 @@ from datetime import UTC, datetime
 import pyarrow as pa
 
 from laminar_core.connectors.base import Committer, Withdrawing
+from laminar_core.driver.carrying import Carried
 from laminar_core.driver.commits import commit_output
 from laminar_core.driver.discovery import Discovering
 from laminar_core.driver.events import GenerationStarted, RejectedCheckpoint
 from laminar_core.driver.listening import IsolatedListener
 from laminar_core.driver.options import JobOptions
-from laminar_core.driver.publication import Carried, JobIdentity, LeftOut
+from laminar_core.driver.publication import JobIdentity, LeftOut
 from laminar_core.driver.recovery.acceptance import Acceptance, unneeded
 from laminar_core.driver.recovery.compatibility import Mismatch, mismatches
 from laminar_core.driver.recovery.importing import Importer
@@ -164,9 +165,10 @@ class RecoveryManager:
             generation
         )  # What a successor did is nothing to be refused for.
         examined.report.raise_problem()
+        carried = self._carried(examined)
         self._write_down(generation, examined, first=first)
         self._settle_output(generation, examined)
-        return self._started(generation, examined)
+        return self._started(generation, examined, carried)
 
     def examine(self) -> Examined:
         """Find out what ``recover`` would do now; claims nothing and writes nothing.
@@ -382,15 +384,21 @@ class RecoveryManager:
             if isinstance(committer, Withdrawing):
                 committer.withdraw_after(base_id, generation)
 
-    def _started(self, generation: Generation, examined: Examined) -> Start:
+    def _carried(self, examined: Examined) -> Carried | None:
+        """Read what goes into every checkpoint although the pipeline lacks it."""
+        manifest, changes = examined.choice.manifest, examined.changes
+        if manifest is None or changes is None or not changes.carried:
+            return None
+        return Carried.read(self._store, manifest, changes.carried)
+
+    def _started(
+        self, generation: Generation, examined: Examined, carried: Carried | None
+    ) -> Start:
         options = self._options
         totals = [rows_total(table) for table in examined.splits.values()]
         if not all(d.found.complete for d in examined.discovering.values()):
             totals.append(None)  # Nobody knows how much is still to be found.
-        manifest, changes = examined.choice.manifest, examined.changes
-        carried = None
-        if manifest is not None and changes is not None and changes.carried:
-            carried = Carried(manifest, changes.carried)
+        changes = examined.changes
         start = Start(
             identity=JobIdentity(options.job, generation, self._plan, options.parallelism, carried),
             restored=None if changes is None else changes.fitted,

@@ -13,13 +13,17 @@ from laminar_core.operators.aggregation import WindowAggregate
 from laminar_core.pipeline import Pipeline
 from laminar_core.plan.state_options import StateOptions
 from laminar_core.protocol.coordinator_config import CoordinatorConfig
+from laminar_core.protocol.types import CheckpointId
 from laminar_core.records.actor import Actor, ActorKind
 from laminar_core.records.drill import DrillRecord
+from laminar_core.records.manifest import CheckpointManifest
+from laminar_core.state.splits import rows_read
 from laminar_core.store.audit_log import AuditLog
 from laminar_core.store.checkpoint_copy import copy_checkpoint
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.drills import newest_number, read_drills
 from laminar_core.store.pins import Pins
+from laminar_core.store.source_positions import positions_of
 from laminar_core.testing.disk import SimulatedDisk
 from laminar_core.testing.driver_process import SimulatedDriver
 from laminar_core.testing.jobs import Job
@@ -28,9 +32,12 @@ from laminar_core.testing.scenarios import SCENARIOS
 from laminar_core.testing.simulation import JOB, Simulation
 from laminar_core.testing.world import ProcessKilledError
 from laminar_core.worker.deployment import RestoredState
+from tests.simulated.changing_sources import Changing, positions
 from tests.store.stores import damage
 
 WEEKLY = Actor("weekly", ActorKind.SCHEDULE, "the weekly drill", "run-7")
+BATCH_ROWS = 4
+"""Of a ``MemorySource``."""
 UNALIGNED = CoordinatorConfig(interval_ms=10, alignment_timeout_ms=0)
 
 
@@ -56,6 +63,13 @@ def drill(
     clock = world.world.clock
     ran = Drill(driver, simulation.plan, options, simulation.store, scratch, clock)
     return ran.run(), scratch
+
+
+def read_of(source: str, store: CheckpointStore, manifest: CheckpointManifest) -> int:
+    """Return how many rows of a source were read up to the checkpoint."""
+    splits = positions_of(source, store, manifest)
+    assert splits is not None
+    return rows_read(splits)
 
 
 def objects(simulation: Simulation) -> dict[str, bytes | None]:
@@ -130,6 +144,33 @@ def test_however_state_is_written(snapshots: str) -> None:
         simulation.run()
     record, _ = drill(simulation)
     assert (record.outcome, record.problems) == ("passed", ())
+
+
+@pytest.mark.parametrize("names", [("a",), ("a", "b"), ("a", "c")])
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_positions_of_a_removed_source_are_carried_or_read(
+    names: tuple[str, ...], workers: int
+) -> None:
+    job = Changing()
+    with_b = job.run_and_stop("a", "b")
+    newest = job.run_and_stop("a")
+    before = objects(job.simulation)
+    job.start(*names, workers=workers)
+    record, scratch = drill(job.simulation, batches_max=1)
+    assert (record.outcome, record.problems) == ("passed", ())
+    assert (record.checkpoint_id, record.workers_before) == (newest.checkpoint_id, 2)
+    assert 0 < record.rows_read <= workers * len(names) * BATCH_ROWS
+    assert record.completed_checkpoint_id is not None
+    after = scratch.manifests.read(CheckpointId(record.completed_checkpoint_id))
+    assert scratch.verify(CheckpointId(after.checkpoint_id)).problem is None
+    if "b" in names:
+        then = read_of("b", job.simulation.store, with_b)
+        assert then < read_of("b", scratch, after) <= then + workers * BATCH_ROWS
+    else:
+        assert positions(after, "b") == positions(with_b, "b")
+    assert objects(job.simulation) == before
+    job.finish("a", "b")
+    job.check("a", "b")
 
 
 def test_one_is_drawn_and_the_same_seed_draws_the_same() -> None:

@@ -218,6 +218,8 @@ def test_if_all_copies_are_lost_the_start_is_refused_by_the_name_of_a_file() -> 
     with pytest.raises(CorruptCheckpointError, match="/operators/b/state_0") as refused:
         job.simulation.run()
     assert refused.value.code is ErrorCode.NO_RESTORABLE_CHECKPOINT
+    with pytest.raises(CorruptCheckpointError, match="/operators/b/state_0"):
+        job.simulation.run(accepted=(parse_acceptance("source-drop:b"),))
     for key, data in lost.items():
         assert data is not None
         store.objects.put(key, data)

@@ -37,7 +37,7 @@ from tests.store.stores import damage
 
 WEEKLY = Actor("weekly", ActorKind.SCHEDULE, "the weekly drill", "run-7")
 BATCH_ROWS = 4
-"""Of a ``MemorySource``."""
+"""How many rows a ``MemorySource`` returns at a time."""
 UNALIGNED = CoordinatorConfig(interval_ms=10, alignment_timeout_ms=0)
 
 

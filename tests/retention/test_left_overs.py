@@ -43,6 +43,33 @@ class TestLeftOvers:
         assert left.names("checkpoints/0000000004") == ["manifest.json", "trigger.json"]
         assert run(left, policy) is None
 
+    def test_a_file_of_a_deleted_checkpoint_goes_with_the_last_one_that_names_it(self):
+        """After a restore, checkpoints may name files in the folder of the restored one."""
+        job = StoredJob()
+        job.start()
+        first = CheckpointId(job.complete())
+        job.start(first)
+        inherited = job.store.manifests.read(first).subtasks[0].segments[0]
+        job.chain = [inherited]
+        job.start(job.complete())
+        job.complete()
+        policy = replace(LAST, quarantine_min_ms=0)
+        key = job.store.paths.absolute(inherited.path)
+        for _ in range(3):
+            run(job, policy)
+            assert job.store.objects.size(key) == inherited.size_bytes
+            assert job.store.manifests.ids() == [2, 3]
+            assert job.store.verify(CheckpointId(3)).problem is None
+        job.start(3)
+        job.chain = []
+        job.complete()
+        job.start(4)
+        job.complete()
+        run(job, policy)
+        assert job.store.manifests.ids() == [4, 5]
+        assert job.store.objects.size(key) is None
+        assert job.names("retention/quarantine") == []
+
     def test_a_place_that_is_taken_stays_taken_when_the_rest_is_forgotten(self, left):
         policy = replace(LAST, history_keep=0, quarantine_min_ms=0)
         for _ in range(3):

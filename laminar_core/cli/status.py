@@ -161,7 +161,10 @@ def _of_headroom(numbers: SourceNumbers) -> str | None:
 
 def _of_end(driver: DriverStatus) -> str:
     why = driver.outcome_reason or ("its input ended" if driver.outcome == "finished" else "")
-    return f"{driver.outcome}{', ' if why.startswith('by ') else ': ' if why else ''}{why}"
+    if not why:
+        return str(driver.outcome)
+    # The reason of a stop is who asked for it.
+    return f"{driver.outcome}{', ' if driver.outcome == 'stopped' else ': '}{why}"
 
 
 def _of_checkpoint(checkpoint: CheckpointStatus) -> str:

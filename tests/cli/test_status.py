@@ -115,6 +115,11 @@ def test_a_job_whose_driver_is_not_seen_or_gone_or_has_ended(lines, job) -> None
         ("stopped", "by ann: a new version", "stopped, by ann: a new version"),
         ("stopped", "", "stopped"),
         ("finished", "", "finished: its input ended"),
+        (
+            "failed",
+            "by the time of its start it was full",
+            "failed: by the time of its start it was full",
+        ),
     ],
 )
 def test_how_a_job_ended_and_who_ended_it(lines, job, outcome, reason, said) -> None:

@@ -10,9 +10,11 @@ with needs_extra("dagster", "Dagster definitions"):
         SchedulePolicy,
         StreamSpec,
     )
+    from laminar_core.sensors.alerting.alerts import Alert
     from laminar_core.sensors.policy import AlertPolicy
 
 __all__ = [
+    "Alert",
     "AlertPolicy",
     "CheckpointPolicy",
     "PriceTable",

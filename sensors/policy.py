@@ -99,7 +99,7 @@ class AlertPolicy(Values):
     )
     hook: Annotated[str, AfterValidator(_importable)] | None = Field(
         default=None,
-        description="module:function that gets each alert (``sensors.alerting.alerts.Alert``).",
+        description="module:function that gets each alert (``laminar_core.orchestration.Alert``).",
     )
 
     @model_validator(mode="after")

@@ -1,4 +1,4 @@
-"""The names that users import exist, documentation imports no others, and each is described."""
+"""The names that users import exist, documentation names no others, and each is described."""
 
 import ast
 import importlib
@@ -18,6 +18,7 @@ PUBLIC = {
     "laminar_core.operators": "operators.md",
     "laminar_core.orchestration": "orchestration.md",
     "laminar_core.pipeline": "pipeline.md",
+    "laminar_core.pipeline.events": "events.md",
     "laminar_core.resources": "orchestration.md",
     "laminar_core.spark": "pipeline.md",
     "laminar_core.store": "store.md",
@@ -28,6 +29,14 @@ PUBLIC = {
 PAGES = sorted(page.name for page in (ROOT / "docs").glob("*.md"))
 SHIPPED = sorted((ROOT / "jobs").glob("*.py"))
 OF_THE_SHIPPED_JOBS = "laminar_core.jobs"
+
+
+NAMED = {
+    "laminar_core.operators.stream_executor": "imported by its own module (ADR 0057)",
+    "laminar_core.orchestration.definitions": "Dagster loads it by this name",
+    "laminar_core.spark.daemon": "Spark loads it by this name",
+}
+"""Modules that pages may name, although they are no public packages."""
 
 
 def names_of(package: str) -> list[str]:
@@ -53,6 +62,18 @@ def not_public(program: str) -> list[tuple[str, str]]:
     ]
 
 
+def named(text: str) -> set[str]:
+    """Dotted names of Laminar in the prose of a page: in code spans, outside of blocks."""
+    prose = re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)
+    spans = re.findall(r"`([^`\n]+)`", prose)
+    return {name for span in spans for name in re.findall(r"\blaminar_core(?:\.\w+)+", span)}
+
+
+def is_public(name: str) -> bool:
+    package, _, last = name.rpartition(".")
+    return name in PUBLIC or (package in PUBLIC and last in names_of(package))
+
+
 @pytest.mark.parametrize("package", PUBLIC)
 def test_what_is_public_exists_and_is_in_order(package: str) -> None:
     names = names_of(package)
@@ -65,6 +86,28 @@ def test_what_is_public_exists_and_is_in_order(package: str) -> None:
 def test_pages_import_only_what_is_public(page: str) -> None:
     programs = [block.text for block in blocks(page) if block.language == "python"]
     assert [found for program in programs for found in not_public(program)] == []
+
+
+@pytest.mark.parametrize("page", [*PAGES, "../README.md"])
+def test_the_prose_of_pages_names_only_what_is_public(page: str) -> None:
+    found = named((ROOT / "docs" / page).read_text())
+    assert sorted(name for name in found - NAMED.keys() if not is_public(name)) == []
+
+
+def test_every_module_that_pages_may_name_is_named() -> None:
+    texts = [(ROOT / "docs" / page).read_text() for page in PAGES]
+    assert NAMED.keys() <= set().union(*map(named, texts))
+
+
+def test_every_way_to_name_a_module_is_seen() -> None:
+    text = """`laminar_core.driver.events`, `x=laminar_core.spark.daemon`, laminar_core.codec
+```python
+import laminar_core.state  # `laminar_core.records`
+```
+"""
+    assert named(text) == {"laminar_core.driver.events", "laminar_core.spark.daemon"}
+    assert not is_public("laminar_core.driver.events")
+    assert is_public("laminar_core.pipeline.events.Finished")
 
 
 @pytest.mark.parametrize("job", SHIPPED, ids=[path.name for path in SHIPPED])

@@ -303,7 +303,9 @@ JobEvent = (
     | GenerationFailed
     | Finished
 )
+"""Any of the events."""
 JobListener = Callable[[JobEvent], None]
+"""A function that receives every event of a job."""
 
 
 def ignore(event: JobEvent) -> None:

@@ -9,9 +9,11 @@ from laminar_core.pipeline.job import StreamingJob
 from laminar_core.pipeline.keyed import KeyedStream, WindowedStream
 from laminar_core.protocol.dedup import Retention
 from laminar_core.protocol.unaligned import UnalignedCheckpointConfig
+from laminar_core.records.actor import Actor
 from laminar_core.retention.config import RetentionConfig
 
 __all__ = [
+    "Actor",
     "CheckpointConfig",
     "ExponentialDelay",
     "FailureRate",

@@ -1,0 +1,55 @@
+"""The events that a running job passes to its listener: one class for each.
+
+def listener(event: JobEvent) -> None:
+    match event:
+        case CheckpointFailed(checkpoint_id=number, reason=reason):
+            print(f"checkpoint {number} failed: {reason}")
+"""
+
+from laminar_core.driver.events import (
+    CheckpointCompleted,
+    CheckpointFailed,
+    CleanUpFailed,
+    CommandAnswered,
+    DataFlowing,
+    FilesDamaged,
+    Finished,
+    GenerationFailed,
+    GenerationStarted,
+    JobEvent,
+    JobListener,
+    NotEncrypted,
+    OperatorAtWork,
+    ProgressMade,
+    RestoreProgressed,
+    SinkWarning,
+    SplitsNotFound,
+    StoreBack,
+    StoreLost,
+    ThresholdTooLow,
+    WorkersRunning,
+)
+
+__all__ = [
+    "CheckpointCompleted",
+    "CheckpointFailed",
+    "CleanUpFailed",
+    "CommandAnswered",
+    "DataFlowing",
+    "FilesDamaged",
+    "Finished",
+    "GenerationFailed",
+    "GenerationStarted",
+    "JobEvent",
+    "JobListener",
+    "NotEncrypted",
+    "OperatorAtWork",
+    "ProgressMade",
+    "RestoreProgressed",
+    "SinkWarning",
+    "SplitsNotFound",
+    "StoreBack",
+    "StoreLost",
+    "ThresholdTooLow",
+    "WorkersRunning",
+]

@@ -1,6 +1,7 @@
 """The wheel, as users get it: one import name, beside a project that has folders of its own."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -27,6 +28,9 @@ def pipeline():
     p.source("rows", DatagenSource({"n": Sequence()}, rows=10)).sink("out", ParquetSink("out"))
     return p
 """
+FOR_PROOFS = {"verification", "examples", "benchmarks", "tests", "scripts"}
+"""Folders of the checkout that prove or show what the package does."""
+
 SPARE = ("README.md", "LICENSE", "pyproject.toml")
 
 
@@ -122,7 +126,23 @@ def test_a_wheel_holds_one_package_and_nothing_that_only_proves_it(wheel: Path) 
     assert {name.partition("/")[0].partition("-")[0] for name in names} == {"laminar_core"}
     for name in ("py.typed", "spark/log4j2.properties", "sensors/policy.py", "jobs/payments.py"):
         assert f"laminar_core/{name}" in names
-    assert not [name for name in names if "explorer" in name or "forger" in name]
+    assert [name for name in names if proves(name)] == []
+
+
+def proves(name: str) -> bool:
+    """Whether a file only proves something; ``laminar bench`` is for users."""
+    module = Path(name)
+    return bool(
+        FOR_PROOFS & set(module.parent.parts) or re.search("explorer|forger|chandy_lamport", name)
+    )
+
+
+def test_what_only_proves_the_package_is_known_by_its_name() -> None:
+    unwanted = ("verification/splits.py", "examples/oracle.py", "benchmarks/micro.py")
+    for name in (*unwanted, "chandy_lamport.py", "explorer/tasks.py", "forgery.py"):
+        assert proves(f"laminar_core/{name}")
+    for name in ("cli/bench.py", "testing/campaign.py", "store/verification.py"):
+        assert not proves(f"laminar_core/{name}")
 
 
 def test_what_not_everybody_needs_is_an_extra(wheel: Path) -> None:

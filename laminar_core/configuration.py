@@ -166,7 +166,7 @@ class CheckpointOptions(Options):
         )
 
 
-class CheckpointPolicy(CheckpointOptions):
+class CheckpointsSection(CheckpointOptions):
     """When checkpoints are taken, how much they may cost, and how many are kept."""
 
     keep_last: Annotated[
@@ -351,7 +351,7 @@ class StartOptions(Options):
         return self
 
 
-class JobOptions(BaseModel):
+class JobSections(BaseModel):
     """The options that ``laminar.toml`` and a stream in Dagster share."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
@@ -360,7 +360,7 @@ class JobOptions(BaseModel):
     """Number of workers, which are Spark tasks that run at the same time; it may differ from
     earlier runs.
     """
-    checkpoints: CheckpointPolicy = CheckpointPolicy()
+    checkpoints: CheckpointsSection = CheckpointsSection()
     state: StateConfig = StateConfig()
     recovery: RecoveryOptions = RecoveryOptions()
     network: NetworkOptions = NetworkOptions()
@@ -368,7 +368,7 @@ class JobOptions(BaseModel):
     retention: RetentionConfig = RetentionConfig()
 
 
-class Configuration(Options, JobOptions):
+class Configuration(Options, JobSections):
     """Everything that ``laminar.toml`` may set."""
 
     store: str | None = None

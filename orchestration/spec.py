@@ -11,7 +11,7 @@ import dagster as dg
 from pydantic import AfterValidator, BaseModel, Field, model_validator
 
 from laminar_core import configuration
-from laminar_core.configuration import JobOptions
+from laminar_core.configuration import JobSections
 from laminar_core.options import words_of
 from laminar_core.plan.state_options import BackendName, SnapshotMode
 from laminar_core.records.paths import check_job_name
@@ -93,7 +93,7 @@ _MOVED = {
 """Older names of fields of a stream, and where they are now."""
 
 
-class CheckpointPolicy(configuration.CheckpointPolicy):
+class CheckpointPolicy(configuration.CheckpointsSection):
     """When checkpoints are taken, and what they may cost.
 
     ``snapshots`` and ``state_backend`` are older names of ``StreamSpec.state``, which wins.
@@ -128,7 +128,7 @@ class PriceTable(Values):
     gb_month: Annotated[float, Field(ge=0)] = 0.023
 
 
-class StreamSpec(Values, JobOptions):
+class StreamSpec(Values, JobSections):
     """One streaming job as Dagster runs it. The store is a resource, shared by all of them.
 
     ``name`` is the job's name in the store and the prefix of its asset keys. ``arguments`` go to

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import dagster as dg
 
 from laminar_core.driver.commands.client import Asked, ControlClient
-from laminar_core.driver.commands.words import describe_result, requested_mode, require_done
+from laminar_core.driver.commands.texts import describe_result, requested_mode, require_done
 from laminar_core.errors import StorageUnavailable
 from laminar_core.host.clock import Clock
 from laminar_core.objectstore.opening import absolute_uri

@@ -12,7 +12,7 @@ from laminar_core.cli.main import laminar
 from laminar_core.cli.options import SETTINGS
 from laminar_core.cli.start_options import SECTIONS, checkpoint_config, configuration_of
 from laminar_core.configuration import (
-    CheckpointPolicy,
+    CheckpointsSection,
     Configuration,
     RecoveryOptions,
     SparkOptions,
@@ -256,13 +256,13 @@ def test_the_state_reaches_the_runtime() -> None:
     ],
 )
 def test_what_a_run_keeps(keep, expected) -> None:
-    assert CheckpointPolicy(keep_last=keep).retention == expected
+    assert CheckpointsSection(keep_last=keep).retention == expected
 
 
 def test_no_alignment_is_the_default_one() -> None:
-    usual, given = CheckpointPolicy(), {"alignment": None, "alignment_timeout": None}
-    assert CheckpointPolicy(**given) == usual
-    later = CheckpointPolicy(**{**given, "alignment_timeout": "5s"})
+    usual, given = CheckpointsSection(), {"alignment": None, "alignment_timeout": None}
+    assert CheckpointsSection(**given) == usual
+    later = CheckpointsSection(**{**given, "alignment_timeout": "5s"})
     assert later.overtaking().alignment_timeout_ms == 5_000
 
 
@@ -271,7 +271,7 @@ def test_no_alignment_is_the_default_one() -> None:
     [("30 seconds", 30_000), ("5s", 5_000), ("unaligned", 0), ("aligned", None)],
 )
 def test_barriers_overtake_after_a_while_at_once_or_never(alignment, timeout_ms) -> None:
-    assert CheckpointPolicy(alignment=alignment).overtaking().alignment_timeout_ms == timeout_ms
+    assert CheckpointsSection(alignment=alignment).overtaking().alignment_timeout_ms == timeout_ms
 
 
 @pytest.mark.parametrize(

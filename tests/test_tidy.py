@@ -76,7 +76,7 @@ COVERED_ELSEWHERE = {
     "sensors/facts/integrity_records.py": "tests/sensors/recovery/test_candidates.py",
     "sensors/facts/job_facts.py": "tests/orchestration/test_checks.py",
     "sensors/facts/stored_checkpoints.py": "tests/sensors/observer/test_checkpoint_metadata.py",
-    "sensors/observer/findings.py": "tests/sensors/observer/test_observer_of_jobs.py",
+    "sensors/observer/new_records.py": "tests/sensors/observer/test_observer_of_jobs.py",
     "sensors/observer/output_reports.py": "tests/sensors/observer/test_observer.py",
     "sensors/recovery/facts.py": "tests/sensors/recovery/test_sensor.py",
     "sensors/source_retention/sensor.py": "tests/sensors/source_retention/test_decision.py",
@@ -207,7 +207,7 @@ def test_every_way_to_import_such_a_reader_is_seen(line: str) -> None:
     assert foreign_readers(ast.parse(line))
 
 
-PROSE = {"actor", "reason", "description", "message", "problem", "why", "detail", "complaint"}
+PROSE = {"actor", "reason", "description", "message", "problem", "why", "detail"}
 """Names of texts that are for people; a fact that decides something has a field of its own."""
 SEARCHES = {"startswith", "endswith", "find", "rfind", "index", "count"}
 PATTERNS = {"search", "match", "fullmatch", "findall", "finditer"}

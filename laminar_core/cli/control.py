@@ -11,7 +11,7 @@ from laminar_core.cli.jobs import job_option, open_job
 from laminar_core.cli.options import DURATION, json_option, store_option
 from laminar_core.cli.views import print_table, wall_time
 from laminar_core.driver.commands.client import Asked, ControlClient
-from laminar_core.driver.commands.words import describe_result, requested_mode, require_done
+from laminar_core.driver.commands.texts import describe_result, requested_mode, require_done
 from laminar_core.errors import ConfigurationError
 from laminar_core.host.clock import SystemClock
 from laminar_core.objectstore.opening import absolute_uri

@@ -7,7 +7,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from laminar_core.driver.commands.words import requested_mode
+from laminar_core.driver.commands.texts import requested_mode
 from laminar_core.orchestration.acts import ActForm, CheckpointNumber
 from laminar_core.records.retention_paths import check_pin_name
 from laminar_core.resources.values import Place

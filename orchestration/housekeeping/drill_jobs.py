@@ -97,7 +97,7 @@ def drill(chore: Chore, form: DrillForm) -> None:
     chore.evaluate("restorable", verdict)
     if record.outcome == "failed":
         raise dg.Failure(
-            f"drill {record.number} failed: {'; '.join(record.problems) or result.complaint}",
+            f"drill {record.number} failed: {'; '.join(record.problems) or result.problem}",
             metadata={"error_code": record.error_code or ""},
             allow_retries=False,
         )
@@ -184,7 +184,7 @@ def _run(chore: Chore, form: DrillForm, seed: int | None) -> CommandResult:
 
 
 def _without_a_record(result: CommandResult) -> str:
-    said = f": {result.complaint}" if result.complaint else ""
+    said = f": {result.problem}" if result.problem else ""
     if result.exit_code < 0:
         return f"the drill was killed by signal {-result.exit_code}{said}"
     if result.exit_code:

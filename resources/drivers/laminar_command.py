@@ -28,12 +28,12 @@ class CommandResult:
 
     exit_code: int
     stdout: str
-    complaint: str
+    problem: str
     """The last error that it named, or else its last line on standard error."""
 
 
 @dataclass(slots=True)
-class _Heard:
+class _Output:
     """The output of a command so far."""
 
     log: logging.Logger
@@ -41,7 +41,7 @@ class _Heard:
     error: str = ""
     last_line: str = ""
 
-    def hear(self, lines: Sequence[Line]) -> None:
+    def add(self, lines: Sequence[Line]) -> None:
         for line in lines:
             if line.stream == "stdout":
                 self.stdout.append(line.text)
@@ -65,21 +65,21 @@ def run_command(
 
     Its standard error goes to ``log``, line by line.
     """
-    heard = _Heard(log)
+    output = _Output(log)
     process = DriverProcess(command, clock, env)
     try:
         while not process.exited:
-            heard.hear(process.read_lines(_POLL_S))
-        heard.hear(process.read_lines(0))
+            output.add(process.read_lines(_POLL_S))
+        output.add(process.read_lines(0))
     except BaseException:
-        _interrupt(process, heard, clock, stop_grace_s)
+        _interrupt(process, output, clock, stop_grace_s)
         raise
     finally:
         exit_code = process.close(jvm_grace_s)
-    return CommandResult(exit_code, "\n".join(heard.stdout), heard.error or heard.last_line)
+    return CommandResult(exit_code, "\n".join(output.stdout), output.error or output.last_line)
 
 
-def _interrupt(process: DriverProcess, heard: _Heard, clock: Clock, grace_s: float) -> None:
+def _interrupt(process: DriverProcess, output: _Output, clock: Clock, grace_s: float) -> None:
     """As Ctrl-C does: the command cleans up, as a drill lets go of its checkpoint."""
     if not process.exited:
         os.kill(process.pid, signal.SIGINT)
@@ -89,4 +89,4 @@ def _interrupt(process: DriverProcess, heard: _Heard, clock: Clock, grace_s: flo
         is_over = process.exited or clock.monotonic_ms() >= deadline_ms
         lines = process.read_lines(0 if is_over else _POLL_S)  # Its last words, too.
         with suppress(Exception):  # It may be the log that made us stop.
-            heard.hear(lines)
+            output.add(lines)

@@ -73,7 +73,7 @@ class _Supervision:
                 file.write(json.dumps(event) + "\n")
         self.on_event(event)
 
-    def hear(self, lines: Sequence[Line]) -> None:
+    def pass_on(self, lines: Sequence[Line]) -> None:
         """Pass on the driver's output; lines without an event go to standard error."""
         for line in lines:
             event = event_of(line.text) if line.stream == "stdout" else None
@@ -147,8 +147,8 @@ class SparkDriverClient(dg.ConfigurableResource["SparkDriverClient"]):
         try:
             job.report(_event("driver-started", job.clock, pid=driver.pid, restarts=restarts))
             while not driver.exited:
-                job.hear(driver.read_lines(_POLL_S))
-            job.hear(driver.read_lines(0))
+                job.pass_on(driver.read_lines(_POLL_S))
+            job.pass_on(driver.read_lines(0))
         except BaseException:
             self._stop(driver, job)
             raise
@@ -179,7 +179,7 @@ class SparkDriverClient(dg.ConfigurableResource["SparkDriverClient"]):
         while not driver.exited and job.clock.monotonic_ms() < deadline_ms and not is_refused():
             lines = driver.read_lines(_POLL_S)
             with suppress(Exception):  # It may be the listener that made us stop.
-                job.hear(lines)
+                job.pass_on(lines)
 
 
 def _event(name: str, clock: Clock, **facts: object) -> DriverEvent:

@@ -1,4 +1,4 @@
-"""Turn findings in a stream's store into Dagster events, each one once.
+"""Turn new records in a stream's store into Dagster events, each one once.
 
 The cursor marks how much is reported; it only saves work. Dagster's records show what has been
 reported, so a tick that is repeated, or that died half-way, repeats nothing.
@@ -14,15 +14,15 @@ from laminar_core.sensors.facts.stored_checkpoints import StoredCheckpoint
 from laminar_core.sensors.observer.check_events import is_judged, says_the_same
 from laminar_core.sensors.observer.checkpoint_metadata import DATA_VERSION_TAG
 from laminar_core.sensors.observer.checkpoint_reports import Report, is_reported
-from laminar_core.sensors.observer.findings import (
+from laminar_core.sensors.observer.job_observations import Happening
+from laminar_core.sensors.observer.new_records import (
     DRILLS_MAX,
-    Findings,
     FoundAttempt,
     FoundBeside,
     FoundMarks,
+    NewRecords,
     ObserverCursor,
 )
-from laminar_core.sensors.observer.job_observations import Happening
 from laminar_core.sensors.run_records import HANGS_MS, newest_run
 
 LEFT_TO_RUN_MS = 60_000
@@ -60,26 +60,26 @@ class Observer:
     supervisor: str | None = None
     """The run that reports completed checkpoints itself."""
 
-    def report(self, findings: Findings) -> Tick:
+    def report(self, new: NewRecords) -> Tick:
         """Report what is new, and advance the cursor."""
-        tick = Tick(findings.cursor)
-        self._attempts(tick, findings)
-        is_judging = self._is_judging(findings.beside)
-        self._marks(tick, findings.marks, is_judging=is_judging)
-        self._beside(tick, findings.beside, is_judging=is_judging)
-        self._acts(tick, findings)
-        self._drills(tick, findings)
+        tick = Tick(new.cursor)
+        self._attempts(tick, new)
+        is_judging = self._is_judging(new.beside)
+        self._marks(tick, new.marks, is_judging=is_judging)
+        self._beside(tick, new.beside, is_judging=is_judging)
+        self._acts(tick, new)
+        self._drills(tick, new)
         return tick
 
     # --- checkpoints ----------------------------------------------------------------------------
 
-    def _attempts(self, tick: Tick, findings: Findings) -> None:
+    def _attempts(self, tick: Tick, new: NewRecords) -> None:
         if self.supervisor is not None:
             tick.said.append(f"run {self.supervisor} reports its checkpoints itself")
         completed: list[int] = []
         failed: list[Failed] = []
         is_settled = True
-        for found in findings.attempts:
+        for found in new.attempts:
             match found.attempt:
                 case Pending():
                     is_settled = False
@@ -96,11 +96,11 @@ class Observer:
                     pass
             if is_settled:
                 tick.move(attempt=found.checkpoint_id)
-        tick.said += _sentences(findings, completed, failed)
-        if findings.attempts or findings.listed:
+        tick.said += _sentences(new, completed, failed)
+        if new.attempts or new.listed:
             tick.move(new_ms=self.now_ms)
-        if findings.identity.has_started and not findings.more:
-            tick.move(generation=findings.identity.newest_generation)
+        if new.identity.has_started and not new.more:
+            tick.move(generation=new.identity.newest_generation)
 
     def _is_left_to_run(self, stored: StoredCheckpoint) -> bool:
         age_ms = self.now_ms - stored.manifest.completed_at_ms
@@ -146,10 +146,10 @@ class Observer:
 
     # --- the job --------------------------------------------------------------------------------
 
-    def _acts(self, tick: Tick, findings: Findings) -> None:
+    def _acts(self, tick: Tick, new: NewRecords) -> None:
         reported: list[str] = []
         waits_for: str | None = None
-        for act in findings.acts:
+        for act in new.acts:
             waits_for = next((run for each in act.happenings if (run := self._acting(each))), None)
             if waits_for is not None:
                 break
@@ -189,15 +189,15 @@ class Observer:
         version = (event.tags or {})[DATA_VERSION_TAG]
         return is_reported(self.instance, event.asset_key, version)
 
-    def _drills(self, tick: Tick, findings: Findings) -> None:
-        if not findings.drills:
+    def _drills(self, tick: Tick, new: NewRecords) -> None:
+        if not new.drills:
             return
         run = newest_run(self.instance, self.stream, "drill", self.now_ms)
         if run is not None and run.status == "in progress" and not run.hangs:
             tick.said.append(f"run {run.run_id} is a drill, and reports it itself")
             return
         shown = self._shown_drills()
-        for drill in findings.drills:
+        for drill in new.drills:
             tick.move(drill=drill.number)
             event = drill.event
             if (
@@ -216,12 +216,12 @@ class Observer:
         return {(each.tags or {}).get(DRILL_TAG, "") for each in shown if each is not None}
 
 
-def _sentences(findings: Findings, completed: list[int], failed: list[Failed]) -> list[str]:
+def _sentences(new: NewRecords, completed: list[int], failed: list[Failed]) -> list[str]:
     said: list[str] = []
-    if findings.problem is not None:
-        said.append(f"which checkpoints count is unknown: {findings.problem}")
+    if new.problem is not None:
+        said.append(f"which checkpoints count is unknown: {new.problem}")
     if completed:
-        rest = ", more to come" if findings.more else ""
+        rest = ", more to come" if new.more else ""
         said.append(f"reported checkpoints {completed[0]} to {completed[-1]}{rest}")
     if failed:
         last = failed[-1]

@@ -5,7 +5,7 @@ import dagster as dg
 from laminar_core.host.clock import Clock, SystemClock
 from laminar_core.resources.checkpoints import CheckpointStoreResource
 from laminar_core.sensors.background import BackgroundReads, Unanswered
-from laminar_core.sensors.observer.findings import read_findings
+from laminar_core.sensors.observer.new_records import read_new_records
 from laminar_core.sensors.observer.observer import Observer, partition_requests
 from laminar_core.sensors.policy import AlertPolicy
 from laminar_core.sensors.run_records import supervising_run
@@ -36,16 +36,16 @@ def build_checkpoint_reporter(
         cursor, now_ms = context.cursor, timer.now_ms()
         try:
             store = checkpoints.open(stream)
-            findings = reads.read(
-                (store.objects.uri, cursor), lambda: read_findings(store, cursor, alerts, now_ms)
+            new = reads.read(
+                (store.objects.uri, cursor), lambda: read_new_records(store, cursor, alerts, now_ms)
             )
         except Unanswered as error:
             return dg.SensorResult(skip_reason=f"the store did not answer: {error}")
-        if findings is None:
+        if new is None:
             return dg.SensorResult(skip_reason=f"{stream} never ran in {store.objects.uri}")
         instance = context.instance
         observer = Observer(instance, stream, now_ms, supervising_run(instance, stream))
-        tick = observer.report(findings)
+        tick = observer.report(new)
         return dg.SensorResult(
             asset_events=tick.events,
             dynamic_partitions_requests=partition_requests(instance, stream, tick),

@@ -194,7 +194,7 @@ def command(line: str) -> tuple[int, str]:
 
 @dataclass(frozen=True)
 class Block:
-    """Commands of the runbook: under which heading, in which trouble, and how they end there."""
+    """Commands of the runbook: under which heading, in which failure, and how they end there."""
 
     heading: str
     state: str

@@ -14,7 +14,7 @@ from laminar_core.jobs.payments_data import write_payments
 from laminar_core.orchestration.streams import ROOT
 from laminar_core.resources.names import StreamJob, job_name
 from laminar_core.sensors.alerting.alerts import Anchor
-from tests.orchestration.operations_troubles import MOUNTED, TROUBLES
+from tests.orchestration.operations_failures import FAILURES, MOUNTED
 from tests.orchestration.operations_worked import WORKED
 from tests.orchestration.operations_world import Block, World, blocks
 from tests.store.stores import JOB
@@ -49,7 +49,7 @@ def world(place: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
 def test_every_command_does_what_it_is_for_in_the_trouble_that_it_is_for(
     world: World, block: Block, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with TROUBLES[block.state](world, monkeypatch):
+    with FAILURES[block.state](world, monkeypatch):
         said = world.run(block.commands, exit_code=block.exit_code)
         if (worked := WORKED.get(block.heading)) is not None:
             worked(world, said)

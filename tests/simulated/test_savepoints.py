@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from laminar_core.driver.commands.words import describe_result
+from laminar_core.driver.commands.texts import describe_result
 from laminar_core.driver.events import CheckpointCompleted, CheckpointFailed, DataFlowing
 from laminar_core.errors import (
     ConfigurationError,

@@ -90,9 +90,9 @@ class Subtask:
         """Deliver credit for batches that the receiver took."""
         return self._step((local, "credit", output, batches), lambda: self._credit(output, batches))
 
-    def told(self, local: int, word: str, content: Any) -> Outcome | None:  # noqa: ANN401
-        """Deliver a message of the coordinator, or of the store: see ``_told``."""
-        return self._step((local, word, content), lambda: self._told(word, content))
+    def deliver(self, local: int, kind: str, content: Any) -> Outcome | None:  # noqa: ANN401
+        """Deliver a message of the coordinator, or of the store: see ``_deliver``."""
+        return self._step((local, kind, content), lambda: self._deliver(kind, content))
 
     def _step(self, key: Key, act: Callable[[], str | None]) -> Outcome | None:
         if key not in self._outcomes:
@@ -150,9 +150,9 @@ class Subtask:
             raise ViolationError(f"{self.node.name} has credit that it never spent")
         return ""
 
-    def _told(self, word: str, content: Any) -> str:  # noqa: ANN401 - a barrier or an id
+    def _deliver(self, kind: str, content: Any) -> str:  # noqa: ANN401 - a barrier or an id
         task, listener = self._live.task, self._live.listener
-        match word:
+        match kind:
             case "trigger":
                 assert isinstance(content, CheckpointBarrier)
                 task.trigger(content)
@@ -166,7 +166,7 @@ class Subtask:
                 task.committed(content)
             case _:
                 task.snapshot_failed(content, "the store does not answer")
-        return f"hears: {word} {content}"
+        return f"hears: {kind} {content}"
 
     # --- what a state is ------------------------------------------------------------------------
 

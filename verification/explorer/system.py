@@ -153,7 +153,7 @@ class System:
             if state[self._orders + number] != EMPTY:
                 word, rest = self._queues.pop(state[self._orders + number])
                 order = self._words[word]
-                outcome = subtask.told(state[number], order.kind, order.content)
+                outcome = subtask.deliver(state[number], order.kind, order.content)
                 yield self._after(state, number, outcome, self._orders + number, rest)
             if state[self._inbox + number] != EMPTY:
                 yield self._heard(state, number)
@@ -176,7 +176,7 @@ class System:
             after = self._spend(state, budget._replace(failures=budget.failures - 1))
             for number, subtask in enumerate(self.subtasks):
                 for checkpoint_id in subtask.pending(state[number]):
-                    outcome = subtask.told(state[number], "not written:", checkpoint_id)
+                    outcome = subtask.deliver(state[number], "not written:", checkpoint_id)
                     yield self._after(after, number, outcome)
         if budget.crashes and budget.checkpoints < self.world.checkpoints:
             # Before the first trigger a restart is a start.

@@ -11,9 +11,9 @@ from laminar_core.orchestration.launching.dry_run import DryRun, dry_run
 from laminar_core.orchestration.spec import StreamSpec
 
 
-def answer(said: str, exit_code: int = 0, complaint: str = "") -> DryRun:
+def answer(said: str, exit_code: int = 0, stderr: str = "") -> DryRun:
     script = (
-        f"import sys; print({said!r}); print({complaint!r}, file=sys.stderr); sys.exit({exit_code})"
+        f"import sys; print({said!r}); print({stderr!r}, file=sys.stderr); sys.exit({exit_code})"
     )
     spec = StreamSpec(name="orders", program=Path("o.py"), laminar=(sys.executable, "-c", script))
     return dry_run(spec, "/store", os.environ, [])
@@ -40,7 +40,7 @@ def test_what_can_be_started_is_not_refused() -> None:
 
 def test_the_error_of_a_program_without_a_report_is_shown_verbatim() -> None:
     with pytest.raises(dg.Failure, match=r"exit code 2: Error: no such file: o\.py"):
-        answer("", exit_code=2, complaint="Traceback\nError: no such file: o.py\n")
+        answer("", exit_code=2, stderr="Traceback\nError: no such file: o.py\n")
 
 
 def test_the_command_is_that_of_a_person() -> None:

@@ -74,8 +74,8 @@ def test_its_answer_is_its_output_and_its_words_are_logged(listen) -> None:
     assert listener.lines == ["one", "Error: two", "three"]
 
 
-def test_without_an_error_its_last_line_is_its_complaint() -> None:
-    assert run("import sys; print('on my way', file=sys.stderr)").complaint == "on my way"
+def test_without_an_error_its_last_line_is_its_problem() -> None:
+    assert run("import sys; print('on my way', file=sys.stderr)").problem == "on my way"
 
 
 def test_who_is_interrupted_interrupts_it_and_it_may_clean_up(listen) -> None:

@@ -6,7 +6,7 @@ import pytest
 from laminar_core.protocol.types import CheckpointId
 from laminar_core.records.actor import Actor
 from laminar_core.sensors.facts.audit_follower import AuditFollower
-from laminar_core.sensors.observer.findings import ACTS_MAX, ObserverCursor
+from laminar_core.sensors.observer.new_records import ACTS_MAX, ObserverCursor
 from laminar_core.sensors.run_records import HANGS_MS
 from laminar_core.store.owner import this_process
 from laminar_core.store.savepoint_export import export_as

@@ -7,7 +7,7 @@ from laminar_core.protocol.types import CheckpointId
 from laminar_core.resources.names import check_key
 from laminar_core.sensors.alerting.alerts import Alert
 from laminar_core.sensors.alerting.sensors import build_check_failure_sensor
-from laminar_core.sensors.observer.findings import BESIDE_MS
+from laminar_core.sensors.observer.new_records import BESIDE_MS
 from laminar_core.sensors.policy import AlertPolicy
 from tests.sensors.observed import Daemon, DiedError
 from tests.sensors.streams import STREAM, Job, Ticks, mark_damaged

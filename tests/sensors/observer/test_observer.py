@@ -10,7 +10,7 @@ from laminar_core.records.actor import Actor
 from laminar_core.resources.names import STREAM_TAG
 from laminar_core.sensors.background import BackgroundReads
 from laminar_core.sensors.facts.attempts import PENDING_MAX
-from laminar_core.sensors.observer.findings import SCAN_MAX, SILENCE_MS, ObserverCursor
+from laminar_core.sensors.observer.new_records import SCAN_MAX, SILENCE_MS, ObserverCursor
 from laminar_core.sensors.observer.observer import LEFT_TO_RUN_MS
 from laminar_core.sensors.observer.sensor import build_checkpoint_reporter
 from laminar_core.sensors.policy import AlertPolicy
@@ -177,7 +177,7 @@ def test_an_older_cursor_is_of_another_store() -> None:
 
 
 def test_many_are_reported_in_parts(job: Job, daemon: Daemon, monkeypatch) -> None:
-    monkeypatch.setattr("laminar_core.sensors.observer.findings.REPORTS_MAX", 4)
+    monkeypatch.setattr("laminar_core.sensors.observer.new_records.REPORTS_MAX", 4)
     for _ in range(7):
         job.complete()
     said = daemon.ticks()

@@ -6,7 +6,7 @@ from laminar_core.records.actor import Actor
 from laminar_core.resources.names import DRILL_TAG, asset_key
 from laminar_core.retention.facts import RetentionPolicy
 from laminar_core.retention.run import Retention
-from laminar_core.sensors.observer.findings import BESIDE_MS
+from laminar_core.sensors.observer.new_records import BESIDE_MS
 from laminar_core.store.audit_log import AuditLog
 from tests.sensors.observed import Daemon, conclude, write_down
 from tests.sensors.streams import STREAM, Job, stand_ins

@@ -71,11 +71,11 @@ def test_a_part_is_pending_from_the_cut_to_the_last_word() -> None:
     local = sink.start(None, NOTHING).local
     for act in (
         lambda n: sink.arrive(n, 0, BARRIER),
-        lambda n: sink.told(n, "timeout", ONE),
+        lambda n: sink.deliver(n, "timeout", ONE),
     ):
         local = act(local).local
     assert sink.pending(local) == (ONE,)
-    failed = sink.told(local, "not written:", ONE)
+    failed = sink.deliver(local, "not written:", ONE)
     assert failed is not None
     assert (sink.pending(failed.local), failed.sent[0].kind) == ((), "decline")
 

@@ -146,7 +146,7 @@ class FoundMarks:
 
 
 @dataclass(frozen=True, slots=True)
-class Findings:
+class NewRecords:
     """Everything found after ``cursor``. ``problem``: why attempts could not be classified."""
 
     cursor: ObserverCursor
@@ -178,9 +178,9 @@ def identity(store: CheckpointStore) -> Identity | None:
     return Identity(sha256_hex(first or b"")[:16], newest, has_started)
 
 
-def read_findings(
+def read_new_records(
     store: CheckpointStore, cursor_text: str | None, policy: AlertPolicy, now_ms: int
-) -> Findings | None:
+) -> NewRecords | None:
     """Read what is new; None: nothing ever ran in this store. Changes nothing.
 
     Raises:
@@ -196,7 +196,7 @@ def read_findings(
     completed = [a.checkpoint_id for a in attempts if isinstance(a.attempt, StoredCheckpoint)]
     beside = _beside(store, cursor, max(completed, default=0), policy, now_ms)
     is_due = beside is not None or not 0 <= now_ms - cursor.marks_ms < BESIDE_MS
-    return Findings(
+    return NewRecords(
         cursor=cursor,
         identity=known,
         attempts=attempts,

@@ -1,4 +1,4 @@
-"""The troubles that the runbook's commands are for: each makes one, and clears it away."""
+"""The failures that the runbook's commands are for: each makes one, and clears it away."""
 
 import errno
 import os
@@ -16,7 +16,7 @@ from tests.objectstore.full_disks import fill, mounted, remount_read_only
 from tests.orchestration.operations_world import CHECKPOINTS, Driver, World
 from tests.store.stores import claimant, gone, never
 
-Trouble = Callable[[World, pytest.MonkeyPatch], AbstractContextManager[None]]
+Failure = Callable[[World, pytest.MonkeyPatch], AbstractContextManager[None]]
 
 
 @contextmanager
@@ -119,7 +119,7 @@ def mounted_readonly(world: World, _: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-TROUBLES: Mapping[str, Trouble] = {
+FAILURES: Mapping[str, Failure] = {
     "stopped": stopped,
     "running": running,
     "dead": dead,
@@ -128,5 +128,5 @@ TROUBLES: Mapping[str, Trouble] = {
     "full": full,
     "readonly": readonly,
 }
-MOUNTED: Mapping[str, Trouble] = {"full": mounted_full, "readonly": mounted_readonly}
-"""Troubles on a file system of its own, which only root can mount."""
+MOUNTED: Mapping[str, Failure] = {"full": mounted_full, "readonly": mounted_readonly}
+"""Failures on a file system of its own, which only root can mount."""

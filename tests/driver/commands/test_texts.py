@@ -2,7 +2,7 @@
 
 import pytest
 
-from laminar_core.driver.commands.words import describe_result, requested_mode, require_done
+from laminar_core.driver.commands.texts import describe_result, requested_mode, require_done
 from laminar_core.errors import ConfigurationError, LaminarError
 from laminar_core.records.commands import ControlOutcome, ControlResult
 

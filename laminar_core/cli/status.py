@@ -14,6 +14,7 @@ from laminar_core.cli.views import print_table, wall_time
 from laminar_core.host.clock import SystemClock
 from laminar_core.records.bad_rows import BadRowTotals
 from laminar_core.records.record import JsonObject
+from laminar_core.records.sink_numbers import SinkNumbers, sinks_of
 from laminar_core.records.source_numbers import SourceNumbers, sources_of
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.job_status import (
@@ -90,6 +91,9 @@ def _lines(found: JobStatus) -> Iterator[str]:
     yield (
         "no completed checkpoint" if found.checkpoint is None else _of_checkpoint(found.checkpoint)
     )
+    if found.checkpoint is not None and found.checkpoint.output_expires_at_ms is not None:
+        left_ms = found.checkpoint.output_expires_at_ms - found.read_at_ms
+        yield f"its output waits for its commit, and {_of_expiry(left_ms)}"
     if found.driver.state != "ended":
         yield _of_mode(found.mode)
     for pin in found.pins:
@@ -131,6 +135,7 @@ def _of_driver(job: str, driver: DriverStatus) -> Iterator[str]:
     if told:
         yield ", ".join(told)
     yield from _of_sources(driver.progress)
+    yield from _of_sinks(driver)
     waiting = driver.progress.get("uncommitted_checkpoints")
     if isinstance(waiting, int) and waiting > 1:
         retries = driver.progress.get("commit_retries")
@@ -149,6 +154,28 @@ def _of_sources(progress: JsonObject) -> Iterator[str]:
         yield f"source {name}: {lag} rows{seconds} behind, {numbers.splits} splits{''.join(told)}"
         if (headroom := _of_headroom(numbers)) is not None:
             yield f"source {name}: checkpoint {numbers.headroom_checkpoint_id}, {headroom}"
+
+
+def _of_sinks(driver: DriverStatus) -> Iterator[str]:
+    """Yield a line for each sink that knows a number. Without a driver only the store tells."""
+    for name, numbers in sinks_of(driver.progress).items():
+        told: list[str] = []
+        if numbers.publish_rows_per_s is not None:
+            told.append(f"publishes {numbers.publish_rows_per_s:,.0f} rows per s")
+        if driver.state in ("running", "unseen") and (expiry := _of_waiting(numbers, driver)):
+            told.append(expiry)
+        if told:
+            yield f"sink {name}: {', '.join(told)}"
+
+
+def _of_waiting(numbers: SinkNumbers, driver: DriverStatus) -> str | None:
+    if (expires_in_ms := numbers.transaction_expires_in_ms) is None:
+        return None
+    return f"output that waits {_of_expiry(expires_in_ms - (driver.heartbeat_age_ms or 0))}"
+
+
+def _of_expiry(left_ms: int) -> str:
+    return f"expires in {age(left_ms)}" if left_ms > 0 else f"may have expired {age(-left_ms)} ago"
 
 
 def _of_headroom(numbers: SourceNumbers) -> str | None:

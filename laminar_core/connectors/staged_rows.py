@@ -16,6 +16,7 @@ from laminar_core.connectors.plain import plain_schema
 from laminar_core.errors import CorruptCheckpointError, ErrorCode
 from laminar_core.operators.base import JsonObject, PendingSnapshot, Snapshot, SubtaskContext
 from laminar_core.protocol.types import CheckpointId
+from laminar_core.records.pre_committed import ROWS
 from laminar_core.records.record import FileRef
 from laminar_core.records.staged import STAGED_FILE, staged_files
 from laminar_core.store.staging import StagingArea
@@ -36,7 +37,7 @@ class StagedPart:
         """Return the form stored in a checkpoint."""
         return {
             "checkpoint_id": self.checkpoint_id,
-            "rows": self.rows,
+            ROWS: self.rows,
             STAGED_FILE: self.file.model_dump(),
         }
 
@@ -47,7 +48,7 @@ class StagedPart:
         Raises:
             CorruptCheckpointError: ``StagedRows`` did not make it.
         """
-        checkpoint_id, rows = committable.get("checkpoint_id"), committable.get("rows")
+        checkpoint_id, rows = committable.get("checkpoint_id"), committable.get(ROWS)
         files = staged_files([committable])
         if not (isinstance(checkpoint_id, int) and isinstance(rows, int) and files):
             raise CorruptCheckpointError(

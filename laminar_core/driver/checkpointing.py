@@ -8,6 +8,7 @@ Results are posted back as events.
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from laminar_core.connectors.base import Committer, Forgetting
 from laminar_core.driver.cleanup import Cleanup
@@ -33,6 +34,7 @@ from laminar_core.driver.publication import (
     longest_phase_ms,
 )
 from laminar_core.driver.scrub import SCRUB_BYTES_PER_SECOND, Scrub
+from laminar_core.driver.sink_watch import SinkWatch
 from laminar_core.errors import ErrorCode, FencedError, LaminarError
 from laminar_core.link.messages import (
     Abort,
@@ -90,6 +92,7 @@ from laminar_core.records.manifest import (
     TriggerRecord,
 )
 from laminar_core.records.record import FileRef
+from laminar_core.records.sink_numbers import SinkNumbers
 from laminar_core.records.source_numbers import SourceNumbers
 from laminar_core.store.audit_log import AuditLog
 from laminar_core.store.checkpoint_store import CheckpointStore
@@ -220,6 +223,7 @@ class CheckpointDriver:
         )
         self._headroom = HeadroomWatch(parts.forgetting, parts.store, host, background.discovery)
         self._commits = CommitQueue(self._commit, self._on_committed, background.commits, host)
+        self._sinks = SinkWatch(parts.committers)
         expected = {
             SubtaskId(vertex.vertex_id, index)
             for vertex in parts.identity.plan.vertices
@@ -540,14 +544,28 @@ class CheckpointDriver:
         """The commits of this generation."""
         return self._commits.numbers
 
+    def sink_numbers(self) -> dict[str, SinkNumbers]:
+        """Return the numbers of each sink; output counts as soon as a worker has offered it."""
+        acks = (ack for attempt in self._attempts.values() for ack in attempt.acks.values())
+        completed = (entry for manifest in self._commits.waiting for entry in manifest.subtasks)
+        waiting = chain(completed, (entry for ack in acks for entry in ack.entries))
+        return self._sinks.numbers(waiting, self._host.now_ms())
+
     def _count_commits(self) -> None:
         count = self._commits.waiting_count
         if count != self._state.uncommitted:
             self.dispatch(CommitsPending(count))
 
     def _commit(self, manifest: CheckpointManifest, again: bool) -> None:  # noqa: FBT001
-        generation = self._identity.generation
-        commit_output(self._store, self._committers, manifest, generation, again=again)
+        took_ms = commit_output(
+            self._store,
+            self._committers,
+            manifest,
+            self._identity.generation,
+            again=again,
+            monotonic_ms=self._host.monotonic_ms,
+        )
+        self._host.post(lambda: self._sinks.committed(manifest, took_ms))
 
     def _on_committed(self, manifest: CheckpointManifest) -> None:
         checkpoint_id, generation = manifest.checkpoint_id, self._identity.generation

@@ -5,7 +5,7 @@ because output becomes visible in the order of checkpoints.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -67,8 +67,13 @@ class CommitQueue:
         return replace(self._numbers, uncommitted_checkpoints=len(self._waiting))
 
     @property
+    def waiting(self) -> Sequence[CheckpointManifest]:
+        """The checkpoints whose output is not committed."""
+        return tuple(self._waiting)
+
+    @property
     def waiting_count(self) -> int:
-        """The number of checkpoints whose output is not committed."""
+        """The number of them."""
         return len(self._waiting)
 
     def add(self, manifest: CheckpointManifest) -> None:
@@ -130,7 +135,7 @@ class CommitQueue:
             self._submit()
 
 
-def commit_output(
+def commit_output(  # noqa: PLR0913 - the last three vary it, by keyword
     store: CheckpointStore,
     committers: Mapping[str, Committer],
     manifest: CheckpointManifest,
@@ -138,11 +143,14 @@ def commit_output(
     *,
     again: bool = False,
     left_out: LeftOut = NOTHING_LEFT_OUT,
-) -> None:
+    monotonic_ms: Callable[[], float] = lambda: 0.0,
+) -> dict[str, float]:
     """Make the output of a completed checkpoint visible, and record that. Repeating it is harmless.
 
     ``again``: an earlier attempt of this generation failed, so the targets are taken over again.
     Rows that were staged in the store are deleted once the commit is recorded.
+
+    Return how long each sink took, by the clock ``monotonic_ms``.
 
     Raises:
         FencedError: a newer generation owns the job; it commits what is to be committed.
@@ -159,12 +167,15 @@ def commit_output(
         # that had pre-committed belongs to that one. One of another job has nothing to commit.
         committed_id = manifest.parent_checkpoint_id
     counts: dict[str, int] = {}
+    took_ms: dict[str, float] = {}
     for operator_id, committer in committers.items():
         committables = left_out.rest(operator_id, committables_of(manifest, operator_id))
         counts[operator_id] = len(committables)
         if committed_id is not None:
+            began_ms = monotonic_ms()
             with _fenced_by_its_target(store, operator_id, generation):
                 committer.commit(committed_id, committables)
+            took_ms[operator_id] = monotonic_ms() - began_ms
     if manifest.imported_from is not None and committed_id is not None:
         _go_back(committers, committed_id, generation)
     store.attempts.record_commit(
@@ -178,6 +189,7 @@ def commit_output(
     for operator_id in committers:
         staging = StagingArea(store.objects, store.paths, operator_id)
         staging.delete(staged_files(committables_of(manifest, operator_id)))
+    return took_ms
 
 
 @contextmanager

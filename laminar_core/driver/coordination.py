@@ -307,13 +307,16 @@ class Coordinator:
                 progress |= asdict(self._checkpoints.commit_numbers)
                 sources = self._source_numbers()
                 progress["sources"] = {name: n.model_dump() for name, n in sources.items()}
+                sinks = self._checkpoints.sink_numbers()
+                progress["sinks"] = {name: n.model_dump() for name, n in sinks.items()}
             self._checkpoints.beat(
                 Heartbeat(sequence=self._heartbeats, at_ms=self.now_ms(), progress=progress)
             )
             self._dispatcher.tick()
         if self._is_due("progress", PROGRESS_EVENT_INTERVAL_MS, now_ms) and self._progress.complete:
             event = self._progress.event(now_ms, self.now_ms(), self._parts.rows_total)
-            more = asdict(self._checkpoints.commit_numbers) | {"sources": self._source_numbers()}
+            more = asdict(self._checkpoints.commit_numbers)
+            more |= {"sources": self._source_numbers(), "sinks": self._checkpoints.sink_numbers()}
             self.notify(event.model_copy(update=more))
 
     def _source_numbers(self) -> dict[str, SourceNumbers]:

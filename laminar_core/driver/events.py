@@ -14,6 +14,7 @@ from laminar_core.protocol.unaligned import UnalignedCheckpointMetrics
 from laminar_core.protocol.waiting import WaitsFor
 from laminar_core.records.bad_rows import NO_BAD_ROWS, BadRowTotals
 from laminar_core.records.damage import DamagedFile
+from laminar_core.records.sink_numbers import SinkNumbers
 from laminar_core.records.source_numbers import SourceNumbers
 
 
@@ -99,6 +100,8 @@ class ProgressMade(_Event):
     """Attempts that failed because an older driver had taken a sink over."""
     sources: dict[str, SourceNumbers] = Field(default={}, exclude_if=lambda found: not found)
     """By operator."""
+    sinks: dict[str, SinkNumbers] = Field(default={}, exclude_if=lambda found: not found)
+    """By operator; only sinks with a committer."""
 
 
 class OperatorAtWork(_Event):

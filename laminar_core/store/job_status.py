@@ -10,6 +10,7 @@ from laminar_core.protocol.types import CheckpointId, CheckpointKind, Generation
 from laminar_core.records.commands import SetMode
 from laminar_core.records.drill import DrillRecord
 from laminar_core.records.manifest import CheckpointManifest, GenerationClaim, Owner
+from laminar_core.records.pre_committed import first_expiry_ms
 from laminar_core.records.record import JsonObject
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.command_log import ControlLog
@@ -62,6 +63,8 @@ class CheckpointStatus:
     written_bytes: int
     inflight_bytes: int
     inflight_rows: int
+    output_expires_at_ms: int | None = None
+    """When a sink's target gives up output of it; None: it is committed, or does not expire."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,8 +173,23 @@ def _newest_checkpoint(
                 written_bytes=manifest.written_bytes,
                 inflight_bytes=manifest.inflight_bytes,
                 inflight_rows=manifest.inflight_rows,
+                output_expires_at_ms=_output_expires_at_ms(store, manifest, problems),
             )
     return None
+
+
+def _output_expires_at_ms(
+    store: CheckpointStore, manifest: CheckpointManifest, problems: list[str]
+) -> int | None:
+    first_ms = first_expiry_ms(c for entry in manifest.subtasks for c in entry.committables)
+    if first_ms is None:
+        return None
+    try:
+        commit = store.attempts.read_commit(manifest.checkpoint_id)
+    except CorruptCheckpointError as error:
+        problems.append(str(error))
+        commit = None
+    return first_ms if commit is None else None
 
 
 def _completed(store: CheckpointStore, problems: list[str]) -> Iterator[CheckpointManifest]:

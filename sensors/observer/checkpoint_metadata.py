@@ -12,6 +12,8 @@ from laminar_core.objectstore.opening import address
 from laminar_core.protocol.types import Generation
 from laminar_core.records.bad_rows import bad_rows_of
 from laminar_core.records.manifest import CheckpointManifest, fingerprint_of
+from laminar_core.records.record import JsonObject
+from laminar_core.records.sink_numbers import sinks_of
 from laminar_core.records.source_numbers import sources_of
 from laminar_core.resources.names import checkpoint_key, source_key
 from laminar_core.sensors.facts.stored_checkpoints import (
@@ -51,6 +53,7 @@ def materialization(store: CheckpointStore, stored: StoredCheckpoint) -> dg.Asse
         **event_time_metadata(manifest),
         **position_metadata(source_positions(store, manifest)),
         **source_number_metadata(store, manifest),
+        **sink_number_metadata(store, manifest),
         **bad_row_metadata(manifest),
         "operators": dg.MetadataValue.md(_operators_table(manifest)),
     }
@@ -105,12 +108,9 @@ def source_number_metadata(
 
     They are in its heartbeat, which is overwritten: a checkpoint that is reported later has none.
     """
-    beat = store.generations.read_heartbeat(Generation(manifest.generation))
-    if beat is None or abs(beat.at_ms - manifest.completed_at_ms) > _NUMBERS_AGE_MS_MAX:
-        return {}
     return {
         f"{what}/{source}": number
-        for source, numbers in sources_of(beat.progress).items()
+        for source, numbers in sources_of(_progress_about_then(store, manifest)).items()
         for what, number in (
             ("lag_rows", numbers.lag_rows),
             ("lag_seconds", numbers.lag_seconds),
@@ -119,6 +119,28 @@ def source_number_metadata(
         )
         if number is not None
     }
+
+
+def sink_number_metadata(
+    store: CheckpointStore, manifest: CheckpointManifest
+) -> dict[str, float | int]:
+    """Return the numbers of each sink, as the driver knew them about then."""
+    return {
+        f"{what}/{sink}": number
+        for sink, numbers in sinks_of(_progress_about_then(store, manifest)).items()
+        for what, number in (
+            ("publish_rows_per_s", numbers.publish_rows_per_s),
+            ("transaction_expires_in_ms", numbers.transaction_expires_in_ms),
+        )
+        if number is not None
+    }
+
+
+def _progress_about_then(store: CheckpointStore, manifest: CheckpointManifest) -> JsonObject:
+    beat = store.generations.read_heartbeat(Generation(manifest.generation))
+    if beat is None or abs(beat.at_ms - manifest.completed_at_ms) > _NUMBERS_AGE_MS_MAX:
+        return {}
+    return beat.progress
 
 
 def _identity(store: CheckpointStore, stored: StoredCheckpoint) -> dict[str, Any]:

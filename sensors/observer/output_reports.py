@@ -7,7 +7,11 @@ import dagster as dg
 from laminar_core.errors import CorruptCheckpointError
 from laminar_core.resources.names import asset_key
 from laminar_core.sensors.facts.stored_checkpoints import StoredCheckpoint, source_positions
-from laminar_core.sensors.observer.checkpoint_metadata import DATA_VERSION_TAG, event_time_metadata
+from laminar_core.sensors.observer.checkpoint_metadata import (
+    DATA_VERSION_TAG,
+    event_time_metadata,
+    sink_number_metadata,
+)
 from laminar_core.store.checkpoint_store import CheckpointStore
 
 _ROWS_WRITTEN = "rows_written"
@@ -35,6 +39,7 @@ def output_observation(
         "committables": sum(commit.committables.values()),
         "completed_at": dg.MetadataValue.timestamp(manifest.completed_at_ms / 1000),
         **event_time_metadata(manifest),
+        **sink_number_metadata(store, manifest),
     }
     positions = source_positions(store, manifest)
     if positions:

@@ -4,18 +4,21 @@ import json
 
 import pytest
 
+from laminar_core.host.clock import SystemClock
 from laminar_core.objectstore.local import LocalObjectStore
 from laminar_core.protocol.types import Generation
 from laminar_core.records.commands import SetMode
 from laminar_core.records.manifest import Heartbeat
+from laminar_core.records.sink_numbers import SinkNumbers, sinks_of
 from laminar_core.records.source_numbers import SourceNumbers, sources_of
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.drills import write_drill
 from laminar_core.store.owner import this_process
 from laminar_core.store.pins import Pins
 from tests.cli.test_drill import record as drill_record
+from tests.records.manifests import subtask
 from tests.retention.retention_jobs import StoredJob, pin_of
-from tests.store.stores import claimant, elsewhere, gone, never
+from tests.store.stores import claim, claimant, elsewhere, gone, never, write
 from tests.store.test_job_status import ask
 
 
@@ -92,6 +95,39 @@ def test_a_source_that_knows_its_lag_has_a_line(lines, cli, job) -> None:
         "source lost: checkpoint 3, the oldest, needs 7 rows that the source has deleted",
         "source new: an unknown number of rows behind, 1 splits",
     ]
+
+
+def test_a_sink_that_knows_a_number_has_a_line(lines, cli, job) -> None:
+    job.start()
+    found = {
+        "out": SinkNumbers(publish_rows_per_s=12_345.6, transaction_expires_in_ms=10**15),
+        "late": SinkNumbers(transaction_expires_in_ms=5_000),
+        "files": SinkNumbers(),
+        "rows": SinkNumbers(publish_rows_per_s=0.4),
+    }
+    progress = {"sinks": {name: numbers.model_dump() for name, numbers in found.items()}}
+    job.store.generations.beat(Generation(1), Heartbeat(sequence=1, at_ms=1, progress=progress))
+    told = json.loads(cli("status", "--json", "--store", job.store.objects.uri).out)
+    assert sinks_of(told["driver"]["progress"]) == found
+    out, late, slow = (line for line in lines() if line.startswith("sink "))
+    assert out.startswith("sink out: publishes 12,346 rows per s, output that waits expires in ")
+    assert late.startswith("sink late: output that waits may have expired "), "the beat is old"
+    assert slow == "sink rows: publishes 0 rows per s"
+    job.store.generations.end(Generation(1), "failed", "a worker died")
+    assert [line for line in lines() if line.startswith("sink ")] == [
+        "sink out: publishes 12,346 rows per s",
+        "sink rows: publishes 0 rows per s",
+    ]
+
+
+def test_output_that_is_not_committed_says_when_it_expires(lines, job) -> None:
+    claim(job.store)
+    expires_at_ms = SystemClock().now_ms() + 601_000
+    offered = ({"name": "a", "expires_at_ms": expires_at_ms},)
+    written = write(job.store, 1, 1)
+    entries = (*written.subtasks[:3], subtask("sink", 1, committables=offered))
+    job.store.manifests.publish(written.model_copy(update={"subtasks": entries}))
+    assert "its output waits for its commit, and expires in 10 min" in lines()
 
 
 def test_a_job_whose_driver_is_not_seen_or_gone_or_has_ended(lines, job) -> None:

@@ -80,11 +80,16 @@ class Driver:
             self.host.run()
 
     def acknowledge(
-        self, checkpoint_id: int, *workers: int, parts: tuple = (), mode: ResolvedMode = "aligned"
+        self,
+        checkpoint_id: int,
+        *workers: int,
+        parts: tuple = (),
+        mode: ResolvedMode = "aligned",
+        **of_parts: int,
     ) -> None:
         """As workers do, whose sink offers ``parts``, and whose barriers met ``mode``."""
         for worker in workers:
-            offered = tuple({"name": part} for part in parts) if worker == 0 else ()
+            offered = tuple({"name": part, **of_parts} for part in parts) if worker == 0 else ()
             entries = [
                 subtask(operator, worker, committables=offered if operator == "out" else ())
                 for operator in PLAN.operator_ids()

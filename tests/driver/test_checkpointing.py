@@ -8,6 +8,7 @@ from laminar_core.protocol.coordinator_events import Declined
 from laminar_core.protocol.types import CheckpointId, CheckpointKind, DeclineCause
 from laminar_core.protocol.unaligned import SWITCHES_IN_A_ROW
 from laminar_core.records.manifest import Heartbeat
+from laminar_core.records.sink_numbers import SinkNumbers
 from laminar_core.testing.faulty_store import Effect, Fault
 from laminar_core.testing.observed_store import StoreCall
 from tests.driver.drivers import PLAN, Driver
@@ -272,3 +273,23 @@ def test_a_bug_in_the_background_ends_the_generation_instead_of_hiding() -> None
     assert driver.host.failures == [
         ("snapshot-failed", "checkpoint 1: TypeError(\"'NoneType' object is not callable\")")
     ]
+
+
+def test_output_expires_from_its_acknowledgement_until_its_commit() -> None:
+    driver = Driver()
+    driver.ledger.staged["1-0-0"] = []
+    driver.request()
+    driver.settle()
+    assert driver.driver.sink_numbers() == {"out": SinkNumbers()}
+    driver.acknowledge(1, 0, parts=("1-0-0",), rows=50, expires_at_ms=61_000)
+    assert expires_in_ms(driver) == 60_000, "one worker has offered its output"
+    driver.host.time_ms += 10_000
+    driver.acknowledge(1, 1)
+    driver.settle(commit=False)
+    assert expires_in_ms(driver) == 50_000, "the checkpoint is complete, and waits"
+    driver.settle()
+    assert driver.driver.sink_numbers() == {"out": SinkNumbers(publish_rows_per_s=50_000)}
+
+
+def expires_in_ms(driver: Driver) -> int | None:
+    return driver.driver.sink_numbers()["out"].transaction_expires_in_ms

@@ -165,6 +165,23 @@ class TestCommitOutput:
         record = self.store.attempts.read_commit(CheckpointId(3))
         assert (record.generation, record.committables) == (1, {"sink": 1})
 
+    def test_it_says_how_long_each_sink_took(self):
+        host = Host()
+
+        def pass_time(*_: object) -> None:
+            host.time_ms += 40
+
+        self.ledger.observe = pass_time
+        took_ms = commit_output(
+            self.store,
+            self.committers,
+            checkpoint(3, "1-0-0"),
+            self.generation,
+            monotonic_ms=host.monotonic_ms,
+        )
+        assert took_ms == {"sink": host.time_ms - 1_000}
+        assert took_ms["sink"] >= 40
+
     def test_repeating_it_changes_nothing(self):
         for _ in range(3):
             self.commit(checkpoint(3, "1-0-0"))

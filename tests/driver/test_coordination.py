@@ -28,8 +28,10 @@ from laminar_core.link.messages import (
 from laminar_core.protocol.coordinator import CoordinatorConfig
 from laminar_core.protocol.types import CheckpointId, CheckpointKind, DeclineCause
 from laminar_core.protocol.unaligned import UnalignedCheckpointMetrics
+from laminar_core.records.sink_numbers import SinkNumbers, sinks_of
 from laminar_core.records.source_numbers import SourceNumbers, sources_of
 from laminar_core.store.generation_summary import read_generation
+from laminar_core.testing.ledger import Ledger, LedgerCommitter
 from tests.driver.hosts import Background, Link
 from tests.plan.plans import small_plan
 from tests.records.manifests import subtask
@@ -311,6 +313,16 @@ class TestProgress:
         assert cluster.told(ProgressMade)[-1].sources == found
         beat = read_generation(cluster.store.objects, cluster.store.paths, cluster.generation)
         assert sources_of(beat.heartbeat.progress) == found
+
+    def test_events_and_heartbeats_have_the_numbers_of_each_sink(self):
+        cluster = Cluster(committers={"out": LedgerCommitter(Ledger())})
+        cluster.register(0, 1)
+        cluster.hear(cluster.progress(0), cluster.progress(1))
+        cluster.turn(1_100)
+        found = {"out": SinkNumbers()}
+        assert cluster.told(ProgressMade)[-1].sinks == found
+        beat = read_generation(cluster.store.objects, cluster.store.paths, cluster.generation)
+        assert sinks_of(beat.heartbeat.progress) == found
 
     def test_unaligned_cuts_of_all_workers_are_reported(self, cluster):
         cluster.register(0, 1)

@@ -22,8 +22,19 @@ from laminar_core.store.job_status import DriverState, JobStatus, ModeStatus, re
 from laminar_core.store.owner import this_process
 from laminar_core.store.pins import Pins
 from tests.cli.test_drill import record as drill_record
+from tests.records.manifests import subtask
 from tests.retention.retention_jobs import StoredJob, pin_of
-from tests.store.stores import JOB, claimant, damage, elsewhere, gone, never, open_job
+from tests.store.stores import (
+    JOB,
+    claimant,
+    commit,
+    damage,
+    elsewhere,
+    gone,
+    never,
+    open_job,
+    write,
+)
 
 NOW_MS = 1_800_000_000_000
 
@@ -131,6 +142,19 @@ class TestCheckpoint:
             manifest.written_bytes,
         )
         assert (found.duration_ms, found.inflight_rows) == (manifest.duration_ms, 0)
+
+    def test_output_expires_until_its_commit_is_recorded(self, job):
+        written = write(job.store, 1, 1)
+        offered = tuple({"name": str(at_ms), "expires_at_ms": at_ms} for at_ms in (9, 7))
+        entries = (*written.subtasks[:3], subtask("sink", 1, committables=offered))
+        job.store.manifests.publish(written.model_copy(update={"subtasks": entries}))
+        assert status_of(job).checkpoint.output_expires_at_ms == 7
+        commit(job.store, 1, 1)
+        assert status_of(job).checkpoint.output_expires_at_ms is None
+        damage(job.store, job.store.paths.commit(CheckpointId(1)), "rotten")
+        found = status_of(job)
+        assert found.checkpoint.output_expires_at_ms == 7
+        assert len(found.problems) == 1
 
     def test_what_the_job_went_back_behind_does_not_count(self, job):
         job.complete()

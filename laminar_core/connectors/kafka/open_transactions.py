@@ -7,13 +7,14 @@ the job is in it because a job that is made anew begins with generation 1 again.
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from laminar_core.connectors.kafka.transactions import TransactionFacts, TransactionState
 from laminar_core.errors import CorruptCheckpointError, ErrorCode
 from laminar_core.operators.base import JsonObject
 from laminar_core.protocol.types import CheckpointId, Generation
+from laminar_core.records.pre_committed import EXPIRES_AT_MS, ROWS
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,16 +51,20 @@ class OpenTransaction:
     transactional_id: str
     producer_id: int
     epoch: int
+    expires_at_ms: int | None = field(default=None, compare=False)
+    """When the brokers abort it, by their clock; None: an older version has written it."""
 
     def to_json(self) -> JsonObject:
         """Return the form stored in a checkpoint."""
-        return {
+        written: JsonObject = {
             "checkpoint_id": self.checkpoint_id,
-            "rows": self.rows,
+            ROWS: self.rows,
             "transactional_id": self.transactional_id,
             "producer_id": self.producer_id,
             "epoch": self.epoch,
         }
+        known = self.expires_at_ms is not None
+        return {**written, EXPIRES_AT_MS: self.expires_at_ms} if known else written
 
     @classmethod
     def from_json(cls, committable: JsonObject) -> "OpenTransaction":
@@ -68,7 +73,7 @@ class OpenTransaction:
         Raises:
             CorruptCheckpointError: no transaction is described.
         """
-        numbers = [committable.get(n) for n in ("checkpoint_id", "rows", "producer_id", "epoch")]
+        numbers = [committable.get(n) for n in ("checkpoint_id", ROWS, "producer_id", "epoch")]
         name = committable.get("transactional_id")
         whole = [n for n in numbers if isinstance(n, int) and not isinstance(n, bool)]
         if len(whole) < len(numbers) or not isinstance(name, str):
@@ -76,7 +81,9 @@ class OpenTransaction:
                 ErrorCode.MANIFEST_UNREADABLE, f"this is no transaction: {committable}"
             )
         checkpoint_id, rows, producer_id, epoch = whole
-        return cls(CheckpointId(checkpoint_id), rows, name, producer_id, epoch)
+        expires = committable.get(EXPIRES_AT_MS)
+        expires_at_ms = expires if isinstance(expires, int) else None
+        return cls(CheckpointId(checkpoint_id), rows, name, producer_id, epoch, expires_at_ms)
 
 
 def transactions_after(

@@ -238,7 +238,12 @@ class _Interval:
             )  # A restart produces them again.
             raise self._unavailable("the transaction has expired before its checkpoint")
         pre_committed = OpenTransaction(
-            self.checkpoint_id, self._rows, self._name, facts.producer_id, facts.epoch
+            self.checkpoint_id,
+            self._rows,
+            self._name,
+            facts.producer_id,
+            facts.epoch,
+            facts.expires_at_ms,
         )
         return pre_committed.to_json()
 

@@ -1,5 +1,7 @@
 """The fate of a transaction is decided for certain, or not at all."""
 
+from dataclasses import replace
+
 import pytest
 
 from laminar_core.connectors.kafka.open_transactions import (
@@ -43,6 +45,18 @@ def test_the_fate_follows_from_producer_epoch_and_marker(told, with_marker, with
 
 def test_a_committable_is_read_as_it_was_written():
     assert OpenTransaction.from_json(OPEN.to_json()) == OPEN
+    known = replace(OPEN, expires_at_ms=1_700_000_900_000)
+    assert OpenTransaction.from_json(known.to_json()).expires_at_ms == known.expires_at_ms
+
+
+def test_a_committable_of_an_older_version_does_not_say_when_it_expires():
+    assert "expires_at_ms" not in OPEN.to_json()
+    assert OpenTransaction.from_json(OPEN.to_json()).expires_at_ms is None
+
+
+def test_a_transaction_is_the_same_whether_or_not_its_expiry_is_known():
+    known = replace(OPEN, expires_at_ms=1_700_000_900_000)
+    assert transactions_after(CheckpointId(0), [OPEN.to_json(), known.to_json()]) == [OPEN]
 
 
 @pytest.mark.parametrize(

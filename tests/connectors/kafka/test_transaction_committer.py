@@ -30,6 +30,7 @@ from laminar_core.errors import (
 from laminar_core.host.clock import ManualClock
 from laminar_core.operators.base import JsonObject, SubtaskContext
 from laminar_core.protocol.types import CheckpointId, Generation
+from laminar_core.records.pre_committed import first_expiry_ms
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.staging import StagingArea
 from tests.connectors.kafka.publishing import ROWS, SCHEMA, read_topic, rows
@@ -230,6 +231,7 @@ class TestOutlook:
         name = OpenTransaction.from_json(parts[0]).transactional_id
         with Transactions(job.sink.cluster) as transactions:
             assert look.expires_at_ms == transactions.describe([name])[name].expires_at_ms
+        assert first_expiry_ms(parts) == look.expires_at_ms, "the checkpoint has it, too"
         assert committer.outlook(CheckpointId(2), job.staged[1]) == Committed()
 
     def test_looking_fences_nobody(self, job: Job):

@@ -10,11 +10,16 @@ from laminar_core.connectors.kafka.sink import KafkaSink
 from laminar_core.connectors.kafka.transaction_committer import TransactionCommitter
 from laminar_core.connectors.kafka.transaction_writer import WAITING_BYTES_MAX
 from laminar_core.connectors.kafka.transactions import Transactions, TransactionState
+from laminar_core.driver.sink_watch import SinkWatch
 from laminar_core.errors import StorageUnavailable
+from laminar_core.host.clock import ManualClock, SystemClock
 from laminar_core.operators.base import JsonObject, Snapshot, SubtaskContext
 from laminar_core.protocol.types import CheckpointId, Generation
+from laminar_core.records.sink_numbers import SinkNumbers
 from laminar_core.store.staging import StagingArea
 from tests.connectors.kafka.publishing import SCHEMA, read_topic, rows
+from tests.records.manifests import manifest
+from tests.records.manifests import subtask as entry
 from tests.store.stores import claim, open_job
 
 
@@ -49,6 +54,30 @@ class Subtask:
 @pytest.fixture
 def subtask(kafka: str, new_topic: Callable[..., str]) -> Subtask:
     return Subtask(kafka, new_topic())
+
+
+def test_the_time_that_is_left_for_a_commit_falls_with_the_clock(kafka, new_topic):
+    subtask = Subtask(kafka, new_topic(), timeout="10 minutes")
+    subtask.writer.write(rows(0, 10))
+    offered = subtask.writer.snapshot(CheckpointId(1))().committables
+    clock = ManualClock(SystemClock().now_ms())
+    watch = SinkWatch(["sink"])
+    entries = [entry("sink", 0, committables=offered)]
+
+    def left_ms() -> int:
+        found = watch.numbers(entries, clock.now_ms())["sink"].transaction_expires_in_ms
+        assert found is not None
+        return found
+
+    first_ms = left_ms()
+    assert 9 * 60_000 < first_ms <= 10 * 60_000
+    clock.wait_ms(60_000)
+    assert left_ms() == first_ms - 60_000
+    subtask.commit(1, offered)
+    others = (entry("window", 0), entry("window", 1), entry("sink", 1))
+    watch.committed(manifest(subtasks=(*entries, *others)), {"sink": 20.0})
+    done = SinkNumbers(publish_rows_per_s=500)
+    assert watch.numbers(entries, clock.now_ms()) == {"sink": done}
 
 
 def slots(snapshot: Snapshot) -> list[str]:

@@ -29,6 +29,7 @@ from laminar_core.records.manifest import (
     Heartbeat,
     fingerprint_of,
 )
+from laminar_core.records.sink_numbers import SinkNumbers
 from laminar_core.records.source_numbers import SourceNumbers
 from laminar_core.sensors.facts.stored_checkpoints import StoredCheckpoint, read_stored
 from laminar_core.sensors.observer.checkpoint_metadata import materialization, source_observation
@@ -87,6 +88,18 @@ def test_lag_and_headroom_are_shown_as_the_driver_knew_them_then(
     event = shown(store, completed)
     found = {name: value(event, name) for name in event.metadata if name.endswith("/in")}
     assert found == shown_numbers
+
+
+def test_numbers_of_sinks_are_shown_as_the_driver_knew_them_then(store: CheckpointStore) -> None:
+    completed = plain()
+    numbers = SinkNumbers(publish_rows_per_s=12.5, transaction_expires_in_ms=840_000)
+    progress = {"sinks": {"out": numbers.model_dump(), "rows": SinkNumbers().model_dump()}}
+    beat = Heartbeat(sequence=1, at_ms=completed.completed_at_ms, progress=progress)
+    store.generations.beat(Generation(1), beat)
+    event = shown(store, completed)
+    found = {name: value(event, name) for name in event.metadata if name.endswith("/out")}
+    assert found == {"publish_rows_per_s/out": 12.5, "transaction_expires_in_ms/out": 840_000}
+    assert not [name for name in event.metadata if name.endswith("/rows")]
 
 
 def value(event: dg.AssetMaterialization | dg.AssetObservation, name: str) -> Any:

@@ -176,7 +176,8 @@ CHECKS = (
     Check(
         "sink_transactions",
         _transactions,
-        "The output of completed checkpoints becomes visible within commit_age_max.",
+        "The output of completed checkpoints becomes visible within commit_age_max, and does not "
+        "expire before that (transaction_margin).",
     ),
 )
 

@@ -13,6 +13,7 @@ from laminar_core.sensors.alerting.sensors import (
 )
 from laminar_core.sensors.alignment.sensor import build_alignment_sensor
 from laminar_core.sensors.recovery.sensor import RecoveryJobs, build_recovery_sensor
+from laminar_core.sensors.sink_transactions.sensor import build_sink_transactions_sensor
 from laminar_core.sensors.source_retention.sensor import build_source_retention_sensor
 
 
@@ -38,6 +39,7 @@ def sensor_definitions(spec: StreamSpec, launching: dg.Definitions) -> dg.Defini
             build_alignment_sensor(spec.name, alignment),
             build_recovery_sensor(spec.name, spec.alerts, recovery),
             build_source_retention_sensor(spec.name, spec.alerts),
+            build_sink_transactions_sensor(spec.name, spec.alerts),
             build_run_failure_sensor(spec.name, spec.alerts),
             build_check_failure_sensor(spec.name, spec.alerts),
         ]

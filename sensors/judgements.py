@@ -359,20 +359,65 @@ def judge_restorable(newest: DrillRecord | None, now_ms: int, policy: AlertPolic
 
 
 @dataclass(frozen=True, slots=True)
+class OutputExpiry:
+    """When a sink's target gives up output that waits for its commit: the first of one sink."""
+
+    sink: str
+    checkpoint_id: int
+    """The checkpoint that the output waits with."""
+    completed_at_ms: int
+    expires_at_ms: int
+    """By the clock of the target."""
+
+    def left_ms(self, now_ms: int) -> int:
+        """Return the time that is left; 0 or less: it may have expired."""
+        return self.expires_at_ms - now_ms
+
+    def has_expired(self, now_ms: int) -> bool:
+        """Return whether the target may have given the output up."""
+        return self.left_ms(now_ms) <= 0
+
+    def is_near(self, now_ms: int, policy: AlertPolicy) -> bool:
+        """Return whether it has expired, or does so within the margin.
+
+        The margin is at most half of the time between the completion of the checkpoint and the
+        expiry. So a job whose transactions are short is no reason to warn as long as it commits.
+        """
+        at_first_ms = self.left_ms(self.completed_at_ms)
+        margin_ms = min(duration_ms(policy.transaction_margin), at_first_ms // 2)
+        return self.has_expired(now_ms) or self.left_ms(now_ms) < margin_ms
+
+
+def expiry_line(found: OutputExpiry, now_ms: int) -> str:
+    """Return one line about the output of a sink.
+
+    >>> expiry_line(OutputExpiry("out", 3, 0, 900_000), 300_000)
+    'output of checkpoint 3 in sink out expires in 10.0 minutes'
+    """
+    output = f"output of checkpoint {found.checkpoint_id} in sink {found.sink}"
+    minutes = abs(found.left_ms(now_ms)) / 60_000
+    if found.has_expired(now_ms):
+        return f"{output} expired {minutes:.1f} minutes ago, and no commit of it is recorded"
+    return f"{output} expires in {minutes:.1f} minutes"
+
+
+@dataclass(frozen=True, slots=True)
 class Uncommitted:
     """Completed checkpoints on the timeline whose output may not be visible."""
 
     checkpoint_ids: tuple[int, ...]
     """Ascending."""
     oldest_completed_at_ms: int
+    expiries: tuple[OutputExpiry, ...] = ()
+    """One for each sink with such output that expires."""
 
 
 def judge_transactions(
     waiting: Uncommitted | None, committed_id: int | None, now_ms: int, policy: AlertPolicy
 ) -> Verdict:
-    """Judge whether completed output becomes visible.
+    """Judge whether completed output becomes visible, and whether it can still do so.
 
-    ``committed_id`` is the newest visible one.
+    ``committed_id`` is the newest visible one. Output that may have expired is a severe failure.
     """
     known = "nothing" if committed_id is None else f"everything up to checkpoint {committed_id}"
     figures: dict[str, float | int] = {"uncommitted": 0}
@@ -381,7 +426,23 @@ def judge_transactions(
     age_ms = now_ms - waiting.oldest_completed_at_ms
     count, first = len(waiting.checkpoint_ids), waiting.checkpoint_ids[0]
     figures = {"uncommitted": count, "oldest_s": round(age_ms / 1000, 3)}
+    for each in waiting.expiries:
+        figures[f"expires_in_s/{each.sink}"] = round(each.left_ms(now_ms) / 1000, 3)
     said = f"{known} is committed, {count} from checkpoint {first} on wait"
+    if near := [each for each in waiting.expiries if each.is_near(now_ms, policy)]:
+        is_severe = any(each.has_expired(now_ms) for each in near)
+        lines = "; ".join(expiry_line(each, now_ms) for each in near)
+        remedy = (
+            "`laminar recover --dry-run` shows whether rows are lost"
+            if is_severe
+            else "start the job, or repair what keeps it from committing"
+        )
+        return Verdict(
+            passed=False,
+            description=f"{said}; {lines}: {remedy}",
+            is_severe=is_severe,
+            figures=figures,
+        )
     if age_ms <= duration_ms(policy.commit_age_max):
         return Verdict(passed=True, description=said, figures=figures)
     said = (

@@ -94,6 +94,11 @@ class AlertPolicy(Values):
         default="1 minute",
         description="The sinks are stuck when completed output is not visible for longer.",
     )
+    transaction_margin: DurationText = Field(
+        default="5 minutes",
+        description="Warn when output that waits for its commit expires sooner; and no later than "
+        "when half of the time is over that it had when its checkpoint completed.",
+    )
     drill_age_max: DurationText = Field(
         default="2 days", description="Longest time since the last passed drill."
     )

@@ -33,6 +33,7 @@ Anchor = Literal[
     "alignment",
     "source-retention",
     "source-lag",
+    "sink-transactions",
     "run-failed",
     "check-failed",
 ]

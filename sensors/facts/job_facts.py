@@ -1,10 +1,12 @@
 """Facts about a job for checks, read from its store when they run."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from laminar_core.errors import CorruptCheckpointError
 from laminar_core.protocol.recovery import on_timeline
 from laminar_core.protocol.types import CheckpointId, CheckpointKind, Generation
+from laminar_core.records.manifest import CheckpointManifest
+from laminar_core.records.pre_committed import first_expiry_ms, key_of
 from laminar_core.sensors.facts.stored_checkpoints import (
     StoredCheckpoint,
     read_stored,
@@ -12,6 +14,7 @@ from laminar_core.sensors.facts.stored_checkpoints import (
 )
 from laminar_core.sensors.judgements import (
     JobLife,
+    OutputExpiry,
     SourceNeeds,
     Uncommitted,
     ended_on_purpose,
@@ -103,19 +106,39 @@ def uncommitted(store: CheckpointStore) -> tuple[Uncommitted | None, int | None]
         As ``completed_newest_first``.
     """
     waiting: list[StoredCheckpoint] = []
-    committed_id = None
+    committed: CheckpointManifest | None = None
     for found in completed_newest_first(store):
-        checkpoint_id = found.manifest.checkpoint_id
-        if _is_committed(store, checkpoint_id):
-            committed_id = checkpoint_id
+        if _is_committed(store, found.manifest.checkpoint_id):
+            committed = found.manifest
             break
         waiting.append(found)
         if len(waiting) == UNCOMMITTED_MAX:
             break
+    committed_id = None if committed is None else committed.checkpoint_id
     if not waiting:
         return None, committed_id
-    ids = tuple(found.manifest.checkpoint_id for found in reversed(waiting))
-    return Uncommitted(ids, waiting[-1].manifest.completed_at_ms), committed_id
+    manifests = [found.manifest for found in reversed(waiting)]
+    ids = tuple(manifest.checkpoint_id for manifest in manifests)
+    expiries = _expiries(manifests, committed)
+    return Uncommitted(ids, manifests[0].completed_at_ms, expiries), committed_id
+
+
+def _expiries(
+    waiting: Sequence[CheckpointManifest], committed: CheckpointManifest | None
+) -> tuple[OutputExpiry, ...]:
+    """Return the first expiry of each sink. Checkpoints may carry output that is committed."""
+    subtasks = () if committed is None else committed.subtasks
+    settled = {key_of(each) for entry in subtasks for each in entry.committables}
+    found: dict[str, OutputExpiry] = {}
+    for manifest in waiting:
+        for entry in manifest.subtasks:
+            sink, first_ms = entry.operator_id, first_expiry_ms(entry.committables, settled)
+            known = found.get(sink)
+            if first_ms is not None and (known is None or first_ms < known.expires_at_ms):
+                found[sink] = OutputExpiry(
+                    sink, manifest.checkpoint_id, manifest.completed_at_ms, first_ms
+                )
+    return tuple(found.values())
 
 
 def _is_committed(store: CheckpointStore, checkpoint_id: CheckpointId) -> bool:

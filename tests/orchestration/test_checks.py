@@ -129,6 +129,23 @@ def test_each_thing_that_is_wrong_is_found_by_its_own_check(job: Job, checks: Ch
     assert checks.said["sink_transactions"].metadata["uncommitted"].value == 3
 
 
+@pytest.mark.parametrize(("minutes", "severity"), [(1, None), (11, "WARN"), (15, "ERROR")])
+def test_output_that_expires_while_the_driver_is_down(
+    job: Job, checks: Checks, minutes: int, severity: str | None
+) -> None:
+    healthy(job)
+    job.claim_by_the_dead(base=3)
+    expires_at_ms = job.clock.now_ms() + 15 * 60_000
+    job.complete(offered=({"name": "a", "expires_at_ms": expires_at_ms},))
+    job.clock.wait_ms(minutes * 60_000)
+    assert ("sink_transactions" in checks.run(commit_age_max="1 hour")) == (severity is not None)
+    said = checks.said["sink_transactions"]
+    assert said.metadata["expires_in_s/sink"].value == (15 - minutes) * 60
+    if severity is not None:
+        assert said.severity.value == severity
+        assert "output of checkpoint 4 in sink sink expire" in (said.description or "")
+
+
 def test_the_headroom_of_a_source_is_judged_without_a_setting(job: Job, checks: Checks) -> None:
     healthy(job)
     job.beat(payments=SourceNumbers(headroom_checkpoint_id=1, headroom_rows=5, headroom_seconds=60))

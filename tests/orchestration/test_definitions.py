@@ -58,6 +58,7 @@ SENSORS = {
     "alignment",
     "recovery",
     "source_retention",
+    "sink_transactions",
     "run_failures",
     "check_failures",
 }

@@ -106,8 +106,9 @@ class Job:
         alignment_ms: float = 5,
         inflight_rows: int = 0,
         kind: CheckpointKind = CheckpointKind.PERIODIC,
+        offered: tuple[JsonObject, ...] = (),
     ) -> int:
-        """The next checkpoint, whole, as a driver leaves it."""
+        """The next checkpoint, whole, as a driver leaves it; its sink has ``offered`` output."""
         checkpoint_id = self._next_id()
         written = write(self.store, checkpoint_id, self.generation)
         now_ms = self.clock.now_ms()
@@ -120,6 +121,9 @@ class Job:
             "fingerprint": {op: fingerprint_of(d) for op, d in self.descriptions.items()},
             "edges": self.edges,
         }
+        if offered:
+            sink = written.subtasks[-1].model_copy(update={"committables": offered})
+            fields["subtasks"] = (*written.subtasks[:-1], sink)
         if inflight_rows:
             ref = self.store.parts.write_inflight(
                 CheckpointId(checkpoint_id), "window", 0, "input", 1, [b"not looked at"]

@@ -14,6 +14,7 @@ from laminar_core.sensors.judgements import (
     Headroom,
     JobLife,
     LostFiles,
+    OutputExpiry,
     SourceNeeds,
     Uncommitted,
     Verdict,
@@ -282,6 +283,25 @@ def test_transactions(waiting: Uncommitted | None, passed: bool) -> None:  # noq
     assert verdict.passed == passed
     assert "up to checkpoint 7" in verdict.description
     assert verdict.figures["uncommitted"] == (len(waiting.checkpoint_ids) if waiting else 0)
+
+
+@pytest.mark.parametrize(
+    ("left_ms", "passed", "is_severe", "said"),
+    [
+        (301_000, True, False, "1 from checkpoint 8 on wait"),
+        (299_000, False, False, "in sink out expires in 5.0 minutes: start the job"),
+        (0, False, True, "in sink out expired 0.0 minutes ago, and no commit of it is recorded"),
+        (-7_200_000, False, True, "in sink out expired 120.0 minutes ago"),
+    ],
+)
+def test_output_that_waits_may_expire(left_ms: int, passed: bool, is_severe: bool, said: str):  # noqa: FBT001
+    expires_at_ms = NOW_MS + left_ms
+    expiry = OutputExpiry("out", 8, expires_at_ms - 900_000, expires_at_ms)
+    waiting = Uncommitted((8,), NOW_MS - 1_000, (expiry,))
+    verdict = judge_transactions(waiting, 7, NOW_MS, POLICY)
+    assert (verdict.passed, verdict.is_severe) == (passed, is_severe)
+    assert said in verdict.description
+    assert verdict.figures["expires_in_s/out"] == left_ms / 1000
 
 
 def test_the_audit_chain() -> None:

@@ -1,8 +1,9 @@
-"""One Kafka broker for a whole test run, and topics of its own for each test."""
+"""Servers that all processes of a test run share; topics and databases are of one test."""
 
 import itertools
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,21 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.servers.absence import ROOT, server_is_absent
 from verification.servers.kafka_broker import KafkaBroker, jars_of
-from verification.servers.shared_broker import shared_broker
+from verification.servers.postgres_database import PostgresDatabase
+from verification.servers.postgres_server import (
+    PostgresServer,
+    postgres_programs,
+    why_it_cannot_run,
+)
+from verification.servers.shared_server import shared_server
 
 _NUMBERS = itertools.count()
+
+
+def shared_folder(factory: pytest.TempPathFactory) -> Path:
+    """Return the temporary folder that all processes of this run have in common."""
+    folder = factory.getbasetemp()
+    return folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
 
 
 @pytest.fixture(scope="session")
@@ -23,10 +36,7 @@ def kafka_jars() -> Path:
 @pytest.fixture(scope="session")
 def kafka(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Host and port of a broker that all processes of this run share."""
-    folder = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        folder = folder.parent
-    with shared_broker(kafka_jars, folder / "kafka") as address:
+    with shared_server("kafka", kafka_jars, shared_folder(tmp_path_factory) / "kafka") as address:
         yield address
 
 
@@ -49,3 +59,40 @@ def own_broker(kafka_jars: Path, tmp_path: Path) -> Iterator[KafkaBroker]:
     """A broker that a test may kill."""
     with KafkaBroker(kafka_jars, tmp_path / "own-broker") as broker:
         yield broker
+
+
+@pytest.fixture(scope="session")
+def postgres_bin() -> Path:
+    """The folder of PostgreSQL's programs, where they can run."""
+    found = postgres_programs() or server_is_absent("postgres")
+    if reason := why_it_cannot_run():
+        pytest.skip(f"no postgres: {reason}")
+    return found
+
+
+@pytest.fixture(scope="session")
+def postgres(postgres_bin: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Host and port of a PostgreSQL that all processes of this run share."""
+    folder = shared_folder(tmp_path_factory) / "postgres"
+    with shared_server("postgres", postgres_bin, folder) as address:
+        yield address
+
+
+@pytest.fixture
+def new_database(postgres: str, postgres_bin: Path) -> Callable[[], PostgresDatabase]:
+    """Create a database that no other test uses."""
+    first = PostgresDatabase(postgres_bin, int(postgres.rpartition(":")[2]))
+
+    def create() -> PostgresDatabase:
+        name = f"t{os.getpid()}_{next(_NUMBERS)}"
+        first.query(f"CREATE DATABASE {name}")
+        return replace(first, name=name)
+
+    return create
+
+
+@pytest.fixture
+def own_postgres(postgres_bin: Path, tmp_path: Path) -> Iterator[PostgresServer]:
+    """A PostgreSQL that a test may kill."""
+    with PostgresServer(postgres_bin, tmp_path / "own-postgres") as server:
+        yield server

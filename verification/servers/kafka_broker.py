@@ -87,6 +87,11 @@ class KafkaBroker:
         """Host and port for clients."""
         return f"{HOST}:{self._port}"
 
+    @property
+    def address(self) -> str:
+        """The bootstrap address, by the name that every server has for its own."""
+        return self.bootstrap
+
     def __enter__(self) -> Self:
         self.start()
         return self

@@ -1,4 +1,4 @@
-"""All processes of a run share a broker, which ends when the last of them was killed."""
+"""All processes of a run share a server, which ends when the last of them was killed."""
 
 import subprocess
 import sys
@@ -11,8 +11,8 @@ ROOT = Path(__file__).parents[3]
 USER = """
 import sys
 from pathlib import Path
-from verification.servers.shared_broker import shared_broker
-with shared_broker(Path(sys.argv[1]), Path(sys.argv[2])) as address:
+from verification.servers.shared_server import shared_server
+with shared_server(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])) as address:
     print(address, flush=True)
     sys.stdin.read()
 """
@@ -23,7 +23,7 @@ def user(kafka_jars: Path, tmp_path: Path):
     started = []
 
     def start() -> subprocess.Popen[str]:
-        command = [sys.executable, "-c", USER, str(kafka_jars), str(tmp_path)]
+        command = [sys.executable, "-c", USER, "kafka", str(kafka_jars), str(tmp_path)]
         process = subprocess.Popen(
             command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
@@ -61,9 +61,15 @@ def test_users_share_it_and_the_death_of_the_last_one_ends_it(user, tmp_path: Pa
     assert not (tmp_path / "address").exists()
 
 
-def test_a_broker_that_does_not_start_is_an_error_that_says_why(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", USER, str(tmp_path / "no-jars"), str(tmp_path / "run")]
+@pytest.mark.parametrize(
+    ("kind", "why"), [("kafka", "kafka.tools.StorageTool"), ("postgres", "initdb")]
+)
+def test_a_server_that_does_not_start_is_an_error_that_says_why(
+    tmp_path: Path, kind: str, why: str
+) -> None:
+    words = [kind, str(tmp_path / "no-programs"), str(tmp_path / "run")]
+    command = [sys.executable, "-c", USER, *words]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert "RuntimeError: no broker" in done.stderr
-    assert "kafka.tools.StorageTool" in done.stderr
+    assert f"RuntimeError: no {kind}" in done.stderr
+    assert why in done.stderr

@@ -1,0 +1,87 @@
+"""One server of a kind for all processes of a test run, ended when the last of them has ended.
+
+Each process that uses the server holds a shared lock on a file. The *keeper*, the process that
+started the server, waits for the exclusive lock: it gets it when the last user has ended, however
+that came about, because the system releases the locks of a process that was killed. Nothing is
+counted and nothing is looked up again and again.
+"""
+
+import fcntl
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Protocol
+
+from verification.servers.kafka_broker import KafkaBroker
+from verification.servers.postgres_server import PostgresServer
+
+_IN_USE, _STARTING, _ADDRESS = "in-use", "starting", "address"
+
+
+class Server(AbstractContextManager["Server"], Protocol):
+    """A server that runs while it is entered."""
+
+    @property
+    def address(self) -> str:
+        """Host and port for clients."""
+        ...
+
+
+KINDS: dict[str, Callable[[Path, Path], Server]] = {
+    "kafka": KafkaBroker,
+    "postgres": PostgresServer,
+}
+"""Each takes the folder with its programs and the one for its data."""
+
+
+@contextmanager
+def shared_server(kind: str, programs: Path, folder: Path) -> Iterator[str]:
+    """Yield host and port of the server of ``folder``; the first user starts it.
+
+    Raises:
+        RuntimeError: it did not start.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / _IN_USE).open("w") as use, (folder / _STARTING).open("w") as starting:
+        fcntl.flock(use, fcntl.LOCK_SH)  # Waits while a keeper ends its server.
+        fcntl.flock(starting, fcntl.LOCK_EX)
+        address = folder / _ADDRESS
+        if not address.exists():
+            _start_keeper(kind, programs, folder)
+        fcntl.flock(starting, fcntl.LOCK_UN)
+        yield address.read_text()
+
+
+def _start_keeper(kind: str, programs: Path, folder: Path) -> None:
+    # A session of its own: an interrupt from the keyboard ends the users first.
+    keeper = subprocess.Popen(  # noqa: S603 - its own words
+        [sys.executable, "-m", __name__, kind, str(programs), str(folder)],
+        cwd=Path(__file__).parents[2], start_new_session=True, text=True,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    assert keeper.stdout is not None
+    with keeper.stdout as said:
+        words = said.readline()
+        if words.strip() != "ready":
+            raise RuntimeError(f"no {kind}: {words}{said.read()}")
+    keeper.returncode = 0  # It outlives this process, which does not wait for it.
+
+
+def keep(kind: str, programs: Path, folder: Path) -> None:
+    """Run the server of ``folder`` until the last user has ended."""
+    # The lock is given back last: until then nobody starts another server here.
+    with (folder / _IN_USE).open() as use, KINDS[kind](programs, folder / "server") as server:
+        address = folder / _ADDRESS
+        draft = folder / "address.new"
+        draft.write_text(server.address)
+        draft.rename(address)
+        print("ready", flush=True)  # noqa: T201 - the answer to the process that waits for it
+        sys.stdout.close()
+        fcntl.flock(use, fcntl.LOCK_EX)
+        address.unlink()
+
+
+if __name__ == "__main__":
+    keep(sys.argv[1], *map(Path, sys.argv[2:]))

@@ -5,7 +5,7 @@ READY := .venv/.ready
 SOURCES := laminar_core jobs resources sensors orchestration verification examples tests benchmarks scripts
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-kafka demo-ops test test-all test-jvm test-oldest check docs audit bench campaign kill-campaign lock ui servers s3-server clean
+.PHONY: help setup demo demo-kafka demo-ops test test-all test-jvm test-oldest check docs audit bench campaign kill-campaign lock ui servers peers s3-server clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,6 +46,9 @@ SPREAD := --numprocesses auto --dist worksteal
 
 servers:  ## get the servers that tests run against: Kafka (needs Maven), versitygw (needs Go), PostgreSQL
 	@scripts/servers
+
+peers: $(READY)  ## get what `laminar bench kafka-to-kafka` compares with: Spark and Flink with Kafka (needs Maven)
+	@scripts/peers
 
 s3-server: build/tools/versitygw  ## build a second S3 server that the tests use if it is there (needs Go)
 

@@ -57,7 +57,9 @@ def create_topics(bootstrap: str) -> None:
         created.result(_SECONDS_MAX)
 
 
-def write_topic(bootstrap: str, table: pa.Table, progress: Callable[[int], None]) -> None:
+def write_topic(
+    bootstrap: str, table: pa.Table, progress: Callable[[int], None], topic: str = TOPIC
+) -> None:
     """Write each payment as a message, keyed by its merchant."""
     producer = Producer(
         {
@@ -72,7 +74,7 @@ def write_topic(bootstrap: str, table: pa.Table, progress: Callable[[int], None]
     for batch in table.to_batches(max_chunksize=_BATCH_ROWS):
         keys = batch.column("merchant").to_pylist()
         for key, value in zip(keys, encoder.encode(batch).to_pylist(), strict=True):
-            producer.produce(TOPIC, value, key=key)
+            producer.produce(topic, value, key=key)
         producer.flush(_SECONDS_MAX)
         progress(batch.num_rows)
 
@@ -102,13 +104,13 @@ def totals(table: pa.Table) -> pa.Table:
     )
 
 
-def read_totals(bootstrap: str) -> pa.Table:
+def read_totals(bootstrap: str, topic: str = OUTPUT) -> pa.Table:
     """Return the committed messages of the topic of totals, as the rows that they were.
 
     Raises:
         RuntimeError: a message is no total.
     """
-    values = pa.array([message.value() for message in _committed(bootstrap)], pa.binary())
+    values = pa.array([message.value() for message in _committed(bootstrap, topic)], pa.binary())
     schema = totals(payments(1)).schema
     places = pa.array(range(len(values)))
     decoded = JsonFormat().decoder(schema).decode(Messages(values, places))
@@ -117,7 +119,7 @@ def read_totals(bootstrap: str) -> pa.Table:
     return pa.Table.from_batches([decoded.rows])
 
 
-def _committed(bootstrap: str) -> Iterator[Message]:
+def _committed(bootstrap: str, topic: str) -> Iterator[Message]:
     """Yield all messages as a consumer sees them that ignores what was aborted."""
     consumer = Consumer(
         {
@@ -129,17 +131,17 @@ def _committed(bootstrap: str) -> Iterator[Message]:
             "enable.partition.eof": True,
         }
     )
-    consumer.assign([TopicPartition(OUTPUT, number, 0) for number in range(PARTITIONS)])
+    consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
     ends = 0
     while ends < PARTITIONS:
         (message,) = consumer.consume(1, _SECONDS_MAX) or (None,)
         if message is None:
-            raise RuntimeError(f"no end of {OUTPUT} within {_SECONDS_MAX} seconds")
+            raise RuntimeError(f"no end of {topic} within {_SECONDS_MAX} seconds")
         error = message.error()
         if error is None:
             yield message
         elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - its public name has an underscore
             ends += 1
         else:
-            raise RuntimeError(f"{OUTPUT}: {error.str()}")
+            raise RuntimeError(f"{topic}: {error.str()}")
     consumer.close()

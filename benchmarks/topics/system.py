@@ -1,0 +1,101 @@
+"""A system that is measured: a program that stays, and works when it is told to.
+
+It reads a line, does what the line says, and answers ``done``. So it is warm when it is measured,
+and its CPU is that of its process and of all processes that it started.
+"""
+
+import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Self
+
+import psutil
+
+DONE = "done"
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a piece of work took; ``cpu_s`` is the sum over all processes and threads."""
+
+    wall_s: float
+    cpu_s: float
+
+
+class System:
+    """A running program.
+
+    Args:
+        command: what to start.
+        log: gets what it writes to its standard error.
+        environment: its variables; None: those of this process.
+    """
+
+    def __init__(
+        self, command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None
+    ) -> None:
+        self._log = log
+        with log.open("ab") as errors:
+            self._process = subprocess.Popen(  # noqa: S603 - a benchmark's own words
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                env=environment,
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        started = self._tree()
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError):
+            self._process.stdin.close()
+        try:
+            self._process.wait(30)
+        except subprocess.TimeoutExpired:
+            for process in started:
+                with suppress(psutil.NoSuchProcess):
+                    process.kill()
+            self._process.wait()
+
+    def work(self, *lines: str) -> Cost:
+        """Send these lines one after the other, and measure the last one.
+
+        Raises:
+            RuntimeError: the program ended; the message has the end of its log.
+        """
+        *before, last = lines
+        for line in before:
+            self._say(line)
+        cpu_s, started = self._cpu_s(), perf_counter()
+        self._say(last)
+        return Cost(perf_counter() - started, self._cpu_s() - cpu_s)
+
+    def _say(self, line: str) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(f"{line}\n")
+        self._process.stdin.flush()
+        for answer in self._process.stdout:
+            if answer.strip() == DONE:
+                return
+        raise RuntimeError(f"it ended: {self._log.read_text(errors='replace')[-2000:]}")
+
+    def _tree(self) -> list[psutil.Process]:
+        first = psutil.Process(self._process.pid)
+        return [first, *first.children(recursive=True)]
+
+    def _cpu_s(self) -> float:
+        """Return the CPU of all processes so far, and of those of them that have ended."""
+        seconds = 0.0
+        for process in self._tree():
+            with suppress(psutil.NoSuchProcess):
+                times = process.cpu_times()
+                seconds += times.user + times.system + times.children_user + times.children_system
+        return seconds

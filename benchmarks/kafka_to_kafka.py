@@ -1,10 +1,10 @@
-"""From topic to topic on two cores: a window over payments of JSON, beside the client and peers.
+"""A window over payments of JSON, from topic to topic: Laminar beside the client and peers.
 
-All systems stay up and take turns, so each is warm and they share the state of the machine. CPU is
-that of all processes of a system; the broker is none of them. Each round has a run over all
-messages and one over a tenth of them: the difference is what further messages cost, without the
-start and the end of a run. ``make servers`` gets the broker, and ``make peers`` the peers, which
-are left out where they are not there. With more messages than by default:
+All systems stay up and take turns, so each is warm, and other work on the machine meets all of
+them. CPU is summed over all processes of a system, without the broker. Each round has a run over
+all messages and one over a tenth of them: their difference is the cost of further messages, without
+start and end of a run. ``make servers`` gets the broker, and ``make peers`` the peers, which are
+left out where they are not there. With more messages than by default:
 
     python -m benchmarks.kafka_to_kafka --messages 4000000
 """
@@ -53,7 +53,7 @@ Lines = Callable[[str, str], list[str]]
 
 @dataclass(frozen=True, slots=True)
 class Entrant:
-    """A system of the comparison: how it is started, and what it is told for a pair of topics."""
+    """A system of the comparison: how it is started, and its lines for a pair of topics."""
 
     name: str
     command: list[str]
@@ -66,7 +66,7 @@ class Entrant:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What all messages and what a tenth of them took."""
+    """The costs of all messages, and of a tenth of them."""
 
     messages: int
     all_of_them: Cost
@@ -175,7 +175,7 @@ def _start(entrant: Entrant, folder: Path) -> System:
 
 
 def _entrants(bootstrap: str, folder: Path) -> Iterator[Entrant]:
-    """Yield all systems that are here, and tell which are not."""
+    """Yield all systems that are here, and name those that are not."""
     python = [sys.executable, "-m"]
     job = [*python, "benchmarks.topics.job", bootstrap, str(folder / "store")]
     yield Entrant("laminar", job, _pair)

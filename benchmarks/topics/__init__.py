@@ -1,1 +1,1 @@
-"""Systems that carry payments from topic to topic, each as a program that is told when to begin."""
+"""Systems that carry payments from topic to topic, each as a program that waits for its turn."""

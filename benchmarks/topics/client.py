@@ -1,10 +1,10 @@
-"""The client alone: takes all messages of a topic, and reads them as far as it is told.
+"""The client alone: takes all messages of a topic, and reads them in one of three ways.
 
     python -m benchmarks.topics.client HOST:PORT messages|pyarrow|checked
 
 ``messages`` takes the bytes of each message and no more. ``pyarrow`` gives them to ``pyarrow.json``
 as they are, which is the least that makes columns of them, and is not safe for messages of others
-(``laminar_core/connectors/formats/json_decoding.py``). ``checked`` takes Laminar's decoder.
+(``laminar_core/connectors/formats/json_decoding.py``). ``checked`` uses Laminar's decoder.
 """
 
 import sys

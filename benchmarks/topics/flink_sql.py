@@ -1,4 +1,4 @@
-"""The same window in Flink SQL: the command that starts it, and its statements."""
+"""Flink SQL with the window of ``jobs/payments.py``: the command that starts it, its statements."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The same window in Spark Structured Streaming, in an environment that ``make peers`` made.
+"""Structured Streaming with the window of ``jobs/payments.py``, in PySpark of ``make peers``.
 
     python structured_streaming.py HOST:PORT FOLDER JARS MESSAGES_PER_BATCH
 

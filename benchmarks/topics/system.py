@@ -1,7 +1,7 @@
-"""A system that is measured: a program that stays, and works when it is told to.
+"""A system that is measured: a program that stays, and works when it gets a line.
 
 It reads a line, does what the line says, and answers ``done``. So it is warm when it is measured,
-and its CPU is that of its process and of all processes that it started.
+and its CPU is the CPU of its process and of all processes that it started.
 """
 
 import subprocess
@@ -15,11 +15,12 @@ from typing import Self
 import psutil
 
 DONE = "done"
+_END_SECONDS_MAX = 30
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a piece of work took; ``cpu_s`` is the sum over all processes and threads."""
+    """Time that a piece of work took; ``cpu_s`` is the sum over all processes and threads."""
 
     wall_s: float
     cpu_s: float
@@ -53,16 +54,13 @@ class System:
 
     def __exit__(self, *_: object) -> None:
         started = self._tree()
-        assert self._process.stdin is not None
-        with suppress(BrokenPipeError):
-            self._process.stdin.close()
         try:
-            self._process.wait(30)
+            self._process.communicate(timeout=_END_SECONDS_MAX)
         except subprocess.TimeoutExpired:
             for process in started:
                 with suppress(psutil.NoSuchProcess):
                     process.kill()
-            self._process.wait()
+            self._process.communicate()
 
     def work(self, *lines: str) -> Cost:
         """Send these lines one after the other, and measure the last one.

@@ -96,7 +96,9 @@ def _record(name: str, fields: list[pa.Field]) -> tuple[AvroSchema, pa.StructTyp
                 "and _, and begin with no digit",
             )
         of, arrow = _type(f"{name}_{field.name}", field)
-        declared.append({"name": field.name, "type": ["null", of] if field.nullable else of})
+        # Older messages lack a column that is added: a registry asks for its default.
+        optional = {"type": ["null", of], "default": None}
+        declared.append({"name": field.name, **(optional if field.nullable else {"type": of})})
         written.append(pa.field(field.name, arrow, field.nullable))
     return {"type": "record", "name": name, "fields": declared}, pa.struct(written)
 

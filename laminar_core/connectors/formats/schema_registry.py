@@ -152,14 +152,15 @@ class SchemaRegistry:
                     "password",
                 )
             if answer.status_code in _REFUSED:
-                why = answer.json().get("message", answer.status_code)
-                raise ConfigurationError(ErrorCode.WRONG_SCHEMA, f"{at}: {why}")
+                why = str(answer.json().get("message", answer.status_code))
+                raise ConfigurationError(ErrorCode.WRONG_SCHEMA, f"{at}: {' '.join(why.split())}")
             if answer.status_code == _NOT_FOUND:
                 return None
             answer.raise_for_status()
             found = answer.json()
         except requests.RequestException as error:
-            raise StorageUnavailable(ErrorCode.BROKER_UNAVAILABLE, f"{at}: {error}") from error
+            why = f"{at}: {_reason(error)}"
+            raise StorageUnavailable(ErrorCode.BROKER_UNAVAILABLE, why) from error
         if not isinstance(found, dict) or found.keys().isdisjoint(_ANSWERS):
             why = "it answers, but not as a schema registry does: check its address"
             raise StorageUnavailable(ErrorCode.BROKER_UNAVAILABLE, f"{at}: {why}")
@@ -233,6 +234,16 @@ class KnownSchemas:
         raise ConfigurationError(
             ErrorCode.WRONG_SCHEMA, f"{subject}: no schema that is known is {text}: add it"
         )
+
+
+def _reason(error: BaseException) -> str:
+    """Return what the system says below the layers of the HTTP client, or what these say."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError) and isinstance(cause.errno, int):
+            return f"no answer: {cause.strerror}"
+        cause = cause.__cause__ or cause.__context__
+    return str(error)
 
 
 def _invalid(message: str) -> ConfigurationError:

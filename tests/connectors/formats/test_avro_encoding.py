@@ -8,6 +8,8 @@ from laminar_core.connectors.formats.messages import Messages
 from laminar_core.errors import ConfigurationError, DataError, ErrorCode
 from tests.connectors.formats.avro_messages import FORMAT, SCHEMA, rows
 
+ID = pa.field("id", pa.int64(), nullable=False)
+
 
 @pytest.mark.parametrize("count", [0, 1, 2_500])
 def test_rows_come_back_as_they_were(count: int) -> None:
@@ -48,3 +50,12 @@ def test_a_value_that_would_lose_its_fraction_is_refused() -> None:
 def test_equal_schemas_have_equal_texts() -> None:
     assert canonical(avro_schema(SCHEMA, "row")) == canonical(avro_schema(SCHEMA, "row"))
     assert " " not in canonical(avro_schema(SCHEMA, "row"))
+
+
+def test_a_column_that_may_be_null_has_a_default_so_that_it_can_be_added() -> None:
+    added = pa.field("b", pa.struct([("c", pa.int32())]))
+    (fixed, optional) = avro_schema(pa.schema([ID, added]), "row")["fields"]
+    assert "default" not in fixed
+    assert optional["default"] is None
+    assert optional["type"][0] == "null", "a default is a value of the first type"
+    assert optional["type"][1]["fields"][0]["default"] is None

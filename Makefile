@@ -44,7 +44,7 @@ test-oldest: $(READY)  ## the tests of Spark, Arrow and connectors with the olde
 # what another one still has.
 SPREAD := --numprocesses auto --dist worksteal
 
-servers:  ## get the servers that tests run against: Kafka (needs Maven), versitygw (needs Go), PostgreSQL
+servers:  ## get the servers that tests run against: Kafka and a schema registry (need Maven), versitygw (needs Go), PostgreSQL
 	@scripts/servers
 
 peers: $(READY)  ## get what `laminar bench kafka-to-kafka` compares with: Spark and Flink with Kafka (needs Maven)

@@ -17,6 +17,7 @@ from verification.servers.postgres_server import (
     postgres_programs,
     why_it_cannot_run,
 )
+from verification.servers.schema_registry_server import registry_jars
 from verification.servers.shared_server import shared_server
 
 _NUMBERS = itertools.count()
@@ -59,6 +60,21 @@ def own_broker(kafka_jars: Path, tmp_path: Path) -> Iterator[KafkaBroker]:
     """A broker that a test may kill."""
     with KafkaBroker(kafka_jars, tmp_path / "own-broker") as broker:
         yield broker
+
+
+@pytest.fixture(scope="session")
+def schema_registry_jars() -> Path:
+    return registry_jars(ROOT) or server_is_absent("schema-registry")
+
+
+@pytest.fixture(scope="session")
+def schema_registry(
+    schema_registry_jars: Path, kafka: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """URL of a schema registry that all processes of this run share; the broker has its data."""
+    folder = shared_folder(tmp_path_factory) / "schema-registry"
+    with shared_server("schema-registry", schema_registry_jars, folder, kafka) as url:
+        yield url
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,7 @@ from typing import Protocol
 
 from verification.servers.kafka_broker import KafkaBroker
 from verification.servers.postgres_server import PostgresServer
+from verification.servers.schema_registry_server import SchemaRegistryServer
 
 _IN_USE, _STARTING, _ADDRESS = "in-use", "starting", "address"
 
@@ -25,20 +26,21 @@ class Server(AbstractContextManager["Server"], Protocol):
 
     @property
     def address(self) -> str:
-        """Host and port for clients."""
+        """The host and port for clients, or a URL."""
         ...
 
 
-KINDS: dict[str, Callable[[Path, Path], Server]] = {
+KINDS: dict[str, Callable[..., Server]] = {
     "kafka": KafkaBroker,
     "postgres": PostgresServer,
+    "schema-registry": SchemaRegistryServer,
 }
-"""Each takes the folder with its programs and the one for its data."""
+"""Each takes the folder with its programs, the one for its data, and words of its own."""
 
 
 @contextmanager
-def shared_server(kind: str, programs: Path, folder: Path) -> Iterator[str]:
-    """Yield host and port of the server of ``folder``; the first user starts it.
+def shared_server(kind: str, programs: Path, folder: Path, *words: str) -> Iterator[str]:
+    """Yield the address of the server of ``folder``; the first user starts it.
 
     Raises:
         RuntimeError: it did not start.
@@ -49,30 +51,31 @@ def shared_server(kind: str, programs: Path, folder: Path) -> Iterator[str]:
         fcntl.flock(starting, fcntl.LOCK_EX)
         address = folder / _ADDRESS
         if not address.exists():
-            _start_keeper(kind, programs, folder)
+            _start_keeper(kind, programs, folder, *words)
         fcntl.flock(starting, fcntl.LOCK_UN)
         yield address.read_text()
 
 
-def _start_keeper(kind: str, programs: Path, folder: Path) -> None:
+def _start_keeper(kind: str, programs: Path, folder: Path, *words: str) -> None:
     # A session of its own: an interrupt from the keyboard ends the users first.
     keeper = subprocess.Popen(  # noqa: S603 - its own words
-        [sys.executable, "-m", __name__, kind, str(programs), str(folder)],
+        [sys.executable, "-m", __name__, kind, str(programs), str(folder), *words],
         cwd=Path(__file__).parents[2], start_new_session=True, text=True,
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
     assert keeper.stdout is not None
     with keeper.stdout as said:
-        words = said.readline()
-        if words.strip() != "ready":
-            raise RuntimeError(f"no {kind}: {words}{said.read()}")
+        line = said.readline()
+        if line.strip() != "ready":
+            raise RuntimeError(f"no {kind}: {line}{said.read()}")
     keeper.returncode = 0  # It outlives this process, which does not wait for it.
 
 
-def keep(kind: str, programs: Path, folder: Path) -> None:
+def keep(kind: str, programs: Path, folder: Path, *words: str) -> None:
     """Run the server of ``folder`` until the last user has ended."""
     # The lock is given back last: until then nobody starts another server here.
-    with (folder / _IN_USE).open() as use, KINDS[kind](programs, folder / "server") as server:
+    made = KINDS[kind](programs, folder / "server", *words)
+    with (folder / _IN_USE).open() as use, made as server:
         address = folder / _ADDRESS
         draft = folder / "address.new"
         draft.write_text(server.address)
@@ -84,4 +87,4 @@ def keep(kind: str, programs: Path, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    keep(sys.argv[1], *map(Path, sys.argv[2:]))
+    keep(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), *sys.argv[4:])

@@ -2,33 +2,17 @@
 
 import os
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 
+from tests.servers.listening import listening, processes_of
 from verification.servers import postgres_server
 from verification.servers.fault_proxy import Fault, FaultKind, FaultProxy
 from verification.servers.kafka_broker import HOST
 from verification.servers.postgres_database import PostgresDatabase, QueryFailedError
 from verification.servers.postgres_server import USER, PostgresServer, why_it_cannot_run
-
-
-def processes_of(port: int) -> list[psutil.Process]:
-    """The server that listens on a port, if it is ours, and its children."""
-    found: list[psutil.Process] = []
-    for each in psutil.process_iter():
-        with suppress(psutil.AccessDenied, psutil.NoSuchProcess):
-            if any(one.laddr.port == port for one in listening_of(each)):
-                found += [each, *each.children(recursive=True)]
-    return found
-
-
-def listening_of(process: psutil.Process) -> list[Any]:
-    connections = process.net_connections("inet")
-    return [one for one in connections if one.status == psutil.CONN_LISTEN]
 
 
 def test_what_it_committed_is_there_after_a_kill(own_postgres: PostgresServer) -> None:
@@ -51,8 +35,7 @@ def test_it_is_found_on_loopback_alone_and_can_be_read_by_replication(
 ) -> None:
     database = new_database()
     processes = processes_of(database.port)
-    listening = [one for process in processes for one in listening_of(process)]
-    assert {one.laddr for one in listening} == {(HOST, database.port)}
+    assert listening(processes) == {(HOST, database.port)}
     assert not [
         one.laddr for process in processes for one in process.net_connections("unix") if one.laddr
     ]

@@ -50,6 +50,8 @@ class SplitStatus:
     lag_seconds: float | None = None
     """Age of the first row that is there and was not returned, by the time at which the input
     stored it; 0: there is none; None: unknown."""
+    queued_bytes: int | None = None
+    """Bytes that a client has fetched and not handed over yet; None: unknown."""
 
 
 class SourceReader(Protocol):
@@ -132,6 +134,9 @@ class Found:
     its splits do."""
     problems: Sequence[str] = ()
     """Input that cannot be read, for people: one line each, reported once."""
+    late_count: int | None = None
+    """Number of files that are there now, came too late and are not read; None: there is no such
+    limit."""
 
 
 class Discovery(Protocol):

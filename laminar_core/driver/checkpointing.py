@@ -252,10 +252,13 @@ class CheckpointDriver:
 
     def completed_numbers(self, sources: Mapping[str, SourceNumbers]) -> dict[str, SourceNumbers]:
         """Return the numbers of the sources with those that the driver knows."""
-        took_ms = self._discovery.durations_ms()
+        took_ms, late = self._discovery.durations_ms(), self._discovery.late_counts()
         found: dict[str, SourceNumbers] = {}
         for name, numbers in sources.items():
-            more: dict[str, float | int | None] = {"discovery_ms": took_ms.get(name)}
+            more: dict[str, float | int | None] = {
+                "discovery_ms": took_ms.get(name),
+                "files_late": late.get(name),
+            }
             if (known := self._headroom.known.get(name)) is not None:
                 more["headroom_checkpoint_id"] = known.checkpoint_id
                 more["headroom_rows"] = known.headroom.rows

@@ -90,6 +90,8 @@ class _Running:
         self.began_ms = 0.0
         self.took_ms: float | None = None
         """Duration of the last step that succeeded."""
+        self.late_count: int | None = None
+        """Files that the last step left out, because they came too late."""
         self.pause_ms = RETRY_PAUSE_MS[0]
         self.problems: frozenset[str] = frozenset()
         """What the last step could not read. These problems are not reported again."""
@@ -143,6 +145,10 @@ class SplitDiscovery:
         known = self._sources.items()
         return {name: source.took_ms for name, source in known if source.took_ms is not None}
 
+    def late_counts(self) -> dict[str, int | None]:
+        """Return how many files the last step left out as late, by source."""
+        return {name: source.late_count for name, source in self._sources.items()}
+
     def trigger_sent(self, checkpoint_id: CheckpointId) -> dict[str, DiscoveryEntry]:
         """Return, by source, what becomes part of a checkpoint whose trigger goes out now."""
         kept: dict[str, DiscoveryEntry] = {}
@@ -188,6 +194,7 @@ class SplitDiscovery:
     def _on_found(self, source: _Running, found: Found) -> None:
         source.is_busy = False
         source.took_ms = self._host.monotonic_ms() - source.began_ms
+        source.late_count = found.late_count
         source.pause_ms = RETRY_PAUSE_MS[0]
         source.due_ms = self._host.monotonic_ms() + source.discovering.discovery.interval_ms
         self._report(source, found.problems)

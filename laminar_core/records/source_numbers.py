@@ -27,6 +27,10 @@ class SourceNumbers(BaseModel):
     """Bad rows that went to the side output, over the history of the job."""
     discovery_ms: float | None = None
     """Duration of the last search for splits; None: none has succeeded since the start."""
+    files_late: int | None = None
+    """Files that are there at the last search, came too late and are not read."""
+    fetch_queue_bytes: int | None = None
+    """Bytes that the clients of the input have fetched ahead."""
     headroom_checkpoint_id: int | None = None
     """The oldest checkpoint that a start could continue from, as long as its rows are there."""
     headroom_rows: int | None = None
@@ -45,6 +49,7 @@ class SourceNumbers(BaseModel):
             splits_blocked=_sum(part.splits_blocked for part in known),
             lag_rows=_sum(part.lag_rows for part in known),
             lag_seconds=longest(part.lag_seconds for part in known),
+            fetch_queue_bytes=_sum(part.fetch_queue_bytes for part in known),
             letters=sum(part.letters for part in known),
         )
 

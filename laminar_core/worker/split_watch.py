@@ -104,12 +104,14 @@ class SplitWatch:
         unknown = SplitStatus(-1)
         open_splits = [self._statuses.get(split_id, unknown) for split_id in self._last_rows_ms]
         known = [each.lag_rows for each in open_splits if each.lag_rows is not None]
+        queued = [each.queued_bytes for each in open_splits if each.queued_bytes is not None]
         return SourceNumbers(
             splits=len(self._last_rows_ms),
             splits_idle=self.watermarks.idle_count,
             splits_blocked=sum(bool(each.blocked) for each in self._statuses.values()),
             lag_rows=sum(known) if len(known) == len(open_splits) else None,
             lag_seconds=longest(each.lag_seconds for each in open_splits) if open_splits else 0.0,
+            fetch_queue_bytes=sum(queued) if queued and len(queued) == len(open_splits) else None,
             letters=letters,
         )
 

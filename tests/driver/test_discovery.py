@@ -95,6 +95,15 @@ def test_the_duration_of_the_last_step_that_succeeded_is_known() -> None:
     assert running.all.durations_ms() == {"in": 70}
 
 
+def test_files_that_the_last_step_left_out_as_late_are_counted() -> None:
+    running = Running(Found(splits(0), {}, late_count=3), Found(splits(1), {}))
+    assert running.all.late_counts() == {"in": None}
+    running.turn()
+    assert running.all.late_counts() == {"in": 3}
+    running.turn(wait_ms=500)
+    assert running.all.late_counts() == {"in": None}
+
+
 def test_a_long_list_goes_out_in_several_messages() -> None:
     running = Running(Found(splits(*range(12_000)), {}))
     running.turn()

@@ -16,6 +16,12 @@ def test_a_lag_that_one_worker_does_not_know_is_unknown() -> None:
     assert (total.splits, total.lag_rows) == (4, None)
 
 
+def test_bytes_that_are_fetched_ahead_are_added_up() -> None:
+    parts = [SourceNumbers(fetch_queue_bytes=size) for size in (5, 7)]
+    assert SourceNumbers.total(parts).fetch_queue_bytes == 12
+    assert SourceNumbers.total([*parts, ONE]).fetch_queue_bytes is None
+
+
 def test_the_longest_lag_in_time_counts_and_an_unknown_one_hides_it() -> None:
     parts = [ONE.model_copy(update={"lag_seconds": seconds}) for seconds in (1.0, 7.5, 0.0)]
     assert SourceNumbers.total(parts).lag_seconds == 7.5
@@ -25,7 +31,7 @@ def test_the_longest_lag_in_time_counts_and_an_unknown_one_hides_it() -> None:
 
 def test_heartbeats_of_older_and_newer_drivers_can_be_read() -> None:
     assert sources_of({}) == {}
-    newer = {"sources": {"in": {**ONE.model_dump(), "fetch_queue_bytes": 5}}}
+    newer = {"sources": {"in": {**ONE.model_dump(), "of_tomorrow": 5}}}
     assert sources_of(newer) == {"in": ONE}
 
 

@@ -65,13 +65,19 @@ def test_the_numbers_are_those_of_the_last_look() -> None:
     watch, reader, clock = watched()
     assert watch.numbers(0) == SourceNumbers(splits=2, splits_idle=0, splits_blocked=0)
     reader.states = [
-        SplitStatus(0, caught_up=True, lag_rows=0, lag_seconds=0),
-        SplitStatus(1, lag_rows=9, lag_seconds=2.5),
+        SplitStatus(0, caught_up=True, lag_rows=0, lag_seconds=0, queued_bytes=0),
+        SplitStatus(1, lag_rows=9, lag_seconds=2.5, queued_bytes=70),
     ]
     clock.wait_ms(600)
     watch.look()
     assert watch.numbers(3) == SourceNumbers(
-        splits=2, splits_idle=1, splits_blocked=0, lag_rows=9, lag_seconds=2.5, letters=3
+        splits=2,
+        splits_idle=1,
+        splits_blocked=0,
+        lag_rows=9,
+        lag_seconds=2.5,
+        fetch_queue_bytes=70,
+        letters=3,
     )
     reader.states = [SplitStatus(1, blocked="a transaction is open")]
     reader.rows[0]["done"] = True
@@ -80,6 +86,7 @@ def test_the_numbers_are_those_of_the_last_look() -> None:
     numbers = watch.numbers(0)
     assert (numbers.splits, numbers.splits_blocked) == (1, 1)
     assert (numbers.lag_rows, numbers.lag_seconds) == (None, None)
+    assert numbers.fetch_queue_bytes is None
 
 
 def test_a_source_without_an_open_split_is_not_behind() -> None:

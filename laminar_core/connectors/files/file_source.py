@@ -253,7 +253,10 @@ class ComingFiles:
         problems += _counted("was changed after it was found, and is not read again", found.changed)
         problems += _counted("came later than max_age allows, and is not read", found.late)
         return Found(
-            splits_of(found.new, memory.next_id), found.memory.as_state(), problems=problems
+            splits_of(found.new, memory.next_id),
+            found.memory.as_state(),
+            problems=problems,
+            late_count=None if max_age is None else len(found.late),
         )
 
 

@@ -7,6 +7,7 @@ partitions that are read side by side stay together in time while they catch up.
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
@@ -18,6 +19,7 @@ from laminar_core.connectors.formats.messages import Decoder
 from laminar_core.connectors.kafka.cluster import Cluster
 from laminar_core.connectors.kafka.connection import ClientSettings, KafkaConnection
 from laminar_core.connectors.kafka.facts import Bounds, Place
+from laminar_core.connectors.kafka.fetch_queue import STATISTICS_INTERVAL_MS, FetchQueue
 from laminar_core.connectors.kafka.metadata import Metadata
 from laminar_core.connectors.kafka.partition_ends import PartitionEnds, status_of
 from laminar_core.connectors.kafka.problems import explained, is_denied, problem_of
@@ -94,6 +96,7 @@ class KafkaReader(SourceReader):
         self._source = source
         self._clock = clock or SystemClock()
         self._ends = PartitionEnds(self._ask_for_ends, self._clock)
+        self._queue = FetchQueue(self._clock)
         self._schema = source.schema()
         self._decoder = source.decoder()
         self._columns = splits.schema
@@ -102,7 +105,8 @@ class KafkaReader(SourceReader):
         self._splits: dict[tuple[str, int], SplitReading] = {}
         settings = reader_settings(source, max(splits.num_rows, 1))
         with explained("opening a reader", source.connection):
-            self._consumer = Consumer(settings | {"error_cb": self._note})
+            callbacks = {"error_cb": self._note, "stats_cb": self._queue.take}
+            self._consumer = Consumer(settings | callbacks)
         self.add(splits)
 
     def add(self, splits: pa.Table) -> None:
@@ -159,7 +163,11 @@ class KafkaReader(SourceReader):
         now_ms = self._clock.now_ms()
         for split in unread.values():
             split.look()
-        return [status_of(split, known.get(place), now_ms) for place, split in unread.items()]
+        queued = self._queue.known()
+        return [
+            replace(status_of(split, known.get(place), now_ms), queued_bytes=queued.get(place))
+            for place, split in unread.items()
+        ]
 
     def position(self) -> pa.Table:
         """Return all partitions, each behind the rows that ``poll`` returned."""
@@ -269,6 +277,7 @@ def reader_settings(source: Reading, partitions: int) -> ClientSettings:
         "enable.partition.eof": True,
         "group.id": GROUP,
         "isolation.level": "read_committed",
+        "statistics.interval.ms": STATISTICS_INTERVAL_MS,
     }
 
 

@@ -285,6 +285,10 @@ class TestComingFiles:
         (problem,) = found.problems
         assert problem.startswith("came later than max_age allows, and is not read: late0.json, ")
         assert problem.endswith("late2.json, and 2 more files")
+        assert found.late_count == 5
+
+    def test_without_a_limit_no_file_is_late(self, tmp_path: Path) -> None:
+        assert source_of(tmp_path, mode="continuous").discovery().step({}).late_count is None
 
     def test_a_mistake_in_its_options_is_refused(self, tmp_path: Path) -> None:
         for changes, problem in (

@@ -286,3 +286,20 @@ def test_a_partition_that_is_held_has_no_rows_until_it_is_let_go_and_none_is_los
     until(all_is_read)
     reader.close()
     assert sorted(seen) == list(range(2 * count))
+
+
+def test_the_bytes_that_the_client_has_fetched_ahead_are_known(kafka: str, new_topic) -> None:
+    topic = new_topic()
+    write(kafka, topic, as_json(range(100)))
+    source = KafkaSource(kafka, topic, NUMBERS)
+    reader = source.open(first_splits(source))
+    rows: list[int] = []
+
+    def everything_was_read_and_counted() -> bool:
+        """The client says it with the next statistics; they come while it is asked."""
+        batch = reader.poll(100)
+        rows.extend([] if batch is None else batch.rows.column("n").to_pylist())
+        return len(rows) == 100 and reader.status()[0].queued_bytes == 0
+
+    until(everything_was_read_and_counted)
+    reader.close()

@@ -225,7 +225,10 @@ class StreamSpec(Values, JobSections):
 
     @property
     def code_version(self) -> str:
-        """Changes when the program or its arguments do; the empty program is one that is gone."""
+        """Return a version that changes with the program or its arguments.
+
+        A missing program counts as an empty one.
+        """
         program = self.program.read_bytes() if self.program.exists() else b""
         arguments = repr(sorted(self.arguments.items())).encode()
         return hashlib.sha256(program + arguments).hexdigest()[:12]

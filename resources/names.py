@@ -10,10 +10,13 @@ import dagster as dg
 from laminar_core.protocol.types import CheckpointId
 
 STREAM_TAG = "laminar/stream"
-"""On a run that supervises a stream: while it is on, it reports the stream's checkpoints."""
+"""Tag of a run that supervises a stream.
+
+While such a run is active, it reports the stream's checkpoints itself.
+"""
 
 ACTS_ON_TAG = "laminar/acts-on"
-"""On a run of any other job: the stream that it acts on."""
+"""Tag of a run of any other job: the stream that it acts on."""
 
 ACTOR_TAG = "laminar/actor"
 """Tag of a run: the actor that it acts for. See ``laminar_core.resources.run_actor``."""
@@ -31,8 +34,10 @@ DRILL_POOL = "laminar_drill"
 """Drills need as much of a host as a job does: one at a time."""
 
 RECOVERS_CLAIM_TAG = "laminar/recovers-claim"
-"""On a recovery run: when that generation was claimed. In a store that was begun anew, the same
-number is another generation."""
+"""Tag of a recovery run: the time at which its generation was claimed.
+
+It distinguishes generations with the same number in a store that was created again.
+"""
 
 StreamAsset = Literal[
     "source",

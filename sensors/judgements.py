@@ -280,7 +280,7 @@ def judge_headroom(found: Sequence[Headroom], policy: AlertPolicy) -> Verdict:
 
 
 def both(first: Verdict, second: Verdict) -> Verdict:
-    """Return the verdict that fails if one of the two does."""
+    """Combine two verdicts: the result fails if either fails."""
     return Verdict(
         passed=first.passed and second.passed,
         description=f"{first.description}; {second.description}",

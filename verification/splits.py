@@ -31,7 +31,7 @@ from laminar_core.protocol.types import CheckpointId
 T = TypeVar("T")
 Kept = Literal["trigger", "completion"]
 Message = tuple[Literal["add", "end", "cut"], int]
-"""A split, nothing, or the id of a checkpoint."""
+"""Kind and number: add this split; end, where the number means nothing; cut for this checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)

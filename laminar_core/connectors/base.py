@@ -269,9 +269,9 @@ class Source(Protocol):
         ...
 
     def gaps(self, splits: pa.Table) -> Sequence[Gap]:
-        """Return, in the driver and before a restore, what is missing behind these positions.
+        """Return all gaps after these positions. The driver calls it before a restore.
 
-        All gaps at once: none is raised. A source that forgets nothing inherits this method.
+        A gap is returned, never raised. A source that never loses rows inherits this method.
 
         Raises:
             IncompatibleStateError: the splits are not this source's at all.

@@ -71,9 +71,9 @@ class StagedPart:
 def parts_after(
     marker: CheckpointId | None, committables: Iterable[JsonObject]
 ) -> list[StagedPart]:
-    """Return what is newer than the marker of the target, each part once, in order.
+    """Return the parts that are newer than the target's marker, in order.
 
-    Checkpoints that overlap offer a part twice.
+    A part that two overlapping checkpoints contain is returned once.
 
     Raises:
         CorruptCheckpointError: ``StagedRows`` did not make them.

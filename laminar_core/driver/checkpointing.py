@@ -102,7 +102,10 @@ _DRIVER = "driver"
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorParts:
-    """The inputs of a generation's coordinator; ``mode`` was set while an earlier one ran."""
+    """The inputs of a generation's coordinator.
+
+    ``mode`` is the alignment mode that a command set in an earlier generation.
+    """
 
     identity: JobIdentity
     store: CheckpointStore
@@ -147,7 +150,7 @@ class Background:
     copies: Executor
     scrub: Executor
     discovery: Executor
-    """The only one that may run several functions at a time."""
+    """Runs discovery steps. Unlike the others, it may run several functions at a time."""
 
 
 @dataclass(frozen=True, slots=True)

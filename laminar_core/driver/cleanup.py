@@ -36,9 +36,10 @@ SWEEP_MAX = 64
 
 
 class Cleanup:
-    """The cleanup of one generation.
+    """Deletes the files of failed attempts during one generation.
 
-    Called from the coordinator's thread; ``changed`` gets the backlog.
+    The coordinator's thread calls it. It calls ``changed`` with the number of attempts that are
+    still to be deleted.
     """
 
     def __init__(

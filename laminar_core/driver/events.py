@@ -206,7 +206,10 @@ class FilesDamaged(_Event):
     checkpoint_ids: tuple[int, ...]
     """Completed checkpoints that name one of them: they cannot be restored."""
     rewritten_operators: tuple[str, ...]
-    """They write their whole state with the next checkpoint, which then needs none of the files."""
+    """Operators that will write their whole state with the next checkpoint.
+
+    That checkpoint then needs none of the damaged files.
+    """
 
 
 class StoreLost(_Event):

@@ -121,7 +121,7 @@ class Execution:
         return self.process.coordinator
 
     def watch(self) -> tuple[GenerationOutcome, Collected]:
-        """Wait for the first sign that it is over, then end the rest of it."""
+        """Wait until the coordinator or the stage ends, then end the other one."""
         outcome = self._with_slots(self._first_sign())
         ended_well = outcome.kind in ("finished", "stopped")
         if not ended_well:

@@ -1,4 +1,4 @@
-"""Tell the workers how far the slowest split of the job is, so that none runs too far ahead."""
+"""Send the event time of the slowest split to the workers, so that no split gets too far ahead."""
 
 from collections.abc import Callable
 

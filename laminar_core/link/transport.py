@@ -326,7 +326,8 @@ class ZmqWorkerTransport:
         """Queue a message to the coordinator.
 
         Raises:
-            FencedError: it refuses this worker's key; another generation runs there.
+            FencedError: the coordinator refuses this worker's key, because another generation runs
+                there.
         """
         try:
             self._control.send_multipart(parts_of(message), zmq.NOBLOCK)

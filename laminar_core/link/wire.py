@@ -88,7 +88,7 @@ def decode_header(data: Buffer) -> Header:
 
 
 class ElementCodec:
-    """Elements of one edge to payloads and back."""
+    """Encodes elements of one edge as payloads, and decodes them."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema

@@ -276,7 +276,7 @@ class WindowAggregator:
         return (batch for merged in fired for batch in self._results(merged))
 
     def output_watermark(self, watermark_us: int) -> int:
-        """Return what is certain of ``window_end``: windows that end later are still open."""
+        """Return the watermark of ``window_end``: all windows that end before it are emitted."""
         return watermark_us - self._spec.allowed_lateness_us
 
     def snapshot(self, checkpoint_id: CheckpointId) -> PendingSnapshot:

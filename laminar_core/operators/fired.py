@@ -21,7 +21,7 @@ from laminar_core.operators.base import JsonValue, Snapshot
 from laminar_core.state.window_layout import window_starts_of
 
 FIRED_AHEAD = "fired_ahead"
-"""Name of the property of a snapshot."""
+"""Name of the snapshot property that holds the progress of ``FiredAhead``."""
 
 _NOTHING = np.iinfo(np.int64).min
 

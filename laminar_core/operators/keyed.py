@@ -1,4 +1,4 @@
-"""Functions shared by operators with keyed state, for their restore."""
+"""Functions that operators with keyed state share when they are restored."""
 
 from collections.abc import Sequence
 

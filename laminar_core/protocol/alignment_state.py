@@ -21,7 +21,7 @@ class Gate:
     abort_notices: frozenset[CheckpointId] = frozenset()
     """Aborted before their barrier came."""
     triggered: CheckpointBarrier | None = None
-    """Newest trigger; binding once no input runs any more."""
+    """Newest trigger. It starts the cut itself when all inputs have ended."""
     timed_out_id: CheckpointId = NOTHING_SEEN
     """Newest checkpoint whose alignment budget is spent; its barrier may not have arrived yet."""
     feedback: frozenset[ChannelId] = frozenset()
@@ -53,7 +53,10 @@ class Aligning:
     """The barrier to send if this checkpoint overtakes; None if it never may."""
     aligned: frozenset[ChannelId] = frozenset()
     arrived: frozenset[ChannelId] = frozenset()
-    """Barrier queued, not reached: if the checkpoint turns unaligned, nothing more to record."""
+    """Channels whose barrier is in the queue, but not yet reached.
+
+    Nothing more is recorded on them if the checkpoint becomes unaligned.
+    """
     overtaking: bool = False
     """Turned unaligned; only aligned-only channels are still waited for."""
 

@@ -47,7 +47,7 @@ class RollCall:
 
 @dataclass(frozen=True, slots=True)
 class Overdue:
-    """A peer has had no connection for too long; ``silent`` are those that it can be."""
+    """A peer has been disconnected for too long; ``silent`` lists the peers that it may be."""
 
     down_ms: float
     silent: tuple[int, ...]

@@ -19,10 +19,10 @@ from laminar_core.protocol.types import CheckpointId
 
 @dataclass(frozen=True, slots=True)
 class FoundSoFar:
-    """The findings of one source's discovery, as a checkpoint keeps them."""
+    """The state of one source's discovery, as a checkpoint stores it."""
 
     state: Mapping[str, object] = field(default_factory=dict[str, object])
-    """The discovery's own: with it, the rest is found, and nothing twice."""
+    """Opaque state of the discovery. It continues from it without finding a split twice."""
     next_split_id: int = 0
     """No split has had this number or a higher one."""
     complete: bool = False

@@ -16,7 +16,7 @@ from laminar_core.records.record import (
 )
 
 DamageKind = Literal["missing", "length", "digest"]
-"""There is no such file; it has another length; its bytes are others."""
+"""missing: the file does not exist; length: its length differs; digest: its bytes differ."""
 
 FILES_NAMED_MAX = 1_000
 """A record names so many files at most; ``file_count`` counts all of them."""

@@ -180,12 +180,12 @@ class InflightEntry(FileRef):
 
 
 class DiscoveryEntry(Record):
-    """The findings of a source's discovery when the checkpoint's trigger was sent.
+    """The state of a source's discovery when the checkpoint's trigger was sent.
 
     The splits themselves are in the positions of the source's subtasks.
     """
 
-    state: JsonObject = Field(description="The source's own; it finds the rest with it.")
+    state: JsonObject = Field(description="Opaque: the source continues its discovery from it.")
     next_split_id: Count
     complete: bool = Field(description="Nothing more will ever be found.")
 

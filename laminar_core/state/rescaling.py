@@ -32,7 +32,7 @@ Exchange = Literal["keyed", "rebalance", "broadcast", "forward"]
 """The rule by which an edge divides its rows."""
 
 Own = Callable[[pa.RecordBatch], pa.RecordBatch | None]
-"""The rows of a batch that are the new receiver's; None if there are none."""
+"""Selects the rows of a batch that belong to the new receiver; None if there are none."""
 
 
 @dataclass(frozen=True, slots=True)

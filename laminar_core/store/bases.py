@@ -43,7 +43,7 @@ def read_base(
     None if the generation has not started.
 
     Raises:
-        CorruptCheckpointError: both are damaged, or one is and the other is gone.
+        CorruptCheckpointError: both are damaged, or one is damaged and the other is missing.
         StorageUnavailable: the store did not answer.
     """
     problem: CorruptCheckpointError | None = None

@@ -23,7 +23,7 @@ from laminar_core.store.records import read_record
 
 DriverState = Literal["ended", "running", "gone", "unseen"]
 """``running`` and ``gone``: its process, seen from this machine. ``unseen``: it is on another one,
-or its claim cannot be read; the age of its heartbeat is all there is to go by."""
+or its claim cannot be read; only the age of its heartbeat is known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,9 @@ from laminar_core.store.checkpoint_store import CheckpointStore
 
 
 def open_job(store: str, job: str | None, *, how: str = "--job") -> CheckpointStore:
-    """Open the job, or the only one that there is. ``how`` a user names one, for the message.
+    """Open the named job, or the only job of the store.
+
+    ``how`` is the option that error messages tell the user to give.
 
     Raises:
         ConfigurationError: there is no such job, none at all, or a choice to make.

@@ -68,7 +68,7 @@ class Setting:
     limits: SnapshotLimits
     compression: Compression | None
     slow_workers: int
-    """Number of slow workers, the last ones."""
+    """Number of slow workers. Those with the highest indices are slow."""
     disasters: tuple[str, ...]
     state: StateOptions = field(default_factory=StateOptions)
     losses: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Checks for connectors of one's own: crashes at any moment, by the contract of the interfaces.
+"""Check a connector of your own against the contract of its interface, with crashes at any moment.
 
 ``check_source`` reads a bounded source again and again as a job does that is killed and restored
 with other numbers of workers. It needs no mocks and knows nothing of the source but its interface.

@@ -85,10 +85,11 @@ def liveness(evidence: Evidence) -> Iterator[str]:
 
 
 def checkpoints_complete(evidence: Evidence) -> Iterator[str]:
-    """Check that after the last disaster attempts end soon, and some of a few in a row complete.
+    """Check that checkpoints complete again after the last disaster.
 
-    An attempt is a reserved id. Periodic ones do not count where ``declines_on_purpose`` holds; the
-    last one, without in-flight data, does.
+    Each attempt must end within a bound, and not too many in a row may fail. Where
+    ``declines_on_purpose`` holds, periodic checkpoints may fail; only those without in-flight data,
+    such as the last one, count.
     """
     writes, facts = evidence.history.writes, evidence.facts
     ended_ms = _ends(writes)

@@ -46,7 +46,7 @@ class BadRowGate:
         return self._before + BadRowTotals(counts.letters, counts.dropped, counts.skipped)
 
     def judged(self, batch: SourceBatch) -> SourceBatch:
-        """Return the batch with those letters that go to the side output, in its columns.
+        """Return the batch with only the letters for the side output, in that output's columns.
 
         Raises:
             DataError: the job must stop because of one of them.

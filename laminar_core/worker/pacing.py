@@ -94,7 +94,7 @@ class PacedSource:
     def slowest_us(self) -> int | None:
         """Event time of the slowest split that is to be read; None if drift is not limited.
 
-        A reader that has nothing left does not count: its task does not look at splits any more.
+        A finished reader does not count.
         """
         if self.watch is None or self.reader.finished:
             return None

@@ -19,7 +19,7 @@ F = TypeVar("F", bound=ActForm)
 
 @dataclass(frozen=True, slots=True)
 class Move(Generic[F]):
-    """One run of such a job: what was filled in, and what there is to do it with."""
+    """One run of the job: its form, and the resources that it uses."""
 
     context: dg.OpExecutionContext
     spec: StreamSpec

@@ -29,7 +29,7 @@ class Chosen:
     sha256: str
     """Digest of the stored manifest: the data version of the checkpoint's partition."""
     rejected: tuple[Rejected, ...] = ()
-    """Newer ones that were found to be damaged on the way."""
+    """Newer checkpoints that were found damaged during the search."""
 
     @property
     def checkpoint_id(self) -> CheckpointId:

@@ -61,7 +61,10 @@ class Refuse:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A driver runs the job and is asked to end: this generation, and no other."""
+    """The driver of ``generation`` runs the job and must be asked to end.
+
+    A driver of another generation is left alone.
+    """
 
     how: Literal["stop", "cancel"]
     generation: int

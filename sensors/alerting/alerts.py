@@ -1,7 +1,8 @@
 """Alerts for people, and the user's hook that receives them.
 
-An alert names its cause, and a sensor tells of each cause once, as long as it lasts. Ticks happen
-at least once, so an alert may come twice; it never goes missing because of a hook that fails.
+An alert names its cause. A sensor raises one alert per cause for as long as the cause lasts. Ticks
+happen at least once, so an alert may come twice; it never goes missing because of a hook that
+fails.
 
     def notify(alert: Alert) -> None: ...      # AlertPolicy(hook="my_team.alerts:notify")
 """

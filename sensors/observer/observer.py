@@ -1,4 +1,4 @@
-"""Turn new records in a stream's store into Dagster events, each one once.
+"""Report new records of a stream's store as Dagster events, each one once.
 
 The cursor marks how much is reported; it only saves work. Dagster's records show what has been
 reported, so a tick that is repeated, or that died half-way, repeats nothing.
@@ -40,7 +40,10 @@ class Tick:
     cursor: ObserverCursor
     events: list[Event] = field(default_factory=list)
     partitions: list[str] = field(default_factory=list)
-    """To be there: an earlier tick may have died before them."""
+    """Partitions that must exist.
+
+    They are added again, because an earlier tick may have died before it added them.
+    """
     gone: list[str] = field(default_factory=list)
     """Partitions of checkpoints that are deleted."""
     said: list[str] = field(default_factory=list)

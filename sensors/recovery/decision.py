@@ -33,7 +33,10 @@ from laminar_core.units import duration_ms
 
 HOUR_MS = 3_600_000
 LOOKS_MIN = 3
-"""Looks that must find a heartbeat unchanged: a clock that jumps does not count as silence."""
+"""Number of consecutive ticks in which the heartbeat must be unchanged.
+
+With one, a clock that jumps would count as silence.
+"""
 _BACKOFF_MS = 15_000
 _BACKOFF_MS_MAX = 600_000
 _RESTART_PAUSES = 2
@@ -82,10 +85,9 @@ class RecoveryFacts:
     beating_ms: float = 0
     newest_checkpoint: int | None = None
     in_vain: int = 0
-    """Earlier generations in a row that completed no checkpoint, and for how long, by this sensor's
-    clock.
-    """
+    """Number of consecutive earlier generations that completed no checkpoint."""
     in_vain_ms: float = 0
+    """How long that has lasted, by this sensor's clock."""
     claimed_by_run: str | None = None
     supervising_run: str | None = None
     terminated_run: str | None = None

@@ -54,7 +54,10 @@ class SourceFacts:
 
 @dataclass(frozen=True, slots=True)
 class SourceVerdict:
-    """``ask_for`` is the reason to take a checkpoint now; None: it is not needed, or no help."""
+    """The decision of the sensor.
+
+    ``ask_for``: why a checkpoint must be taken now; None if none is needed, or none would help.
+    """
 
     line: str
     incidents: tuple[Incident, ...] = ()

@@ -83,7 +83,7 @@ def build_source_retention_sensor(
 
 
 class SourceCursor(AlertCursor):
-    """Also the lags of the newest generation."""
+    """The cursor, extended by the lags of the newest generation."""
 
     lags: LagWatch = LagWatch()
 

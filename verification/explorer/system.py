@@ -27,7 +27,7 @@ from verification.explorer.topology import World
 State = tuple[int, ...]
 
 NEVER = 0
-"""Number of "no checkpoint"."""
+"""The checkpoint number that stands for "none"."""
 
 
 class Budget(NamedTuple):

@@ -44,7 +44,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """The memory of all steps so far."""
+    """The discovery's memory between two steps; it is part of every checkpoint."""
 
     seen: Array = field(default_factory=lambda: np.empty(0, _SEEN))
     """One entry for each file that was found, sorted by the digest of its name."""

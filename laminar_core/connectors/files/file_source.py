@@ -197,7 +197,7 @@ class FileSource(Source):
         return place_at(str(self.path))
 
     def listed(self, after: str | None = None) -> Iterator[FileStat]:
-        """Yield the files there that count; only names behind ``after``, if it is given."""
+        """Yield the files to read; only those whose names sort after ``after``, if it is given."""
         return (f for f in self.place.files(after) if counts(f.name, self.pattern))
 
     def problem_of(self, file: FileStat) -> str | None:

@@ -166,7 +166,7 @@ class Accepted:
 
 
 Refusals = Mapping[int, MessageRefusedError]
-"""Index of a message to the reason why it is no row."""
+"""Maps the index of a message to the reason why it is not a row."""
 
 
 def letters_schema(positions: pa.DataType) -> pa.Schema:

@@ -55,7 +55,8 @@ class RowReader(Protocol):
         """Return one row for each message.
 
         Raises:
-            MessageRefusedError: at least one message is no row; or ``pa.ArrowException``.
+            MessageRefusedError: at least one message is not a valid row.
+            pa.ArrowException: the same, from a decoder that cannot name the message.
         """
         ...
 

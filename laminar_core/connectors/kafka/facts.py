@@ -11,7 +11,7 @@ class TopicFacts:
     """A topic as it is now."""
 
     topic_id: str
-    """Another one if the topic was deleted and created again."""
+    """Identity of the topic. It changes if the topic is deleted and created again."""
     partitions: tuple[int, ...]
 
 

@@ -21,9 +21,10 @@ _STEPS = 8
 
 
 def time_left_ms(is_safe: Callable[[int], bool], keeps_ms: int, now_ms: int) -> int:
-    """Return how long positions are safe from now on, at least; within a 256th of ``keeps_ms``.
+    """Return a lower bound of the time for which the positions stay readable, in milliseconds.
 
-    ``is_safe(time_ms)``: whether all messages before this time can be deleted. Pure.
+    It is at most ``keeps_ms / 256`` too small. ``is_safe(time_ms)``: whether all messages before
+    this time can be deleted. Pure.
 
     >>> time_left_ms(lambda time_ms: time_ms <= 9_500, keeps_ms=2_560, now_ms=10_000)
     2060

@@ -1,7 +1,8 @@
-"""The marker of a sink where it is kept, and the producer that is the only one to change it.
+"""Read and write a sink's marker in Kafka, with the only producer that may change it.
 
-``init_transactions`` under the sink's transactional id fences every other holder of it, aborts what
-that left open, and waits until a commit that had begun has ended. So the marker is read after it.
+``init_transactions`` under the sink's transactional id fences every other holder of that id, aborts
+the transaction that this holder left open, and waits until a commit that it had begun has ended.
+Therefore the marker is read only afterwards.
 If anything goes wrong, the producer is dropped: the next take-over makes another one, and the
 marker is read again.
 """
@@ -202,7 +203,10 @@ class MarkerLog:
 
     @contextmanager
     def asking(self, what: str) -> Iterator[None]:
-        """Raise errors of the client as errors of Laminar; refused credentials as what they are."""
+        """Translate errors of the client into errors of Laminar.
+
+        If the cluster refused the credentials, the error says so instead of "no broker answered".
+        """
         doing = f"sink {self._staging.operator_id}, {what}"
         try:
             with explained(doing, self._sink.cluster):

@@ -26,7 +26,7 @@ PREFIX = "kafka_"
 
 
 def with_metadata(columns: pa.Schema, metadata: Sequence[Metadata]) -> pa.Schema:
-    """Return the columns of the value with those about the message behind them.
+    """Return the columns of the value, followed by the metadata columns.
 
     Raises:
         ConfigurationError: a name is none of these, or is there twice (INVALID_OPTION).

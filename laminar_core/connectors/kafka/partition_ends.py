@@ -17,7 +17,7 @@ ASK_INTERVAL_MS = 2_000
 """Time between two questions."""
 
 ANSWER_AGE_MAX_MS = 10_000
-"""An older answer says nothing about a partition any more."""
+"""Answers older than this are ignored."""
 
 Ask = Callable[[Sequence[Place]], Mapping[Place, Bounds]]
 Run = Callable[[Callable[[], None]], None]

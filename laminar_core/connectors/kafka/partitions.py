@@ -176,7 +176,7 @@ def lost_ranges(
     topics: Mapping[str, TopicFacts],
     bounds: Mapping[Place, Bounds],
 ) -> list[LostRange]:
-    """Return the splits that cannot go on where they stand, in their order.
+    """Return the splits whose next offset no longer exists, in the order of the splits.
 
     ``bounds`` has every partition of ``topics`` that a split is of. Splits that are done need
     nothing any more.

@@ -24,7 +24,10 @@ from laminar_core.operators.base import JsonObject
 Until = Literal["latest"]
 
 SEARCH_INTERVAL_MS = 10_000
-"""Between two looks for new partitions, and whether the topics are still the same ones."""
+"""Interval between two searches for new partitions.
+
+Each search also checks that the topics were not replaced.
+"""
 
 
 class PartitionSearch:

@@ -98,7 +98,10 @@ class TransactionWriter:
         return ()
 
     def close(self) -> None:
-        """Abort the transaction that is in no snapshot, if that takes no time; others stay."""
+        """Abort the transaction that no snapshot contains, if that is possible at once.
+
+        Transactions in snapshots stay open.
+        """
         if self._running is not None:
             self._running.abort()
         self._running = None

@@ -46,10 +46,11 @@ def judge_gaps(operator_id: str, gaps: Sequence[Gap], accepted: Sequence[Accepta
 
 
 def mended(source: Source, splits: pa.Table, gaps: Sequence[Gap], by: Acceptance) -> pa.Table:
-    """Return the splits with positions behind all gaps.
+    """Return the splits with their positions moved past all gaps.
 
     Raises:
-        IncompatibleStateError: the source cannot continue so, or rows are missing even then.
+        IncompatibleStateError: the source cannot continue in this way, or rows are missing even
+            then.
     """
     for gap in gaps:
         splits = source.mend(splits, gap, "earliest" if by.how == "earliest" else "skip-split")

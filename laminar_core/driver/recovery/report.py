@@ -111,7 +111,10 @@ class RecoveryReport:
     job: str
     workers: int
     checkpoint: CheckpointReport | None = None
-    """None: it starts empty, or there is nothing to start from."""
+    """The checkpoint to continue from.
+
+    None if the job starts without state, or the start is refused.
+    """
     rows_to_replay: int | None = None
     """Rows that the last run had read beyond the checkpoint; None: unknown."""
     operators: tuple[OperatorReport, ...] = ()

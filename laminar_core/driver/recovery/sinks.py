@@ -42,7 +42,7 @@ class SinkFacts:
     repeat: Repeat
     pending: Sequence[Pending] = ()
     visible_id: CheckpointId | None = None
-    """The newest checkpoint with output that readers see, as the target tells."""
+    """The newest checkpoint whose output readers see, according to the target."""
     recorded_id: CheckpointId | None = None
     """The newest checkpoint after the restored one that the store records as committed here."""
     failure: LaminarError | None = None

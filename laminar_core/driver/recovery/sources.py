@@ -28,9 +28,9 @@ class ExaminedSources:
     """The sources of a start."""
 
     splits: dict[str, pa.Table] = field(default_factory=dict[str, pa.Table])
-    """Per source, all splits of all subtasks; a source with a problem may lack."""
+    """Per source: all splits of all subtasks. A source with a problem may be missing."""
     discovering: dict[str, Discovering] = field(default_factory=dict[str, Discovering])
-    """Per source, its discovery and its findings so far."""
+    """Per source: its discovery and what it has found so far."""
     reports: list[SourceReport] = field(default_factory=list[SourceReport])
     problems: list[LaminarError] = field(default_factory=list[LaminarError])
     used: list[Acceptance] = field(default_factory=list[Acceptance])

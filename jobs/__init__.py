@@ -1,4 +1,4 @@
 """Spark programs that users run and copy."""
 
 if __name__ != "laminar_core.jobs":
-    raise ImportError("import laminar_core.jobs: this is no package of its own")
+    raise ImportError("`jobs` is part of laminar_core: write `import laminar_core.jobs`")

@@ -331,13 +331,13 @@ class StartOptions(Options):
         goes_back = self.restore_id is not None or self.restore_before is not None
         if self.from_savepoint is not None and (goes_back or self.allow_fresh):
             raise ValueError(
-                "a savepoint is a start of its own: leave restore_id, restore_before and "
-                "allow_fresh away, or from_savepoint"
+                "from_savepoint cannot be combined with restore_id, restore_before or allow_fresh: "
+                "leave out one or the other"
             )
         if self.reset_state and (goes_back or self.from_savepoint):
             raise ValueError(
-                "reset_state drops all state: leave restore_id, restore_before and from_savepoint "
-                "away, or reset_state"
+                "reset_state drops all state: leave out restore_id, restore_before and "
+                "from_savepoint, or reset_state"
             )
         for text in self.accept:
             try:

@@ -84,9 +84,7 @@ def duration_us(duration: str | timedelta) -> int:
     else:
         length_us = _parse_us(duration)
     if not 0 < length_us <= US_MAX:
-        raise _invalid(
-            f"a duration must be longer than nothing and shorter than eternity, not {duration!r}"
-        )
+        raise _invalid(f"a duration must be positive and at most 146,000 years, got {duration!r}")
     return length_us
 
 

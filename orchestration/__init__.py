@@ -24,4 +24,6 @@ __all__ = [
 ]
 
 if __name__ != "laminar_core.orchestration":
-    raise ImportError("import laminar_core.orchestration: this is no package of its own")
+    raise ImportError(
+        "`orchestration` is part of laminar_core: write `import laminar_core.orchestration`"
+    )

@@ -26,8 +26,9 @@ _OWNER = re.compile(r"team:\S+|[^@\s]+@[^@\s]+\.[^@\s]+")
 def _dagster_name(name: str) -> str:
     if not _DAGSTER_NAME.fullmatch(name):
         raise ValueError(
-            f"{name!r}: Dagster's names have letters, digits and _ only; a job that has another "
-            "name goes on under a new one from a savepoint (laminar run --from-savepoint)"
+            f"{name!r}: Dagster's names have letters, digits and _ only: to continue a job with "
+            "another name, start it under a new name from a savepoint "
+            "(laminar run --from-savepoint)"
         )
     return name
 
@@ -41,7 +42,9 @@ def _owner(owner: str) -> str:
 def _tags(tags: dict[str, str]) -> dict[str, str]:
     for tag in tags:
         if tag.startswith(("laminar/", "dagster/")):
-            raise ValueError(f"{tag!r}: tags with this prefix have a meaning; take another one")
+            raise ValueError(
+                f"{tag!r}: the prefixes laminar/ and dagster/ are reserved: choose another"
+            )
     _ask_dagster(lambda: dg.AssetSpec("asset", tags=tags))
     _ask_dagster(lambda: dg.JobDefinition(graph_def=dg.GraphDefinition("job"), tags=tags))
     return tags

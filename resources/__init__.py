@@ -17,4 +17,4 @@ __all__ = [
 ]
 
 if __name__ != "laminar_core.resources":
-    raise ImportError("import laminar_core.resources: this is no package of its own")
+    raise ImportError("`resources` is part of laminar_core: write `import laminar_core.resources`")

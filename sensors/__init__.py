@@ -10,4 +10,4 @@ __all__ = [
 ]
 
 if __name__ != "laminar_core.sensors":
-    raise ImportError("import laminar_core.sensors: this is no package of its own")
+    raise ImportError("`sensors` is part of laminar_core: write `import laminar_core.sensors`")

@@ -205,7 +205,7 @@ def judge_source_retention(needs: SourceNeeds | None, now_ms: int, policy: Alert
     if policy.source_keeps is None:
         return Verdict(passed=True, description="the source keeps its rows for ever")
     if needs is None:
-        return Verdict(passed=True, description="no checkpoint needs anything of the source")
+        return Verdict(passed=True, description="no checkpoint needs rows of the source")
     found = source_retention(needs.oldest_row_ms, now_ms, policy)
     assert found is not None
     hours = abs(found.left_ms) / 3_600_000

@@ -113,7 +113,7 @@ class AlertPolicy(Values):
         times_ms = [duration_ms(getattr(self, name)) for name in names]
         if not times_ms[0] < times_ms[1] <= times_ms[2]:
             raise ValueError(
-                "alignment_calm must be shorter than alignment_act, and that no longer than "
+                "alignment_calm must be shorter than alignment_act, which must not be longer than "
                 "alignment_hard"
             )
         return self

@@ -240,5 +240,5 @@ def test_no_module_of_a_checkout_has_two_names(name: str) -> None:
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert done.stderr.splitlines()[-1] == (
-        f"ImportError: import laminar_core.{name}: this is no package of its own"
+        f"ImportError: `{name}` is part of laminar_core: write `import laminar_core.{name}`"
     )

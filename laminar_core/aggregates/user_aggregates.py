@@ -125,7 +125,7 @@ class UserDefined:
         except (pa.ArrowException, TypeError, ValueError) as error:
             raise DataError(
                 ErrorCode.WRONG_SCHEMA,
-                f"aggregate {self.udaf.name!r} gave a {what} that is no {data_type}: "
+                f"aggregate {self.udaf.name!r} returned a {what} that is not {data_type}: "
                 + str(error).partition("\n")[0],
             ) from error
 

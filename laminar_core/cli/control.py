@@ -77,7 +77,10 @@ def stop(*, store: str, job: str | None, target: str | None, cancel: bool, **how
     checkpoint is copied to TARGET, a new directory or URI; if that fails the job continues.
     """
     if cancel and target is not None:
-        raise click.UsageError("--cancel takes no checkpoint: leave it out, or --savepoint")
+        raise click.UsageError(
+            "--cancel ends the job without a checkpoint, so it cannot be combined with "
+            "--savepoint: give one of them"
+        )
     action = CancelJob() if cancel else StopJob(target=target and absolute_uri(target))
     ask(store, job, action, **how)
 

@@ -123,7 +123,7 @@ class SettingOption(click.Option):
         if self.setting.flag.switches and isinstance(given, list):
             if len(set(given)) > 1:
                 names = [*self.opts, *self.setting.flag.switches]
-                raise click.UsageError(f"give one of {', '.join(names)}, and once", ctx)
+                raise click.UsageError(f"give exactly one of {', '.join(names)}", ctx)
             opts = {**opts, str(self.name): given[-1]}
         value, source = super().consume_value(ctx, opts)
         if isinstance(self.type, KeyValueType) and source in STRONGER_THAN_FILES:

@@ -123,7 +123,7 @@ def _of_driver(job: str, driver: DriverStatus) -> Iterator[str]:
     if driver.actor is not None:
         restored = driver.restored_checkpoint_id
         base = "from the beginning" if restored is None else f"from checkpoint {restored}"
-        base = base if driver.has_started else "and has not settled from what"
+        base = base if driver.has_started else "and has not recorded its base yet"
         since = wall_time(driver.claimed_at_ms)
         yield f"started {since} UTC by {driver.actor} {base}: {driver.reason}"
     numbers = [(name, driver.progress.get(name)) for name in _NUMBERS_SHOWN]

@@ -145,7 +145,7 @@ class ParquetSource(Source):
             raise IncompatibleStateError(
                 ErrorCode.SOURCE_CHANGED,
                 f"{gap.split} is gone or another file, so it has no earliest row of what was "
-                "pinned: accept source-gap:…=skip-split instead",
+                "pinned: accept source-gap:NAME=skip-split instead",
             )
         rows, totals = row_offsets(splits), splits.column("rows_total").to_numpy()
         is_of_file = np.array([path == gap.split for path in splits.column("path").to_pylist()])

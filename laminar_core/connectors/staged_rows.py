@@ -52,7 +52,9 @@ class StagedPart:
         files = staged_files([committable])
         if not (isinstance(checkpoint_id, int) and isinstance(rows, int) and files):
             raise CorruptCheckpointError(
-                ErrorCode.MANIFEST_UNREADABLE, f"these are no staged rows: {committable}"
+                ErrorCode.MANIFEST_UNREADABLE,
+                f"the checkpoint's entry for this sink is not a record of staged rows: "
+                f"{committable}",
             )
         return cls(CheckpointId(checkpoint_id), rows, files[0])
 

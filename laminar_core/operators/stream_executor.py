@@ -174,7 +174,7 @@ class StreamExecutor:
         context = context or SubtaskContext("stream_executor", 0, 1, 128, Generation(1))
         if codec not in CODECS:
             raise ConfigurationError(
-                ErrorCode.INVALID_OPTION, f"codec is one of {', '.join(CODECS)}, not {codec!r}"
+                ErrorCode.INVALID_OPTION, f"codec must be one of {', '.join(CODECS)}, got {codec!r}"
             )
         require_distinct([q.query_id for q in queries], "give one of the queries another id")
         self._states: dict[str, _QueryState] = {}
@@ -247,7 +247,10 @@ class StreamExecutor:
                 version (OPERATORS_CHANGED).
         """
         if self._has_started:
-            raise ProtocolError(ErrorCode.ILLEGAL_EVENT, "a restore comes before any row")
+            raise ProtocolError(
+                ErrorCode.ILLEGAL_EVENT,
+                "restore_state must be called before the first row is processed",
+            )
         decoded = [decode_parts(state) for state in states if state is not None]
         if not decoded:
             self.last_restore = RestoreReport()
@@ -284,7 +287,7 @@ class StreamExecutor:
         raise IncompatibleStateError(
             ErrorCode.OPERATORS_CHANGED,
             f"the queries differ from those of the checkpoint: {mapping.problems()}; change them"
-            ' back, or drop all state and read all sources anew by on_changed="reset"',
+            ' back, or drop all state and read all sources anew with on_changed="reset"',
         )
 
 

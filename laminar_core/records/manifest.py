@@ -169,7 +169,8 @@ class InflightEntry(FileRef):
     @model_validator(mode="after")
     def _was_in_the_queue_of_one_end(self) -> Self:
         if self.subtask_index != (self.receiver if self.direction == "input" else self.sender):
-            raise ValueError(f"an {self.direction} queue is at the other end of its channel")
+            recorder = "receiver" if self.direction == "input" else "sender"
+            raise ValueError(f"an {self.direction} queue must be recorded by its {recorder}")
         return self
 
     @property
@@ -249,12 +250,12 @@ class CheckpointManifest(Sealed):
         listed = Counter((s.operator_id, s.subtask_index) for s in self.subtasks)
         subtasks = sum(self.parallelism.values())
         if subtasks > len(self.subtasks) + _MISSING_MAX:  # Counted before it is spelled out.
-            raise ValueError(f"no single cut: {len(self.subtasks)} of {subtasks} subtasks")
+            raise ValueError(f"the manifest lists {len(self.subtasks)} of {subtasks} subtasks")
         wanted = Counter((op, index) for op, n in self.parallelism.items() for index in range(n))
         if listed != wanted:
             missing, unexpected = sorted(wanted - listed), sorted(listed - wanted)
             raise ValueError(
-                f"no single cut: missing {missing[:_NAMED_MAX]}, "
+                f"subtasks and parallelism differ: missing {missing[:_NAMED_MAX]}, "
                 f"unexpected {unexpected[:_NAMED_MAX]}"
             )
         if (self.parent_checkpoint_id or 0) >= self.checkpoint_id:

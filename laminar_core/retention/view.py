@@ -70,7 +70,7 @@ def _why_nothing_goes(facts: RetentionFacts, restorable: Sequence[Completed]) ->
         return "no generation of this job is recorded"
     if all(base.generation != newest for base in facts.bases):
         return (
-            f"generation {newest} is claimed and has not written down what it starts from: "
+            f"generation {newest} is claimed, and its base is not recorded yet: "
             "wait until it runs, or start the job again"
         )
     return None if restorable else "no checkpoint can be restored"

@@ -106,9 +106,14 @@ class Request:
     @classmethod
     def _of_savepoint(cls, given: Mapping[str, str], table: str) -> "Request":
         if extra := sorted(given.keys() & {"store", "path", "job", "checkpoint"}):
-            raise _invalid(f"a savepoint stands for itself: leave out {extra[0]}")
+            raise _invalid(
+                f"option savepoint cannot be combined with {extra[0]}: leave {extra[0]} out"
+            )
         if table not in _OF_A_SAVEPOINT:
-            raise _invalid(f"a savepoint has the tables {' and '.join(_OF_A_SAVEPOINT)}")
+            raise _invalid(
+                f"a savepoint has only the tables {' and '.join(_OF_A_SAVEPOINT)}: choose one with "
+                'option("table", …)'
+            )
         return cls("", "", table, None, _selection(given), given["savepoint"])
 
     def open(self) -> StoredTable:

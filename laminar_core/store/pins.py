@@ -149,7 +149,8 @@ class Pins:
         if doomed:
             raise ConfigurationError(
                 ErrorCode.BEING_DELETED,
-                f"checkpoint {checkpoint_id} of job {self._store.job} is deleted by retention",
+                f"checkpoint {checkpoint_id} of job {self._store.job} is being deleted by retention"
+                ": choose another checkpoint",
             )
         if not self._store.manifests.is_complete(checkpoint_id):
             raise ConfigurationError(

@@ -189,7 +189,9 @@ class _Copier:
 
     def _write(self, path: str, data: bytes | memoryview) -> None:
         if self._is_cancelled():
-            raise CheckpointDeclined(ErrorCode.CANCELLED, "the job ended before it was copied")
+            raise CheckpointDeclined(
+                ErrorCode.CANCELLED, "the job ended before the savepoint was copied completely"
+            )
         try:
             create_and_read_back(self._target, path, data)
         except CorruptCheckpointError as error:

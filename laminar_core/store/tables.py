@@ -96,8 +96,8 @@ class StateTable:
         if selection.operator_id is None:
             owners = dict.fromkeys(e.operator_id for e in manifest.subtasks if e.segments)
             raise _invalid(
-                f"which state? {_name(manifest)} has that of the operators {', '.join(owners)}: "
-                "choose one with option operator"
+                f"{_name(manifest)} has the state of the operators {', '.join(owners)}: "
+                'choose one with option("operator", …)'
             )
         self._files, self._manifest = files, manifest
         self._operator_id = selection.operator_id

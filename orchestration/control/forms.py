@@ -57,7 +57,10 @@ class StopForm(CommandForm):
     @model_validator(mode="after")
     def _one_end(self) -> Self:
         if self.cancel and self.savepoint is not None:
-            raise ValueError("cancel takes no checkpoint: leave it out, or savepoint")
+            raise ValueError(
+                "cancel ends the job without a checkpoint, so it cannot be combined with "
+                "savepoint: give one of them"
+            )
         return self
 
 

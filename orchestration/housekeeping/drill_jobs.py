@@ -35,7 +35,7 @@ class DrillForm(ActForm):
         "one that is named.",
     )
     checkpoint_id: CheckpointNumber | None = Field(
-        default=None, description="With which: checkpoint, and only then."
+        default=None, description="The checkpoint to drill: only for `which: checkpoint`."
     )
     seed: int | None = Field(
         default=None,
@@ -56,9 +56,11 @@ class DrillForm(ActForm):
     @model_validator(mode="after")
     def _one_choice(self) -> Self:
         if (self.which == "checkpoint") != (self.checkpoint_id is not None):
-            raise ValueError("give checkpoint_id with which: checkpoint, and only then")
+            raise ValueError(
+                "checkpoint_id and `which: checkpoint` belong together: give both or neither"
+            )
         if self.seed is not None and self.which != "random":
-            raise ValueError("give seed with which: random only")
+            raise ValueError("seed is only for `which: random`: leave it out")
         return self
 
 

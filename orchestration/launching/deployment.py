@@ -102,14 +102,14 @@ def start_words(store: CheckpointStore, start_from: Literal["newest", "fresh"]) 
         # Which one it is, and whether it is whole, is for the new generation to decide.
         if next(timeline(store), None) is None:
             raise refused(
-                f"job {store.job} has no completed checkpoint to continue from: start_from: fresh "
-                "starts it from nothing"
+                f"job {store.job} has no completed checkpoint: choose `start_from: fresh` to start "
+                "it without state"
             )
         return []
     decision = store.choose_checkpoint().decision
     if isinstance(decision, RestoreFrom):
         raise refused(
-            f"job {store.job} has checkpoint {decision.checkpoint_id} to continue from: "
-            "start_from: newest does so; give the stream another name to begin anew"
+            f"job {store.job} has checkpoint {decision.checkpoint_id}: choose `start_from: newest` "
+            "to continue from it, or give the stream another name to start without state"
         )
     return [] if isinstance(decision, StartFresh) else ["--allow-fresh"]

@@ -158,7 +158,9 @@ def _recover(restarter: Restarter, form: RecoverForm) -> Restored | DryRun:
 def _roll_back(restarter: Restarter, form: RollbackForm) -> Restored:
     with in_one_line():
         back_to = back_by(restarter.store, form.by)
-        restarter.context.log.info("back by %s is checkpoint %s", form.by, back_to)
+        restarter.context.log.info(
+            "rolling back by %s checkpoints, to checkpoint %s", form.by, back_to
+        )
         chosen = _chosen(restarter, back_to)
     _log_integrity(restarter, chosen)
     return restarter.restore(form.request(restarter.actor), chosen)

@@ -32,12 +32,12 @@ def build_run_failure_sensor(
     def report_failed_runs(context: dg.RunFailureSensorContext) -> dg.SkipReason | None:
         run = context.dagster_run
         if not is_of(run, stream):
-            return dg.SkipReason(f"run {run.run_id} ({run.job_name}) is not of {stream}")
+            return dg.SkipReason(f"run {run.run_id} ({run.job_name}) does not belong to {stream}")
         if run.job_name in {job_name(stream, job) for job in _JUDGING}:
             judged = _failed_check(context.instance, run.run_id)
             if judged is not None:
                 return dg.SkipReason(
-                    f"run {run.run_id}: check {judged} failed, with an alert of its own"
+                    f"run {run.run_id}: check {judged} failed and raises its own alert"
                 )
         incident = _failed_run(run, context.failure_event.message or "")
         raise_alerts(stream, [incident], policy, context.log, clock.now_ms())

@@ -92,7 +92,7 @@ def read_source_facts(store: CheckpointStore, now_ms: int) -> SourceFacts:
 def decide_source_retention(facts: SourceFacts, policy: AlertPolicy) -> SourceVerdict:
     """Return which checkpoints expire, when, and whether a new one helps. Pure."""
     if not facts.restorable:
-        return SourceVerdict("no checkpoint needs anything of the source")
+        return SourceVerdict("no checkpoint needs rows of the source")
     newest, *older = facts.restorable
     needs = SourceNeeds(newest.checkpoint_id, newest.oldest_row_ms)
     verdict = judge_source_retention(needs, facts.now_ms, policy)

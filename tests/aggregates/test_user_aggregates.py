@@ -87,7 +87,9 @@ def test_a_result_of_another_type_is_one_clear_line() -> None:
             return state
 
     rows = pa.table({"k": ["a"], "v": [2], "w": [10]})
-    with pytest.raises(DataError, match="'weighted' gave a result that is no string") as caught:
+    with pytest.raises(
+        DataError, match="'weighted' returned a result that is not string"
+    ) as caught:
         results(agg.user(Wrong(), "v", "w"), rows, 1)
     assert caught.value.code is ErrorCode.WRONG_SCHEMA
 

@@ -218,7 +218,7 @@ def test_a_start_from_a_savepoint_in_json(cli, place: Path) -> None:
     ("options", "problem"),
     [
         (("--claim",), "only a savepoint can be claimed"),
-        (("--from-savepoint", "s", "--restore", 1), "a savepoint is a start of its own"),
+        (("--from-savepoint", "s", "--restore", 1), "cannot be combined with"),
         (("--reset-state", "in", "--restore", 1), "reset_state drops all state"),
     ],
 )

@@ -76,7 +76,7 @@ def place(own_imports: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         (["counting.py", "--alignment-timeout", "x"], "'--alignment-timeout'"),
         (
             ["counting.py", "--aligned", "--alignment-timeout", "1 second"],
-            "give one of --alignment, --alignment-timeout, --aligned, --unaligned, and once",
+            "give exactly one of --alignment, --alignment-timeout, --aligned, --unaligned",
         ),
         (["counting.py", "--max-inflight", "64M"], "'--max-inflight': '64M' is not a size"),
         (["counting.py", "--inflight-compression", "gzip"], "not 'gzip' (or none)"),

@@ -139,7 +139,7 @@ def test_a_job_whose_driver_is_not_seen_or_gone_or_has_ended(lines, job) -> None
         job.store.claims.claim(claimant(owner), wait_ms=never, take_over=True)
         first, second, *_ = lines()
         assert said in first
-        assert "and has not settled from what" in second
+        assert "and has not recorded its base yet" in second
     job.store.generations.end(Generation(2), "failed", "a worker died")
     assert lines()[0] == "job payments, generation 2 failed: a worker died"
     assert not any("align" in line for line in lines())

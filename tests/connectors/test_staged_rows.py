@@ -114,7 +114,7 @@ def test_what_is_gone_is_counted():
 
 @pytest.mark.parametrize("committable", [{}, {"rows": 1}, {"checkpoint_id": 1, "rows": 1}])
 def test_other_committables_are_refused(committable):
-    with pytest.raises(CorruptCheckpointError, match="no staged rows"):
+    with pytest.raises(CorruptCheckpointError, match="not a record of staged rows"):
         StagedPart.from_json(committable)
 
 

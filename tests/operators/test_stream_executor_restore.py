@@ -147,9 +147,9 @@ def test_a_restore_comes_first_and_once() -> None:
     executor = StreamExecutor([RUNNING], SCHEMA)
     fed(executor, [("a", 1, 1)])
     state = executor.checkpoint_state()
-    with pytest.raises(ProtocolError, match="comes before any row"):
+    with pytest.raises(ProtocolError, match="must be called before the first row"):
         executor.restore_state(state)
-    with pytest.raises(ProtocolError, match="comes before any row"):
+    with pytest.raises(ProtocolError, match="must be called before the first row"):
         restored(state, RUNNING).restore_state(state)
 
 
@@ -159,7 +159,9 @@ def test_two_queries_of_one_id_are_refused() -> None:
 
 
 def test_a_codec_that_nobody_knows_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="codec is one of none, lz4, zstd, not 'gzip'"):
+    with pytest.raises(
+        ConfigurationError, match="codec must be one of none, lz4, zstd, got 'gzip'"
+    ):
         StreamExecutor([RUNNING], SCHEMA, codec="gzip")
 
 

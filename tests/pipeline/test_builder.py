@@ -114,7 +114,7 @@ IMPOSSIBLE = {
         lambda _: stream(max_drift="1 minute"),
         "max_drift needs splits that are read side by side, and .* leave max_drift out",
     ),
-    "idle at once": (lambda _: stream(idle_timeout="0 seconds"), "longer than nothing"),
+    "idle at once": (lambda _: stream(idle_timeout="0 seconds"), "a duration must be positive"),
 }
 
 

@@ -176,7 +176,7 @@ def test_a_reset_of_state_goes_with_no_checkpoint(other: dict) -> None:
     [{"restore_id": 3}, {"restore_before": "2026-03-01T12:00:00Z"}, {"allow_fresh": True}],
 )
 def test_a_savepoint_is_a_start_of_its_own(other: dict) -> None:
-    with pytest.raises(ConfigurationError, match="a savepoint is a start of its own"):
+    with pytest.raises(ConfigurationError, match="from_savepoint cannot be combined with"):
         RunConfig(from_savepoint="/backups/s", **other)
 
 

@@ -152,7 +152,7 @@ class TestOneConsistentCut:
 
     @pytest.mark.parametrize(("direction", "subtask"), [("input", 1), ("output", 0)])
     def test_a_queue_is_at_the_end_that_its_direction_says(self, direction, subtask):
-        with pytest.raises(ValidationError, match="other end of its channel"):
+        with pytest.raises(ValidationError, match="must be recorded by its"):
             inflight(direction=direction, subtask_index=subtask, sender=1, receiver=0)
 
     def test_the_fingerprint_is_that_of_the_description(self):

@@ -76,7 +76,7 @@ def test_a_file(tmp_path: Path, name: str, text: str) -> None:
         ("p.toml", "keep_last = 0", "keep_last: must be greater than or equal to 1"),
         ("p.toml", "keep_last = true", "keep_last: must be a whole number"),
         ("p.toml", 'max_age = "soon"', "'soon' is not a duration"),
-        ("p.toml", 'quarantine = "0 days"', "a duration must be longer than nothing"),
+        ("p.toml", 'quarantine = "0 days"', "a duration must be positive and at most"),
     ],
 )
 def test_what_is_no_policy_is_refused_in_one_line(tmp_path, name, text, said) -> None:

@@ -181,7 +181,9 @@ class TestStalePlans:
         def claimed():
             job.store.claims.succeed(job.generation, claimant())
 
-        assert "generation 2 is claimed and has not written down" in self.refused(job, claimed)
+        assert "generation 2 is claimed, and its base is not recorded yet" in self.refused(
+            job, claimed
+        )
 
     def test_a_generation_that_started_from_it(self, job):
         assert "generation 2 owns the job now" in self.refused(job, lambda: claim(job.store, 1))

@@ -159,7 +159,7 @@ class TestOptions:
             ({"checkpoint": "first"}, "option checkpoint is a number, not 'first'"),
             ({"subtask": "x"}, "option subtask is a number, not 'x'"),
             ({"job": "payment"}, "has no job payment; its jobs: payments"),
-            ({"savepoint": "/sp"}, "a savepoint stands for itself: leave out store"),
+            ({"savepoint": "/sp"}, "option savepoint cannot be combined with store"),
         ],
     )
     def test_a_mistake_is_one_clear_line(self, store, options, message):
@@ -169,7 +169,7 @@ class TestOptions:
 
     def test_a_savepoint_has_no_records(self):
         with pytest.raises(
-            ConfigurationError, match="a savepoint has the tables state and offsets"
+            ConfigurationError, match="a savepoint has only the tables state and offsets"
         ):
             Request.of({"savepoint": "/sp", "table": "audit"})
 

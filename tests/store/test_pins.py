@@ -64,7 +64,7 @@ def test_what_retention_deletes_cannot_be_pinned(job, pins) -> None:
     faulty = FaultyStore(job.store.objects, Fault("delete", Effect.FAIL, "manifest"))
     with pytest.raises(StorageUnavailable):
         run(job, RetentionPolicy(keep_last=1), faulty)
-    with pytest.raises(ConfigurationError, match="checkpoint 1 of job payments is deleted"):
+    with pytest.raises(ConfigurationError, match="checkpoint 1 of job payments is being deleted"):
         pins.pin(pin_of(1))
     assert pins.list() == []
 

@@ -76,7 +76,7 @@ class TestState:
     @pytest.mark.parametrize(
         ("selection", "message"),
         [
-            (Selection(), "operators in, totals: choose one with option operator"),
+            (Selection(), "operators in, totals: choose one with option"),
             (Selection("sum"), "has no operator sum; its operators: in, totals, out"),
         ],
     )

@@ -172,7 +172,7 @@ class FileSource(Source):
             raise IncompatibleStateError(
                 ErrorCode.SOURCE_CHANGED,
                 f"{gap.split} is gone or another file, so it has no earliest row of what was "
-                "found: accept source-gap:…=skip-split instead",
+                "found: accept source-gap:NAME=skip-split instead",
             )
         return skipped(splits, "name", gap.split)
 

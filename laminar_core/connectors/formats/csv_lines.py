@@ -65,7 +65,8 @@ class CsvFormat:
         is_plain = len(self.delimiter) == 1 and self.delimiter.isascii()
         if any(character in self.null_text for character in f'{self.delimiter}"\r\n'):
             raise ConfigurationError(
-                ErrorCode.INVALID_OPTION, "null_text has no delimiter, quote or line break"
+                ErrorCode.INVALID_OPTION,
+                "null_text must not contain the delimiter, a quote or a line break",
             )
         if not is_plain or self.delimiter in '"\r\n':
             raise ConfigurationError(

@@ -27,7 +27,9 @@ def parsed_schema(schema: pa.Schema) -> pa.Schema:
         ConfigurationError: there is no column, a name is not unique, or a type has no form in JSON.
     """
     if not len(schema):
-        raise ConfigurationError(ErrorCode.WRONG_SCHEMA, "a schema without columns holds no row")
+        raise ConfigurationError(
+            ErrorCode.WRONG_SCHEMA, "the schema has no columns: declare at least one"
+        )
     return pa.schema([_parsed_field(field, field.name) for field in _unique(schema, "the schema")])
 
 

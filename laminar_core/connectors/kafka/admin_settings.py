@@ -66,7 +66,10 @@ def require_known(settings: Mapping[str, Any]) -> None:
             raise _invalid(f"delivery='transaction' cannot use the Kafka setting {name}")
     mechanism = settings.get("sasl.mechanism", settings.get("sasl.mechanisms"))
     if mechanism is not None and str(mechanism).upper() not in _MECHANISMS:
-        raise _invalid(f"delivery='transaction' cannot use the SASL mechanism {mechanism}")
+        raise _invalid(
+            f"delivery='transaction' cannot use the SASL mechanism {mechanism}: use PLAIN, "
+            'SCRAM or GSSAPI, or delivery="staged"'
+        )
 
 
 def _tls(given: Mapping[str, Any]) -> ssl.SSLContext:

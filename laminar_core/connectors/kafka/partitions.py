@@ -167,7 +167,10 @@ def offsets_asked_for(start: Mapping[str, int], bounds: Mapping[Place, Bounds]) 
             )
         offsets[topic, partition] = offset
     if given:
-        raise _invalid(f"start names {', '.join(sorted(given))}, and there is no such partition")
+        raise _invalid(
+            f"start names {', '.join(sorted(given))}, which these topics do not have: correct or "
+            "remove it"
+        )
     return offsets
 
 

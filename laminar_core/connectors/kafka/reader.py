@@ -249,8 +249,8 @@ class KafkaReader(SourceReader):
             why = connection.without_secrets(error.str())
             raise IncompatibleStateError(
                 ErrorCode.SOURCE_CHANGED,
-                f"{split.split} has no messages at offset {split.offset} any more: {why}; start "
-                "the job again, and it says what is lost",
+                f"{split.split} has no messages at offset {split.offset} any more: {why}: start "
+                "the job again to see which rows are lost",
             )
         raise problem_of(error, f"reading partition {partition} of {topic}", connection)
 

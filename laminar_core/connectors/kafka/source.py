@@ -119,15 +119,17 @@ class KafkaSource(Source):
 
     def _check_arguments(self) -> None:
         if not self.topics or not all(self.topics) or len(set(self.topics)) < len(self.topics):
-            raise _invalid(f"topics are one or more different names, not {list(self.topics)}")
+            raise _invalid(f"topics must be one or more different names, got {list(self.topics)}")
         if isinstance(self.start, str) and self.start not in {"earliest", "latest"}:
-            raise _invalid(f"start is earliest, latest, a time or offsets, not {self.start!r}")
+            raise _invalid(f"start must be earliest, latest, a time or offsets, got {self.start!r}")
         if isinstance(self.start, datetime) and self.start.tzinfo is None:
-            raise _invalid("start is a time with a zone, as in datetime(2026, 7, 1, tzinfo=UTC)")
+            raise _invalid(
+                "start must be a time with a zone, as in datetime(2026, 7, 1, tzinfo=UTC)"
+            )
         if self.until not in {None, "latest"}:
-            raise _invalid(f"until is 'latest' or None, not {self.until!r}")
+            raise _invalid(f"until must be 'latest' or None, got {self.until!r}")
         if self.batch_messages < 1 or self.prefetch_bytes < 1:
-            raise _invalid("batch_messages and prefetch_bytes are at least 1")
+            raise _invalid("batch_messages and prefetch_bytes must be at least 1")
         self.schema()
         self.decoder()
 
@@ -211,8 +213,9 @@ class KafkaSource(Source):
         if gap.available is None or gap.rows_lost is None:  # Known for retention only.
             raise IncompatibleStateError(
                 ErrorCode.SOURCE_CHANGED,
-                f"{gap.split} ({gap.why}) has no earliest message of what was read before: accept "
-                "source-gap:…=skip-split instead",
+                f"{gap.split} ({gap.why}) cannot continue at its earliest message, because the "
+                "topic is not the one that was read before: accept source-gap:NAME=skip-split "
+                "instead",
             )
         names = splits.column("split").to_pylist()
         offsets = splits.column("offset").to_pylist()

@@ -54,7 +54,7 @@ BOUNDS = {("a", 0): Bounds(10, 20, 25)}
         ({}, "no offset for a/0"),
         ({"a/0": 9}, "has offsets 10 to 25"),
         ({"a/0": 26}, "has offsets 10 to 25"),
-        ({"a/0": 10, "a/1": 0}, "a/1, and there is no such partition"),
+        ({"a/0": 10, "a/1": 0}, "a/1, which these topics do not have: correct or remove it"),
     ],
 )
 def test_offsets_that_cannot_be_are_refused(start: dict[str, int], why: str) -> None:

@@ -27,9 +27,9 @@ ROOT = Path(__file__).parents[3]
         ({"topics": ""}, "one or more different names"),
         ({"format": "xml"}, "no format 'xml': choose from json, arrow, raw"),
         ({"format": "raw"}, "the raw format is one column"),
-        ({"start": "yesterday"}, "start is earliest, latest, a time or offsets"),
+        ({"start": "yesterday"}, "start must be earliest, latest, a time or offsets"),
         ({"start": datetime(2026, 7, 1)}, "a time with a zone"),  # noqa: DTZ001 - the mistake
-        ({"until": "noon"}, "until is 'latest' or None"),
+        ({"until": "noon"}, "until must be 'latest' or None"),
         ({"batch_messages": 0}, "at least 1"),
         ({"prefetch_bytes": 0}, "at least 1"),
         ({"metadata": ["colour"]}, "no metadata 'colour'"),

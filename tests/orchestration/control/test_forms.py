@@ -25,7 +25,7 @@ from tests.orchestration.acted_on import JOBS
         (SavepointForm, {"target": ""}, "target: give an absolute path, or a URI"),
         (SavepointForm, {"target": "hdfs://h/s"}, "target: "),
         (StopForm, {"savepoint": "s"}, "savepoint: give an absolute path, or a URI"),
-        (StopForm, {"savepoint": "/s", "cancel": True}, "cancel takes no checkpoint"),
+        (StopForm, {"savepoint": "/s", "cancel": True}, "cancel ends the job without a checkpoint"),
         (ModeForm, {"mode": "faster"}, "mode: the mode is aligned, unaligned, default, or a"),
         (PinForm, {"checkpoint_id": 0}, "checkpoint_id: Input should be greater than or equal"),
         (PinForm, {"checkpoint_id": 1, "name": "a/b"}, "name: "),

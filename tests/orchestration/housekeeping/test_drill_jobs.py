@@ -112,9 +112,9 @@ def test_a_random_one_is_drawn_by_a_seed_that_is_reported(bench) -> None:
 @pytest.mark.parametrize(
     ("config", "said"),
     [
-        ({"which": "checkpoint"}, "give checkpoint_id with which: checkpoint"),
-        ({"checkpoint_id": 3}, "give checkpoint_id with which: checkpoint"),
-        ({"seed": 3}, "give seed with which: random only"),
+        ({"which": "checkpoint"}, "checkpoint_id and `which: checkpoint` belong together"),
+        ({"checkpoint_id": 3}, "checkpoint_id and `which: checkpoint` belong together"),
+        ({"seed": 3}, "seed is only for `which: random`"),
         ({"which": "checkpoint", "checkpoint_id": 0}, "checkpoint_id"),
         ({"workers": 0}, "workers"),
     ],

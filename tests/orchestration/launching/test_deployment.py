@@ -84,7 +84,9 @@ class TestRefusals:
 
     def test_nothing_is_begun_anew_while_there_is_a_checkpoint(self, stream) -> None:
         stream.has_run(2)
-        assert "has checkpoint 2 to continue from" in line_of(stream.start("fresh"))
+        assert "has checkpoint 2: choose `start_from: newest` to continue from it" in line_of(
+            stream.start("fresh")
+        )
         assert stream.living == []
 
     def test_what_is_damaged_may_be_given_up(self, stream) -> None:
@@ -94,7 +96,9 @@ class TestRefusals:
         assert "--allow-fresh" in stream.facts("deployment")["command"]
 
     def test_nothing_is_continued_that_never_was(self, stream) -> None:
-        assert "no completed checkpoint to continue from" in line_of(stream.start("newest"))
+        assert "no completed checkpoint: choose `start_from: fresh`" in line_of(
+            stream.start("newest")
+        )
 
     @pytest.mark.parametrize("config", [{}, {"start_from": "latest"}, {"start_form": "newest"}])
     def test_what_to_start_from_has_to_be_said(self, stream, config) -> None:

@@ -1,8 +1,8 @@
 """Look, once a minute, how long the oldest retained checkpoint can still be restored.
 
-An input that deletes old rows makes a checkpoint useless without a word, whatever the store keeps.
-So its sources compare the positions of the oldest checkpoint with what is there now. A source that
-keeps its rows costs nothing: it is not asked, and nothing is read.
+An input that deletes old rows makes a checkpoint useless, and reports nothing, whatever the store
+keeps. So its sources compare the positions of the oldest checkpoint with what is there now. A
+source that keeps its rows costs nothing: it is not asked, and nothing is read.
 """
 
 from collections.abc import Callable, Mapping

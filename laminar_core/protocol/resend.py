@@ -6,7 +6,7 @@ a delay that doubles each time. Only the sending is repeated: the receiver drops
 seen (``fifo.FifoChannel``), so a checkpoint id is triggered once, however often it is sent.
 
 A window never gives up: as long as a message is unconfirmed, a next round is due. So loss can delay
-a message but not swallow it. A peer that is gone is not this module's concern: its silence ends the
+a message but not swallow it. A peer that is gone is handled elsewhere: its silence ends the
 generation, and the window with it (``driver.coordination``).
 
 Source: PROTOCOL section 5 (ids are never reused); ERRATA 3.14 (retry of the send, not of the id).

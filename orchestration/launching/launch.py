@@ -91,7 +91,7 @@ class StartedDriver:
         return {name: value for name, value in metadata.items() if value is not None}
 
 
-def start_driver(  # noqa: PLR0913 - what, where, how, and on whose word
+def start_driver(  # noqa: PLR0913 - what, where, how, and why
     context: Context,
     spec: StreamSpec,
     checkpoints: CheckpointStoreResource,

@@ -15,6 +15,7 @@ from laminar_core.testing import Ledger, LedgerSink, Simulation
 from laminar_core.testing.memory_source import MemorySource
 
 PAGE = Path(__file__).parents[2] / "docs" / "custom-connector.md"
+MODULES = ("lines", "checked_lines", "growing_lines")
 
 
 def test_a_fixed_list_is_complete_after_its_only_step() -> None:
@@ -30,14 +31,14 @@ def test_the_first_splits_are_those_of_a_fresh_start() -> None:
 
 @pytest.fixture
 def lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """The two modules of the page, as a reader of it would have them."""
+    """The modules of the page, as a reader of it would have them."""
     text = PAGE.read_text()
-    for name in ("lines", "growing_lines"):
+    for name in MODULES:
         (code,) = re.findall(rf'```python title="{name}.py"\n(.*?)```', text, re.DOTALL)
         (tmp_path / f"{name}.py").write_text(code)
     monkeypatch.syspath_prepend(tmp_path)
     yield importlib.import_module("growing_lines")
-    for name in ("lines", "growing_lines"):
+    for name in MODULES:
         sys.modules.pop(name, None)
 
 
@@ -67,3 +68,24 @@ def test_the_source_of_the_page_reads_files_that_appear_while_workers_die(
     simulation.run_to_end()
     assert sorted(row["line"] for row in ledger.rows()) == sorted(expected)
     assert len(expected) == 90
+
+
+@pytest.mark.usefixtures("lines")
+def test_the_first_source_of_the_page_is_as_short_as_it_says(tmp_path: Path) -> None:
+    said = re.search(r"complete in (\d+) lines", PAGE.read_text())
+    assert said is not None
+    assert len((tmp_path / "lines.py").read_text().splitlines()) == int(said[1]) <= 60
+
+
+def test_the_second_source_of_the_page_notices_files_that_were_changed(
+    lines, tmp_path: Path
+) -> None:
+    checked = importlib.import_module("checked_lines")
+    for name in ("changed", "gone", "same"):
+        (tmp_path / f"{name}.log").write_text("a line\n")
+    source = checked.CheckedLinesSource(str(tmp_path))
+    splits = source.files()
+    (tmp_path / "changed.log").write_text("another line\n")
+    (tmp_path / "gone.log").unlink()
+    assert [gap.split for gap in source.gaps(splits)] == ["changed.log", "gone.log"]
+    assert lines.LinesSource(str(tmp_path)).gaps(splits) == ()

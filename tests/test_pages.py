@@ -1,4 +1,4 @@
-"""Every example on a page is run by a test; what needs a cluster is at least understood."""
+"""Each page's examples are run by a test; commands that need a job or much time are parsed."""
 
 import re
 import shlex

@@ -9,7 +9,7 @@ start.
 import tomllib
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import (
     AfterValidator,
@@ -86,7 +86,7 @@ def _settings_of_spark(value: object) -> object:
         return value
     return {
         name: str(each).lower() if isinstance(each, bool) else str(each)
-        for name, each in value.items()
+        for name, each in cast("dict[str, object]", value).items()
     }
 
 
@@ -142,8 +142,9 @@ class CheckpointOptions(Options):
         """Accept None, which definitions in Dagster could give."""
         if not isinstance(fields, dict):
             return fields
-        unset = {n for n in ("alignment", "alignment_timeout") if fields.get(n, n) is None}
-        return {name: value for name, value in fields.items() if name not in unset}
+        given = cast("dict[str, Any]", fields)
+        unset = {n for n in ("alignment", "alignment_timeout") if given.get(n, n) is None}
+        return {name: value for name, value in given.items() if name not in unset}
 
     @model_validator(mode="after")
     def _checkpoints_that_overtake_do_not_overlap(self) -> Self:

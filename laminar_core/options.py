@@ -177,7 +177,7 @@ class Setting:
 
     @cached_property
     def _adapter(self) -> TypeAdapter[Any]:
-        kind = Annotated[self.info.annotation, *self.info.metadata, self.flag]  # pyright: ignore[reportInvalidTypeForm]
+        kind = Annotated[self.info.annotation, *self.info.metadata, self.flag]  # pyright: ignore[reportInvalidTypeForm] - the type is known at run time only
         return TypeAdapter(cast("type[Any]", kind))
 
     def words(self, value: object) -> list[str]:

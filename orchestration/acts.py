@@ -1,5 +1,8 @@
 """Functions that all Dagster runs acting on a stream have in common."""
 
+# Dagster's decorators and functions are only partly typed.
+# pyright: reportUnknownMemberType=false
+
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Annotated, TypeVar

@@ -4,6 +4,9 @@ A run of the output runs the stream, supervised. A checkpoint is a partition. Al
 external: they are created in the store, and the observer reports them.
 """
 
+# Dagster's decorators and functions are only partly typed.
+# pyright: reportMissingTypeArgument=false, reportUnknownMemberType=false, reportUnknownParameterType=false, reportUnknownVariableType=false
+
 import dagster as dg
 
 from laminar_core.orchestration.launching.supervised_run import supervise

@@ -3,6 +3,9 @@
 ``sensors.judgements`` judges the facts; the observer uses the same functions.
 """
 
+# Dagster's decorators and functions are only partly typed.
+# pyright: reportUnknownMemberType=false
+
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -248,7 +251,7 @@ def _verify_job(spec: StreamSpec) -> dg.JobDefinition:
     def verify(context: dg.OpExecutionContext, checkpoints: CheckpointStoreResource) -> None:
         store = checkpoints.open(spec.name)
         evaluation = integrity_evaluation(store, checkpoint_of(context.partition_key))
-        context.log_event(evaluation)  # pyright: ignore[reportArgumentType]
+        context.log_event(evaluation)  # pyright: ignore[reportArgumentType] - Dagster takes evaluations too
         if not evaluation.passed:
             raise dg.Failure(evaluation.description, evaluation.metadata, allow_retries=False)
         context.log.info(evaluation.description)

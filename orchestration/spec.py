@@ -5,7 +5,7 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, cast
 
 import dagster as dg
 from pydantic import AfterValidator, BaseModel, Field, model_validator
@@ -172,16 +172,16 @@ class StreamSpec(Values, JobSections):
     @classmethod
     def _older_names(cls, values: Any) -> Any:  # noqa: ANN401 - before they are checked
         """Take what stood beside the sections before there were any."""
-        if not isinstance(values, dict) or not _MOVED.keys() & values.keys():
+        if not isinstance(values, dict):
             return values
-        values = dict(values)
-        for old in _MOVED.keys() & values.keys():
+        found = dict(cast("dict[str, Any]", values))
+        for old in _MOVED.keys() & found.keys():
             section, name = _MOVED[old]
-            given, value = values.get(section, {}), values.pop(old)
+            given, value = found.get(section, {}), found.pop(old)
             if isinstance(given, BaseModel):
                 given = given.model_dump(exclude_unset=True)
-            values[section] = given if value is None else {**given, name: value}
-        return values
+            found[section] = given if value is None else {**given, name: value}
+        return found
 
     @model_validator(mode="after")
     def _a_pause_between_checkpoints_is_no_standstill(self) -> Self:

@@ -25,7 +25,7 @@ class Verdict:
     passed: bool
     description: str
     is_severe: bool = False
-    figures: Mapping[str, float | int] = field(default_factory=dict)
+    figures: Mapping[str, float | int] = field(default_factory=dict[str, float | int])
 
 
 # --- one checkpoint, and those before it ----------------------------------------------------------

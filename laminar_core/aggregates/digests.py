@@ -17,7 +17,7 @@ from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
-from datasketches import tdigest_double  # pyright: ignore[reportAttributeAccessIssue]
+from datasketches import tdigest_double  # pyright: ignore[reportAttributeAccessIssue] - its names are in a compiled module
 
 from laminar_core.aggregates.moments import is_number, real_values
 from laminar_core.aggregates.row_groups import Integers, RowGroups

@@ -5,7 +5,7 @@ on arrays of numbers. No function reads a key, and none loops over rows in Pytho
 """
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -96,7 +96,7 @@ def known_rows(column: pa.Array) -> npt.NDArray[np.bool_]:
     return call_function("is_valid", [column]).to_numpy(zero_copy_only=False)
 
 
-def sums(numbers: Integers, values: npt.NDArray, group_count: int) -> npt.NDArray[np.float64]:
+def sums(numbers: Integers, values: npt.NDArray[Any], group_count: int) -> npt.NDArray[np.float64]:
     """Add up the values of each group; also of none, which numpy would make integers."""
     return np.bincount(numbers, values, group_count).astype(np.float64)
 

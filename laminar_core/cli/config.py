@@ -2,6 +2,7 @@
 
 import json
 import re
+from typing import Any, cast
 
 import click
 from click.core import ParameterSource
@@ -49,15 +50,16 @@ def _source(context: click.Context, setting: Setting) -> str:
 def _shown(value: object) -> object:
     """Return a value for people and for JSON."""
     if isinstance(value, dict):
-        return {n: "(not shown)" if SECRET.search(n) else each for n, each in value.items()}
+        pairs = cast("dict[str, Any]", value).items()
+        return {n: "(not shown)" if SECRET.search(n) else each for n, each in pairs}
     return value
 
 
 def _text(value: object) -> str:
     if isinstance(value, dict):
-        return " ".join(f"{name}={each}" for name, each in value.items())
+        return " ".join(f"{name}={each}" for name, each in cast("dict[str, Any]", value).items())
     if isinstance(value, tuple):
-        return " ".join(map(str, value))
+        return " ".join(map(str, cast("tuple[Any, ...]", value)))
     return (
         "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
     )

@@ -7,7 +7,7 @@ click does it, and remembers which it was.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import click
 from click.core import ParameterSource
@@ -33,7 +33,7 @@ class GlobalSettings:
     debug: bool = False
 
 
-class SettingType(click.ParamType):
+class SettingType(click.ParamType):  # pyright: ignore[reportMissingTypeArgument] - generic since click 8.4
     """Reads a text as pydantic reads the field."""
 
     def __init__(self, setting: Setting) -> None:
@@ -55,7 +55,7 @@ class SettingType(click.ParamType):
             self.fail(str(error), param, ctx)
 
 
-class KeyValueType(click.ParamType):
+class KeyValueType(click.ParamType):  # pyright: ignore[reportMissingTypeArgument] - generic since click 8.4
     """``key=value`` becomes a pair; the value may be empty and may contain ``=``."""
 
     name = "KEY=VALUE"
@@ -121,10 +121,11 @@ class SettingOption(click.Option):
         """Find the value in the strongest source; settings of Spark are put together from all."""
         given = opts.get(str(self.name))
         if self.setting.flag.switches and isinstance(given, list):
-            if len(set(given)) > 1:
+            words = cast("list[str]", given)
+            if len(set(words)) > 1:
                 names = [*self.opts, *self.setting.flag.switches]
                 raise click.UsageError(f"give exactly one of {', '.join(names)}", ctx)
-            opts = {**opts, str(self.name): given[-1]}
+            opts = {**opts, str(self.name): words[-1]}
         value, source = super().consume_value(ctx, opts)
         if isinstance(self.type, KeyValueType) and source in STRONGER_THAN_FILES:
             value = (*(ctx.lookup_default(str(self.name)) or ()), *value)
@@ -217,7 +218,9 @@ def file_values(configuration: Configuration) -> dict[str, Any]:
         )
         if setting.name in model.model_fields_set:
             value = getattr(model, setting.name)
-            value = tuple(value.items()) if isinstance(value, dict) else value
+            value = (
+                tuple(cast("dict[str, Any]", value).items()) if isinstance(value, dict) else value
+            )
             found[setting.parameter] = "none" if value is None else value
     return found
 

@@ -79,9 +79,9 @@ class Summary:
     """The totals of a campaign."""
 
     seeds: int = 0
-    failed: list[int] = field(default_factory=list)
-    faults: Counter[str] = field(default_factory=Counter)
-    checkpoints: Counter[str] = field(default_factory=Counter)
+    failed: list[int] = field(default_factory=list[int])
+    faults: Counter[str] = field(default_factory=Counter[str])
+    checkpoints: Counter[str] = field(default_factory=Counter[str])
     turns: int = 0
     simulated_ms: float = 0.0
     interrupted: bool = False

@@ -16,12 +16,13 @@ import hashlib
 import inspect
 import json
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from types import CodeType, FunctionType, MethodType
+from typing import Any, cast
 
 _PLAIN = (str, int, float, bool, bytes, type(None))
-_Facts = dict[str, object] | list[object] | str
+_Facts = Mapping[str, object] | Sequence[object] | str
 
 
 def code_digest(thing: object) -> str:
@@ -34,12 +35,12 @@ def _facts(thing: object, seen: set[int]) -> _Facts:
     if isinstance(thing, _PLAIN):
         return repr(thing)
     if isinstance(thing, Mapping):
-        items = thing.items()
-        return sorted(json.dumps([_facts(k, seen), _facts(v, seen)]) for k, v in items)  # type: ignore[return-value]
+        items = cast("Mapping[Any, Any]", thing).items()
+        return sorted(json.dumps([_facts(k, seen), _facts(v, seen)]) for k, v in items)
     if isinstance(thing, list | tuple):
-        return [_facts(item, seen) for item in thing]
+        return [_facts(item, seen) for item in cast("Sequence[Any]", thing)]
     if isinstance(thing, set | frozenset):
-        return sorted(json.dumps(_facts(item, seen)) for item in thing)  # type: ignore[return-value]
+        return sorted(json.dumps(_facts(item, seen)) for item in cast("Collection[Any]", thing))
     if id(thing) in seen:
         return "seen"
     seen.add(id(thing))
@@ -102,7 +103,7 @@ def _used(function: FunctionType, seen: set[int]) -> dict[str, _Facts]:
         if (own and isinstance(value, FunctionType | type)) or (
             name in function.__globals__ and isinstance(value, (*_PLAIN, tuple, frozenset))
         ):
-            found[name] = _facts(value, seen)
+            found[name] = _facts(cast("object", value), seen)
     return found
 
 

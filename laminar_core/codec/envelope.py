@@ -81,6 +81,7 @@ def unwrap(data: bytes | memoryview, content: Content) -> Sealed:
     view = memoryview(data).cast("B")
     if len(view) < HEADER_BYTES:
         raise _unreadable(f"{len(view)} bytes are less than a header of {HEADER_BYTES}")
+    number: int
     magic, version, number, length, digest = _FIELDS.unpack_from(view)
     if magic != content.value:
         raise _unreadable(f"it does not start with {content.value!r}")

@@ -15,6 +15,7 @@ import struct
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
@@ -36,8 +37,9 @@ COPIED_BYTES_MAX = 64 * 1024
 ELEMENT_KEY = b"laminar.element"
 TIME_KEY = b"laminar.watermark_us"
 
-InflightElement = Batch[pa.RecordBatch] | Watermark | Idle
-Buffer = bytes | pa.Buffer
+# pyarrow ships no types: Any stands for its RecordBatch and its Buffer.
+InflightElement = Batch[Any] | Watermark | Idle
+Buffer = bytes | Any
 
 _HEADER = struct.Struct("<8sHBBIQ")
 _CRC = struct.Struct("<I")

@@ -169,8 +169,8 @@ class _Attempt:
     trigger: TriggerRecord
     triggered_ms: int
     """Time of the trigger, by the protocol's clock."""
-    acks: dict[int, SnapshotAck] = field(default_factory=dict)
-    waiting: dict[int, WaitingCheckpoint] = field(default_factory=dict)
+    acks: dict[int, SnapshotAck] = field(default_factory=dict[int, SnapshotAck])
+    waiting: dict[int, WaitingCheckpoint] = field(default_factory=dict[int, WaitingCheckpoint])
     """Per worker, the last report of what it waits for."""
     manifest: CheckpointManifest | None = None
     discovery: Mapping[str, DiscoveryEntry] = field(default_factory=dict[str, DiscoveryEntry])

@@ -6,8 +6,9 @@ restart ran other code than the run before.
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from typing import cast
 
 from laminar_core.codec.code_digest import code_digest
 from laminar_core.plan.plan import Plan
@@ -49,10 +50,10 @@ def _theirs(thing: object) -> Iterator[object]:
     Of an object of the user, its class: what it holds may be large, and is no code.
     """
     if isinstance(thing, list | tuple):
-        for item in thing:
+        for item in cast("Sequence[object]", thing):
             yield from _theirs(item)
     elif isinstance(thing, Mapping):
-        for item in thing.values():
+        for item in cast("Mapping[object, object]", thing).values():
             yield from _theirs(item)
     elif not _is_ours(thing):
         yield thing if callable(thing) else type(thing)
@@ -74,4 +75,4 @@ def _is_frozen(thing: object) -> bool:
 
     A mutable one, like the ledger behind a sink of the tests, is data that the job reads or writes.
     """
-    return bool(type(thing).__dataclass_params__.frozen)  # type: ignore[attr-defined]
+    return bool(type(thing).__dataclass_params__.frozen)  # type: ignore[attr-defined] - a dataclass has them

@@ -11,6 +11,7 @@ import json
 import struct
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -28,8 +29,9 @@ from laminar_core.protocol.types import (
     Watermark,
 )
 
-Buffer = bytes | memoryview | pa.Buffer
-ArrowElement = Element[pa.RecordBatch]
+# pyarrow ships no types: Any stands for its Buffer and its RecordBatch.
+Buffer = bytes | memoryview | Any
+ArrowElement = Element[Any]
 
 ALIGNMENT_BYTES = 16
 """Enough for every fixed-width type."""

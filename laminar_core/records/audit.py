@@ -231,7 +231,7 @@ def verify_chain(
     every record since the first signed one must be signed, and one at least.
     """
     seen = [_look_at(number, data, key) for number, data in objects]
-    findings = [
+    findings: list[Finding] = [
         *_gaps(seen),
         *_records(job, seen),
         *_links(seen),

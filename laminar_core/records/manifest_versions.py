@@ -179,7 +179,7 @@ def _version_of(data: bytes) -> JsonValue:
     if (problem := why_beyond_limits(data)) is not None:
         raise unreadable(f"the manifest cannot be read: {problem}")
     try:
-        value = from_json(data)
+        value: JsonValue = from_json(data)
     except ValueError as error:
         raise unreadable(f"the manifest is no JSON ({error})") from error
     return value.get("format_version") if isinstance(value, dict) else None

@@ -43,7 +43,7 @@ class SparkFacts:
     """The setup of Spark, as far as it is known."""
 
     master: str
-    settings: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict[str, str])
     slots: int | None = None
     """Tasks that it can run at once now; None: that is not known."""
 

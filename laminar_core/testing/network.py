@@ -24,8 +24,10 @@ class Mailbox:
     """Messages on their way to one endpoint, by sender, with the time of their arrival."""
 
     owner: Process
-    waiting: dict[str, deque[tuple[float, int, Any]]] = field(default_factory=dict)
-    sent: dict[str, int] = field(default_factory=dict)
+    waiting: dict[str, deque[tuple[float, int, Any]]] = field(
+        default_factory=dict[str, deque[tuple[float, int, Any]]]
+    )
+    sent: dict[str, int] = field(default_factory=dict[str, int])
     """Messages sent so far, by sender."""
     broken: int = 0
     """Connections to this endpoint that broke and were made again."""

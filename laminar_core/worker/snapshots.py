@@ -6,6 +6,9 @@ part that cannot be *finished* fails the generation, because the pre-committed d
 only there.
 """
 
+# What passes through is pyarrow's, which ships no types.
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false, reportUnknownVariableType=false
+
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
@@ -87,9 +90,9 @@ class WorkerPart:
     """The progress of one checkpoint in this worker."""
 
     missing: set[Outstanding]
-    entries: list[SubtaskEntry] = field(default_factory=list)
-    alignment: list[AlignmentEntry] = field(default_factory=list)
-    inflight: list[InflightEntry] = field(default_factory=list)
+    entries: list[SubtaskEntry] = field(default_factory=list[SubtaskEntry])
+    alignment: list[AlignmentEntry] = field(default_factory=list[AlignmentEntry])
+    inflight: list[InflightEntry] = field(default_factory=list[InflightEntry])
 
     @classmethod
     def of(cls, vertices: Iterable[str]) -> "WorkerPart":

@@ -179,7 +179,9 @@ class SpillQueue:
             where.file.seek(run.offset)
             data = where.file.read(run.length) or b""
             batches = iter(pa.ipc.open_stream(data))
-            found = [Batch(next(batches)) if e is None else e for e in run.elements]
+            found: list[ArrowElement] = [
+                Batch(next(batches)) if e is None else e for e in run.elements
+            ]
         except (OSError, pa.ArrowException, StopIteration) as error:
             raise self._failed("read", error) from error
         where.unread -= 1

@@ -3,6 +3,9 @@
 The form of each job is in ``laminar_core.orchestration.control.forms``.
 """
 
+# A form is a Dagster ``Config``: a field of that type is unknown to a type checker.
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false, reportUnknownVariableType=false
+
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar

@@ -64,7 +64,7 @@ class Chore:
     def evaluate(self, check: StreamCheck, verdict: Verdict) -> None:
         """Report the verdict of one of the stream's checks."""
         # Not runless: Dagster keeps only one of those per check.
-        self.context.log_event(evaluation(self.spec.name, check, verdict))  # pyright: ignore[reportArgumentType]
+        self.context.log_event(evaluation(self.spec.name, check, verdict))  # pyright: ignore[reportArgumentType] - Dagster takes evaluations too
 
 
 def chore_job(  # noqa: PLR0913 - what a job is made of
@@ -85,7 +85,7 @@ def chore_job(  # noqa: PLR0913 - what a job is made of
 
     @dg.op(
         name=job_name(spec.name, name),
-        config_schema=form.to_config_schema(),  # pyright: ignore[reportArgumentType]
+        config_schema=form.to_config_schema(),  # pyright: ignore[reportArgumentType] - Dagster takes such a schema too
         description=description,
         required_resource_keys={"checkpoints", *resources},
         pool=pool,

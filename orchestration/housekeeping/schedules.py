@@ -1,5 +1,8 @@
 """Schedules of a stream's jobs, at the times of its ``SchedulePolicy``."""
 
+# Dagster's decorators and functions are only partly typed.
+# pyright: reportUnknownMemberType=false
+
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any

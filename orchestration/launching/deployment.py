@@ -1,5 +1,8 @@
 """[stream, deployment]: the start of a stream's driver, and the job that does it."""
 
+# Dagster's decorators and functions are only partly typed.
+# pyright: reportMissingTypeArgument=false, reportUnknownMemberType=false, reportUnknownParameterType=false
+
 from typing import Literal
 
 import dagster as dg

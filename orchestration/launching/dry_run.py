@@ -39,7 +39,7 @@ class DryRun:
 
     def metadata(self) -> dict[str, Any]:
         """Return the metadata for the run that requested it."""
-        checkpoint = self.report.get("checkpoint") or {}
+        checkpoint: Mapping[str, Any] = self.report.get("checkpoint") or {}
         metadata: dict[str, Any] = {
             "verdict": self.report["verdict"],
             "what": str(self),

@@ -4,6 +4,9 @@ Before anything is stopped or started, it reports the savepoint and the effect o
 every byte, and compares it with the pipeline. ``laminar run --from-savepoint`` then does the start.
 """
 
+# A form is a Dagster ``Config``: a field of that type is unknown to a type checker.
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false, reportUnknownVariableType=false
+
 from dataclasses import dataclass
 
 import dagster as dg
@@ -200,7 +203,7 @@ class Importing:
                 asset_key(stream, "savepoint"),
                 metadata={
                     "what": f"{judged.effect}, as generation {started.generation}",
-                    "savepoint": dg.MetadataValue.path(judged.found.objects.uri),
+                    "savepoint": dg.PathMetadataValue(judged.found.objects.uri),
                     "generation": started.generation,
                 },
                 tags={"dagster/data_version": judged.found.sha256},

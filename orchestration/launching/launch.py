@@ -82,7 +82,7 @@ class StartedDriver:
             "host": None if owner is None else owner.host_id.partition("/")[0],
             "restored_checkpoint": self.restored_checkpoint_id,
             "command": shown(self.command),
-            "log": None if self.log is None else dg.MetadataValue.path(self.log),
+            "log": None if self.log is None else dg.PathMetadataValue(self.log),
             "outcome": self.events.get("finished", {}).get("outcome"),
             **self.outcome,
         }

@@ -39,7 +39,7 @@ def move_job(
 
     @dg.op(
         name=job_name(spec.name, name),
-        config_schema=form.to_config_schema(),  # pyright: ignore[reportArgumentType]
+        config_schema=form.to_config_schema(),  # pyright: ignore[reportArgumentType] - Dagster takes such a schema too
         description=description,
         pool=move_pool(spec),
     )

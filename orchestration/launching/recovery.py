@@ -3,6 +3,9 @@
 [stream, checkpoint] ──(manifest_integrity, blocking)──> [stream, recovery]     same partitions
 """
 
+# Dagster's decorators and functions are only partly typed.
+# pyright: reportMissingTypeArgument=false, reportUnknownMemberType=false, reportUnknownParameterType=false
+
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -188,7 +191,7 @@ def _log_integrity(restarter: Restarter, chosen: Chosen) -> None:
     """Show on the checkpoint that it was read whole."""
     verdict = integrity(restarter.reads.report(chosen), chosen.sha256)
     evaluation = evaluation_of(restarter.store.job, chosen.checkpoint_id, verdict)
-    restarter.context.log_event(evaluation)  # pyright: ignore[reportArgumentType]
+    restarter.context.log_event(evaluation)  # pyright: ignore[reportArgumentType] - Dagster takes evaluations too
 
 
 def _report(context: dg.OpExecutionContext, spec: StreamSpec, restored: Restored) -> None:

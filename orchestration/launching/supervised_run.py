@@ -1,5 +1,8 @@
 """A Dagster run that supervises a stream: it owns the driver and reports the checkpoints live."""
 
+# Dagster's result has a type argument that Dagster itself does not understand in an annotation.
+# pyright: reportMissingTypeArgument=false, reportUnknownParameterType=false
+
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -44,7 +47,7 @@ class SupervisedRun:
     generations: int = 0
     generation: int = 0
     """The newest generation that the driver has reported."""
-    rejected: list[DriverEvent] = field(default_factory=list)
+    rejected: list[DriverEvent] = field(default_factory=list[DriverEvent])
     result: DriverResult | None = None
 
     def run(
@@ -134,7 +137,7 @@ class SupervisedRun:
             "checkpoints": self.checkpoints,
             "generations": self.generations,
             "driver_restarts": self.result.restarts,
-            "store": dg.MetadataValue.path(self.store.objects.uri),
+            "store": dg.PathMetadataValue(self.store.objects.uri),
         }
         if self.rejected:
             metadata["rejected_checkpoints"] = dg.MetadataValue.json(self.rejected)

@@ -222,4 +222,4 @@ def _how(exit_code: int) -> str:
 
 
 def _where(start: DetachedStart) -> dict[str, dg.MetadataValue | int]:
-    return {"log": dg.MetadataValue.path(start.log), "pid": start.pid}
+    return {"log": dg.PathMetadataValue(start.log), "pid": start.pid}

@@ -4,7 +4,7 @@ One JSON object per event (``laminar_core.driver.events``), or text.
 """
 
 import json
-from typing import Any
+from typing import Any, cast
 
 DriverEvent = dict[str, Any]
 """One line of a driver as it came."""
@@ -23,7 +23,8 @@ def event_of(text: str) -> DriverEvent | None:
         event = json.loads(text)
     except ValueError:
         return None
-    return event if isinstance(event, dict) and "event" in event else None
+    is_event = isinstance(event, dict) and "event" in event
+    return cast("DriverEvent", event) if is_event else None
 
 
 def sentence(event: DriverEvent) -> str:

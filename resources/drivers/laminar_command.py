@@ -37,7 +37,7 @@ class _Output:
     """The output of a command so far."""
 
     log: logging.Logger
-    stdout: list[str] = field(default_factory=list)
+    stdout: list[str] = field(default_factory=list[str])
     error: str = ""
     last_line: str = ""
 

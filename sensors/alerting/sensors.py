@@ -1,5 +1,8 @@
 """Sensors that raise alerts: for failed runs, and for checks with severe findings."""
 
+# Dagster's decorators and functions are only partly typed.
+# pyright: reportUnknownMemberType=false
+
 from typing import get_args
 
 import dagster as dg

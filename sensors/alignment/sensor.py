@@ -5,6 +5,9 @@ It reads facts from the store and from Dagster, makes a pure decision, and reque
 other is requested.
 """
 
+# Dagster's decorators and functions are only partly typed.
+# pyright: reportUnknownMemberType=false
+
 from dataclasses import replace
 
 import dagster as dg

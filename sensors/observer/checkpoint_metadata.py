@@ -153,7 +153,7 @@ def _identity(store: CheckpointStore, stored: StoredCheckpoint) -> dict[str, Any
         "kind": manifest.kind.value,
         "mode": manifest.mode,
         "completed_at": dg.MetadataValue.timestamp(manifest.completed_at_ms / 1000),
-        "manifest": dg.MetadataValue.path(address(store.objects, location)),
+        "manifest": dg.PathMetadataValue(address(store.objects, location)),
         "manifest_sha256": stored.sha256,
     }
     if (command := asked_by(store, manifest)) is not None:
@@ -161,7 +161,7 @@ def _identity(store: CheckpointStore, stored: StoredCheckpoint) -> dict[str, Any
         if command.run_id:
             found["requested_in"] = dg.MetadataValue.dagster_run(command.run_id)
     if manifest.imported_from is not None:
-        found["imported_from"] = dg.MetadataValue.path(manifest.imported_from)
+        found["imported_from"] = dg.PathMetadataValue(manifest.imported_from)
     return found
 
 

@@ -7,7 +7,7 @@ reported here, because a driver restarts on its own.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import dagster as dg
 
@@ -98,7 +98,7 @@ def _savepoint(stream: str, uri: str, audited: Audited) -> dg.AssetMaterializati
     try:
         made = _SAVEPOINTS.read(uri, lambda: savepoint_materialization(stream, uri))
     except StillReadingError:
-        metadata = {"savepoint": dg.MetadataValue.path(uri), "not_readable_from_here": "too slow"}
+        metadata = {"savepoint": dg.PathMetadataValue(uri), "not_readable_from_here": "too slow"}
         made = dg.AssetMaterialization(asset_key(stream, "savepoint"), metadata=metadata)
     if made.tags and DATA_VERSION_TAG in made.tags:
         return made
@@ -113,7 +113,7 @@ def deleted_checkpoints(audited: Audited) -> tuple[CheckpointId, ...]:
     ids = audited.said.get("checkpoints")
     if audited.record.action != "retention-apply" or not isinstance(ids, list):
         return ()
-    return tuple(CheckpointId(each) for each in ids if isinstance(each, int))
+    return tuple(CheckpointId(each) for each in cast("list[object]", ids) if isinstance(each, int))
 
 
 def drill_event(stream: str, record: DrillRecord, sha256: str) -> dg.AssetObservation:

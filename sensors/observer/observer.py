@@ -38,15 +38,15 @@ class Tick:
     """The output of a tick, filled step by step."""
 
     cursor: ObserverCursor
-    events: list[Event] = field(default_factory=list)
-    partitions: list[str] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list[Event])
+    partitions: list[str] = field(default_factory=list[str])
     """Partitions that must exist.
 
     They are added again, because an earlier tick may have died before it added them.
     """
-    gone: list[str] = field(default_factory=list)
+    gone: list[str] = field(default_factory=list[str])
     """Partitions of checkpoints that are deleted."""
-    said: list[str] = field(default_factory=list)
+    said: list[str] = field(default_factory=list[str])
 
     def move(self, **numbers: int | tuple[int, ...]) -> None:
         """Advance the cursor."""

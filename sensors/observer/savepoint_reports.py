@@ -21,7 +21,7 @@ def savepoint_materialization(stream: str, uri: str) -> dg.AssetMaterialization:
     try:
         found = read_savepoint(open_object_store(uri))
     except LaminarError as error:
-        metadata = {"savepoint": dg.MetadataValue.path(uri), "not_readable_from_here": str(error)}
+        metadata = {"savepoint": dg.PathMetadataValue(uri), "not_readable_from_here": str(error)}
         return dg.AssetMaterialization(key, metadata=metadata)
     return dg.AssetMaterialization(
         key, metadata=savepoint_metadata(found), tags={_DATA_VERSION_TAG: found.sha256}
@@ -32,12 +32,12 @@ def savepoint_metadata(found: FoundSavepoint) -> dict[str, Any]:
     """Return origin and contents of a savepoint."""
     record, cut = found.record, found.record.cut()
     return {
-        "savepoint": dg.MetadataValue.path(found.objects.uri),
+        "savepoint": dg.PathMetadataValue(found.objects.uri),
         "savepoint_sha256": found.sha256,
         "checkpoint_id": record.origin.checkpoint_id,
         "of_job": record.origin.job,
         "of_generation": record.origin.generation,
-        "of_store": dg.MetadataValue.path(record.origin.store),
+        "of_store": dg.PathMetadataValue(record.origin.store),
         "canonical": record.canonical,
         "alignment": cut.mode,
         "size_bytes": cut.size_bytes,

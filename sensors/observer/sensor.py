@@ -1,5 +1,8 @@
 """The sensor that reports the events in a stream's store to Dagster."""
 
+# Dagster's decorators and functions are only partly typed.
+# pyright: reportUnknownMemberType=false
+
 import dagster as dg
 
 from laminar_core.host.clock import Clock, SystemClock

@@ -5,6 +5,9 @@ so a repeated tick requests nothing again. Neither separates two writers: the ge
 store does, and the run starts its driver only if the dead one is still the newest.
 """
 
+# Dagster's decorators and functions are only partly typed.
+# pyright: reportUnknownMemberType=false
+
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal

@@ -3,6 +3,9 @@
 It also watches whether sources catch up after a start: both need the same numbers.
 """
 
+# Dagster's decorators and functions are only partly typed.
+# pyright: reportUnknownMemberType=false
+
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -18,7 +18,7 @@ class Numbered(Generic[T]):
 
     def number(self, value: T, key: Hashable = None) -> int:
         """Return the value's number; ``key`` represents a value that is not hashable itself."""
-        known = self._numbers.setdefault(value if key is None else key, len(self._values))  # pyright: ignore[reportArgumentType]
+        known = self._numbers.setdefault(value if key is None else key, len(self._values))  # pyright: ignore[reportArgumentType] - without a key it is hashable
         if known == len(self._values):
             self._values.append(value)
         return known

@@ -237,7 +237,7 @@ class Builder:
     def _output(self, listener: Listener, link: int, joined: Link) -> EdgeOutput:
         deliver = _tell(listener, "send", link)
         if joined.feedback:
-            channel: OutputChannel = FeedbackChannel(deliver, _WayBack())  # pyright: ignore[reportArgumentType]
+            channel: OutputChannel = FeedbackChannel(deliver, _WayBack())  # pyright: ignore[reportArgumentType] - it stands in for a SpillQueue
         else:
             channel = self._using.output_channel(deliver)
         channel.credits = self._world.credits

@@ -5,7 +5,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 from urllib.parse import quote
 
 from laminar_core.connectors.formats.messages import Defect, MessageRefusedError
@@ -164,7 +164,7 @@ class SchemaRegistry:
         if not isinstance(found, dict) or found.keys().isdisjoint(_ANSWERS):
             why = "it answers, but not as a schema registry does: check its address"
             raise StorageUnavailable(ErrorCode.BROKER_UNAVAILABLE, f"{at}: {why}")
-        return found
+        return cast("dict[str, Any]", found)
 
     @cached_property
     def _session(self) -> "Session":

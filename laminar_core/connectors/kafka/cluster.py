@@ -1,5 +1,8 @@
 """Ask the brokers about topics: identities, partitions, and the range of offsets."""
 
+# confluent-kafka does not say what its futures hold.
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false, reportUnknownVariableType=false
+
 from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any, Self

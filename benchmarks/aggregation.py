@@ -5,6 +5,7 @@ Every figure that matters is a ratio of two medians of one run, so that a busy m
 
 import hashlib
 import math
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -143,6 +144,6 @@ def _table(keys: np.ndarray) -> pa.Table:
     )
 
 
-def _partial(keys: np.ndarray, needed: tuple) -> pa.Table:
+def _partial(keys: np.ndarray, needed: tuple[Any, ...]) -> pa.Table:
     table = _table(keys)
     return accumulate({"k": table.column("k")}, table, needed)

@@ -9,6 +9,9 @@ left out where they are not there. With more messages than by default:
     python -m benchmarks.kafka_to_kafka --messages 4000000
 """
 
+# Futures of confluent-kafka have no types.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+
 import argparse
 import json
 import os

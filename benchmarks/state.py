@@ -69,8 +69,8 @@ class Size:
 class _Measured:
     """Seconds and bytes, as they are found."""
 
-    cut_s: list[float] = field(default_factory=list)
-    process_s: list[float] = field(default_factory=list)
+    cut_s: list[float] = field(default_factory=list[float])
+    process_s: list[float] = field(default_factory=list[float])
     uploaded_bytes: int = 0
     merged_bytes: int = 0
 

@@ -4,6 +4,9 @@ The server is ministack, or versitygw if the machine has it (``tests/objectstore
 The slow link gives each connection 10 ms and 40 MiB/s, about what a virtual machine sees of S3.
 """
 
+# Keys come out of a generator of any kind.
+# pyright: reportUnknownArgumentType=false, reportUnknownLambdaType=false
+
 import os
 import subprocess
 import sys

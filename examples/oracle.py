@@ -1,5 +1,8 @@
 """The stream's aggregation as a Spark batch query, and a comparison row by row."""
 
+# What Arrow compares is Any.
+# pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
+
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_

@@ -47,7 +47,7 @@ class FaultPlan:
     """Listens to the events of one job; ``kills`` is what became of the plan."""
 
     plan: Sequence[PlannedKill] = PLAN
-    kills: list[Kill] = field(default_factory=list)
+    kills: list[Kill] = field(default_factory=list[Kill])
     _driver_pid: int = 0
     _worker_pids: Sequence[int] = ()
     _flowing: bool = False

@@ -5,6 +5,9 @@
 Everything is below ``build/demo-kafka``. ``make servers`` gets the broker.
 """
 
+# A function of rich takes any number as progress.
+# pyright: reportUnknownArgumentType=false, reportUnknownLambdaType=false
+
 import json
 import os
 import shutil

@@ -1,5 +1,8 @@
 """The topic of payments, and the topic of totals that a stream of them must give."""
 
+# Futures of confluent-kafka have no types.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+
 from collections.abc import Callable, Iterator
 
 import pyarrow as pa

@@ -1,5 +1,8 @@
 """``dagster dev`` for one demonstration, and the end of everything it started."""
 
+# Settings of YAML have any shape.
+# pyright: reportUnknownArgumentType=false
+
 import os
 import signal
 import socket

@@ -38,8 +38,8 @@ class Stage:
 
     console: Console
     clock: Clock
-    steps: list[Step] = field(default_factory=list)
-    _saw: list[str] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list[Step])
+    _saw: list[str] = field(default_factory=list[str])
 
     def note(self, fact: str) -> None:
         """Add a fact to the report."""

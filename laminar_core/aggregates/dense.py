@@ -80,7 +80,7 @@ def _keys_of(
     slots: npt.NDArray[np.intp], encoded: Sequence[pa.DictionaryArray]
 ) -> list[pa.DictionaryArray]:
     """Take the numbers apart again."""
-    keys = []
+    keys: list[pa.DictionaryArray] = []
     for key in encoded:
         slots, indices = np.divmod(slots, len(key.dictionary))
         indices = pa.array(indices).cast(key.type.index_type)

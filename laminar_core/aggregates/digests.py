@@ -12,6 +12,10 @@ values (null if there are none) and the counts of values that it does not accept
 Updates take all values of a group at once, so the only Python loop is over groups.
 """
 
+# datasketches ships no types.
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false
+
 from dataclasses import dataclass
 from itertools import pairwise
 

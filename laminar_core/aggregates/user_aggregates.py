@@ -97,7 +97,7 @@ class UserDefined:
         """Call the user's ``accumulate`` once for each group."""
         order = pa.array(groups.order)
         ordered = [plain(column).take(order) for column in columns]
-        states = []
+        states: list[Any] = []
         for start, stop in _bounds(groups):
             values = [column.slice(start, stop - start) for column in ordered]
             states.append(self.udaf.accumulate(self.udaf.init(), *values))
@@ -106,7 +106,7 @@ class UserDefined:
     def merge(self, states: pa.Array, groups: RowGroups) -> pa.Array:
         """Call the user for each pair of halves."""
         ordered = states.take(pa.array(groups.order)).to_pylist()
-        merged = []
+        merged: list[Any] = []
         for start, stop in _bounds(groups):
             whole = ordered[start] if stop > start else self.udaf.init()
             for half in ordered[start + 1 : stop]:

@@ -1,5 +1,8 @@
 """The contents of a checkpoint's files: for display, or one JSON object per row and mark."""
 
+# Records of JSON have any shape.
+# pyright: reportUnknownVariableType=false
+
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice

@@ -1,5 +1,8 @@
 """``laminar checkpoints diff``: show the keys that changed between two checkpoints."""
 
+# Records of JSON have any shape.
+# pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
+
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from decimal import Decimal

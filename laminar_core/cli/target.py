@@ -1,5 +1,8 @@
 """Find the function that builds a pipeline, and call it with the values of ``--set``."""
 
+# cloudpickle has no types for its arguments.
+# pyright: reportUnknownMemberType=false
+
 import importlib
 import importlib.util
 import inspect

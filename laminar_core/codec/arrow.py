@@ -5,6 +5,9 @@ and version 1 is still read. Compression is off by default: state is written eve
 almost never.
 """
 
+# Metadata of a schema are Any, or an empty dictionary.
+# pyright: reportUnknownVariableType=false
+
 import hashlib
 from typing import Literal
 

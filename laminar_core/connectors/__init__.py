@@ -1,8 +1,5 @@
 """Connectors: replayable sources and two-phase-commit sinks."""
 
-# What passes through is pyarrow's, which ships no types.
-# pyright: reportUnknownVariableType=false
-
 from laminar_core.connectors.base import (
     Committer,
     Discovery,

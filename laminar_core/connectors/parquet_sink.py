@@ -277,6 +277,7 @@ class _StagedFile:
             )
         rows, self._rows, self._rows_count, self._rows_bytes = self._rows, [], 0, 0
         if rows:
+            assert self._writer is not None, "it was opened above"
             self._writer.write_table(pa.Table.from_batches(rows).cast(self._schema))
 
     def _create(self) -> BinaryIO:

@@ -5,9 +5,6 @@ keeps. So its sources compare the positions of the oldest checkpoint with what i
 source that keeps its rows costs nothing: it is not asked, and nothing is read.
 """
 
-# What passes through is pyarrow's, which ships no types.
-# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false, reportUnknownVariableType=false
-
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass

@@ -3,9 +3,6 @@
 The supervisor repeats all of them, in case something changed meanwhile.
 """
 
-# What passes through is pyarrow's, which ships no types.
-# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
-
 from laminar_core.codec.key_groups import require_parallelism
 from laminar_core.connectors.outlook import Promise
 from laminar_core.driver.events import SinkWarning

@@ -1,8 +1,5 @@
 """The supervisor of a job: it runs one generation after the other until the job has finished."""
 
-# What passes through is pyarrow's, which ships no types.
-# pyright: reportUnknownMemberType=false, reportUnknownParameterType=false, reportUnknownVariableType=false
-
 import threading
 from contextlib import suppress
 from dataclasses import replace

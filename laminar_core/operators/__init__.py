@@ -1,8 +1,5 @@
 """Operators: batch in, batch out."""
 
-# What passes through is pyarrow's, which ships no types.
-# pyright: reportUnknownVariableType=false
-
 from laminar_core.aggregates.user_aggregates import UserAggregate
 from laminar_core.codec.stable_hash import hash_columns
 from laminar_core.operators import agg, windows

@@ -54,7 +54,7 @@ class Snapshot:
     """
 
     tables: Iterable[pa.Table] = ()
-    properties: JsonObject = field(default_factory=dict)
+    properties: JsonObject = field(default_factory=dict[str, JsonValue])
     committables: tuple[JsonObject, ...] = ()
 
     finished_window_us: int | None = None

@@ -28,14 +28,14 @@ class Node:
     schema: pa.Schema
     """The schema of its output rows; of its input rows, if it is a sink."""
     inputs: "tuple[Input, ...]" = ()
-    feedback: "list[Input]" = field(default_factory=list)
+    feedback: "list[Input]" = field(default_factory=list["Input"])
     """The back edges, if it is the head of a loop; known later than its inputs."""
     source: SourceNode | None = None
     operator: OperatorSpec | None = None
     sink: SinkNode | None = None
     is_union: bool = False
     """It is a vertex of its own also with one input, so that another stream can join it later."""
-    sides: Mapping[str, pa.Schema] = field(default_factory=dict)
+    sides: Mapping[str, pa.Schema] = field(default_factory=dict[str, pa.Schema])
     """The schema of each of its side outputs, by name."""
 
     @property

@@ -1,5 +1,8 @@
 """A Spark session for the command line, the demo and tests."""
 
+# PySpark ships no types for what it starts Java with.
+# pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
+
 # PySpark has no public names for these.
 # pyright: reportPrivateUsage=false
 

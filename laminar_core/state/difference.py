@@ -4,6 +4,9 @@ Whole columns are compared, of any Arrow type; no row becomes a Python object. N
 NaN equals NaN.
 """
 
+# What Arrow counts is Any, and what numpy makes of it is unknown.
+# pyright: reportUnknownVariableType=false
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 

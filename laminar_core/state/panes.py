@@ -115,7 +115,7 @@ class _Run:
     """Rows of a bucket: the reduced ones, then what came since, in order."""
 
     reduced: Chunk | None = None
-    pending: list[Chunk] = field(default_factory=list)
+    pending: list[Chunk] = field(default_factory=list[Chunk])
     pending_rows: int = 0
 
     @property
@@ -140,7 +140,7 @@ class _Run:
 class _Half:
     """The rows from before the last cut, or those since then."""
 
-    gathered: list[pa.Table] = field(default_factory=list)
+    gathered: list[pa.Table] = field(default_factory=list[pa.Table])
     runs: list[_Run] = field(default_factory=lambda: [_Run()])
 
 

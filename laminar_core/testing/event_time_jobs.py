@@ -152,7 +152,7 @@ def windows_behind_windows_job(parallelism: int) -> Job:
 @cache
 def with_late_rows() -> list[pa.Table]:
     """Return payments; every seventh is far behind its predecessors where possible."""
-    tables = []
+    tables: list[pa.Table] = []
     for table in payments():
         rows = table.to_pylist()
         for row in rows:

@@ -53,7 +53,7 @@ class Job:
 
     plan: Plan
     expected: dict[str, list[Row]]
-    ledgers: dict[str, Ledger] = field(default_factory=dict)
+    ledgers: dict[str, Ledger] = field(default_factory=dict[str, Ledger])
     burden: Burden = field(default_factory=Burden)
     """Its slow operator, if there is one."""
     judge: Judge | None = None
@@ -89,7 +89,8 @@ class Job:
 
 
 def _difference(found: list[str], expected: list[str]) -> str:
-    lost, extra = list(expected), []
+    lost = list(expected)
+    extra: list[str] = []
     for row in found:
         if row in lost:
             lost.remove(row)

@@ -39,12 +39,14 @@ def _unobserved(verb: LedgerVerb, moment: Moment) -> None:
 class Ledger:
     """Staged and visible output; a part is what one subtask wrote in one interval."""
 
-    staged: dict[str, list[pa.RecordBatch]] = field(default_factory=dict)
-    visible: dict[str, list[pa.RecordBatch]] = field(default_factory=dict)
+    staged: dict[str, list[pa.RecordBatch]] = field(default_factory=dict[str, list[pa.RecordBatch]])
+    visible: dict[str, list[pa.RecordBatch]] = field(
+        default_factory=dict[str, list[pa.RecordBatch]]
+    )
     """The rows visible to a reader that ignores commits, as in a plain directory."""
-    commits: dict[int, list[str]] = field(default_factory=dict)
+    commits: dict[int, list[str]] = field(default_factory=dict[int, list[str]])
     """By checkpoint, the parts of its commit; they were visible before they were listed."""
-    intervals: dict[str, int] = field(default_factory=dict)
+    intervals: dict[str, int] = field(default_factory=dict[str, int])
     """By part, the first checkpoint that contains its rows."""
     observe: Callable[[LedgerVerb, Moment], None] = _unobserved
     """Called before and after every call; may raise to make it fail, or to lose its answer."""

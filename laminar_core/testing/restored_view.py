@@ -4,9 +4,6 @@ It runs the real steps of a driver and its workers: claim, choose, verify, compa
 tasks are built and restored, and snapshotted before any work.
 """
 
-# What passes through is pyarrow's, which ships no types.
-# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false, reportUnknownVariableType=false
-
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass

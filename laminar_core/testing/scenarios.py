@@ -165,7 +165,8 @@ def finished_source_job(parallelism: int) -> Job:
 def copies_job(parallelism: int) -> Job:
     """Return a job whose source delivers every row twice, in different splits."""
     del parallelism
-    burden, numbers = Burden(), {}
+    burden = Burden()
+    numbers: dict[object, int] = {}
     rows: list[Row] = []
     for row in rows_of(payments()):
         number = numbers[row["key"]] = numbers.get(row["key"], -1) + 1

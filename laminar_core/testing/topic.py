@@ -62,11 +62,11 @@ def _unobserved(step: TopicStep) -> None:
 class Topic:
     """Committed rows, the marker, and at most one open transaction."""
 
-    committed: list[pa.RecordBatch] = field(default_factory=list)
+    committed: list[pa.RecordBatch] = field(default_factory=list[pa.RecordBatch])
     marker: CheckpointId | None = None
     epoch: int = 0
     """Counts the take-overs; only the holder of the newest epoch can write."""
-    open_rows: list[pa.RecordBatch] = field(default_factory=list)
+    open_rows: list[pa.RecordBatch] = field(default_factory=list[pa.RecordBatch])
     open_marker: CheckpointId | None = None
     observe: Callable[[TopicStep], None] = _unobserved
     """Called after every step; may raise to make it fail after it was done."""

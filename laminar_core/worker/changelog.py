@@ -4,9 +4,6 @@ In the mode ``changelog`` changes are uploaded continuously. A checkpoint then o
 the uploads, and to write the last changes.
 """
 
-# What passes through is pyarrow's, which ships no types.
-# pyright: reportUnknownMemberType=false
-
 from collections.abc import Iterable, Iterator
 
 from laminar_core.host.clock import Clock

@@ -49,7 +49,7 @@ class Deployment:
     """The checkpoint to continue from; None is a fresh start."""
     claim_sha256: str | None
     """Digest of the generation's claim: a worker that does not find it sees another store."""
-    splits: dict[str, pa.Table] = field(default_factory=dict)
+    splits: dict[str, pa.Table] = field(default_factory=dict[str, pa.Table])
     """Per source, all splits of all subtasks."""
     growing: frozenset[str] = frozenset()
     """Sources that may get more splits while the workers run."""

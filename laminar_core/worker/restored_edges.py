@@ -37,8 +37,10 @@ UNKNOWN: ChannelTime = (None, False)
 class RestoredEdge:
     """One new receiver's end of an edge, by new sender; senders that are missing begin anew."""
 
-    queues: Mapping[int, Sequence[InflightElement]] = field(default_factory=dict)
-    times: Mapping[int, ChannelTime] = field(default_factory=dict)
+    queues: Mapping[int, Sequence[InflightElement]] = field(
+        default_factory=dict[int, Sequence[InflightElement]]
+    )
+    times: Mapping[int, ChannelTime] = field(default_factory=dict[int, ChannelTime])
 
 
 class EventTimes:

@@ -9,6 +9,9 @@ other bytes.
 Source: PROTOCOL section 12; O'Neil et al. 1996, "The log-structured merge-tree", for the merging.
 """
 
+# What Arrow hands to numpy is Any, and what numpy makes of it is unknown.
+# pyright: reportUnknownArgumentType=false
+
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
@@ -58,9 +61,9 @@ class _Chain:
     """The segments and pending changes of one operator's state."""
 
     segments: tuple[SegmentRef, ...] = ()
-    unmade: deque[Iterator[pa.Table]] = field(default_factory=deque)
+    unmade: deque[Iterator[pa.Table]] = field(default_factory=deque[Iterator[pa.Table]])
     """Changes whose tables are not all computed."""
-    unwritten: deque[pa.Table] = field(default_factory=deque)
+    unwritten: deque[pa.Table] = field(default_factory=deque[pa.Table])
     """Tables to be written, older than ``unmade``."""
     written_bytes: int = 0
     """Bytes written since the last reported checkpoint."""

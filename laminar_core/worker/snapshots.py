@@ -6,9 +6,6 @@ part that cannot be *finished* fails the generation, because the pre-committed d
 only there.
 """
 
-# What passes through is pyarrow's, which ships no types.
-# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false, reportUnknownVariableType=false
-
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor

@@ -164,7 +164,9 @@ class TaskParts:
     """The restored source had ended: it is not read again."""
     replay_edges: Sequence[Sequence[ChannelId]] = ()
     """Inputs by edge, in the order of their senders; restored elements on them go first."""
-    senders: Mapping[ChannelId, tuple[str, int]] = field(default_factory=dict)
+    senders: Mapping[ChannelId, tuple[str, int]] = field(
+        default_factory=dict[ChannelId, tuple[str, int]]
+    )
     """Per input: the sending vertex, and which subtask of it."""
     announced_us: int | None = None
     """Event time that receivers have to hear of, because the number of senders has changed."""

@@ -71,12 +71,20 @@ class Wiring:
 
     subtask_index: int
     generation: int
-    tasks: list[Task] = field(default_factory=list)
-    inputs: dict[ChannelKey, tuple[Task, InputChannel]] = field(default_factory=dict)
-    outputs: dict[ChannelKey, OutputChannel] = field(default_factory=dict)
-    codecs: dict[int, ElementCodec] = field(default_factory=dict)
-    orders: dict[ChannelKey, FifoChannel[Frame]] = field(default_factory=dict)
-    queues: dict[tuple[str, QueueId], Queue] = field(default_factory=dict)
+    tasks: list[Task] = field(default_factory=list[Task])
+    inputs: dict[ChannelKey, tuple[Task, InputChannel]] = field(
+        default_factory=dict[ChannelKey, tuple[Task, InputChannel]]
+    )
+    outputs: dict[ChannelKey, OutputChannel] = field(
+        default_factory=dict[ChannelKey, OutputChannel]
+    )
+    codecs: dict[int, ElementCodec] = field(default_factory=dict[int, ElementCodec])
+    orders: dict[ChannelKey, FifoChannel[Frame]] = field(
+        default_factory=dict[ChannelKey, FifoChannel[Frame]]
+    )
+    queues: dict[tuple[str, QueueId], Queue] = field(
+        default_factory=dict[tuple[str, QueueId], Queue]
+    )
     """By vertex: where in-flight data is filed."""
     backend: StateBackend = field(default_factory=MemoryBackend)
     links: Links = field(init=False)

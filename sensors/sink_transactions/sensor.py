@@ -1,5 +1,8 @@
 """The sensor that warns before output that waits for its commit expires."""
 
+# Dagster's decorators and metadata are only partly typed.
+# pyright: reportUnknownMemberType=false
+
 import dagster as dg
 
 from laminar_core.host.clock import Clock, SystemClock

@@ -1,5 +1,8 @@
 """Cases of sources: a reader meets a fault, and a checkpoint is all that its successor has."""
 
+# Futures of confluent-kafka have no types.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass

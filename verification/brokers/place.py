@@ -1,5 +1,8 @@
 """A real broker that its clients reach through a proxy that fails on order."""
 
+# Futures of confluent-kafka have no types.
+# pyright: reportUnknownMemberType=false
+
 import itertools
 import json
 import threading

@@ -40,7 +40,7 @@ def _chosen(names: tuple[str, ...]) -> Sequence[World]:
 def explore_worlds(chosen: Sequence[World], *, as_json: bool) -> None:
     """Explore one after the other; the exit code is 1 if one of them is violated."""
     show = _show_json if as_json else _show_text
-    reports = []
+    reports: list[Report] = []
     for report in _explored(chosen):
         show(report)
         reports.append(report)

@@ -9,6 +9,9 @@ Attributes that hold other such objects, functions, locks or arrays are its stru
 alone, because every object built by the same function has the same.
 """
 
+# It copies objects of any kind.
+# pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
+
 import inspect
 from collections import deque
 from collections.abc import Hashable, Iterator

@@ -4,6 +4,9 @@ A task's behaviour depends on its own state only, so every step is executed once
 and stored; the search then combines stored steps.
 """
 
+# A default of an empty dictionary has no type of its own.
+# pyright: reportUnknownArgumentType=false
+
 from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 

@@ -171,7 +171,7 @@ class PostgresServer:
 
     def _surroundings(self) -> dict[str, Any]:
         """The user, folder and variables of its processes."""
-        owner = {**_owner(), "extra_groups": []} if os.geteuid() == 0 else {}
+        owner: dict[str, Any] = {**_owner(), "extra_groups": []} if os.geteuid() == 0 else {}
         variables = {name: value for name, value in os.environ.items() if name[:2] != "PG"}
         return {**owner, "cwd": "/", "env": {**variables, "LC_ALL": "C"}}
 

@@ -1,5 +1,8 @@
 """Contents of files: the interface that every kind implements, and files of lines."""
 
+# An empty list of names has no type of its own.
+# pyright: reportUnknownArgumentType=false
+
 import csv
 from dataclasses import dataclass
 from typing import Protocol

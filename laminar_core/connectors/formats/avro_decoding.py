@@ -7,6 +7,9 @@ native readers that are faster were not safe: they end the process, or take a pa
 for the next one (ADR-0041).
 """
 
+# fastavro has no types for its schemas.
+# pyright: reportUnknownMemberType=false
+
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -3,6 +3,9 @@
 Import it inside ``needs_extra("kafka-avro", …)``: it needs fastavro.
 """
 
+# fastavro has no types for its schemas.
+# pyright: reportUnknownMemberType=false
+
 import json
 import re
 from io import BytesIO

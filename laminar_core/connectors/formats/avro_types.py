@@ -9,6 +9,10 @@ registry, so it is foreign as well. Refused are:
   can claim a billion items, and all of them would be there.
 """
 
+# Schemas of Avro are JSON of any shape.
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false
+
 from collections.abc import Iterator, Mapping
 from typing import Any
 

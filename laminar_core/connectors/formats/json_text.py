@@ -5,6 +5,10 @@ and writes a message with the fields of a schema alone. Numbers stay the text th
 a decimal keeps its digits.
 """
 
+# Values of JSON have any shape.
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false
+
 import json
 import re
 from collections import Counter

@@ -9,9 +9,6 @@ The steps have names, because tests stop the committer at each of them. Source: 
 transactions (KIP-98, KIP-447).
 """
 
-# What passes through is pyarrow's, which ships no types.
-# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false, reportUnknownVariableType=false
-
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 

@@ -8,7 +8,7 @@ from laminar_core.connectors.kafka.facts import Place
 from laminar_core.host.clock import Clock
 
 STATISTICS_INTERVAL_MS = 2_000
-"""Time between two statistics of the client: about 1 kB of JSON for each partition, read at 0.03 ms."""
+"""Time between two statistics: about 1 kB of JSON for each partition, read in 0.03 ms."""
 STATISTICS_AGE_MS_MAX = 10_000
 """Older ones are not known any more: the client hands them over only while it is asked."""
 

@@ -7,9 +7,6 @@ operator. Then one further checkpoint has to complete, and the drill ends. In th
 writes a hold on the checkpoint for the duration of the drill, one record, and the audit log.
 """
 
-# What passes through is pyarrow's, which ships no types.
-# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false, reportUnknownVariableType=false
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from random import Random

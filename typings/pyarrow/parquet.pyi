@@ -1,0 +1,5 @@
+"""pyarrow ships no types: whatever it returns is Any."""
+
+from typing import Any
+
+def __getattr__(name: str) -> Any: ...

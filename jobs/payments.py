@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from laminar_core.connectors import KafkaSink, KafkaSource, ParquetSink, ParquetSource, Sink, Source
 from laminar_core.operators import agg, windows
-from laminar_core.pipeline import Pipeline
+from laminar_core.pipeline import Pipeline, Stream
 
 PAYMENT = pa.schema(
     [
@@ -36,10 +36,16 @@ def pipeline(input: str, output: str, rows_per_second: float | None = None) -> P
     """
     source = payments_source(input, rows_per_second)
     payments = Pipeline("payments")
-    (
-        payments.source("payments", source, rows_per_second=rows_per_second)
-        .watermark("paid_at", max_delay="1 minute")
-        .key_by("merchant")
+    rows = payments.source("payments", source, rows_per_second=rows_per_second)
+    totals = totals_per_merchant(rows.watermark("paid_at", max_delay="1 minute"))
+    totals.sink("totals", totals_sink(output))
+    return payments
+
+
+def totals_per_merchant(payments: Stream) -> Stream:
+    """Aggregate the payments of each merchant in windows of five minutes."""
+    return (
+        payments.key_by("merchant")
         .window(windows.tumbling("5 minutes"))
         .aggregate(
             "per-merchant",
@@ -49,9 +55,7 @@ def pipeline(input: str, output: str, rows_per_second: float | None = None) -> P
             agg.max("amount_cents", name="max_cents"),
             agg.avg("amount_cents", name="average_cents"),
         )
-        .sink("totals", totals_sink(output))
     )
-    return payments
 
 
 def payments_source(address: str, rows_per_second: float | None) -> Source:

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from laminar_core.connectors import ParquetSink, ParquetSource
 from laminar_core.host.clock import SystemClock
-from laminar_core.operators import agg, windows
+from laminar_core.jobs.payments import totals_per_merchant
 from laminar_core.pipeline import Pipeline
 
 BATCHES_PER_SECOND = 20
@@ -32,23 +32,13 @@ def pipeline(
     source_rows = 131_072 if rows_per_second is None else int(rows_per_second) // BATCHES_PER_SECOND
     source = ParquetSource(input, batch_rows=source_rows)
     payments = Pipeline("payments")
-    (
+    rows = (
         payments.source("payments", source, rows_per_second=rows_per_second)
         .watermark("paid_at", max_delay="1 minute")
         .rebalance()
         .map(dawdle, name="brake")
-        .key_by("merchant")
-        .window(windows.tumbling("5 minutes"))
-        .aggregate(
-            "per-merchant",
-            agg.count(name="payments"),
-            agg.sum("amount_cents", name="total_cents"),
-            agg.min("amount_cents", name="min_cents"),
-            agg.max("amount_cents", name="max_cents"),
-            agg.avg("amount_cents", name="average_cents"),
-        )
-        .sink("totals", ParquetSink(output))
     )
+    totals_per_merchant(rows).sink("totals", ParquetSink(output))
     return payments
 
 

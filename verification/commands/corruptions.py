@@ -8,7 +8,7 @@ import click
 from rich.console import Console
 from rich.progress import track
 
-from laminar_core.cli.options import json_option
+from verification.commands.seed_options import seed_options
 from verification.corruption_campaign import Verdict, try_corruptions
 
 VIOLATED_EXIT_CODE = 1
@@ -18,16 +18,7 @@ FINISH_EVERY = 10
 
 
 @click.command()
-@click.argument("count", type=click.IntRange(min=1), default=COUNT, metavar="[N]")
-@click.option(
-    "--from",
-    "first",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="The first seed.",
-)
-@json_option
+@seed_options(COUNT)
 def corruptions(*, count: int, first: int, as_json: bool) -> None:
     """Damage a real store in N ways, one at a time, and recover from each.
 

@@ -22,8 +22,8 @@ from pathlib import Path
 import click
 import psutil
 
-from laminar_core.cli.options import json_option
 from laminar_core.testing.simulation import JOB
+from verification.commands.seed_options import seed_options
 from verification.forged_stores import HonestStore, forge_store, make_honest_store
 
 COUNT = 20
@@ -177,16 +177,7 @@ def serve() -> None:
 
 
 @click.command()
-@click.argument("count", type=click.IntRange(min=1), default=COUNT, metavar="[N]")
-@click.option(
-    "--from",
-    "first",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="The first seed.",
-)
-@json_option
+@seed_options(COUNT)
 def forgeries(*, count: int, first: int, as_json: bool) -> None:
     """Forge N stores, and read each with every command, in bounded memory and time.
 

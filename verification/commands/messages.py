@@ -15,7 +15,7 @@ from random import Random
 import click
 import psutil
 
-from laminar_core.cli.options import json_option
+from verification.commands.seed_options import seed_options
 from verification.hostile_messages import decoders, draw_batch, problem_of
 
 COUNT = 200
@@ -37,16 +37,7 @@ class MessageProblem:
 
 
 @click.command()
-@click.argument("count", type=click.IntRange(min=1), default=COUNT, metavar="[N]")
-@click.option(
-    "--from",
-    "first",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="The first seed.",
-)
-@json_option
+@seed_options(COUNT)
 def messages(*, count: int, first: int, as_json: bool) -> None:
     """Decode N batches of hostile messages with each format.
 

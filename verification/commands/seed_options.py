@@ -1,0 +1,21 @@
+"""The options of a command that tries one case for each of many seeds."""
+
+import click
+
+from laminar_core.cli.options import Decorator, json_option, together
+
+
+def seed_options(count: int) -> Decorator:
+    """Return the decorator that adds a number of cases, the first seed, and ``--json``."""
+    return together(
+        click.argument("count", type=click.IntRange(min=1), default=count, metavar="[N]"),
+        click.option(
+            "--from",
+            "first",
+            type=click.IntRange(min=0),
+            default=0,
+            show_default=True,
+            help="The first seed.",
+        ),
+        json_option,
+    )

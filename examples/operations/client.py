@@ -1,7 +1,7 @@
 """Dagster's webserver from outside, as the UI uses it: GraphQL over HTTP."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException
@@ -35,7 +35,7 @@ _TICKS = """
 query($selector: SensorSelector!, $limit: Int!) {
   sensorOrError(sensorSelector: $selector) {
     ... on Sensor {
-      sensorState { ticks(limit: $limit) { timestamp status skipReason runIds error { message } } }
+      sensorState { ticks(limit: $limit) { timestamp status skipReason error { message } } }
     }
   }
 }"""
@@ -98,7 +98,6 @@ class Tick:
     at_s: float
     status: str
     said: str
-    run_ids: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,4 +222,4 @@ def _run(found: Mapping[str, Any]) -> Run:
 def _tick(found: Mapping[str, Any]) -> Tick:
     error = found["error"]
     said = error["message"].strip() if error else found["skipReason"] or ""
-    return Tick(found["timestamp"], found["status"], said, tuple(found["runIds"]))
+    return Tick(found["timestamp"], found["status"], said)

@@ -34,11 +34,6 @@ class SimulatedDisk(MemoryObjectStore):
         self.special: dict[str, int] = {}
         """Names that belong to a pipe, a link or a device, or to a file of holes; their length."""
 
-    @property
-    def is_away(self) -> bool:
-        """Whether a replacement is shown."""
-        return self._away is not None
-
     def unmount(self, instead: "SimulatedDisk | None" = None) -> None:
         """Take it away; in its place is what is on ``instead``, or an empty directory."""
         found = {} if instead is None else {k: instead.get(k) or b"" for k in instead.list("")}

@@ -159,11 +159,6 @@ class SnapshotWriter:
             self._discards.popleft()
         return len({checkpoint_id for checkpoint_id, _ in self._discards})
 
-    @property
-    def pending_inflight(self) -> int:
-        """The number of queues with encoded pieces but no end yet."""
-        return len(self._encoders)
-
     def results(self) -> list[Result]:
         """Return the results since the last call."""
         found: list[Result] = []

@@ -33,6 +33,10 @@ from tests.store.stores import (
 CLAIM = "generations/0000000001.json"
 
 
+def is_away(disk: SimulatedDisk) -> bool:
+    return disk._away is not None
+
+
 class Vanishing(FaultyStore):
     """A disk that goes away just before something is created under this name.
 
@@ -46,7 +50,7 @@ class Vanishing(FaultyStore):
         self._back_after = back_after
 
     def put_if_absent(self, key, data):
-        if key.endswith(self._key) and not self._disk.is_away and self._key:
+        if key.endswith(self._key) and not is_away(self._disk) and self._key:
             self._key = ""
             self._disk.unmount()
         created = super().put_if_absent(key, data)
@@ -127,7 +131,7 @@ class TestProof:
         with pytest.raises(StorageUnavailable, match="put it back") as caught:
             store.claims.claim(
                 claimant(elsewhere(2)),
-                wait_ms=lambda _: None if disk.is_away else disk.unmount(),
+                wait_ms=lambda _: None if is_away(disk) else disk.unmount(),
                 announce=lambda _: pytest.fail("announced in another store"),
             )
         assert caught.value.code is ErrorCode.STORE_GONE
@@ -142,7 +146,7 @@ class TestProof:
         assert claim_as(store, elsewhere(2), ManualClock().wait_ms) == 2
         disk.delete(store.paths.claim(Generation(2)))
         with pytest.raises(StorageUnavailable):
-            claim_as(store, elsewhere(3), lambda _: None if disk.is_away else disk.unmount())
+            claim_as(store, elsewhere(3), lambda _: None if is_away(disk) else disk.unmount())
         assert disk.list("") == []
 
     def test_a_claim_that_landed_in_another_store_gives_no_right_to_the_job(self, disk):

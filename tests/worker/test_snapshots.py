@@ -251,7 +251,7 @@ def test_in_flight_data_of_what_was_given_up_is_forgotten_and_that_of_others_is_
     writer.writer.capture("v", queue(), piece(6, checkpoint_id=4, last=True))
     (result,) = writer.results()
     assert values(writer, result) == [5, 6]
-    assert writer.writer.pending_inflight == 0
+    assert writer.writer._encoders == {}
 
 
 def test_a_store_that_refuses_in_flight_data_declines_the_checkpoint():

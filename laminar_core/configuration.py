@@ -225,11 +225,9 @@ class StateConfig(Options):
         )
 
 
-class RecoveryOptions(Options):
-    """When a worker counts as lost, how often the job is restarted, and where savepoints may go."""
+class SupervisionOptions(Options):
+    """When a worker counts as lost, how long the job may be down, and where savepoints may go."""
 
-    restarts: Count = 10
-    """Number of times that the driver restarts the job after failures in a row."""
     start_timeout: Duration = "2 minutes"
     """Workers that have not restored their state after this time are started again."""
     silence_timeout: Annotated[Duration, _at_least("3 seconds", duration_ms)] = "30 seconds"
@@ -246,19 +244,25 @@ class RecoveryOptions(Options):
     by default the place of the store, and the driver's working directory.
     """
 
-    @property
-    def restart(self) -> ExponentialDelay:
-        """How the driver restarts a job that failed."""
-        return ExponentialDelay(attempts=self.restarts)
-
-    @property
-    def deadlines(self) -> Deadlines:
-        """How long workers may take."""
+    def worker_deadlines(self) -> Deadlines:
+        """Return how long workers may take, in milliseconds."""
         return Deadlines(
             register_ms=duration_ms(self.start_timeout),
             silence_ms=duration_ms(self.silence_timeout),
             progress_ms=duration_ms(self.progress_timeout),
         )
+
+
+class RecoveryOptions(SupervisionOptions):
+    """When a worker counts as lost, how often the job is restarted, and where savepoints may go."""
+
+    restarts: Count = 10
+    """Number of times that the driver restarts the job after failures in a row."""
+
+    @property
+    def restart(self) -> ExponentialDelay:
+        """How the driver restarts a job that failed."""
+        return ExponentialDelay(attempts=self.restarts)
 
 
 class NetworkOptions(Options):

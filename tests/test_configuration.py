@@ -237,7 +237,7 @@ def test_a_file_that_is_not_there_is_named() -> None:
 
 def test_the_defaults_are_those_of_the_runtime() -> None:
     assert StateConfig().options() == StateOptions()
-    assert RecoveryOptions().deadlines == Deadlines()
+    assert RecoveryOptions().worker_deadlines() == Deadlines()
 
 
 def test_the_state_reaches_the_runtime() -> None:

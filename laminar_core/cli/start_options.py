@@ -93,8 +93,7 @@ def run_config(configuration: Configuration, values: dict[str, Any]) -> RunConfi
         workers=configuration.workers,
         job=configuration.job,
         restart=recovery.restart,
-        deadlines=recovery.deadlines,
-        longest_outage=recovery.longest_outage,
+        **recovery.model_dump(exclude={"restarts", "savepoints_under"}),
         savepoints_under=tuple(map(absolute_uri, recovery.savepoints_under)),
         actor=actor_of_environment(reason),
     )

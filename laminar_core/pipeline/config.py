@@ -6,10 +6,10 @@ from pydantic import ConfigDict, Field, InstanceOf, SkipValidation, model_valida
 
 from laminar_core.configuration import (
     CheckpointOptions,
-    MaybeDuration,
     NetworkOptions,
     StartOptions,
     StateConfig,
+    SupervisionOptions,
 )
 from laminar_core.connectors.formats.bad_rows import SkippedMessage
 from laminar_core.driver.liveness import Deadlines
@@ -70,7 +70,7 @@ class CheckpointConfig(CheckpointOptions):
         )
 
 
-class RunConfig(StartOptions, NetworkOptions):
+class RunConfig(StartOptions, NetworkOptions, SupervisionOptions):
     """Everything about a run that is not about checkpoints."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
@@ -81,18 +81,24 @@ class RunConfig(StartOptions, NetworkOptions):
     """Name of the job in the store; by default the pipeline's."""
     restart: Annotated[RestartStrategy, SkipValidation] = ExponentialDelay()
     """When a job that failed is started again."""
-    longest_outage: MaybeDuration = None
-    """Time for which the job may be down without losing output; a sink that cannot promise that
-    refuses the start.
-    """
-    savepoints_under: tuple[str, ...] = Field(default=(), strict=False)
-    """Directories and buckets below which commands may have savepoints written. By default: the
-    directory that the store is in, or its bucket, and the directory that the driver runs in.
-    """
     actor: InstanceOf[Actor] = LAMINAR
     """Who starts the job and why, for the claim and the audit log."""
-    deadlines: InstanceOf[Deadlines] = Deadlines()
-    """How long the workers may take."""
+    deadlines: InstanceOf[Deadlines] | None = None
+    """In place of start_timeout, silence_timeout and progress_timeout: all three as numbers."""
+
+    @model_validator(mode="after")
+    def _says_once_how_long_workers_may_take(self) -> Self:
+        timeouts = {"start_timeout", "silence_timeout", "progress_timeout"}
+        if self.deadlines and self.model_fields_set & timeouts:
+            raise ValueError(
+                "deadlines replaces start_timeout, silence_timeout and progress_timeout: leave "
+                "one of them out"
+            )
+        return self
+
+    def worker_deadlines(self) -> Deadlines:
+        """Return how long workers may take, in milliseconds."""
+        return self.deadlines or super().worker_deadlines()
 
     @property
     def restore_before_ms(self) -> int | None:
@@ -128,7 +134,7 @@ def job_options(
         default_retention=checkpoint.retention and checkpoint.retention.announcement(),
         claim_savepoint=run.claim,
         actor=run.actor,
-        deadlines=run.deadlines,
+        deadlines=run.worker_deadlines(),
     )
 
 

@@ -72,7 +72,9 @@ def test_everything_can_be_set(said, monkeypatch, tmp_path) -> None:
         reset_state=("x", "y"),
         skip_bad=("in:payments/3:7", "in:a:0"),
         actor=Actor("ann", reason="to test", run_id="run-7"),
-        deadlines=Deadlines(1_200_000, silence_ms=60_000, progress_ms=7_200_000),
+        start_timeout="20 minutes",
+        silence_timeout="1 minute",
+        progress_timeout="2 hours",
     )
     config = said("--from-savepoint", "s", "--claim")
     assert (config.from_savepoint, config.claim) == (str(tmp_path / "s"), True)
@@ -106,7 +108,7 @@ def test_the_words_of_an_older_launch_mean_the_same() -> None:
     assert configuration.spark.conf == {"spark.executor.memory": "4g"}
     run = run_config(configuration, context.params)
     assert (run.restore_id, run.require_encryption) == (7, True)
-    assert run.deadlines == Deadlines(3_600_000, silence_ms=60_000, progress_ms=7_200_000)
+    assert run.worker_deadlines() == Deadlines(3_600_000, silence_ms=60_000, progress_ms=7_200_000)
     older = ["job.py", "--store", "s", "--alignment-timeout", "5 seconds"]
     context = laminar.commands["run"].make_context("run", older)
     assert configuration_of(context.params, *SECTIONS).checkpoints.alignment == "5 seconds"

@@ -192,6 +192,16 @@ def test_a_generation_is_no_negative_number() -> None:
         RunConfig(expected_generation=-1)
 
 
+def test_how_long_workers_may_take_is_said_as_text_or_as_numbers() -> None:
+    run = RunConfig(silence_timeout="10s", start_timeout="1 minute")
+    assert run.worker_deadlines() == Deadlines(register_ms=60_000, silence_ms=10_000)
+    assert RunConfig().worker_deadlines() == Deadlines()
+    numbers = Deadlines(progress_ms=7)
+    assert RunConfig(deadlines=numbers).worker_deadlines() is numbers
+    with pytest.raises(ConfigurationError, match="deadlines replaces start_timeout"):
+        RunConfig(deadlines=numbers, silence_timeout="10s")
+
+
 def test_everything_about_a_run_reaches_the_runtime() -> None:
     checkpoint = CheckpointConfig(store="store", interval="1 second", inflight_compression="lz4")
     run = RunConfig(

@@ -454,7 +454,7 @@ LINUX_ONLY = re.compile(
 """Names that type checking for macOS (``make check``) overlooks, or meets most often."""
 
 ASKS_FIRST = {
-    "laminar_core/store/owner.py": "boot and pid namespace are nowhere else; without them: unknown",
+    "laminar_core/store/owner.py": "looks at the platform first; without: owners are unknown",
     "laminar_core/link/doors.py": "looks at the platform first; without: the limit of descriptors",
     "resources/drivers/guard.py": "looks at the platform first; without: the driver lives on",
 }

@@ -5,6 +5,8 @@ Elsewhere than on Linux: unknown.
 
 import os
 import pwd
+import sys
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
@@ -15,8 +17,8 @@ from laminar_core.records.manifest import Owner
 _CLAIM_NUMBERS = count(1)
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _PROC = Path("/proc")
-"""The only place of two facts, the boot and the pid namespace. Without it (macOS) no owner is
-visible, and a start has to watch the owner's heartbeat."""
+"""The only place of two facts, the boot and the pid namespace (ADR 0052). Without them (macOS) no
+owner is visible, and a start has to watch the owner's heartbeat."""
 
 
 def this_process() -> Owner:
@@ -66,14 +68,16 @@ def _start_time(pid: int) -> int | None:
 
 
 def _host_id() -> str:
-    try:
-        namespace = (_PROC / "self/ns/pid").readlink().name
-    except OSError:
-        namespace = "pid:[unknown]"
+    namespace = "pid:[unknown]"
+    if sys.platform == "linux":
+        with suppress(OSError):
+            namespace = (_PROC / "self/ns/pid").readlink().name
     return f"{os.uname().nodename}/{namespace.removeprefix('pid:').strip('[]')}"
 
 
 def _boot_id() -> str:
+    if sys.platform != "linux":
+        return ""
     try:
         return (_PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:

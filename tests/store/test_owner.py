@@ -85,6 +85,14 @@ def test_without_proc_nothing_is_visible_and_nothing_fails(tmp_path, monkeypatch
     assert not is_visible(owner)
 
 
+def test_elsewhere_than_on_linux_nothing_is_visible_and_nothing_fails(monkeypatch):
+    monkeypatch.setattr(sys, "platform", "darwin")
+    owner = this_process()
+    assert (owner.boot_id, owner.host_id) == ("", f"{os.uname().nodename}/unknown")
+    assert not is_visible(owner)
+    assert is_running(owner)
+
+
 def test_a_user_without_name_is_a_number(monkeypatch):
     monkeypatch.setattr(os, "getuid", lambda: 3_999_999)
     assert this_process().user == "3999999"

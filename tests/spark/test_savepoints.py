@@ -32,8 +32,8 @@ def ended_well(driver: Driver) -> bool:
 def test_a_job_that_was_stopped_with_a_savepoint_goes_on_under_another_name(tmp_path: Path) -> None:
     job = SmallJob(tmp_path).write_input()
     first, last, moved = (str(tmp_path / name) for name in ("first", "last", "moved"))
-    with Driver(job.command(rows_per_second=15_000), tmp_path / "log") as driver:
-        driver.wait_for("data-flowing")
+    with Driver(job.command(rows_per_second=5_000), tmp_path / "log") as driver:
+        next(e for e in driver.events() if e["event"] == "progress" and e["rows_out"])
         taken = laminar("savepoint", first, "--store", job.store, "--reason", "before the move")
         assert (taken["outcome"], taken["savepoint"]) == ("completed", first)
         stopped = laminar("stop", "--savepoint", last, "--store", job.store)

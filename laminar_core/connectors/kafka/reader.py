@@ -25,6 +25,7 @@ from laminar_core.connectors.kafka.partition_ends import PartitionEnds, status_o
 from laminar_core.connectors.kafka.problems import explained, is_denied, problem_of
 from laminar_core.connectors.kafka.records import (
     as_messages,
+    fetched,
     metadata_column,
     offsets_of,
     time_of,
@@ -204,7 +205,7 @@ class KafkaReader(SourceReader):
 
     def _fetch(self) -> None:
         with explained("reading", self._source.connection):
-            events = self._consumer.consume(self._source.batch_messages, 0)
+            events = fetched(self._consumer, self._source.batch_messages)
         records: defaultdict[tuple[str, int], list[Message]] = defaultdict(list)
         for event in events:
             error = event.error()

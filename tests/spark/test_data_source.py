@@ -180,7 +180,7 @@ class TestOptions:
         assert (request.checkpoint_id, request.job, request.table) == (5, JOB, "state")
 
     def test_an_operator_must_be_chosen(self, store):
-        with pytest.raises(ConfigurationError, match="that of the operators in, totals: choose"):
+        with pytest.raises(ConfigurationError, match="state of the operators in, totals: choose"):
             Request.of({"store": store.objects.uri}).open()
 
     def test_a_job_without_checkpoints(self, tmp_path):

@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.servers.absence import ROOT, server_is_absent
+from tests.servers.secured_kafka import SecuredKafka
 from verification.servers.kafka_broker import KafkaBroker, jars_of
 from verification.servers.postgres_database import PostgresDatabase
 from verification.servers.postgres_server import (
@@ -18,7 +19,7 @@ from verification.servers.postgres_server import (
     why_it_cannot_run,
 )
 from verification.servers.schema_registry_server import registry_jars
-from verification.servers.shared_server import shared_server
+from verification.servers.shared_server import data_of, shared_server
 
 _NUMBERS = itertools.count()
 
@@ -39,6 +40,16 @@ def kafka(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     """Host and port of a broker that all processes of this run share."""
     with shared_server("kafka", kafka_jars, shared_folder(tmp_path_factory) / "kafka") as address:
         yield address
+
+
+@pytest.fixture(scope="session")
+def secured_kafka(
+    kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SecuredKafka]:
+    """A broker with TLS, passwords and rights that all processes of this run share."""
+    folder = shared_folder(tmp_path_factory) / "secured-kafka"
+    with shared_server("secured-kafka", kafka_jars, folder) as addresses:
+        yield SecuredKafka(*addresses.split(), data_of(folder))
 
 
 @pytest.fixture

@@ -15,6 +15,8 @@ from typing import Self
 
 from laminar_core.host.clock import SystemClock
 from laminar_core.spark.jvm import ensure_java
+from verification.servers.certificates import make_certificates
+from verification.servers.secured_listener import secured_settings
 
 HOST = "127.0.0.1"
 START_SECONDS_MAX = 180
@@ -27,9 +29,9 @@ _SETTINGS = """\
 process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@{host}:{controller}
-listeners=PLAINTEXT://{host}:{broker},CONTROLLER://{host}:{controller}{proxied}
-advertised.listeners=PLAINTEXT://{host}:{broker}{advertised}
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,PROXIED:PLAINTEXT
+listeners=PLAINTEXT://{host}:{broker},CONTROLLER://{host}:{controller}{more_listeners}
+advertised.listeners=PLAINTEXT://{host}:{broker}{more_advertised}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,PROXIED:PLAINTEXT,SECURED:SASL_SSL
 controller.listener.names=CONTROLLER
 log.dirs={folder}/log
 num.partitions=1
@@ -57,6 +59,7 @@ class KafkaBroker:
         proxy_port: a port of loopback where a proxy carries connections to ``proxied_port``.
             Clients that bootstrap there are sent there for everything.
         settings: more lines of ``server.properties``.
+        secured: whether it has one more listener, with TLS, passwords and rights.
     """
 
     def __init__(
@@ -65,22 +68,33 @@ class KafkaBroker:
         folder: Path,
         proxy_port: int | None = None,
         settings: Mapping[str, str] | None = None,
+        *,
+        secured: bool = False,
     ) -> None:
         self._jars = jars
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
-        self._port, controller, self.proxied_port = free_ports(3)
-        proxied = f",PROXIED://{HOST}:{self.proxied_port}" if proxy_port else ""
-        advertised = f",PROXIED://{HOST}:{proxy_port}" if proxy_port else ""
+        self._java = str(ensure_java() / "bin" / "java")
+        self._port, controller, self.proxied_port, secured_port = free_ports(4)
+        folder.mkdir(parents=True, exist_ok=True)
+        listeners = advertised = ""
+        more = dict(settings or {})
+        if proxy_port is not None:
+            listeners += f",PROXIED://{HOST}:{self.proxied_port}"
+            advertised += f",PROXIED://{HOST}:{proxy_port}"
+        if secured:
+            listener = f",SECURED://{HOST}:{secured_port}"
+            listeners += listener
+            advertised += listener
+            certificates = make_certificates(self._java, folder / "certificates", HOST)
+            more = secured_settings(certificates) | more
+        self.secured_bootstrap = f"{HOST}:{secured_port}"
         text = _SETTINGS.format(
             host=HOST, broker=self._port, controller=controller, folder=folder,
-            proxied=proxied, advertised=advertised,
+            more_listeners=listeners, more_advertised=advertised,
         )  # fmt: skip
-        more = "".join(f"{name}={value}\n" for name, value in (settings or {}).items())
-        folder.mkdir(parents=True, exist_ok=True)
         self._settings = folder / "server.properties"
-        self._settings.write_text(text + more)
-        self._java = str(ensure_java() / "bin" / "java")
+        self._settings.write_text(text + "".join(f"{k}={v}\n" for k, v in more.items()))
 
     @property
     def bootstrap(self) -> str:
@@ -156,6 +170,19 @@ class KafkaBroker:
 
     def _end_of_log(self) -> str:
         return (self._folder / "server.log").read_text(errors="replace")[-2000:]
+
+
+class SecuredKafkaBroker(KafkaBroker):
+    """A broker whose ``address`` is two: without TLS, and with TLS, passwords and rights."""
+
+    def __init__(self, jars: Path, folder: Path) -> None:
+        super().__init__(jars, folder, secured=True)
+
+    @property
+    def address(self) -> str:
+        """Both bootstrap addresses, with a space between them."""
+        return f"{self.bootstrap} {self.secured_bootstrap}"
+
 
 
 def free_ports(count: int) -> list[int]:

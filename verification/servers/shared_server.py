@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Protocol
 
-from verification.servers.kafka_broker import KafkaBroker
+from verification.servers.kafka_broker import KafkaBroker, SecuredKafkaBroker
 from verification.servers.postgres_server import PostgresServer
 from verification.servers.schema_registry_server import SchemaRegistryServer
 
@@ -26,7 +26,7 @@ class Server(AbstractContextManager["Server"], Protocol):
 
     @property
     def address(self) -> str:
-        """The host and port for clients, or a URL."""
+        """The host and port for clients, or a URL; several are separated by spaces."""
         ...
 
 
@@ -34,8 +34,14 @@ KINDS: dict[str, Callable[..., Server]] = {
     "kafka": KafkaBroker,
     "postgres": PostgresServer,
     "schema-registry": SchemaRegistryServer,
+    "secured-kafka": SecuredKafkaBroker,
 }
 """Each takes the folder with its programs, the one for its data, and words of its own."""
+
+
+def data_of(folder: Path) -> Path:
+    """Return where the server of ``folder`` has its data."""
+    return folder / "server"
 
 
 @contextmanager
@@ -74,7 +80,7 @@ def _start_keeper(kind: str, programs: Path, folder: Path, *words: str) -> None:
 def keep(kind: str, programs: Path, folder: Path, *words: str) -> None:
     """Run the server of ``folder`` until the last user has ended."""
     # The lock is given back last: until then nobody starts another server here.
-    made = KINDS[kind](programs, folder / "server", *words)
+    made = KINDS[kind](programs, data_of(folder), *words)
     with (folder / _IN_USE).open() as use, made as server:
         address = folder / _ADDRESS
         draft = folder / "address.new"

@@ -5,16 +5,19 @@
 
 from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import Future
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from confluent_kafka import IsolationLevel, KafkaError, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec  # pyright: ignore[reportPrivateImportUsage] - documented
 
 from laminar_core.connectors.kafka.connection import KafkaConnection
 from laminar_core.connectors.kafka.facts import Bounds, Place, TopicFacts
-from laminar_core.connectors.kafka.problems import explained, is_denied, problem_of
+from laminar_core.connectors.kafka.problems import explained
+from laminar_core.connectors.kafka.reports import ClientReports
 from laminar_core.errors import ConfigurationError, ErrorCode, LaminarError, StorageUnavailable
 from laminar_core.host.clock import Clock, SystemClock
+
+TopicRight = Literal["read", "write"]
 
 REQUEST_SECONDS_MAX = 20
 _MOMENT_MS = 100
@@ -35,9 +38,9 @@ class Cluster:
     def __init__(self, connection: KafkaConnection, clock: Clock | None = None) -> None:
         self._connection = connection
         self._clock = clock or SystemClock()
-        self._last_problem: KafkaError | None = None
+        self._reports = ClientReports(connection)
         settings: dict[str, Any] = {"log_level": 0, **connection.client_settings()}
-        settings["error_cb"] = self._remember
+        settings["error_cb"] = self._reports.note
         with explained("opening a client", connection):
             self._admin = AdminClient(settings)
 
@@ -47,24 +50,42 @@ class Cluster:
     def __exit__(self, *_: object) -> None:
         self._admin.poll(0)
 
-    def topics(self, names: Collection[str]) -> dict[str, TopicFacts]:
+    def topics(
+        self, names: Collection[str], rights: Collection[TopicRight] = ()
+    ) -> dict[str, TopicFacts]:
         """Return the topics that are there; others are left out.
 
         Raises:
-            ConfigurationError: they may not be described.
+            ConfigurationError: they may not be described, or one of ``rights`` is missing.
             StorageUnavailable: no broker answered.
         """
         doing = f"describing {', '.join(names)}"
         asked = self._admin.describe_topics(
-            TopicCollection(list(names)), request_timeout=REQUEST_SECONDS_MAX
+            TopicCollection(list(names)),
+            include_authorized_operations=bool(rights),
+            request_timeout=REQUEST_SECONDS_MAX,
         )
         found: dict[str, TopicFacts] = {}
         for name, answer in asked.items():
             described = self._answer(answer, doing, absent=True)
             if described is not None:
+                self._require_rights(name, described.authorized_operations, rights)
                 partitions = tuple(sorted(part.id for part in described.partitions))
                 found[name] = TopicFacts(str(described.topic_id), partitions)
         return found
+
+    def _require_rights(
+        self, topic: str, given: Collection[Any] | None, rights: Collection[TopicRight]
+    ) -> None:
+        if not given:  # Brokers that do not say what is allowed say so when it is done.
+            return
+        names = {operation.name.lower() for operation in given}
+        if missing := [right for right in rights if right not in names]:
+            raise ConfigurationError(
+                ErrorCode.BROKER_ACCESS_DENIED,
+                f"Kafka at {self._connection.bootstrap}: the right to {' and to '.join(missing)} "
+                f"topic {topic} is missing: allow this user to {' and '.join(rights)} it",
+            )
 
     def bounds(self, places: Iterable[Place]) -> dict[Place, Bounds]:
         """Return the range of offsets of each partition; each must exist."""
@@ -83,6 +104,21 @@ class Cluster:
         spec = OffsetSpec.for_timestamp(time_ms)
         found = self._offsets(dict.fromkeys(places, spec))
         return {place: offset if offset >= 0 else None for place, offset in found.items()}
+
+    def require_reachable(self, seconds: float) -> None:
+        """Return if a broker takes these credentials.
+
+        Raises:
+            ConfigurationError: it refuses them.
+            StorageUnavailable: no broker answered; the message says why, if the client knows.
+        """
+        doing = "connecting"
+        try:
+            with explained(doing, self._connection):
+                self._admin.list_topics(timeout=seconds)
+        except StorageUnavailable as error:
+            self._admin.poll(0)
+            raise self._reports.with_cause(error, doing) from error.__cause__
 
     def broker_setting(self, name: str) -> str | None:
         """Return a setting of one broker; None: these credentials may not see it, or it has none.
@@ -168,22 +204,15 @@ class Cluster:
             with explained(doing, self._connection):
                 return answer.result()
         except StorageUnavailable as error:
-            self._admin.poll(0)
-            # Wrong credentials look like a broker that is silent; only this callback has the cause.
-            if self._last_problem is not None and is_denied(self._last_problem):
-                raise problem_of(self._last_problem, doing, self._connection) from error
             cause = error.__cause__
             if absent and cause is not None and _is_not_there(cause.args[0]):
                 return None
-            raise
+            self._admin.poll(0)
+            raise self._reports.with_cause(error, doing) from cause
         except LaminarError as error:
             if absent and error.code is ErrorCode.NO_SUCH_TOPIC:
                 return None
             raise
-
-    def _remember(self, error: KafkaError) -> None:
-        if self._last_problem is None or not is_denied(self._last_problem):
-            self._last_problem = error
 
 
 def _is_not_there(error: KafkaError) -> bool:

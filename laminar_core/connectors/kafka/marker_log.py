@@ -15,7 +15,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 
 from laminar_core.connectors.kafka.bounded import bounded
 from laminar_core.connectors.kafka.marker import Marker, require_own
-from laminar_core.connectors.kafka.problems import explained, is_denied, problem_of
+from laminar_core.connectors.kafka.problems import problem_of
+from laminar_core.connectors.kafka.reports import ClientReports
 from laminar_core.errors import ErrorCode, StorageUnavailable
 from laminar_core.host.clock import Clock
 from laminar_core.protocol.types import NO_CHECKPOINT, CheckpointId, Generation
@@ -66,7 +67,7 @@ class MarkerLog:
         self._marker: Marker | None = None
         self._marker_known = False
         self._renewed_ms: float | None = None
-        self._denied: KafkaError | None = None
+        self._reports = ClientReports(sink.cluster, self.group)
 
     def take_over(self, generation: Generation, timeout_ms: int) -> None:
         """Fence every other producer of this sink; ``timeout_ms`` bounds each transaction.
@@ -81,12 +82,17 @@ class MarkerLog:
             producer = Producer(
                 {
                     **producer_settings(self._sink),
-                    "error_cb": self._remember,
+                    "error_cb": self._reports.note,
                     "transactional.id": self.group,
                     "transaction.timeout.ms": timeout_ms,
                 }
             )
-            bounded(lambda: producer.init_transactions(REQUEST_SECONDS_MAX), REQUEST_SECONDS_MAX)
+            try:
+                limit = REQUEST_SECONDS_MAX
+                bounded(lambda: producer.init_transactions(limit), limit)
+            except KafkaException:
+                producer.poll(0)  # It calls back with its reports.
+                raise
         self._producer = producer
 
     def producer(self) -> Producer:
@@ -156,7 +162,7 @@ class MarkerLog:
         with self.asking("reading the marker"):
             found = self._group_offset()
         if found.error is not None:
-            raise problem_of(found.error, "reading the marker", self._sink.cluster)
+            raise problem_of(found.error, "reading the marker", self._sink.cluster, self.group)
         marker = Marker.read(found.offset, found.metadata)
         require_own(marker, self._staging.run_id(), self.group)
         if self._producer is not None:  # No other driver can change it now.
@@ -189,7 +195,7 @@ class MarkerLog:
                 {
                     "log_level": 0,
                     **self._sink.cluster.client_settings(),
-                    "error_cb": self._remember,
+                    "error_cb": self._reports.note,
                     "group.id": self.group,
                     "isolation.level": isolation,
                     "enable.auto.commit": False,
@@ -197,21 +203,16 @@ class MarkerLog:
             )
         return self._reader
 
-    def _remember(self, error: KafkaError) -> None:
-        if is_denied(error):
-            self._denied = error
-
     @contextmanager
     def asking(self, what: str) -> Iterator[None]:
         """Translate errors of the client into errors of Laminar.
 
         If the cluster refused the credentials, the error says so instead of "no broker answered".
         """
-        doing = f"sink {self._staging.operator_id}, {what}"
-        try:
-            with explained(doing, self._sink.cluster):
+        with self._reports.explained(f"sink {self._staging.operator_id}, {what}"):
+            try:
                 yield
-        except StorageUnavailable as error:
-            if self._denied is not None:  # A broker that refuses looks like one that is silent.
-                raise problem_of(self._denied, doing, self._sink.cluster) from error
-            raise
+            except KafkaException:
+                if self._reader is not None:
+                    self._reports.listen_to(self._reader)
+                raise

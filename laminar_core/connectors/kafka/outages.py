@@ -26,7 +26,7 @@ def check_outage(sink: "KafkaSink", promise: Promise) -> Sequence[str]:
     """
     outage_ms = outage_ms_of(sink.topic, sink.transaction_timeout_ms, promise)
     with Transactions(sink.cluster) as transactions:
-        transactions.describe([f"laminar.{sink.topic}.unused"])  # With credentials and rights.
+        transactions.listed(lambda _: False)  # With these credentials, which needs no right.
     with Cluster(sink.cluster) as cluster:
         limit = cluster.broker_setting(_LIMIT)
     if limit is not None and int(limit) < sink.transaction_timeout_ms:

@@ -26,6 +26,7 @@ _DENIED = frozenset(
 )
 _NO_TOPIC = frozenset(
     {
+        KafkaError.TOPIC_EXCEPTION,  # The name is not possible.
         KafkaError.UNKNOWN_TOPIC_ID,
         KafkaError.UNKNOWN_TOPIC_OR_PART,
         KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
@@ -48,19 +49,50 @@ _WRONG_SETTING = frozenset(
 )
 
 
+_REMEDIES = {
+    KafkaError.GROUP_AUTHORIZATION_FAILED: "allow this user to read the consumer group {name}",
+    KafkaError.SASL_AUTHENTICATION_FAILED: "correct the user or the password",
+    KafkaError._AUTHENTICATION: "correct the user or the password",  # noqa: SLF001
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: (
+        "allow this user to describe and read the topic for a source, to read and write it for a "
+        "sink"
+    ),
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: (
+        "allow this user to describe and write the transactional id {name}"
+    ),
+}
+
+
+def remedy_of(code: int, name: str = "") -> str:
+    """Return the remedy for an error of access to ``name``, a group or transactional id."""
+    remedy = _REMEDIES.get(code, "correct the credentials or the rights")
+    return remedy.format(name=name).rstrip()
+
+
+def reason_of(error: KafkaError, connection: KafkaConnection) -> str:
+    """Return the name and the words of an error in one line, without secrets."""
+    words = " ".join(connection.without_secrets(error.str()).split())
+    return f"{error.name()}: {words}"
+
+
 def is_denied(error: KafkaError) -> bool:
     """Whether the cluster refuses these credentials, or what they ask for."""
     return error.code() in _DENIED
 
 
-def problem_of(error: KafkaError, doing: str, connection: KafkaConnection) -> LaminarError:
-    """Return the error of Laminar; ``doing`` says what was attempted, as in "reading orders"."""
-    why = f"{error.name()}: {connection.without_secrets(error.str())}"
+def problem_of(
+    error: KafkaError, doing: str, connection: KafkaConnection, name: str = ""
+) -> LaminarError:
+    """Return the error of Laminar; ``doing`` says what was attempted, as in "reading orders".
+
+    ``name`` is the consumer group or the transactional id of the request.
+    """
+    why = reason_of(error, connection)
     at = f"Kafka at {connection.bootstrap}, {doing}"
     code = error.code()
     if code in _DENIED:
         return ConfigurationError(
-            ErrorCode.BROKER_ACCESS_DENIED, f"{at}: {why}: correct the credentials or the rights"
+            ErrorCode.BROKER_ACCESS_DENIED, f"{at}: {why}: {remedy_of(code, name)}"
         )
     if code in _NO_TOPIC:
         return ConfigurationError(ErrorCode.NO_SUCH_TOPIC, f"{at}: {why}: create the topic")
@@ -72,7 +104,7 @@ def problem_of(error: KafkaError, doing: str, connection: KafkaConnection) -> La
 
 
 @contextmanager
-def explained(doing: str, connection: KafkaConnection) -> Iterator[None]:
+def explained(doing: str, connection: KafkaConnection, name: str = "") -> Iterator[None]:
     """Raise what the client raises inside as an error of Laminar.
 
     Raises:
@@ -86,4 +118,4 @@ def explained(doing: str, connection: KafkaConnection) -> Iterator[None]:
         cause = error.args[0]
         if not isinstance(cause, KafkaError):
             raise
-        raise problem_of(cause, doing, connection) from error
+        raise problem_of(cause, doing, connection, name) from error

@@ -20,12 +20,28 @@ def produce_all(producer: Producer, topic: str, messages: pa.RecordBatch) -> Non
     ]
     while left:
         producer.produce_batch(topic, left)
-        left = [_again(message) for message in left if message.get("_error") is not None]
+        left = [_again(producer, each) for each in left if each.get("_error") is not None]
         producer.poll(0.05 if left else 0)
 
 
-def _again(message: dict[str, Any]) -> dict[str, Any]:
+def failure_of(producer: Producer) -> KafkaError | None:
+    """Return why the open transaction has failed; None: it has not.
+
+    The client drops the messages of a transaction that has failed, and says why only where the
+    transaction is to be changed. A second one can never begin, so to try that changes nothing.
+    """
+    try:
+        producer.begin_transaction()
+    except KafkaException as refused:
+        error = refused.args[0]
+        return None if error.code() == KafkaError._STATE else error  # noqa: SLF001 - as below
+    raise AssertionError("no transaction was open")
+
+
+def _again(producer: Producer, message: dict[str, Any]) -> dict[str, Any]:
     error = message.pop("_error")
+    if error.code() == KafkaError._STATE:  # noqa: SLF001 - as below
+        error = failure_of(producer) or error
     if error.code() != KafkaError._QUEUE_FULL:  # noqa: SLF001 - its public name has an underscore
         raise KafkaException(error)
     return message

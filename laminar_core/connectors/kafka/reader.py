@@ -220,7 +220,7 @@ class KafkaReader(SourceReader):
         for place, found in records.items():
             self._decode(place, found)
         if not events and self._denied is not None:
-            raise problem_of(self._denied, "reading", self._source.connection)
+            raise problem_of(self._denied, "reading", self._source.connection, GROUP)
 
     def _decode(self, place: tuple[str, int], records: list[Message]) -> None:
         split = self._splits[place]
@@ -253,7 +253,8 @@ class KafkaReader(SourceReader):
                 f"{split.split} has no messages at offset {split.offset} any more: {why}: start "
                 "the job again to see which rows are lost",
             )
-        raise problem_of(error, f"reading partition {partition} of {topic}", connection)
+        doing = f"reading partition {partition} of {topic}" if topic else "reading"
+        raise problem_of(error, doing, connection, GROUP)
 
     def _note(self, error: KafkaError) -> None:
         if is_denied(error):

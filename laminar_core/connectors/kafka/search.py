@@ -69,7 +69,7 @@ class PartitionSearch:
         return found(facts, state, offsets, ends)
 
     def _facts(self, cluster: Cluster, state: JsonObject) -> Mapping[str, TopicFacts]:
-        facts = cluster.topics(self._topics)
+        facts = cluster.topics(self._topics, ("read",))
         missing = [topic for topic in self._topics if topic not in facts]
         if missing and not state:
             raise ConfigurationError(
@@ -108,7 +108,7 @@ def find_lost_ranges(connection: KafkaConnection, splits: pa.Table) -> list[Lost
     if not unread:
         return []
     with Cluster(connection) as cluster:
-        facts = cluster.topics(sorted({row["topic"] for row in unread}))
+        facts = cluster.topics(sorted({row["topic"] for row in unread}), ("read",))
         places = sorted(set(_places(unread, facts)))
         bounds = cluster.bounds(places) if places else {}
     return lost_ranges(unread, facts, bounds)

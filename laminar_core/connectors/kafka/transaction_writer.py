@@ -17,8 +17,9 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from laminar_core.connectors.kafka.bounded import bounded
 from laminar_core.connectors.kafka.marker_log import REQUEST_SECONDS_MAX, producer_settings
 from laminar_core.connectors.kafka.open_transactions import OpenTransaction, TransactionalIds
-from laminar_core.connectors.kafka.problems import explained
-from laminar_core.connectors.kafka.producing import produce_all
+from laminar_core.connectors.kafka.problems import is_denied, problem_of
+from laminar_core.connectors.kafka.producing import failure_of, produce_all
+from laminar_core.connectors.kafka.reports import ClientReports
 from laminar_core.connectors.kafka.transactions import Transactions, TransactionState
 from laminar_core.errors import ErrorCode, LaminarError, StorageUnavailable
 from laminar_core.operators.base import JsonObject, PendingSnapshot, Snapshot, SubtaskContext
@@ -127,6 +128,7 @@ class _Interval:
         self.slot = slot
         self._sink = sink
         self._name = ids.of(context.generation, context.subtask_index, slot)
+        self._reports = ClientReports(sink.cluster, self._name)
         self._before = before
         self._waiting: deque[pa.RecordBatch] = deque()
         self._waiting_bytes = 0
@@ -170,9 +172,14 @@ class _Interval:
 
         Raises:
             StorageUnavailable: some are lost; only a restart of the job produces them again.
+            ConfigurationError: the rights do not suffice to write them.
         """
-        if self._failed is not None:
-            raise self._unavailable(f"{self._failed.name()}: {self._failed.str()}")
+        if self._failed is None:
+            return
+        if is_denied(self._failed):
+            doing = f"writing to {self._sink.topic}"
+            raise problem_of(self._failed, doing, self._sink.cluster, self._name)
+        raise self._unavailable(f"{self._failed.name()}: {self._failed.str()}")
 
     def finish(self, transactions: Transactions) -> JsonObject:
         """Flush and return the committable; call again after a failure.
@@ -203,7 +210,7 @@ class _Interval:
             self._producer = None
 
     def _send(self) -> None:
-        with explained(f"writing to {self._sink.topic}", self._sink.cluster):
+        with self._reports.explained(f"writing to {self._sink.topic}"):
             if self._producer is None:
                 self._producer = self._begin()
             while self._waiting:
@@ -218,16 +225,21 @@ class _Interval:
             "transaction.timeout.ms": self._sink.transaction_timeout_ms,
             "delivery.report.only.error": True,
             "on_delivery": self._delivered,
-            "error_cb": _ignored,
+            "error_cb": self._reports.note,
         }
         producer = Producer(settings)
-        bounded(lambda: producer.init_transactions(REQUEST_SECONDS_MAX), REQUEST_SECONDS_MAX)
+        try:
+            bounded(lambda: producer.init_transactions(REQUEST_SECONDS_MAX), REQUEST_SECONDS_MAX)
+        except KafkaException:
+            producer.poll(0)  # It calls back with its reports.
+            raise
         producer.begin_transaction()
         return producer
 
     def _flush(self) -> None:
         assert self._producer is not None
         left = self._producer.flush(REQUEST_SECONDS_MAX)
+        self._failed = self._failed or failure_of(self._producer)
         self.require_whole()
         if left:
             raise self._unavailable(f"the brokers did not take {left:,} messages yet")
@@ -261,8 +273,3 @@ class _Interval:
             ErrorCode.BROKER_UNAVAILABLE,
             f"Kafka at {self._sink.cluster.bootstrap}, transaction {self._name}: {why}",
         )
-
-
-def _ignored(error: KafkaError) -> None:
-    """Take errors of connections, which show in what is asked for next."""
-    del error

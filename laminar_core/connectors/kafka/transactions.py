@@ -15,7 +15,9 @@ from enum import Enum
 from typing import Any, Self, cast
 
 from laminar_core.connectors.kafka.admin_settings import admin_settings
+from laminar_core.connectors.kafka.cluster import Cluster
 from laminar_core.connectors.kafka.connection import KafkaConnection
+from laminar_core.connectors.kafka.problems import remedy_of
 from laminar_core.errors import ConfigurationError, ErrorCode, FencedError, StorageUnavailable
 from laminar_core.host.clock import Clock, SystemClock
 from laminar_core.host.extras import needs_extra
@@ -33,6 +35,8 @@ _SOON = frozenset({14, 15, 16, 51})
 """Coordinator loading, not available, moved; or the transaction is being ended right now."""
 _MOMENT_MS = 200
 _PATIENCE = 50
+_CAUSE_SECONDS_MAX = 2
+"""Time to find out why no broker was found."""
 _ACCESS = ("Authorization", "Authentication")
 
 
@@ -220,11 +224,7 @@ class Transactions:
     def _ask(self, doing: str, ask: Callable[[Any], Coroutine[Any, Any, Any]]) -> Any:  # noqa: ANN401
         try:
             if self._client is None:
-                self._client = self._admin.KafkaAdminClient(
-                    **admin_settings(self._connection),
-                    request_timeout_ms=REQUEST_MS_MAX,
-                    bootstrap_timeout_ms=REQUEST_MS_MAX,
-                )
+                self._client = self._connected()
             client = self._client
             return client._manager.run(ask, client)  # noqa: SLF001
         except (self._errors.KafkaError, OSError, ValueError, KeyError, IndexError) as error:
@@ -232,13 +232,36 @@ class Transactions:
             self.close()
             raise self._problem(error, doing) from error
 
+    def _connected(self) -> Any:  # noqa: ANN401
+        """Return a client that has found a broker.
+
+        Its constructor searches, in a thread that goes on if none is found. Its error does not say
+        why none was found, so the other client is asked.
+        """
+        kind = self._admin.KafkaAdminClient
+        client = kind.__new__(kind)
+        try:
+            client.__init__(
+                **admin_settings(self._connection),
+                request_timeout_ms=REQUEST_MS_MAX,
+                bootstrap_timeout_ms=REQUEST_MS_MAX,
+            )
+        except self._errors.KafkaError:
+            if hasattr(client, "_net"):
+                client._closed = False  # noqa: SLF001 - see the module
+                client.close()
+            with Cluster(self._connection) as cluster:
+                cluster.require_reachable(_CAUSE_SECONDS_MAX)
+            raise
+        return client
+
     def _problem(self, error: Exception, doing: str) -> ConfigurationError | StorageUnavailable:
         kind = type(error).__name__
         text = re.sub(r"\s+", " ", self._connection.without_secrets(str(error)))[:500]
         why = f"{self._at}, {doing}: {kind}: {text}"
         if any(word in kind for word in _ACCESS):
             return ConfigurationError(
-                ErrorCode.BROKER_ACCESS_DENIED, f"{why}: correct the credentials or the rights"
+                ErrorCode.BROKER_ACCESS_DENIED, f"{why}: {remedy_of(getattr(error, 'errno', -1))}"
             )
         if kind in ("UnsupportedVersionError", "IncompatibleBrokerVersion"):
             return ConfigurationError(

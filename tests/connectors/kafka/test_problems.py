@@ -17,6 +17,7 @@ AT = KafkaConnection("broker:9092", secrets={"sasl.password": "LAMINAR_TEST_PASS
         (KafkaError.TOPIC_AUTHORIZATION_FAILED, ConfigurationError, ErrorCode.BROKER_ACCESS_DENIED),
         (KafkaError._AUTHENTICATION, ConfigurationError, ErrorCode.BROKER_ACCESS_DENIED),
         (KafkaError.UNKNOWN_TOPIC_OR_PART, ConfigurationError, ErrorCode.NO_SUCH_TOPIC),
+        (KafkaError.TOPIC_EXCEPTION, ConfigurationError, ErrorCode.NO_SUCH_TOPIC),
         (KafkaError._FENCED, FencedError, ErrorCode.FENCED),
         (KafkaError._INVALID_ARG, ConfigurationError, ErrorCode.INVALID_OPTION),
         (KafkaError._TIMED_OUT, StorageUnavailable, ErrorCode.BROKER_UNAVAILABLE),
@@ -28,6 +29,20 @@ def test_the_class_says_what_to_do(kafka_code: int, kind: type, code: ErrorCode)
     assert type(error) is kind
     assert error.code is code
     assert "Kafka at broker:9092, reading orders" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("kafka_code", "remedy"),
+    [
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, "to describe and read the topic for a source"),
+        (KafkaError.GROUP_AUTHORIZATION_FAILED, "to read the consumer group laminar.a.b"),
+        (KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "write the transactional id laminar.a"),
+        (KafkaError.SASL_AUTHENTICATION_FAILED, "correct the user or the password"),
+        (KafkaError.CLUSTER_AUTHORIZATION_FAILED, "correct the credentials or the rights"),
+    ],
+)
+def test_a_refusal_names_the_right_that_is_missing(kafka_code: int, remedy: str) -> None:
+    assert remedy in str(problem_of(KafkaError(kafka_code), "asking", AT, "laminar.a.b"))
 
 
 def test_a_secret_in_a_message_of_the_client_is_replaced(monkeypatch) -> None:

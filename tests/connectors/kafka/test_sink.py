@@ -2,15 +2,19 @@
 
 import json
 from collections.abc import Callable
+from typing import get_args
 
 import pytest
+from confluent_kafka import Producer
 
 from laminar_core.connectors.formats.json_format import JsonFormat
 from laminar_core.connectors.kafka.committer import STEPS
 from laminar_core.connectors.kafka.connection import KafkaConnection
-from laminar_core.connectors.kafka.sink import KafkaSink
+from laminar_core.connectors.kafka.marker_log import producer_settings
+from laminar_core.connectors.kafka.sink import KafkaCompression, KafkaSink
+from laminar_core.connectors.kafka.source import KafkaSource
 from laminar_core.connectors.kafka.transaction_committer import STEPS as ENDING
-from laminar_core.errors import ConfigurationError
+from laminar_core.errors import ConfigurationError, ErrorCode, StorageUnavailable
 from laminar_core.pipeline import Pipeline
 from laminar_core.protocol.coordinator_config import CoordinatorConfig
 from laminar_core.testing.jobs import payments, rows_of
@@ -18,6 +22,7 @@ from laminar_core.testing.memory_source import MemorySource
 from laminar_core.testing.simulation import Simulation
 from laminar_core.testing.world import ProcessKilledError
 from tests.connectors.kafka.publishing import SCHEMA, read_topic
+from tests.connectors.kafka.writing import NUMBERS, read_all
 
 
 @pytest.mark.parametrize(
@@ -60,6 +65,37 @@ def test_a_topic_that_is_there_is_accepted_and_another_one_is_not(kafka: str, ne
     assert KafkaSink(kafka, new_topic(), key="id").check(SCHEMA) == ()
     with pytest.raises(ConfigurationError, match="has no topic nowhere"):
         KafkaSink(kafka, "nowhere").check(SCHEMA)
+
+
+def test_messages_are_readable_in_every_compression(kafka: str, new_topic):
+    topic = new_topic()
+    names = get_args(KafkaCompression)
+    for compression in names:
+        sink = KafkaSink(kafka, topic, compression=compression)
+        producer = Producer({"bootstrap.servers": kafka, **producer_settings(sink)})
+        for number in range(20):
+            producer.produce(topic, json.dumps({"n": number}).encode())
+        assert producer.flush(20) == 0
+    source = KafkaSource(kafka, topic, NUMBERS, until="latest")
+    found = read_all(source, source.discovery().step({}).splits)
+    assert [row["n"] for row in found] == list(range(20)) * len(names)
+
+
+def test_a_compression_of_the_client_that_does_not_exist_is_a_wrong_request(kafka: str, new_topic):
+    wrong = KafkaConnection(kafka, settings={"compression.codec": "lzma"})
+    with pytest.raises(ConfigurationError, match=r'"lzma" .* "compression\.codec"') as refused:
+        KafkaSink(wrong, new_topic()).check(SCHEMA)
+    assert refused.value.code is ErrorCode.INVALID_OPTION
+
+
+@pytest.mark.parametrize("delivery", ["staged", "transaction"])
+def test_a_start_without_brokers_is_refused_in_one_line(delivery, monkeypatch):
+    monkeypatch.setattr("laminar_core.connectors.kafka.cluster.REQUEST_SECONDS_MAX", 1)
+    sink = KafkaSink("127.0.0.1:1", "payments", delivery=delivery)
+    with pytest.raises(StorageUnavailable, match="Connection refused") as refused:
+        sink.check(SCHEMA)
+    assert refused.value.code is ErrorCode.BROKER_UNAVAILABLE
+    assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize(

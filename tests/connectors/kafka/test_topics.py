@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from laminar_core.connectors.kafka import topics
+from laminar_core.connectors.kafka import cluster, topics
 from laminar_core.connectors.kafka.connection import KafkaConnection
 from laminar_core.errors import ConfigurationError, ErrorCode, StorageUnavailable
 
@@ -20,8 +20,14 @@ def test_an_unknown_topic_is_named_and_not_created(kafka: str):
         assert unknown.value.code is ErrorCode.NO_SUCH_TOPIC
 
 
+def test_a_name_that_is_not_possible_is_no_broker_that_is_silent(kafka: str):
+    with pytest.raises(ConfigurationError, match="has no topic a b") as unknown:
+        topics.require_topic(KafkaConnection(kafka), "a b")
+    assert unknown.value.code is ErrorCode.NO_SUCH_TOPIC
+
+
 def test_a_broker_that_is_not_there_is_named(monkeypatch):
-    monkeypatch.setattr(topics, "REQUEST_SECONDS_MAX", 2)
-    with pytest.raises(StorageUnavailable, match=r"Kafka at 127\.0\.0\.1:1, looking") as down:
+    monkeypatch.setattr(cluster, "REQUEST_SECONDS_MAX", 2)
+    with pytest.raises(StorageUnavailable, match=r"Kafka at 127\.0\.0\.1:1, describing") as down:
         topics.require_topic(KafkaConnection("127.0.0.1:1"), "payments")
     assert "\n" not in str(down.value)

@@ -1,0 +1,80 @@
+"""Collect the reports of a Kafka client: why it has no connection, and what brokers refuse.
+
+A broker that refuses, or whose certificate is not trusted, looks like one that is silent: the
+request times out. Only what the client reports meanwhile has the cause.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from confluent_kafka import Consumer, KafkaError
+
+from laminar_core.connectors.kafka.connection import KafkaConnection
+from laminar_core.connectors.kafka.problems import (
+    explained,
+    is_denied,
+    problem_of,
+    reason_of,
+)
+from laminar_core.errors import ErrorCode, LaminarError, StorageUnavailable
+
+_NO_CAUSE = frozenset(
+    {
+        KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001 - its public name has an underscore
+        KafkaError._TIMED_OUT,  # noqa: SLF001
+    }
+)
+"""Reports that only repeat the timeout."""
+
+
+class ClientReports:
+    """Reports of the clients of one sink or cluster, since the last request that succeeded."""
+
+    def __init__(self, connection: KafkaConnection, name: str = "") -> None:
+        self._connection = connection
+        self._name = name
+        """Name of the consumer group or the transactional id that the clients use."""
+        self._denied: KafkaError | None = None
+        self._last: KafkaError | None = None
+
+    def note(self, error: KafkaError) -> None:
+        """Remember a report; it is the callback ``error_cb`` of a client."""
+        if is_denied(error):
+            self._denied = error
+        elif error.code() not in _NO_CAUSE:
+            self._last = error
+
+    def listen_to(self, consumer: Consumer) -> None:
+        """Remember what a consumer reports as an event; its other events are of no interest."""
+        while (event := consumer.poll(0)) is not None:
+            if (error := event.error()) is not None:
+                self.note(error)
+
+    def clear(self) -> None:
+        """Forget all reports: a request has succeeded."""
+        self._denied = self._last = None
+
+    def with_cause(self, error: StorageUnavailable, doing: str) -> LaminarError:
+        """Return the error with the cause that was reported, or as it is if none was."""
+        if self._denied is not None:
+            return problem_of(self._denied, doing, self._connection, self._name)
+        if self._last is None:
+            return error
+        cause = reason_of(self._last, self._connection)
+        return StorageUnavailable(ErrorCode.BROKER_UNAVAILABLE, f"{error}; {cause}")
+
+    @contextmanager
+    def explained(self, doing: str) -> Iterator[None]:
+        """Raise what a client raises inside as an error of Laminar, with the reported cause.
+
+        Raises:
+            ConfigurationError: rights, topic or settings.
+            FencedError: another producer has the transactional id.
+            StorageUnavailable: anything else; mostly, no broker answers.
+        """
+        try:
+            with explained(doing, self._connection, self._name):
+                yield
+        except StorageUnavailable as error:
+            raise self.with_cause(error, doing) from error.__cause__
+        self.clear()

@@ -1,0 +1,55 @@
+"""The cause that a client reports is part of the error, until a request succeeds."""
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from laminar_core.connectors.kafka.connection import KafkaConnection
+from laminar_core.connectors.kafka.reports import ClientReports
+from laminar_core.errors import ConfigurationError, ErrorCode, StorageUnavailable
+
+AT = KafkaConnection("broker:9092", secrets={"sasl.password": "LAMINAR_TEST_PASSWORD"})
+SILENT = KafkaError(KafkaError._TIMED_OUT, "nobody answered")
+
+
+def raised(reports: ClientReports, error: KafkaError = SILENT) -> Exception:
+    with pytest.raises(Exception) as caught, reports.explained("asking"):  # noqa: PT011
+        raise KafkaException(error)
+    assert "\n" not in str(caught.value)
+    return caught.value
+
+
+def test_without_a_report_the_error_stays_as_it_is():
+    error = raised(ClientReports(AT))
+    assert isinstance(error, StorageUnavailable)
+    assert str(error) == "Kafka at broker:9092, asking: _TIMED_OUT: nobody answered"
+
+
+def test_the_last_cause_is_added_and_what_only_repeats_the_silence_is_not(monkeypatch):
+    monkeypatch.setenv("LAMINAR_TEST_PASSWORD", "hunter2")
+    reports = ClientReports(AT)
+    reports.note(KafkaError(KafkaError._TRANSPORT, "refused"))
+    reports.note(KafkaError(KafkaError._SSL, "not\ntrusted, hunter2"))
+    reports.note(KafkaError(KafkaError._ALL_BROKERS_DOWN, "all down"))
+    error = raised(reports)
+    assert isinstance(error, StorageUnavailable)
+    assert error.code is ErrorCode.BROKER_UNAVAILABLE
+    assert str(error).endswith("nobody answered; _SSL: not trusted, …")
+
+
+def test_who_is_refused_is_told_so_and_not_that_nobody_answers():
+    reports = ClientReports(AT, "laminar.payments.out")
+    reports.note(KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED))
+    reports.note(KafkaError(KafkaError._TRANSPORT, "closed"))
+    error = raised(reports)
+    assert isinstance(error, ConfigurationError)
+    assert error.code is ErrorCode.BROKER_ACCESS_DENIED
+    assert str(error).endswith("allow this user to read the consumer group laminar.payments.out")
+
+
+def test_a_request_that_succeeds_makes_reports_old():
+    reports = ClientReports(AT)
+    reports.note(KafkaError(KafkaError._AUTHENTICATION))
+    with reports.explained("asking"):
+        pass
+    assert isinstance(raised(reports), StorageUnavailable)
+    assert raised(reports, KafkaError(KafkaError._FENCED)).code is ErrorCode.FENCED

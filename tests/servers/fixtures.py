@@ -49,7 +49,8 @@ def secured_kafka(
     """A broker with TLS, passwords and rights that all processes of this run share."""
     folder = shared_folder(tmp_path_factory) / "secured-kafka"
     with shared_server("secured-kafka", kafka_jars, folder) as addresses:
-        yield SecuredKafka(*addresses.split(), data_of(folder))
+        plain, secured = addresses.split()
+        yield SecuredKafka(plain, secured, data_of(folder))
 
 
 @pytest.fixture

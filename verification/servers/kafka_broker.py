@@ -184,7 +184,6 @@ class SecuredKafkaBroker(KafkaBroker):
         return f"{self.bootstrap} {self.secured_bootstrap}"
 
 
-
 def free_ports(count: int) -> list[int]:
     """Return ports of loopback that nothing listens on now."""
     held = [socket.socket() for _ in range(count)]

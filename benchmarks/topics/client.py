@@ -19,6 +19,7 @@ from benchmarks.topics.system import DONE
 from examples.kafka_to_kafka.topic import PARTITIONS
 from laminar_core.connectors.formats.json_format import JsonFormat
 from laminar_core.connectors.formats.messages import Messages
+from laminar_core.connectors.kafka.reader import FULL_QUEUE_MS
 from laminar_core.jobs.payments import PAYMENT
 
 BATCH = 10_000
@@ -56,6 +57,7 @@ def read(bootstrap: str, topic: str, decode: Decode) -> int:
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "check.crcs": True,
+            "fetch.queue.backoff.ms": FULL_QUEUE_MS,
         }
     )
     consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])

@@ -37,6 +37,9 @@ from laminar_core.host.clock import Clock, SystemClock
 GROUP = "laminar"
 """The client wants a name; nothing is committed to the group, and nothing is read from it."""
 
+FULL_QUEUE_MS = 20
+"""How long the client fetches nothing once enough is here; by default it pauses for a second."""
+
 _WAITED_FOR_BATCHES = 4
 """How many batches may be here before a partition that is behind is no longer waited for."""
 
@@ -269,6 +272,7 @@ def reader_settings(source: Reading, partitions: int) -> ClientSettings:
     budget_kib = max(source.prefetch_bytes // partitions // 1024, 64)
     return {
         "queued.max.messages.kbytes": budget_kib,
+        "fetch.queue.backoff.ms": FULL_QUEUE_MS,
         "fetch.message.max.bytes": min(1024 * budget_kib, 1024**2),
         "log_level": 0,
         **source.connection.client_settings(),

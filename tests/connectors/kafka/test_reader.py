@@ -8,7 +8,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from laminar_core.connectors.discovery import first_splits
 from laminar_core.connectors.formats.arrow_ipc import ArrowIpcFormat
 from laminar_core.connectors.formats.bad_rows import BadRowPolicy
-from laminar_core.connectors.kafka import KafkaSource
+from laminar_core.connectors.kafka import KafkaConnection, KafkaSource
 from laminar_core.connectors.kafka.reader import reader_settings
 from laminar_core.errors import DataError, ErrorCode, IncompatibleStateError
 from laminar_core.host.clock import SystemClock
@@ -250,6 +250,13 @@ def test_memory_for_messages_that_were_fetched_ahead_is_divided(partitions: int)
     kib = settings["queued.max.messages.kbytes"]
     assert kib == max(64 * 1024 // partitions, 64)
     assert settings["fetch.message.max.bytes"] <= 1024 * kib
+
+
+def test_a_full_queue_is_filled_again_soon_unless_the_user_says_otherwise() -> None:
+    pause = "fetch.queue.backoff.ms"
+    assert reader_settings(KafkaSource("b:1", "t", NUMBERS), 1)[pause] == 20
+    own = KafkaConnection("b:1", settings={pause: "500"})
+    assert reader_settings(KafkaSource(own, "t", NUMBERS), 1)[pause] == "500"
 
 
 def test_a_partition_that_is_held_has_no_rows_until_it_is_let_go_and_none_is_lost(

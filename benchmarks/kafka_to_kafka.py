@@ -183,11 +183,12 @@ def _entrants(bootstrap: str, folder: Path) -> Iterator[Entrant]:
     job = [*python, "benchmarks.topics.job", bootstrap, str(folder / "store")]
     yield Entrant("laminar", job, _pair)
     for name, how in (
-        ("client_messages", "messages"),
-        ("client", "pyarrow"),
-        ("client_checked", "checked"),
+        ("client_messages", ["messages"]),
+        ("client", ["pyarrow"]),
+        ("client_checked", ["checked"]),
+        ("client_no_gc", ["pyarrow", "no-gc"]),
     ):
-        client = [*python, "benchmarks.topics.client", bootstrap, how]
+        client = [*python, "benchmarks.topics.client", bootstrap, *how]
         yield Entrant(name, client, _pair, writes=False)
     if _is_there("spark"):
         yield _spark(bootstrap, folder)
@@ -252,6 +253,9 @@ def _results(found: Mapping[str, list[Round]]) -> Iterator[Result]:
             yield _ratio(f"{name}_to_client", [r.cpu_s / c.cpu_s for r, c in pairs], target)
             further = [r.further_cpu_s / c.further_cpu_s for r, c in pairs]
             yield _ratio(f"{name}_to_client_further", further, target)
+    pairs = list(zip(found["laminar"], found["client_no_gc"], strict=True))
+    without = [r.further_cpu_s / c.further_cpu_s for r, c in pairs]
+    yield _ratio("laminar_to_client_no_gc_further", without, None)
 
 
 def _ratio(name: str, values: list[float], target: float | None) -> Result:

@@ -1,12 +1,14 @@
 """The client alone: takes all messages of a topic, and reads them in one of three ways.
 
-    python -m benchmarks.topics.client HOST:PORT messages|pyarrow|checked
+    python -m benchmarks.topics.client HOST:PORT messages|pyarrow|checked [no-gc]
 
 ``messages`` takes the bytes of each message and no more. ``pyarrow`` gives them to ``pyarrow.json``
 as they are, which is the least that makes columns of them, and is not safe for messages of others
-(``laminar_core/connectors/formats/json_decoding.py``). ``checked`` uses Laminar's decoder.
+(``laminar_core/connectors/formats/json_decoding.py``). ``checked`` uses Laminar's decoder. With
+``no-gc``, Python collects no garbage: each message is an object, which the collector looks at.
 """
 
+import gc
 import sys
 from collections.abc import Callable, Sequence
 
@@ -72,8 +74,10 @@ def read(bootstrap: str, topic: str, decode: Decode) -> int:
     return rows
 
 
-def main(bootstrap: str, how: str) -> None:
+def main(bootstrap: str, how: str, collector: str = "gc") -> None:
     """Read the topic that each line of the input names first."""
+    if collector == "no-gc":
+        gc.disable()
     decode = decoders()[how]
     for line in sys.stdin:
         read(bootstrap, line.split()[0], decode)

@@ -88,5 +88,6 @@ def _interrupt(process: DriverProcess, output: _Output, clock: Clock, grace_s: f
     while not is_over:
         is_over = process.exited or clock.monotonic_ms() >= deadline_ms
         lines = process.read_lines(0 if is_over else _POLL_S)  # Its last words, too.
-        with suppress(Exception):  # It may be the log that made us stop.
-            output.add(lines)
+        for line in lines:
+            with suppress(Exception):  # It may be the log that made us stop.
+                output.add([line])

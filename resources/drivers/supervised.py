@@ -8,6 +8,7 @@ Its standard error goes to Dagster's logs of the step.
 import json
 import logging
 import sys
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -61,6 +62,8 @@ class _Supervision:
     pid: int = 0
     finished: DriverEvent = field(default_factory=DriverEvent)
     last_line: str = ""
+    waiting: deque[Line] = field(default_factory=deque[Line])
+    """Lines that are not passed on yet, because the listener failed at one before them."""
 
     def report(self, event: DriverEvent) -> None:
         """Pass an event on, and keep it where it can be read later."""
@@ -75,7 +78,9 @@ class _Supervision:
 
     def pass_on(self, lines: Sequence[Line]) -> None:
         """Pass on the driver's output; lines without an event go to standard error."""
-        for line in lines:
+        self.waiting.extend(lines)
+        while self.waiting:
+            line = self.waiting.popleft()
             event = event_of(line.text) if line.stream == "stdout" else None
             if event is not None:
                 self.report(event)
@@ -176,10 +181,13 @@ class SparkDriverClient(dg.ConfigurableResource["SparkDriverClient"]):
         is_refused: Callable[[], bool],
     ) -> None:
         deadline_ms = job.clock.monotonic_ms() + 1000 * grace_s
-        while not driver.exited and job.clock.monotonic_ms() < deadline_ms and not is_refused():
-            lines = driver.read_lines(_POLL_S)
-            with suppress(Exception):  # It may be the listener that made us stop.
-                job.pass_on(lines)
+        is_over = False
+        while not is_over:
+            is_over = driver.exited or job.clock.monotonic_ms() >= deadline_ms or is_refused()
+            job.waiting.extend(driver.read_lines(0 if is_over else _POLL_S))  # The last ones, too.
+            while job.waiting:
+                with suppress(Exception):  # It may be the listener that made us stop.
+                    job.pass_on(())
 
 
 def _event(name: str, clock: Clock, **facts: object) -> DriverEvent:

@@ -39,7 +39,8 @@ def pause() -> None:
         signal.pause()
 
 
-signal.signal(signal.SIGTERM, signal.SIG_IGN if behaviour.startswith("hangs") else stop_gracefully)
+is_deaf = behaviour.startswith(("hangs", "bursts"))
+signal.signal(signal.SIGTERM, signal.SIG_IGN if is_deaf else stop_gracefully)
 with notes.open("a") as file:
     print(os.getpid(), file=file)
     if behaviour != "refuses":
@@ -63,6 +64,10 @@ if behaviour == "restarts":
     tell("generation-started", generation=2)
 if behaviour != "never-runs":
     tell("workers-running", generation=2 if behaviour == "restarts" else 1)
+if behaviour == "bursts":  # Its last events come together with the one before them.
+    last = ("progress", "checkpoint-completed", "finished")
+    os.write(1, "".join(json.dumps({"event": name, "time_ms": 0}) + "\n" for name in last).encode())
+    sys.exit(0)
 tell("progress", rows_in=1)
 if behaviour == "flows":
     tell("data-flowing", generation=1)

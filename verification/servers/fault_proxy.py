@@ -68,6 +68,10 @@ class _Wire:
         for end in (self.near, self.far):
             _reset(end)
 
+    def close(self) -> None:
+        for end in (self.near, self.far):
+            end.close()
+
 
 @dataclass(slots=True)
 class FaultProxy:
@@ -166,12 +170,15 @@ class FaultProxy:
             return
         wire = _Wire(near, far, self.watch())
         self._wires.append(wire)
+        leave = wire.reset
         try:
             with suppress(asyncio.CancelledError):  # We end.
                 await asyncio.gather(self._from_client(wire, reader), self._from_server(wire, back))
+                # A reset could overtake the end of the stream, which the client has to read yet.
+                leave = wire.close
         finally:
             self._wires.remove(wire)
-            wire.reset()
+            leave()
 
     async def _from_client(self, wire: _Wire, reader: asyncio.StreamReader) -> None:
         with suppress(OSError):

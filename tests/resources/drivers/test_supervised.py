@@ -137,6 +137,19 @@ def test_a_listener_that_fails_stops_the_driver_gracefully(run: Run) -> None:
     assert "checkpoint-completed" in run.names
 
 
+def test_events_that_come_with_one_at_which_the_listener_fails_are_not_lost(run: Run) -> None:
+    def fail(event: DriverEvent) -> None:
+        run.events.append(event)
+        if event["event"] == "progress":
+            raise OSError("the database is gone")
+
+    with pytest.raises(OSError, match="database"):
+        SparkDriverClient(jvm_grace_s=0).run(
+            run.command("bursts"), log=LOG, on_event=fail, restarts_max=0
+        )
+    assert run.names[-3:] == ["progress", "checkpoint-completed", "finished"]
+
+
 def test_what_is_no_event_goes_to_standard_error(run: Run, capfd: pytest.CaptureFixture) -> None:
     run("dies-once")
     assert run.names.count("generation-started") == 2

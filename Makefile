@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
-SOURCES := laminar_core jobs resources sensors orchestration verification examples tests benchmarks scripts
+SOURCES := laminar_core jobs resources sensors orchestration verification examples tests benchmarks scripts typings
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo demo-kafka demo-ops test test-all test-jvm test-oldest check docs audit bench campaign kill-campaign lock ui servers peers s3-server clean

@@ -1,4 +1,4 @@
-"""A simulated job of which every run may have other sources."""
+"""A simulated job that can have other sources in each run."""
 
 from dataclasses import dataclass, field, replace
 
@@ -30,7 +30,7 @@ def positions(manifest: CheckpointManifest, source: str) -> list[str]:
 
 @dataclass
 class Changing:
-    """One job, of which every run may have other sources."""
+    """One job. Each run may have other sources than the run before."""
 
     seed: int = 0
     has_windows: bool = False

@@ -1,9 +1,11 @@
 """The events that a running job passes to its listener: one class for each.
 
-def listener(event: JobEvent) -> None:
-    match event:
-        case CheckpointFailed(checkpoint_id=number, reason=reason):
-            print(f"checkpoint {number} failed: {reason}")
+A listener takes each event, and looks at those that it wants::
+
+    def listener(event: JobEvent) -> None:
+        match event:
+            case CheckpointFailed(checkpoint_id=number, reason=reason):
+                print(f"checkpoint {number} failed: {reason}")
 """
 
 from laminar_core.driver.events import (

@@ -5,10 +5,9 @@ returns the rows of one partition at a time, that with the oldest next message f
 partitions that are read side by side stay together in time while they catch up.
 """
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -25,10 +24,12 @@ from laminar_core.connectors.kafka.partition_ends import PartitionEnds, status_o
 from laminar_core.connectors.kafka.problems import explained, is_denied, problem_of
 from laminar_core.connectors.kafka.records import (
     as_messages,
-    fetched,
+    by_partition,
     metadata_column,
     offsets_of,
+    runs_of,
     time_of,
+    uncollected,
 )
 from laminar_core.connectors.kafka.split_reading import Chunk, SplitReading
 from laminar_core.errors import ErrorCode, IncompatibleStateError
@@ -107,6 +108,7 @@ class KafkaReader(SourceReader):
         self._denied: KafkaError | None = None
         self._held: frozenset[int] = frozenset()
         self._splits: dict[tuple[str, int], SplitReading] = {}
+        self._topics: set[str] = set()
         settings = reader_settings(source, max(splits.num_rows, 1))
         with explained("opening a reader", source.connection):
             callbacks = {"error_cb": self._note, "stats_cb": self._queue.take}
@@ -118,6 +120,7 @@ class KafkaReader(SourceReader):
         added = [SplitReading(row) for row in splits.to_pylist()]
         for split in added:
             self._splits[split.topic, split.partition] = split
+        self._topics = {split.topic for split in self._splits.values()}
         with explained("assigning partitions", self._source.connection):
             self._consumer.incremental_assign(
                 [_start_of(split) for split in added if not split.done]
@@ -207,34 +210,47 @@ class KafkaReader(SourceReader):
     # --- what the client has --------------------------------------------------------------------
 
     def _fetch(self) -> None:
-        with explained("reading", self._source.connection):
-            events = fetched(self._consumer, self._source.batch_messages)
-        records: defaultdict[tuple[str, int], list[Message]] = defaultdict(list)
-        for event in events:
-            error = event.error()
-            place = (event.topic() or "", event.partition() or 0)
-            if error is None:
-                records[place].append(event)
-            elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
-                self._decode(place, records.pop(place, []))
-                self._splits[place].reach_end(event.offset() or 0)
-            else:
-                self._refuse(place, error)
-        for place, found in records.items():
-            self._decode(place, found)
-        if not events and self._denied is not None:
+        with uncollected():
+            found = self._take_in()
+        if not found and self._denied is not None:
             raise problem_of(self._denied, "reading", self._source.connection, GROUP)
 
-    def _decode(self, place: tuple[str, int], records: list[Message]) -> None:
-        split = self._splits[place]
-        if split.done or not records:
-            return
-        ended = [r for r in records if split.end_offset is not None and _at(r) >= split.end_offset]
-        within = records[: len(records) - len(ended)]
-        next_offset = _at(records[-1]) + 1 if not ended else split.end_offset or 0
-        split.add(self._chunk(within, next_offset, records[-1].leader_epoch()))
+    def _take_in(self) -> bool:
+        """Decode what the client has; return whether it had anything."""
+        with explained("reading", self._source.connection):
+            events = self._consumer.consume(self._source.batch_messages, 0)
+        for records, event in runs_of(events):
+            for place, of_one in by_partition(records, self._topics):
+                self._decode(place, of_one)
+            if event is not None:
+                self._note_event(event)
+        return bool(events)
 
-    def _chunk(self, records: list[Message], next_offset: int, epoch: int | None) -> Chunk:
+    def _note_event(self, event: Message) -> None:
+        """Note the end of a partition.
+
+        Raises:
+            LaminarError: it is another event, an error.
+        """
+        place = (event.topic() or "", event.partition() or 0)
+        error = event.error()
+        assert error is not None
+        if error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001
+            self._refuse(place, error)
+        self._splits[place].reach_end(event.offset() or 0)
+
+    def _decode(self, place: tuple[str, int], records: Sequence[Message]) -> None:
+        split = self._splits[place]
+        if split.done:
+            return
+        end, next_offset = split.end_offset, _at(records[-1]) + 1
+        if end is not None and next_offset > end:
+            records = [record for record in records if _at(record) < end]
+            next_offset = end
+        epoch = records[-1].leader_epoch() if records else None
+        split.add(self._chunk(records, next_offset, epoch))
+
+    def _chunk(self, records: Sequence[Message], next_offset: int, epoch: int | None) -> Chunk:
         if self._source.skips_tombstones:
             records = [record for record in records if record.value() is not None]
         decoded = self._decoder.decode(as_messages(records))
@@ -245,7 +261,7 @@ class KafkaReader(SourceReader):
         offsets = offsets_of(records)
         return Chunk(rows, origins, offsets, decoded.letters, next_offset, epoch, time_ms)
 
-    def _refuse(self, place: tuple[str, int], error: KafkaError) -> None:
+    def _refuse(self, place: tuple[str, int], error: KafkaError) -> NoReturn:
         topic, partition = place
         connection = self._source.connection
         if error.code() in _RANGE_ERRORS and place in self._splits:

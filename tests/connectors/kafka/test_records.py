@@ -1,56 +1,117 @@
-"""Messages are taken from the client without collections of garbage in between."""
+"""Messages of the client are taken without collections of garbage, and divided by partition."""
 
 import gc
+from dataclasses import dataclass
+from typing import Any, Self
 
+import numpy as np
 import pytest
 
-from laminar_core.connectors.kafka.records import fetched
+from laminar_core.connectors.kafka.records import by_partition, offsets_of, runs_of, uncollected
 
 
-class Client:
-    """Makes objects, and notes which collections that led to."""
+class Collections:
+    """Counts collections of garbage while it is open."""
 
-    def __init__(self) -> None:
-        self.collections = 0
-        self.fails = False
-
-    def consume(self, count: int, seconds: float) -> list[list[int]]:
-        assert seconds == 0
+    def __enter__(self) -> Self:
+        self.count = 0
         gc.callbacks.append(self._note)
-        try:
-            if self.fails:
-                raise KeyError
-            return [[n] for n in range(count)]
-        finally:
-            gc.callbacks.remove(self._note)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        gc.callbacks.remove(self._note)
 
     def _note(self, phase: str, _info: object) -> None:
-        self.collections += phase == "start"
+        self.count += phase == "start"
 
 
-@pytest.fixture
-def client() -> Client:
-    return Client()
+def make_and_drop() -> None:
+    made = [[n] for n in range(10_000)]
+    del made
+    [[n] for n in range(100)]
 
 
-def test_no_collection_runs_while_messages_are_made(client: Client) -> None:
-    assert len(fetched(client, 10_000)) == 10_000
-    assert client.collections == 0
-    client.consume(10_000, 0)
-    assert client.collections > 0
+def test_messages_are_made_read_and_dropped_without_a_collection() -> None:
+    gc.collect()
+    with Collections() as collections:
+        with uncollected():
+            make_and_drop()
+        assert collections.count == 0
+        make_and_drop()
+        assert collections.count > 0
 
 
-def test_collections_go_on_afterwards_also_after_a_failure(client: Client) -> None:
-    client.fails = True
-    with pytest.raises(KeyError):
-        fetched(client, 1)
+def test_collections_go_on_afterwards_also_after_a_failure() -> None:
+    with pytest.raises(KeyError), uncollected():
+        raise KeyError
     assert gc.isenabled()
 
 
-def test_a_program_that_has_switched_collections_off_keeps_it_so(client: Client) -> None:
+def test_a_program_that_has_switched_collections_off_keeps_it_so() -> None:
     gc.disable()
     try:
-        fetched(client, 1)
+        with uncollected():
+            pass
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+@dataclass(frozen=True)
+class Event:
+    """What the client returns: a message, or an error behind messages."""
+
+    at: int
+    in_partition: int = 0
+    of_topic: str = "payments"
+    failed: str | None = None
+
+    def offset(self) -> int:
+        return self.at
+
+    def partition(self) -> int:
+        return self.in_partition
+
+    def topic(self) -> str:
+        return self.of_topic
+
+    def error(self) -> str | None:
+        return self.failed
+
+
+def events(*of: Event) -> Any:
+    return list(of)
+
+
+def test_errors_divide_messages_into_runs() -> None:
+    first, second, third = Event(1), Event(2), Event(3)
+    end = Event(2, failed="end")
+    assert list(runs_of(events(first, end, second, third))) == [
+        ([first], end),
+        ([second, third], None),
+    ]
+    assert list(runs_of(events(end, end))) == [([], end), ([], end)]
+    assert list(runs_of(events())) == []
+
+
+def test_messages_of_a_partition_stay_in_order() -> None:
+    mixed = events(Event(7, 1), Event(3, 0), Event(8, 1), Event(4, 0))
+    assert list(by_partition(mixed, {"payments"})) == [
+        (("payments", 1), [mixed[0], mixed[2]]),
+        (("payments", 0), [mixed[1], mixed[3]]),
+    ]
+
+
+def test_equal_partitions_of_several_topics_are_kept_apart() -> None:
+    mixed = events(Event(7), Event(3, of_topic="refunds"), Event(8))
+    assert list(by_partition(mixed, {"payments", "refunds"})) == [
+        (("payments", 0), [mixed[0], mixed[2]]),
+        (("refunds", 0), [mixed[1]]),
+    ]
+
+
+@pytest.mark.parametrize("offsets", [[], [5], [5, 6, 7], [5, 7, 8], [0, 9]])
+def test_offsets_are_those_of_the_messages_also_with_gaps(offsets: list[int]) -> None:
+    found = offsets_of(events(*map(Event, offsets)))
+    assert found.dtype == np.int64
+    assert found.tolist() == offsets

@@ -5,7 +5,7 @@ the driver to the workers, knows its identity and describes itself for the finge
 *subtask* is the running instance in one worker; it owns state, and one thread calls it.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
@@ -43,22 +43,54 @@ class SubtaskContext:
 
 
 @dataclass(frozen=True, slots=True)
+class StateTable:
+    """Rows of one of an operator's tables of state.
+
+    An operator with one table calls it ``""``. Tables of other columns have names: letters, digits,
+    ``-`` and ``_``. Rows that expire have a column that says when, see ``state.expiry``.
+    """
+
+    name: str
+    rows: pa.Table
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """One operator subtask's part of a checkpoint.
 
     ``tables`` become segments, one each; they are made one at a time, where they are large, and so
-    iterated once. Without any, this subtask holds no rows, which is recorded as such.
+    iterated once. Several may have one name, and names may come in any order. Without any, this
+    subtask holds no rows, which is recorded as such.
     ``properties`` are small facts kept in the manifest itself. ``committables`` are handles of
     pre-committed output: the sink's committer gets them once the checkpoint is complete (PROTOCOL
     section 7).
     """
 
-    tables: Iterable[pa.Table] = ()
+    tables: Iterable[StateTable] = ()
     properties: JsonObject = field(default_factory=dict[str, JsonValue])
     committables: tuple[JsonObject, ...] = ()
 
-    finished_window_us: int | None = None
-    """In an incremental snapshot: earlier snapshots' rows of windows up to this start are void."""
+    expired_us: Mapping[str, int] = field(default_factory=dict[str, int])
+    """By table: rows that expire at this time or before are void, also those of earlier snapshots.
+
+    It is in the manifest, so that ``restore`` and readers get it, too.
+    """
+
+    @classmethod
+    def of(cls, tables: Iterable[pa.Table], properties: JsonObject | None = None) -> "Snapshot":
+        """Return the snapshot of an operator with one table, in one or several pieces."""
+        return cls(one_table(tables), properties or {})
+
+    def rows(self) -> Iterator[pa.Table]:
+        """Yield the tables of an operator that has only one, without its name."""
+        for table in self.tables:
+            assert not table.name, f"{table.name} is unknown"
+            yield table.rows
+
+
+def one_table(tables: Iterable[pa.Table]) -> Iterator[StateTable]:
+    """Yield the pieces of an operator's only table as they are in a snapshot."""
+    return (StateTable("", rows) for rows in tables)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,12 +197,12 @@ class IncrementalSubtask(Protocol):
         ...
 
     def merge_tables(
-        self, tables: Iterable[pa.Table], finished_window_us: int | None
+        self, name: str, tables: Iterable[pa.Table], expired_us: int | None
     ) -> Iterable[pa.Table]:
-        """Put tables of consecutive snapshots together; called in a background thread.
+        """Put tables of this name, of consecutive snapshots, together; in a background thread.
 
-        Shapes: as in a snapshot, with one row per key. Rows of windows that start at
-        ``finished_window_us`` or before are left out.
+        Shapes: as in a snapshot, with one row per key. Rows that expire at ``expired_us`` or before
+        are left out.
         """
         ...
 
@@ -184,8 +216,11 @@ class StatefulSpec(Protocol):
         """The id of the operator."""
         ...
 
-    def state_schema(self, input_schema: pa.Schema) -> pa.Schema:
-        """Return the columns of each table of a snapshot; ``restore`` accepts no others."""
+    def state_tables(self, input_schema: pa.Schema) -> Mapping[str, pa.Schema]:
+        """Return the columns of each table of a snapshot by its name, ``""`` if there is one.
+
+        ``restore`` accepts no others.
+        """
         ...
 
 

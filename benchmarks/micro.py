@@ -91,7 +91,7 @@ def snapshot() -> list[Result]:
     ids = count(1)
     pause = median_seconds(lambda: merge.snapshot(CheckpointId(next(ids))), 50)
     pending = merge.snapshot(CheckpointId(next(ids)))
-    (table,) = pending().tables
+    (table,) = pending().rows()
     finish = median_seconds(merge.snapshot(CheckpointId(next(ids))), 3)
     encode = median_seconds(lambda: encode_table(table), 3)
     return [

@@ -143,7 +143,7 @@ class _Subtask:
         snapshot = pending()
         self.properties = snapshot.properties
         self.writer.add_changes(_OPERATOR, snapshot)
-        return self.writer.write_changes(_OPERATOR, None, self.operator.merge_tables)
+        return self.writer.write_changes(_OPERATOR, {}, self.operator.merge_tables)
 
     def restored(self, chain: tuple[SegmentRef, ...]) -> float:
         """Restore the chain in place of what there is; return the seconds."""
@@ -152,7 +152,7 @@ class _Subtask:
         self.backend = self._backend("second")
         operator = self._open(self.backend)
         started = perf_counter()
-        operator.restore([Snapshot(map(self.store.parts.read_state, chain), self.properties)])
+        operator.restore([Snapshot.of(map(self.store.parts.read_state, chain), self.properties)])
         self.operator = operator
         return perf_counter() - started
 

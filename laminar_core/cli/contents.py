@@ -16,6 +16,7 @@ from laminar_core.codec.inflight import InflightElement
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.protocol.types import Batch, Idle, Watermark
 from laminar_core.records.manifest import CheckpointManifest, InflightEntry, SubtaskEntry
+from laminar_core.records.segment import by_table
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.state_reading import read_rows
 
@@ -79,12 +80,23 @@ def state_contents(
 ) -> Iterator[Content]:
     """Yield the rows of the operators' state, subtask by subtask; files are read on demand."""
     for entry in filter(selection.takes, manifest.subtasks):
-        place: Line = {"operator_id": entry.operator_id, "subtask_index": entry.subtask_index}
-        table = read_rows(store.parts, manifest, entry)
-        count = 0 if table is None else table.num_rows
-        files = f" in {len(entry.segments)} files" if len(entry.segments) > 1 else ""
-        title = f"{entry.operator_id} subtask {entry.subtask_index}: {count:,} rows{files}"
-        yield Content(title, place, count, iter(()) if table is None else _rows(table))
+        tables = by_table(entry.segments) or {"": ()}
+        for name, segments in tables.items():
+            rows = read_rows(store.parts, manifest, entry, name)
+            yield _state_content(entry, name, len(segments), rows)
+
+
+def _state_content(
+    entry: SubtaskEntry, name: str, file_count: int, rows: pa.Table | None
+) -> Content:
+    place: Line = {"operator_id": entry.operator_id, "subtask_index": entry.subtask_index}
+    if name:
+        place["table"] = name
+    which = f" table {name}" if name else ""
+    count = 0 if rows is None else rows.num_rows
+    files = f" in {file_count} files" if file_count > 1 else ""
+    title = f"{entry.operator_id} subtask {entry.subtask_index}{which}: {count:,} rows{files}"
+    return Content(title, place, count, iter(()) if rows is None else _rows(rows))
 
 
 def inflight_contents(

@@ -21,6 +21,7 @@ from laminar_core.cli.views import event_time
 from laminar_core.protocol.types import CheckpointId
 from laminar_core.state.difference import Difference, values_differ
 from laminar_core.store.comparison import ChangeKind, Comparison, compare_operator
+from laminar_core.store.state_reading import table_names
 
 Row = dict[str, object]
 Change = dict[str, object]
@@ -61,7 +62,11 @@ def diff(  # noqa: PLR0913 - one parameter per option
             Selection(operator_id).check(after)
         operators = [operator_id]
     facts = [f for f in changed_facts(before, after) if f.operator_id in (None, *operators)]
-    compared = (compare_operator(opened.parts, before, after, one) for one in operators)
+    compared = (
+        compare_operator(opened.parts, before, after, one, table)
+        for one in operators
+        for table in table_names(one, before, after) or ("",)
+    )
     if as_json:
         _print_json(compared, facts, limit)
     else:
@@ -146,12 +151,12 @@ def _print_json(compared: Iterable[Comparison], facts: Iterable[Fact], limit: in
         _print_line({"record": "fact", **asdict(fact), "delta": by})
     for one in compared:
         counts = {kind: one.count(kind) for kind in _SIGNS}
-        summary = {"record": "operator", "operator_id": one.operator_id, **counts}
+        place = {"operator_id": one.operator_id, **({"table": one.table} if one.table else {})}
+        summary = {"record": "operator", **place, **counts}
         _print_line({**summary, "unchanged": one.unchanged_count, "notes": list(one.notes)})
         for kind in _SIGNS:
             for change in islice(_changes(one, kind), limit):
-                place = {"record": "row", "operator_id": one.operator_id, "change": kind}
-                _print_line({**place, **change})
+                _print_line({"record": "row", **place, "change": kind, **change})
 
 
 def _print_line(line: Mapping[str, object]) -> None:
@@ -171,7 +176,8 @@ def _print_text(compared: Iterable[Comparison], facts: Iterable[Fact], limit: in
         nothing = False
         said = ", ".join(f"{count:,} {kind}" for kind, count in counts.items())
         note = f" ({'; '.join(one.notes)})" if one.notes else ""
-        click.echo(f"{one.operator_id}: {said}, {one.unchanged_count:,} unchanged{note}")
+        which = f"{one.operator_id}, table {one.table}" if one.table else one.operator_id
+        click.echo(f"{which}: {said}, {one.unchanged_count:,} unchanged{note}")
         for kind, count in counts.items():
             for change in islice(_changes(one, kind), limit):
                 click.echo(f"  {_SIGNS[kind]} {_text(change)}")

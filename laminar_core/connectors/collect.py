@@ -77,12 +77,13 @@ class CollectSinkWriter:
         del checkpoint_id
         batches = tuple(self._batches)
         schema = self._schema
-        return lambda: Snapshot([pa.Table.from_batches(batches, schema)] if batches else ())
+        tables = [pa.Table.from_batches(batches, schema)] if batches else []
+        return lambda: Snapshot.of(tables)
 
     def restore(self, snapshots: Sequence[Snapshot]) -> None:
         """Start with the rows of these snapshots."""
         for snapshot in snapshots:
-            for table in snapshot.tables:
+            for table in snapshot.rows():
                 for batch in table.to_batches():
                     self.write(batch)
 

@@ -5,15 +5,17 @@ keyed exchange. Skewed keys shrink most, so a hot key costs the network no more 
 ``WindowAggregate`` owns the keys, keeps the state and fires windows as event time passes them.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from pyarrow.compute import call_function
 
 from laminar_core.aggregates.accumulators import (
+    ROW_COUNT,
     Accumulator,
     Aggregate,
     accumulate,
@@ -26,13 +28,12 @@ from laminar_core.aggregates.grouping import plain_column
 from laminar_core.errors import ErrorCode, IncompatibleStateError
 from laminar_core.operators.base import (
     JsonObject,
-    JsonValue,
     PendingSnapshot,
     Snapshot,
     SubtaskContext,
+    one_table,
 )
 from laminar_core.operators.columns import require_columns
-from laminar_core.operators.fired import FIRED_AHEAD, FiredAhead
 from laminar_core.operators.keyed import (
     key_group_properties,
     number,
@@ -45,6 +46,7 @@ from laminar_core.operators.partial_results import (
     partial_schema,
     result_schema,
 )
+from laminar_core.operators.progress import Progress, least_watermark_us, progress_properties
 from laminar_core.operators.stateless import BatchFunction, StatelessSubtask
 from laminar_core.operators.windows import (
     TimesUs,
@@ -55,14 +57,19 @@ from laminar_core.operators.windows import (
     require_time_column,
 )
 from laminar_core.protocol.types import CheckpointId
+from laminar_core.state.expiry import unexpired
 from laminar_core.state.panes import Ground, PinnedPane, stored_tables
 from laminar_core.state.rescaling import Redistribution
-from laminar_core.state.window_layout import TIME_TYPE, WINDOW_START, StateLayout
+from laminar_core.state.window_layout import (
+    TIME_TYPE,
+    WINDOW_START,
+    StateLayout,
+    window_starts_of,
+)
 from laminar_core.state.window_state import (
     WindowState,
     merge_stored,
     rows_of_key_groups,
-    unfinished_rows,
 )
 
 WINDOW_END = "window_end"
@@ -211,9 +218,9 @@ class WindowAggregate:
             lateness_us=self.allowed_lateness_us,
         )
 
-    def state_schema(self, input_schema: pa.Schema) -> pa.Schema:
+    def state_tables(self, input_schema: pa.Schema) -> Mapping[str, pa.Schema]:
         """Return key group, keys, ``window_start``, accumulators."""
-        return self.layout(input_schema).stored_schema
+        return {"": self.layout(input_schema).stored_schema}
 
     def open(self, context: SubtaskContext, input_schema: pa.Schema) -> "WindowAggregator":
         """Create the running instance."""
@@ -238,7 +245,7 @@ class WindowAggregator:
             self._key_groups,
         )
         self._state = WindowState(self._layout, self._ground)
-        self._ahead: FiredAhead | None = None
+        self._ahead: Progress | None = None
         """After a restore with other workers, until the watermark has caught up."""
         self._late_of_ahead = 0
 
@@ -255,8 +262,10 @@ class WindowAggregator:
         """
         rows = pa.Table.from_batches([batch]).select(self._layout.schema.names)
         if self._ahead is not None:
-            rows, late = self._ahead.in_time(rows)
-            self._late_of_ahead += late
+            in_time = self._unfired(self._ahead, rows)
+            late = rows.column(ROW_COUNT.name).filter(pa.array(~in_time))
+            self._late_of_ahead += call_function("sum", [late]).as_py() or 0
+            rows = rows.filter(pa.array(in_time))
         self._state.add(rows)
         return iter(())
 
@@ -270,7 +279,7 @@ class WindowAggregator:
         """
         fired = self._state.advance(watermark_us)
         if self._ahead is not None:
-            fired = self._ahead.not_again(fired)
+            fired = self._not_again(self._ahead, fired)
             if not self._ahead.is_ahead_of(self._state.watermark_us):
                 self._ahead = None
         return (batch for merged in fired for batch in self._results(merged))
@@ -290,27 +299,37 @@ class WindowAggregator:
         return self._pending(self._state.take_changes())
 
     def merge_tables(
-        self, tables: Iterable[pa.Table], finished_window_us: int | None
+        self, name: str, tables: Iterable[pa.Table], expired_us: int | None
     ) -> Iterable[pa.Table]:
         """Reduce them to one row per key and window that is open."""
-        merged = merge_stored(tables, self._layout, finished_window_us)
+        del name  # There is one table.
+        merged = merge_stored(tables, self._layout, expired_us)
         yield with_versions(merged, self._layout.accumulators)
+
+    def _not_again(self, ahead: Progress, fired: Iterable[pa.Table]) -> Iterator[pa.Table]:
+        """Yield the firing windows without the rows that were emitted before."""
+        return (merged.filter(pa.array(self._unfired(ahead, merged))) for merged in fired)
+
+    def _unfired(self, ahead: Progress, rows: pa.Table) -> npt.NDArray[np.bool_]:
+        """Return, per row of a window, whether the window has not fired for the row's key."""
+        layout = self._layout
+        fires_us = window_starts_of(rows) + layout.size_us + layout.lateness_us
+        return ~ahead.is_late(rows, self._spec.keys, fires_us - 1)
 
     def _pending(self, pinned: Sequence[PinnedPane]) -> PendingSnapshot:
         finished_us = self._state.finished_us
         properties: JsonObject = {
-            "watermark_us": self._state.watermark_us,
+            **progress_properties(self._state.watermark_us, self._ahead),
             "late_row_count": self.late_row_count,
             **key_group_properties(self._context),
             **self._properties(),
         }
-        if self._ahead is not None:
-            properties[FIRED_AHEAD] = self._ahead.properties()
 
         def finish_snapshot() -> Snapshot:
             stored = stored_tables(pinned, self._ground)
             tables = (with_versions(table, self._layout.accumulators) for table in stored)
-            return Snapshot(tables, properties, finished_window_us=finished_us)
+            expired_us = {} if finished_us is None else {"": finished_us}
+            return Snapshot(one_table(tables), properties, expired_us=expired_us)
 
         return finish_snapshot
 
@@ -319,8 +338,8 @@ class WindowAggregator:
 
         The number of subtasks may have changed. The watermark is the minimum over the snapshots;
         results that a subtask ahead of it had emitted are not emitted again, see
-        ``operators.fired``. A count of late rows goes to the subtask that owns the first key group
-        of the old one.
+        ``operators.progress``. A count of late rows goes to the subtask that owns the first key
+        group of the old one.
 
         Raises:
             IncompatibleStateError: the state belongs to another aggregation (OPERATORS_CHANGED).
@@ -334,23 +353,21 @@ class WindowAggregator:
         )
         self._state.restore(
             tables,
-            _least(snapshot.properties["watermark_us"] for snapshot in snapshots),
+            least_watermark_us(snapshots),
             sum(
                 number(snapshot.properties["late_row_count"])
                 for snapshot, owned in zip(snapshots, ranges, strict=True)
                 if owned.start in self._key_groups
             ),
         )
-        open_us = self._layout.size_us + self._layout.lateness_us
-        ahead = FiredAhead(self._spec.keys, open_us, self._context.max_parallelism)
-        ahead.restore(snapshots, ranges, self._key_groups)
-        self._ahead = ahead if ahead.is_ahead_of(self._state.watermark_us) else None
+        key_groups = self._context.max_parallelism
+        self._ahead = Progress.restored(snapshots, ranges, self._key_groups, key_groups)
 
     def _unfinished(self, snapshot: Snapshot) -> Iterator[pa.Table]:
         """Rows of the windows that had not fired in the subtask that wrote them."""
-        watermark_us = _least([snapshot.properties["watermark_us"]])
-        for table in snapshot.tables:
-            yield unfinished_rows(self._compatible(table), self._layout.finished_us(watermark_us))
+        finished_us = self._layout.finished_us(least_watermark_us([snapshot]))
+        for table in snapshot.rows():
+            yield unexpired("", self._compatible(table), finished_us)
 
     def _properties(self) -> JsonObject:
         """Return the properties that must be equal in a snapshot and the subtask restoring it."""
@@ -396,10 +413,3 @@ def _encoded(panes: TimesUs, first: int, last: int) -> pa.Array:
         return pa.array(panes)
     indices = pa.array(panes - first).cast(pa.int32())
     return pa.DictionaryArray.from_arrays(indices, pa.array(range(first, last + 1)))
-
-
-def _least(watermarks: Iterable[JsonValue]) -> int | None:
-    """Combine watermarks: unknown as long as one of them is."""
-    times_us = list(watermarks)
-    known = [time_us for time_us in times_us if isinstance(time_us, int)]
-    return min(known, default=None) if len(known) == len(times_us) else None

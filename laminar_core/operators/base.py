@@ -78,8 +78,12 @@ class Snapshot:
 
     @classmethod
     def of(cls, tables: Iterable[pa.Table], properties: JsonObject | None = None) -> "Snapshot":
-        """Return the snapshot of an operator with one table, in one or several pieces."""
-        return cls(one_table(tables), properties or {})
+        """Return the snapshot of an operator with one table, in one or several pieces.
+
+        Pieces in a sequence can be read more than once; others are made as they are read.
+        """
+        pieces = one_table(tables)
+        return cls(tuple(pieces) if isinstance(tables, Sequence) else pieces, properties or {})
 
     def rows(self) -> Iterator[pa.Table]:
         """Yield the tables of an operator that has only one, without its name."""

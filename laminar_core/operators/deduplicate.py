@@ -83,8 +83,11 @@ class Deduplicate:
             _require_number_type(name, input_schema.field(name).type)
         return input_schema
 
-    def state_schema(self, input_schema: pa.Schema) -> pa.Schema:
+    def state_tables(self, input_schema: pa.Schema) -> Mapping[str, pa.Schema]:
         """Return the columns of a run of numbers per row, ``first`` to ``last``, both included."""
+        return {"": self._stored_schema(input_schema)}
+
+    def _stored_schema(self, input_schema: pa.Schema) -> pa.Schema:
         return pa.schema(
             [
                 (KEY_GROUP, pa.int32()),
@@ -98,7 +101,7 @@ class Deduplicate:
 
     def open(self, context: SubtaskContext, input_schema: pa.Schema) -> "Deduplicator":
         """Create the running instance."""
-        return Deduplicator(self, context, self.state_schema(input_schema))
+        return Deduplicator(self, context, self._stored_schema(input_schema))
 
 
 class Deduplicator:
@@ -162,7 +165,7 @@ class Deduplicator:
 
         def finish_snapshot() -> Snapshot:
             tables = [_stored_table(pinned, self._schema, max_parallelism)] if pinned else []
-            return Snapshot(tables=tables, properties=properties)
+            return Snapshot.of(tables, properties)
 
         return finish_snapshot
 
@@ -175,7 +178,7 @@ class Deduplicator:
         owned = owned_key_groups(self._context)
         ranges = restored_key_groups(snapshots, self._context)
         for snapshot, of in zip(snapshots, ranges, strict=True):
-            for table in snapshot.tables:
+            for table in snapshot.rows():
                 self._require_compatible(table.schema)
                 self._seen.update(_seen_of(rows_of_key_groups(table, owned)))
             if of.start in owned:

@@ -6,7 +6,7 @@
 is removed: state grows with the number of keys.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -131,9 +131,9 @@ class RunningAggregate:
         schema = partial_schema(input_schema, self.keys, self.aggregates)
         return RowLayout(self.keys, accumulators_of(self.aggregates), schema)
 
-    def state_schema(self, input_schema: pa.Schema) -> pa.Schema:
+    def state_tables(self, input_schema: pa.Schema) -> Mapping[str, pa.Schema]:
         """Return key group, keys, accumulators."""
-        return self.layout(input_schema).stored_schema
+        return {"": self.layout(input_schema).stored_schema}
 
     def open(self, context: SubtaskContext, input_schema: pa.Schema) -> "RunningAggregator":
         """Create the running instance."""
@@ -179,10 +179,10 @@ class RunningAggregator:
         return self._pending(self._rows.take_changes())
 
     def merge_tables(
-        self, tables: Iterable[pa.Table], finished_window_us: int | None
+        self, name: str, tables: Iterable[pa.Table], expired_us: int | None
     ) -> Iterable[pa.Table]:
         """Keep the newest total of each key."""
-        del finished_window_us  # There are no windows.
+        del name, expired_us  # There is one table, and no row expires.
         newest = newest_rows(tables, self._layout.keys, self._layout.stored_schema)
         yield with_versions(newest, self._layout.accumulators)
 
@@ -196,7 +196,7 @@ class RunningAggregator:
         restored_key_groups(snapshots, self._context)
         owned = owned_key_groups(self._context)
         for snapshot in snapshots:
-            for table in snapshot.tables:
+            for table in snapshot.rows():
                 self._rows.replace(rows_of_key_groups(self._compatible(table), owned))
 
     def _pending(self, pinned: PinnedRows) -> PendingSnapshot:
@@ -208,7 +208,7 @@ class RunningAggregator:
         def finish_snapshot() -> Snapshot:
             stored = pinned.stored_table(max_parallelism)
             table = with_versions(stored, pinned.layout.accumulators)
-            return Snapshot([table] if table.num_rows else [], properties)
+            return Snapshot.of([table] if table.num_rows else [], properties)
 
         return finish_snapshot
 

@@ -118,7 +118,7 @@ class _QueryState:
 
     def part(self, snapshot: Snapshot) -> QueryPart:
         """The state as it is written."""
-        tables = list(snapshot.tables)
+        tables = list(snapshot.rows())
         rows = pa.concat_tables(tables) if tables else None
         return QueryPart(self.query.query_id, self.definition, snapshot.properties, rows)
 
@@ -134,7 +134,7 @@ class _QueryState:
 
     def restore(self, parts: Sequence[QueryPart], *, others_were_empty: bool) -> None:
         """Start from parts that were written, and from those that had nothing to write."""
-        snapshots = [Snapshot([] if p.rows is None else [p.rows], p.facts) for p in parts]
+        snapshots = [Snapshot.of([] if p.rows is None else [p.rows], p.facts) for p in parts]
         if others_were_empty:
             snapshots += self._empty_snapshots(parts)
         self._keeper.restore(snapshots)

@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Literal, Self, TypeVar
+from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import Field, JsonValue, ValidationError, model_validator
 
@@ -19,6 +19,7 @@ from laminar_core.protocol.edges import PartitioningKind, may_overtake
 from laminar_core.protocol.types import CheckpointKind, ResolvedMode
 from laminar_core.records.actor import ActorKind, Attributed, kind_by_name
 from laminar_core.records.audit_ref import Audited, AuditRef
+from laminar_core.records.limits import ITEMS_MAX
 from laminar_core.records.paths import Direction
 from laminar_core.records.record import (
     CheckpointNumber,
@@ -40,7 +41,7 @@ from laminar_core.records.record import (
 )
 from laminar_core.records.savepoint_use import SavepointUse
 from laminar_core.records.seal import unseal
-from laminar_core.records.segment import SegmentRef, total_bytes, total_rows
+from laminar_core.records.segment import SegmentRef, TableName, total_bytes, total_rows
 
 _MISSING_MAX = 1_000
 _NAMED_MAX = 20
@@ -54,7 +55,12 @@ class SubtaskEntry(Record):
     operator_id: str
     subtask_index: Count
     segments: Many[SegmentRef] = Field(
-        default=(), description="Merged in this order they are the rows; none: no rows."
+        default=(), description="Those of a table, merged in this order, are its rows."
+    )
+    expired_us: Annotated[dict[TableName, TimeUs], Field(max_length=ITEMS_MAX)] = Field(
+        default_factory=dict,
+        exclude_if=lambda expired: not expired,
+        description="Table -> rows that expire then or before are void, though they are listed.",
     )
     written_bytes: Count = Field(
         default=0, description="State that was uploaded since the checkpoint before."
@@ -202,12 +208,12 @@ class CarriedOperator(Record):
 
 
 class CheckpointManifest(Sealed):
-    """A completed checkpoint, in format 4, the newest. Creating this object completes it.
+    """A completed checkpoint, in format 5, the newest. Creating this object completes it.
 
     ``manifest_versions`` reads all formats.
     """
 
-    format_version: Literal[4] = 4
+    format_version: Literal[5] = 5
     job: str
     generation: Positive = Field(description="Fencing token of the writer.")
     checkpoint_id: CheckpointNumber

@@ -88,6 +88,35 @@ class _ManifestV3(Record, extra="allow"):
         return self
 
 
+class _SegmentV4(Record, extra="allow"):
+    """A segment in format 4, whose operators all had one table."""
+
+    @model_validator(mode="after")
+    def _has_nothing_newer(self) -> Self:
+        if "table" in (self.model_extra or {}):
+            raise ValueError("table came with format 5")
+        return self
+
+
+class _SubtaskEntryV4(Record, extra="allow"):
+    """The fields of an entry that differ in format 4."""
+
+    segments: Many[_SegmentV4] = ()
+
+    @model_validator(mode="after")
+    def _has_nothing_newer(self) -> Self:
+        if "expired_us" in (self.model_extra or {}):
+            raise ValueError("expired_us came with format 5")
+        return self
+
+
+class _ManifestV4(Record, extra="allow"):
+    """The fields that differ in format 4: nothing in it is about several tables."""
+
+    format_version: Literal[4]
+    subtasks: Many[_SubtaskEntryV4]
+
+
 def parse_manifest(data: bytes) -> CheckpointManifest:
     """Read a manifest of any released version, as if it were of the newest.
 
@@ -100,16 +129,18 @@ def parse_manifest(data: bytes) -> CheckpointManifest:
     # JSON's true and 1.0 equal 1 in Python, but no Laminar ever wrote them.
     match version if type(version) is int else None:
         case 1:
-            return parse_record(CheckpointManifest, _from_3(_from_2(_from_1(data))))
+            return parse_record(CheckpointManifest, _from_4(_from_3(_from_2(_from_1(data)))))
         case 2:
-            return parse_record(CheckpointManifest, _from_3(_from_2(data)))
+            return parse_record(CheckpointManifest, _from_4(_from_3(_from_2(data))))
         case 3:
-            return parse_record(CheckpointManifest, _from_3(data))
+            return parse_record(CheckpointManifest, _from_4(_from_3(data)))
         case 4:
+            return parse_record(CheckpointManifest, _from_4(data))
+        case 5:
             return parse_record(CheckpointManifest, data)
         case _:
             raise unreadable(
-                f"manifest format {version!r} is not known, this Laminar reads 1 to 4: use the "
+                f"manifest format {version!r} is not known, this Laminar reads 1 to 5: use the "
                 "version that wrote it"
             )
 
@@ -128,6 +159,10 @@ def _from_2(data: bytes) -> bytes:
 
 def _from_3(data: bytes) -> bytes:
     return _as_json(parse_record(_ManifestV3, data), {"format_version": 4})
+
+
+def _from_4(data: bytes) -> bytes:
+    return _as_json(parse_record(_ManifestV4, data), {"format_version": 5})
 
 
 def _as_json(manifest: Record, changes: Mapping[str, object]) -> bytes:

@@ -46,7 +46,9 @@ LATEST = "latest"
 _OF_A_CHECKPOINT = {"state": StateTable, "inflight": InflightTable, "offsets": OffsetsTable}
 _RECORDS = ("manifests", "history", "audit")
 _TABLES = (*_OF_A_CHECKPOINT, *_RECORDS)
-_OPTIONS = ("store", "job", "table", "checkpoint", "savepoint", "operator", "subtask")
+_OPTIONS = (
+    "store", "job", "table", "checkpoint", "savepoint", "operator", "subtask", "state_table",
+)  # fmt: skip
 _OF_A_SAVEPOINT = {"state": StateTable, "offsets": OffsetsTable}
 
 
@@ -92,6 +94,8 @@ class Request:
         given["store"] = given.get("store") or given.pop("path", "")
         if not given["store"]:
             raise _invalid("which store? Give option store, or a path to load()")
+        if "state_table" in given and table != "state":
+            raise _invalid(f"table {table} has no option state_table: leave it out")
         if table in _RECORDS and (extra := sorted(given.keys() & {"operator", "subtask"})):
             raise _invalid(f"table {table} has no option {extra[0]}: filter its rows")
         store = open_job(given["store"], given.get("job"), how="option job")
@@ -194,7 +198,7 @@ def _checkpoint_id(store: CheckpointStore, table: str, said: str | None) -> Chec
 def _selection(given: Mapping[str, str]) -> Selection:
     subtask = given.get("subtask")
     index = None if subtask is None else _number("subtask", subtask)
-    return Selection(given.get("operator"), index)
+    return Selection(given.get("operator"), index, given.get("state_table"))
 
 
 def _number(name: str, said: str) -> int:

@@ -37,8 +37,10 @@ class Content:
         return f"{self.row_count:,} rows, digest {self.digest:016x}"
 
 
-def content_of(tables: Iterable[pa.Table]) -> Content:
+def content_of(tables: Iterable[pa.Table], name: str = "") -> Content:
     """Add up all rows; columns count with their names, in any order.
+
+    ``name``: the same rows in a table with another name have another content.
 
     >>> content_of([pa.table({"n": [1, 2]})]) == content_of(
     ...     pa.table({"n": [n]}) for n in (2, 1)
@@ -48,14 +50,15 @@ def content_of(tables: Iterable[pa.Table]) -> Content:
     total = Content()
     for table in tables:
         for batch in table.combine_chunks().to_batches():
-            total += _content_of_batch(batch)
+            total += _content_of_batch(batch, name)
     return total
 
 
-def _content_of_batch(batch: pa.RecordBatch) -> Content:
+def _content_of_batch(batch: pa.RecordBatch, table: str) -> Content:
     names = sorted(batch.schema.names)
     columns = [_hashable(batch.column(name)) for name in names]
-    named = pa.repeat(pa.scalar(" ".join(names)), batch.num_rows)
+    said = f"{table}: {' '.join(names)}" if table else " ".join(names)
+    named = pa.repeat(pa.scalar(said), batch.num_rows)
     hashes = hash_columns([named, *columns], batch.num_rows)
     with np.errstate(over="ignore"):
         return Content(batch.num_rows, int(hashes.sum(dtype=np.uint64)))

@@ -7,7 +7,7 @@ code.
 
 The operator decides how the tables of a subtask combine: partial results of a window aggregation
 are merged, of running aggregates the newest row of a key counts, and other operators write all
-their rows.
+their rows. An operator with named tables describes each of them (``named_tables``).
 """
 
 import re
@@ -29,9 +29,11 @@ from laminar_core.aggregates.moments import Moments
 from laminar_core.aggregates.ordered import Endmost
 from laminar_core.aggregates.row_groups import RowGroups, StateFunction
 from laminar_core.records.record import JsonObject
+from laminar_core.state.expiry import unexpired
 from laminar_core.state.keyed_rows import newest_rows
+from laminar_core.state.named_tables import layout_of
 from laminar_core.state.splits import current
-from laminar_core.state.window_state import KEY_GROUP, WINDOW_START, unfinished_rows
+from laminar_core.state.window_layout import KEY_GROUP, WINDOW_START
 
 _KEYS_OF_KIND = {"deduplicate": ("producer", "generation", "first")}
 _KEYS_OF_SPLITS = ("split_id",)
@@ -64,21 +66,23 @@ class Unmergeable:
 
 
 def merged_rows(
-    tables: Sequence[pa.Table], description: JsonObject, properties: JsonObject
+    tables: Sequence[pa.Table], description: JsonObject, expired_us: int | None, name: str = ""
 ) -> pa.Table:
-    """Put the tables of one subtask together, in their order: one row per key.
+    """Put the pieces of one table of a subtask together, in their order: one row per key.
 
-    ``description`` is the operator's, ``properties`` are the subtask's; both from the manifest.
+    ``description`` is the operator's, from the manifest. Rows that expire at ``expired_us`` or
+    before are left out.
 
     Raises:
         DataError: a sum leaves its type.
         IncompatibleStateError: a newer Laminar wrote it, with state of another meaning.
     """
     schema = tables[0].schema.remove_metadata()
+    if name:
+        return layout_of(name, schema, description).merge(tables, expired_us)
     match description.get("kind"):
         case "window-aggregate":
-            finished_us = finished_window_us(description, properties)
-            rows = pa.concat_tables([unfinished_rows(table, finished_us) for table in tables])
+            rows = pa.concat_tables([unexpired(name, table, expired_us) for table in tables])
             keys = [KEY_GROUP, *_named(description, schema), WINDOW_START]
             rest = [accumulator_of(column) for column in schema if column.name not in keys]
             for table in tables:
@@ -90,12 +94,15 @@ def merged_rows(
             return pa.concat_tables([current(table) for table in tables])
 
 
-def key_columns(description: JsonObject, schema: pa.Schema) -> tuple[str, ...]:
-    """Return the columns that identify a row of the state; empty if unknown.
+def key_columns(description: JsonObject, schema: pa.Schema, name: str = "") -> tuple[str, ...]:
+    """Return the columns that identify a row of a table; empty if unknown, or if none do.
 
     >>> key_columns({"keys": ["merchant"]}, pa.schema([("merchant", pa.string())]))
     ('merchant',)
     """
+    if name:
+        layout = layout_of(name, schema, description)
+        return layout.keys if layout.merging == "newest" else ()
     known = _KEYS_OF_KIND.get(str(description.get("kind")), ())
     candidates = [
         (*_named(description, schema), *([WINDOW_START] if WINDOW_START in schema.names else [])),

@@ -1,11 +1,11 @@
 """Chains of segments for incremental checkpoints, and when their segments are merged.
 
-A *chain* is the segments of one operator subtask, oldest first. Every incremental checkpoint adds a
-*run*: one segment, or several with disjoint key groups if the run is large. Without a limit, a
-restore would read all that was ever written. So a segment whose windows have all fired is dropped,
-and neighbouring runs are merged into one, newest and smallest first, as in a log-structured merge
-tree. The longer chains may be, the less is rewritten: at most 14 times the new data for the default
-over 4,096 checkpoints without a common key.
+A *chain* is the segments of one table of an operator subtask, oldest first. Every incremental
+checkpoint adds a *run*: one segment, or several with disjoint key groups if the run is large.
+Without a limit, a restore would read all that was ever written. So a segment whose rows have all
+expired is dropped, and neighbouring runs are merged into one, newest and smallest first, as in a
+log-structured merge tree. The longer chains may be, the less is rewritten: at most 14 times the new
+data for the default over 4,096 checkpoints without a common key.
 """
 
 from collections.abc import Sequence
@@ -24,19 +24,14 @@ MERGED_BYTES_MAX = 16 * 1024 * 1024
 """
 
 
-def open_segments(
-    chain: Sequence[SegmentRef], finished_window_us: int | None
-) -> tuple[SegmentRef, ...]:
-    """Return the chain without finished segments.
-
-    All their windows start at or before ``finished_window_us``.
-    """
-    if finished_window_us is None:
+def open_segments(chain: Sequence[SegmentRef], expired_us: int | None) -> tuple[SegmentRef, ...]:
+    """Return the chain without the segments whose rows all expire at ``expired_us`` or before."""
+    if expired_us is None:
         return tuple(chain)
     return tuple(
         segment
         for segment in chain
-        if segment.newest_window_us is None or segment.newest_window_us > finished_window_us
+        if segment.newest_window_us is None or segment.newest_window_us > expired_us
     )
 
 

@@ -26,6 +26,7 @@ from pyarrow.compute import call_function
 
 from laminar_core.aggregates.accumulators import ROW_COUNT, merge
 from laminar_core.state.chunks import MemoryShelf
+from laminar_core.state.expiry import unexpired
 from laminar_core.state.panes import (
     TABLE_BYTES_MAX,
     Ground,
@@ -105,7 +106,7 @@ class WindowState:
     def take_changes(self) -> tuple[PinnedPane, ...]:
         """Hold on to what came since the last call, of the panes that are still there.
 
-        Merged with what earlier calls returned it is the state, once ``unfinished_rows`` has left
+        Merged with what earlier calls returned it is the state, once ``unexpired`` has left
         out what belongs to panes that are gone.
         """
         changes = (pane.take_fresh() for pane in self._panes.values())
@@ -276,18 +277,10 @@ def merge_stored(
 
     Shapes: all have ``layout.stored_schema``, and so has the result, sorted as theirs are.
     """
-    rows = [unfinished_rows(table, finished_us) for table in tables]
+    rows = [unexpired("", table, finished_us) for table in tables]
     together = pa.concat_tables([layout.stored_schema.empty_table(), *rows])
     keys = [KEY_GROUP, *layout.keys, WINDOW_START]
     return sorted_by_key_group(merge(together, keys, layout.accumulators).combine_chunks())
-
-
-def unfinished_rows(rows: pa.Table, finished_us: int | None) -> pa.Table:
-    """Leave out the rows of panes that start at ``finished_us`` or before."""
-    if finished_us is None or not rows.num_rows:
-        return rows
-    finished = window_starts_of(rows) <= finished_us
-    return rows.filter(pa.array(~finished)) if finished.any() else rows
 
 
 def rows_of_key_groups(stored: pa.Table, key_groups: range) -> pa.Table:

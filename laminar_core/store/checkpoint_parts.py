@@ -21,7 +21,8 @@ from laminar_core.protocol.types import CheckpointId, Generation
 from laminar_core.records.manifest import FileRef, HistoryRecord, InflightEntry
 from laminar_core.records.paths import Direction, JobPaths
 from laminar_core.records.segment import SegmentRef
-from laminar_core.state.window_layout import KEY_GROUP, WINDOW_START, window_starts_of
+from laminar_core.state.expiry import newest_expiry_us
+from laminar_core.state.window_layout import KEY_GROUP
 from laminar_core.store.records import create_or_confirm, read_record
 from laminar_core.store.verification import read_verified
 
@@ -33,17 +34,20 @@ class CheckpointParts:
         self._objects = objects
         self._paths = paths
 
-    def write_state(
+    def write_state(  # noqa: PLR0913 - the parts of a file's name
         self,
         checkpoint_id: CheckpointId,
         operator_id: str,
         subtask_index: int,
         table: pa.Table,
         *,
+        name: str = "",
         part: int = 0,
         compression: Compression | None = None,
     ) -> SegmentRef:
         """Write rows of one subtask, durably. Writing the same rows again changes nothing.
+
+        ``name``: which of the operator's tables they belong to.
 
         Raises:
             CheckpointDeclined: other rows are there; this id cannot be completed any more.
@@ -51,9 +55,9 @@ class CheckpointParts:
         """
         key = self._paths.state(checkpoint_id, operator_id, subtask_index, part)
         data = encode_table(table, compression=compression)
-        return _segment(self._write_part(checkpoint_id, key, data), table)
+        return _segment(self._write_part(checkpoint_id, key, data), table, name)
 
-    def write_shared(
+    def write_shared(  # noqa: PLR0913 - the parts of a file's name
         self,
         operator_id: str,
         generation: Generation,
@@ -61,9 +65,10 @@ class CheckpointParts:
         sequence: int,
         table: pa.Table,
         *,
+        name: str = "",
         compression: Compression | None = None,
     ) -> SegmentRef:
-        """Write rows that several checkpoints may name, durably.
+        """Write rows that several checkpoints may name, durably; ``name`` as in ``write_state``.
 
         Raises:
             CheckpointDeclined: other rows are there.
@@ -71,7 +76,7 @@ class CheckpointParts:
         """
         key = self._paths.shared_segment(operator_id, generation, subtask_index, sequence)
         data = encode_table(table, compression=compression)
-        return _segment(self._write_part(None, key, data), table)
+        return _segment(self._write_part(None, key, data), table, name)
 
     def write_copy(self, checkpoint_id: CheckpointId, ref: FileRef, data: bytes) -> None:
         """Write the bytes of a file of an earlier checkpoint, durably, under a name of this one.
@@ -184,17 +189,15 @@ class CheckpointParts:
         )
 
 
-def _segment(file: FileRef, table: pa.Table) -> SegmentRef:
-    newest_us: int | None = None
+def _segment(file: FileRef, table: pa.Table, name: str) -> SegmentRef:
     key_groups: tuple[int, int] | None = None
-    if WINDOW_START in table.schema.names and table.num_rows:
-        newest_us = int(window_starts_of(table).max())
     if KEY_GROUP in table.schema.names and table.num_rows:
         groups = table.column(KEY_GROUP).to_numpy()
         key_groups = int(groups.min()), int(groups.max()) + 1
     return SegmentRef(
         row_count=table.num_rows,
         key_groups=key_groups,
-        newest_window_us=newest_us,
+        newest_window_us=newest_expiry_us(name, table),
+        table=name,
         **file.model_dump(),
     )

@@ -21,12 +21,14 @@ _Pair = tuple[pa.Table | None, pa.Table | None]
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One operator's state in both checkpoints, in parts that were compared by themselves."""
+    """One table of an operator in both checkpoints, in parts that were compared by themselves."""
 
     operator_id: str
     parts: tuple[Difference, ...]
     notes: tuple[str, ...] = ()
     """Remarks on the counts, such as parts that could not be compared."""
+    table: str = ""
+    """The table's name; empty for an operator with one."""
 
     def count(self, kind: ChangeKind) -> int:
         """Return how many keys were added, removed or changed."""
@@ -49,8 +51,11 @@ def compare_operator(
     before: CheckpointManifest,
     after: CheckpointManifest,
     operator_id: str,
+    table: str = "",
 ) -> Comparison:
     """Compare the state of one operator, subtask by subtask where these own the same keys.
+
+    ``table``: one of ``table_names``, of an operator that has several.
 
     Raises:
         CorruptCheckpointError: a file is missing, or not what was written.
@@ -60,15 +65,15 @@ def compare_operator(
     has_changed = None not in (old_text, new_text) and old_text != new_text
     notes = ["its definition has changed"] if has_changed else []
     parts: list[Difference] = []
-    for old, new in map(_both, _tables(files, before, after, operator_id)):
-        keys = key_columns(new_text or old_text or {}, new.schema)
+    for old, new in map(_both, _tables(files, before, after, operator_id, table)):
+        keys = key_columns(new_text or old_text or {}, new.schema, table)
         if lost := unmergeable_columns(new.schema):
             notes.append(f"{', '.join(lost)}: null where only the user's code could merge it")
         if problem := _incomparable(old, new, keys):
             notes.append(f"{problem}: it had {old.num_rows:,} rows and has {new.num_rows:,}")
         else:
             parts.append(difference(_without_key_group(old), _without_key_group(new), keys))
-    return Comparison(operator_id, tuple(parts), tuple(dict.fromkeys(notes)))
+    return Comparison(operator_id, tuple(parts), tuple(dict.fromkeys(notes)), table)
 
 
 def _tables(
@@ -76,6 +81,7 @@ def _tables(
     before: CheckpointManifest,
     after: CheckpointManifest,
     operator_id: str,
+    table: str,
 ) -> Iterator[_Pair]:
     """Pairs that have the same keys: of one subtask in both, or of the whole operator."""
     old, new = (
@@ -86,11 +92,11 @@ def _tables(
     pairs: Iterator[_Pair]
     if owned[0] == owned[1] and None not in owned[0].values():
         pairs = (
-            (read_rows(files, before, old[index]), read_rows(files, after, new[index]))
-            for index in old
+            (read_rows(files, before, old[i], table), read_rows(files, after, new[i], table))
+            for i in old
         )
     else:
-        whole = (read_operator(files, manifest, operator_id) for manifest in (before, after))
+        whole = (read_operator(files, m, operator_id, table) for m in (before, after))
         pairs = iter([(next(whole), next(whole))])
     return (pair for pair in pairs if any(side is not None for side in pair))
 

@@ -10,6 +10,7 @@ is refused.
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import count
 from typing import TypeVar
 
 import pyarrow as pa
@@ -40,7 +41,7 @@ from laminar_core.records.savepoint import (
     outside_checkpoint,
     parse_savepoint,
 )
-from laminar_core.records.segment import SegmentRef, total_bytes
+from laminar_core.records.segment import SegmentRef, by_table, total_bytes
 from laminar_core.state.window_state import KEY_GROUP
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.records import bytes_in, create_and_read_back, create_or_confirm
@@ -155,17 +156,18 @@ class _Copier:
         self._is_cancelled = is_cancelled
 
     def state(self, entry: SubtaskEntry) -> SubtaskEntry:
-        """The rows of one subtask, in one sorted table if they are all its own."""
+        """The rows of one subtask, each table as one sorted file if they are all its own."""
         segments = entry.segments
         name = f"operators/{entry.operator_id}/state_{entry.subtask_index}"
+        parts = (_part(name, number) for number in count())
         if not all(is_own(segment.path) for segment in segments):
             self.canonical = False  # Only the operator knows how such rows are merged.
-            copied = [self.as_it_is(s, _part(name, n)) for n, s in enumerate(segments)]
+            copied = [self.as_it_is(segment, next(parts)) for segment in segments]
         elif total_bytes(segments) <= CANONICAL_BYTES_MAX:
-            copied = [self._sorted(segments, _part(name, 0))] if segments else []
+            copied = [self._sorted(of, next(parts)) for of in by_table(segments).values()]
         else:
-            self.canonical = self.canonical and len(segments) == 1
-            copied = [self._sorted((s,), _part(name, n)) for n, s in enumerate(segments)]
+            self.canonical = self.canonical and len(segments) == len(by_table(segments))
+            copied = [self._sorted((segment,), next(parts)) for segment in segments]
         written_bytes = total_bytes(copied)
         return entry.model_copy(update={"segments": tuple(copied), "written_bytes": written_bytes})
 
@@ -183,6 +185,7 @@ class _Copier:
         newest = [s.newest_window_us for s in segments]
         return SegmentRef(
             **file.model_dump(),
+            table=segments[0].table,
             row_count=table.num_rows,
             newest_window_us=None if None in newest else max(n for n in newest if n is not None),
         )

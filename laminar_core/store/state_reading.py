@@ -40,12 +40,21 @@ class SavepointFiles:
         return decode_table(self._savepoint.read(ref))
 
 
-def read_rows(
-    files: StateFiles, manifest: CheckpointManifest, entry: SubtaskEntry
-) -> pa.Table | None:
-    """Return the rows of one operator subtask, one per key; None if it wrote none.
+def table_names(operator_id: str, *manifests: CheckpointManifest) -> tuple[str, ...]:
+    """Return the names of the operator's tables of state that have rows in one of the manifests.
 
-    Files whose windows have all fired are not read.
+    Most operators have one table, without a name.
+    """
+    entries = (e for m in manifests for e in m.subtasks if e.operator_id == operator_id)
+    return tuple(sorted({segment.table for entry in entries for segment in entry.segments}))
+
+
+def read_rows(
+    files: StateFiles, manifest: CheckpointManifest, entry: SubtaskEntry, table: str = ""
+) -> pa.Table | None:
+    """Return the rows of one table of an operator subtask, one per key; None if it wrote none.
+
+    Files whose rows have all expired are not read.
 
     Raises:
         CorruptCheckpointError: a file is missing, or not what was written.
@@ -53,9 +62,12 @@ def read_rows(
         IncompatibleStateError: a newer Laminar wrote it, with state of another meaning.
     """
     description = manifest.operators_description[entry.operator_id]
-    finished_us = finished_window_us(description, entry.properties)
-    wanted = [segment for segment in entry.segments if _is_open(segment, finished_us)]
-    wanted = wanted or list(entry.segments[-1:])  # Somebody has to say what the columns are.
+    expired_us = entry.expired_us.get(table)
+    if expired_us is None and not table:  # As before format 5.
+        expired_us = finished_window_us(description, entry.properties)
+    segments = [segment for segment in entry.segments if segment.table == table]
+    wanted = [segment for segment in segments if _is_open(segment, expired_us)]
+    wanted = wanted or segments[-1:]  # Somebody has to say what the columns are.
     if not wanted:
         return None
     if len(wanted) == 1:
@@ -63,19 +75,22 @@ def read_rows(
     else:
         with ThreadPoolExecutor(_READERS) as pool:
             tables = list(pool.map(files.read_state, wanted))
-    return merged_rows(tables, description, entry.properties)
+    return merged_rows(tables, description, expired_us, table)
 
 
 def read_operator(
-    files: StateFiles, manifest: CheckpointManifest, operator_id: str
+    files: StateFiles, manifest: CheckpointManifest, operator_id: str, table: str = ""
 ) -> pa.Table | None:
-    """Return the rows of all subtasks of an operator, one per key; None if it wrote none."""
+    """Return the rows of all subtasks of an operator, one per key; None if it wrote none.
+
+    ``table``: one of ``table_names``, of an operator that has several.
+    """
     entries = [entry for entry in manifest.subtasks if entry.operator_id == operator_id]
-    found = [read_rows(files, manifest, entry) for entry in entries]
+    found = [read_rows(files, manifest, entry, table) for entry in entries]
     tables = [table for table in found if table is not None]
     return pa.concat_tables(tables) if tables else None
 
 
-def _is_open(segment: SegmentRef, finished_us: int | None) -> bool:
+def _is_open(segment: SegmentRef, expired_us: int | None) -> bool:
     newest_us = segment.newest_window_us
-    return finished_us is None or newest_us is None or newest_us > finished_us
+    return expired_us is None or newest_us is None or newest_us > expired_us

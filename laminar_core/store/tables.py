@@ -18,7 +18,7 @@ from laminar_core.protocol.types import Batch, Watermark
 from laminar_core.records.manifest import CheckpointManifest, InflightEntry, SubtaskEntry
 from laminar_core.state.splits import current
 from laminar_core.store.checkpoint_parts import CheckpointParts
-from laminar_core.store.state_reading import StateFiles, read_rows
+from laminar_core.store.state_reading import StateFiles, read_rows, table_names
 
 SUBTASK = "subtask_index"
 OPERATOR = "operator_id"
@@ -69,6 +69,8 @@ class Selection:
 
     operator_id: str | None = None
     subtask_index: int | None = None
+    state_table: str | None = None
+    """One of the operator's tables of state; None: its only one."""
 
     def check(self, manifest: CheckpointManifest) -> None:
         """Refuse an operator that the checkpoint does not have."""
@@ -87,7 +89,10 @@ class Selection:
 
 
 class StateTable:
-    """The state of one operator, one row per key; ``subtask_index`` is the owner of the row."""
+    """One table of an operator's state, a row per key; ``subtask_index`` is the owner of the row.
+
+    An operator with several tables needs a choice of one.
+    """
 
     def __init__(
         self, files: StateFiles, manifest: CheckpointManifest, selection: Selection
@@ -101,7 +106,12 @@ class StateTable:
             )
         self._files, self._manifest = files, manifest
         self._operator_id = selection.operator_id
-        self._entries = [e for e in manifest.subtasks if selection.takes(e) and e.segments]
+        self._table = _chosen_table(manifest, selection.operator_id, selection.state_table)
+        self._entries = [
+            entry
+            for entry in manifest.subtasks
+            if selection.takes(entry) and any(s.table == self._table for s in entry.segments)
+        ]
 
     def schema(self) -> pa.Schema:
         """Return the columns of the state, after ``subtask_index``."""
@@ -110,7 +120,7 @@ class StateTable:
                 f"{self._operator_id} kept no rows in {_name(self._manifest)}, so its columns are "
                 "not known"
             )
-        return _with_subtask(_columns_of(self._files, self._entries))
+        return _with_subtask(_columns_of(self._files, self._entries, self._table))
 
     def parts(self) -> list[Part]:
         """Return one part per subtask with rows."""
@@ -119,7 +129,7 @@ class StateTable:
     def read(self, part: Part) -> Iterator[pa.Table]:
         """Yield the rows of one subtask."""
         entry = self._entries[part[0]]
-        rows = read_rows(self._files, self._manifest, entry)
+        rows = read_rows(self._files, self._manifest, entry, self._table)
         assert rows is not None, "it has segments"
         yield _placed(rows, entry)
 
@@ -135,7 +145,9 @@ class OffsetsTable:
         self._entries = [
             entry
             for entry in manifest.subtasks
-            if selection.takes(entry) and entry.segments and "key_groups" not in entry.properties
+            if selection.takes(entry)
+            and any(not segment.table for segment in entry.segments)
+            and "key_groups" not in entry.properties
         ]
         self._columns: pa.Schema | None = None
 
@@ -233,9 +245,23 @@ def _repeated(place: dict[str, object], count: int) -> dict[str, pa.Array]:
     return {f.name: pa.repeat(pa.scalar(place[f.name], f.type), count) for f in _PLACE}
 
 
-def _columns_of(files: StateFiles, entries: Sequence[SubtaskEntry]) -> pa.Schema:
-    """Read the smallest file: all of an operator have the same columns."""
-    segments = [segment for entry in entries for segment in entry.segments]
+def _chosen_table(manifest: CheckpointManifest, operator_id: str, chosen: str | None) -> str:
+    names = table_names(operator_id, manifest)
+    if chosen is None and len(names) <= 1:
+        return names[0] if names else ""
+    if chosen is None or chosen not in names:
+        what = "several tables of state" if chosen is None else f"no table of state {chosen!r}"
+        there = ", ".join(name or '"" (it has only one)' for name in names)
+        raise _invalid(
+            f"{operator_id} has {what} in {_name(manifest)}: choose one with "
+            f'option("state_table", …); there are {there or "none"}'
+        )
+    return chosen
+
+
+def _columns_of(files: StateFiles, entries: Sequence[SubtaskEntry], table: str = "") -> pa.Schema:
+    """Read the smallest file: all of one table have the same columns."""
+    segments = [s for entry in entries for s in entry.segments if s.table == table]
     smallest = min(segments, key=lambda segment: segment.size_bytes)
     return current(files.read_state(smallest)).schema.remove_metadata()
 

@@ -19,7 +19,7 @@ from laminar_core.objectstore.opening import ObjectStore
 from laminar_core.plan.plan import Plan
 from laminar_core.protocol.types import CheckpointId
 from laminar_core.records.manifest import Owner
-from laminar_core.state.content import content_of
+from laminar_core.state.content import Content, content_of
 from laminar_core.store.audit_log import AuditLog
 from laminar_core.store.checkpoint_store import CheckpointStore
 from laminar_core.store.claims import Claimant
@@ -102,7 +102,9 @@ def _view_of_worker(
         for operator_id, subtask in parts.operators:
             snapshot = subtask.snapshot(CheckpointId(1))()
             said = json.dumps(snapshot.properties, sort_keys=True)
-            yield f"{operator_id}[{worker}]", f"{content_of(snapshot.tables)} {said}"
+            contents = (content_of([table.rows], table.name) for table in snapshot.tables)
+            content = sum(contents, Content())
+            yield f"{operator_id}[{worker}]", f"{content} {said}"
 
 
 class _Mute:

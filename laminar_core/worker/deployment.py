@@ -12,7 +12,7 @@ from laminar_core.codec.inflight import InflightElement
 from laminar_core.codec.key_groups import key_group_range
 from laminar_core.connectors.formats.bad_rows import SkippedMessage
 from laminar_core.link.transport import CoordinatorAddress
-from laminar_core.operators.base import Snapshot, SubtaskContext, redistribution_of
+from laminar_core.operators.base import Snapshot, StateTable, SubtaskContext, redistribution_of
 from laminar_core.plan.plan import Edge, Plan
 from laminar_core.plan.state_options import StateOptions
 from laminar_core.protocol.types import NO_CHECKPOINT, CheckpointId, Generation
@@ -167,7 +167,7 @@ class RestoredState:
         return size
 
     def own_segments(self, operator_id: str) -> tuple[SegmentRef, ...] | None:
-        """Return the chain that changes can be added to.
+        """Return the chains, of all tables, that changes can be added to.
 
         None if there is none, or after rescaling.
         """
@@ -179,8 +179,8 @@ class RestoredState:
 
     def _snapshot(self, entry: SubtaskEntry) -> Snapshot:
         segments = [segment for segment in entry.segments if self._concerns_me(segment)]
-        tables = map(self._read, segments)  # One at a time: they may be large.
-        return Snapshot(tables, dict(entry.properties), entry.committables)
+        tables = (StateTable(s.table, self._read(s)) for s in segments)  # They may be large.
+        return Snapshot(tables, dict(entry.properties), entry.committables, entry.expired_us)
 
     def _read(self, segment: SegmentRef) -> pa.Table:
         table = self._store.parts.read_state(segment)

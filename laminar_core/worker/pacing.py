@@ -157,7 +157,7 @@ class PacedSource:
         position, properties = self.reader.position(), self.gate.totals.as_properties()
         if self.watch is not None:
             position = self.watch.with_event_times(position)
-        return lambda: Snapshot(tables=(position,), properties=properties)
+        return lambda: Snapshot.of([position], properties)
 
     def restore(self, snapshots: Sequence[Snapshot]) -> None:
         """Do nothing: a reader is opened at its position."""

@@ -19,6 +19,7 @@ from laminar_core.errors import LaminarError
 from laminar_core.host.clock import Clock
 from laminar_core.operators.base import Snapshot
 from laminar_core.protocol.types import CheckpointId
+from laminar_core.records.limits import TIME_US_MIN
 from laminar_core.records.manifest import AlignmentEntry, InflightEntry, SubtaskEntry
 from laminar_core.records.segment import SegmentRef, total_bytes
 from laminar_core.worker.inflight import Captured, Queue
@@ -248,6 +249,7 @@ class SnapshotWriter:
             operator_id=part.operator_id,
             subtask_index=self.segments.subtask_index,
             segments=segments,
+            expired_us={t: us for t, us in snapshot.expired_us.items() if us >= TIME_US_MIN},
             written_bytes=written_bytes,
             properties=snapshot.properties,
             committables=snapshot.committables,
@@ -268,9 +270,7 @@ class SnapshotWriter:
                 tables = snapshot.tables
                 written = self.segments.write_all(checkpoint_id, part.operator_id, tables)
                 return written, total_bytes(written)
-            chain = self.segments.write_changes(
-                part.operator_id, snapshot.finished_window_us, part.merge
-            )
+            chain = self.segments.write_changes(part.operator_id, snapshot.expired_us, part.merge)
             return chain, self.segments.take_written_bytes(part.operator_id)
         except LaminarError as error:
             raise _StoreError(str(error)) from error
@@ -282,9 +282,7 @@ class SnapshotWriter:
             assert part.merge is not None, "only changes are uploaded ahead"
             self.segments.add_changes(part.operator_id, snapshot)
             with suppress(LaminarError):
-                self.segments.write_changes(
-                    part.operator_id, snapshot.finished_window_us, part.merge
-                )
+                self.segments.write_changes(part.operator_id, snapshot.expired_us, part.merge)
         except Exception as error:  # noqa: BLE001 - it is reported, and ends the generation
             self._results.put(_not_finished(error))
             self._wake()

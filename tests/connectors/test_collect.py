@@ -36,13 +36,13 @@ def test_rows_written_after_the_cut_are_not_in_the_snapshot():
     writer.write(batch(1))
     pending = writer.snapshot(1)
     writer.write(batch(2))
-    assert [table.to_pydict() for table in pending().tables] == [{"n": [1]}]
+    assert [table.to_pydict() for table in pending().rows()] == [{"n": [1]}]
 
 
 def test_snapshots_of_several_subtasks_merge():
     writer = CollectSink().open(CONTEXT, SCHEMA)
     tables = [pa.Table.from_batches([batch(n)]) for n in (1, 2)]
-    writer.restore([Snapshot(tables[:1]), Snapshot(), Snapshot(tables[1:])])
+    writer.restore([Snapshot.of(tables[:1]), Snapshot(), Snapshot.of(tables[1:])])
     assert rows(writer) == [1, 2]
 
 
@@ -58,7 +58,7 @@ def test_dictionaries_of_different_batches_are_collected_as_plain_strings():
     writer = CollectSink().open(CONTEXT, pa.schema([("key", parts[0].type)]))
     for part in parts:
         writer.write(pa.record_batch({"key": part}))
-    (table,) = writer.snapshot(1)().tables
+    (table,) = writer.snapshot(1)().rows()
     assert table.schema == pa.schema([("key", pa.string())])
     assert table["key"].to_pylist() == ["a", "b", "c"]
 
@@ -74,7 +74,7 @@ def test_one_row_too_many_is_refused_and_the_rows_so_far_stay():
 
 def test_a_restored_writer_counts_the_restored_rows():
     writer = CollectSink(max_rows=2).open(CONTEXT, SCHEMA)
-    writer.restore([Snapshot([pa.Table.from_batches([batch(1, 2)])])])
+    writer.restore([Snapshot.of([pa.Table.from_batches([batch(1, 2)])])])
     with pytest.raises(DataError):
         writer.write(batch(3))
 

@@ -23,7 +23,7 @@ from laminar_core.operators.aggregation import (
     WindowAggregate,
     WindowAggregator,
 )
-from laminar_core.operators.base import Snapshot, SubtaskContext
+from laminar_core.operators.base import Snapshot, SubtaskContext, one_table
 from laminar_core.operators.windows import sliding, tumbling
 from laminar_core.protocol.types import WATERMARK_END_US, CheckpointId, Generation
 
@@ -232,7 +232,7 @@ def test_a_snapshot_says_what_the_state_is() -> None:
         "allowed_lateness_us": 0,
         "window": WINDOW.describe(),
     }
-    (table,) = snapshot.tables
+    (table,) = snapshot.rows()
     assert table.schema.names == [
         "key_group", "merchant", "window_start", "count(*)", "sum(v)", "count(v)",
     ]  # fmt: skip
@@ -328,7 +328,7 @@ def test_state_of_another_aggregation_is_refused(
 
 def test_state_of_another_version_of_a_function_is_refused_by_name() -> None:
     snapshot = fed(rows(("a", 1, 5))).snapshot(CheckpointId(1))()
-    [table] = snapshot.tables
+    [table] = snapshot.rows()
     newer = table.replace_schema_metadata({VERSIONS_KEY: b'{"sum(v)": 2}'})
     with pytest.raises(IncompatibleStateError, match=r"sum\(v\) is of version 2, and this Laminar"):
-        merger().restore([replace(snapshot, tables=[newer])])
+        merger().restore([replace(snapshot, tables=one_table([newer]))])

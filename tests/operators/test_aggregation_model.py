@@ -19,7 +19,7 @@ from laminar_core.codec.arrow import decode_table, encode_table
 from laminar_core.codec.key_groups import partition
 from laminar_core.operators import agg
 from laminar_core.operators.aggregation import PartialAggregate, WindowAggregate
-from laminar_core.operators.base import Snapshot, SubtaskContext
+from laminar_core.operators.base import Snapshot, SubtaskContext, one_table
 from laminar_core.operators.windows import SlidingWindow, TumblingWindow, Window
 from laminar_core.protocol.types import WATERMARK_END_US, CheckpointId, Generation
 from laminar_core.state import panes, window_state
@@ -207,14 +207,14 @@ class Job:
 
     def extended(self, index: int, changes: Snapshot) -> Snapshot:
         """The subtask's chain with these changes; what is void or too long is dealt with."""
-        finished_us = changes.finished_window_us
+        finished_us = changes.expired_us.get("")
         chain = [t for t in self.chains[index] if not is_void(t, finished_us)]
-        chain += changes.tables
+        chain += changes.rows()
         if len(chain) > SEGMENTS_MAX:
-            merged = self.subtasks[index].merge_tables(iter(chain[1:]), finished_us)
+            merged = self.subtasks[index].merge_tables("", iter(chain[1:]), finished_us)
             chain = [chain[0], *merged]
         self.chains[index] = chain
-        return stored(Snapshot(chain, changes.properties))
+        return stored(Snapshot.of(chain, changes.properties))
 
     def restart(self, snapshots: list[Snapshot], parallelism: int, backend: Backend) -> None:
         """Lose everything, restore with other workers, or with as many and go on with chains."""
@@ -227,7 +227,7 @@ class Job:
             )
             if as_before:
                 subtask.snapshot_changes(ID)
-                self.chains[index] = list(snapshots[index].tables)
+                self.chains[index] = list(snapshots[index].rows())
 
     def disturb(self) -> None:
         """Change the state between the cut and its completion; the snapshot must not see it."""
@@ -249,9 +249,9 @@ def is_void(table: pa.Table, finished_us: int | None) -> bool:
 
 def stored(snapshot: Snapshot) -> Snapshot:
     """The snapshot as it comes back from a store."""
-    tables = [decode_table(bytes(encode_table(table))) for table in snapshot.tables]
+    tables = [decode_table(bytes(encode_table(table))) for table in snapshot.rows()]
     properties = json.loads(json.dumps(snapshot.properties))
-    return Snapshot(tables, properties, finished_window_us=snapshot.finished_window_us)
+    return Snapshot(tuple(one_table(tables)), properties, expired_us=snapshot.expired_us)
 
 
 def again(snapshot: Snapshot) -> Snapshot:

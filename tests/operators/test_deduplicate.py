@@ -222,7 +222,7 @@ def taken(subtask: Deduplicator) -> Snapshot:
 
 
 def table_of(snapshot: Snapshot) -> pa.Table:
-    (table,) = snapshot.tables
+    (table,) = snapshot.rows()
     return table
 
 
@@ -241,7 +241,7 @@ def test_a_snapshot_is_of_the_moment_it_was_asked_for() -> None:
 
 
 def test_one_that_has_seen_nothing_says_so() -> None:
-    assert not taken(opened()).tables
+    assert not list(taken(opened()).tables)
 
 
 def test_a_restored_one_goes_on_where_the_other_was() -> None:

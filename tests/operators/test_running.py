@@ -18,7 +18,7 @@ from laminar_core.errors import (
     ProtocolError,
 )
 from laminar_core.operators import agg, running
-from laminar_core.operators.base import Snapshot, SubtaskContext
+from laminar_core.operators.base import Snapshot, SubtaskContext, one_table
 from laminar_core.operators.running import CombineRows, RunningAggregate, RunningAggregator
 from laminar_core.protocol.types import CheckpointId, Generation
 
@@ -57,7 +57,8 @@ def fed(subtask: RunningAggregator, rows: list[Row]) -> list[dict]:
 
 def stored(snapshot: Snapshot) -> Snapshot:
     """As it comes back from a store."""
-    return replace(snapshot, tables=[decode_table(encode_table(t)) for t in snapshot.tables])
+    tables = [decode_table(encode_table(table)) for table in snapshot.rows()]
+    return replace(snapshot, tables=list(one_table(tables)))
 
 
 def test_each_batch_tells_the_new_totals_of_its_keys() -> None:
@@ -153,8 +154,10 @@ class Job:
 
     def merge(self) -> None:
         for subtask, chain in zip(self.subtasks, self.chains, strict=True):
-            chain[:] = subtask.merge_tables(chain, None)
-            assert len({str(key) for key in chain[0].column("merchant")}) == chain[0].num_rows
+            rows = [table.rows for table in chain]
+            (merged,) = subtask.merge_tables("", rows, None)
+            chain[:] = one_table([merged])
+            assert len({str(key) for key in merged.column("merchant")}) == merged.num_rows
 
 
 @settings(deadline=None, max_examples=60)
@@ -197,10 +200,10 @@ def snapshot_of(rows: list[Row]) -> Snapshot:
 
 def test_state_of_another_version_of_a_function_is_refused_by_name() -> None:
     snapshot = snapshot_of([("a", 1)])
-    [table] = snapshot.tables
+    [table] = snapshot.rows()
     newer = table.replace_schema_metadata({VERSIONS_KEY: b'{"distinct(v)": 2}'})
     with pytest.raises(IncompatibleStateError, match=r"distinct\(v\) is of version 2"):
-        MERGING.open(at(), EXCHANGED).restore([replace(snapshot, tables=[newer])])
+        MERGING.open(at(), EXCHANGED).restore([replace(snapshot, tables=one_table([newer]))])
 
 
 def test_state_of_other_columns_is_refused() -> None:

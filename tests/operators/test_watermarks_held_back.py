@@ -72,10 +72,10 @@ class Keeper:
     def snapshot(self, checkpoint_id: CheckpointId) -> PendingSnapshot:
         del checkpoint_id
         tables = [pa.Table.from_batches(self._kept)] if self._kept else []
-        return lambda: Snapshot(tables)
+        return lambda: Snapshot.of(tables)
 
     def restore(self, snapshots: Sequence[Snapshot]) -> None:
-        self._kept = [b for s in snapshots for table in s.tables for b in table.to_batches()]
+        self._kept = [b for s in snapshots for table in s.rows() for b in table.to_batches()]
 
 
 @dataclass(frozen=True)

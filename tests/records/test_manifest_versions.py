@@ -36,6 +36,19 @@ def incremental() -> CheckpointManifest:
     return manifest(subtasks=(first, *rest), imported_from="file:///savepoints/a")
 
 
+def tables() -> CheckpointManifest:
+    """Return a manifest of an operator with tables of different columns, both of which expire."""
+    first, *rest = incremental().subtasks
+    names = ("left", "left", "right")
+    segments = tuple(
+        segment.model_copy(update={"table": name})
+        for name, segment in zip(names, first.segments, strict=True)
+    )
+    expired_us = {"left": 1_600_000_000_000_000, "right": -1}
+    changed = first.model_copy(update={"segments": segments, "expired_us": expired_us})
+    return manifest(subtasks=(changed, *rest))
+
+
 FORMAT_2 = [("", manifest()), ("_unaligned", unaligned()), ("_incremental", incremental())]
 """Their descriptions name no inputs, so they have no edges."""
 
@@ -87,6 +100,12 @@ def with_edges(made: CheckpointManifest) -> CheckpointManifest:
     return made.model_copy(update={"edges": EDGES})
 
 
+FORMAT_4 = [
+    *((n, with_edges(m).model_copy(update={"discovery": DISCOVERY})) for n, m in FORMAT_2),
+    ("_carried", CARRYING),
+]
+
+
 class TestGolden:
     """If one of them fails, checkpoints out there cannot be restored: add a version instead."""
 
@@ -107,17 +126,15 @@ class TestGolden:
         data = (GOLDEN / f"manifest_v3{name}.json").read_bytes()
         assert parse_manifest(data) == with_edges(made)
 
-    @pytest.mark.parametrize(("name", "made"), FORMAT_2)
-    def test_format_4_is_read_for_ever_and_written_as_it_always_was(self, name, made):
-        data = (GOLDEN / f"manifest_v4{name}.json").read_bytes()
-        found = with_edges(made).model_copy(update={"discovery": DISCOVERY})
-        assert parse_manifest(data) == found
-        assert found.to_bytes() == data
+    @pytest.mark.parametrize(("name", "made"), FORMAT_4)
+    def test_format_4_is_read_for_ever(self, name, made):
+        assert parse_manifest((GOLDEN / f"manifest_v4{name}.json").read_bytes()) == made
 
-    def test_a_manifest_that_carries_a_source_along_is_read_for_ever(self):
-        data = (GOLDEN / "manifest_v4_carried.json").read_bytes()
-        assert parse_manifest(data) == CARRYING
-        assert CARRYING.to_bytes() == data
+    @pytest.mark.parametrize(("name", "made"), [*FORMAT_4, ("_tables", tables())])
+    def test_format_5_is_read_for_ever_and_written_as_it_always_was(self, name, made):
+        data = (GOLDEN / f"manifest_v5{name}.json").read_bytes()
+        assert parse_manifest(data) == made
+        assert made.to_bytes() == data
 
     def test_one_file_of_format_1_is_one_segment_all_of_it_written_then(self):
         entry = parse_manifest(FIRST_EVER).subtasks[0]
@@ -139,6 +156,27 @@ class TestGolden:
         for name in ("discovery", "carried"):
             with pytest.raises(CorruptCheckpointError, match=f"{name} came with format 4"):
                 parse_manifest(json.dumps(older | {name: {}}).encode())
+
+    def test_format_4_knows_one_table_without_a_name(self):
+        older = json.loads((GOLDEN / "manifest_v4_incremental.json").read_bytes())
+        del older["sha256"]
+        parsed = parse_manifest(json.dumps(older).encode())
+        assert {segment.table for entry in parsed.subtasks for segment in entry.segments} == {""}
+        older["subtasks"][0]["segments"][0]["table"] = "left"
+        with pytest.raises(CorruptCheckpointError, match="table came with format 5"):
+            parse_manifest(json.dumps(older).encode())
+        del older["subtasks"][0]["segments"][0]["table"]
+        older["subtasks"][1]["expired_us"] = {}
+        with pytest.raises(CorruptCheckpointError, match="expired_us came with format 5"):
+            parse_manifest(json.dumps(older).encode())
+
+    @pytest.mark.parametrize("name", ["a/b", "..", "a b", "x" * 101])
+    def test_a_table_has_a_plain_name(self, name):
+        newest = json.loads((GOLDEN / "manifest_v5_tables.json").read_bytes())
+        del newest["sha256"]
+        newest["subtasks"][0]["segments"][0]["table"] = name
+        with pytest.raises(CorruptCheckpointError):
+            parse_manifest(json.dumps(newest).encode())
 
     def test_what_is_carried_does_not_count_as_workers(self):
         assert CARRYING.workers == 2
@@ -245,7 +283,7 @@ def test_what_is_no_manifest_is_unreadable(data):
     assert caught.value.code is ErrorCode.MANIFEST_UNREADABLE
 
 
-@pytest.mark.parametrize("version", [0, 5, "1", True, 1.0, None])
+@pytest.mark.parametrize("version", [0, 6, "1", True, 1.0, None])
 def test_another_format_version_is_refused(version):
     changed = json.loads(FIRST_EVER) | {"format_version": version}
     with pytest.raises(CorruptCheckpointError) as caught:
@@ -254,6 +292,6 @@ def test_another_format_version_is_refused(version):
 
 
 def test_a_newer_version_says_what_to_do():
-    changed = json.loads(FIRST_EVER) | {"format_version": 5}
+    changed = json.loads(FIRST_EVER) | {"format_version": 6}
     with pytest.raises(CorruptCheckpointError, match="use the version that wrote it"):
         parse_manifest(json.dumps(changed).encode())

@@ -87,8 +87,8 @@ def restored(
     )
     subtask = spec.open(context, schema)
     tables = map(simulation.store.parts.read_state, entry.segments)
-    subtask.restore([Snapshot(tables, dict(entry.properties))])
-    found = list(subtask.snapshot(CheckpointId(1))().tables)
+    subtask.restore([Snapshot.of(tables, dict(entry.properties))])
+    found = list(subtask.snapshot(CheckpointId(1))().rows())
     return pa.concat_tables(found) if found else None
 
 

@@ -16,7 +16,7 @@ from laminar_core.connectors.discovery import first_splits
 from laminar_core.driver.events import CheckpointCompleted, GenerationStarted
 from laminar_core.driver.restart import NoRestart
 from laminar_core.errors import ErrorCode, IncompatibleStateError, LaminarError
-from laminar_core.operators.fired import FiredAhead
+from laminar_core.operators.progress import Progress
 from laminar_core.operators.watermarks import WatermarkAssigner
 from laminar_core.plan.plan import Keyed, Rebalance
 from laminar_core.plan.state_options import SnapshotMode, StateOptions
@@ -221,7 +221,7 @@ def event_time_is_made_of_what_is_replayed(monkeypatch) -> None:
 
 
 def windows_that_have_fired_fire_again(monkeypatch) -> None:
-    monkeypatch.setattr(FiredAhead, "is_ahead_of", lambda *_: False)
+    monkeypatch.setattr(Progress, "is_ahead_of", lambda *_: False)
 
 
 def the_newest_event_time_goes_on(monkeypatch) -> None:

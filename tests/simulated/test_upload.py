@@ -52,7 +52,7 @@ def test_a_checkpoint_uploads_at_most_half_more_than_the_rows_that_changed(kind:
             list(keeping.process(combined))
         snapshot = keeping.snapshot_changes(CheckpointId(1))()
         writer.add_changes("totals", snapshot)
-        chain.append(writer.write_changes("totals", None, keeping.merge_tables))
+        chain.append(writer.write_changes("totals", {}, keeping.merge_tables))
         return writer.take_written_bytes("totals")
 
     with ThreadPoolExecutor(1) as merging:

@@ -20,6 +20,7 @@ from laminar_core.operators.windows import tumbling
 from laminar_core.protocol.types import CheckpointId, Generation
 from laminar_core.state.reading import (
     accumulator_of,
+    finished_window_us,
     key_columns,
     merged_rows,
     unmergeable_columns,
@@ -101,8 +102,14 @@ def cuts(partial, spec, watermarks_s: Iterable[int | None]) -> tuple[list[pa.Tab
         if watermark_s is not None:
             list(subtask.on_watermark(watermark_s * SECOND))
         changes = subtask.snapshot_changes(CheckpointId(seed + 1))()
-        tables += changes.tables
+        tables += changes.rows()
     return tables, subtask.snapshot(CheckpointId(9))()
+
+
+def finished_us(spec, whole: Snapshot) -> int | None:
+    found = finished_window_us(spec.describe(), whole.properties)
+    assert found == whole.expired_us.get(""), "readers of old manifests find the same"
+    return found
 
 
 def as_dict(table: pa.Table, keys: tuple[str, ...]) -> dict[tuple, dict]:
@@ -115,8 +122,8 @@ def as_dict(table: pa.Table, keys: tuple[str, ...]) -> dict[tuple, dict]:
 def test_partial_results_of_windows_add_up(watermarks_s):
     partial, spec = window_specs()
     tables, whole = cuts(partial, spec, watermarks_s)
-    (wanted,) = whole.tables
-    found = merged_rows(tables, spec.describe(), whole.properties)
+    (wanted,) = whole.rows()
+    found = merged_rows(tables, spec.describe(), finished_us(spec, whole))
     keys = key_columns(spec.describe(), found.schema)
     assert keys == (*KEYS, "window_start")
     assert found.schema.names == wanted.schema.names
@@ -135,9 +142,9 @@ def test_partial_results_of_windows_add_up(watermarks_s):
 def test_of_running_totals_the_newest_counts():
     combine, spec = CombineRows("partial", KEYS, ALL), RunningAggregate("totals", KEYS, ALL)
     tables, whole = cuts(combine, spec, (None, None, None))
-    (wanted,) = whole.tables
+    (wanted,) = whole.rows()
     assert sum(table.num_rows for table in tables) > wanted.num_rows
-    found = merged_rows(tables, spec.describe(), whole.properties)
+    found = merged_rows(tables, spec.describe(), finished_us(spec, whole))
     assert key_columns(spec.describe(), found.schema) == KEYS
     assert as_dict(found, KEYS) == as_dict(wanted, KEYS)
 
@@ -147,7 +154,7 @@ def test_windows_that_have_fired_are_left_out_though_a_file_has_them():
     tables, whole = cuts(partial, spec, (None, 45))
     start = datetime(1970, 1, 1, 0, 0, 40, tzinfo=UTC)
     assert min(tables[0].column("window_start").to_pylist()) < start
-    found = merged_rows(tables[:1], spec.describe(), whole.properties)
+    found = merged_rows(tables[:1], spec.describe(), finished_us(spec, whole))
     assert min(found.column("window_start").to_pylist()) == start  # The one before fired at 41 s.
 
 
@@ -155,13 +162,13 @@ def test_state_of_a_users_aggregate_is_null_where_it_is_in_pieces():
     partial, spec = window_specs((agg.count(), agg.user(Longest(), "v", name="x")))
     tables, whole = cuts(partial, spec, (None, None))
     assert unmergeable_columns(tables[0].schema) == ["user_longest(v)"]
-    found = merged_rows(tables, spec.describe(), whole.properties)
+    found = merged_rows(tables, spec.describe(), finished_us(spec, whole))
     keys = key_columns(spec.describe(), found.schema)
     pieces = [as_dict(table, keys) for table in tables]
     for key, row in as_dict(found, keys).items():
         kept = [piece[key]["user_longest(v)"] for piece in pieces if key in piece]
         assert row["user_longest(v)"] == (kept[0] if len(kept) == 1 else None)
-    assert merged_rows(tables[:1], spec.describe(), {}).equals(tables[0])
+    assert merged_rows(tables[:1], spec.describe(), None).equals(tables[0])
 
 
 def test_state_of_a_newer_version_is_refused():
@@ -170,12 +177,12 @@ def test_state_of_a_newer_version_is_refused():
     newer = {VERSIONS_KEY: json.dumps({"sum(v)": 7}).encode()}
     tables[1] = tables[1].replace_schema_metadata(newer)
     with pytest.raises(IncompatibleStateError, match="version 7"):
-        merged_rows(tables, spec.describe(), whole.properties)
+        merged_rows(tables, spec.describe(), finished_us(spec, whole))
 
 
 def test_other_operators_write_all_they_have():
     splits = split_table([{"split_id": n, "split": str(n), "offset": "x"} for n in (1, 2)])
-    assert merged_rows([splits, splits], {"kind": "parquet"}, {}).num_rows == 4
+    assert merged_rows([splits, splits], {"kind": "parquet"}, None).num_rows == 4
 
 
 @pytest.mark.parametrize(

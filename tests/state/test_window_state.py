@@ -8,6 +8,7 @@ from laminar_core.aggregates.accumulators import ROW_COUNT, Accumulator
 from laminar_core.codec.key_groups import key_groups_of
 from laminar_core.state import window_layout
 from laminar_core.state.chunks import MemoryShelf
+from laminar_core.state.expiry import unexpired
 from laminar_core.state.panes import (
     PENDING_ROWS_MIN,
     PENDING_TABLES_MAX,
@@ -21,7 +22,6 @@ from laminar_core.state.window_state import (
     merge_stored,
     rows_of_key_groups,
     split_by_window,
-    unfinished_rows,
 )
 
 SUM = Accumulator("sum", "v")
@@ -339,4 +339,4 @@ def test_merging_nothing_is_an_empty_table_of_the_same_columns() -> None:
 @pytest.mark.parametrize(("finished_us", "left"), [(None, 3), (-1, 3), (0, 2), (10, 1), (20, 0)])
 def test_rows_of_finished_panes_are_left_out(finished_us: int | None, left: int) -> None:
     rows = partial(("a", 0, 1), ("a", 10, 2), ("a", 20, 4))
-    assert unfinished_rows(rows, finished_us).num_rows == left
+    assert unexpired("", rows, finished_us).num_rows == left

@@ -38,14 +38,14 @@ class Counter:
         def finish() -> Snapshot:
             if self.problem is not None:
                 raise self.problem
-            return Snapshot([pa.table({"n": pa.array(taken, pa.int64())})] if taken else [])
+            return Snapshot.of([pa.table({"n": pa.array(taken, pa.int64())})] if taken else [])
 
         return finish
 
     def merge_tables(
-        self, tables: Iterable[pa.Table], finished_window_us: int | None
+        self, name: str, tables: Iterable[pa.Table], expired_us: int | None
     ) -> Iterable[pa.Table]:
-        del finished_window_us
+        del name, expired_us
         yield pa.concat_tables(tables)
 
 

@@ -96,7 +96,7 @@ class Restored:
 def test_each_worker_gets_its_own_part() -> None:
     restored = Restored()
     (window,) = restored.state(0).snapshots("window")
-    assert (list(window.tables), window.properties) == ([restored.position], {"late": 3})
+    assert (list(window.rows()), window.properties) == ([restored.position], {"late": 3})
     (nothing,) = restored.state(1).snapshots("window")
     (sink,) = restored.state(0).snapshots("sink")
     assert [*nothing.tables, *sink.tables] == []
@@ -123,7 +123,7 @@ def test_damage_is_found_before_anything_is_restored(how: str) -> None:
     restored = Restored()
     damage(restored.store, f"payments/{restored.ref.path}", how)
     with pytest.raises(CorruptCheckpointError):
-        [list(snapshot.tables) for snapshot in restored.state(0).snapshots("window")]
+        [list(snapshot.rows()) for snapshot in restored.state(0).snapshots("window")]
 
 
 class Rescaled:
@@ -176,9 +176,9 @@ def test_segments_without_a_key_of_the_new_subtask_are_not_read() -> None:
     rescaled = Rescaled()
     damage(rescaled.store, f"payments/{rescaled.segments[3].path}", "missing")
     found = rescaled.state(0, 1).snapshots("window", "keyed")[:3]
-    assert [table.column("n").to_pylist() for s in found for table in s.tables] == [[0], [1], [2]]
+    assert [table.column("n").to_pylist() for s in found for table in s.rows()] == [[0], [1], [2]]
     given = rescaled.state(0, 2).snapshots("window", "union")
-    assert [table.column("n").to_pylist() for s in given for table in s.tables] == [[0], [1]]
+    assert [table.column("n").to_pylist() for s in given for table in s.rows()] == [[0], [1]]
 
 
 @pytest.mark.parametrize("parallelism", [1, 2, 3, 5])

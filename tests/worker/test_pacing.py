@@ -150,7 +150,7 @@ def test_the_snapshot_is_the_position_at_the_cut() -> None:
     source.poll(ALL)
     pending = source.snapshot(CheckpointId(1))
     source.poll(ALL)
-    assert pending().tables[0].column("rows_read").to_pylist() == [5]
+    assert pending().tables[0].rows.column("rows_read").to_pylist() == [5]
 
 
 @pytest.mark.parametrize("finished", [True, False])
@@ -173,7 +173,7 @@ class TestSlices:
             assert part is not None
             assert 0 < part.rows.num_rows <= 2
             seen += part.rows.column("n").to_pylist()
-            table_now = reader.snapshot(CheckpointId(1))().tables[0]
+            table_now = reader.snapshot(CheckpointId(1))().tables[0].rows
             assert table_now is not None
             positions.append(table_now.column("offset").to_pylist())
         assert seen == list(range(10))
@@ -183,7 +183,7 @@ class TestSlices:
         source = MemorySource([pa.table({"n": list(range(10))})], batch_rows=7)
         reader = PacedSource(source.open(first_splits(source)), ManualClock(), None, None)
         reader.poll(3)
-        position = reader.snapshot(CheckpointId(1))().tables[0]
+        position = reader.snapshot(CheckpointId(1))().tables[0].rows
         assert position is not None
         again = PacedSource(source.open(position), ManualClock(), None, None)
         rest = [again.poll(ALL), again.poll(ALL)]
@@ -195,5 +195,5 @@ class TestSlices:
         """Offsets with gaps: three rows further is not three further."""
         source, _ = paced(Queue(10))
         source.poll(3)
-        (row,) = source.snapshot(CheckpointId(1))().tables[0].to_pylist()
+        (row,) = source.snapshot(CheckpointId(1))().tables[0].rows.to_pylist()
         assert (row["offset"], row["rows_read"]) == ("30", 3)

@@ -8,7 +8,7 @@ import pytest
 
 from laminar_core.errors import CheckpointDeclined, ErrorCode, StorageUnavailable
 from laminar_core.objectstore.memory import MemoryObjectStore
-from laminar_core.operators.base import Snapshot
+from laminar_core.operators.base import Snapshot, one_table
 from laminar_core.plan.state_options import StateOptions
 from laminar_core.protocol.types import CheckpointId, Generation
 from laminar_core.records.segment import SegmentRef
@@ -27,8 +27,9 @@ def rows(*numbers: int) -> pa.Table:
     return pa.table({"n": pa.array(numbers, pa.int64())})
 
 
-def merge(tables: Iterable[pa.Table], finished_us: int | None) -> Iterable[pa.Table]:
+def merge(name: str, tables: Iterable[pa.Table], finished_us: int | None) -> Iterable[pa.Table]:
     """Keep what is above the mark; one table."""
+    del name
     together = pa.concat_tables(tables).column("n").to_pylist()
     yield rows(*sorted(n for n in together if finished_us is None or n > finished_us))
 
@@ -44,8 +45,9 @@ class Writing:
 
     def change(self, *numbers: int, finished_us: int | None = None) -> tuple[SegmentRef, ...]:
         tables = [rows(*numbers)] if numbers else []
-        self.writer.add_changes(OPERATOR, Snapshot(tables, finished_window_us=finished_us))
-        return self.writer.write_changes(OPERATOR, finished_us, merge)
+        expired_us = {} if finished_us is None else {"": finished_us}
+        self.writer.add_changes(OPERATOR, Snapshot(one_table(tables), expired_us=expired_us))
+        return self.writer.write_changes(OPERATOR, expired_us, merge)
 
     def read(self, segments: Iterable[SegmentRef]) -> list[int]:
         return [n for s in segments for n in self.store.parts.read_state(s).column("n").to_pylist()]
@@ -203,7 +205,9 @@ def test_a_merge_that_failed_is_tried_again_although_the_chain_is_too_long() -> 
 
 def test_full_snapshots_belong_to_their_checkpoint_alone() -> None:
     writing = Writing()
-    written = writing.writer.write_all(CheckpointId(3), OPERATOR, [rows(1), rows(), rows(2)])
+    written = writing.writer.write_all(
+        CheckpointId(3), OPERATOR, one_table([rows(1), rows(), rows(2)])
+    )
     assert [s.path for s in written] == [
         "checkpoints/0000000003/operators/totals/state_1.seg",
         "checkpoints/0000000003/operators/totals/state_1_1.seg",
@@ -222,8 +226,8 @@ def test_tables_are_made_one_at_a_time_as_they_are_written() -> None:
             made.append(len(shared_files(writing)))
             yield rows(n)
 
-    writing.writer.add_changes(OPERATOR, Snapshot(tables()))
-    chain = writing.writer.write_changes(OPERATOR, None, merge)
+    writing.writer.add_changes(OPERATOR, Snapshot.of(tables()))
+    chain = writing.writer.write_changes(OPERATOR, {}, merge)
     assert made == [0, 1, 2]
     assert writing.read(chain) == [0, 1, 2]
 
@@ -234,9 +238,9 @@ def shared_files(writing: Writing) -> list[str]:
 
 def test_what_was_not_made_when_the_store_refused_is_made_later() -> None:
     writing = Writing(Fault("put_if_absent", Effect.FAIL, "shared", first=2, last=3))
-    writing.writer.add_changes(OPERATOR, Snapshot(rows(n) for n in range(4)))
+    writing.writer.add_changes(OPERATOR, Snapshot.of(rows(n) for n in range(4)))
     with pytest.raises(StorageUnavailable):
-        writing.writer.write_changes(OPERATOR, None, merge)
+        writing.writer.write_changes(OPERATOR, {}, merge)
     assert sorted(writing.read(writing.change(9))) == [0, 1, 2, 3, 9]
 
 
@@ -250,10 +254,10 @@ def test_tables_that_cannot_be_made_are_not_taken_for_a_store_that_refuses(act: 
 
     def write() -> None:
         if act == "all":
-            writing.writer.write_all(CheckpointId(1), OPERATOR, tables())
+            writing.writer.write_all(CheckpointId(1), OPERATOR, one_table(tables()))
         else:
-            writing.writer.add_changes(OPERATOR, Snapshot(tables()))
-            writing.writer.write_changes(OPERATOR, None, merge)
+            writing.writer.add_changes(OPERATOR, Snapshot.of(tables()))
+            writing.writer.write_changes(OPERATOR, {}, merge)
 
     with pytest.raises(NotMadeError) as caught:
         write()
@@ -277,8 +281,8 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_large_table_is_cut_at_key_groups_and_counts_as_one_run() -> None:
     writing = Writing()
     table = keyed(*sorted([*range(20), *range(5, 15)]))
-    writing.writer.add_changes(OPERATOR, Snapshot([table]))
-    chain = writing.writer.write_changes(OPERATOR, None, merge)
+    writing.writer.add_changes(OPERATOR, Snapshot.of([table]))
+    chain = writing.writer.write_changes(OPERATOR, {}, merge)
     assert len(chain) > 2
     owned = [segment.key_groups for segment in chain]
     assert owned == sorted(owned)
@@ -292,15 +296,17 @@ def test_runs_are_merged_range_by_range_and_each_segment_is_read_once() -> None:
     """Goal: what is merged may be larger than memory; a range of it is not."""
     writing, merged_rows = Writing(segments_max=2), []
 
-    def merge_keyed(tables: Iterable[pa.Table], finished_us: int | None) -> Iterable[pa.Table]:
-        del finished_us
+    def merge_keyed(
+        name: str, tables: Iterable[pa.Table], finished_us: int | None
+    ) -> Iterable[pa.Table]:
+        del name, finished_us
         numbers = pa.concat_tables(tables).column("n").to_pylist()
         merged_rows.append(len(numbers))
         yield keyed(*sorted(set(numbers)))
 
     def change(*numbers: int) -> tuple[SegmentRef, ...]:
-        writing.writer.add_changes(OPERATOR, Snapshot([keyed(*numbers)]))
-        return writing.writer.write_changes(OPERATOR, None, merge_keyed)
+        writing.writer.add_changes(OPERATOR, Snapshot.of([keyed(*numbers)]))
+        return writing.writer.write_changes(OPERATOR, {}, merge_keyed)
 
     for _ in range(3):
         change(*range(40))

@@ -61,7 +61,7 @@ def test_every_part_is_durable_before_the_cut_counts_as_written():
     writer = Writer()
     offered = ({"file": "a"},)
     writer.submit(
-        3, window=Snapshot([ROWS]), sink=Snapshot(properties={"rows": 7}, committables=offered)
+        3, window=Snapshot.of([ROWS]), sink=Snapshot(properties={"rows": 7}, committables=offered)
     )
     assert writer.writer.results() == []
     (written,) = writer.results()
@@ -78,7 +78,7 @@ def test_every_part_is_durable_before_the_cut_counts_as_written():
 @pytest.mark.parametrize("tables", [(), (ROWS.slice(0, 0),)])
 def test_a_part_without_rows_is_recorded_and_not_written(tables):
     writer = Writer()
-    writer.submit(3, window=Snapshot(tables))
+    writer.submit(3, window=Snapshot.of(tables))
     (written,) = writer.results()
     assert (written.entries[0].segments, written.entries[0].row_count) == ((), 0)
     assert writer.store.objects.list("") == []
@@ -92,7 +92,7 @@ def test_a_store_that_refuses_costs_the_checkpoint_and_the_other_parts_are_finis
         finished.append(True)
         return Snapshot()
 
-    writer.submit(3, window=Snapshot([ROWS]), sink=finish)
+    writer.submit(3, window=Snapshot.of([ROWS]), sink=finish)
     (result,) = writer.results()
     assert isinstance(result, NotWritten)
     assert result.reason.startswith("window: memory:// cannot put_if_absent")
@@ -101,14 +101,14 @@ def test_a_store_that_refuses_costs_the_checkpoint_and_the_other_parts_are_finis
 
 def test_a_write_whose_answer_was_lost_once_is_confirmed():
     writer = Writer(Fault("put_if_absent", Effect.LOSE_ANSWER))
-    writer.submit(3, window=Snapshot([ROWS]))
+    writer.submit(3, window=Snapshot.of([ROWS]))
     assert isinstance(writer.results()[0], Written)
 
 
 def test_other_rows_under_the_same_id_decline_the_checkpoint():
     writer = Writer()
     writer.store.parts.write_state(CheckpointId(3), "window", 1, ROWS.slice(1))
-    writer.submit(3, window=Snapshot([ROWS]))
+    writer.submit(3, window=Snapshot.of([ROWS]))
     assert "holds something else" in writer.results()[0].reason
 
 
@@ -128,7 +128,7 @@ def test_what_was_given_up_is_finished_but_not_written():
 
     def finish() -> Snapshot:
         finished.append(True)
-        return Snapshot([ROWS])
+        return Snapshot.of([ROWS])
 
     writer.submit(3, window=finish)
     writer.writer.discard(CheckpointId(3))
@@ -142,7 +142,7 @@ def test_changes_of_a_checkpoint_that_was_given_up_are_in_the_next_one(given_up)
     """The operator has forgotten that they are new: they exist nowhere but in this snapshot."""
     writer, checkpoint_ids = Writer(), (3, 4, 5)
     for checkpoint_id in checkpoint_ids:
-        changed = Snapshot([pa.table({"n": [checkpoint_id]})])
+        changed = Snapshot.of([pa.table({"n": [checkpoint_id]})])
         part = PendingPart("totals", lambda changed=changed: changed, 0.5, together)
         writer.writer.submit(Cut(CheckpointId(checkpoint_id), "v", (part,)))
     for checkpoint_id in given_up:
@@ -153,15 +153,15 @@ def test_changes_of_a_checkpoint_that_was_given_up_are_in_the_next_one(given_up)
     assert sorted(n for table in tables for n in table["n"].to_pylist()) == list(checkpoint_ids)
 
 
-def together(tables: Iterable[pa.Table], finished_us: int | None) -> Iterable[pa.Table]:
-    del finished_us
+def together(name: str, tables: Iterable[pa.Table], expired_us: int | None) -> Iterable[pa.Table]:
+    del name, expired_us
     yield pa.concat_tables(tables)
 
 
 def test_checkpoints_that_were_given_up_count_until_their_parts_are_done():
     writer = Writer()
     for checkpoint_id in (3, 4):
-        writer.submit(checkpoint_id, window=Snapshot([ROWS]))
+        writer.submit(checkpoint_id, window=Snapshot.of([ROWS]))
         writer.writer.discard(CheckpointId(checkpoint_id))
         writer.writer.discard(CheckpointId(checkpoint_id))  # Here, and by the coordinator.
     assert writer.writer.given_up == 2
@@ -175,7 +175,7 @@ def test_checkpoints_that_were_given_up_count_until_their_parts_are_done():
 def test_giving_one_up_leaves_the_others_alone():
     writer = Writer()
     for checkpoint_id in (3, 4):
-        writer.submit(checkpoint_id, window=Snapshot([ROWS]))
+        writer.submit(checkpoint_id, window=Snapshot.of([ROWS]))
     writer.writer.discard(CheckpointId(3))
     assert [type(result) for result in writer.results()] == [NotWritten, Written]
 

@@ -187,7 +187,8 @@ class TestSources:
         bench.task.trigger(barrier(1))
         bench.work()
         assert bench.trace() == "1 B1 2 3 4 10 wEND END"
-        positions = [p.pending().tables[0] for p in bench.cuts[0].parts if p.operator_id == "in"]
+        pending = [part.pending for part in bench.cuts[0].parts if part.operator_id == "in"]
+        positions = [finish().tables[0].rows for finish in pending]
         (split,) = positions[0].to_pylist()
         assert (split["split_id"], split["offset"], split["rows_total"]) == (0, "1", 4)
 

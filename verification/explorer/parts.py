@@ -84,7 +84,7 @@ class Listener:
         part = self._empty._replace(checkpoint_id=cut.checkpoint_id)
         for pending in cut.parts:
             snapshot = pending.pending()
-            tables = list(snapshot.tables)
+            tables = list(snapshot.rows())
             if tables:
                 offset = int(tables[0].column("offset")[0].as_py())
                 part = part._replace(offset=offset)

@@ -25,6 +25,7 @@ from laminar_core.plan.plan import Plan
 from laminar_core.protocol.coordinator_config import CoordinatorConfig
 from laminar_core.records.drill import DrilledOperator, DrillRecord
 from laminar_core.records.manifest import CheckpointManifest
+from laminar_core.records.segment import by_table
 from laminar_core.state.content import Content, content_of
 from laminar_core.state.reading import unmergeable_columns
 from laminar_core.store.audit_log import AuditLog
@@ -225,9 +226,10 @@ class Drill:
         total, mergeable = Content(), True
         for entry in manifest.subtasks:
             if entry.operator_id == operator_id:
-                rows = read_rows(self._scratch.parts, manifest, entry)
-                if rows is not None:
-                    total += content_of([rows])
+                for name in by_table(entry.segments):
+                    rows = read_rows(self._scratch.parts, manifest, entry, name)
+                    assert rows is not None, "it has segments"
+                    total += content_of([rows], name)
                     mergeable = mergeable and not unmergeable_columns(rows.schema)
         return total, mergeable
 

@@ -151,7 +151,9 @@ class ProvenSubtask:
     def restore(self, snapshots: Sequence[Snapshot]) -> None:
         """Restore, and look at once at what there is."""
         self._subtask.restore([_without_proof(snapshot) for snapshot in snapshots])
-        self._restored = content_of(self._subtask.snapshot(CheckpointId(1))().tables)
+        tables = self._subtask.snapshot(CheckpointId(1))().tables
+        contents = (content_of([table.rows], table.name) for table in tables)
+        self._restored = sum(contents, Content())
 
     def proven(self, pending: PendingSnapshot) -> PendingSnapshot:
         """Add what was restored to the properties."""
@@ -183,10 +185,10 @@ class ProvenIncrementalSubtask(ProvenSubtask):
         return self.proven(self._incremental.snapshot_changes(checkpoint_id))
 
     def merge_tables(
-        self, tables: Iterable[pa.Table], finished_window_us: int | None
+        self, name: str, tables: Iterable[pa.Table], expired_us: int | None
     ) -> Iterable[pa.Table]:
         """Merge the tables with the operator."""
-        return self._incremental.merge_tables(tables, finished_window_us)
+        return self._incremental.merge_tables(name, tables, expired_us)
 
 
 def _without_proof(snapshot: Snapshot) -> Snapshot:

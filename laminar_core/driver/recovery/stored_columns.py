@@ -1,11 +1,11 @@
 """Compare the columns of rows in a checkpoint with the pipeline's.
 
 Descriptions define operators, not the types of their columns. These follow from the input, and
-change with a stateless function upstream. So one file of each operator and of each edge is read
-before anything is changed. Source: PROTOCOL sections 10 and 11.
+change with a stateless function upstream. So one file of each table of an operator, and of each
+edge, is read before anything is changed. Source: PROTOCOL sections 10 and 11.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 
@@ -14,6 +14,7 @@ from laminar_core.errors import ErrorCode, IncompatibleStateError
 from laminar_core.operators.base import StatefulSpec
 from laminar_core.plan.plan import Plan
 from laminar_core.records.manifest import CheckpointManifest
+from laminar_core.records.segment import SegmentRef
 from laminar_core.store.checkpoint_store import CheckpointStore
 
 
@@ -26,24 +27,36 @@ def column_mismatches(
         CorruptCheckpointError: a file has changed since the checkpoint was verified.
         StorageUnavailable: the store did not answer.
     """
-    wanted = dict(_state_schemas(plan))
-    looked_at: set[str] = set()
-    for entry in manifest.subtasks:
-        operator_id = entry.operator_id
-        if operator_id in wanted and operator_id not in looked_at and entry.segments:
-            looked_at.add(operator_id)
-            found = store.parts.read_state(entry.segments[0]).schema
-            if differs := _difference(found, wanted[operator_id]):
-                what = f"the state of {operator_id} in checkpoint {manifest.checkpoint_id}"
-                yield Mismatch(_changed(what, differs), frozenset({operator_id}))
+    wanted = dict(_state_tables(plan))
+    where = f"in checkpoint {manifest.checkpoint_id}"
+    for (operator_id, table), segment in _one_of_each_table(manifest):
+        if operator_id not in wanted:
+            continue
+        what = f"table {table} of {operator_id}" if table else f"the state of {operator_id}"
+        if table not in wanted[operator_id]:
+            yield Mismatch(_unknown(f"{what} {where}"), frozenset({operator_id}))
+            continue
+        found = store.parts.read_state(segment).schema
+        if differs := _difference(found, wanted[operator_id][table]):
+            yield Mismatch(_changed(f"{what} {where}", differs), frozenset({operator_id}))
     yield from _in_flight(manifest, plan, store)
 
 
-def _state_schemas(plan: Plan) -> Iterator[tuple[str, pa.Schema]]:
+def _one_of_each_table(
+    manifest: CheckpointManifest,
+) -> Iterator[tuple[tuple[str, str], SegmentRef]]:
+    found: dict[tuple[str, str], SegmentRef] = {}
+    for entry in manifest.subtasks:
+        for segment in entry.segments:
+            found.setdefault((entry.operator_id, segment.table), segment)
+    yield from found.items()
+
+
+def _state_tables(plan: Plan) -> Iterator[tuple[str, Mapping[str, pa.Schema]]]:
     for vertex in plan.vertices:
         for spec, schema in zip(vertex.operators, vertex.schemas(), strict=False):
             if isinstance(spec, StatefulSpec):
-                yield spec.operator_id, spec.state_schema(schema)
+                yield spec.operator_id, spec.state_tables(schema)
 
 
 def _in_flight(
@@ -72,6 +85,14 @@ def _difference(found: pa.Schema, wanted: pa.Schema) -> str:
 
 def _typed(schema: pa.Schema) -> dict[str, str]:
     return {field.name: str(field.type) for field in schema}
+
+
+def _unknown(what: str) -> IncompatibleStateError:
+    return IncompatibleStateError(
+        ErrorCode.OPERATORS_CHANGED,
+        f"{what} is unknown to the pipeline; run the pipeline as it was, or start a new job under "
+        "another name",
+    )
 
 
 def _changed(what: str, differs: str) -> IncompatibleStateError:

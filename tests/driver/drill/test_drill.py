@@ -10,6 +10,7 @@ from laminar_core.driver.drill.drill import Drill, DrillOptions
 from laminar_core.driver.events import CheckpointCompleted
 from laminar_core.errors import ConfigurationError, ErrorCode
 from laminar_core.operators.aggregation import WindowAggregate
+from laminar_core.operators.base import one_table
 from laminar_core.pipeline import Pipeline
 from laminar_core.plan.state_options import StateOptions
 from laminar_core.protocol.coordinator_config import CoordinatorConfig
@@ -216,7 +217,9 @@ class TestWhatFails:
             inner = subtask.restore
 
             def restore_less(snapshots):
-                inner([replace(s, tables=[t.slice(1) for t in s.tables]) for s in snapshots])
+                inner(
+                    [replace(s, tables=one_table(t.slice(1) for t in s.rows())) for s in snapshots]
+                )
 
             subtask.restore = restore_less
             return subtask

@@ -19,7 +19,10 @@ from laminar_core.operators.aggregation import (
     WindowAggregator,
 )
 from laminar_core.operators.base import Snapshot, SubtaskContext
-from laminar_core.operators.fired import FIRED_AHEAD, FiredAhead
+from laminar_core.operators.progress import (
+    FIRED_AHEAD,
+    Progress,
+)
 from laminar_core.operators.windows import Window, sliding, tumbling
 from laminar_core.protocol.types import WATERMARK_END_US, CheckpointId, Generation
 from laminar_core.state.rescaling import Rescaling
@@ -139,7 +142,7 @@ def test_subtasks_that_were_abreast_leave_no_trace() -> None:
 
 
 def test_progress_of_key_groups_that_are_not_owned_is_not_taken() -> None:
-    ahead = FiredAhead(("key",), 10 * SECOND, KEY_GROUPS)
+    ahead = Progress(KEY_GROUPS)
     properties = {"watermark_us": 5, FIRED_AHEAD: [[0, 6, 9], [10, 16, 7]]}
     ahead.restore([Snapshot((), properties)], [range(16)], range(4, 12))
     assert ahead.properties() == [[4, 6, 9], [6, 10, 5], [10, 12, 7]]

@@ -1,0 +1,91 @@
+"""Named tables of state: their columns, and how the rows of several segments become one table.
+
+An operator that keeps tables of different columns describes each of them, and has the descriptions
+in its own (``described``). So a program that has only the checkpoint merges the rows exactly as the
+operator does.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+import pyarrow as pa
+
+from laminar_core.aggregates.grouping import Reduction, group
+from laminar_core.records.record import JsonObject
+from laminar_core.state.expiry import unexpired
+from laminar_core.state.keyed_rows import newest_rows
+from laminar_core.state.window_layout import KEY_GROUP
+
+WEIGHT = "_weight"
+"""How often a row is there (int32); -1 takes one away."""
+
+TABLES = "tables"
+"""The member of an operator's description that describes its named tables."""
+
+Merging = Literal["append", "newest", "weights"]
+"""``append``: all rows count. ``newest``: the last row of each key counts; an expiry of a key must
+never go back, because a segment that has expired is dropped unread. ``weights``: equal rows add up
+their ``_weight``, and those with 0 are gone.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class TableLayout:
+    """One table of an operator's state.
+
+    ``schema``: the columns in a checkpoint; the first is ``key_group`` (int32). Rows expire by
+    ``_expires``, if it is among them. ``keys`` identify a row, or several if all rows count.
+    """
+
+    name: str
+    schema: pa.Schema
+    keys: tuple[str, ...]
+    merging: Merging
+
+    def describe(self) -> JsonObject:
+        """Return what a reader has to know, as a part of the operator's description."""
+        return {"keys": list(self.keys), "merging": self.merging}
+
+    def merge(self, tables: Iterable[pa.Table], expired_us: int | None) -> pa.Table:
+        """Put tables of consecutive snapshots together, without the rows that have expired.
+
+        Shapes: all have ``schema``; the result, too, sorted by key group.
+        """
+        if self.merging == "newest":
+            newest = newest_rows(tables, self.keys, self.schema)
+            return unexpired(self.name, newest, expired_us)
+        left = (unexpired(self.name, table, expired_us) for table in tables)
+        rows = pa.concat_tables([self.schema.empty_table(), *left])
+        rows = _added_up(rows) if self.merging == "weights" else rows
+        order = np.argsort(rows.column(KEY_GROUP).to_numpy(), kind="stable")
+        return rows.take(pa.array(order)).combine_chunks()
+
+
+def described(layouts: Iterable[TableLayout]) -> JsonObject:
+    """Return the description of all tables, for the operator's under ``TABLES``."""
+    return {layout.name: layout.describe() for layout in layouts}
+
+
+def layout_of(name: str, schema: pa.Schema, description: JsonObject) -> TableLayout:
+    """Return the layout of a table as the operator has described it.
+
+    Rows of a table without a description all count.
+    """
+    tables = description.get(TABLES)
+    said = tables.get(name) if isinstance(tables, dict) else None
+    found: Mapping[str, object] = said if isinstance(said, dict) else {}
+    keys = found.get("keys")
+    named = tuple(str(key) for key in keys) if isinstance(keys, list) else ()
+    merging = next((m for m in get_args(Merging) if m == found.get("merging")), "append")
+    known = all(key in schema.names for key in named)
+    return TableLayout(name, schema, named if known else (), merging if known else "append")
+
+
+def _added_up(rows: pa.Table) -> pa.Table:
+    keys = {name: rows.column(name) for name in rows.schema.names if name != WEIGHT}
+    weight = Reduction(WEIGHT, "sum", WEIGHT)
+    summed = group(keys, rows, [weight]).select(rows.schema.names)
+    there = summed.column(WEIGHT).to_numpy() != 0
+    return summed.filter(pa.array(there)).cast(rows.schema)

@@ -7,7 +7,7 @@ operator does.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -31,12 +31,16 @@ their ``_weight``, and those with 0 are gone.
 """
 
 
+_MERGING: Mapping[str, Merging] = {"append": "append", "newest": "newest", "weights": "weights"}
+
+
 @dataclass(frozen=True, slots=True)
 class TableLayout:
     """One table of an operator's state.
 
-    ``schema``: the columns in a checkpoint; the first is ``key_group`` (int32). Rows expire by
-    ``_expires``, if it is among them. ``keys`` identify a row, or several if all rows count.
+    ``schema``: the columns in a checkpoint, none of them encoded as a dictionary; the first is
+    ``key_group`` (int32). Rows expire by ``_expires``, if it is among them. ``keys`` identify a
+    row, or several if all rows count.
     """
 
     name: str
@@ -75,12 +79,11 @@ def layout_of(name: str, schema: pa.Schema, description: JsonObject) -> TableLay
     """
     tables = description.get(TABLES)
     said = tables.get(name) if isinstance(tables, dict) else None
-    found: Mapping[str, object] = said if isinstance(said, dict) else {}
-    keys = found.get("keys")
-    named = tuple(str(key) for key in keys) if isinstance(keys, list) else ()
-    merging = next((m for m in get_args(Merging) if m == found.get("merging")), "append")
-    known = all(key in schema.names for key in named)
-    return TableLayout(name, schema, named if known else (), merging if known else "append")
+    if not isinstance(said, dict) or not isinstance(keys := said.get("keys"), list):
+        return TableLayout(name, schema, (), "append")
+    named = tuple(str(key) for key in keys)
+    merging = _MERGING.get(str(said.get("merging")), "append")
+    return TableLayout(name, schema, named, merging)
 
 
 def _added_up(rows: pa.Table) -> pa.Table:
